@@ -1,6 +1,6 @@
 """nkisim: NKI 0.3.0 kernels on any CPU.
 
-Everything is imported on first use, so that asking for the package costs nothing.
+Submodules are imported on first use, so that importing the package is free.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _HOMES = {
 _MODULES = ("collectives", "isa", "language", "typing")
 
 
-if not TYPE_CHECKING:  # type checkers shall know misspelt names
+if not TYPE_CHECKING:  # lets type checkers report misspelt names
 
     def __getattr__(name: str) -> Any:
         if name in _MODULES:

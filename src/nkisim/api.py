@@ -1,7 +1,6 @@
 """The entry points: ``jit``, ``simulate``, ``check`` and ``check_source``.
 
-A kernel runs as the user's own Python code; ``runs`` has what happens from its arguments to its
-report.
+A kernel runs as the user's own Python code; ``runs`` implements one run, from arguments to report.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Kernel:
     inline.
 
     Attributes:
-        function: What runs.
+        function: The wrapped Python function.
         cores: The number of physical cores, None without a grid.
         bound: Positional and keyword arguments that ``functools.partial`` put before the call's.
     """
@@ -127,7 +126,7 @@ class Kernel:
         return (*self.bound[0], *args), {**self.bound[1], **kwargs}
 
     def __reduce__(self) -> Any:
-        # By name: pickle would look the function up and find the kernel in its place.
+        # By name: pickle would resolve the function's name to the kernel that replaced it.
         name = getattr(self.function, "__qualname__", "<object>")
         if "<" in name or inspect.ismethod(self.function):
             return super().__reduce__()
@@ -139,13 +138,13 @@ class Kernel:
 
 
 def _named_kernel(module: str, name: str, cores: int | None, bound: Any) -> Kernel:
-    """Return the kernel that a module has under a name."""
+    """Return the kernel with this name in a module."""
     found = operator.attrgetter(name)(importlib.import_module(module))
     return Kernel(as_kernel(found).function, cores, bound)
 
 
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
-    """Make a function a kernel; works with and without parentheses.
+    """Decorator that makes a function a kernel; works with and without parentheses.
 
     ``mode`` and flags of the compiler have no effect and warn; ``platform_target`` raises, as in
     NKI 0.3.0.
@@ -187,7 +186,7 @@ class Simulation:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; arrays in, arrays of the same kind out."""
-        self.report = report = Report()  # in other threads there are other last calls
+        self.report = report = Report()  # the last call is thread-local
         with _UsersTraceback():
             try:
                 run(self.kernel, self.options, args, kwargs, report)
@@ -205,9 +204,9 @@ class Simulation:
 
 
 class _UsersTraceback:
-    """Lets exceptions pass, with tracebacks that go from the user's call to the user's kernel.
+    """Context manager that removes nkisim's own frames from tracebacks of exceptions.
 
-    The traceback of a finding ends there too.
+    The traceback goes from the user's call to the user's kernel, also for a finding.
     """
 
     def __enter__(self) -> None:
@@ -265,8 +264,8 @@ def simulate(kernel: Any, **options: Any) -> Simulation:
 def check(kernel: Any, **options: Any) -> Callable[..., Report]:
     """Return a callable that runs ``kernel`` and returns its report; findings never raise.
 
-    The report also holds what the source of the kernel, and of all it reaches, breaks. Errors of
-    the kernel's own Python code still raise.
+    The report includes the source findings of the kernel and of all functions that it calls.
+    Errors of the kernel's own Python code still raise.
     """
     chosen = _options("check", {**options, "strictness": "check"})
     target = as_kernel(kernel)
@@ -282,7 +281,7 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
 def check_into(
     report: Report, kernel: Kernel, options: SimOptions, args: Any, kwargs: dict[str, Any]
 ) -> None:
-    """Run a kernel and fill a report; what is found before the kernel's code raises is kept."""
+    """Run a kernel and fill a report; findings before an exception of the kernel are included."""
     try:
         with _UsersTraceback():
             run(kernel, options, args, kwargs, report)
@@ -299,7 +298,7 @@ def _add_source_findings(
     errors: tuple[str, ...] = (),
     ignored: tuple[str, ...] = (),
 ) -> None:
-    """Add what the source shows, less what the run found on the same line."""
+    """Add the source findings, except those that the run found on the same line."""
     known = {(f.rule.id, f.file, f.line) for f in report.findings}
     silent = Recorder("check", errors, ignored)
     for finding in findings:
@@ -313,18 +312,18 @@ def _add_source_findings(
 
 
 def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Report:
-    """Return what the source of a file's kernels breaks; nothing is imported or run.
+    """Check the source of a file's kernels, without importing or running it.
 
-    Looks at every function that ``nki.jit`` decorates and at all the functions and classes that
-    they reach, in this file and in those beside it. Where the text does not tell what a name is,
-    nothing is said about it: mistakes may be missed, none is invented.
+    Checks every function that ``nki.jit`` decorates and all functions and classes that they use, in
+    this file and in files of the same folder. A name that cannot be resolved statically is not
+    checked: there may be false negatives, but no false positives.
 
     Args:
         path: A Python file.
-        kernel: Look at this function only, decorated or not.
+        kernel: Check this function only, decorated or not.
 
     Raises:
-        SyntaxError: The file is no Python.
+        SyntaxError: The file is not valid Python.
         ValueError: The file has no function ``kernel``.
 
     Returns:
@@ -337,7 +336,7 @@ def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Rep
 
 
 def _options(function: str, given: dict[str, Any]) -> SimOptions:
-    """Return the options that a caller named."""
+    """Return the options that a caller passed."""
     known = [field.name for field in dataclasses.fields(SimOptions)]
     for name in given:
         if name not in known:

@@ -1,8 +1,8 @@
-"""A process's own ledger: what all its kernels found, for code that nobody may modify.
+"""The ledger of a process: the findings of all its kernels, for code that cannot be modified.
 
-With NKISIM_REPORT in the environment, or after ``open_ledger``, every run is entered, and a file is
-written when the process ends. Processes that it starts leave what they found in a folder; the one
-that came first puts all of it together.
+With NKISIM_REPORT in the environment, or after ``open_ledger``, every run is recorded, and a report
+is written when the process ends. Child processes write their findings to a folder; the parent
+process merges them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PARTS_VARIABLE = "NKISIM_REPORT_PARTS"
 
 
 class _Gate:
-    """The ledger of this process, once there is one.
+    """The state of the process's ledger.
 
     Attributes:
-        ledger: What was entered; None while nobody asks.
-        parts: Folder for what the processes that this one starts find; None in those.
-        file: Where the report goes; empty for a ledger that is only read.
+        ledger: The recorded runs; None while no ledger is open.
+        parts: Folder for the findings of child processes; None in a child.
+        file: File for the report; empty for a ledger that is only read.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def enter(name: str, place: Place, report: Report) -> None:
-    """Add a run to the ledger of this process, if one is kept."""
+    """Add a run to the ledger of this process, if one is open."""
     open_if_asked()
     if _GATE.ledger is not None:
         with _GATE.lock:
@@ -58,13 +58,13 @@ def enter(name: str, place: Place, report: Report) -> None:
 
 
 def open_if_asked() -> None:
-    """Keep a ledger if the environment asks for one: early, so that children find it kept."""
+    """Open a ledger if NKISIM_REPORT is set; called early, so that child processes inherit it."""
     if _GATE.ledger is None and (REPORT_VARIABLE in os.environ or _PARTS_VARIABLE in os.environ):
         open_ledger(os.environ.get(REPORT_VARIABLE, ""))
 
 
 def open_ledger(file: str = "") -> None:
-    """Keep a ledger from now on, and write it to ``file`` when the process ends.
+    """Record all runs from now on, and write the ledger to ``file`` when the process ends.
 
     Raises:
         ValueError: The suffix of ``file`` names no format.
@@ -83,7 +83,7 @@ def open_ledger(file: str = "") -> None:
 
 
 def close_ledger() -> Ledger | None:
-    """Write what was found, and return it; None where no ledger is kept."""
+    """Write the ledger and return it; None if no ledger is open."""
     with _GATE.lock:
         ledger, parts, file = _GATE.ledger, _GATE.parts, _GATE.file
         _GATE.forget()
@@ -110,7 +110,7 @@ def _leave_part(ledger: Ledger) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file in one step, so that nobody reads the half of it."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(file)
+    """Write a file atomically."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)

@@ -1,7 +1,7 @@
 """The host boundary: arguments become HBM tensors, results become the caller's kind of array.
 
-torch is never imported. A torch tensor brings its own module, and its memory is reached through
-NumPy.
+torch is never imported. The torch module is taken from a torch tensor, whose memory is accessed
+through NumPy.
 """
 
 from __future__ import annotations
@@ -73,19 +73,19 @@ NOT_RETURNED = declare(
     "whether the caller sees the write depends on the framework",
 )
 
-# torch dtypes without a NumPy twin travel as integers of the same width.
+# torch dtypes without a NumPy equivalent are passed as integers of the same width.
 _TORCH_BITS = {
     "bfloat16": "int16",
     "float8_e4m3fn": "uint8",
     "float8_e5m2": "uint8",
 }
-# torch has no float8_e4m3. All its finite numbers are numbers of float8_e4m3fn, with the same bits;
-# infinity is none there and becomes NaN.
+# torch has no float8_e4m3. Its finite values have the same bits in float8_e4m3fn, which has no
+# infinity: that becomes NaN.
 _TORCH_NEAREST = {"float8_e4m3": "float8_e4m3fn"}
 
 
 class HostBoundary:
-    """Carries the arguments of one call in and its results out."""
+    """Converts the arguments and the results of one call."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class HostBoundary:
         return positional, named
 
     def _convert(self, name: str, value: Any) -> Any:
-        """Return the tensor of an array, and everything else as it is."""
+        """Return an array as a tensor, and any other value unchanged."""
         if isinstance(value, np.ndarray):
             return self._tensor(name, value, value, None)
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -206,13 +206,13 @@ class HostBoundary:
 
     @property
     def arguments(self) -> list[tuple[str, NkiTensor]]:
-        """The tensors that came in, with their names."""
+        """The argument tensors, with their names."""
         return [(name, found) for name, _, found in self._inputs]
 
     # -- out ---------------------------------------------------------------------------------------
 
     def carry_out(self, result: Any) -> Any:
-        """Update the inputs that were written and return the results in the caller's kind."""
+        """Update the inputs that were written; return the results as the caller's kind of array."""
         self._update_inputs(result)
         return rebuilt(result, self._export) if self._core.values else None
 
@@ -238,7 +238,7 @@ class HostBoundary:
                 )
 
     def _exported(self, tensor: NkiTensor) -> np.ndarray:
-        """Return a result's elements; a tensor that nothing else uses gives its memory away."""
+        """Return a result's elements, without a copy if nothing else uses the tensor."""
         hidden = tensor.storage.unwritten(tensor.region)
         alone = tensor.whole and not tensor.origin.is_argument and is_hbm(tensor.buffer)
         if hidden is None and alone and tensor.life not in self._given_away:
@@ -256,7 +256,7 @@ class HostBoundary:
 
 
 def tensors_of(result: Any) -> list[NkiTensor]:
-    """Return the tensors in what a kernel returned."""
+    """Return the tensors in a kernel's return value."""
     if isinstance(result, NkiTensor):
         return [result]
     return [tensor for _, part in parts_of(result) for tensor in tensors_of(part)]
@@ -274,19 +274,19 @@ def _assign(original: Any, found: NkiTensor) -> None:
 
 
 def kernel_name(function: Callable[..., Any]) -> str:
-    """Return what to call a kernel; an object that can be called has the name of its class."""
+    """Return the name of a kernel: of a callable object, the name of its class."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 def definition_place(function: Callable[..., Any]) -> Place:
-    """Return the place where a kernel is defined."""
+    """Return the file and line of a kernel's definition."""
     written = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
     code = getattr(written, "__code__", None) or getattr(type(written).__call__, "__code__", None)
     return Place("<unknown>", 0) if code is None else defined_at(code)
 
 
 def kernel_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a kernel, none where Python cannot tell."""
+    """Return the parameters of a kernel, none if Python has no signature for it."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -297,7 +297,7 @@ def tensor_annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
     """Return the ``nt.tensor`` annotations of a kernel, evaluated if they are strings."""
     try:
         raw = inspect.get_annotations(function)
-    except Exception:  # annotations that Python evaluates now and that only a type checker can read
+    except Exception:  # evaluable annotations for type checkers only
         return {}
     found = {}
     for name, value in raw.items():
@@ -307,7 +307,7 @@ def tensor_annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
             except AnnotationError:
                 raise
             except Exception:
-                # Prose, or what only a type checker can read; such an annotation demands nothing.
+                # Prose, or readable by a type checker only; such an annotation has no effect.
                 continue
         if value is tensor:
             value = TensorSpec()
@@ -317,7 +317,7 @@ def tensor_annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
 
 
 def _evaluated(annotation: str, names: dict[str, Any]) -> Any:
-    """Return what an annotation that is text stands for, whatever becomes of the others."""
+    """Evaluate an annotation that is a string, independently of the others."""
     holder = type("holder", (), {"__annotations__": {"only": annotation}})
     return inspect.get_annotations(holder, globals=names, locals={}, eval_str=True)["only"]
 
@@ -328,7 +328,7 @@ def _is_torch(value: Any) -> bool:
 
 
 def _from_torch(name: str, value: Any) -> tuple[np.ndarray, DType]:
-    """Return a torch tensor as a NumPy array, with its dtype, which NumPy may not have."""
+    """Return a torch tensor as a NumPy array, and its dtype, which NumPy may not have."""
     torch = sys.modules["torch"]
     dtype = require_dtype(str(value.dtype).removeprefix("torch."), f"argument {name}")
     host = value.detach().cpu().resolve_neg()

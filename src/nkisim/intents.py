@@ -1,4 +1,4 @@
-"""What people mean by names that NKI does not have: functions, arguments and methods by intent."""
+"""Likely meanings of functions, arguments and methods that NKI does not have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Kind = Literal["binary", "unary", "reduce", "move", "matmul", "transpose", "fill
 
 
 class Intent(NamedTuple):
-    """What a name means: a kind of operation, and the operator of ``nki.language`` for it."""
+    """The meaning of a name: a kind of operation and its operator in ``nki.language``."""
 
     kind: Kind
     op: str = ""
@@ -91,7 +91,7 @@ ARGUMENTS = {
     "scale": "multiplier alpha",
     "buffer": "memory mem location space",
 }
-"""What people write for a parameter, where the instruction has that parameter."""
+"""Common wrong names of a parameter, for instructions that have that parameter."""
 
 METHODS = {
     "T": "nisa.nc_transpose(dst, data), or nl.load_transpose2d for a load",
@@ -115,11 +115,11 @@ METHODS = {
     "repeat": "nl.broadcast_to(tensor, shape)",
     "expand": "nl.broadcast_to(tensor, shape)",
 }
-"""Methods of other libraries' tensors, and what to call instead."""
+"""Methods of other libraries' tensors, and their replacements."""
 
 
 def intent_of(name: str) -> Intent | None:
-    """Return what a function that does not exist is meant to do."""
+    """Return the likely meaning of a function that does not exist."""
     lowered = name.lower()
     for prefix in ("tensor_", "nc_", "elementwise_", "vector_", "scalar_", "activation_"):
         if lowered not in _BY_NAME and lowered.startswith(prefix):
@@ -128,7 +128,7 @@ def intent_of(name: str) -> Intent | None:
 
 
 def argument_meant(name: str, accepted: list[str]) -> str:
-    """Return the parameter that an argument which does not exist stands for, or nothing."""
+    """Return the parameter that an unknown argument probably means, or an empty string."""
     for parameter in accepted:
         if name in ARGUMENTS.get(parameter, "").split():
             return parameter

@@ -1,4 +1,4 @@
-"""Objects that kernels build and pass around: ``NKIObject``, and the parts that objects hold."""
+"""``NKIObject``: base class of objects that kernels create and pass around."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["NKIObject"]
 
 
 class NKIObject:
-    """Base class of kernel-side objects, constructed the way the NKI compiler constructs them.
+    """Base class of kernel-side objects, constructed as by the NKI compiler.
 
     Every name that the class annotates or assigns, unless as a ``ClassVar``, is a field with its
     assigned value, or None, as default. Fields are filled from positional and keyword arguments in
@@ -23,8 +23,7 @@ class NKIObject:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" not in cls.__dict__ and _inherited_init(cls) is NKIObject.__init__:
-            # @dataclass leaves an initialiser alone that the class itself has, so ours stays in
-            # charge.
+            # @dataclass does not replace an initialiser that the class itself defines.
             cls.__init__ = NKIObject.__init__  # type: ignore[method-assign]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""How a kernel is to be run."""
+"""Options of a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SimOptions:
             reads NKISIM_TARGET, then NEURON_PLATFORM_TARGET_OVERRIDE at each call and falls back
             to gen4.
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
-            NKI_PRECISE_FP at each call, where only ``0`` turns precision off.
+            NKI_PRECISE_FP at each call, where only ``0`` disables precision.
         watchers: Called with an ``Event`` after every instruction.
         values: False computes no numbers: shapes, addresses, initialisation, capacity and
             synchronisation are checked, at a fraction of the time; there are no outputs.
@@ -52,16 +52,15 @@ class SimOptions:
             overflow to infinity is never wanted.
         ignore: Ids of rules whose findings are neither recorded nor raised, unless nothing could
             be computed; None reads NKISIM_IGNORE at each call, ids separated by commas.
-        release: NKI release whose meaning an instruction has where a later one changed it:
+        release: NKI release that defines the semantics of instructions that a later one changed:
             ``"0.3.0"`` or ``"0.5.0"``.
-        source: Whether ``check`` looks at the source of a kernel too; None reads
-            NKISIM_SOURCE_RULES at each call, where only ``0`` turns it off. A simulation does not.
+        source: Whether ``check`` also checks the source of a kernel; None reads
+            NKISIM_SOURCE_RULES at each call, where only ``0`` disables it. A simulation does not.
         detect: Names of the detectors that follow the run: ``"arguments"``, ``"lostwork"``,
             ``"races"`` and ``"size"``; None runs all of them in ``check`` and none elsewhere.
         most_instructions: Unrolled instructions per engine from which on ``"size"`` warns.
-        schedule_seed: Lets the cores of a run take turns at random between instructions, the same
-            way in every run with this seed; None lets them advance at equal pace, one instruction
-            each.
+        schedule_seed: Seed of a random order of the cores' instructions, the same in every run with
+            this seed; None lets the cores advance at equal pace, one instruction each.
     """
 
     strictness: Strictness | None = None
@@ -111,19 +110,19 @@ class SimOptions:
         return "strict" if os.environ.get(STRICT_VARIABLE) == "1" else "simulate"
 
     def ignored(self) -> tuple[str, ...]:
-        """Return the ids of rules that a call made now leaves out."""
+        """Return the ids of rules that a call made now ignores."""
         if self.ignore is not None:
             return self.ignore
         return tuple(filter(None, os.environ.get(IGNORE_VARIABLE, "").split(",")))
 
     def reads_source(self) -> bool:
-        """Tell whether a check made now looks at the source of the kernel."""
+        """Return whether a check made now includes the source of the kernel."""
         if self.source is not None:
             return self.source
         return os.environ.get(SOURCE_VARIABLE, "1") != "0"
 
     def precise(self) -> bool:
-        """Tell whether a call made now keeps low-precision types in their real width."""
+        """Return whether a call made now stores low-precision types in their real width."""
         if self.precise_fp is not None:
             return self.precise_fp
         return os.environ.get(PRECISE_VARIABLE, "1") != "0"

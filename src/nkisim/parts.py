@@ -1,6 +1,6 @@
-"""What containers and objects hold, and twins of them with other parts.
+"""Traversal of containers and objects, and copies of them with converted leaves.
 
-Kernels take and return arrays inside of tuples, lists, dicts and objects, as deep as they like.
+Kernels take and return arrays inside of tuples, lists, dicts and objects, nested to any depth.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nkisim.objects import NKIObject
 __all__ = ["parts_of", "rebuilt"]
 
 _WHOLE = frozenset({np.ndarray, bool, int, float, str, type(None)})
-"""What most arguments are, and has no parts."""
+"""Common types of arguments without parts."""
 
 
 def parts_of(value: Any) -> list[tuple[str, Any]]:
-    """Return what a container or an object holds, each with the way to reach it from ``value``.
+    """Return the parts of a container or an object, each with its path from ``value``.
 
     Empty for everything that has no parts, enum members and classes among them.
     """
@@ -43,16 +43,16 @@ def rebuilt(
     name: str = "",
     memo: dict[int, Any] | None = None,
 ) -> Any:
-    """Return a twin of ``value`` with ``convert(name, part)`` for all that has no parts itself.
+    """Return a copy of ``value`` with ``convert(name, part)`` in place of every leaf.
 
-    Lists, dicts and objects are new, and one that is met twice stays one; tuples whose parts do not
-    change are kept.
+    Lists, dicts and objects are new, and shared ones stay shared; tuples whose parts do not change
+    are reused.
 
     Args:
         value: Anything.
-        convert: Called with the way to a part, ``name`` included, and the part.
-        name: What to call ``value``.
-        memo: Twins by the ``id`` of the original; one for calls whose twins belong together.
+        convert: Called with the path of a leaf, starting with ``name``, and the leaf.
+        name: Name of ``value``.
+        memo: Copies by the ``id`` of the original; pass one to several calls to share copies.
     """
     if type(value) in _WHOLE:
         return convert(name, value)
@@ -72,14 +72,14 @@ def rebuilt(
     for key, (way, part) in zip(keys, parts, strict=True):
         made = rebuilt(part, convert, name + way, memo)
         if is_object:
-            object.__setattr__(twin, key, made)  # which frozen dataclasses let pass
+            object.__setattr__(twin, key, made)  # works for frozen dataclasses
         else:
             twin[key] = made
     return twin
 
 
 def _held(value: Any) -> list[str]:
-    """Return the names of the fields that an object has filled, those in slots first."""
+    """Return the names of the fields that are set on an object, those in slots first."""
     described = dataclasses.is_dataclass(value) and not isinstance(value, type)
     if not described and not isinstance(value, NKIObject):
         return []

@@ -1,7 +1,7 @@
-"""``pytest --nkisim``: test modules that say ``import nki`` get nkisim; findings can fail the run.
+"""``pytest --nkisim``: ``import nki`` in tests resolves to nkisim; findings can fail the run.
 
-pytest loads this module in every run of an environment that has nkisim, so it does nothing, and
-imports nothing of the simulator, unless the option is given.
+pytest loads this module in every run of an environment with nkisim installed, so it does nothing
+and does not import the simulator unless the option is given.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEDGER = pytest.StashKey[Any]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--nkisim`` and what steers it; ``--strict`` alone is pytest's own option."""
+    """Add ``--nkisim`` and its options; ``--strict`` alone is pytest's own option."""
     group = parser.getgroup("nkisim")
     group.addoption(
         "--nkisim",
@@ -53,19 +53,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Install before the first ``conftest.py`` is imported, for it may import ``nki``."""
+    """Install before the first ``conftest.py`` is imported, which may import ``nki``."""
     if early_config.known_args_namespace.nkisim:
         _install_for_run(early_config, early_config.known_args_namespace)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Install where the plugin came too late for the hook above, as in a worker of xdist."""
+    """Install if the plugin was loaded too late for the hook above, as in a worker of xdist."""
     if config.getoption("nkisim"):
         _install_for_run(config, config.option)
 
 
 def _install_for_run(config: pytest.Config, options: Any) -> None:
-    """Install nkisim as ``nki`` until ``config`` is done with."""
+    """Install nkisim as ``nki`` until ``config`` is closed."""
     from nkisim import shim
     from nkisim.arch import resolve_target
     from nkisim.checker.settings import SettingsError, project_settings
@@ -88,7 +88,7 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
 
 
 def _set(config: pytest.Config, name: str, value: str) -> None:
-    """Set an environment variable until ``config`` is done with."""
+    """Set an environment variable until ``config`` is closed."""
     if value and name not in os.environ:
         os.environ[name] = value
 
@@ -100,7 +100,7 @@ def _set(config: pytest.Config, name: str, value: str) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Put together what the kernels of this run, and of its workers, broke."""
+    """Merge the findings of this run and of its workers."""
     if not session.config.getoption("nkisim"):
         return
     from nkisim.gate import close_ledger
@@ -116,7 +116,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print what the kernels broke."""
+    """Print the findings."""
     ledger = config.stash.get(_LEDGER, None)
     if ledger is None:
         return

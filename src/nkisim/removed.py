@@ -1,4 +1,4 @@
-"""What NKI 0.3.0 does not have and kernels ask for: names of other releases, tensor operators."""
+"""Names that NKI 0.3.0 does not have: names of other releases, tensor operators."""
 
 from __future__ import annotations
 
@@ -143,13 +143,13 @@ _METHODS = {
 
 
 class NkiRemovedError(NkiValidationError, AttributeError):
-    """A name that NKI 0.3.0 does not have; ``hasattr`` answers False for it."""
+    """A name that NKI 0.3.0 does not have; ``hasattr`` returns False for it."""
 
 
 def hide_modules(names: dict[str, Any], keep: tuple[str, ...] = ()) -> None:
-    """Take the files of a package out of its names, so that asking for one says what to write.
+    """Remove submodules from a package's names, so that using one raises with the remedy.
 
-    ``import`` finds them all the same.
+    ``import`` still finds them.
     """
     inner = names["__name__"] + "."
     for name, value in list(names.items()):
@@ -166,7 +166,7 @@ def missing_name(module: str) -> Callable[[str], NoReturn]:
         if known is None and RECORDER.get() is not None and not name.startswith("_"):
             _refuse(BAD_CALL, f"{module}.{name}", name, _meant(home, name))
         if known is None:
-            # Python looks for the nearest name in what is called the object.
+            # Python searches the exception's ``obj`` for the nearest name.
             raise AttributeError(
                 f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[home]
             )
@@ -177,7 +177,7 @@ def missing_name(module: str) -> Callable[[str], NoReturn]:
 
 
 def _meant(home: str, name: str) -> str:
-    """Return what to write in place of a function that does not exist."""
+    """Return the replacement of a function that does not exist."""
     names = [n for n in vars(sys.modules[home]) if not n.startswith("_")]
     other = "nkisim.isa" if home.endswith("language") else "nkisim.language"
     short = {"nkisim.isa": "nisa", "nkisim.language": "nl", "nkisim": "nki"}
@@ -195,7 +195,7 @@ def _meant(home: str, name: str) -> str:
 
 
 def report_missing(error: AttributeError) -> None:
-    """Flag a name that a kernel asked a tensor for and that no tensor has; leave others alone."""
+    """Flag an attribute that tensors do not have; ignore errors of other objects."""
     place, name = raised_at(error), error.name
     asked = isinstance(error.obj, NoOperators) and not isinstance(error, NkiRemovedError)
     if asked and place is not None and name is not None and not name.startswith("_"):
@@ -219,7 +219,7 @@ def _refuse(
 
 
 def _operator(symbol: str, name: str) -> Callable[..., NoReturn]:
-    """Return a method that refuses an operator; ``name`` is the function to call instead."""
+    """Return a method that raises for an operator; ``name`` is the function to call instead."""
 
     def refuse(self: Any, *others: Any) -> NoReturn:
         kinds = " and ".join(f"{type(operand).__name__!r}" for operand in (self, *others))
@@ -244,9 +244,9 @@ def _refuse_number(tensor: Any, what: str, fix: str) -> NoReturn:
 
 
 class _NoMethod:
-    """A method of other releases, or of other libraries' tensors: to ask for it is refused.
+    """A method of other releases, or of other libraries' tensors: access raises.
 
-    A ``__getattr__`` would serve all names, but slow down every attribute that tensors do have.
+    A ``__getattr__`` would cover all names, but slow down every attribute that tensors do have.
     """
 
     def __init__(self, name: str, remedy: str) -> None:
@@ -259,7 +259,7 @@ class _NoMethod:
 
 
 class NoOperators:
-    """Base class of tensors: operators and functions of NumPy are refused, with the remedy."""
+    """Base class of tensors: operators and functions of NumPy raise, with the remedy."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """One run of a kernel: on one core, on two, or on several ranks, from its arguments to its report.
 
-A run owns its cores and its findings; they live in context variables while it lasts, so that runs
-in different threads do not meet and an exception leaves nothing behind.
+A run owns its cores and its findings. They are stored in context variables for the duration of the
+run, so that runs in different threads are independent and an exception leaves no state behind.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["LAUNCH_GRID", "RUNS", "run"]
 _LOG = logging.getLogger(__name__)
 
 RUNS = __file__
-"""This file, whose frames stand between a user's call and the user's kernel."""
+"""This file: its frames are between the user's call and the user's kernel."""
 
 LAUNCH_GRID = declare(
     "C001",
@@ -68,7 +68,7 @@ SHARED_ONCE = declare(
 
 
 class Runnable(Protocol):
-    """What a run needs of a kernel: see ``Kernel``."""
+    """The interface of a kernel that a run needs: see ``Kernel``."""
 
     @property
     def function(self) -> Callable[..., Any]: ...
@@ -124,7 +124,7 @@ def run(
         earlier = recorder.findings
         if isinstance(error, NkiValidationError):
             recorder.add(error.finding)
-        # A check goes on after a finding, also after a deadlock, which it holds already.
+        # A check continues after a finding, also after a deadlock, which is already recorded.
         if strictness != "check" or not isinstance(error, (NkiValidationError, Stopped)):
             for finding in earlier:
                 error.add_note(f"before: {finding.headline}: {finding.message}, {finding.place}")
@@ -144,14 +144,14 @@ def run(
 
 
 def _reason(error: BaseException) -> str:
-    """Say in a line why a run ended early."""
+    """Return in one line the reason why a run ended early."""
     if isinstance(error, NkiValidationError):
         return f"{error.finding.rule.id} {error.finding.rule.slug}"
     return "deadlock" if isinstance(error, Stopped) else f"{type(error).__name__}: {error}"
 
 
 def _check_arguments(kernel: Runnable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Look at what a kernel is called with, before arrays become tensors."""
+    """Check the arguments of a kernel before arrays become tensors."""
     args, kwargs = kernel.arguments(args, kwargs)
     names = [p.name for p in kernel.parameters]
     names += [f"argument {i}" for i in range(len(names), len(args))]
@@ -160,7 +160,7 @@ def _check_arguments(kernel: Runnable, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _tracker(options: SimOptions) -> Detectors | None:
-    """Return the detectors that follow a run, None for none."""
+    """Return the detectors of a run, or None."""
     names = options.detectors()
     return Detectors(names, options.most_instructions) if names else None
 
@@ -179,7 +179,7 @@ def _core(options: SimOptions, recorder: Recorder, kernel: Runnable, **place: An
 
 
 def _execute(kernel: Runnable, core: Core, positional: list[Any], named: dict[str, Any]) -> Any:
-    """Run a kernel's code on a core and return what it returns."""
+    """Run a kernel's code on a core and return its result."""
     token = CORE.set(core)
     try:
         return kernel.function(*positional, **named)
@@ -194,7 +194,7 @@ def _execute(kernel: Runnable, core: Core, positional: list[Any], named: dict[st
 
 
 def _finish(kernel: Runnable, cores: list[Core], host: HostBoundary, result: Any) -> Any:
-    """Check a finished run of a rank as a whole, and return its results in the caller's kind."""
+    """Check a finished run of a rank, and return its results as the caller's kind of array."""
     place = definition_place(kernel.function)
     check_outputs(result, cores[0], place)
     for core in cores:
@@ -205,7 +205,7 @@ def _finish(kernel: Runnable, cores: list[Core], host: HostBoundary, result: Any
 def _detect(
     kernel: Runnable, tracker: Detectors | None, ended: list[tuple[HostBoundary, Any]]
 ) -> None:
-    """Let the detectors look at a run whose ranks have all ended."""
+    """Run the detectors on a finished run of all ranks."""
     if tracker is not None:
         returned = [tensor for _, result in ended for tensor in tensors_of(result)]
         arguments = [argument for host, _ in ended for argument in host.arguments]
@@ -221,9 +221,9 @@ def _settle(
     host: HostBoundary,
     result: Any,
 ) -> None:
-    """Decide what only another run can tell: one with other old elements, one with no turns."""
+    """Decide findings that need another run: with other old elements, or without switches."""
     if tracker is None or any(tensor.life.first_use >= 0 for _, tensor in host.arguments):
-        return  # another run would begin with what the first one left
+        return  # another run would start from the arguments as modified by the first
     again = functools.partial(_run_again, kernel, options, args, kwargs)
     returned = tensors_of(result)
     if tracker.tails is not None and tracker.tails.suspected:
@@ -242,7 +242,7 @@ def _run_again(
     detector: str,
     **changed: bool,
 ) -> list[NkiTensor]:
-    """Return the tensors of another run, which nobody watches; none where it fails."""
+    """Return the tensors of another run without observers; none if it fails."""
     recorder = Recorder("check")
     token = RECORDER.set(recorder)
     try:
@@ -253,7 +253,7 @@ def _run_again(
         brought = host.bring_in(*kernel.arguments(args, kwargs))
         return tensors_of(_execute(kernel, core, *brought))
     except Exception:
-        # A kernel that does not bear another run: what was found in the first one stands.
+        # The kernel cannot be run twice: the findings of the first run remain.
         _LOG.debug("a second run of %s failed", kernel.function.__name__, exc_info=True)
         return []
     finally:
@@ -269,7 +269,7 @@ def _run_cluster(
     tracker: Detectors | None,
     running: list[Core],
 ) -> Any:
-    """Run a kernel on two cores, on several ranks, or both; every core has a thread of its own."""
+    """Run a kernel on two cores, on several ranks, or both, with one thread per core."""
     cores = kernel.cores or 1
     if cores > options.generation().lnc_max:
         flag(
@@ -294,7 +294,7 @@ def _run_cluster(
         host = HostBoundary(kernel.function, kernel.parameters, made[0], MemoryRegion.shared_hbm)
         positional, named = host.bring_in(*kernel.arguments(rank_args, rank_kwargs))
         for member, core in zip(members, made, strict=True):
-            # What one core does to an argument is not seen by the other; only tensors are shared.
+            # Changes of arguments are private to a core; only tensors are shared.
             own = rebuilt((positional, named), lambda _, part: part)
             body = functools.partial(_execute, kernel, core, *own)
             bodies.append((member.label, body))
@@ -315,7 +315,7 @@ def _run_cluster(
 def _arguments_by_rank(
     options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return the arguments of each rank; one rank takes them as they are."""
+    """Return the arguments of each rank; for one rank, the arguments unchanged."""
     if options.ranks == 1:
         return [(args, kwargs)]
     if len(args) != 1 or kwargs or not isinstance(args[0], (list, tuple)):
@@ -330,7 +330,7 @@ def _arguments_by_rank(
 
 
 def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
-    """Flag shared tensors that only one core made."""
+    """Flag shared tensors that only one core created."""
     for tensor in shared.unmatched([core.memory.shared_count for core in cores]):
         flag(
             SHARED_ONCE,

@@ -1,11 +1,11 @@
-"""Makes ``import nki`` resolve to nkisim, when asked and only then.
+"""Import hook that makes ``import nki`` resolve to nkisim once installed.
 
-One finder at the head of ``sys.meta_path`` answers for ``nki`` and everything below it. Nothing
-else changes: no module is patched, and ``uninstall`` takes away all that the finder made.
+One finder at the head of ``sys.meta_path`` handles ``nki`` and its submodules. Nothing else
+changes: no module is patched, and ``uninstall`` removes everything that the finder created.
 
-Installing imports nothing of the engine. That, and the question whether AWS's own ``nki`` is there,
-wait for the first ``import nki``: installation may happen while Python starts, before every
-directory is on ``sys.path``, and in processes that never ask for ``nki``.
+Installing does not import the simulator. That, and the check for AWS's own ``nki``, happen at the
+first ``import nki``: installation may run while Python starts, before every directory is on
+``sys.path``, and in processes that never import ``nki``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def install(force: bool = False) -> None:
     """Make ``import nki`` resolve to nkisim in this process; a second call changes nothing.
 
     Args:
-        force: Also take the place of AWS's own ``nki``, which is left alone otherwise.
+        force: Also replace AWS's own ``nki``, which otherwise takes precedence.
     """
     if os.environ.get("NKISIM_REPORT"):
         from nkisim.gate import open_if_asked
@@ -47,7 +47,7 @@ def install(force: bool = False) -> None:
 
 
 def uninstall() -> None:
-    """Undo ``install``: ``import nki`` finds what it found before, if anything."""
+    """Undo ``install``: ``import nki`` resolves as before."""
     if _FINDER in sys.meta_path:
         sys.meta_path.remove(_FINDER)
     if _FINDER.serving:
@@ -58,7 +58,7 @@ def uninstall() -> None:
 
 
 def installed() -> bool:
-    """Return whether ``import nki`` asks nkisim first."""
+    """Return whether the import hook is installed."""
     return _FINDER in sys.meta_path
 
 
@@ -84,7 +84,7 @@ class _NkiFinder(MetaPathFinder, Loader):
     """Finds and loads ``nki`` and its submodules.
 
     Attributes:
-        force: Whether a real ``nki`` is displaced too.
+        force: Whether a real ``nki`` is replaced too.
         serving: Whether ``nki`` was loaded from here since installation.
         displaced: Modules of another ``nki`` that were loaded before.
     """
@@ -95,7 +95,7 @@ class _NkiFinder(MetaPathFinder, Loader):
         self.displaced: dict[str, ModuleType] = {}
 
     def yields(self) -> bool:
-        """Return whether ``nki`` is left to the finders behind this one."""
+        """Return whether ``nki`` is left to the following finders."""
         return not self.force and real_nki_found()
 
     def find_spec(
@@ -120,12 +120,12 @@ class _NkiFinder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         # Putting the module itself into sys.modules, rather than returning it from create_module,
-        # keeps its __spec__ its own; the import system hands out what stands there.
+        # leaves its __spec__ unchanged; the import system returns the entry of sys.modules.
         sys.modules[module.__name__] = _MODULES[module.__name__](module)
 
 
 def _alias(name: str) -> Callable[[ModuleType], ModuleType]:
-    """Return a loader of the nkisim module called ``name``, as it is."""
+    """Return a loader of the nkisim module called ``name``, unchanged."""
     return lambda _: import_module(name)
 
 
@@ -140,7 +140,7 @@ def _nki(module: ModuleType) -> ModuleType:
         return api.simulate(kernel)
 
     simulate.__module__ = _PACKAGE
-    simulate.__annotations__.clear()  # NKI's signature is ``(kernel)``, to the letter
+    simulate.__annotations__.clear()  # NKI's signature is exactly ``(kernel)``
     module.__doc__ = f"NKI {NKI_VERSION}, simulated by nkisim."
     vars(module).update(
         jit=api.jit,
@@ -183,7 +183,7 @@ def _take_loaded() -> dict[str, ModuleType]:
 
 
 def _foreign_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """Return what the other finders know of ``name``, importing nothing."""
+    """Return the other finders' spec of ``name``, importing nothing."""
     for finder in sys.meta_path:
         find_spec = getattr(finder, "find_spec", None)
         if finder is _FINDER or find_spec is None:
@@ -214,6 +214,6 @@ def _recorded_version() -> str | None:
 
 
 def _is_recent(version: str | None) -> bool:
-    """Return whether ``version`` is 0.3.0 or later; one that nobody recorded counts as such."""
+    """Return whether ``version`` is 0.3.0 or later, or unknown."""
     numbers = re.match(r"(\d+)\.(\d+)", version or "")
     return numbers is None or (int(numbers[1]), int(numbers[2])) >= _FIRST_REAL_VERSION

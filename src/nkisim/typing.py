@@ -21,18 +21,18 @@ Extent = int | str | None | EllipsisType
 
 
 class AnnotationError(TypeError):
-    """``nt.tensor`` was subscripted with something that is no extent and no dtype."""
+    """``nt.tensor`` was subscripted with something that is neither an extent nor a dtype."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What an annotation demands of a tensor."""
+    """Shape and dtype that an annotation requires of a tensor."""
 
     extents: tuple[Extent, ...] = (...,)
     dtype: DType | None = None
 
     def mismatch(self, shape: tuple[int, ...], dtype: DType, names: dict[str, int]) -> str:
-        """Return what is wrong with an argument, or nothing; ``names`` collects extents."""
+        """Return the mismatch of an argument, or an empty string; ``names`` collects extents."""
         if self.dtype is not None and dtype != self.dtype:
             return f"dtype {dtype}, annotated {self.dtype}"
         expected = list(self.extents)

@@ -1,4 +1,4 @@
-"""NeuronCore generations, and which of them is the target."""
+"""NeuronCore generations, and the choice of the target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_NAME = {alias: generation for generation in GENERATIONS for alias in generat
 
 
 def resolve_target(name: str | None = None) -> Generation:
-    """Return the generation called ``name``, or the one the environment asks for, or gen4.
+    """Return the generation called ``name``, or the one set in the environment, or gen4.
 
     Raises:
         ValueError: The name, or the value of the environment variable, is not known.

@@ -1,4 +1,4 @@
-"""What one NeuronCore generation is made of: the numbers that legality depends on."""
+"""Sizes and limits of a NeuronCore generation, on which legality depends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks files: finds their kernels and arguments for them, runs them on every generation."""
+"""File checker: finds kernels and arguments for them, and runs them on every generation."""
 
 from nkisim.checker.arguments import Shapes, parse_shapes
 from nkisim.checker.files import CheckSettings, check_file

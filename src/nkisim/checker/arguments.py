@@ -1,7 +1,7 @@
-"""Arguments for a kernel: from shapes that are written down, and from annotations.
+"""Arguments for a kernel, generated from ``--shapes`` and from annotations.
 
-The values are made up, the same in every run: floats lie between 0.5 and 1.5, so that roots,
-logarithms and quotients exist; integers count from 0 to 127 over and over.
+The values are synthetic and the same in every run: floats lie between 0.5 and 1.5, so that roots,
+logarithms and quotients exist; integers count from 0 to 127 and repeat.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class ArraySpec:
 
 
 Shapes = Mapping[str, ArraySpec | int | float | bool | str | None]
-"""What to pass for the parameters of a kernel, by name."""
+"""Arguments of a kernel, by parameter name."""
 
 
 def parse_shapes(text: str) -> Shapes:
-    """Return what a text such as ``"x=bf16[128,512] eps=1e-6"`` says.
+    """Parse a text such as ``"x=bf16[128,512] eps=1e-6"``.
 
     Raises:
-        ValueError: It cannot be read, with the part that cannot.
+        ValueError: The text cannot be parsed; the message has the part that cannot.
     """
     found: dict[str, Any] = {}
     at = 0
@@ -97,7 +97,7 @@ def _literal(name: str, text: str) -> Any:
 
 
 def made_array(spec: ArraySpec) -> np.ndarray:
-    """Return an array of a shape and dtype, the same in every run."""
+    """Return a deterministic array of a shape and dtype."""
     size = int(np.prod(spec.shape))
     if spec.dtype.kind == "packed":
         return np.zeros(spec.shape, spec.dtype.numpy)
@@ -108,9 +108,9 @@ def made_array(spec: ArraySpec) -> np.ndarray:
 
 
 def arguments_of(function: Any, shapes: Shapes) -> tuple[dict[str, Any], list[str]]:
-    """Return arguments for a kernel, and the parameters for which nothing is known.
+    """Return arguments for a kernel, and the parameters without a known value.
 
-    What ``shapes`` says comes first, then annotations, then defaults.
+    ``shapes`` takes precedence over annotations, and annotations over defaults.
     """
     annotated = tensor_annotations(function)
     given: dict[str, Any] = {}

@@ -40,14 +40,14 @@ _HOW = f'give --shapes "x=bf16[128,512]", annotate with nt.tensor, or define {EX
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSettings:
-    """How files are checked.
+    """Settings of a check.
 
     Attributes:
-        shapes: What to pass for parameters, by name.
+        shapes: Arguments by parameter name.
         targets: Generations to run on.
-        selection: Rules that count.
-        max_instructions: Instructions after which a run is given up.
-        max_seconds: Seconds after which a run is given up.
+        selection: Selected rules.
+        max_instructions: Number of instructions after which a run is aborted.
+        max_seconds: Seconds after which a run is aborted.
     """
 
     shapes: Shapes = field(default_factory=dict)
@@ -66,10 +66,10 @@ class _Call(NamedTuple):
 
 
 def check_file(file: Path, kernel: str | None, settings: CheckSettings, ledger: Ledger) -> None:
-    """Check the kernels of a file, or one of them, and enter what is found into a ledger.
+    """Check the kernels of a file, or one of them, and add the findings to a ledger.
 
     Raises:
-        SyntaxError: The file is no Python.
+        SyntaxError: The file is not valid Python.
         ValueError: It has no function ``kernel``, or ``nkisim_examples`` returns something else.
     """
     file = file.resolve()
@@ -119,7 +119,7 @@ def _definition_lines(file: Path) -> dict[str, int]:
 
 
 def _check_shape_names(file: Path, names: list[str], shapes: Shapes) -> None:
-    """Refuse a shape for a parameter that none of the kernels has."""
+    """Raise on a shape for a parameter that none of the kernels has."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     kernels = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in names]
     known = {
@@ -134,7 +134,7 @@ def _check_shape_names(file: Path, names: list[str], shapes: Shapes) -> None:
 
 
 def _says_arguments(file: Path) -> bool:
-    """Tell whether a file may say what its kernels take, so that importing it is worth it."""
+    """Return whether a file may define arguments of its kernels, and so has to be imported."""
     text = file.read_text(encoding="utf-8")
     return EXAMPLES in text or ".tensor[" in text or "tensor[" in text
 
@@ -150,7 +150,7 @@ def _run_all(
     found: Ledger,
     records: dict[str, Any],
 ) -> None:
-    """Run every kernel for which there are arguments."""
+    """Run every kernel with known arguments."""
     try:
         with imported(file) as module:
             called = set()
@@ -189,13 +189,13 @@ def _examples(module: Any, names: list[str], file: Path) -> Iterator[_Call]:
             )
         kernel = as_kernel(entry[0])
         if kernel.__name__ not in names and definition_place(kernel.function).file == str(file):
-            continue  # another kernel was asked for
+            continue  # another kernel was selected
         args, kwargs = ((), entry[1]) if isinstance(entry[1], dict) else (entry[1], {})
         yield _Call(kernel, args, kwargs)
 
 
 def _short(entry: Any) -> str:
-    """Describe what is no pair."""
+    """Describe an entry that is not a pair."""
     if isinstance(entry, tuple) and len(entry) == 2:
         return f"{type(entry[0]).__name__} and {type(entry[1]).__name__}"
     return type(entry).__name__
@@ -204,7 +204,7 @@ def _short(entry: Any) -> str:
 def _run_named(
     module: Any, name: str, grid: int | None, file: Path, settings: CheckSettings, found: Ledger
 ) -> str:
-    """Run a kernel with arguments that are made up; return why not, if that is not possible."""
+    """Run a kernel with generated arguments; return the reason if that is not possible."""
     thing = getattr(module, name, None)
     if thing is None or not callable(thing):
         return f"source rules alone, for {name} is no name of the module; use {EXAMPLES}()"
@@ -240,7 +240,7 @@ def _run(call: _Call, file: Path, settings: CheckSettings, found: Ledger) -> Non
 
 
 def _where(error: BaseException) -> str:
-    """Return the user's line that raised."""
+    """Return the line of the user's code that raised."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_own_file(f.filename)]
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
@@ -251,7 +251,7 @@ def _where(error: BaseException) -> str:
 def _unused_ignores(
     file: Path, found: Ledger, settings: CheckSettings, all_ran: bool
 ) -> list[Finding]:
-    """Return the comments of a file that silence nothing, as far as that can be known."""
+    """Return the comments of a file that suppress nothing, as far as that is decidable."""
     of_source = source_rules()
     used = {(line, rule) for name, line, rule in found.silenced if name == str(file)}
     unused = []

@@ -1,4 +1,4 @@
-"""How long a kernel may run before a check gives up on it."""
+"""Limits on the instructions and the time of a checked kernel."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["GaveUp", "instruction_limit", "time_limit"]
 
 
 class GaveUp(BaseException):
-    """A kernel ran too long; no ``except Exception`` of the user catches it."""
+    """A kernel exceeded a limit; not caught by the user's ``except Exception``."""
 
 
 def instruction_limit(most: int) -> Callable[[Any], None]:
-    """Return a watcher that ends a run after a number of instructions."""
+    """Return a watcher that aborts a run after a number of instructions."""
     count = 0
 
     def watch(_: Any) -> None:
@@ -30,7 +30,7 @@ def instruction_limit(most: int) -> Callable[[Any], None]:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """End what runs in the context after some time; only in a main thread that has signals."""
+    """Context manager with a timeout; effective only in a main thread that has signals."""
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "setitimer"):
         yield

@@ -1,4 +1,4 @@
-"""A file as a module, imported with ``import nki`` meaning nkisim and forgotten afterwards."""
+"""Temporary import of a file as a module, with ``import nki`` resolving to nkisim."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["CannotImport", "imported"]
 
 
 class CannotImport(Exception):
-    """A file cannot be imported, or does not give what it promises."""
+    """A file cannot be imported, or its ``nkisim_examples`` is invalid."""
 
 
 @contextlib.contextmanager
 def imported(file: Path) -> Iterator[ModuleType]:
-    """Import a file for as long as the context lasts; a file of a package as a part of it."""
+    """Import a file for the duration of a context; a file in a package as a submodule of it."""
     path, modules = list(sys.path), set(sys.modules)
     was_installed = shim.installed()
     shim.install()
@@ -37,7 +37,7 @@ def imported(file: Path) -> Iterator[ModuleType]:
         for name in set(sys.modules) - modules:
             origin = getattr(sys.modules[name], "__file__", None)
             if origin is not None and Path(origin).is_relative_to(file.resolve().parent):
-                del sys.modules[name]  # another file beside it may have the same name
+                del sys.modules[name]  # a file in another folder may have the same name
         if not was_installed:
             shim.uninstall()
 

@@ -1,4 +1,4 @@
-"""Which rules count: ids, or the beginning of ids, that are wanted or not."""
+"""Selection of rules by ids or prefixes of ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOMES = ("isa", "language", "collectives", "api")
 
 
 def all_rules() -> Mapping[str, Rule]:
-    """Return every rule by id; they are declared where they act, so this imports all of nkisim."""
+    """Return every rule by id; imports all of nkisim, since each module declares its own rules."""
     for home in _HOMES:
         import_module(f"nkisim.{home}")
     return RULES
@@ -24,12 +24,12 @@ def all_rules() -> Mapping[str, Rule]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Rules that are wanted.
+    """A selection of rules.
 
     Attributes:
-        only: Ids or beginnings of ids; empty means all.
-        ignore: Those to leave out.
-        per_file: Those to leave out in files that match a pattern.
+        only: Ids or prefixes of ids; empty selects all.
+        ignore: Ids or prefixes to exclude.
+        per_file: Ids or prefixes to exclude in files that match a pattern.
     """
 
     only: tuple[str, ...] = ()
@@ -45,9 +45,9 @@ class Selection:
                 )
 
     def wants(self, finding: Finding) -> bool:
-        """Tell whether a finding counts."""
+        """Return whether a finding is selected."""
         rule = finding.rule.id
-        if rule not in RULES:  # what is said about the check itself
+        if rule not in RULES:  # messages about the check itself
             return True
         if not self.includes(rule):
             return False
@@ -56,7 +56,7 @@ class Selection:
         )
 
     def includes(self, rule: str) -> bool:
-        """Tell whether a rule counts in any file."""
+        """Return whether a rule is selected in any file."""
         return (not self.only or _begins(rule, self.only)) and not _begins(rule, self.ignore)
 
 

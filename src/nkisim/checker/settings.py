@@ -1,4 +1,4 @@
-"""What a project's ``pyproject.toml`` says in ``[tool.nkisim]``."""
+"""The table ``[tool.nkisim]`` of a project's ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["ProjectSettings", "SettingsError", "project_settings"]
 
 
 class SettingsError(ValueError):
-    """``[tool.nkisim]`` has a key or a value that means nothing."""
+    """``[tool.nkisim]`` has an unknown key or an invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:
-    """The settings of a project; a command's own options come before them.
+    """The settings of a project; options of a command override them.
 
     Attributes:
-        only, ignore: Rules that are wanted, and rules that are not.
-        per_file_ignores: Rules that are not wanted in files that match a pattern.
+        only, ignore: Rules to include, and rules to exclude.
+        per_file_ignores: Rules to exclude in files that match a pattern.
         target: Generations, as ``--target`` takes them.
         fail_on: ``"error"`` or ``"warning"``.
         strict: Whether ``nkisim run`` and ``pytest --nkisim`` are strict.
@@ -38,10 +38,10 @@ class ProjectSettings:
 
 
 def project_settings(folder: Path) -> ProjectSettings:
-    """Return what the nearest ``pyproject.toml`` with a ``[tool.nkisim]`` says, from a folder up.
+    """Return the ``[tool.nkisim]`` of the nearest ``pyproject.toml``, from a folder upwards.
 
     Raises:
-        SettingsError: A key or a value in it means nothing.
+        SettingsError: It has an unknown key or an invalid value.
     """
     for home in (folder, *folder.parents):
         file = home / "pyproject.toml"

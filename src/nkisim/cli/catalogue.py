@@ -42,16 +42,16 @@ def rule(name: str, plain: bool) -> None:
 
 
 def _no_rule(id: str) -> str:
-    """Return why a fault of the catalogue has no rule."""
+    """Return the reason why a fault of the catalogue has no rule."""
     if id in UNDECIDABLE:
         return f"# {id}\n\nNot decidable on a CPU: {UNDECIDABLE[id]}."
     return f"# {id}\n\n{SPOKEN_FOR[id]}"
 
 
 def page_text(id: str) -> str:
-    """Return the page of a rule; what its declaration says, where there is no page."""
+    """Return the page of a rule, or the text of its declaration if there is no page."""
     package = resources.files("nkisim")
-    # Installed, the pages lie inside the package; in a checkout, among its documents.
+    # Pages are inside an installed package, and in the docs folder of a checkout.
     for home in (package / "pages", package / ".." / ".." / "docs" / "rules"):
         page = home / f"{id}.md"
         if page.is_file():

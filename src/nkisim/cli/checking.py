@@ -1,4 +1,4 @@
-"""``nkisim check``: files with kernels, and what is wrong with them.
+"""``nkisim check``: check the kernels of files.
 
 Exit status: 0 clean, 1 findings, 2 a mistake on the command line, 3 nothing was checked.
 """
@@ -39,13 +39,13 @@ _COMMAS = "ids or families, separated by commas; may be repeated"
 @click.option("--shapes", default="", help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
-@click.option("--output", default="-", metavar="FILE", help="Write there; by default, print.")
-@click.option("--only", multiple=True, help=f"Rules to look for: {_COMMAS}.")
-@click.option("--ignore", multiple=True, help=f"Rules to leave out: {_COMMAS}.")
+@click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
+@click.option("--only", multiple=True, help=f"Rules to check: {_COMMAS}.")
+@click.option("--ignore", multiple=True, help=f"Rules to exclude: {_COMMAS}.")
 @click.option("--fail-on", type=click.Choice(["error", "warning"]), help="Default: error.")
-@click.option("--max-instructions", type=click.IntRange(min=1), help="Give a run up after so many.")
+@click.option("--max-instructions", type=click.IntRange(min=1), help="Limit per run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
-@click.option("--allow-none", is_flag=True, help="Status 0 where no file has a kernel.")
+@click.option("--allow-none", is_flag=True, help="Exit with status 0 if no file has a kernel.")
 def check(
     files: tuple[str, ...],
     shapes: str,
@@ -62,7 +62,7 @@ def check(
     """Check the kernels of each FILE, or one of them, on every generation.
 
     Arguments come from nkisim_examples() in the file, from nt.tensor annotations or from --shapes;
-    without any, the source alone is looked at. Exit status: 0 clean, 1 findings, 2 a mistake on the
+    without any, only the source is checked. Exit status: 0 clean, 1 findings, 2 a mistake on the
     command line, 3 nothing was checked.
     """
     wanted = [_split(name) for name in files]

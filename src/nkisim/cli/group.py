@@ -1,7 +1,7 @@
-"""The group of commands, and how it ends.
+"""The group of commands, and its entry point.
 
 A script runs after click has finished, not inside it: click would turn its exceptions into messages
-of its own, and its frames would stand in the user's traceback.
+of its own, and its frames would appear in the user's traceback.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DISTRIBUTION = "trnsci"
 
 
 class _ScriptOrCommand(click.Group):
-    """A group whose ``run`` may be left out in front of a script."""
+    """A group in which ``run`` may be omitted before a script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and not args[0].startswith("-") and args[0] not in self.commands:
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _looks_like_script(argument: str) -> bool:
-    """Return whether ``argument`` is a file, or is written as if it were meant to be one."""
+    """Return whether ``argument`` is a file, or has the form of a file name."""
     return (
         os.path.exists(argument)
         or argument.endswith(".py")

@@ -36,7 +36,7 @@ _MISSING = "not installed"
 @commands.command()
 @click.option("--target", help="Generation to describe, by default the one that kernels run on.")
 def info(target: str | None) -> None:
-    """Print versions, the target and its limits, and the variables that steer a simulation."""
+    """Print versions, the target and its limits, and the environment variables of a simulation."""
     from nkisim.options import SimOptions
 
     try:
@@ -70,7 +70,7 @@ def info(target: str | None) -> None:
 
 
 def _numba() -> str:
-    """Return the version of numba, and why it is not used if it cannot be."""
+    """Return the version of numba, with the reason if it cannot be used."""
     problem, version = numba_problem(), _version_of("numba")
     return f"{version} ({problem})" if problem and version != _MISSING else version
 

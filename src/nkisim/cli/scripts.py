@@ -1,4 +1,4 @@
-"""``nkisim run``: a script as it is, with ``import nki`` meaning nkisim."""
+"""``nkisim run``: run an unmodified script, with ``import nki`` resolving to nkisim."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ["ScriptCall", "run"]
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """A script with its arguments, and how it is to run.
+    """A script with its arguments and its settings.
 
     Attributes:
-        path, arguments: The script and what follows it.
-        force: Whether a real ``nki`` is displaced.
-        variables: What to set in the environment, for this process and those it starts.
+        path, arguments: The script and its arguments.
+        force: Whether nkisim replaces a real ``nki``.
+        variables: Environment variables to set, for this process and its child processes.
         report: File for the findings of all kernels; empty for none.
-        fail_on: Severity of findings that make the exit status 1; None leaves it alone.
+        fail_on: Severity of findings that make the exit status 1; None leaves the status unchanged.
     """
 
     path: str
@@ -44,7 +44,7 @@ class ScriptCall:
     fail_on: FailOn | None = None
 
     def run(self) -> None:
-        """Run the script as ``python script.py`` would, with ``import nki`` meaning nkisim."""
+        """Run the script as ``python script.py`` would, with ``import nki`` resolving to nkisim."""
         path = os.path.abspath(self.path)
         sys.argv = [self.path, *self.arguments]
         sys.path[:1] = [os.path.dirname(path)]
@@ -54,7 +54,7 @@ class ScriptCall:
             click.echo(
                 "nkisim: AWS's nki is used as it is; --force puts nkisim in its place", err=True
             )
-        # Processes that the script starts are to find the simulator too.
+        # Child processes of the script have to find the simulator too.
         os.environ.setdefault("NKI_SIMULATOR", "1")
         if self.report or self.fail_on:
             open_ledger(self.report)
@@ -62,14 +62,14 @@ class ScriptCall:
         try:
             runpy.run_path(path, run_name="__main__")
         except SystemExit as ended:
-            if ended.code:  # the script's own failure comes first
+            if ended.code:  # the script's own failure takes precedence
                 raise
         if self.report or self.fail_on:
             _end(self.fail_on)
 
 
 def _end(fail_on: FailOn | None) -> None:
-    """Say what was checked; end the process with status 1 if kernels broke rules."""
+    """Print a summary; exit with status 1 if kernels broke rules."""
     ledger = close_ledger()
     if ledger is None:
         return
@@ -104,7 +104,7 @@ def run(
     report: str,
     fail_on: FailOn | None,
 ) -> ScriptCall:
-    """Run SCRIPT with ARGUMENTS; `import nki` in it means nkisim.
+    """Run SCRIPT with ARGUMENTS; `import nki` in it resolves to nkisim.
 
     The script needs no change. Its exit status is the command's.
     """
@@ -128,7 +128,7 @@ def run(
     return ScriptCall(script, arguments, force, chosen, report, fail_on)
 
 
-run.allow_interspersed_args = False  # what follows the script belongs to it, options too
+run.allow_interspersed_args = False  # options after the script are the script's
 
 
 def _hide_frames_before(path: str) -> None:
@@ -141,7 +141,7 @@ def _hide_frames_before(path: str) -> None:
         start = traceback
         while start is not None and start.tb_frame.f_code.co_filename != path:
             start = start.tb_next
-        # A script that does not compile has no frame, and its SyntaxError says where.
+        # A script that does not compile has no frame; its SyntaxError has the location.
         print_exception(kind, error.with_traceback(start), start)
 
     sys.excepthook = from_script

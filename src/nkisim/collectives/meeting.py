@@ -1,4 +1,4 @@
-"""How ranks meet: replica groups, and the exchange of what each rank brings."""
+"""Replica groups, and the exchange of arrays between their ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nkisim.diagnostics import Place, Rule, flag, user_place
 from nkisim.machine import Core, current_core
 from nkisim.objects import NKIObject
 
-__all__ = ["Contribution", "ReplicaGroup", "Seat", "Table", "exchange", "seat"]
+__all__ = ["Contribution", "GroupRank", "ReplicaGroup", "Table", "exchange", "group_rank"]
 
 
 class ReplicaGroup(NKIObject):
@@ -25,8 +25,8 @@ class ReplicaGroup(NKIObject):
     groups: Any = None
 
 
-class Seat(NamedTuple):
-    """Where the running rank sits in its group."""
+class GroupRank(NamedTuple):
+    """The running rank in its group."""
 
     core: Core
     rank: int
@@ -39,7 +39,7 @@ class Seat(NamedTuple):
 
 
 class Contribution(NamedTuple):
-    """What one rank brings to a collective."""
+    """Input of one rank to a collective."""
 
     name: str
     arrays: list[np.ndarray]
@@ -48,7 +48,7 @@ class Contribution(NamedTuple):
 
 
 Table = dict[int, Contribution]
-"""What the ranks of a group brought."""
+"""Inputs by rank of a group."""
 
 
 def complain(rule: Rule, name: str, why: str, fix: str, operand: str = "replica_group") -> None:
@@ -62,8 +62,8 @@ def world(core: Core) -> tuple[int, int]:
     return (0, 1) if member is None else (member.rank, member.cluster.ranks)
 
 
-def seat(name: str, replica_group: Any) -> Seat:
-    """Return the running rank's place in its group, after checking the groups."""
+def group_rank(name: str, replica_group: Any) -> GroupRank:
+    """Return the running rank in its group, after checking the groups."""
     core = current_core(f"nki.collectives.{name}")
     rank, ranks = world(core)
     groups = getattr(replica_group, "groups", replica_group)
@@ -89,11 +89,11 @@ def seat(name: str, replica_group: Any) -> Seat:
         why = f"rank {rank} is in no group of {members}"
     if why:
         complain(rules.GROUP, name, why, "list every rank once, in groups of one size")
-    return Seat(core, rank, next(group for group in members if rank in group))
+    return GroupRank(core, rank, next(group for group in members if rank in group))
 
 
 def exchange(
-    at: Seat,
+    at: GroupRank,
     name: str,
     bring: Callable[[], Sequence[np.ndarray]],
     signature: tuple[Any, ...],
@@ -101,17 +101,17 @@ def exchange(
     *,
     per_core: bool = False,
 ) -> None:
-    """Bring arrays to a collective and take what every rank of the group brought.
+    """Exchange arrays between the ranks of a group.
 
-    HBM belongs to both cores of a rank: core 0 takes part when core 1 has come too, and core 1
-    waits until it is done. SBUF tensors meet ``per_core``.
+    HBM is shared by both cores of a rank: core 0 takes part once core 1 has reached the collective,
+    and core 1 waits until it is done. SBUF tensors are exchanged ``per_core``.
 
     Args:
-        at: Where this rank sits.
-        name: Of the collective.
-        bring: Reads the tensors, once all who own them have come.
-        signature: What must be equal on all ranks.
-        take: Writes the results.
+        at: The running rank in its group.
+        name: Name of the collective.
+        bring: Reads the tensors, once all cores of the rank have reached the collective.
+        signature: Properties that must be equal on all ranks.
+        take: Writes the results, given the arrays of all ranks.
         per_core: Whether each core of a rank takes part by itself.
     """
     core, member = at.core, at.core.member
@@ -136,7 +136,7 @@ def exchange(
     table: Table = mail.setdefault(key, {})
     table[at.rank] = Contribution(name, _copies(bring()), signature, place)
     if len(table) == len(at.group):
-        del mail[key]  # everybody has come and holds the table
+        del mail[key]  # complete: every rank has a reference to the table
     member.wait(
         lambda: len(table) == len(at.group),
         f"{name} number {number} of ranks {list(at.group)}",
@@ -153,8 +153,8 @@ def _copies(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.array(a) for a in arrays]
 
 
-def _compare(at: Seat, name: str, table: Table) -> None:
-    """Flag ranks that came to different collectives."""
+def _compare(at: GroupRank, name: str, table: Table) -> None:
+    """Flag ranks that issue different collectives."""
     first = table[at.group[0]]
     for rank in at.group:
         theirs = table[rank]

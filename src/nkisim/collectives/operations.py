@@ -1,7 +1,7 @@
 """The collectives: reductions, gathers, exchanges and rings over simulated ranks.
 
-Each is what its name says of the tensors that the ranks of a group bring. Reductions are computed
-in float32, in the order of the group, and rounded once into the destination.
+Reductions are computed in float32, in the order of the group, and rounded once into the
+destination.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from nkisim.collectives import rules
-from nkisim.collectives.meeting import Seat, Table, complain, exchange, seat, world
+from nkisim.collectives.meeting import GroupRank, Table, complain, exchange, group_rank, world
 from nkisim.isa import VirtualRegister
-from nkisim.machine import admit_static, commit, commit_where, current_core, prepare_read
+from nkisim.machine import commit, commit_where, current_core, prepare_read, resolve_static
 from nkisim.machine.transfer import make_narrower, make_widener, overlaps
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec import as_op
@@ -36,7 +36,7 @@ __all__ = [
 
 Array = np.ndarray
 Result = Callable[[Table, int], Array]
-"""Computes, from what the ranks brought, the result for the i-th tensor of this rank."""
+"""Computes the result for the i-th tensor of this rank from the inputs of all ranks."""
 
 
 def _tensors(
@@ -90,7 +90,7 @@ def _tensors(
 
 
 def _static(name: str, tensor: NkiTensor) -> NkiTensor:
-    """Return a view behind the door; rows cannot be gathered by index."""
+    """Return a resolved view; rows cannot be gathered by index."""
     if tensor.indirect is not None and tensor.indirect.kind == "vector":
         complain(
             spec_rules.INDIRECT_OPERAND,
@@ -99,18 +99,18 @@ def _static(name: str, tensor: NkiTensor) -> NkiTensor:
             "gather with nisa.dma_copy first",
             "srcs",
         )
-    return admit_static(current_core(name), tensor, name, "srcs")
+    return resolve_static(current_core(name), tensor, name, "srcs")
 
 
-def _read(at: Seat, tensor: NkiTensor, name: str, operand: str) -> Array:
-    """Return the elements of a tensor, which was in use until now; other ranks will see them."""
+def _read(at: GroupRank, tensor: NkiTensor, name: str, operand: str) -> Array:
+    """Read a tensor, record its use, and confirm garbage in it, since other ranks receive it."""
     tensor.life.last_use = at.core.clock
     with at.core.tracked(name, read=tensor):
         return prepare_read(tensor, name, operand, decides=True)
 
 
-def _write(at: Seat, tensor: NkiTensor, values: Array, where: Array | None = None) -> None:
-    """Put elements into a tensor, which is in use from now on."""
+def _write(at: GroupRank, tensor: NkiTensor, values: Array, where: Array | None = None) -> None:
+    """Write elements to a tensor and record its use."""
     tensor.life.written(at.core.clock)
     with at.core.tracked("collective", written=tensor):
         if where is None:
@@ -120,9 +120,9 @@ def _write(at: Seat, tensor: NkiTensor, values: Array, where: Array | None = Non
 
 
 def _run(
-    name: str, at: Seat, pairs: list[tuple[NkiTensor, NkiTensor]], extra: Any, result: Result
+    name: str, at: GroupRank, pairs: list[tuple[NkiTensor, NkiTensor]], extra: Any, result: Result
 ) -> None:
-    """Meet the other ranks and write the results."""
+    """Exchange tensors with the other ranks and write the results."""
 
     def bring() -> list[Array]:
         return [_read(at, src, name, f"srcs[{i}]") for i, (src, _) in enumerate(pairs)]
@@ -205,8 +205,8 @@ def _same_shape(name: str, pairs: list[tuple[NkiTensor, NkiTensor]]) -> None:
 
 @checked_call("all_reduce")
 def all_reduce(srcs: Any, dsts: Any, replica_group: Any, op: Any) -> None:
-    """Reduce the tensors of all ranks of a group, and give every rank the result."""
-    at, pairs = seat("all_reduce", replica_group), _tensors("all_reduce", srcs, dsts)
+    """Reduce the tensors of all ranks of a group; every rank gets the result."""
+    at, pairs = group_rank("all_reduce", replica_group), _tensors("all_reduce", srcs, dsts)
     _same_shape("all_reduce", pairs)
     _operator("all_reduce", op)
 
@@ -218,8 +218,8 @@ def all_reduce(srcs: Any, dsts: Any, replica_group: Any, op: Any) -> None:
 
 @checked_call("all_gather")
 def all_gather(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) -> None:
-    """Join the tensors of all ranks of a group along a dimension, on every rank."""
-    at, pairs = seat("all_gather", replica_group), _tensors("all_gather", srcs, dsts)
+    """Concatenate the tensors of all ranks of a group along a dimension, on every rank."""
+    at, pairs = group_rank("all_gather", replica_group), _tensors("all_gather", srcs, dsts)
     _dimension("all_gather", collective_dim, pairs, gather=True)
     for src, dst in pairs:
         shape = list(src.shape)
@@ -234,8 +234,8 @@ def all_gather(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) ->
 
 @checked_call("reduce_scatter")
 def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int, op: Any) -> None:
-    """Reduce the tensors of all ranks of a group, and leave each rank one slice."""
-    at, pairs = seat("reduce_scatter", replica_group), _tensors("reduce_scatter", srcs, dsts)
+    """Reduce the tensors of all ranks of a group; each rank gets one slice."""
+    at, pairs = group_rank("reduce_scatter", replica_group), _tensors("reduce_scatter", srcs, dsts)
     _dimension("reduce_scatter", collective_dim, pairs, gather=False)
     _operator("reduce_scatter", op)
     size = len(at.group)
@@ -256,7 +256,10 @@ def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int
 @checked_call("all_to_all")
 def all_to_all(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) -> None:
     """Send the i-th slice of each rank's tensor to the i-th rank of the group."""
-    at, pairs = seat("all_to_all", replica_group), _tensors("all_to_all", srcs, dsts, only_hbm=True)
+    at, pairs = (
+        group_rank("all_to_all", replica_group),
+        _tensors("all_to_all", srcs, dsts, only_hbm=True),
+    )
     if collective_dim != 0:
         complain(
             rules.ALL_TO_ALL,
@@ -289,11 +292,11 @@ def all_to_all_v(
 ) -> None:
     """Send runs of elements of different lengths between all ranks of a group.
 
-    Row 0 of the metadata holds the number of elements for each rank, row 1 where they start; row 2
-    and 3, when announced, the same for what is received. Elements that nobody sends stay.
+    Row 0 of the metadata holds the number of elements for each rank, row 1 their start; rows 2 and
+    3, if enabled, the same for received elements. Elements that no rank sends are unchanged.
     """
     name = "all_to_all_v"
-    at, pairs = seat(name, replica_group), _tensors(name, srcs, dsts, only_hbm=True)
+    at, pairs = group_rank(name, replica_group), _tensors(name, srcs, dsts, only_hbm=True)
     rows = 4 if has_rdispls else 3 if recv_counts_known else 2
     if has_rdispls and at.core.generation.number >= 4:
         complain(
@@ -335,7 +338,7 @@ def all_to_all_v(
         return [_read(at, src, name, "srcs[0]"), meta]
 
     def take(table: Table) -> None:
-        if not at.core.values:  # who sends how much is not known
+        if not at.core.values:  # the counts are unknown
             _write(at, dst, dst.array)
             return
         meta = table[at.rank].arrays[1]
@@ -366,7 +369,7 @@ def all_to_all_v(
 
 @checked_call("collective_permute")
 def collective_permute(srcs: Any, dsts: Any, source_target_pairs: Any) -> None:
-    """Send tensors along given pairs of ranks; ranks that are no target keep their destination."""
+    """Send tensors along given pairs of ranks; other destinations are unchanged."""
     name = "collective_permute"
     core = current_core(f"nki.collectives.{name}")
     rank, ranks = world(core)
@@ -385,7 +388,7 @@ def collective_permute(srcs: Any, dsts: Any, source_target_pairs: Any) -> None:
         complain(
             rules.PERMUTE, name, wrong, "name every source and target once", "source_target_pairs"
         )
-    at = Seat(core, rank, tuple(range(ranks)))
+    at = GroupRank(core, rank, tuple(range(ranks)))
     src, dst = pairs[0]
 
     def take(table: Table) -> None:
@@ -416,7 +419,11 @@ def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: 
 
 
 def _ring(
-    name: str, at: Seat, dsts: list[NkiTensor], bring: Callable[[], list[Array]], signature: Any
+    name: str,
+    at: GroupRank,
+    dsts: list[NkiTensor],
+    bring: Callable[[], list[Array]],
+    signature: Any,
 ) -> None:
     """Send to the successor and receive from the predecessor, on every channel."""
 
@@ -435,9 +442,9 @@ def collective_permute_implicit(
     replica_group: Any,
     channel_ids: Any = [0],  # noqa: B006
 ) -> None:
-    """Send tensors to the next rank of the group's ring, and receive from the one before."""
+    """Send tensors to the next rank of the group's ring, and receive from the previous one."""
     name = "collective_permute_implicit"
-    at = seat(name, replica_group)
+    at = group_rank(name, replica_group)
     _channels(
         name, [srcs_by_channel, dsts_by_channel], channel_ids, len(at.group), world(at.core)[1]
     )
@@ -462,9 +469,9 @@ def collective_permute_implicit_reduce(
     op: Any,
     channel_ids: Any = [0],  # noqa: B006
 ) -> None:
-    """Combine two tensors, send the result along the ring, and receive the one before's."""
+    """Combine two tensors, send the result to the next rank, and receive the previous rank's."""
     name = "collective_permute_implicit_reduce"
-    at = seat(name, replica_group)
+    at = group_rank(name, replica_group)
     lists = [srcs0_by_channel, srcs1_by_channel, dsts_by_channel]
     _channels(name, lists, channel_ids, len(at.group), world(at.core)[1])
     channels = []
@@ -497,9 +504,9 @@ def collective_permute_implicit_reduce(
 def collective_permute_implicit_current_processing_rank_id(
     iteration_id: int, replica_group: Any, channel_id: int = 0
 ) -> VirtualRegister:
-    """Return, as a register, whose data a rank holds in an iteration of the ring."""
+    """Return, as a register, the rank whose data this rank holds in an iteration of the ring."""
     name = "collective_permute_implicit_current_processing_rank_id"
-    at = seat(name, replica_group)
+    at = group_rank(name, replica_group)
     step = int(iteration_id)
     if not 0 <= step < len(at.group):
         complain(

@@ -1,11 +1,11 @@
 """Loops compiled by numba, an optional package (the ``[fast]`` extra).
 
-Two kinds of loops exist. Conversions and single operations are exact: they run wherever numba is
+There are two kinds of loops. Conversions and single operations are exact: they run if numba is
 loaded, and give NumPy's bits. Elementary functions and statistics may differ from NumPy's in the
-last places: whose arithmetic runs depends on the size of the tile, on the installation and on
-NKISIM_FAST, and never on what ran before.
+last places: the choice between numba and NumPy depends on the size of the tile, on the installation
+and on NKISIM_FAST, and never on earlier calls.
 
-This module alone decides whether numba is used; it imports it with the first large tile.
+Only this module decides whether numba is used; it imports it at the first large tile.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 FAST_VARIABLE = "NKISIM_FAST"
-"""Environment variable; ``0`` asks for NumPy's arithmetic."""
+"""Environment variable; ``0`` selects NumPy's arithmetic."""
 
 LARGE = 1 << 16
 """Elements of a tile from which on elementary functions and statistics are compiled."""
 
 _MIDDLING = 1 << 10
-"""Elements from which on a compiled loop is worth its call."""
+"""Elements from which on a compiled loop is faster."""
 
 Arithmetic = Literal["compiled", "numpy"]
 
@@ -45,21 +45,21 @@ FUNCTIONS = frozenset(
     {"exp", "sigmoid", "silu", "silu_dx", "softplus", "mish", "erf", "erf_dx"}
     | {"gelu", "gelu_dx", "gelu_apprx_tanh", "gelu_apprx_sigmoid", "gelu_apprx_sigmoid_dx"}
 )
-"""Activation functions that are compiled; NumPy evaluates the others as fast."""
+"""Compiled activation functions; for the others NumPy is as fast."""
 
 
 def compiles_function(name: str, elements: int) -> bool:
-    """Tell whether an activation function of a tile of so many elements is compiled."""
+    """Return whether an activation function is compiled for a tile of ``elements`` elements."""
     return name in FUNCTIONS and compiles_statistics(elements)
 
 
 def compiles_statistics(elements: int) -> bool:
-    """Tell whether mean and deviation of the rows of so many elements are compiled."""
+    """Return whether mean and deviation of rows are compiled for a tile of this size."""
     return elements >= LARGE and _is_wanted() and not numba_problem()
 
 
 def compiles_exact(elements: int) -> bool:
-    """Tell whether conversions and exact operations are compiled: only where numba is loaded."""
+    """Return whether conversions and exact operations are compiled: only if numba is loaded."""
     return elements >= _MIDDLING and "numba" in sys.modules and _is_wanted() and not numba_problem()
 
 
@@ -73,10 +73,10 @@ def arithmetic() -> Arithmetic:
 
 @cache
 def numba_problem() -> str:
-    """Import numba and return why it cannot be used; empty if it can.
+    """Import numba and return the reason why it cannot be used; empty if it can.
 
-    An installed numba may fail in many ways, for instance after an upgrade of NumPy. Each of them
-    means that NumPy computes.
+    An installed numba may fail to import, for instance after an upgrade of NumPy. NumPy is used
+    then.
     """
     if not _is_installed():
         return "not installed"
@@ -96,5 +96,5 @@ def _is_wanted() -> bool:
 def _is_installed() -> bool:
     try:
         return find_spec("numba") is not None
-    except ValueError:  # something put None in its place among the modules
+    except ValueError:  # its entry in sys.modules is None
         return False

@@ -1,7 +1,7 @@
 """Rounding of float32 to bfloat16 and to 8-bit floats in one pass; exact. Imports numba.
 
 Bit patterns are uint32. numba computes with 64-bit integers, which halves the elements of a vector
-register, so that every step below is cut back to 32 bits.
+register, so every step below is truncated to 32 bits.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def to_bfloat16(values: np.ndarray, out: np.ndarray) -> None:
 def float8_patterns(values: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Return the 8-bit pattern of each float32 value.
 
-    ``table`` has the pattern of every float32 whose lower half is zero. Of a lower half that is not
-    only this matters, so it becomes the lowest bit of the upper half.
+    ``table`` has the pattern of every float32 whose lower half is zero. A nonzero lower half is
+    folded into the lowest bit of the upper half (sticky bit).
     """
     bits = np.ascontiguousarray(values).view(np.uint32)
     out = np.empty(bits.shape, np.uint8)

@@ -1,8 +1,8 @@
 """One or two operations on float32 and bfloat16 tiles in one pass; exact. Imports numba.
 
 Every operation is rounded to float32, as NumPy rounds it, and the result once more into its type.
-A tile is a flat array of float32 or of bfloat16 patterns (uint16). One compiled loop serves all
-mixtures of types: it takes two arrays for every tile, of which one is empty.
+A tile is a flat array of float32 or of bfloat16 patterns (uint16). One compiled loop handles all
+combinations of types: it takes two arrays per tile, of which one is empty.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CODES: dict[tuple[np.ufunc, bool], int] = {
     (np.multiply, False): _MULTIPLY,
     (np.multiply, True): _MULTIPLY,
 }
-"""Operations by ufunc and whether the operands are exchanged."""
+"""Operation codes by ufunc and exchange of the operands."""
 
 _NO_HALVES, _NO_FLOATS = np.empty(0, np.uint16), np.empty(0, np.float32)
 

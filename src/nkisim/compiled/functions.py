@@ -29,7 +29,7 @@ def evaluate_in_place(name: str, values: np.ndarray) -> None:
 
 @cache
 def _exp_loop() -> Callable[..., None]:
-    # A loop and no ufunc: those are vectorised only where the result is apart.
+    # A loop, not a ufunc: ufuncs are vectorised only if the result does not overlap the input.
     return compiled_loop(_exp)
 
 
@@ -47,7 +47,7 @@ _SHIFT = np.float32(1.5 * 2**23)
 _SHIFT_BITS = np.int32(_SHIFT.view(np.int32))
 # Beyond these results are zero and infinity.
 _LOWEST, _HIGHEST = np.float32(-104), np.float32(89)
-# exp(r) = 1 + r + r^2 (C2 + C3 r + ...): coefficients of the least greatest relative error.
+# exp(r) = 1 + r + r^2 (C2 + C3 r + ...): minimax coefficients for the relative error.
 _C2, _C3 = np.float32(4.9999993412e-01), np.float32(1.6666520108e-01)
 _C4, _C5 = np.float32(4.1668394217e-02), np.float32(8.3687804291e-03)
 _C6 = np.float32(1.3814466742e-03)
@@ -72,7 +72,7 @@ def _exp(values: Any) -> None:
         values[i] = p * first * second
 
 
-# Stands for infinity in float64: larger than every float32, and its products do not overflow.
+# Replaces infinity in float64: larger than every float32, and its products do not overflow.
 _FAR = 1e39
 _GELU_TANH, _GELU_CUBIC, _GELU_SIGMOID = math.sqrt(2 / math.pi), 0.044715, 1.702
 _SQRT_HALF = math.sqrt(0.5)

@@ -1,4 +1,4 @@
-"""Compile a function with numba, and cache the machine code on disk where that is possible.
+"""Compile a function with numba, and cache the machine code on disk if possible.
 
 numba writes the cache next to the module or into the user's cache folder. Importing this module
 imports numba.

@@ -1,4 +1,4 @@
-"""Number formats: what is stored, how it is rounded, and what it becomes in float32."""
+"""Number formats: storage, rounding, and conversion to float32."""
 
 from nkisim.dtypes.convert import decode, encode, holds
 from nkisim.dtypes.formats import (

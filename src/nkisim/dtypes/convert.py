@@ -1,15 +1,15 @@
 """Conversion between stored elements and the float32 values the engines compute on.
 
-Every engine widens its operands to float32 and rounds once on the way out, so two functions serve
-all instructions: ``decode`` (exact, except for 32-bit integers above 2^24) and ``encode``.
+Every engine widens its operands to float32 and rounds each result once, so two functions suffice
+for all instructions: ``decode`` (exact, except for 32-bit integers above 2^24) and ``encode``.
 
 Rounding is to nearest, ties to even, and keeps subnormals. A result beyond the largest finite
 value becomes an infinity of its sign, or NaN for float8_e4m3fn, which has no infinities. A NaN
 becomes the quiet NaN of its sign, without payload. Integers are rounded and clamped to their range,
 with 0 for NaN.
 
-Where numba is loaded, compiled loops round large arrays to bfloat16 and to 8-bit floats, to the
-same bits.
+If numba is loaded, compiled loops round large arrays to bfloat16 and to 8-bit floats, with the same
+bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _U32 = np.dtype(np.uint32)
 # NumPy scalars of the array's own type: a plain Python int would be inspected at every call.
 _LOW_HALF = np.uint32(0xFFFF)
 _HALF_BITS = np.uint32(16)
-_DROPPED = np.uint32(13)  # fraction bits of float32 that tfloat32 has not
+_DROPPED = np.uint32(13)  # fraction bits of float32 that tfloat32 does not have
 _TF32_BELOW_HALF = np.uint32(0x0FFF)
 _TF32_KEPT = np.uint32(0xFFFF_E000)
 _ONE = np.uint32(1)
@@ -45,17 +45,17 @@ _QUIET_NAN = np.float32(np.nan)
 def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Float32Array:
     """Return the float32 values of ``stored``, an array of ``dtype.numpy``.
 
-    float32 and tfloat32 come back as ``stored`` itself; ``stored`` is never written. ``out``, of
+    float32 and tfloat32 return ``stored`` itself; ``stored`` is never written. ``out``, of
     the shape of ``stored``, is filled and returned if it is given.
 
     Raises:
-        TypeError: ``dtype`` is an x4 pack, whose elements mean nothing without their scale.
+        TypeError: ``dtype`` is an x4 pack, whose elements have no value without their scale.
     """
     if out is not None:
         return _decode_into(stored, dtype, out)
     if dtype is float32 or dtype is tfloat32:
         return cast(Float32Array, stored)
-    if dtype is bfloat16:  # whose bits are shifted, which raises no floating-point flag
+    if dtype is bfloat16:  # by shifting bits, which raises no floating-point flag
         return np.asarray(stored.astype(_F32))
     if dtype.kind == "float" and dtype.itemsize == 1:
         # Every byte is a valid index, so the mode only matters for speed: "wrap" is the fastest.
@@ -79,7 +79,7 @@ def _decode_into(stored: Array, dtype: DType, out: Float32Array) -> Float32Array
 def encode(values: Float32Array, dtype: DType, out: Array | None = None) -> Array:
     """Return the float32 ``values`` rounded once to ``dtype``, as an array of ``dtype.numpy``.
 
-    float32 comes back as ``values`` itself; ``values`` is never written. ``out``, of the shape of
+    float32 returns ``values`` itself; ``values`` is never written. ``out``, of the shape of
     ``values``, is filled and returned if it is given.
 
     Raises:
@@ -185,7 +185,7 @@ def _range(dtype: DType) -> tuple[np.float32, np.float32, int]:
 
 def _round_to_integer(values: Float32Array, dtype: DType) -> Array:
     # Clamping first gives the same integers, since both bounds are integers, and keeps signalling
-    # NaNs, of which rint complains, out of rint.
+    # NaNs, for which rint warns, out of rint.
     low, high, largest = _range(dtype)
     clamped = np.asarray(np.maximum(values, low))
     np.minimum(clamped, high, out=clamped)
@@ -202,7 +202,7 @@ def _round_to_integer(values: Float32Array, dtype: DType) -> Array:
 
 
 def holds(dtype: DType, value: float) -> bool:
-    """Tell whether a type holds a number: no integer saturates, no finite float overflows."""
+    """Return whether a type holds a number: no integer saturates, no finite float overflows."""
     low, high = _limits(dtype)
     if low <= value <= high:
         return True
@@ -214,7 +214,7 @@ def holds(dtype: DType, value: float) -> bool:
 
 @cache
 def _limits(dtype: DType) -> tuple[float, float]:
-    """Return the range of numbers that surely fit a type."""
+    """Return a range of numbers that are certain to fit a type."""
     if dtype.max_finite is not None:
         return -dtype.max_finite, dtype.max_finite
     if not dtype.is_integer:

@@ -1,4 +1,4 @@
-"""The number formats a kernel may name, and how they are recognised and promoted.
+"""The number formats of kernels: recognition and promotion.
 
 A ``DType`` is the format's NKI name with its layout attached. It is a ``str``, as in
 ``nki.language``, so it compares and hashes like the plain name and NumPy takes it as a dtype.
@@ -6,8 +6,9 @@ A ``DType`` is the format's NKI name with its layout attached. It is a ``str``, 
 NumPy has no type for the x4 packs and tfloat32. Their names are entered in NumPy's own name table
 (where ml_dtypes enters ``bfloat16``) as the storage type tagged with dtype metadata, so
 ``np.zeros(shape, nl.float8_e4m3fn_x4)`` works and ``as_dtype`` recognises the array again. The tag
-survives slices, copies and reshapes. What computes a new dtype (``np.concatenate``, ``np.stack``)
-drops it and leaves a plain uint32, uint16 or float32 array; ``array.view(dtype)`` tags it again.
+survives slices, copies and reshapes. Functions that compute a new dtype (``np.concatenate``,
+``np.stack``) drop it and return a plain uint32, uint16 or float32 array; ``array.view(dtype)`` tags
+it again.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class DType(str):
         return self.kind in ("int", "uint")
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        # Copies and unpickled kernels must get the one instance, attributes included.
+        # Copies and unpickled kernels must get the single instance, attributes included.
         return _named, (str(self),)
 
 
@@ -160,8 +161,8 @@ _BY_NUMPY: dict[np.dtype[np.generic], DType] = {
 
 
 def _register_names() -> None:
-    """Let NumPy resolve the names it has no type for to tagged storage types."""
-    # The stubs know only types as values; np.dtype() resolves a dtype just as well.
+    """Register names that NumPy has no type for as tagged storage types."""
+    # The stubs allow only types as values; np.dtype() accepts a dtype too.
     names = cast(dict[str, object], np.sctypeDict)
     for d in _TAGGED:
         names[str(d)] = np.dtype(d.numpy, metadata={_TAG: str(d)})

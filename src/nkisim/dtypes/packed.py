@@ -1,8 +1,8 @@
 """The x4 packs: four 8-bit or 4-bit floats in one stored word.
 
-Element 0 sits in the lowest bits. A pack of float8 is a 32-bit word, a pack of float4 a 16-bit one.
-``pack`` and ``unpack`` serve host code that prepares inputs of a kernel or looks at its outputs;
-the last axis of the elements is four times as long as that of the words.
+Element 0 is in the lowest bits. A pack of float8 is a 32-bit word, a pack of float4 a 16-bit one.
+``pack`` and ``unpack`` are for host code that prepares inputs of a kernel or reads its outputs; the
+last axis of the elements is four times as long as that of the words.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def pack(elements: Array, dtype: str) -> Array:
 
     Raises:
         TypeError: ``dtype`` is no pack, or the elements are of another type.
-        ValueError: The last axis is no multiple of four, or NaN meets float4, which has none.
+        ValueError: The last axis is not a multiple of four, or float4, which has no NaN, gets one.
 
     Example:
         >>> import numpy as np
@@ -94,7 +94,7 @@ def unpack(packed: Array, dtype: str | None = None) -> Array:
         with it.
 
     Raises:
-        TypeError: The pack is neither named nor known from the array.
+        TypeError: The pack is neither given nor determined by the array.
         ValueError: The last axis does not hold whole words.
     """
     found = np.asarray(packed)

@@ -11,7 +11,7 @@ from nkisim.isa.elementwise import (
     tensor_tensor,
 )
 from nkisim.isa.fill import iota, memset
-from nkisim.isa.movement.assignment import assign as _assign  # gives `t[...] = value` its meaning
+from nkisim.isa.movement.assignment import assign as _assign  # implements `t[...] = value`
 from nkisim.isa.movement.dma import dma_compute, dma_copy, dma_transpose
 from nkisim.isa.movement.gather import (
     local_gather,

@@ -1,7 +1,7 @@
-"""The accumulator registers that some Scalar and Vector instructions share, and their chains.
+"""Accumulator registers of the Scalar and Vector engines, and chains of instructions on them.
 
-A chain begins with a reset or a load and goes on with ``reduce``. Only one fits into an engine's
-registers at a time.
+A chain begins with a reset or a load and continues with ``reduce``. An engine's registers hold one
+chain at a time.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ CHAIN_LANES = declare(
 def follow_chain(
     engine: Engine, command: ReduceCmd | None = None
 ) -> Callable[[Call], Follow | None]:
-    """Return what follows the chain that an instruction's calls belong to, on its engine.
+    """Return the factory of an instruction's chain tracking on its engine.
 
-    ``command`` is what every call does; None takes the call's own ``reduce_cmd``.
+    ``command`` is the command of every call; None takes the call's own ``reduce_cmd``.
     """
 
     def make(call: Call) -> Follow | None:
@@ -89,12 +89,12 @@ def _follow(
     *,
     reads: bool,
 ) -> None:
-    """Note what an instruction does to its engine's chain, and flag what breaks it."""
+    """Record the effect of an instruction on its engine's chain, and flag a broken chain."""
     registers = core.accumulators(engine)
     if command in REDUCING:
         registers.used = core.clock, lanes
     if registers.origins is not None and (command is not ReduceCmd.idle or reads):
-        _carry_garbage(core, registers.origins, lanes, command)
+        _propagate_garbage(core, registers.origins, lanes, command)
     if command in _BEGINNING:
         registers.owner, registers.lanes, registers.disturbed = name, lanes, ""
         return
@@ -116,10 +116,10 @@ def _follow(
         registers.disturbed = name
 
 
-def _carry_garbage(
+def _propagate_garbage(
     core: Core, registers: Array, lanes: tuple[int, int], command: ReduceCmd
 ) -> None:
-    """Give an instruction the garbage in its lanes of the registers, unless it overwrites them."""
+    """Propagate garbage in the registers to an instruction, unless it overwrites its lanes."""
     origins = registers[lanes[0] : lanes[0] + lanes[1]]
     if command in _BEGINNING:
         origins[...] = 0
@@ -144,14 +144,14 @@ def accumulate(
     """Fold ``values`` along the free dimension into the registers; return an instruction's results.
 
     Args:
-        core: The core whose registers they are.
-        engine: Whose set of registers.
-        command: What happens to them.
+        core: The core that has the registers.
+        engine: The engine that has the registers.
+        command: Operation on the registers.
         op: Operator of the reduction.
         values: Float32, one row per lane; the result for ``dst``.
-        dst: Says which lanes work.
-        reduce_res: Where the registers go, as second result; None if they are not read out.
-        load: What ``load_reduce`` puts into them first.
+        dst: Destination; its partitions are the active lanes.
+        reduce_res: Destination of the registers, as second result; None if they are not read out.
+        load: Initial value of the registers for ``load_reduce``.
     """
     function = as_op(op)
     part = None
@@ -174,11 +174,11 @@ def fold(
     *,
     reads: bool,
 ) -> Array:
-    """Join what each row was reduced to with the registers; return the registers.
+    """Combine the reduction of each row with the registers; return the registers.
 
-    ``part`` has one float32 for each lane, and is None where the command does not reduce; ``lanes``
-    are the first and how many, ``reads`` says whether the registers are read out. The others are
-    those of ``accumulate``.
+    ``part`` has one float32 per lane, and is None if the command does not reduce; ``lanes`` is the
+    first lane and the number of lanes, ``reads`` is whether the registers are read out. The other
+    arguments are those of ``accumulate``.
     """
     registers = core.accumulators(engine).rows(*lanes)
     if command is ReduceCmd.idle and not reads:

@@ -117,7 +117,7 @@ def _bias(call: Call) -> None:
 
 
 def _watch_bias(call: Call) -> ValueWatch | None:
-    """Return what looks at the bias tile of a copy: to ignore zeros is harmless."""
+    """Return the value check of a copy's bias tile: ignoring zeros is harmless."""
     if call.tensor("bias") is None or not _is_copy(call):
         return None
     name, index = call.name, call.instruction.parameters.index("bias")
@@ -202,9 +202,9 @@ def activation(
     reduce_cmd: ReduceCmd = ReduceCmd.idle,
     name: str | None = None,
 ) -> Any:
-    """Return ``op(data * scale + bias)``, and add it up along the free dimension when commanded.
+    """Return ``op(data * scale + bias)``, and its sum along the free dimension if commanded.
 
-    The running sum takes the float32 values, before they are rounded into ``dst``.
+    The sum is of the float32 values, before they are rounded into ``dst``.
     """
     output = evaluate("activation", op, data, bias, scale)
     return accumulate(core, Engine.scalar, reduce_cmd, reduce_op, output, dst, reduce_res)
@@ -312,7 +312,7 @@ def exponential(
     reduce_init: Any = 0.0,
     name: str | None = None,
 ) -> Any:
-    """Return ``exp(src - max_value)``, and add it up along the free dimension when commanded."""
+    """Return ``exp(src - max_value)``, and its sum along the free dimension if commanded."""
     output = function_of(OPS["exp"], src.size)(src - max_value, None)
     return accumulate(
         core,

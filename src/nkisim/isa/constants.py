@@ -1,4 +1,4 @@
-"""The enums of ``nki.isa`` under the name by which some kernels import them."""
+"""The enums of ``nki.isa``, as a module that some kernels import."""
 
 from nkisim.spec.enums import (
     dge_mode,

@@ -1,6 +1,6 @@
-"""Element by element: tensor_tensor, tensor_scalar, scalar_tensor_tensor, tensor_copy, reciprocal.
+"""Elementwise: tensor_tensor, tensor_scalar, scalar_tensor_tensor, tensor_copy, reciprocal.
 
-Operands are widened to float32 and the result is rounded once, on its way into ``dst``. Exceptions
+Operands are widened to float32 and the result is rounded once to the type of ``dst``. Exceptions
 are exact: bitwise operators, copies without a change of type, and 32-bit integers on the GpSimd
 engine.
 """
@@ -51,11 +51,11 @@ def apply(op: Any, left: Any, right: Any, reverse: bool = False) -> Array:
 
 
 def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., Array] | None]:
-    """Return what makes one function of the ufuncs that a call names, applied one after another.
+    """Return the factory of a function that applies the ufuncs of a call in sequence.
 
     Args:
-        steps: Parameters of each step: the operator, and what exchanges its operands, if there is
-            such a parameter. An operator that is None is left out.
+        steps: Parameters of each step: the operator, and the flag that exchanges its operands, if
+            there is one. An operator that is None is skipped.
     """
 
     def make(call: Call) -> Callable[..., Array] | None:
@@ -104,7 +104,7 @@ def _watch_shift(data: str, *op_names: str) -> Callable[[Call], ValueWatch | Non
             return None
         index = call.instruction.parameters.index(data)
         sign_bit = np.uint32(1 << (tensor.dtype.bits - 1))
-        name = call.name  # the check outlives the call, and must not hold on to its tensors
+        name = call.name  # the check outlives the call and must not reference its tensors
 
         def check(arguments: Sequence[Any]) -> None:
             negative = (arguments[index] & sign_bit) != 0

@@ -28,7 +28,7 @@ _F32 = np.dtype(np.float32)
 _SMALL = 1024
 """Elements below which a tile is computed at once."""
 
-# Functions other than ufuncs need several float64 arrays, which are to stay in the cache too.
+# Functions other than ufuncs need several float64 arrays, which have to fit the cache too.
 _SMALL_BLOCK = 16384
 
 OUT_OF_DOMAIN = declare(
@@ -58,7 +58,7 @@ def evaluate(name: str, op: Any, data: Array, bias: Any, scale: Any) -> Array:
 
 
 def function_of(op: Op, elements: int) -> Callable[[Array, Array | None], Array]:
-    """Return an activation function for a tile of so many elements.
+    """Return an activation function for a tile of ``elements`` elements.
 
     It takes float32 values and a dense array in which it may return its results.
     """
@@ -117,7 +117,7 @@ def _argument(x: Array, scale: Any, bias: Any, out: Array | None = None) -> Arra
 
 
 def _is_inside(op: Op, x: Array) -> bool:
-    """Tell whether all inputs surely lie in the function's valid interval."""
+    """Return whether all inputs are certain to lie in the function's valid interval."""
     if op.domain is None or not x.size:
         return True
     low, high = op.domain
@@ -152,7 +152,7 @@ def _flag_outside(name: str, op: Op, x: Array) -> None:
 
 
 def in_blocks(call: Call) -> Shortcut | None:
-    """Return the computation of a large activation in blocks of rows that stay in the cache."""
+    """Return the computation of a large activation in blocks of rows that fit the cache."""
     dst, data, op = call.operand("dst"), call.operand("data"), call.op("op")
     if op is None or dst.size < _SMALL:
         return None
@@ -191,7 +191,7 @@ def _evaluate_rows(
     """Write ``op(data * scale + bias)`` to ``out``; return the reduction of each row."""
     part = None if reduction is None else np.empty(len(out), _F32)
     if op.domain is not None and np.may_share_memory(out, data):
-        data = data.copy()  # a finding shows all inputs
+        data = data.copy()  # a finding needs all inputs
     function = function_of(op, out.size)
     elements = BLOCK if isinstance(op.activation, np.ufunc) else _SMALL_BLOCK
     blocks = blocks_of_rows(len(out), out.shape[1], elements)

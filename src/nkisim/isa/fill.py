@@ -1,4 +1,4 @@
-"""Tiles made from nothing: memset and iota."""
+"""Generated tiles: memset and iota."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def pattern_fits(call: Call) -> None:
 
 
 def _range_fits(call: Call) -> None:
-    """Check that ``dst`` can hold the smallest and the largest number of a pattern."""
+    """Check that the smallest and the largest number of a pattern fit ``dst``."""
     dst, offset, step = call.operand("dst"), call["offset"], call["channel_multiplier"]
     whole = (int, np.integer)
     if not isinstance(offset, whole) or not isinstance(step, whole):

@@ -1,4 +1,4 @@
-"""Mean and variance: bn_stats makes partial statistics, bn_aggr joins them."""
+"""Mean and variance: bn_stats computes partial statistics, bn_aggr combines them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Registers of the engine sequencers: 32-bit integers for dynamic loops and addresses.
 
-A register's value is known here, so dynamic loops simply run. What the compiler would refuse,
-such as a branch on a register, is found by reading the source, not by running it.
+A register's value is known here, so dynamic loops run as ordinary loops. Uses that the compiler
+rejects, such as a branch on a register, are found by the source checks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.machine import CORE, admit_static, commit, current_core, prepare_read
+from nkisim.machine import CORE, commit, current_core, prepare_read, resolve_static
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.objects import NKIObject
 from nkisim.spec import rules
@@ -52,16 +52,16 @@ ENDLESS_WHILE = declare(
     meaningless=True,
 )
 WHILE_LIMIT = 200_000
-"""Times that a register may be tested without coming nearer to 0 before a loop is endless."""
+"""Number of tests without progress towards 0 after which a loop counts as endless."""
 
 
 class VirtualRegister(NKIObject):
     """A 32-bit integer that dynamic loops and dynamic addresses can use.
 
-    Made by ``nisa.register_alloc``. ``while register:`` runs until it holds 0.
+    Created by ``nisa.register_alloc``. ``while register:`` runs until it holds 0.
 
     Attributes:
-        loaded: Whether the value comes from memory, so that the kernel does not know it.
+        loaded: Whether the value comes from memory, so that it is unknown at compile time.
     """
 
     def __init__(self, value: int | None = None) -> None:
@@ -78,7 +78,7 @@ class VirtualRegister(NKIObject):
             self.set(value)
 
     def set(self, value: int) -> None:
-        """Put a value into the register; it wraps to 32 bits, signed."""
+        """Set the value of the register; it wraps to 32 bits, signed."""
         half = 1 << (_BITS - 1)
         self._value = (int(value) + half) % (1 << _BITS) - half
 
@@ -102,10 +102,10 @@ class VirtualRegister(NKIObject):
         return self.read()
 
     def __bool__(self) -> bool:
-        """Tell whether the register holds anything but 0, as ``while register:`` asks.
+        """Return whether the register is not 0, for ``while register:``.
 
-        A test is an instruction. A loop that came no nearer to 0 since the last one may wait for
-        another core, which is therefore given the turn.
+        A test is an instruction. If the value is no nearer to 0 than at the last test, the loop may
+        be waiting for the other core: yield to it.
         """
         value = self.read()
         if self._nearest == 0 or abs(value) < self._nearest:
@@ -132,7 +132,7 @@ class VirtualRegister(NKIObject):
 
 
 def _number(name: str, argument: str, value: Any) -> int:
-    """Return what a register can take: an integer, a register's value, or a one-element tile."""
+    """Return the integer of an integer, a register, or a one-element tile."""
     if isinstance(value, VirtualRegister):
         return value.read()
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
@@ -183,7 +183,7 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
         raise ValueError(f"{name}: the loaded value decides what follows; run with values=True")
     element = _one_element(name, argument, tensor)
     core.begin(shared=element.buffer is MemoryRegion.shared_hbm)
-    source = admit_static(core, element, name, argument)
+    source = resolve_static(core, element, name, argument)
     source.life.last_use = core.clock
     with core.tracked(name, read=source):
         return prepare_read(source, name, argument, decides=True).reshape(-1)[0]
@@ -215,7 +215,7 @@ def register_alloc(x: Any = None) -> VirtualRegister:
 
 @checked_call("register_move", {"imm": (rules.REMOVED_IMM, "src=nisa.register_alloc(value)")})
 def register_move(dst: Any, src: Any) -> None:
-    """Put an integer, or the value of another register, into ``dst``."""
+    """Write an integer, or the value of another register, to ``dst``."""
     core = current_core("nisa.register_move")
     target, value = _register("register_move", "dst", dst), _number("register_move", "src", src)
     if not isinstance(src, NkiTensor):
@@ -226,7 +226,7 @@ def register_move(dst: Any, src: Any) -> None:
 
 @checked_call("register_load")
 def register_load(dst: Any, src: Any) -> None:
-    """Put the one element of a tensor in SBUF or HBM into ``dst``."""
+    """Load the one element of a tensor in SBUF or HBM into ``dst``."""
     current_core("nisa.register_load")
     target = _register("register_load", "dst", dst)
     target.set(int(_scalar("register_load", "src", src)))
@@ -234,7 +234,7 @@ def register_load(dst: Any, src: Any) -> None:
 
 
 def _is_loaded(source: Any) -> bool:
-    """Tell whether a number comes from memory, at once or through another register."""
+    """Return whether a number comes from memory, directly or through another register."""
     return isinstance(source, NkiTensor) or (isinstance(source, VirtualRegister) and source.loaded)
 
 
@@ -242,7 +242,9 @@ def _is_loaded(source: Any) -> bool:
 def register_store(dst: Any, src: Any) -> None:
     """Write the value of a register to a tensor with one element."""
     core = current_core("nisa.register_store")
-    target = admit_static(core, _one_element("register_store", "dst", dst), "register_store", "dst")
+    target = resolve_static(
+        core, _one_element("register_store", "dst", dst), "register_store", "dst"
+    )
     value = _register("register_store", "src", src).read()
     core.begin(shared=target.buffer is MemoryRegion.shared_hbm)
     storage = target.origin.storage_dtype(target.dtype)

@@ -1,7 +1,7 @@
-"""Large tiles of float32 and bfloat16 rows, computed in blocks that stay in the processor's cache.
+"""Large tiles of float32 and bfloat16 rows, computed in blocks that fit the processor's cache.
 
-Every pass of a block writes to the same scratch memory. Results are those of the whole tile,
-widened at once.
+Every pass of a block writes to the same scratch memory. Results are identical to those of the whole
+tile.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = ["BLOCK", "as_rows", "chained", "reads_rows", "store_rows", "widened_r
 Array = np.ndarray
 
 BLOCK = 131072
-"""Elements of a block: 512 KiB of float32 stay in a level-2 cache; smaller ones pay for calls."""
+"""Elements of a block: 512 KiB of float32 fit a level-2 cache; smaller ones have call overhead."""
 
 _LARGE = 65536
-"""Elements from which on a tile is worth the choice of blocks."""
+"""Elements from which on a tile is computed in blocks."""
 
 _F32 = np.dtype(np.float32)
 _COMPILED = (np.add, np.subtract, np.multiply)
 
 
 def reads_rows(tensor: NkiTensor) -> bool:
-    """Tell whether a tensor holds float32 or bfloat16 in dense rows, one per partition."""
+    """Return whether a tensor holds float32 or bfloat16 in dense rows, one per partition."""
     if tensor.indirect is not None or tensor.strides[0] < 0 or not tensor.dtype.is_float:
         return False
     if tensor.origin.storage_dtype(tensor.dtype) not in (_F32, bfloat16.numpy):
@@ -48,19 +48,19 @@ def reads_rows(tensor: NkiTensor) -> bool:
 
 
 def writes_rows(tensor: NkiTensor) -> bool:
-    """Tell whether a result goes into such rows with no other rounding than to their type."""
+    """Return whether a result is written to such rows and rounded only to their type."""
     # Rows of stride 0 would be one row that is written several times.
     rounded = tensor.dtype == "tfloat32" and tensor.origin.precise
     return reads_rows(tensor) and not rounded and tensor.strides[0] >= tensor.itemsize
 
 
 def as_rows(value: Any) -> Any:
-    """Return the elements of a tensor in the form (partitions, elements); numbers as they are."""
+    """Return the elements of a tensor as (partitions, elements); numbers unchanged."""
     return value.reshape(len(value), -1) if isinstance(value, np.ndarray) else value
 
 
 def widened_rows(values: Any, out: Array | None = None) -> Any:
-    """Return float32 or bfloat16 elements in float32; numbers as they are."""
+    """Return float32 or bfloat16 elements in float32; numbers unchanged."""
     if not isinstance(values, np.ndarray) or values.dtype == _F32:
         return values
     return decode(values, bfloat16, out)
@@ -75,12 +75,12 @@ def store_rows(values: Array, out: Array) -> None:
 
 
 def chained(data: str, *steps: tuple[str, str, str | None]) -> Callable[[Call], Shortcut | None]:
-    """Return the computation of ``data`` and some operations, into ``dst``, block by block.
+    """Return the blockwise computation of a chain of operations on ``data`` into ``dst``.
 
     Args:
-        data: Parameter that goes in.
-        steps: Parameters of each operation: the operator, its other operand, and what exchanges
-            them, if there is such a parameter. An operator that is None is left out.
+        data: Parameter of the input.
+        steps: Parameters of each operation: the operator, its other operand, and the flag that
+            exchanges them, if there is one. An operator that is None is skipped.
     """
 
     def make(call: Call) -> Shortcut | None:
@@ -101,7 +101,7 @@ def chained(data: str, *steps: tuple[str, str, str | None]) -> Callable[[Call], 
         if not writes_rows(dst) or not all(map(reads_rows, tiles)):
             return None
         if not chain and dst.dtype == x.dtype:
-            return None  # copied bit by bit
+            return None  # copied bitwise
         to, of = index("dst"), index(data)
 
         def compute(core: Core, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -147,7 +147,7 @@ def _compute(
 def _are_compiled(
     out: Array, data: Array, operations: Sequence[tuple[np.ufunc, Any, bool]]
 ) -> bool:
-    """Tell whether a compiled loop has these operations, on dense tiles of which one is another."""
+    """Return whether a compiled loop has these operations, with at most one other dense tile."""
     tiles = [x for _, x, _ in operations if isinstance(x, np.ndarray) and x.shape[1] > 1]
     return (
         len(tiles) <= 1

@@ -1,7 +1,7 @@
 """Recurrences along the free dimension: tensor_tensor_scan and tensor_scalar_cumulative.
 
-Both are evaluated element after element in float32, as the Vector engine does, so rounding errors
-are the device's.
+Both are evaluated sequentially in float32, as on the Vector engine, so rounding errors are those of
+the device.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def tensor_tensor_scan(
     name: str | None = None,
 ) -> Array:
     """Return ``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]``, started at ``initial``."""
-    # Time runs along the first axis here, so that every step works on contiguous rows.
+    # The recurrence runs along the first axis, so that every step is on contiguous rows.
     left, right = np.ascontiguousarray(data0.T), np.ascontiguousarray(data1.T)
     result = np.empty_like(left)
     state = np.broadcast_to(np.asarray(initial, np.float32).reshape(-1), left.shape[1:])
@@ -119,7 +119,7 @@ def tensor_scalar_cumulative(
     reduce_cmd: ReduceCmd = ReduceCmd.reset_reduce,
     name: str | None = None,
 ) -> Array:
-    """Return the running ``reg = (src[i] <op0> imm0) <op1> reg``; registers persist."""
+    """Return the running values of ``reg = (src[i] <op0> imm0) <op1> reg``; registers persist."""
     function = as_op(op1)
     assert function is not None
     registers = core.accumulators(Engine.vector).rows(dst.start_partition, src.shape[0])

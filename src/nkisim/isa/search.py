@@ -1,4 +1,4 @@
-"""The eight largest: max8, nc_find_index8, nc_match_replace8."""
+"""Search for eight values: max8, nc_find_index8, nc_match_replace8."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _stored_indices(position: Array, found: Array, dst: Any) -> Array:
     source="nki.isa.nc_find_index8, 0.3.0",
 )
 def nc_find_index8(dst: Any, data: Any, vals: Any, name: str | None = None) -> Array:
-    """Return where each of eight values first occurs; equal values take successive occurrences.
+    """Return the first index of each of eight values; equal values take successive occurrences.
 
     A value that does not occur gives all ones.
     """
@@ -145,9 +145,9 @@ def nc_find_index8(dst: Any, data: Any, vals: Any, name: str | None = None) -> A
 def nc_match_replace8(
     dst: Any, data: Any, vals: Any, imm: float, dst_idx: Any = None, name: str | None = None
 ) -> Any:
-    """Replace the first occurrence of each of eight values by ``imm``, and return where they were.
+    """Replace the first occurrence of each of eight values by ``imm``, and return their indices.
 
-    Equal values are served from the last slot to the first; slots without a match give all ones.
+    Equal values are matched from the last slot to the first; slots without a match give all ones.
     """
     position, found = _matches(data, vals, range(WIDTH - 1, -1, -1))
     result = data.copy()

@@ -1,4 +1,4 @@
-"""Choosing elements: by predicate, by affine position, by range."""
+"""Selection of elements: by predicate, by affine position, by range."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def tensor_copy_predicated(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> Partial:
-    """Copy elements where the predicate is true; the others keep their bytes."""
+    """Copy elements where the predicate is true; the others are unchanged."""
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
     if isinstance(src, np.ndarray):
         return Partial(src, chosen)
@@ -210,7 +210,7 @@ def select_reduce(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Select ``on_true`` or ``on_false`` by predicate, and take the maximum when commanded."""
+    """Select ``on_true`` or ``on_false`` by predicate, and return the maximum if commanded."""
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
     core.takes_only("on_true", chosen)
     result = np.where(chosen, on_true, on_false)
@@ -321,7 +321,7 @@ def range_select(
     on_false_value: float = FP32_MIN,
     name: str | None = None,
 ) -> Any:
-    """Keep elements whose position passes both comparisons, fill the rest, take the maximum."""
+    """Select elements whose position passes both comparisons, fill the rest, return the maximum."""
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
     core.takes_only("on_true_tile", chosen)
@@ -370,13 +370,13 @@ def _affine_arguments(call: Call) -> None:
 def _affine_chosen(
     rows: int, pattern: Any, offset: int, channel_multiplier: int, cmp_op: Op
 ) -> Array:
-    """Return which elements compare true."""
+    """Return the mask of elements that compare true."""
     values = affine_values(rows, pattern, offset, channel_multiplier)
     return np.asarray(apply(cmp_op, values, np.int32(0)) != 0)
 
 
 def _affine_part(call: Call) -> Array:
-    """Return which elements of ``on_true_tile`` the result holds."""
+    """Return the mask of elements of ``on_true_tile`` in the result."""
     tile, dst = call["on_true_tile"], call["dst"]
     parts = (call[name] for name in ("pattern", "offset", "channel_multiplier", "cmp_op"))
     return _affine_chosen(dst.shape[0], *parts).reshape(tile.shape)
@@ -416,7 +416,7 @@ def affine_select(
     offset: int = 0,
     name: str | None = None,
 ) -> Array:
-    """Keep elements whose affine position compares true with 0, and fill the rest."""
+    """Select elements whose affine position compares true with 0, and fill the rest."""
     chosen = _affine_chosen(dst.shape[0], pattern, offset, channel_multiplier, cmp_op)
     wide = dst.origin.storage_dtype(dst.dtype) == np.float32
     same_type = wide or on_true_tile.dtype != np.float32

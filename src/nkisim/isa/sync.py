@@ -1,4 +1,4 @@
-"""Between the two cores of a logical core: core_barrier and sendrecv."""
+"""Synchronisation of the two cores of a logical core: core_barrier and sendrecv."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _barrier(call: Call) -> None:
 def core_barrier(
     core: Core, data: NkiTensor, cores: Any, engine: Engine = Engine.gpsimd, name: str | None = None
 ) -> None:
-    """Wait until both cores have come here; a core on its own goes on."""
+    """Wait until both cores have reached the barrier; a single core does not wait."""
     member = core.member
     if member is None or core.num_programs != 2:
         _idle("runs on one core", "one core", "launch with kernel[2], or ask nl.num_programs()")
@@ -100,7 +100,7 @@ def core_barrier(
             "synchronise on a tensor in nl.shared_hbm that both cores use",
         )
     passed = member.count("barrier")
-    member.come("core_barrier", passed)
+    member.record_sync("core_barrier", passed)
     other = 1 - member.core
     member.wait(
         lambda: member.counted(member.rank, other, "barrier") >= passed,
@@ -208,7 +208,7 @@ def sendrecv(
             fix="use 1 - nl.program_id(0)",
         )
     number = member.count(("sendrecv", pipe_id))
-    member.come(f"sendrecv on pipe {pipe_id}", number)
+    member.record_sync(f"sendrecv on pipe {pipe_id}", number)
     mail = member.cluster.mail
     mail[member.rank, send_to_rank, pipe_id, number] = np.array(src)
     arrives = (member.rank, member.core, pipe_id, number)

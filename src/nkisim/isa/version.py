@@ -1,4 +1,4 @@
-"""Which NeuronCore a kernel is being run for."""
+"""The NeuronCore generation of the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nki.language``: tiles, the functions on them, and what kernels are written with."""
+"""``nki.language``: tensors, tile functions, loops, dtypes and buffers."""
 
 from nkisim.dtypes import (
     bfloat16,

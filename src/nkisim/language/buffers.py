@@ -1,4 +1,4 @@
-"""The buffers of NKI, and questions about them."""
+"""The buffers of NKI, and predicates on them."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
 
 
 def _followed(kind: LoopKind, values: range) -> Any:
-    """Return the iterations of a loop, for a tracker to follow if there is one."""
+    """Return the iterations of a loop, tracked if there is a tracker."""
     core = CORE.get()
     if core is None or core.tracker is None:
         return values
@@ -158,7 +158,7 @@ def _region() -> Iterator[None]:
 
 @checked_call("nl.no_reorder")
 def no_reorder() -> Any:
-    """Return a context in which instructions keep their program order; they always do here."""
+    """Return a context that preserves program order; the simulator always does."""
     return _region()
 
 

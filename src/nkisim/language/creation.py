@@ -1,4 +1,4 @@
-"""New tensors: ndarray, zeros, ones, full and their kin, and constants shared by all kernels."""
+"""Creation of tensors: ndarray, zeros, ones, full and similar, and shared constants."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ndarray(
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
-    """Return a new tensor; its contents are undefined until something writes it.
+    """Return a new tensor; its contents are undefined until written.
 
     Args:
         shape: Extents; on chip the first is the partition dimension, at most 128.
@@ -101,7 +101,7 @@ def full(
 def empty_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """Return a new tensor like ``x`` in shape and, unless told otherwise, dtype and buffer."""
+    """Return a new tensor with the shape and, by default, the dtype and buffer of ``x``."""
     return current_core("nl.empty_like").memory.allocate(
         x.shape, dtype or x.dtype, buffer or x.buffer, name, where="nl.empty_like"
     )
@@ -111,7 +111,7 @@ def empty_like(
 def zeros_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """Return zeros with the shape and, unless told otherwise, dtype and buffer of ``x``."""
+    """Return zeros with the shape and, by default, the dtype and buffer of ``x``."""
     return _filled("nl.zeros_like", x.shape, 0, dtype or x.dtype, buffer or x.buffer, name)
 
 

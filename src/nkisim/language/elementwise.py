@@ -1,6 +1,6 @@
 """Element-wise tile functions. Each is also the operator that instructions take as ``op=``.
 
-They are written on the instructions: a two-operand function is a ``tensor_tensor`` or, with a
+They call instructions: a two-operand function is a ``tensor_tensor`` or, with a
 number, a ``tensor_scalar``; a one-operand function is an ``activation``. Results are new tiles in
 SBUF, or in PSUM where that is noted.
 """
@@ -28,7 +28,7 @@ from nkisim.spec import OPS, Op, rules
 from nkisim.spec.signatures import checked_call
 
 _NO_FRACTIONS = 2.0**23
-"""From this magnitude on float32 holds integers only."""
+"""From this magnitude on every float32 is an integer."""
 
 
 def _combine(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
@@ -259,7 +259,7 @@ def left_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 @OPS["right_shift"].define
 def right_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x`` shifted right by ``y`` bits; zeros come in from the left."""
+    """Return ``x`` shifted right by ``y`` bits, filled with zeros."""
     return _combine(OPS["right_shift"], x, y, dtype)
 
 
@@ -324,7 +324,7 @@ def reciprocal(x: Any, dtype: Any = None) -> NkiTensor:
 
 @OPS["copy"].define
 def copy(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return a copy in the same buffer, made by the Scalar engine: it goes through float32."""
+    """Return a copy in the same buffer by the Scalar engine, converted through float32."""
     tile = need_tile("copy", "x", x)
     out = fresh(tile.shape, result_dtype(dtype, tile), like=tile)
     activation(out, op=OPS["copy"], data=tile)
@@ -368,7 +368,7 @@ def _truncated(tile: NkiTensor) -> NkiTensor:
     """Return a float32 tile without fractions; infinities, NaN and large values pass unchanged.
 
     Adding 2^23 to a smaller magnitude rounds it to an integer, since float32 has no fractions
-    there; where that rounded up, one is taken off again.
+    there; where that rounded up, one is subtracted.
     """
     shape = tile.shape
     size, whole, excess = (fresh(shape, float32) for _ in range(3))
@@ -393,7 +393,7 @@ def _truncated(tile: NkiTensor) -> NkiTensor:
 
 
 def _corrected(name: str, x: Any, dtype: Any, compare: str, step: str) -> NkiTensor:
-    """Truncate, then step by one where that went the wrong way."""
+    """Truncate, then correct by one where that rounded in the wrong direction."""
     tile = need_tile(name, "x", x)
     whole, wrong = _truncated(tile), fresh(tile.shape, float32)
     tensor_tensor(wrong, whole, tile, op=OPS[compare])

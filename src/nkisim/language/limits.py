@@ -1,4 +1,4 @@
-"""``nl.tile_size``: sizes of the target, read when asked for."""
+"""``nl.tile_size``: sizes of the target, read at each access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _target() -> Generation:
 
 
 class _TileSize(type):
-    """Makes the sizes properties of the class, so that each read sees the current target."""
+    """Metaclass with the sizes as properties, so that each access reads the current target."""
 
     @property
     def pmax(cls) -> int:
@@ -33,7 +33,7 @@ class _TileSize(type):
 
     @property
     def gemm_moving_fmax(cls) -> int:
-        """Free size of a matmul's moving operand that every generation takes."""
+        """Free size of a matmul's moving operand that every generation supports."""
         return _target().psum_free_max
 
     @property

@@ -1,4 +1,4 @@
-"""Between HBM and SBUF: load, store, load_transpose2d; and device_print."""
+"""Transfers between HBM and SBUF: load, store, load_transpose2d; and device_print."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
     {"prefix": (PRINT_ARGUMENTS, "print_prefix="), "x": (PRINT_ARGUMENTS, "tensor=")},
 )
 def device_print(print_prefix: str, tensor: Any) -> None:
-    """Print a prefix and the values of a tensor, at once, to standard output."""
+    """Print a prefix and the values of a tensor to standard output, immediately."""
     core = current_core("nl.device_print")
     if isinstance(tensor, NkiTensor):
         with core.tracked("device_print", read=tensor):

@@ -1,6 +1,6 @@
 """Random numbers on tiles: rand, random_seed, dropout.
 
-The numbers are those of ``nisa.rand2`` and ``nisa.rng``; the device's stream is not claimed.
+The numbers are those of ``nisa.rand2`` and ``nisa.rng``; the device's stream is not reproduced.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def rand(
 
 
 def _fill_uniform(tile: NkiTensor) -> None:
-    """Fill a tile on chip with uniform numbers of [0, 1): multiples of 2^-24."""
+    """Fill a tile on chip with uniform numbers in [0, 1): multiples of 2^-24."""
     if current_core("nl.rand").generation.number >= 4:
         rand2(tile, 0.0, 1.0)
         return
-    # 24 of the 32 bits, which float32 holds exactly.
+    # 24 of the 32 bits, which are exact in float32.
     bits = fresh(tile.shape, uint32)
     rng(bits)
     tensor_scalar(bits, bits, OPS["right_shift"], 8)

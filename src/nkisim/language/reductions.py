@@ -1,4 +1,4 @@
-"""Reductions of tiles, and what is built from them: mean, var, softmax, rms_norm; and matmul."""
+"""Reductions of tiles; mean, var, softmax and rms_norm; and matmul."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def _reduce(op: Op, function: str, x: Any, axis: Any, dtype: Any, keepdims: bool
     return out
 
 
-def _standing_for(operator: Op) -> Callable[[Any], Any]:
-    """Let instructions take the function as their reduction operator."""
+def _usable_as(operator: Op) -> Callable[[Any], Any]:
+    """Decorator that lets instructions take the function as their reduction operator."""
 
     def mark(function: Any) -> Any:
         function.operator = operator
@@ -87,28 +87,28 @@ def _standing_for(operator: Op) -> Callable[[Any], Any]:
     return mark
 
 
-@_standing_for(OPS["add"])
+@_usable_as(OPS["add"])
 @checked_call("nl.sum")
 def sum(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Return the sum along trailing free axes."""
     return _reduce(OPS["add"], "sum", x, axis, dtype, keepdims)
 
 
-@_standing_for(OPS["maximum"])
+@_usable_as(OPS["maximum"])
 @checked_call("nl.max")
 def max(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Return the maximum along trailing free axes."""
     return _reduce(OPS["maximum"], "max", x, axis, dtype, keepdims)
 
 
-@_standing_for(OPS["minimum"])
+@_usable_as(OPS["minimum"])
 @checked_call("nl.min")
 def min(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Return the minimum along trailing free axes."""
     return _reduce(OPS["minimum"], "min", x, axis, dtype, keepdims)
 
 
-@_standing_for(OPS["multiply"])
+@_usable_as(OPS["multiply"])
 @checked_call("nl.prod")
 def prod(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Return the product along trailing free axes."""
@@ -140,7 +140,7 @@ def _mean(tile: NkiTensor, axes: tuple[int, ...], dtype: DType, keepdims: bool) 
 
 @checked_call("nl.var")
 def var(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Return the variance along trailing free axes; the reduced axes always stay with extent 1."""
+    """Return the variance along trailing free axes, which are always kept with extent 1."""
     tile = need_tile("var", "x", x)
     axes = _axes("var", axis, len(tile.shape))
     centre = expand_tile(_mean(tile, axes, float32, True), tile.shape)
@@ -166,7 +166,7 @@ def _flag_broadcast(function: str) -> None:
 
 @checked_call("nl.softmax")
 def softmax(x: Any, axis: Any = -1, dtype: Any = None) -> NkiTensor:
-    """Return the softmax along trailing free axes; a finding, for 0.3.0 cannot compile it."""
+    """Return the softmax along trailing free axes; a finding, since 0.3.0 cannot compile it."""
     tile = need_tile("softmax", "x", x)
     axes = _axes("softmax", axis, len(tile.shape))
     _flag_broadcast("softmax")
@@ -193,7 +193,7 @@ def rms_norm(
     dtype: Any = None,
     compute_dtype: Any = None,
 ) -> NkiTensor:
-    """Return ``x / sqrt(sum(x*x)/n + epsilon) * w``; a finding, 0.3.0 cannot compile it."""
+    """Return ``x / sqrt(sum(x*x)/n + epsilon) * w``; a finding, since 0.3.0 cannot compile it."""
     tile, weight = need_tile("rms_norm", "x", x), need_tile("rms_norm", "w", w)
     axes = _axes("rms_norm", axis, len(tile.shape))
     kind = result_dtype(compute_dtype or float32)

@@ -1,4 +1,4 @@
-"""Tiles in another shape: broadcast_to, expand_dims, transpose, gather_flattened."""
+"""Changes of shape: broadcast_to, expand_dims, transpose, gather_flattened."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
 
 @checked_call("nl.transpose")
 def transpose(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the transposed tile, in PSUM, where the Tensor engine writes."""
+    """Return the transposed tile, in PSUM, since the Tensor engine writes there."""
     tile = need_tile("transpose", "x", x)
     memory = current_core("nl.transpose").memory
     shape = (tile.free_size, tile.shape[0])

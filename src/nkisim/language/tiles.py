@@ -1,4 +1,4 @@
-"""What the tile functions share: operands, result types and fresh tiles."""
+"""Shared helpers of the tile functions: operands, result types and new tiles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FUNCTION_OF_HBM = declare(
 
 
 def is_tile(value: object) -> bool:
-    """Tell whether an operand is a tensor."""
+    """Return whether an operand is a tensor."""
     return isinstance(value, NkiTensor)
 
 
@@ -59,7 +59,7 @@ def need_tile(function: str, name: str, value: Any) -> NkiTensor:
 
 
 def result_dtype(dtype: Any, *operands: Any) -> DType:
-    """Return the asked dtype, or the promotion of the operands; Python numbers are weak."""
+    """Return the given dtype, or the promotion of the operands; Python numbers are weak."""
     if dtype is not None:
         return require_dtype(dtype, "dtype")
     kinds = [t.dtype for t in operands if isinstance(t, NkiTensor)]

@@ -1,4 +1,4 @@
-"""The machine: cores that execute instructions and let clients watch."""
+"""The machine: cores that execute instructions and emit events."""
 
 from nkisim.machine.accesses import commit, commit_where, prepare_read
 from nkisim.machine.blas import one_blas_thread
@@ -6,7 +6,7 @@ from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import CORE, RELEASES, Core, Event, Garbage, current_core
 from nkisim.machine.dispatch import instruction
 from nkisim.machine.finite import check_finite
-from nkisim.machine.operands import Rows, admit_static
+from nkisim.machine.operands import Rows, resolve_static
 from nkisim.machine.plan import Plan, make_plan
 from nkisim.machine.schedule import Schedule, Stopped
 from nkisim.machine.tracking import Effect, LoopKind, Step, Tracker
@@ -30,7 +30,6 @@ __all__ = [
     "Step",
     "Stopped",
     "Tracker",
-    "admit_static",
     "check_finite",
     "commit",
     "commit_where",
@@ -39,4 +38,5 @@ __all__ = [
     "make_plan",
     "one_blas_thread",
     "prepare_read",
+    "resolve_static",
 ]

@@ -1,4 +1,4 @@
-"""Reads and writes as the memory keeps them: who read what, and what was written."""
+"""Bookkeeping of reads and writes: unwritten elements, written bytes, accesses by core."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def prepare_read(
     *,
     decides: bool = False,
 ) -> np.ndarray:
-    """Note a read, check that it was written, and return the elements in storage form.
+    """Record a read, check that it was written, and return the elements in storage form.
 
-    Of a read that takes ``part`` of the elements only, those are checked. In a read that
-    ``decides`` garbage is an error.
+    With ``part`` only these elements are checked. In a read that ``decides`` garbage is an error.
     """
     storage = tensor.storage
     if storage.psum is not None or storage.shared is not None:
@@ -52,7 +51,7 @@ def trace_read(
     *,
     decides: bool = False,
 ) -> None:
-    """Note a read and check that it was written, without looking at the elements."""
+    """Record a read and check that it was written, without reading the elements."""
     note_read(tensor, instruction)
     _checked(tensor, instruction, operand, part, decides=decides)
 
@@ -60,7 +59,7 @@ def trace_read(
 def _checked(
     tensor: NkiTensor, instruction: str, operand: str, part: np.ndarray | None, *, decides: bool
 ) -> np.ndarray | None:
-    """Check that a read was written; return which elements were not, and keep what is garbage."""
+    """Check that a read was written; return the mask of unwritten elements and record garbage."""
     hidden, origins = report_unwritten(tensor, instruction, operand, part, decides=decides)
     core = CORE.get()
     if origins is not None and core is not None:
@@ -69,13 +68,13 @@ def _checked(
 
 
 def reads_garbage() -> bool:
-    """Tell whether the running instruction has read what was made of unwritten elements."""
+    """Return whether the running instruction has read garbage."""
     core = CORE.get()
     return core is not None and bool(core.garbage)
 
 
 def note_read(tensor: NkiTensor, instruction: str) -> None:
-    """Tell those who follow the reads of a storage."""
+    """Record a read in the maps of its storage."""
     storage = tensor.storage
     if storage.psum is not None:
         storage.psum.read(tensor.form.region)
@@ -85,7 +84,7 @@ def note_read(tensor: NkiTensor, instruction: str) -> None:
 
 
 def commit(tensor: NkiTensor, stored: Any) -> None:
-    """Put elements in storage form into a tensor and note that they were written."""
+    """Write elements in storage form to a tensor and record the write."""
     if tensor.storage.borrowed:
         tensor.storage.own()
     tensor.array[...] = stored
@@ -93,14 +92,14 @@ def commit(tensor: NkiTensor, stored: Any) -> None:
 
 
 def commit_where(tensor: NkiTensor, stored: np.ndarray, where: np.ndarray) -> None:
-    """Put elements in storage form into a tensor where ``where`` is true; the others stay."""
+    """Write elements in storage form to a tensor where ``where`` is true."""
     tensor.storage.own()
     tensor.array[where] = stored[where] if stored.ndim else stored
     note_written(tensor, where)
 
 
 def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
-    """Note that a tensor was written, all of it or the elements where ``where`` is true."""
+    """Record a write of a tensor, or of its elements where ``where`` is true."""
     storage = tensor.storage
     if not storage.complete:
         if where is None:
@@ -116,7 +115,7 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
 
 
 def note_written_somewhere(tensor: NkiTensor) -> None:
-    """Note a write whose place is not known, so that nothing of the tensor counts as unwritten."""
+    """Record a write with unknown offset: the whole tensor counts as written."""
     storage, origin = tensor.storage, tensor.origin
     rows = origin.form.shape[0] if is_on_chip(tensor.buffer) else 1
     runs = runs_of(origin.form.start, (rows, origin.row_bytes), (storage.pitch, 1), 1)
@@ -124,7 +123,7 @@ def note_written_somewhere(tensor: NkiTensor) -> None:
 
 
 def _sharer() -> tuple[int, int]:
-    """Return the running core's number in its pair and how often it has synchronised."""
+    """Return the running core's number in its pair and its number of synchronisations."""
     core = CORE.get()
     assert core is not None
     assert core.member is not None

@@ -1,4 +1,4 @@
-"""Sums in PSUM: which elements a matmul adds to, and accumulation groups that are broken."""
+"""Accumulation in PSUM: the elements that a matmul adds to, and broken accumulation groups."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ LOST_SUM = declare(
 
 
 def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
-    """Decide which elements of ``dst`` are added to, and flag broken accumulation groups."""
+    """Return the mask of elements of ``dst`` that are added to; flag broken accumulation groups."""
     adds = _adds(core, dst, accumulate, name)
     if adds is not False and not dst.storage.complete:
-        _keep_garbage(core, dst, adds)
+        _record_garbage(core, dst, adds)
     return adds
 
 
-def _keep_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
-    """Note the garbage that is added to; it stays in the sum."""
+def _record_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
+    """Record the garbage that is added to, since the sum contains it."""
     origins = dst.storage.garbage(dst.region)
     if origins is not None:
         core.garbage.append(Garbage(core.clock, "dst", np.where(adds, origins, 0)))
@@ -127,7 +127,7 @@ def _flag_interrupted(name: str, dst: NkiTensor, how: str) -> None:
 def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
     hidden = dst.storage.unwritten(dst.region)
     if hidden is not None:
-        # The sum that follows overwrites dst, so the sentinel may stand in the memory itself.
+        # The following sum overwrites dst, so the sentinel may be written to memory.
         if core.values:
             dst.array[...] = with_sentinel(dst, hidden)
         flag(
@@ -152,7 +152,7 @@ def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
 
 
 def note_sum(dst: NkiTensor) -> None:
-    """Note that a matmul wrote all of ``dst``."""
+    """Record that a matmul wrote all of ``dst``."""
     storage = dst.storage
     if not storage.complete:
         storage.mark_written(dst.form.start, dst.runs)

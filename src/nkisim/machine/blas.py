@@ -1,8 +1,8 @@
 """One BLAS thread while kernels run.
 
-A tile's product takes a tenth of a millisecond. A BLAS library that splits it over threads gains
-little on an idle machine and loses a factor of ten and more on a busy one, where its threads wait
-for each other with a core that does something else.
+A tile's product takes a tenth of a millisecond. Splitting it over BLAS threads gains little on an
+idle machine and is more than ten times slower on a busy one, where threads wait for descheduled
+ones.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _HELD = threading.Lock()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold the BLAS libraries of this process to one thread, unless another run does already.
+    """Limit the BLAS libraries of this process to one thread, unless another run does already.
 
-    A run that goes on after the one that holds them has more threads from then on: it may be
-    slower, but whoever changed the numbers puts them back.
+    The run that set the limit restores the thread counts. A run that outlives it has more threads
+    from then on and may be slower.
     """
     if not _HELD.acquire(blocking=False):
         yield
@@ -43,7 +43,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _libraries() -> list[Any]:
-    """Return the BLAS libraries that were loaded at the first call, which is after NumPy's."""
+    """Return the BLAS libraries that are loaded at the first call, NumPy's included."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas").lib_controllers

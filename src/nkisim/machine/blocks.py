@@ -1,4 +1,4 @@
-"""Large tiles in blocks of rows, each of which stays in the processor's cache."""
+"""Large tiles in blocks of rows that fit the processor's cache."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nkisim.spec.instruction import Instruction
 __all__ = ["Blocks", "blocks_of_rows", "make_blocks"]
 
 _BLOCK_ELEMENTS = 32768
-"""Elements of a block: three float32 arrays of it fit a level-2 cache with room to spare."""
+"""Elements of a block: three float32 arrays of this size fit easily into a level-2 cache."""
 
 
 def blocks_of_rows(rows: int, width: int, elements: int = _BLOCK_ELEMENTS) -> list[slice]:
-    """Return the blocks of rows of a tile, each of at most so many elements or of one row."""
+    """Return the blocks of rows of a tile, each of at most ``elements`` elements or one row."""
     height = max(1, elements // max(1, width))
     return [slice(first, min(first + height, rows)) for first in range(0, rows, height)]
 
 
 class Blocks(NamedTuple):
-    """A large tile in pieces: its rows, and the conversions of inputs and result."""
+    """The blocks of a large tile: slices of rows, and conversions of inputs and result."""
 
     rows: list[slice]
     widen: list[Convert]
@@ -33,10 +33,10 @@ class Blocks(NamedTuple):
 def make_blocks(
     instruction: Instruction, call: Call, reads: Sequence[str], inexact: Rule
 ) -> Blocks | None:
-    """Return the blocks of rows to compute a large tile in, or None to compute it at once.
+    """Return the blocks in which to compute a large tile, or None to compute it at once.
 
     Args:
-        instruction: What is called.
+        instruction: The instruction.
         call: A call of the signature.
         reads: Names of the operands that are read.
         inexact: The rule for integers that float32 cannot hold.

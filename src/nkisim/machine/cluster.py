@@ -1,4 +1,4 @@
-"""The cores and ranks of one run, and what they share: HBM, mailboxes, the schedule."""
+"""The cores and ranks of one run, and their shared state: HBM, mailboxes, the schedule."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ DIVERGING = declare(
 
 
 class Cluster:
-    """Everything that several cores of a run have in common.
+    """Shared state of the cores of a run.
 
     Attributes:
-        schedule: Decides who runs.
+        schedule: The scheduler of the cores.
         ranks: Number of ranks.
         cores: Number of cores per rank.
-        counters: How often each member has passed a synchronisation, by kind.
-        mail: What members left for each other.
-        lines: Where the first core of a rank came to each of its synchronisations.
+        counters: Number of synchronisations of each member, by kind.
+        mail: Messages between members.
+        lines: Line of each synchronisation of a rank, as reached by its first core.
     """
 
     def __init__(self, ranks: int, cores: int, seed: int | None) -> None:
@@ -42,15 +42,15 @@ class Cluster:
 
 
 class Member:
-    """One core's place in a cluster.
+    """One core of a cluster.
 
     Attributes:
         rank: Rank that the core belongs to.
         core: Number of the core in its rank.
         index: Position in the schedule.
-        synchronised: How often the core has met the other core of its rank.
-        tick: Tells the schedule that the core begins an instruction, and whether the others can see
-            what it touches.
+        synchronised: Number of synchronisations with the other core of its rank.
+        tick: Reports to the schedule that the core begins an instruction, and whether that accesses
+            shared memory.
     """
 
     def __init__(self, cluster: Cluster, rank: int, core: int) -> None:
@@ -63,7 +63,7 @@ class Member:
 
     @property
     def label(self) -> str:
-        """How messages call this core."""
+        """The core's name in messages."""
         if self.cluster.ranks == 1:
             return f"core {self.core}"
         if self.cluster.cores == 1:
@@ -71,17 +71,17 @@ class Member:
         return f"rank {self.rank} core {self.core}"
 
     def wait(self, ready: Callable[[], bool], what: str, rule: Rule) -> None:
-        """Wait until ``ready`` answers True; ``rule`` is broken if that can never happen."""
+        """Wait until ``ready`` returns True; a deadlock is reported under ``rule``."""
         self.cluster.schedule.wait(self.index, ready, what, rule)
 
     def count(self, kind: Any) -> int:
-        """Count a passage of this core through ``kind`` and return its number, from 1."""
+        """Increment this core's counter of ``kind`` and return it."""
         key = (self.rank, self.core, kind)
         self.cluster.counters[key] = self.cluster.counters.get(key, 0) + 1
         return self.cluster.counters[key]
 
-    def come(self, instruction: str, number: int) -> None:
-        """Note that this core synchronises with the other of its rank; flag it if they diverge."""
+    def record_sync(self, instruction: str, number: int) -> None:
+        """Record that this core synchronises with the other of its rank; flag divergent lines."""
         here, key = user_line(), (self.rank, instruction, number)
         there = self.cluster.lines.setdefault(key, here)
         if there != here:
@@ -97,9 +97,9 @@ class Member:
             )
 
     def notice(self) -> None:
-        """Let those go on who waited for what this core has just counted or left for them."""
+        """Wake the cores that wait for a counter or a message of this core."""
         self.cluster.schedule.notice(self.index)
 
     def counted(self, rank: int, core: int, kind: Any) -> int:
-        """Return how often another core passed ``kind``."""
+        """Return another core's counter of ``kind``."""
         return self.cluster.counters.get((rank, core, kind), 0)

@@ -1,4 +1,4 @@
-"""One NeuronCore during a run: memories, clock, accumulators, and who watches it."""
+"""State of one NeuronCore during a run: memories, clock, accumulators, observers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from nkisim.spec.enums import engine as Engine
 __all__ = ["CORE", "RELEASES", "Accumulators", "Core", "Event", "Garbage", "current_core"]
 
 RELEASES = ("0.3.0", "0.5.0")
-"""NKI releases that differ in the meaning of an instruction, oldest first."""
+"""NKI releases that differ in the semantics of an instruction, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One executed instruction, as clients see it.
+    """One executed instruction, as passed to watchers.
 
     Attributes:
         number: Position in program order, from 1.
         instruction: Name of the instruction.
         engine: Engine that runs it.
         reads, writes: Operand names with their tensors.
-        place: The user's line and loop indices.
+        place: Line of the user's code, and loop indices.
     """
 
     number: int
@@ -44,12 +44,12 @@ class Event:
 
 
 class Garbage(NamedTuple):
-    """What an instruction has read that was made of unwritten elements.
+    """Garbage that an instruction has read: values computed from unwritten elements.
 
     Attributes:
         clock: Number of the instruction.
         operand: Its operand.
-        origins: Where it is from, by element of the operand and 0 for none.
+        origins: Origin of the garbage by element of the operand, 0 for none.
     """
 
     clock: int
@@ -65,9 +65,9 @@ class Accumulators:
         values: The registers.
         owner: Instruction that began the chain they hold; empty before the first.
         lanes: First lane and number of lanes of that chain.
-        disturbed: Instruction that ran since and may have changed them; empty if none.
+        disturbed: Later instruction that may have changed them; empty if none.
         used: Number of the last instruction that used them, and its lanes.
-        origins: Where the garbage in them is from, by lane; None before there was any.
+        origins: Origin of the garbage in them, by lane; None before the first.
     """
 
     values: np.ndarray = field(default_factory=lambda: np.full(128, np.nan, np.float32))
@@ -83,29 +83,29 @@ class Accumulators:
 
 
 class Core:
-    """The state that instructions act on. A run owns it; nothing of it outlives the run.
+    """The state that instructions act on; its lifetime is that of one run.
 
     Attributes:
-        generation: What is simulated.
+        generation: The simulated generation.
         memory: SBUF, PSUM and HBM.
         recorder: Collects findings.
         clock: Number of instructions executed.
         plans: Checked calls, by signature; shared by all runs with the same settings.
-        generators: Random number generators of the engines, made by the instructions that use them.
+        generators: Random number generators of the engines, created on first use.
         watchers: Called with an ``Event`` after every instruction.
-        tracker: Told of every instruction before and after it runs, or None.
-        values: False when no numbers are computed.
-        plain: True when nobody looks at numbers that are computed, or waits for a turn.
-        release: NKI release whose meaning instructions have.
-        member: Place among several cores, or None for a core on its own.
-        tick: Called when an instruction begins, with whether other cores can see what it touches;
-            None for a core on its own.
+        tracker: Called before and after every instruction, or None.
+        values: False if no values are computed.
+        plain: True for a single core without watchers, tracker and value checks.
+        release: NKI release that defines the semantics of instructions.
+        member: Membership in a cluster, or None for a single core.
+        tick: Called when an instruction begins, with whether it accesses memory shared with other
+            cores; None for a single core.
         program_id, num_programs, has_grid: Position in the launch grid.
-        asked: Which of ``program_id`` and ``num_programs`` the kernel has asked for.
-        no_reorder_depth: How many ``nl.no_reorder`` regions are open.
-        register_spans: Numbers of the instructions at which each register was made and last read.
-        mask_fills: Where the lowest float32 number first became minus infinity.
-        garbage: What the running instruction has read that was made of unwritten elements.
+        asked: Those of ``program_id`` and ``num_programs`` that the kernel has read.
+        no_reorder_depth: Number of open ``nl.no_reorder`` regions.
+        register_spans: Instruction numbers of the creation and the last read of each register.
+        mask_fills: Places where the lowest float32 number first became minus infinity.
+        garbage: Garbage that the running instruction has read.
     """
 
     __slots__ = (
@@ -173,7 +173,7 @@ class Core:
         self.generators: dict[Engine, Any] = {}
 
     def begin(self, *, shared: bool) -> None:
-        """Begin an instruction that has no plan; ``shared`` when it touches what cores share."""
+        """Begin an instruction without a plan; ``shared`` if it accesses memory shared by cores."""
         self.clock += 1
         if self.tick is not None:
             self.tick(shared)
@@ -181,13 +181,13 @@ class Core:
     def tracked(
         self, name: str, *, read: NkiTensor | None = None, written: NkiTensor | None = None
     ) -> Tracked:
-        """Return a context that tells the tracker, if any, of an instruction without a plan."""
+        """Return a context that reports an instruction without a plan to the tracker, if any."""
         reads = () if read is None else (Effect("src", read),)
         writes = () if written is None else (Effect("dst", written),)
         return Tracked(self.tracker, Step(self, name, Engine.unknown, reads, writes, lasts=True))
 
     def scratch(self, rows: int, columns: int) -> np.ndarray:
-        """Return a float32 array to compute in; its contents last until the next call."""
+        """Return a float32 scratch array; its contents are valid until the next call."""
         if self._scratch.size < rows * columns:
             self._scratch = np.empty(rows * columns, np.float32)
         return self._scratch[: rows * columns].reshape(rows, columns)
@@ -200,7 +200,7 @@ class Core:
         return found
 
     def takes_only(self, operand: str, where: np.ndarray) -> None:
-        """Note that the results of the running instruction hold only a part of an operand."""
+        """Record that the running instruction uses only a part of an operand."""
         for i, (clock, name, origins) in enumerate(self.garbage):
             if name == operand:
                 taken = np.where(where.reshape(origins.shape), origins, 0).astype(np.uint8)
@@ -212,12 +212,12 @@ class Core:
 
 
 class Plans(dict[Any, Any]):
-    """Checked calls by signature, as many as are worth keeping."""
+    """Bounded cache of checked calls by signature."""
 
     def add(self, key: Any, plan: Any) -> Any:
-        """Keep a plan, and return it."""
+        """Add a plan, and return it."""
         if len(self) >= _MOST_PLANS:
-            self.clear()  # those in use are made again
+            self.clear()  # plans in use are rebuilt
         self[key] = plan
         return plan
 
@@ -227,7 +227,7 @@ _MOST_PLANS = 1 << 14
 _PLANS: dict[tuple[int, bool], Plans] = {}
 
 CORE: ContextVar[Core | None] = ContextVar("nkisim_core", default=None)
-"""The core that the kernel in this context runs on; None outside a kernel."""
+"""The core of the kernel that runs in this context; None outside a kernel."""
 
 
 def current_core(what: str) -> Core:

@@ -1,4 +1,4 @@
-"""From a Python call to the machine: declaring an instruction and making it callable."""
+"""Dispatch of instructions: declaration, argument binding, lookup of the plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["instruction"]
 _BY_VALUE = frozenset(
     {Op, str, type(None), *(kind for kind in vars(enums).values() if isinstance(kind, type))}
 )
-"""Types whose values are their own keys."""
+"""Types whose values are used as keys unchanged."""
 
 _EVERYWHERE: Removed = {
     "mask": (rules.REMOVED_MASK, "slice every operand to the valid extent"),
@@ -88,10 +88,10 @@ def _callable(declared: Instruction) -> Callable[..., None]:
 
 
 def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Return what makes the key of a plan from the arguments of a call."""
+    """Return the function that computes the key of a plan from the arguments of a call."""
     parameters = declared.signature.parameters.values()
     operands = [i for i, p in enumerate(parameters) if p.name in declared.operands]
-    without = {*declared.operands, "name"}  # the name is for people
+    without = {*declared.operands, "name"}  # the name is only for messages
     others = [(i, p.default) for i, p in enumerate(parameters) if p.name not in without]
     usual = [*(_static_key(p.default) for p in parameters), declared.name]
 
@@ -114,11 +114,10 @@ _EXACT = 1 << 24
 
 
 def _operand_key(value: Any) -> Any:
-    """Return what of a tensor operand can influence legality: its layout, or the kind of number.
+    """Return the key of a tensor operand: its layout, or the kind of number.
 
-    Numbers change from call to call of a loop, so of a float, and of an integer that float32 holds,
-    only whether it is 0 counts. Layouts are numbers too: what is no tensor is therefore never a
-    bare number here.
+    Numbers change from call to call of a loop, so the key of a float, and of an integer exact in
+    float32, is only whether it is 0. Layout keys are numbers: the key of anything else never is.
     """
     kind = type(value)
     if kind is NkiTensor:
@@ -131,11 +130,11 @@ def _operand_key(value: Any) -> Any:
 
 
 def _static_key(value: Any) -> Any:
-    """Return what of any other argument can influence legality: all of it."""
+    """Return the key of any other argument: its type and value."""
     kind = type(value)
     if kind in _BY_VALUE:
         return value
-    if kind is bool or kind is int:  # equal keys, but different arguments
+    if kind is bool or kind is int:  # equal keys of different arguments
         return (kind, value)
     if kind is NkiTensor:
         return (NkiTensor, value.layout)
@@ -143,7 +142,7 @@ def _static_key(value: Any) -> Any:
         return (kind, *map(_static_key, value))
     if isinstance(value, np.ndarray):
         return (kind, value.shape, value.dtype.str, value.tobytes())
-    if value != value:  # every NaN is another key
+    if value != value:  # NaN is unequal to itself
         return (kind, "nan")
     try:
         hash(value)

@@ -1,4 +1,4 @@
-"""From a call of an instruction to what trackers see of it."""
+"""Description of a call for trackers: its reads and writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["added_operands", "step_of"]
 _ADDITIONS = (OPS["add"], OPS["subtract"])
 
 Behind = Sequence[tuple[str, Any, np.ndarray | None]]
-"""Operands behind the door: name, view or rows, and the part of it that is touched."""
+"""Resolved operands: name, view or rows, and the part of it that is accessed."""
 
 
 def step_of(
@@ -31,7 +31,7 @@ def step_of(
     lasts: bool,
     adds_to: tuple[str, ...],
 ) -> Step:
-    """Return a call as trackers see it, from its operands behind the door and their parts."""
+    """Return the step of a call, from its resolved operands and their parts."""
     read = tuple(_effect(*operand) for operand in reads)
     some = any(type(value) is Rows and not value.inside.all() for _, value, _ in reads)
     written = tuple(_effect(*operand) for operand in writes)
@@ -41,7 +41,7 @@ def step_of(
 
 
 def added_operands(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the operands of a call that its result is a sum with, unscaled."""
+    """Return the operands of a call that are added to its result unscaled."""
     first, last = values.get("op0"), values.get("op1", values.get("op"))
     if last not in _ADDITIONS:
         return ()

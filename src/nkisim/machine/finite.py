@@ -1,8 +1,8 @@
-"""Where NaN and infinity are born: results that are not finite although the inputs were.
+"""Origin of NaN and infinity: non-finite results of finite inputs.
 
-NaN that comes in goes on without a finding, so each is named once. A constant that stands for minus
-infinity in a mask is finite in float32 and infinite in a narrower type; a NaN that comes of such is
-a finding of its own, with the place where the constant was narrowed.
+NaN in the inputs propagates without a finding, so each is reported once. A mask constant that
+represents minus infinity is finite in float32 and infinite in a narrower type; a NaN that results
+from it is a separate finding, with the place where the constant was narrowed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from nkisim.spec import rules
 __all__ = ["check_finite", "note_mask_fill"]
 
 _LOWEST = -3.3961775e38
-"""From here on float32 numbers become minus infinity in bfloat16."""
+"""Float32 values at or below this become minus infinity in bfloat16."""
 
 _NUMBERS = (float, np.floating, np.ndarray)
 
 
 def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:
-    """Flag NaN and infinity that an instruction made from finite arguments, or NaN from infinity.
+    """Flag NaN and infinity computed from finite arguments, and NaN computed from infinity.
 
-    Looks at the first of several results that is not finite.
+    Of several results, the first non-finite one is reported.
     """
     for part in result if type(result) is tuple else (result,):
         if not isinstance(part, np.ndarray) or np.isfinite(part).all():
@@ -63,7 +63,7 @@ def _report(instruction: str, result: np.ndarray, born: np.ndarray, source: str)
 
 
 def note_mask_fill(core: Core, arguments: Sequence[Any], result: Any, dst: NkiTensor) -> None:
-    """Note that the lowest float32 numbers go into a type that makes them minus infinity."""
+    """Record that the lowest float32 numbers are narrowed to minus infinity."""
     if core.mask_fills or dst.dtype not in ("bfloat16", "float16") or not dst.origin.precise:
         return
     lowest = min((a for a in arguments if isinstance(a, float) and np.isfinite(a)), default=0.0)

@@ -1,4 +1,4 @@
-"""Legality of a call: what every declaration implies, checked once per signature."""
+"""Legality of a call: constraints of the declaration, checked once per signature."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPUTE = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd)
 
 
 def check_call(instruction: Instruction, call: Call) -> None:
-    """Check a call against its declaration, and settle the engine that runs it.
+    """Check a call against its declaration, and choose its engine.
 
     Raises:
         NkiValidationError: The call breaks a rule that leaves no natural result.
@@ -54,7 +54,7 @@ def check_call(instruction: Instruction, call: Call) -> None:
 
 
 def _check_packs(call: Call) -> None:
-    """Check that no x4 tile goes through float32: its words are no numbers."""
+    """Check that no x4 tile is converted to float32: its words are packed values."""
     for name, value in call.values.items():
         for tensor in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(tensor, NkiTensor) and tensor.dtype.kind == "packed":
@@ -75,7 +75,7 @@ def _engine(instruction: Instruction, call: Call) -> Engine:
 
 
 def _check_enums(call: Call) -> None:
-    """Check the arguments whose default is an enum member, and mend raw integers."""
+    """Check the arguments whose default is an enum member, and convert raw integers."""
     for name, parameter in call.instruction.signature.parameters.items():
         default, value = parameter.default, call.values[name]
         if not isinstance(default, Enum) or isinstance(value, type(default)):
@@ -106,7 +106,7 @@ def _check_enums(call: Call) -> None:
 
 
 def _enum_member(kind: type[Enum], value: object) -> Enum | None:
-    """Return the member that a raw integer stands for, or None."""
+    """Return the enum member with a raw integer as value, or None."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return next((m for m in kind if m.value == value), None)
     return None
@@ -196,7 +196,7 @@ def _check_engine(call: Call) -> None:
 
 
 def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor) -> None:
-    """Check what depends on the engine: ports, partition starts, sizes of fields."""
+    """Check the constraints of the engine: ports, partition starts, sizes of fields."""
     if call.engine is Engine.gpsimd and tensor.buffer is MemoryRegion.psum:
         call.fail(
             rules.GPSIMD_IN_PSUM,
@@ -265,7 +265,7 @@ def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
 
 def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
     """Check that the free dimensions fit the instruction's access-pattern fields."""
-    strides: list[int] = []  # of dimensions that cannot be joined with the next
+    strides: list[int] = []  # of dimensions that cannot be merged with the next
     for extent, stride in zip(tensor.shape[1:], tensor.strides[1:], strict=True):
         if extent == 1:
             continue
@@ -287,7 +287,7 @@ def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
 
 
 def _revisits(tensor: NkiTensor) -> bool:
-    """Tell whether a view's pattern visits an element twice.
+    """Return whether a view's pattern visits an element twice.
 
     Interleaved dimensions of more than ``_ENUMERATED`` elements count as if they did.
     """
@@ -318,8 +318,8 @@ def _revisits(tensor: NkiTensor) -> bool:
 
 
 def _is_sink(call: Call, name: str, tensor: NkiTensor) -> bool:
-    """Tell whether a result is thrown away: steps of 0, beside a reduction that is kept.
+    """Return whether a result is discarded: steps of 0, next to a reduction that is stored.
 
-    That nothing reads it later is taken for granted: such a read may be missed.
+    Assumes that it is not read later: such a read may be missed.
     """
     return name == "dst" and call.values.get("reduce_res") is not None and 0 in tensor.strides[1:]

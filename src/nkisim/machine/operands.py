@@ -1,8 +1,8 @@
-"""The door: what every operand passes before an instruction sees it.
+"""Operand resolution: apply dynamic offsets, check bounds.
 
-A kernel hands over views, some with an offset that lies in a register or a tile, some made by a
-pattern that nobody has checked. Behind the door an operand is a static view inside its own
-allocation, or rows of such a view that an index tile has named. Index tiles pass the door too.
+A kernel passes views, some with an offset in a register or a tile, some with an unchecked pattern.
+A resolved operand is a static view inside its own allocation, or rows of such a view selected by an
+index tile. Index tiles are resolved too.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from nkisim.memory import Indirection, NkiTensor, is_hbm
 from nkisim.memory import rules as memory_rules
 from nkisim.memory.access import bad_offset
 
-__all__ = ["Rows", "admit", "admit_static"]
+__all__ = ["Rows", "resolve_operand", "resolve_static"]
 
 
 class Rows(NamedTuple):
-    """Rows of a table that an index tile has named.
+    """Rows of a table, selected by an index tile.
 
     Attributes:
-        table: Static view; its first dimension is what the indices select from.
+        table: Static view; the indices select from its first dimension.
         indices: Row of the table for each row of the operand.
-        inside: Which of the indices are in bounds.
+        inside: Mask of the indices that are in bounds.
     """
 
     table: NkiTensor
@@ -36,20 +36,19 @@ class Rows(NamedTuple):
     inside: np.ndarray
 
 
-def admit(
+def resolve_operand(
     core: Core, tensor: NkiTensor, instruction: str, operand: str, *, skip: bool = False
 ) -> NkiTensor | Rows | None:
     """Return an operand with its offset applied and its bounds checked.
 
-    Where no values are computed, an offset that lies in a tile is not known: the view comes back as
-    it is.
+    If no values are computed, an offset in a tile is unknown: the view is returned unchanged.
 
     Args:
         core: The core that runs the instruction.
         tensor: The operand as the kernel wrote it.
         instruction: Its name, for messages.
         operand: The operand's name, for messages.
-        skip: Whether what lies out of bounds is left out; a scalar offset then gives None.
+        skip: Whether out-of-bounds accesses are skipped; a scalar offset then gives None.
     """
     indirect = tensor.indirect
     if indirect is None:
@@ -70,9 +69,9 @@ def admit(
     return static
 
 
-def admit_static(core: Core, tensor: NkiTensor, instruction: str, operand: str) -> NkiTensor:
-    """Return an operand that may have a scalar offset, of something other than an instruction."""
-    found = admit(core, tensor, instruction, operand)
+def resolve_static(core: Core, tensor: NkiTensor, instruction: str, operand: str) -> NkiTensor:
+    """Resolve a tensor that may have a scalar offset and is no operand of a planned instruction."""
+    found = resolve_operand(core, tensor, instruction, operand)
     assert isinstance(found, NkiTensor)
     return found
 
@@ -80,12 +79,12 @@ def admit_static(core: Core, tensor: NkiTensor, instruction: str, operand: str) 
 def _offsets(
     core: Core, indirect: Indirection, instruction: str, operand: str
 ) -> np.ndarray | None:
-    """Read a register or an index tile; None when its values are not computed."""
+    """Read a register or an index tile; None if its values are not computed."""
     source = indirect.source
     if not isinstance(source, NkiTensor):
         return np.array([as_int(source)])
     name = f"{indirect.kind}_offset of {operand}"
-    tile = admit_static(core, source, instruction, name)
+    tile = resolve_static(core, source, instruction, name)
     tile.life.last_use = core.clock
     if core.tracker is not None:
         core.tracker.names(tile)

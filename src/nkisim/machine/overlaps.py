@@ -24,10 +24,10 @@ def check_overlaps(
     """Flag a destination that shares bytes with another, or with a source in another pattern.
 
     Args:
-        instruction: What is called.
+        instruction: The instruction.
         writes: The arguments that are written.
-        reads: Those that are read while results are written.
-        lists: Those that are lists of tensors to be read.
+        reads: The arguments that are read while results are written.
+        lists: The arguments that are lists of tensors to read.
         tensors: The arguments, operands as views or rows.
     """
     if len(writes) > 1:
@@ -78,6 +78,6 @@ def _check_pair(
 
 
 def _same_columns(a: NkiTensor, b: NkiTensor) -> bool:
-    """Tell whether two tiles cover the same columns, on whatever partitions."""
+    """Return whether two tiles cover the same columns, on any partitions."""
     first, second = ((t.free_byte_offset, t.shape[1:], t.strides[1:]) for t in (a, b))
     return first == second

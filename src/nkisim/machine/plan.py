@@ -1,13 +1,12 @@
 """Plans: a call checked once for all calls of the same signature.
 
 Legality depends on shapes, dtypes, buffers and the generation, not on values. The first call of a
-signature is checked and turned into a plan: what to read, what to compute, what to write and which
-findings every such call brings.
+signature is checked and compiled to a plan: the reads, the computation, the writes and the findings
+of every such call.
 
-Results are computed by the first of four ways that the call has, all to the same bits: a shortcut
-of the instruction on stored elements, blocks of rows, its function that writes into the
-destination, and its body. Only the body shows its results before they are rounded, so it alone is
-taken where somebody looks at values.
+Results are computed by the first available of four paths, with identical bits: a shortcut of the
+instruction on stored elements, blocks of rows, its function that writes into the destination, and
+its body. Only the body returns results before rounding, so it is used whenever values are checked.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from nkisim.machine.core import Core, Event
 from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
-from nkisim.machine.operands import Rows, admit
+from nkisim.machine.operands import Rows, resolve_operand
 from nkisim.machine.overlaps import check_overlaps
-from nkisim.machine.taint import Target, spread_garbage
+from nkisim.machine.taint import Target, propagate_taint
 from nkisim.machine.tracking import Step
 from nkisim.machine.transfer import (
     Loader,
@@ -58,7 +57,7 @@ _EXACT = 1 << 24
 """Integers up to this are exact in float32."""
 
 Note = Callable[[Any], object]
-"""Notes the effect of a call on one operand."""
+"""Records the effect of a call on one operand."""
 
 
 def _note_read(
@@ -69,7 +68,7 @@ def _note_read(
     *,
     decides: bool = False,
 ) -> None:
-    """Note a read of an operand, unless its offset is not known."""
+    """Record a read of an operand, unless its offset is unknown."""
     if tensor.indirect is None:
         trace_read(tensor, instruction, operand, part, decides=decides)
 
@@ -79,8 +78,8 @@ class Direct(NamedTuple):
 
     Attributes:
         function: Takes the elements that the call reads, and ``out``.
-        given: The arguments that it takes, each with what reads it; None for numbers.
-        into: Whether it writes into the destination itself; else its result has to be rounded.
+        given: Its arguments, each with its loader; None for numbers.
+        into: Whether it writes into the destination; otherwise its result has to be rounded.
     """
 
     function: Callable[..., Any]
@@ -89,7 +88,7 @@ class Direct(NamedTuple):
 
 
 class Plan:
-    """How to execute every call of one signature."""
+    """Execution plan for all calls of one signature."""
 
     __slots__ = (
         "adds_to",
@@ -205,7 +204,7 @@ class Plan:
             given.append((index, loads.get(index)))
         narrow = make_narrower(dst, result, instruction.name, inexact=self.inexact)
         if as_stored and narrow is unconverted:
-            # One pass over stored elements is worth more than a conversion, NumPy in float32 more.
+            # A shortcut is faster than a conversion, but not faster than NumPy in float32.
             self.shortcut = None
         return Direct(function, tuple(given), narrow is unconverted and dst.ndim == 2)
 
@@ -264,10 +263,10 @@ class Plan:
                 violation.flag()
         arguments: Sequence[Any] = values
         if self.mended or self.admits:
-            admitted = self._admitted(core, values)
-            if admitted is None:  # out of bounds, and to be skipped
+            resolved = self._resolved(core, values)
+            if resolved is None:  # out of bounds: skipped
                 return
-            arguments = admitted
+            arguments = resolved
         for index, _ in self.reads:
             values[index].life.last_use = clock
         for index in self.lists:
@@ -295,14 +294,14 @@ class Plan:
             self._note(core, arguments)
         if core.garbage:
             targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
-            spread_garbage(core, self.instruction, targets, result)
+            propagate_taint(core, self.instruction, targets, result)
         if tracker is not None and step is not None:
             tracker.after(step)
         if core.watchers:
             self._emit(core, arguments)
 
-    def _admitted(self, core: Core, values: tuple[Any, ...]) -> list[Any] | None:
-        """Return the arguments as every call of the signature has them, with operands resolved."""
+    def _resolved(self, core: Core, values: tuple[Any, ...]) -> list[Any] | None:
+        """Return the arguments with operands resolved, or None if the call is skipped."""
         arguments = list(values)
         for index, value in self.mended:
             arguments[index] = value
@@ -311,23 +310,23 @@ class Plan:
             value = values[index]
             if index in self.lists:
                 arguments[index] = [
-                    admit(core, tensor, instruction, f"{name}[{i}]")
+                    resolve_operand(core, tensor, instruction, f"{name}[{i}]")
                     for i, tensor in enumerate(value)
                 ]
                 continue
-            found = admit(core, value, instruction, name, skip=skip)
+            found = resolve_operand(core, value, instruction, name, skip=skip)
             if found is None:
                 return None
             arguments[index] = found
         return arguments
 
     def _note(self, core: Core, arguments: Sequence[Any]) -> None:
-        """Do all but compute: note what is read and written."""
+        """Record reads and writes without computing values."""
         name = self.instruction.name
         for index, operand, part, decides in self.notes:
             tensor = arguments[index]
             storage = tensor.storage
-            # Of most tiles there is nothing to note and nothing to find.
+            # Most tiles need no bookkeeping and have no findings.
             if not storage.complete or storage.psum is not None or storage.shared is not None:
                 _note_read(tensor, name, operand, part, decides=decides)
         for index in self.lists:
@@ -364,7 +363,7 @@ class Plan:
         return result
 
     def _store(self, tensors: Sequence[Any], results: tuple[Any, ...]) -> None:
-        """Write results; of those that are None, which are in memory already, only take note."""
+        """Write results; a result that is None is already in memory and is only recorded."""
         for number, (index, store, note) in enumerate(self.stores):
             part = results[number]
             if part is None:
@@ -373,7 +372,7 @@ class Plan:
                 store(tensors[index], part)
 
     def _watch(self, core: Core, arguments: list[Any], result: Any, tensors: Sequence[Any]) -> None:
-        """Look at the values of a result, before it is rounded into its destination."""
+        """Check the values of a result before it is rounded into its destination."""
         if self.widened:
             check_finite(self.instruction.name, arguments, result)
         if self.writes:
@@ -383,12 +382,12 @@ class Plan:
                 note_mask_fill(core, arguments, first, dst)
 
     def _compute_faster(self, core: Core, tensors: Sequence[Any]) -> bool:
-        """Compute a result otherwise than by the body; False where only the body can."""
+        """Compute a result by a fast path; return False if only the body can."""
         if self.shortcut is not None and self._apart(tensors):
             self._take_shortcut(self.shortcut, core, tensors)
         elif self.blocks is not None and self._apart(tensors):
             self._compute_blocks(self.blocks, tensors)
-        elif self.direct is not None:  # NumPy writes a result that overlaps an operand afterwards
+        elif self.direct is not None:  # NumPy buffers a result that overlaps an operand
             function, given, into = self.direct
             operands = [tensors[i] if load is None else load(tensors[i]) for i, load in given]
             index, store, note = self.stores[0]
@@ -414,7 +413,7 @@ class Plan:
         self._store(tensors, shortcut(core, arguments))
 
     def _apart(self, tensors: Sequence[Any]) -> bool:
-        """Tell whether the result may be written while inputs are still being read."""
+        """Return whether the result may be written while inputs are still being read."""
         written = tensors[self.writes[0][0]]
         storage = written.storage
         for index, _ in self.reads:
@@ -424,7 +423,7 @@ class Plan:
         return True
 
     def _compute_blocks(self, blocks: Blocks, tensors: Sequence[Any]) -> None:
-        """Compute a large tile in blocks of rows, each of which stays in the processor's cache."""
+        """Compute a large tile in blocks of rows that fit the processor's cache."""
         name, arguments = self.instruction.name, list(tensors)
         written = tensors[self.writes[0][0]]
         target = written.array
@@ -441,7 +440,7 @@ class Plan:
         note_written(written)
 
     def _step(self, core: Core, arguments: Sequence[Any]) -> Step:
-        """Return the call as trackers see it."""
+        """Return the description of the call for trackers."""
         reads = [(name, arguments[index], part) for index, name, part, _ in self.notes]
         for index in self.lists:
             reads += [(f"srcs[{i}]", t, None) for i, t in enumerate(arguments[index])]
@@ -456,7 +455,7 @@ class Plan:
         for index in self.lists:
             reads += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
         writes = [(name, tensors[index]) for index, name in self.writes]
-        # Rows that indices name count as the whole table.
+        # Rows selected by index count as the whole table.
         read, written = (
             tuple((name, t.table if type(t) is Rows else t) for name, t in part)
             for part in (reads, writes)
@@ -479,7 +478,7 @@ def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> 
 
 
 def _is_shared(value: Any) -> bool:
-    """Tell whether an argument lies, or has parts that lie, where other cores can see it."""
+    """Return whether an argument, or a part of it, is in memory shared with other cores."""
     if isinstance(value, (list, tuple)):
         return any(map(_is_shared, value))
     return isinstance(value, NkiTensor) and value.buffer is MemoryRegion.shared_hbm

@@ -1,13 +1,12 @@
-"""Several cores in one process: one runs at a time, and who runs next is decided here.
+"""Deterministic cooperative scheduler of the cores of a run.
 
-Every core has a thread, but only the one that holds the turn moves. By default the cores advance at
-equal pace, one instruction each in turn, as those of one chip do. Nobody can tell in which order
-they did what does not concern the others, so a core keeps the turn until it comes to an instruction
-that touches what they share, and only then lets those catch up that are behind. A hand-over costs
-microseconds; most instructions need none.
+Every core has a thread, but only one runs at a time. By default the cores advance at equal pace,
+one instruction each in turn, as on a chip. The order of instructions on private memory is not
+observable, so a core runs until an instruction that accesses shared memory, and only then yields
+to cores that are behind. A switch takes microseconds; most instructions need none.
 
-With a seed the turn changes hands at random at such instructions instead. Either way the order is
-the same in every run. When nobody can move, that is reported at once.
+With a seed the cores switch at random at such instructions instead. In both modes the order is the
+same in every run. A deadlock is reported at once.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ __all__ = ["Schedule", "Stopped"]
 
 
 class Stopped(BaseException):
-    """Unwinds a core whose run ended because of another; never reaches the user."""
+    """Unwinds a core after another core has ended the run; never reaches the user."""
 
 
 @dataclass
 class _Waiting:
-    """What a core waits for, and where."""
+    """The condition that a core waits for, and its place in the code."""
 
     ready: Callable[[], bool]
     what: str
@@ -39,7 +38,7 @@ class _Waiting:
 
 
 def _closed_lock() -> threading.Lock:
-    """Return a lock to wait at; half the price of a semaphore."""
+    """Return an acquired lock, to wait on; twice as fast as a semaphore."""
     lock = threading.Lock()
     lock.acquire()
     return lock
@@ -51,10 +50,10 @@ class _Task:
 
     Attributes:
         index: Position in the schedule.
-        label: How messages call it.
+        label: Name in messages.
         row: Number of the group of cores with which it shares memory.
-        time: How many instructions it has begun, those added for which it waited.
-        turn: Opened by whoever hands the turn to this core.
+        time: Logical time: number of instructions begun, advanced by waits.
+        turn: Lock that is released to let this core run.
     """
 
     index: int
@@ -68,7 +67,7 @@ class _Task:
     result: Any = None
 
     def precedes(self, other: _Task) -> bool:
-        """Tell whether this core's next instruction comes before that of ``other``."""
+        """Return whether this core's next instruction comes before that of ``other``."""
         return self.time < other.time or (self.time == other.time and self.index < other.index)
 
 
@@ -76,8 +75,8 @@ class Schedule:
     """Runs tasks as cooperating threads, deterministically.
 
     Args:
-        seed: Of a random order; None for cores that advance at equal pace.
-        sharers: How many neighbours share memory with each other; None for all.
+        seed: Seed of a random order; None for cores that advance at equal pace.
+        sharers: Number of consecutive cores that share memory; None for all.
     """
 
     def __init__(self, seed: int | None = None, sharers: int | None = None) -> None:
@@ -90,7 +89,7 @@ class Schedule:
         self._first_error: BaseException | None = None
 
     def run(self, bodies: list[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run the labelled bodies to their end and return their results; the first error wins."""
+        """Run the labelled bodies to their end and return their results; raise the first error."""
         width = self._sharers or len(bodies)
         self._tasks = [_Task(i, label, i // width, body) for i, (label, body) in enumerate(bodies)]
         self._rows = [self._tasks[i : i + width] for i in range(0, len(bodies), width)]
@@ -111,19 +110,19 @@ class Schedule:
         try:
             self._ended.acquire()
         finally:
-            # Interrupted from outside, the cores stop at their next instruction.
+            # After an interrupt the cores stop at their next instruction.
             self._stopping = self._stopping or (self._first_error is None and not self._all_ended())
         for thread in threads:
             thread.join()
         results = [task.result for task in self._tasks]
-        # Cores know the schedule: what they hold would otherwise wait for the collector.
+        # Breaks the reference cycle with the cores, so that their memory is freed at once.
         self._tasks, self._rows = [], []
         if self._first_error is not None:
             raise self._first_error
         return results
 
     def wait(self, index: int, ready: Callable[[], bool], what: str, rule: Rule) -> None:
-        """Let others run until ``ready`` answers True; ``rule`` is broken if it never can."""
+        """Let others run until ``ready`` returns True; a deadlock is reported under ``rule``."""
         task = self._tasks[index]
         self._wake(task)
         if ready():
@@ -135,9 +134,9 @@ class Schedule:
             task.waiting = None  # also of a core that is stopped
 
     def tick(self, index: int, shared: bool = True) -> None:
-        """Note that a core begins an instruction: it may have to stop, or to let another run.
+        """Report that a core begins an instruction; it may be stopped or yield to another core.
 
-        ``shared`` tells whether the instruction touches what other cores can see.
+        ``shared``: whether the instruction accesses memory shared with other cores.
         """
         if self._stopping:
             raise Stopped
@@ -158,7 +157,7 @@ class Schedule:
             self._hand_over(task, following)
 
     def notice(self, index: int) -> None:
-        """Note that a core may have brought what others wait for: they go on from its time."""
+        """Wake the cores whose condition now holds; they continue at the time of this core."""
         self._wake(self._tasks[index])
 
     def _all_ended(self) -> bool:
@@ -191,14 +190,14 @@ class Schedule:
             raise Stopped
 
     def _hand_over(self, task: _Task, following: _Task) -> None:
-        """Let another core move until the turn comes back."""
+        """Let another core run, and block until this one is scheduled again."""
         following.turn.release()
         task.turn.acquire()
         if self._stopping:
             raise Stopped
 
     def _wake(self, by: _Task | None) -> None:
-        """End the waits that can end now; what they waited for came at the time of ``by``."""
+        """Wake the tasks whose condition holds, at the time of ``by``."""
         for task in self._tasks:
             if task.waiting is not None and task.waiting.ready():
                 task.waiting = None
@@ -206,7 +205,7 @@ class Schedule:
                     task.time = max(task.time, by.time)
 
     def _next(self, after: _Task | None = None) -> _Task | None:
-        """Return who runs next; None when all have ended."""
+        """Return the task that runs next; None when all have ended."""
         alive = [task for task in self._tasks if not task.finished]
         if not alive:
             return None
@@ -217,7 +216,7 @@ class Schedule:
         if not movable:
             self._stop_deadlocked(alive)
             return after if after in alive else alive[0]
-        # Cores that share nothing with those who can move here may come in any order.
+        # Cores without shared memory may run in any order.
         row = 0 if after is None else after.row
         if self._random is not None:
             return self._random.choice([task for task in movable if task.row == row] or movable)
@@ -225,7 +224,7 @@ class Schedule:
         return min(movable, key=lambda task: ((task.row - row) % rows, task.time, task.index))
 
     def _stop_deadlocked(self, stuck: list[_Task]) -> None:
-        """Report that nobody can move, with everybody's place, and end the run."""
+        """Report a deadlock, with the place of every core, and end the run."""
         self._stopping = True
         waits = [task.waiting for task in stuck if task.waiting is not None]
         lines = [

@@ -1,12 +1,12 @@
-"""Who wrote and read shared memory, and when: accesses of two cores that nothing orders.
+"""Data races in shared memory: unordered accesses of two cores.
 
-Cores are ordered only by the synchronisations that both pass. An access after a core's n-th one
-comes after everything that the other did before its own n-th, and after nothing else. Whatever the
-schedule, a clash of two cores is found, and none is invented.
+Only synchronisations order the cores: an access after a core's n-th one happens after all accesses
+of the other core before its own n-th, and after no others. Races are therefore found under any
+schedule, without false positives.
 
-Two writes of the same bytes leave these bytes in any order, and whoever wrote them may read them:
-that is only a warning. A write of what was there before disturbs no reader. A run without values
-cannot tell and takes all bytes for different.
+Two writes of the same bytes have the same result in any order, and both writers may read them: that
+is only a warning. A write that does not change memory does not affect readers. A run without values
+treats all writes as different.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ Grains = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class _Access(NamedTuple):
-    """What stamps stand for.
+    """One recorded access; stamps are numbers of accesses.
 
     Attributes:
-        core: Who came.
-        epoch: How many synchronisations it had passed.
+        core: Number of the core.
+        epoch: Its number of synchronisations so far.
         line: File and line.
-        hidden: Whether the other core may read what was written: it is what was there before, or
-            what that core wrote itself.
-        twice: Whether that core wrote it itself.
+        hidden: Whether the other core may read the written bytes: they are unchanged, or the same
+            as that core wrote.
+        twice: Whether the other core wrote the same bytes.
     """
 
     core: int
@@ -81,29 +81,29 @@ class _Access(NamedTuple):
     twice: bool = False
 
     def as_plain(self) -> _Access:
-        """Return the access whatever it left for the other core."""
+        """Return the access without ``hidden`` and ``twice``."""
         return self._replace(hidden=False, twice=False)
 
     def may_be_read(self, core: int) -> bool:
-        """Tell whether a core may read what it wrote, whoever came first."""
+        """Return whether a core may read the written bytes in either order."""
         return self.hidden or self.core == core
 
     def may_be_overwritten(self, core: int) -> bool:
-        """Tell whether a core may write where it wrote, whoever came first."""
+        """Return whether a core may overwrite the written bytes in either order."""
         return self.core == core and not self.twice
 
 
 class SharedAccess:
     """The last write and each core's last read of every element of one shared storage.
 
-    An epoch is the number of synchronisations that a core had passed. The maps are made when first
-    needed, of stamps that are numbers of accesses. Most views are made of long dense runs, so a
-    stamp stands for as many bytes as the first view allows; one that ends inside splits them.
+    An epoch is the number of synchronisations that a core had passed. The maps hold stamps (numbers
+    of accesses) and are allocated on first use. Most views consist of long dense runs, so one stamp
+    covers as many bytes as the first view allows; a view that ends inside splits it.
 
     Args:
         nbytes: Size of the storage.
-        written: Whether they were all written before the cores began.
-        values: Whether the bytes mean anything.
+        written: Whether all bytes were written before the cores began.
+        values: Whether values are computed.
     """
 
     def __init__(self, nbytes: int, *, written: bool = False, values: bool = True) -> None:
@@ -120,7 +120,7 @@ class SharedAccess:
         self._since: list[int] = []
 
     def read(self, tensor: NkiTensor, core: int, epoch: int, instruction: str) -> None:
-        """Note a read, and flag it if the other core's write is not ordered before it."""
+        """Record a read, and flag it if the other core's write is not ordered before it."""
         if not tensor.size:
             return
         grains = self._suit(tensor.runs)
@@ -139,7 +139,7 @@ class SharedAccess:
     def write(
         self, tensor: NkiTensor, core: int, epoch: int, where: np.ndarray | None = None
     ) -> None:
-        """Note a write that was made, and flag it if the other core's accesses are not ordered."""
+        """Record a finished write, and flag it if the other core's accesses are not ordered."""
         if not tensor.size or (where is not None and not where.any()):
             return
         grains = self._suit(tensor.runs if where is None else _elements_of(tensor))
@@ -185,11 +185,11 @@ class SharedAccess:
         if self._written or (writes[clash] != _NEVER).all():
             self._report(UNORDERED_REUSE, tensor, mine, theirs)
         else:
-            # There was nothing to read yet: this write is what the read should have waited for.
+            # Nothing was written before: the read should have waited for this write.
             self._report(UNORDERED_READ, tensor, theirs, mine, place=self._place(theirs))
 
     def _place(self, access: _Access) -> Place:
-        """Return where an access was made first, with its loop indices."""
+        """Return the place of the first such access, with its loop indices."""
         found = self._places.get(access.as_plain())
         return Place(*access.line) if found is None else found
 
@@ -202,7 +202,7 @@ class SharedAccess:
         instruction: str = "",
         place: Place | None = None,
     ) -> None:
-        """Flag an access, with the other core's line beside it."""
+        """Flag an access, with the line of the other core's access."""
         other, (does, they_do) = 1 - mine.core, _DOES[rule]
         flag(
             rule,
@@ -217,7 +217,7 @@ class SharedAccess:
         )
 
     def _may_hide(self, mine: _Access, stamps: np.ndarray) -> bool:
-        """Tell whether a write may have left bytes that the other core can count on."""
+        """Return whether a write may have left bytes that the other core may read."""
         if self._before is None:
             return False
         low, high = int(stamps.min()), int(stamps.max())
@@ -229,7 +229,7 @@ class SharedAccess:
     def _changed(
         self, tensor: NkiTensor, grains: Grains, stamps: np.ndarray, chosen: Any
     ) -> np.ndarray:
-        """Return where a write left other bytes than the last one, a mask like its stamps."""
+        """Return the mask, in the shape of its stamps, of bytes that a write has changed."""
         if self._before is None:
             return np.ones(stamps.shape, bool)
         extents, steps = (*grains[0], self._grain), (*(n * self._grain for n in grains[1]), 1)
@@ -242,7 +242,7 @@ class SharedAccess:
     def _stamped(
         self, mine: _Access, stamps: np.ndarray, changed: np.ndarray, clash: np.ndarray | None
     ) -> np.ndarray:
-        """Return the stamps after a write that leaves some bytes as they were."""
+        """Return the stamps after a write that leaves some bytes unchanged."""
         ordered = mine._replace(hidden=True)
         now = np.where(changed, self._number(mine), self._number(ordered))
         own = self._unordered(stamps, mine.epoch, lambda write: write.core == mine.core)
@@ -254,7 +254,7 @@ class SharedAccess:
         return now
 
     def _number(self, access: _Access) -> int:
-        """Return the number that stands for an access."""
+        """Return the stamp of an access."""
         number = self._numbers.get(access)
         if number is None:
             number = self._numbers[access] = len(self._accesses)
@@ -267,7 +267,7 @@ class SharedAccess:
     def _unordered(
         self, stamps: np.ndarray, epoch: int, counts: Callable[[_Access], bool]
     ) -> np.ndarray | None:
-        """Return where accesses that count are not ordered before now; None for nowhere."""
+        """Return the mask of relevant accesses not ordered before now; None if there are none."""
         if epoch >= len(self._since):
             return None
         first = self._since[epoch]  # all before are ordered
@@ -279,7 +279,7 @@ class SharedAccess:
             return None
         if low == high:
             return np.ones(stamps.shape, bool)
-        # Index 0 stands for all that are ordered.
+        # Index 0 represents all ordered accesses.
         mask: np.ndarray = np.array([False, *bad]).take(stamps - (first - 1), mode="clip")
         return mask if mask.any() else None
 
@@ -287,7 +287,7 @@ class SharedAccess:
         return np.full(self._nbytes // self._grain, _NEVER, np.int32)
 
     def _suit(self, runs: Runs) -> Grains:
-        """Return how a view lies in grains, after splitting those in which it ends."""
+        """Return the layout of a view in grains, after splitting those in which it ends."""
         unit, extents, steps = runs[:3]
         grain = math.gcd(unit, self._grain)
         if grain != self._grain:

@@ -1,10 +1,10 @@
-"""What garbage does: the results of an instruction that has read some hold garbage too.
+"""Taint propagation of uninitialised values.
 
-An instruction that reads elements that nobody wrote, or that were made of such, leaves a note on
-its core. After its results are written, those of their elements that can come from garbage are
-marked with where that is from. Too many may be marked, never too few, with two exceptions in runs
-without values: where an offset in a tile decides what is written, or a predicate what is taken,
-nothing is.
+Unwritten elements and values computed from them are garbage; reads of garbage are recorded on the
+core. After an instruction has written its results, the elements that can depend on garbage are
+marked with its origin. The marks are conservative: false positives are possible, false negatives
+are not, except in runs without values, where nothing is marked if an offset in a tile selects the
+destination or a predicate selects the source.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from nkisim.machine.transfer import Partial
 from nkisim.memory import NkiTensor
 from nkisim.spec.instruction import Instruction, Spread
 
-__all__ = ["Target", "spread_garbage"]
+__all__ = ["Target", "propagate_taint"]
 
 Array = np.ndarray
 
 
 class Target(NamedTuple):
-    """Where a result of an instruction went: the view or rows, and what part of it."""
+    """Destination of a result: the view or rows, and the written part of it."""
 
     tensor: NkiTensor | Rows
     part: Array | None
 
 
-def spread_garbage(
+def propagate_taint(
     core: Core, instruction: Instruction, targets: Sequence[Target], result: Any
 ) -> None:
-    """Mark what an instruction has written with the garbage that it has read.
+    """Mark the results of an instruction with the origins of the garbage that it has read.
 
     Args:
         core: The core that ran it.
-        instruction: What ran.
-        targets: Where its results went.
-        result: What the body returned; None where nothing was computed, or in another way.
+        instruction: The instruction that ran.
+        targets: Destinations of its results.
+        result: The body's return value; None if the body did not run.
     """
     read = [found for found in core.garbage if found.clock == core.clock]
     core.garbage.clear()
@@ -57,7 +57,7 @@ def spread_garbage(
             _mark_rows(target, _reached(read, instruction.spread, shape), value)
             continue
         if target.indirect is not None:
-            continue  # where it was written is not known
+            continue  # the destination is unknown
         origins = _reached(read, instruction.spread, target.shape)
         if part is not None:
             origins = np.where(part, origins, 0)
@@ -94,7 +94,7 @@ def _mark_rows(rows: Rows, origins: Array, value: Any) -> None:
 
 
 def _reached(read: list[Garbage], spread: Spread, shape: tuple[int, ...]) -> Array:
-    """Return where the garbage in a result of this shape is from, by element and 0 for none."""
+    """Return the origins of garbage in a result of this shape, by element and 0 for none."""
     joined = np.zeros(shape, np.uint8)
     for found in read:
         np.maximum(joined, _one(found, spread, shape), out=joined)
@@ -102,9 +102,9 @@ def _reached(read: list[Garbage], spread: Spread, shape: tuple[int, ...]) -> Arr
 
 
 def _one(found: Garbage, spread: Spread, shape: tuple[int, ...]) -> Array:
-    """Return what the garbage in one operand does to a result."""
+    """Return the origins in a result that come from one operand."""
     origins, size = found.origins, int(np.prod(shape))
-    if found.operand == "dst":  # what a sum is added to
+    if found.operand == "dst":  # the accumulator of a sum
         return origins
     if spread == "product":
         columns = origins.reshape(len(origins), -1).max(axis=0)

@@ -1,7 +1,7 @@
-"""What detectors are told of a run: every instruction with what it reads and writes, and loops.
+"""Tracker interface for detectors: instructions with their reads and writes, and loops.
 
-A tracker reads the declared effects of instructions; it computes nothing itself. A core without one
-pays an attribute test per instruction that does not go the short way.
+A tracker reads the declared effects of instructions; it computes nothing itself. Without a tracker
+the cost is one attribute test per instruction outside the fast path.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from nkisim.spec.enums import engine as Engine
 __all__ = ["Effect", "LoopKind", "Step", "Tracked", "Tracker"]
 
 LoopKind = Literal["affine", "dynamic", "counted"]
-"""Loops that a tracker follows: those without an order, and those that the device runs, with bounds
-that were loaded from memory or not."""
+"""Kinds of tracked loops: unordered loops, and device loops with bounds from memory or constant."""
 
 
 class Effect(NamedTuple):
@@ -27,10 +26,10 @@ class Effect(NamedTuple):
     Attributes:
         operand: Its name.
         tensor: The view; the table where rows are named by index.
-        rows: Which rows of the table, or None for all of the view.
-        part: Which elements of the view, or None for all of them.
-        certain: False where values decide what is touched, or where it is not known: at most the
-            view then, perhaps nothing.
+        rows: Selected rows of the table, or None for all of the view.
+        part: Mask of the accessed elements of the view, or None for all.
+        certain: False if the access depends on values or is unknown: at most the view is accessed,
+            possibly nothing.
     """
 
     operand: str
@@ -41,21 +40,21 @@ class Effect(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """True when exactly the elements of the view are touched."""
+        """True if exactly the elements of the view are accessed."""
         return self.certain and self.rows is None and self.part is None
 
 
 class Step(NamedTuple):
-    """One instruction, as it begins and as it ends.
+    """One instruction, as passed to a tracker before and after it runs.
 
     Attributes:
-        core: Who runs it.
+        core: The core that runs it.
         instruction: Its name.
-        engine: What runs it.
+        engine: The engine that runs it.
         reads, writes: Its operands.
-        lasts: True when it also leaves something on its engine or with another core, so that its
-            results may be there for that alone.
-        adds_to: The operands that its result is a sum with, unscaled.
+        lasts: True if it also changes state of its engine or of another core, so that it has an
+            effect even if its results are not read.
+        adds_to: The operands that are added to its result unscaled.
     """
 
     core: Any
@@ -71,23 +70,23 @@ class Tracker(Protocol):
     """Follows a run, all of its cores."""
 
     def names(self, tensor: NkiTensor) -> None:
-        """Note that the coming instruction reads an index tile."""
+        """Record that the next instruction reads an index tile."""
 
     def before(self, step: Step) -> None:
-        """Note that an instruction begins; nothing is written yet."""
+        """Record that an instruction begins; nothing is written yet."""
 
     def after(self, step: Step) -> None:
-        """Note that it has written its results."""
+        """Record that it has written its results."""
 
     def last_writes(self, tensor: NkiTensor) -> list[str]:
-        """Return who wrote a tensor last, with places and loop indices."""
+        """Return the last writers of a tensor, with places and loop indices."""
 
     def iterations(self, core: Any, kind: LoopKind, values: range) -> Iterable[int]:
-        """Return the iterations of a loop, to be followed as they come."""
+        """Return the tracked iterations of a loop."""
 
 
 class Tracked:
-    """A context in which an instruction runs; tells its tracker, if there is one."""
+    """Context in which an instruction runs; reports it to the tracker, if any."""
 
     __slots__ = ("_step", "_tracker")
 

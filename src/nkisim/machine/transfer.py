@@ -1,7 +1,7 @@
-"""Between memory and arithmetic: how operands become arrays and results become bytes.
+"""Loaders and storers: conversion of operands to arrays, and of results to bytes.
 
-Loaders and storers are made once per call signature and then run in every call, so each does only
-what its dtype and layout need.
+They are built once per call signature and run in every call, so each does only the work that its
+dtype and layout need.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Loaded = tuple[NkiTensor, np.ndarray]
 _FLOAT32, _BFLOAT16 = np.dtype(np.float32), bfloat16.numpy
 _EXACT = 2.0**24
 _SMALL = 1024
-"""Elements of tiles whose conversions take less time than the choice of one."""
+"""Tile size up to which a conversion is faster than choosing a better one."""
 
 _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
@@ -59,8 +59,8 @@ class Partial(NamedTuple):
     """Some elements of an operand or a result.
 
     Attributes:
-        values: All elements; those that are not there hold anything.
-        where: Which of them are there, in the same shape.
+        values: All elements; those that are not present have any value.
+        where: Mask of the elements that are present, in the same shape.
     """
 
     values: np.ndarray
@@ -68,7 +68,7 @@ class Partial(NamedTuple):
 
 
 def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:
-    """Return what turns elements of this type from storage form into float32."""
+    """Return the conversion of this type from storage form to float32."""
     dtype = tensor.dtype
     if tensor.origin.storage_dtype(dtype) == _FLOAT32:
         return unconverted
@@ -86,7 +86,7 @@ def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rul
 
 
 def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:
-    """Return what rounds float32 values into the storage form of this type."""
+    """Return the conversion that rounds float32 values to the storage form of this type."""
     dtype = tensor.dtype
     if _keeps_float32(tensor):
         return unconverted
@@ -146,7 +146,7 @@ def make_loader(
 
 
 def _gathered(rows: Rows, widen: Convert, instruction: str, name: str) -> Any:
-    """Return the rows that an index tile names; a ``Partial`` when some are out of bounds."""
+    """Return the rows selected by an index tile; a ``Partial`` if some are out of bounds."""
     table, indices, inside = rows
     if not inside.any():
         found = np.zeros((len(indices), *table.shape[1:]), table.array.dtype)
@@ -195,7 +195,7 @@ def make_storer(
 
 
 def _put(target: NkiTensor | Rows, result: Any, narrow: Convert) -> None:
-    """Write a result where it goes: everywhere, in part, or to the rows that indices name."""
+    """Write a result to its destination: all of it, a part, or rows selected by index."""
     values, where = result if type(result) is Partial else (result, None)
     stored = narrow(values)
     if isinstance(target, Rows):
@@ -208,7 +208,7 @@ def _put(target: NkiTensor | Rows, result: Any, narrow: Convert) -> None:
 
 
 def _scatter(rows: Rows, stored: np.ndarray, where: np.ndarray | None) -> None:
-    """Write rows to where an index tile says; those that are out of bounds are left out."""
+    """Write rows selected by an index tile; rows out of bounds are skipped."""
     table, indices, keep = rows
     if where is not None:
         keep = keep & where.reshape(len(indices), -1).all(axis=1)
@@ -223,20 +223,20 @@ def _scatter(rows: Rows, stored: np.ndarray, where: np.ndarray | None) -> None:
 
 
 def overlaps(a: NkiTensor, b: NkiTensor) -> bool:
-    """Tell whether two views of one storage share bytes."""
+    """Return whether two views of one storage share bytes."""
     return bool(np.shares_memory(a.array, b.array))
 
 
 def _keeps_float32(tensor: NkiTensor) -> bool:
-    """Tell whether float32 results go into storage unchanged."""
+    """Return whether float32 results are stored unchanged."""
     return tensor.origin.storage_dtype(tensor.dtype) == _FLOAT32 and (
         tensor.dtype != "tfloat32" or not tensor.origin.precise
     )
 
 
 def _rounds_as_assigned(tensor: NkiTensor, arithmetic: Arithmetic) -> bool:
-    """Tell whether NumPy's assignment of a small float32 array rounds as ``encode`` does."""
-    # Runs have NumPy's warnings off. Large tiles may be rounded by compiled loops.
+    """Return whether NumPy's assignment of a small float32 array rounds as ``encode`` does."""
+    # Runs disable NumPy's warnings. Large tiles may be rounded by compiled loops.
     kind = tensor.origin.storage_dtype(tensor.dtype)
     return arithmetic == "fp32" and kind == _BFLOAT16 and tensor.size < _SMALL
 
@@ -247,7 +247,7 @@ def unconverted(array: np.ndarray) -> np.ndarray:
 
 
 def _flattener(tensor: NkiTensor, operand: Operand) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what brings an operand into the form (partitions, elements)."""
+    """Return the function that reshapes an operand to (partitions, elements)."""
     if operand.flat or len(tensor.shape) == 2:
         return unconverted
     rows, free = tensor.shape[0], tensor.free_size
@@ -257,7 +257,7 @@ def _flattener(tensor: NkiTensor, operand: Operand) -> Callable[[np.ndarray], np
 def _check_exact(
     stored: np.ndarray, values: np.ndarray, rule: Rule, instruction: str, operand: str
 ) -> None:
-    """Flag integers that float32 cannot hold."""
+    """Flag integers that are not exact in float32."""
     if stored.size == 0 or max(int(stored.max()), -int(stored.min())) <= _EXACT:
         return
     lost = values.astype(np.float64) != stored
@@ -284,7 +284,7 @@ def _first(mask: np.ndarray) -> tuple[int, ...]:
 def _check_integer_range(
     result: np.ndarray, dtype: DType, instruction: str, operand: str, *, inexact: Rule
 ) -> None:
-    """Flag floats that saturate on their way into an integer, and sums that lost exactness."""
+    """Flag floats that saturate when converted to an integer, and inexact sums."""
     if result.size == 0:
         return
     limits: Any = np.iinfo(dtype.numpy)
@@ -323,7 +323,7 @@ def _check_integer_range(
 def _check_overflow(
     result: np.ndarray, stored: np.ndarray, dtype: DType, instruction: str, operand: str
 ) -> None:
-    """Flag finite values that the destination cannot hold."""
+    """Flag finite values that overflow the destination's dtype."""
     limit = dtype.max_finite
     assert limit is not None
     if result.size == 0 or (result.max() <= limit and result.min() >= -limit):

@@ -1,8 +1,7 @@
-"""Reads of memory that nobody wrote: the finding, the value such a read sees, what comes of it.
+"""Reads of unwritten memory: the finding, the sentinel value of such a read, its consequences.
 
-What is made of unwritten elements is garbage, and the map of written bytes keeps where it is from.
-The finding is a warning until garbage reaches something that counts: an output, an index, a
-register, another core.
+Values computed from unwritten elements are garbage; the map of written bytes stores their origin.
+The finding is a warning until garbage reaches an output, an index, a register or another core.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = [
 ]
 
 INTEGER_SENTINEL = 4
-"""What unwritten integers read as; unwritten floats read as NaN."""
+"""Value of unwritten integers; unwritten floats are NaN."""
 
 _RULES = {
     MemoryRegion.sbuf: rules.UNWRITTEN_SBUF,
@@ -48,12 +47,12 @@ PRIVATE_EXCHANGE = declare(
 
 
 class Unwritten(NamedTuple):
-    """What a read finds that is not sound.
+    """Unwritten elements and garbage in one read.
 
     Attributes:
-        hidden: Mask of the elements that nobody wrote, or None.
-        origins: Where the garbage among the elements read is from, by element and 0 for none: the
-            numbers of suspended findings. None where nothing is garbage.
+        hidden: Mask of the unwritten elements, or None.
+        origins: Origin of the garbage by element, 0 for none: the numbers of suspended findings.
+            None if there is no garbage.
     """
 
     hidden: np.ndarray | None = None
@@ -71,10 +70,10 @@ def report_unwritten(
     *,
     decides: bool = False,
 ) -> Unwritten:
-    """Flag a read of elements that nobody wrote, and return which they are.
+    """Flag a read of unwritten elements, and return their mask.
 
-    Of a read that takes ``part`` of the elements only, the others are no reason for a finding. A
-    read that ``decides``, such as that of an index, is a consequence: garbage is an error there.
+    With ``part`` only these elements are checked. In a read that ``decides``, such as that of an
+    index, garbage is an error.
     """
     storage = tensor.storage
     if storage.sound(tensor.region):
@@ -99,7 +98,7 @@ def report_unwritten(
 def _flag_unwritten(
     tensor: View, instruction: str, operand: str, hidden: np.ndarray, *, decides: bool
 ) -> int:
-    """Flag a read of elements that nobody wrote; return the number of the finding."""
+    """Flag a read of unwritten elements; return the number of the finding."""
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
     file, line = tensor.life.line
@@ -135,7 +134,7 @@ def _flag_unwritten(
 
 
 def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
-    """Tell whether the other core wrote these elements in its own tensor, before the cores met."""
+    """Return whether the cores have synchronised and the other wrote these in its own tensor."""
     core = CORE.get()
     if core is None or core.member is None or not core.member.synchronised:
         return False
@@ -147,7 +146,7 @@ def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
 
 
 def confirm_garbage(tensor: View, what: str) -> None:
-    """Make findings errors whose garbage has reached a tensor, which ``what`` names."""
+    """Change the findings of garbage in a tensor to errors; ``what`` names the tensor."""
     origins = tensor.storage.garbage(tensor.region)
     if origins is not None:
         count = np.count_nonzero(origins)
@@ -162,12 +161,12 @@ def _confirm(origins: np.ndarray, consequence: str) -> None:
 
 
 def _called(tensor: View, operand: str) -> str:
-    """Return how to name a tensor: by its own name, else by its role."""
+    """Return the name of a tensor for messages: its own, else its role."""
     return f"`{tensor.life.name}`" if tensor.life.name else operand
 
 
 def with_sentinel(tensor: View, hidden: np.ndarray | None) -> np.ndarray:
-    """Return the elements with the sentinel where ``hidden`` is true; the memory stays as it is."""
+    """Return the elements with the sentinel where ``hidden`` is true; memory is unchanged."""
     if hidden is None:
         return tensor.array
     seen = np.array(tensor.array)

@@ -15,7 +15,7 @@ from nkisim.machine.core import RELEASES, Accumulators, Core, Event, Garbage, Pl
 from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.operands import Rows
 from nkisim.machine.schedule import _Task
-from nkisim.machine.taint import Target, spread_garbage
+from nkisim.machine.taint import Target, propagate_taint
 from nkisim.machine.transfer import Partial
 from nkisim.memory import NkiTensor, Storage
 from nkisim.memory.indexing import DynSlice
@@ -156,7 +156,7 @@ def spread(declared, value=None, part=None, clock=9, values=True, operand="data"
     alone.clock = 9
     tile = written_tile(alone)
     alone.garbage.append(Garbage(clock, operand, ALL.copy()))
-    spread_garbage(alone, declared, [Target(tile, part)], value)
+    propagate_taint(alone, declared, [Target(tile, part)], value)
     assert alone.garbage == []
     return garbage_in(tile)
 
@@ -185,7 +185,7 @@ def test_registers_in_use_take_the_garbage_of_their_lanes():
     registers.used = (9, (32, 4))
     rows = np.uint8([[0, 0], [0, 5], [0, 0], [7, 0]])
     alone.garbage.append(Garbage(9, "data", rows))
-    spread_garbage(alone, instruction(data={}), [], None)
+    propagate_taint(alone, instruction(data={}), [], None)
     assert registers.origins.shape == (128,)
     assert registers.origins[30:38].tolist() == [0, 0, 0, 5, 0, 7, 0, 0]
 

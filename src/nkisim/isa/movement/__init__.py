@@ -1,1 +1,1 @@
-"""Moving data: DMA, gathers, assignment."""
+"""Data movement: DMA, gathers, assignment."""

@@ -1,4 +1,4 @@
-"""``t[...] = value``: which instruction it stands for."""
+"""``t[...] = value`` as an instruction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["assign"]
 
 
 def assign(target: NkiTensor, value: Any) -> None:
-    """Copy ``value`` into ``target``: a DMA when HBM takes part, else a copy or fill on chip."""
+    """Copy ``value`` into ``target``: by DMA if one is in HBM, else by a copy or fill on chip."""
     if not isinstance(value, NkiTensor):
         memset(target, value)
     elif is_hbm(target.buffer) or is_hbm(value.buffer):

@@ -29,7 +29,7 @@ Array = np.ndarray
 
 
 def _flag_skipped(dst: Any, where: Array, name: str) -> None:
-    """Flag elements that a transfer leaves out and that nothing had written before."""
+    """Flag elements that a transfer skips and that were not written before."""
     hidden = dst.storage.unwritten(dst.region) if isinstance(dst, NkiTensor) else None
     if hidden is not None and (hidden & ~where.reshape(hidden.shape)).any():
         flag(
@@ -86,7 +86,7 @@ def dma_copy(
 ) -> Any:
     """Copy ``src`` to ``dst``; rows may be gathered or scattered by indices held in SBUF.
 
-    With ``oob_mode.skip``, rows whose index is out of bounds keep their bytes.
+    With ``oob_mode.skip``, rows with an index out of bounds are unchanged.
     """
     if type(src) is Partial:
         _flag_skipped(dst, src.where, "dma_copy")
@@ -142,7 +142,7 @@ def dma_transpose(
             seen=f"{int(outside.sum())} of {outside.size} indices out of bounds",
             fix="clip the indices",
         )
-    # A skipped source row is a column of dst: it keeps its bytes.
+    # A skipped source row is a column of dst, which is unchanged.
     moved = Partial(*(part.transpose(_PERMUTATIONS[part.ndim]) for part in src))
     _flag_skipped(dst, moved.where, "dma_transpose")
     return moved

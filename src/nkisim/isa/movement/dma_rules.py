@@ -1,4 +1,4 @@
-"""What the DMA instructions accept, with the rules that say no."""
+"""Constraints of the DMA instructions, with their rules."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ COMPUTE_INTEGER = declare(
 
 
 def same_count(call: Call) -> None:
-    """Check that both sides hold as many elements."""
+    """Check that both sides have the same number of elements."""
     src, dst = call.operand("src"), call.operand("dst")
     if src.size != dst.size:
         call.fail(

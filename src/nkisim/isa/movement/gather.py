@@ -1,4 +1,4 @@
-"""Moving elements by index: gathers, the shuffle, and the two compactions of the GpSimd engine."""
+"""Data movement by index: gathers, the shuffle, and the two compactions of the GpSimd engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LANES = 16
 """Partitions that one GpSimd core is connected to."""
 QUADRANT = 32
 KEEP = 255
-"""Entry of a shuffle mask that leaves the destination row as it is."""
+"""Entry of a shuffle mask that leaves the destination row unchanged."""
 
 GATHER_SIZE = declare(
     "S049",
@@ -98,7 +98,7 @@ def _flag_index(name: str, indices: Array, bound: int) -> None:
 
 
 def _undefined(values: Array, where: Array) -> None:
-    """Let elements that the device leaves undefined read as unwritten memory does."""
+    """Set elements that the device leaves undefined to the sentinel of unwritten memory."""
     if where.any():
         is_float = values.dtype.kind not in "iub"
         values[where] = np.nan if is_float else INTEGER_SENTINEL
@@ -155,7 +155,7 @@ def _local_gather_sizes(call: Call) -> None:
 
 
 def _gathered_part(call: Call) -> Array:
-    """Return which elements of dst there are indices for: the first of each partition."""
+    """Return the mask of dst elements that have an index: the first of each partition."""
     dst, valid = call["dst"], call["num_valid_indices"] or LANES * call["index"].free_size
     touched = np.arange(dst.free_size) < valid * call["num_elem_per_idx"]
     return np.broadcast_to(touched, (dst.shape[0], dst.free_size)).reshape(dst.shape)
@@ -190,8 +190,8 @@ def local_gather(
 ) -> Array:
     """Gather runs of elements with indices shared by the 16 partitions of each GpSimd core.
 
-    The indices of a core run down its partitions first. Elements of ``dst`` beyond the gathered
-    ones keep their bytes.
+    The indices of a core are ordered by partition first. Elements of ``dst`` beyond the gathered
+    ones are unchanged.
     """
     rows, columns = src_buffer.shape
     count = num_valid_indices or LANES * index.shape[1]
@@ -247,7 +247,7 @@ def _shuffle(call: Call) -> None:
 
 
 def _moves(rows: int, mask: Any) -> dict[int, int]:
-    """Return the source row of each row that a mask moves."""
+    """Return the source row of each row that a mask writes."""
     return {
         row: row // QUADRANT * QUADRANT + int(mask[row % QUADRANT])
         for row in range(rows)
@@ -286,7 +286,7 @@ def _rows_part(tensor: NkiTensor, rows: Iterable[int]) -> Array:
 def nc_stream_shuffle(
     dst: NkiTensor, src: Any, shuffle_mask: Any, name: str | None = None
 ) -> Array:
-    """Copy rows within each quadrant of 32 partitions as the mask says; 255 keeps a row."""
+    """Copy rows within each quadrant of 32 partitions by the mask; 255 leaves a row unchanged."""
     moves = _moves(dst.shape[0], shuffle_mask)
     to, of = np.array(list(moves), np.int64), np.array(list(moves.values()), np.int64)
     _flag_index("nc_stream_shuffle", of, src.shape[0])
@@ -299,7 +299,7 @@ def nc_stream_shuffle(
 
 
 def _first_lanes(name: str) -> Callable[[Call], Array]:
-    """Return what gives a mask of the first partition of each GpSimd core."""
+    """Return the function that computes a mask of the first partition of each GpSimd core."""
     return lambda call: _rows_part(call[name], range(0, call[name].shape[0], LANES))
 
 
@@ -343,7 +343,7 @@ def nonzero_with_count(
 ) -> Array:
     """Write the positions of nonzero elements, padding, and their count, on every 16th partition.
 
-    The other partitions of ``dst`` keep their bytes.
+    The other partitions of ``dst`` are unchanged.
     """
     result = np.full((src.shape[0], src.shape[1] + 1), padding_val, np.int32)
     for row in range(0, src.shape[0], LANES):
@@ -381,7 +381,7 @@ def _bounds_shape(call: Call) -> None:
     source="nki.isa.sequence_bounds, 0.3.0",
 )
 def sequence_bounds(dst: Any, segment_ids: Any, name: str | None = None) -> Array:
-    """Return where the segment of each element starts and ends; id 0 is padding: (n, -1)."""
+    """Return start and end of the segment of each element; id 0 is padding: (n, -1)."""
     ids = segment_ids.reshape(-1)
     n = ids.size
     change = np.flatnonzero(np.diff(ids)) + 1

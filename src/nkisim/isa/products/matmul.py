@@ -1,7 +1,7 @@
-"""nc_matmul: stationary.T @ moving on the systolic array, summed up in PSUM.
+"""nc_matmul: stationary.T @ moving on the systolic array, accumulated in PSUM.
 
 Products of the input formats are exact in float32 and are summed in float32; the order of summation
-inside one instruction is not specified by the hardware. Here it is the BLAS library's. With
+inside one instruction is not specified by the hardware; here it is that of the BLAS library. With
 ``accumulate=None`` the first matmul into an element of a PSUM tensor overwrites it and later ones
 add, element by element.
 """
@@ -102,7 +102,7 @@ def _passes(
     right: Array,
     adds: Array | bool,
 ) -> bool:
-    """Write what transpose mode passes through; False where the product is to be computed."""
+    """Write the result of transpose mode; return False if the product has to be computed."""
     if core.generation.number == 2:
         contaminated(left, stationary, "nc_matmul", "stationary")
         return False
@@ -131,7 +131,7 @@ def _passes(
 
 
 def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Array:
-    """Return an operand in float32; one that is float32 itself is rounded where it is hinted."""
+    """Return an operand in float32; a float32 operand with a one/zero hint is rounded."""
     if stored.dtype != _F32:
         return decode(stored, tensor.dtype)
     if not onezero:
@@ -156,9 +156,9 @@ def _check_onezero(values: Array, name: str) -> None:
 
 
 def store_sum(dst: NkiTensor, product: Array, accumulate: Array | bool) -> None:
-    """Put a product into PSUM, adding where told; sums are rounded to ``dst``'s type.
+    """Write a product to PSUM, or add it where ``accumulate``; sums are rounded to ``dst``'s type.
 
-    The array of the product may be changed.
+    The array of the product may be modified.
     """
     target = dst.array
     if target.ndim != 2:

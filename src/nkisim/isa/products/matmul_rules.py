@@ -1,4 +1,4 @@
-"""What nc_matmul accepts: sizes, types and array tiles, with the rules that say no."""
+"""Constraints of nc_matmul: sizes, types and array tiles, with their rules."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _tile(call: Call) -> tuple[int, int]:
 
 
 def array_tile(call: Call) -> None:
-    """Check that tile_position and tile_size describe a tile that the operands lie on."""
+    """Check that tile_position and tile_size describe a tile that contains the operands."""
     position, size = tuple(call["tile_position"] or ()), tuple(call["tile_size"] or ())
     if not position and not size:
         return
@@ -366,7 +366,7 @@ def _dtypes(call: Call) -> None:
         if call.generation.number > 2 or dst.dtype != "float32":
             transpose_dtype(call, "stationary", Engine.tensor)
         if call.generation.number > 2 and call["accumulate"] is None:
-            call.mend("accumulate", False)  # bits that pass through are no sum
+            call.mend("accumulate", False)  # transpose mode does not accumulate
         return
     allowed = ("float32", "bfloat16") if call.generation.number >= 4 else ("float32",)
     if dst.dtype not in allowed:
@@ -404,7 +404,7 @@ def transpose_dtype(call: Call, name: str, engine: Engine) -> None:
 
 
 def spreads(generation: int, engine: Engine, dtype: DType) -> bool:
-    """Tell whether a transpose leaves elements of 8 bits in 16."""
+    """Return whether a transpose widens 8-bit elements to 16 bits."""
     return generation >= 3 and engine is Engine.tensor and dtype.bits == 8 and dtype.is_float
 
 

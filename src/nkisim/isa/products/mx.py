@@ -1,8 +1,8 @@
-"""MX numbers: blocks of 32 narrow floats that share a power of two, made and multiplied on gen4.
+"""MX formats on gen4: quantisation and products of blocks of 32 narrow floats with one scale.
 
-A block is 8 partitions by the 4 elements of a packed word. Its scale is a byte s that stands for
-2^(s - 127), and 255 for NaN. The 4 rows of scales that belong to a quadrant of 32 partitions lie in
-that quadrant, at row 0, 4, 8 or 12 of it; where the view of the scales starts says which.
+A block is 8 partitions by the 4 elements of a packed word. Its scale is a byte s with the value
+2^(s - 127); 255 is NaN. The 4 rows of scales of a quadrant of 32 partitions are in that quadrant,
+at row 0, 4, 8 or 12 of it, as given by the start of the view of the scales.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ELEMENTS: dict[DType, tuple[DType, int]] = {
     float8_e4m3fn_x4: (float8_e4m3fn, 8),
     float8_e5m2_x4: (float8_e5m2, 15),
 }
-"""Element type of a pack that quantize_mx makes, and the exponent of its largest number."""
+"""Element type of each pack that quantize_mx writes, and the exponent of its largest number."""
 
 _EXPONENTS: dict[DType, int] = {float8_e4m3fn_x4: 8, float8_e5m2_x4: 15, float4_e2m1fn_x4: 2}
 """Exponent of the largest number of each pack that nc_matmul_mx reads."""
@@ -107,7 +107,7 @@ MX_DTYPE = declare(
 def _check_scale(call: Call, name: str, data_name: str, words: int) -> None:
     """Check shape and place of a tensor of scales for ``words`` packed words per partition.
 
-    A tensor that is read may have more partitions than the data; the first ones count.
+    A tensor that is read may have more partitions than the data; the first ones are used.
     """
     scale, data = call.operand(name), call.operand(data_name)
     rows = data.shape[0]
@@ -173,7 +173,7 @@ def _scale_rows(rows: int) -> Array:
 
 
 def _scales_part(name: str, data: str) -> Callable[[Call], Array]:
-    """Return what gives a mask of the scales in a tile of them."""
+    """Return the function that computes a mask of the scales in their tile."""
 
     def part(call: Call) -> Array:
         touched = np.zeros(call[name].shape, bool)
@@ -223,7 +223,7 @@ def quantize_mx(
     or NaN in e4m3fn), and the finite elements of the block are rounded at that scale, most of them
     to 0.
 
-    Rows of ``dst_scale`` between the scales keep their bytes.
+    Rows of ``dst_scale`` between the scales are unchanged.
     """
     element, largest = _ELEMENTS[dst.dtype]
     rows, words = dst.shape[0], dst.free_size
@@ -244,7 +244,7 @@ def quantize_mx(
 
 
 def _scale_exponents(magnitude: Array, largest: int) -> Array:
-    """Return the exponents of scales that take these magnitudes to the exponent ``largest``."""
+    """Return the exponents of scales that map these magnitudes to the exponent ``largest``."""
     # frexp normalises to [1/2, 1), subnormals included.
     exponent = np.where(np.isfinite(magnitude), np.frexp(magnitude)[1] - 1, 128) - largest
     exponent[magnitude == 0] = -BIAS
@@ -415,8 +415,8 @@ def nc_matmul_mx(
 def _dequantised(operand: Loaded, scale: Array) -> Array:
     """Return the values of an operand as (contraction, words).
 
-    They are float32, or float64 where the scale would take a number beyond float32, although its
-    product with a small one is not.
+    They are float32, or float64 where a scaled number overflows float32 although its product with a
+    small one does not.
     """
     tensor, words = operand
     stored = scale[_scale_rows(tensor.shape[0])]
@@ -431,6 +431,6 @@ def _dequantised(operand: Loaded, scale: Array) -> Array:
 
 @cache
 def _scale_values() -> Array:
-    """Return what each of the 256 scale bytes stands for."""
+    """Return the value of each of the 256 scale bytes."""
     powers = np.ldexp(np.float32(1), np.arange(NAN_SCALE) - BIAS)
     return np.append(powers, np.float32(np.nan))

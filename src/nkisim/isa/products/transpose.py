@@ -159,7 +159,7 @@ def nc_transpose(
     engine: Engine = Engine.unknown,
     name: str | None = None,
 ) -> Any:
-    """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity spread."""
+    """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity contaminate rows."""
     data, stored = data
     stored = stored.reshape(data.shape[0], -1)
     generation = core.generation.number
@@ -173,10 +173,10 @@ def nc_transpose(
 
 
 def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:
-    """Return stored elements of ``data`` as a transpose leaves them in ``dst``.
+    """Return stored elements of ``data`` as a transpose writes them to ``dst``.
 
-    Bits pass as they are; where 8-bit elements ``spread``, into 16 bits with zeros above. Into any
-    other type, which is a finding, values are converted.
+    Bits are unchanged; with ``spread`` 8-bit elements are zero-extended to 16 bits. For any other
+    type, which is a finding, values are converted.
     """
     if dst.dtype == data.dtype:
         return moved
@@ -189,7 +189,7 @@ def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:
 
 
 def contaminated(stored: Any, data: NkiTensor, name: str, operand: str) -> Any:
-    """Return the elements of ``data`` with NaN and infinity spread as gen2's identity does."""
+    """Return the elements of ``data`` with the NaN of gen2's product with the identity."""
     values = decode(stored, data.dtype)
     special = ~np.isfinite(values)
     if not special.any():

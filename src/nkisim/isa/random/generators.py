@@ -1,14 +1,13 @@
 """Random number generators of the engines, as state machines over the 128 lanes of a core.
 
-The device's streams are not published and are not claimed here: kernels that depend on particular
-numbers will see others on hardware. What is kept is documented: the algorithm's name, the words of
-state per lane, and that a state determines all that follows. The streams are the same in every run,
-process and machine.
+The device's streams are not published and not reproduced: a kernel gets other numbers on hardware.
+The documented properties hold: the algorithm's name, the words of state per lane, and that a state
+determines all following numbers. The streams are the same in every run, process and machine.
 
-``Xorwow`` is the generator of Marsaglia (2003): five words of xorshift and a Weyl counter. It
-serves the GpSimd engine (one per lane) and the Vector engine of gen4 (four per lane). ``Lfsr``
-serves the Vector engine before gen4, of which nothing but "linear feedback shift register" is
-known; here it is the xorshift of the same paper with one word of state.
+``Xorwow`` is the generator of Marsaglia (2003): five words of xorshift and a Weyl counter. It is
+used for the GpSimd engine (one per lane) and the Vector engine of gen4 (four per lane). ``Lfsr`` is
+used for the Vector engine before gen4, which is documented only as "linear feedback shift
+register"; here it is the xorshift of the same paper with one word of state.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ LANES = 128
 XORWOW_WORDS = 6
 """Words of one XORWOW generator: five of xorshift, oldest first, then the counter."""
 WEYL = 362437
-"""What the counter of a XORWOW generator grows by with every number."""
+"""Increment of the counter of a XORWOW generator per number."""
 
 _HISTORY = XORWOW_WORDS - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _NONZERO = np.uint32(0x9E3779B9)
-"""Stands in for an all-zero xorshift state, which would stay zero for ever."""
+"""Replaces an all-zero xorshift state, which would stay zero."""
 
 
 def expand_seed(seed: int, count: int) -> Array:
     """Return ``count`` uint32 words that depend on every bit of a 32-bit seed.
 
     They are the high halves of the numbers of SplitMix64 (Steele, Lea and Flood, 2014) started at
-    the seed. The runs of two seeds have no number in common for the first million: that long, the
-    multiples of its increment stay more than 2^32 apart.
+    the seed. The first million states of two seeds are disjoint, since the first million multiples
+    of the increment are more than 2^32 apart.
     """
     z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(seed)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -49,7 +48,7 @@ def expand_seed(seed: int, count: int) -> Array:
 
 
 class Generator(Protocol):
-    """What the instructions need of a generator.
+    """Interface of a generator.
 
     Attributes:
         words: Words of state per lane.
@@ -61,7 +60,7 @@ class Generator(Protocol):
         """Set every lane from one 32-bit seed; lanes get different states."""
 
     def draw(self, lanes: Array, count: int) -> Array:
-        """Return ``count`` uint32 numbers of each of the lanes, and move these lanes on."""
+        """Return ``count`` uint32 numbers of each of the lanes, and advance these lanes."""
 
     def get_state(self, lanes: Array) -> Array:
         """Return the state of some lanes as uint32 (lanes, words)."""
@@ -73,10 +72,10 @@ class Generator(Protocol):
 class Xorwow:
     """One or several XORWOW generators per lane.
 
-    With several, number i of a lane comes from generator i modulo their count, and all of them move
-    on together: numbers left over in the last cycle of a draw are discarded, as by hardware that
-    makes one number per generator and cycle. A draw always begins with the first generator, so that
-    the state words are all there is to know.
+    With several, number i of a lane comes from generator i modulo their count, and all of them
+    advance together: numbers left over in the last cycle of a draw are discarded, as by hardware
+    that produces one number per generator and cycle. A draw always begins with the first generator,
+    so that the state words are the complete state.
     """
 
     def __init__(self, per_lane: int = 1) -> None:
@@ -91,7 +90,7 @@ class Xorwow:
         self._state[stuck, 0] = _NONZERO
 
     def draw(self, lanes: Array, count: int) -> Array:
-        """Return ``count`` uint32 numbers of each of the lanes, and move these lanes on."""
+        """Return ``count`` uint32 numbers of each of the lanes, and advance these lanes."""
         state = self._state[lanes].reshape(-1, XORWOW_WORDS)
         cycles = -(-count // self.per_lane)
         history = np.empty((_HISTORY + cycles, len(state)), np.uint32)
@@ -113,7 +112,7 @@ class Xorwow:
     def set_state(self, lanes: Array, state: Array) -> None:
         """Replace the state of some lanes, word for word.
 
-        All-zero words are taken as they are: five zeros leave only the counter running.
+        All-zero words are accepted: with five zeros only the counter changes.
         """
         self._state[lanes] = state.reshape(len(lanes), self.per_lane, XORWOW_WORDS)
 
@@ -121,8 +120,8 @@ class Xorwow:
 def _extend_xorwow(history: Array) -> None:
     """Fill the rows after the first five with the xorshift recurrence of XORWOW.
 
-    Row k + 5 depends on rows k and k + 4. The part of row k is known five rows ahead and is
-    computed for five rows at once; the rest goes row by row, all lanes at a time.
+    Row k + 5 depends on rows k and k + 4. The part from row k is computed for five rows at once,
+    the rest row by row, for all lanes together.
     """
     shifted = np.empty(history.shape[1], np.uint32)
     for first in range(0, len(history) - _HISTORY, _HISTORY):
@@ -153,7 +152,7 @@ class Lfsr:
         self._state[self._state == 0] = _NONZERO
 
     def draw(self, lanes: Array, count: int) -> Array:
-        """Return ``count`` uint32 numbers of each of the lanes, and move these lanes on."""
+        """Return ``count`` uint32 numbers of each of the lanes, and advance these lanes."""
         numbers = np.empty((count + 1, len(lanes)), np.uint32)
         numbers[0] = self._state[lanes]
         shifted = np.empty(len(lanes), np.uint32)
@@ -177,7 +176,7 @@ class Lfsr:
 
 
 def uniform(numbers: Array, low: Array, high: Array) -> Array:
-    """Return float32 numbers of [low, high), one for each uint32 number.
+    """Return float32 numbers in [low, high), one for each uint32 number.
 
     The upper 24 bits choose one of 2^24 equally spaced points, the rest is dropped: between 0 and 1
     every point is a float32. Elsewhere points are rounded to float32, and those that would round up

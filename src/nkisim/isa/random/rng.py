@@ -1,8 +1,8 @@
 """Random numbers: rng, rand2, dropout, and the seeds and states of the generators.
 
-The device's stream of numbers is not published and not claimed (see ``generators``). An engine has
-one generator state per partition. It belongs to the core and to the run: an engine that the kernel
-does not seed starts from a fixed state here, from an unknown one on the device.
+The device's stream of numbers is not published and not reproduced (see ``generators``). An engine
+has one generator state per partition, local to a core and a run: an engine that the kernel does not
+seed starts from a fixed state here, from an unknown one on the device.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ UNSEEDED = declare(
 _INTEGERS = (int8, int16, int32, uint8, uint16, uint32)
 _UNIFORM = (float8_e4m3, float8_e5m2, float16, bfloat16, float32, tfloat32, *_INTEGERS)
 _PER_VECTOR_LANE = 4
-"""XORWOW generators in each lane of the Vector engine of gen4: it makes as many numbers a cycle."""
+"""XORWOW generators, and so numbers per cycle, in each lane of the Vector engine of gen4."""
 _STATE_WORDS = {Engine.gpsimd: XORWOW_WORDS, Engine.vector: _PER_VECTOR_LANE * XORWOW_WORDS}
 _DEFAULT_SEED = {Engine.vector: 0x5EED0001, Engine.gpsimd: 0x5EED0002}
 """Seeds of engines that the kernel does not seed; different, since the engines' streams differ."""
@@ -86,7 +86,7 @@ _DEFAULT_SEED = {Engine.vector: 0x5EED0001, Engine.gpsimd: 0x5EED0002}
 
 @dataclass(slots=True)
 class _Source:
-    """The generator of an engine, which of its lanes were seeded, and whether that was said."""
+    """The generator of an engine, its seeded lanes, and whether a missing seed was reported."""
 
     generator: Generator
     seeded: Array = field(default_factory=lambda: np.zeros(LANES, bool))
@@ -94,7 +94,7 @@ class _Source:
 
 
 def _source(core: Core, engine: Engine) -> _Source:
-    """Return the generator of an engine, made on first use."""
+    """Return the generator of an engine, created on first use."""
     found: _Source | None = core.generators.get(engine)
     if found is None:
         generator: Generator = Xorwow()
@@ -106,13 +106,13 @@ def _source(core: Core, engine: Engine) -> _Source:
 
 
 def _lanes(tensor: NkiTensor) -> Array:
-    """Return the lanes that work on the partitions of a tile."""
-    # A destination that visits partitions out of turn was flagged and may run past the last lane.
+    """Return the lanes of the partitions of a tile."""
+    # A destination with non-consecutive partitions was flagged and may exceed the last lane.
     return (tensor.start_partition + np.arange(tensor.shape[0])) % LANES
 
 
 def _check_seeded(core: Core, engine: Engine, lanes: Array, name: str) -> None:
-    """Flag, once, lanes of an engine that are used without a seed."""
+    """Flag unseeded lanes of an engine, once per engine."""
     source = _source(core, engine)
     unseeded = int((~source.seeded[lanes]).sum())
     if unseeded and not source.told:
@@ -131,7 +131,7 @@ def _check_seeded(core: Core, engine: Engine, lanes: Array, name: str) -> None:
 
 
 def _draws(call: Call) -> Follow:
-    """Return what looks for seeds in the lanes that a call draws from."""
+    """Return the check for seeds in the lanes that a call draws from."""
     dst, name, engine = call.instruction.parameters.index("dst"), call.name, call.engine
     return lambda core, arguments: _check_seeded(core, engine, _lanes(arguments[dst]), name)
 
@@ -168,7 +168,7 @@ def _rng_engines(call: Call) -> tuple[Engine, ...]:
     source="nki.isa.rng, 0.3.0",
 )
 def rng(core: Core, dst: Any, engine: Engine = Engine.unknown, name: str | None = None) -> Array:
-    """Write 32 random bits per element; narrower types keep the low bits.
+    """Write 32 random bits per element; narrower types take the low bits.
 
     Without ``engine=`` the Vector engine draws, on every generation: it is the one that
     ``set_rng_seed`` seeds and that reaches PSUM.
@@ -213,8 +213,7 @@ def _range(call: Call) -> ValueWatch:
     since=4,
     stateful=True,
     follow=_draws,
-    # Integers beyond 2^24 are coarse here as every uniform float32 is, not the result of arithmetic
-    # that lost digits.
+    # Integers beyond 2^24 are coarse as every uniform float32 is; no arithmetic was inexact.
     moves=True,
     watch_values=_range,
     spread="lanes",
@@ -222,7 +221,7 @@ def _range(call: Call) -> ValueWatch:
     source="nki.isa.rand2, 0.3.0",
 )
 def rand2(core: Core, dst: Any, min: Any, max: Any, name: str | None = None) -> Array:
-    """Write uniform random numbers of [min, max), rounded from float32 into the type of ``dst``.
+    """Write uniform random numbers in [min, max), rounded from float32 to the type of ``dst``.
 
     Narrow types may round up to ``max``.
     """
@@ -287,7 +286,7 @@ def _probability_value(call: Call) -> ValueWatch:
     source="nki.isa.dropout, 0.3.0",
 )
 def dropout(core: Core, dst: Any, data: Any, prob: Any, name: str | None = None) -> Array:
-    """Replace elements by zero with probability ``prob``; the others keep their bits, unscaled.
+    """Replace elements by zero with probability ``prob``; the others are unchanged, not rescaled.
 
     An element is dropped when its random number is below ``prob`` * 2^32, so 0 keeps and 1 drops
     everything.
@@ -316,7 +315,7 @@ def _one_word(call: Call) -> None:
 
 
 def _seeds(call: Call) -> Follow:
-    """Return what notes which lanes of an engine have a seed: all, or those of a tile of states."""
+    """Return the function that records seeded lanes: all, or those of a tile of states."""
     engine, everywhere = call.engine, call.name == "set_rng_seed"
 
     def follow(core: Core, arguments: Sequence[Any]) -> None:
@@ -347,7 +346,7 @@ def _state_engines(call: Call) -> tuple[Engine, ...]:
 
 
 def _state_engine(generation: int, asked: Engine, words: int) -> Engine:
-    """Return the engine of a state: the one that is named, or the one whose state has its size."""
+    """Return the engine of a state: the given one, or the one with this state size."""
     if asked is not Engine.unknown:
         return asked
     fits_vector = generation >= 4 and words == _STATE_WORDS[Engine.vector]
@@ -355,7 +354,7 @@ def _state_engine(generation: int, asked: Engine, words: int) -> Engine:
 
 
 def _state_of(name: str) -> tuple[Callable[[Call], Engine], Constraint]:
-    """Return how to choose the engine of a state operand, and the constraint on that operand."""
+    """Return the function that chooses the engine of a state operand, and its constraint."""
 
     def engine(call: Call) -> Engine:
         tile = call.operand(name)
@@ -402,7 +401,7 @@ def rand_set_state(
 ) -> None:
     """Set the generator states of the lanes that ``src_seeds`` covers.
 
-    Without ``engine=`` the number of words decides: 24 are for the Vector engine, 6 for GpSimd.
+    Without ``engine=`` the number of words selects the engine: 24 the Vector engine, 6 GpSimd.
     """
     tile, stored = src_seeds
     source = _source(core, _state_engine(core.generation.number, engine, tile.free_size))
@@ -426,7 +425,7 @@ def rand_get_state(
 ) -> Array:
     """Write the generator states of the lanes that ``dst`` covers.
 
-    Without ``engine=`` the number of words decides: 24 are for the Vector engine, 6 for GpSimd.
+    Without ``engine=`` the number of words selects the engine: 24 the Vector engine, 6 GpSimd.
     """
     owner = _state_engine(core.generation.number, engine, dst.free_size)
     return _source(core, owner).generator.get_state(_lanes(dst))

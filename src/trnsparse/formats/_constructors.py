@@ -11,11 +11,7 @@ from trnsci.core.arguments import floating, whole
 from trnsci.core.arrays import tensor_of
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsparse._patterns.pattern import Pattern
-from trnsparse.formats._base import SparseMatrix
-from trnsparse.formats.bsr import BSRMatrix
-from trnsparse.formats.coo import COOMatrix
-from trnsparse.formats.csc import CSCMatrix
-from trnsparse.formats.csr import CSRMatrix
+from trnsparse.formats.matrices import BSRMatrix, COOMatrix, CSCMatrix, CSRMatrix, SparseMatrix
 
 __all__ = ["eye_sparse", "from_dense", "from_scipy", "from_torch_sparse"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,14 +10,12 @@ from torch import Tensor
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsparse._patterns.index import counted
 from trnsparse._patterns.pattern import Pattern
-
-if TYPE_CHECKING:
-    from trnsparse.formats.csr import CSRMatrix
+from trnsparse.formats._storage.csr import CSRStorage
 
 __all__ = ["select"]
 
 
-def select(matrix: CSRMatrix, key: Any) -> Any:
+def select(matrix: CSRStorage, key: Any) -> Any:
     """Return what a key selects.
 
     Slices, integers, lists, index tensors and masks select rows, and a second one columns. Two
@@ -50,7 +48,7 @@ def _is_number(key: Any) -> bool:
     return hasattr(key, "__index__") and not getattr(key, "ndim", 0)
 
 
-def _rows(matrix: CSRMatrix, key: Any) -> CSRMatrix:
+def _rows(matrix: CSRStorage, key: Any) -> CSRStorage:
     pattern = matrix.pattern
     device = pattern.indices.device
     rows = _chosen(key, pattern.rows).to(device)
@@ -66,7 +64,7 @@ def _rows(matrix: CSRMatrix, key: Any) -> CSRMatrix:
     return type(matrix)._of(matrix.values.index_select(-1, places), part)
 
 
-def _elements(matrix: CSRMatrix, rows: Tensor, columns: Tensor) -> Tensor:
+def _elements(matrix: CSRStorage, rows: Tensor, columns: Tensor) -> Tensor:
     """Return the elements at pairs of indices, zero where nothing is stored."""
     canonical = matrix.sum_duplicates()
     pattern = canonical.pattern

@@ -3,64 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import broadcast
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsparse._paths.dispatch import run_spmm
-from trnsparse._patterns.conversions import turned, united
+from trnsparse._patterns.conversions import compressed, turned, united
 from trnsparse._patterns.dense import nonzero_entries
-from trnsparse._patterns.index import counted, expanded, group_sums
+from trnsparse._patterns.index import counted, group_sums
 from trnsparse._patterns.layouts import as_torch_csr, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
-from trnsparse._products.algebra import added, intersection, sparse_product
+from trnsparse._products.algebra import added, sparse_product
 from trnsparse._products.row_products import RowMatrix
-from trnsparse.formats._base import SparseMatrix, format_named
-from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
-from trnsparse.formats._selection import select
+from trnsparse.formats._storage.base import StoredMatrix, check_same_shape
+from trnsparse.formats._storage.checks import (
+    check_compressed,
+    check_indices,
+    check_values,
+    shape_of,
+)
 
-if TYPE_CHECKING:
-    from trnsparse.formats.coo import COOMatrix
-    from trnsparse.formats.csc import CSCMatrix
-
-__all__ = ["CSRMatrix"]
+__all__ = ["CSRStorage"]
 
 
 @dataclass(eq=False, repr=False)
-class CSRMatrix(SparseMatrix, format="csr"):
-    """A matrix by rows.
-
-    Args:
-        values: Stored entries, (nnz,); (..., nnz) for a batch of matrices on one pattern.
-        col_indices: The column of each, (nnz,), int64 or int32.
-        row_ptrs: Where each row begins and the last one ends, (m + 1,).
-        shape: Rows and columns.
-        validate: Whether to check that these describe a matrix.
-
-    Columns of a row may come in any order, and more than once, which adds; ``sum_duplicates``
-    returns the matrix without either.
-
-    Raises:
-        ShapeError: Lengths, pointers or columns do not fit the shape.
-        DTypeError: Values are integers, or indices are not.
-        DeviceError: The tensors are on several devices.
-
-    Example:
-        >>> A = CSRMatrix.from_dense(torch.tensor([[1.0, 0.0], [2.0, 3.0]]))
-        >>> A @ torch.tensor([1.0, 1.0])
-        tensor([1., 5.])
-    """
+class CSRStorage(StoredMatrix):
+    """Entries by rows: values, column indices and row pointers."""
 
     values: Tensor
     col_indices: Tensor
     row_ptrs: Tensor
     shape: tuple[int, int]
     validate: InitVar[bool] = True
-    _kept: Pattern | None = field(default=None, init=False)
-    _multiplied: RowMatrix | None = field(default=None, init=False)
+    _pattern_cache: Pattern | None = field(default=None, init=False)
+    _product_cache: RowMatrix | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -81,7 +59,7 @@ class CSRMatrix(SparseMatrix, format="csr"):
     @classmethod
     def _of(cls, values: Tensor, pattern: Pattern) -> Self:
         made = cls(values, pattern.indices, pattern.pointers, pattern.shape, validate=False)
-        made._kept = pattern
+        made._pattern_cache = pattern
         return made
 
     @classmethod
@@ -94,9 +72,9 @@ class CSRMatrix(SparseMatrix, format="csr"):
     @property
     def pattern(self) -> Pattern:
         """Where the entries are; shared by matrices that are made of this one's pattern."""
-        kept, pointers, indices = self._kept, self.row_ptrs, self.col_indices
+        kept, pointers, indices = self._pattern_cache, self.row_ptrs, self.col_indices
         if kept is None or not kept.holds(pointers, indices, self.shape):
-            kept = self._kept = Pattern(pointers, indices, self.shape)
+            kept = self._pattern_cache = Pattern(pointers, indices, self.shape)
         return kept
 
     @property
@@ -148,15 +126,6 @@ class CSRMatrix(SparseMatrix, format="csr"):
 
     # -- formats -----------------------------------------------------------------------------------
 
-    def to_csr(self) -> CSRMatrix:
-        """Return this matrix."""
-        return self
-
-    def to_coo(self) -> COOMatrix:
-        """Return the matrix as coordinates, in the order of rows."""
-        rows = expanded(self.row_ptrs, self.nnz)
-        return format_named("coo")(self.values, rows, self.col_indices, self.shape, validate=False)
-
     def sum_duplicates(self) -> Self:
         """Return the matrix with columns in order and none twice, this one if it is so already."""
         pattern = self.pattern
@@ -165,13 +134,9 @@ class CSRMatrix(SparseMatrix, format="csr"):
         merged, groups = united(pattern.keys, pattern.shape, pattern.indices.dtype)
         return self._of(group_sums(self.values, groups, merged.entries), merged)
 
-    def transpose(self) -> CSRMatrix:
+    def transpose(self) -> Self:
         """Return the transpose by rows, columns in order."""
         return self._of(*turned(self.values, self.pattern))
-
-    def transposed_view(self) -> CSCMatrix:
-        """Return the transpose by columns, on the same memory."""
-        return format_named("csc")._of(self.values, self.pattern)
 
     def to_scipy(self) -> Any:
         """Return SciPy's ``csr_array``; a batch has none.
@@ -194,52 +159,24 @@ class CSRMatrix(SparseMatrix, format="csr"):
     # -- algebra -----------------------------------------------------------------------------------
 
     def _product(self, b: Tensor) -> Tensor:
-        pattern, held = self.pattern, self._multiplied
+        pattern, held = self.pattern, self._product_cache
         if held is None or held.values is not self.values or held.pattern is not pattern:
-            held = self._multiplied = RowMatrix(self.values, pattern)
+            held = self._product_cache = RowMatrix(self.values, pattern)
         return run_spmm(held, b)
 
     def nnz_per_row(self) -> Tensor:
         """Return how many entries each row has, int64 (m,)."""
         return counted(self.row_ptrs).to(torch.int64)
 
-    def added(self, other: CSRMatrix, alpha: Any = 1.0, beta: Any = 1.0) -> CSRMatrix:
+    def added(self, other: Self, alpha: Any = 1.0, beta: Any = 1.0) -> Self:
         """Return ``alpha * self + beta * other`` on the union of both patterns."""
-        _same_shape("add", self, other)
+        check_same_shape("add", self, other)
         values, pattern = added(
             self.values * alpha, self.pattern, other.values * beta, other.pattern
         )
         return self._of(values, pattern)
 
-    def multiply(self, other: Any) -> CSRMatrix:
-        """Return the product element by element with a number, a dense or a sparse matrix.
-
-        A dense operand broadcasts to the shape: a row (n,) or (1, n) scales columns, a column
-        (m, 1) rows. What is not stored stays zero.
-        """
-        if isinstance(other, SparseMatrix):
-            _same_shape("multiply", self, other)
-            first, second = self.sum_duplicates(), other.to_csr().sum_duplicates()
-            pattern, left, right = intersection(first.pattern, second.pattern)
-            values = first.values.index_select(-1, left) * second.values.index_select(-1, right)
-            return self._of(values, pattern)
-        if isinstance(other, Tensor) and other.ndim:
-            if broadcast(other.shape[-2:], self.shape) != self.shape:
-                raise OperandError(
-                    f"multiply: the dense operand must broadcast to {self.shape}, "
-                    f"got {tuple(other.shape)}"
-                )
-            dense = other.expand(*other.shape[:-2], *self.shape)
-            return self._with_data(
-                self.values * dense[..., self.pattern.row_indices, self.col_indices]
-            )
-        return self._with_data(self.values * other)
-
-    def _raised(self, exponent: float) -> CSRMatrix:
-        merged = self.sum_duplicates()
-        return merged._with_data(merged.values**exponent)
-
-    def spgemm(self, other: CSRMatrix) -> CSRMatrix:
+    def spgemm(self, other: Self) -> Self:
         """Return the sparse product of two sparse matrices; sums that are zero may be left out."""
         if self.shape[1] != other.shape[0]:
             raise OperandError(
@@ -251,30 +188,17 @@ class CSRMatrix(SparseMatrix, format="csr"):
             )
         return self._of(*sparse_product(self.values, self.pattern, other.values, other.pattern))
 
-    def selected(self, key: Any) -> Any:
-        """Return what ``self[key]`` means: rows, parts, or single elements."""
-        return select(self, key)
-
-    def eliminate_zeros(self) -> CSRMatrix:
+    def eliminate_zeros(self) -> Self:
         """Return the matrix without entries that are stored but zero."""
         _single("eliminate_zeros", self)
         kept = self.values.detach().ne(0).nonzero().squeeze(-1)
         rows = self.pattern.row_indices[kept]
-        coo = format_named("coo")(
-            self.values[kept], rows, self.col_indices[kept], self.shape, validate=False
-        )
-        return coo.to_csr()
+        parts = (self.values[kept], rows, self.col_indices[kept])
+        return self._of(*compressed(*parts, self.shape))
 
 
-def _single(function: str, matrix: CSRMatrix) -> None:
+def _single(function: str, matrix: CSRStorage) -> None:
     if matrix.batch_shape:
         raise ShapeError(
             f"{function}: takes one matrix, not a batch {matrix.batch_shape} on one pattern"
-        )
-
-
-def _same_shape(function: str, a: SparseMatrix, b: SparseMatrix) -> None:
-    if a.shape != b.shape:
-        raise OperandError(
-            f"{function}: both matrices must have one shape, got {a.shape} and {b.shape}"
         )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import broadcast
 from trnsci.core.errors import FlagError, OperandError
-from trnsparse._patterns.conversions import compressed, turned
+from trnsparse._patterns.conversions import compressed, transposed
 from trnsparse._patterns.index import expanded
 from trnsparse._products.algebra import intersection
 from trnsparse.formats._storage.base import StoredMatrix, check_same_shape, is_scalar
@@ -59,7 +59,7 @@ class SparseMatrix(StoredMatrix):
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in CSC format."""
-        return CSCMatrix._of(*turned(*self._by_rows()))
+        return CSCMatrix._of(*transposed(*self._by_rows()))
 
     def to_bsr(self, block_size: int = 128, threshold: float = 0.0) -> BSRMatrix:
         """Return the matrix in dense blocks, without those whose entries are within threshold."""
@@ -244,7 +244,7 @@ class CSCMatrix(CSCStorage, SparseMatrix):
 
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in CSR format."""
-        return CSRMatrix._of(*turned(self.values, self.pattern)).sum_duplicates()
+        return CSRMatrix._of(*transposed(self.values, self.pattern)).sum_duplicates()
 
     def sum_duplicates(self) -> Self:
         """Return the matrix with rows in order and no duplicates; itself if it has none."""

@@ -47,7 +47,7 @@ class StoredMatrix(ABC):
 
     @abstractmethod
     def _by_rows(self) -> tuple[Tensor, Pattern]:
-        """Return entries and pattern by rows; an entry may come twice, and then counts twice."""
+        """Return entries and pattern by rows; duplicates are allowed and are summed."""
 
     @property
     @abstractmethod
@@ -84,15 +84,15 @@ class StoredMatrix(ABC):
     @property
     @abstractmethod
     def nnz(self) -> int:
-        """Stored entries; zeros that are stored count."""
+        """Number of stored entries, explicit zeros included."""
 
     @property
     def density(self) -> float:
-        """Stored entries over all elements; 0.0 for a matrix without elements."""
+        """Number of stored entries over that of all elements; 0.0 for a matrix without elements."""
         elements = self.shape[0] * self.shape[1]
         return self.nnz / elements if elements else 0.0
 
-    def __getstate__(self) -> dict[str, Any]:  # copies derive what they need from their own tensors
+    def __getstate__(self) -> dict[str, Any]:  # caches are not copied
         return {name: None if name in _DERIVED else x for name, x in vars(self).items()}
 
     def __repr__(self) -> str:
@@ -103,9 +103,9 @@ class StoredMatrix(ABC):
     # -- dtype, device, gradients ------------------------------------------------------------------
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Return the matrix with another dtype or device, as ``torch.Tensor.to`` takes them.
+        """Return the matrix with another dtype or device; arguments as in ``torch.Tensor.to``.
 
-        Indices keep their dtype. What is there already is not copied.
+        Indices keep their dtype. Without a change of dtype or device nothing is copied.
         """
         data = self._data.to(*args, **kwargs)
         if data is self._data:
@@ -119,7 +119,7 @@ class StoredMatrix(ABC):
         return self.to("cpu")
 
     def detach(self) -> Self:
-        """Return the matrix on the same memory, outside of autograd's graph."""
+        """Return the matrix on the same memory, detached from autograd's graph."""
         return self._with_data(self._data.detach())
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -128,13 +128,13 @@ class StoredMatrix(ABC):
         return self
 
     def clone(self) -> Self:
-        """Return a matrix with entries of its own; indices, which nothing changes, are shared."""
+        """Return a matrix with copied entries; indices are shared."""
         return self._with_data(self._data.clone())
 
     # -- dense results -----------------------------------------------------------------------------
 
     def to_dense(self) -> Tensor:
-        """Return the dense matrix; entries stored twice are added."""
+        """Return the dense matrix; duplicates are summed."""
         return densified(*self._by_rows())
 
     def _product(self, b: Tensor) -> Tensor:

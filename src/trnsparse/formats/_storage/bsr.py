@@ -1,4 +1,4 @@
-"""Matrices in dense square blocks: what a tensor engine computes with."""
+"""BSR storage: dense square blocks, the unit of work of a tensor engine."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class BSRStorage(StoredMatrix):
 
     @classmethod
     def from_dense(cls, A: Tensor, block_size: int = 128, threshold: float = 0.0) -> Self:
-        """Return the blocks of a dense matrix with an entry whose magnitude is above threshold."""
+        """Return the blocks of a dense matrix with an entry of magnitude above threshold."""
         size = whole("from_dense", "block_size", block_size, least=1, error=ShapeError)
         blocks, pattern = nonzero_blocks("from_dense", A, size, threshold)
         return cls._of(blocks, pattern, (A.shape[0], A.shape[1]))
@@ -93,14 +93,14 @@ class BSRStorage(StoredMatrix):
         if all_nonzero:
             return made
         largest = blocks.detach().abs().flatten(-2).amax(-1) if block_pattern.entries else None
-        kept = None if largest is None else above(largest, threshold)
-        while kept is not None and kept.ndim > 1:
-            kept = kept.any(0)
-        return made if kept is None or bool(kept.all()) else made._chosen(kept)
+        selected = None if largest is None else above(largest, threshold)
+        while selected is not None and selected.ndim > 1:
+            selected = selected.any(0)
+        return made if selected is None or bool(selected.all()) else made._chosen(selected)
 
-    def _chosen(self, kept: Tensor) -> Self:
-        """Return the matrix of those blocks alone."""
-        places = kept.nonzero().squeeze(-1)
+    def _chosen(self, selected: Tensor) -> Self:
+        """Return the matrix of the selected blocks."""
+        places = selected.nonzero().squeeze(-1)
         rows = self.pattern.row_indices[places]
         ends = torch.bincount(rows, minlength=self.grid[0]).cumsum(0)
         pointers = torch.zeros_like(self.block_row_ptrs)
@@ -115,13 +115,15 @@ class BSRStorage(StoredMatrix):
 
     @property
     def pattern(self) -> Pattern:
-        """Where the blocks are, in blocks."""
-        kept = self._pattern_cache
-        if kept is None or not kept.holds(self.block_row_ptrs, self.block_col_indices, self.grid):
-            kept = self._pattern_cache = Pattern(
+        """Positions of the blocks in the grid of blocks."""
+        cached = self._pattern_cache
+        if cached is None or not cached.holds(
+            self.block_row_ptrs, self.block_col_indices, self.grid
+        ):
+            cached = self._pattern_cache = Pattern(
                 self.block_row_ptrs, self.block_col_indices, self.grid
             )
-        return kept
+        return cached
 
     @property
     def _data(self) -> Tensor:
@@ -152,17 +154,17 @@ class BSRStorage(StoredMatrix):
 
     @property
     def n_blocks(self) -> int:
-        """Stored blocks."""
+        """Number of stored blocks."""
         return self.block_col_indices.shape[0]
 
     @property
     def nnz(self) -> int:
-        """Elements of stored blocks; zeros in them count."""
+        """Number of elements of stored blocks, zeros included."""
         return self.n_blocks * self.block_size**2
 
     @property
     def density(self) -> float:
-        """Stored blocks over all blocks; 0.0 where there are none."""
+        """Number of stored blocks over that of all blocks; 0.0 for an empty grid."""
         every = self.grid[0] * self.grid[1]
         return self.n_blocks / every if every else 0.0
 
@@ -173,7 +175,7 @@ class BSRStorage(StoredMatrix):
         )
 
     def to_dense(self) -> Tensor:
-        """Return the dense matrix; blocks stored twice are added."""
+        """Return the dense matrix; duplicate blocks are summed."""
         size, (rows, columns) = self.block_size, self.grid
         zeros = self.blocks.new_zeros(*self.batch_shape, rows * columns, size, size)
         tiles = zeros.index_add(-3, self.pattern.keys, self.blocks)
@@ -188,10 +190,10 @@ class BSRStorage(StoredMatrix):
         return run_bsr_spmm(held, b, self.shape[0])
 
     def transpose(self) -> Self:
-        """Return the transpose in blocks."""
-        turned, order = self.pattern.transposed
+        """Return the transpose in BSR format."""
+        transposed, order = self.pattern.transposed
         blocks = self.blocks.index_select(-3, order).mT.contiguous()
-        return self._of(blocks, turned, (self.shape[1], self.shape[0]))
+        return self._of(blocks, transposed, (self.shape[1], self.shape[0]))
 
     def diagonal(self) -> Tensor:
         """Return the main diagonal, zero where no block is stored."""

@@ -1,4 +1,4 @@
-"""Matrices as coordinates: what entries are collected in."""
+"""COO storage: entries as coordinates, for assembling a matrix."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class COOStorage(StoredMatrix):
         return type(self)(self.values.to(device), *indices, self.shape, validate=False)
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
-        kept, indices = self._pattern_cache, (self.row_indices, self.col_indices)
-        if kept is None or not (kept[0].holds(*indices) and kept[1].intact):
-            kept = self._pattern_cache = (Snapshot(*indices), *ordered(*indices, self.shape))
-        _, pattern, order = kept
+        cached, indices = self._pattern_cache, (self.row_indices, self.col_indices)
+        if cached is None or not (cached[0].holds(*indices) and cached[1].intact):
+            cached = self._pattern_cache = (Snapshot(*indices), *ordered(*indices, self.shape))
+        _, pattern, order = cached
         return self.values.index_select(-1, order), pattern
 
     @property
@@ -72,11 +72,11 @@ class COOStorage(StoredMatrix):
 
     @property
     def nnz(self) -> int:
-        """Stored entries; zeros and repetitions count."""
+        """Number of stored entries, explicit zeros and duplicates included."""
         return self.row_indices.shape[0]
 
     def coalesce(self) -> Self:
-        """Return the matrix in the order of rows and columns, no entry twice."""
+        """Return the matrix sorted by row and column, duplicates summed."""
         places = self.row_indices, self.col_indices
         values, pattern = compressed(self.values, *places, self.shape)
         return type(self)(values, pattern.row_indices, pattern.indices, self.shape, validate=False)
@@ -88,7 +88,7 @@ class COOStorage(StoredMatrix):
         )
 
     def to_scipy(self) -> Any:
-        """Return SciPy's ``coo_array`` with data on the same memory, and indices of its own."""
+        """Return SciPy's ``coo_array`` with data on the same memory, and copied indices."""
         from scipy.sparse import coo_array
 
         places = (array_of(t.cpu()).copy() for t in (self.row_indices, self.col_indices))

@@ -1,4 +1,4 @@
-"""Matrices by compressed columns: the transpose of a matrix by rows, on the same memory."""
+"""CSC storage: compressed columns, the CSR form of the transpose on the same memory."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class CSCStorage(StoredMatrix):
 
     @property
     def pattern(self) -> Pattern:
-        """Where the entries are, as the pattern of the transpose."""
-        kept, shape = self._pattern_cache, (self.shape[1], self.shape[0])
-        if kept is None or not kept.holds(self.col_ptrs, self.row_indices, shape):
-            kept = self._pattern_cache = Pattern(self.col_ptrs, self.row_indices, shape)
-        return kept
+        """Positions of the entries, as the pattern of the transpose."""
+        cached, shape = self._pattern_cache, (self.shape[1], self.shape[0])
+        if cached is None or not cached.holds(self.col_ptrs, self.row_indices, shape):
+            cached = self._pattern_cache = Pattern(self.col_ptrs, self.row_indices, shape)
+        return cached
 
     @property
     def _data(self) -> Tensor:
@@ -81,11 +81,11 @@ class CSCStorage(StoredMatrix):
 
     @property
     def nnz(self) -> int:
-        """Stored entries; zeros that are stored count."""
+        """Number of stored entries, explicit zeros included."""
         return self.row_indices.shape[0]
 
     def to_scipy(self) -> Any:
-        """Return SciPy's ``csc_array``, its data as those of ``CSRMatrix.to_scipy``."""
+        """Return SciPy's ``csc_array``; data are shared as in ``CSRMatrix.to_scipy``."""
         from scipy.sparse import csc_array
 
         return csc_array(parts_for_scipy(self.values, self.pattern), shape=self.shape)

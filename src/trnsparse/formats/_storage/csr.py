@@ -1,4 +1,4 @@
-"""Matrices by compressed rows: what products take and other formats are made from."""
+"""CSR storage: compressed rows, the format of products and the base of conversions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsparse._paths.dispatch import run_spmm
-from trnsparse._patterns.conversions import compressed, turned, united
+from trnsparse._patterns.conversions import compressed, transposed, united
 from trnsparse._patterns.dense import nonzero_entries
 from trnsparse._patterns.index import counted, group_sums
 from trnsparse._patterns.layouts import as_torch_csr, parts_for_scipy
@@ -64,18 +64,18 @@ class CSRStorage(StoredMatrix):
 
     @classmethod
     def from_dense(cls, dense: Tensor, threshold: float = 0.0) -> Self:
-        """Return the entries of a dense matrix whose magnitude is above ``threshold``."""
+        """Return the entries of a dense matrix with a magnitude above ``threshold``."""
         return cls._of(*nonzero_entries("from_dense", dense, threshold))
 
-    # -- what formats say --------------------------------------------------------------------------
+    # -- provided by each format -------------------------------------------------------------------
 
     @property
     def pattern(self) -> Pattern:
-        """Where the entries are; shared by matrices that are made of this one's pattern."""
-        kept, pointers, indices = self._pattern_cache, self.row_ptrs, self.col_indices
-        if kept is None or not kept.holds(pointers, indices, self.shape):
-            kept = self._pattern_cache = Pattern(pointers, indices, self.shape)
-        return kept
+        """Positions of the entries; shared with matrices derived from this one."""
+        cached, pointers, indices = self._pattern_cache, self.row_ptrs, self.col_indices
+        if cached is None or not cached.holds(pointers, indices, self.shape):
+            cached = self._pattern_cache = Pattern(pointers, indices, self.shape)
+        return cached
 
     @property
     def _data(self) -> Tensor:
@@ -106,28 +106,28 @@ class CSRStorage(StoredMatrix):
 
     @property
     def nnz(self) -> int:
-        """Stored entries; zeros that are stored count."""
+        """Number of stored entries, explicit zeros included."""
         return self.col_indices.shape[0]
 
     @property
     def data(self) -> Tensor:
-        """SciPy's name of ``values``."""
+        """SciPy's name for ``values``."""
         return self.values
 
     @property
     def indices(self) -> Tensor:
-        """SciPy's name of ``col_indices``."""
+        """SciPy's name for ``col_indices``."""
         return self.col_indices
 
     @property
     def indptr(self) -> Tensor:
-        """SciPy's name of ``row_ptrs``."""
+        """SciPy's name for ``row_ptrs``."""
         return self.row_ptrs
 
     # -- formats -----------------------------------------------------------------------------------
 
     def sum_duplicates(self) -> Self:
-        """Return the matrix with columns in order and none twice, this one if it is so already."""
+        """Return the matrix with sorted columns and duplicates summed; itself if canonical."""
         pattern = self.pattern
         if torch.compiler.is_compiling() or pattern.canonical:
             return self
@@ -135,14 +135,14 @@ class CSRStorage(StoredMatrix):
         return self._of(group_sums(self.values, groups, merged.entries), merged)
 
     def transpose(self) -> Self:
-        """Return the transpose by rows, columns in order."""
-        return self._of(*turned(self.values, self.pattern))
+        """Return the transpose in CSR format, columns in order."""
+        return self._of(*transposed(self.values, self.pattern))
 
     def to_scipy(self) -> Any:
-        """Return SciPy's ``csr_array``; a batch has none.
+        """Return SciPy's ``csr_array``; not for a batch.
 
-        Its data are the memory of the values where the columns of each row are in order and none
-        comes twice; its indices are its own.
+        Its data share memory with the values if the columns of each row are in order and without
+        duplicates; its indices are copies.
         """
         from scipy.sparse import csr_array
 
@@ -165,7 +165,7 @@ class CSRStorage(StoredMatrix):
         return run_spmm(held, b)
 
     def nnz_per_row(self) -> Tensor:
-        """Return how many entries each row has, int64 (m,)."""
+        """Return the number of stored entries of each row, int64 (m,)."""
         return counted(self.row_ptrs).to(torch.int64)
 
     def added(self, other: Self, alpha: Any = 1.0, beta: Any = 1.0) -> Self:
@@ -177,7 +177,7 @@ class CSRStorage(StoredMatrix):
         return self._of(values, pattern)
 
     def spgemm(self, other: Self) -> Self:
-        """Return the sparse product of two sparse matrices; sums that are zero may be left out."""
+        """Return the sparse product of two sparse matrices; zero sums may be omitted."""
         if self.shape[1] != other.shape[0]:
             raise OperandError(
                 f"spgemm: the inner dimensions must agree, got {self.shape} and {other.shape}"
@@ -189,11 +189,11 @@ class CSRStorage(StoredMatrix):
         return self._of(*sparse_product(self.values, self.pattern, other.values, other.pattern))
 
     def eliminate_zeros(self) -> Self:
-        """Return the matrix without entries that are stored but zero."""
+        """Return the matrix without explicit zeros."""
         _single("eliminate_zeros", self)
-        kept = self.values.detach().ne(0).nonzero().squeeze(-1)
-        rows = self.pattern.row_indices[kept]
-        parts = (self.values[kept], rows, self.col_indices[kept])
+        nonzero = self.values.detach().ne(0).nonzero().squeeze(-1)
+        rows = self.pattern.row_indices[nonzero]
+        parts = (self.values[nonzero], rows, self.col_indices[nonzero])
         return self._of(*compressed(*parts, self.shape))
 
 

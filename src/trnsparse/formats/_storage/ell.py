@@ -1,4 +1,4 @@
-"""Matrices with all rows of one length: entries as a dense rectangle, for nearly even rows."""
+"""ELL storage: rows padded to one length, for matrices with nearly equal row lengths."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ class ELLStorage(StoredMatrix):
         )
 
     def _slots(self) -> tuple[Pattern, Tensor]:
-        kept, indices = self._pattern_cache, self.col_indices
-        if kept is None or not (kept[0].holds(indices, indices) and kept[1].intact):
+        cached, indices = self._pattern_cache, self.col_indices
+        if cached is None or not (cached[0].holds(indices, indices) and cached[1].intact):
             used = indices != _EMPTY
             places = used.reshape(-1).nonzero().squeeze(-1)
             pointers = torch.zeros(self.shape[0] + 1, dtype=indices.dtype, device=self.device)
             torch.cumsum(used.sum(-1), 0, out=pointers[1:])
             pattern = Pattern(pointers, indices.reshape(-1)[places], self.shape)
-            kept = self._pattern_cache = (Snapshot(indices, indices), pattern, places)
-        return kept[1], kept[2]
+            cached = self._pattern_cache = (Snapshot(indices, indices), pattern, places)
+        return cached[1], cached[2]
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         pattern, places = self._slots()
@@ -99,10 +99,10 @@ class ELLStorage(StoredMatrix):
 
     @property
     def width(self) -> int:
-        """Slots of a row."""
+        """Number of slots of a row."""
         return self.col_indices.shape[1]
 
     @property
     def nnz(self) -> int:
-        """Slots that are used; zeros in them count."""
+        """Number of used slots, explicit zeros included."""
         return self._slots()[0].entries

@@ -86,7 +86,7 @@ def entry(name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value):
         yield from code(f"class {name}{signature(value)}")
         yield from markdown(own_doc(value))
-        for method, function in sorted(vars(value).items()):
+        for method, function in sorted(members(value).items()):
             text = own_doc(function)
             if method.startswith("_") or not text or text.startswith(FIELD):
                 continue
@@ -103,6 +103,21 @@ def entry(name: str, value: Any) -> Iterator[str]:
         text = ADDRESS.sub("", repr(value))
         yield f"`{text if len(text) <= 80 else type(value).__name__}`"
         yield ""
+
+
+def members(kind: type) -> dict[str, Any]:
+    """Return the members of a class and of its private base classes.
+
+    Members of public base classes have entries of their own.
+    """
+    package = kind.__module__.partition(".")[0]
+    bases = [base for base in kind.__mro__[1:] if base.__module__.partition(".")[0] == package]
+    public = [base for base in bases if "._" not in base.__module__]
+    found: dict[str, Any] = {}
+    for base in reversed(bases):
+        if not any(issubclass(shown, base) for shown in public):
+            found.update(vars(base))
+    return found | dict(vars(kind))
 
 
 def own_doc(value: Any) -> str:

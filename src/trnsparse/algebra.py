@@ -25,7 +25,7 @@ def sparse_add(
     alpha: float | Tensor = 1.0,
     beta: float | Tensor = 1.0,
 ) -> CSRMatrix:
-    """Return ``alpha * A + beta * B`` on the union of both patterns; what cancels stays stored.
+    """Return ``alpha * A + beta * B`` on the union of both patterns, zero sums included.
 
     Raises:
         OperandError: The shapes differ.
@@ -34,13 +34,13 @@ def sparse_add(
 
 
 def sparse_scale(A: SparseMatrix, alpha: float | Tensor) -> CSRMatrix:
-    """Return ``alpha * A`` by rows."""
+    """Return ``alpha * A`` in CSR format."""
     csr = _csr("sparse_scale", A)
     return csr.with_values(csr.values * alpha)
 
 
 def sparse_transpose(A: SparseMatrix) -> CSRMatrix:
-    """Return the transpose by rows, columns in order."""
+    """Return the transpose in CSR format, columns in order."""
     return _csr("sparse_transpose", A).transpose()
 
 
@@ -48,14 +48,14 @@ transpose = sparse_transpose
 
 
 def nnz_per_row(A: SparseMatrix) -> Tensor:
-    """Return how many entries each row has, int64 (m,)."""
+    """Return the number of stored entries of each row, int64 (m,)."""
     return _csr("nnz_per_row", A).nnz_per_row()
 
 
 def multiply(A: SparseMatrix, other: SparseMatrix | Tensor | float) -> CSRMatrix:
-    """Return the product element by element with a number, a dense or a sparse matrix.
+    """Return the elementwise product with a number, a dense or a sparse matrix.
 
-    A dense operand broadcasts to A's shape. What is not stored in A stays zero.
+    A dense operand broadcasts to A's shape. Entries that are not stored in A stay zero.
 
     Raises:
         OperandError: The shapes do not fit.
@@ -73,10 +73,10 @@ def power(A: SparseMatrix, exponent: float) -> CSRMatrix:
 
 
 def spgemm(A: SparseMatrix, B: SparseMatrix) -> CSRMatrix:
-    """Return the product of two sparse matrices, sparse, by rows.
+    """Return the sparse product of two sparse matrices, in CSR format.
 
-    Sums that are exactly zero may be left out. Gradients reach the entries of both; for them every
-    multiplication takes memory of its own.
+    Sums that are exactly zero may be omitted. Gradients reach the entries of both; they need memory
+    proportional to the number of multiplications.
 
     Raises:
         OperandError: The inner dimensions differ.

@@ -1,7 +1,7 @@
-"""Attention that computes the blocks of a mask and no others.
+"""Block-sparse attention: computes only the blocks of a mask.
 
-The mask is built once (``trnsparse.masks``) and passed to every call. Nothing of the size of the
-whole matrix of scores is ever made.
+The mask is built once (``trnsparse.masks``) and passed to every call. The full matrix of scores is
+never formed.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ def block_sparse_attention(
     scale: float | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Return ``softmax(scale * q @ k^T + bias) @ v`` over the keys that each query sees.
+    """Return ``softmax(scale * q @ k^T + bias) @ v`` over the unmasked keys of each query.
 
     Args:
         q: Queries, (batch, heads, queries, d); batch, or batch and heads, may be left out.
-        k: Keys, (batch, groups, keys, d), where groups divides heads: a group of heads reads the
-            same keys.
+        k: Keys, (batch, groups, keys, d), where groups divides heads: the heads of a group share
+            keys (grouped-query attention).
         v: Values, (batch, groups, keys, dv).
         mask: An ``AttentionMask``, a ``BlockMask`` of torch, or a block-sparse matrix whose pattern
-            is the mask. Its batch and heads are those of q, or 1. On a GPU a ``BlockMask`` is taken
-            as it is; elsewhere any other mask is read in every call, and ``AttentionMask.of(mask)``
-            reads it once.
+            is the mask. Its batch and heads are those of q, or 1. On a GPU a ``BlockMask`` is used
+            directly; otherwise a mask that is no ``AttentionMask`` is converted in every call, and
+            ``AttentionMask.of(mask)`` converts it once.
         scale: Factor of the scores; ``1 / sqrt(d)`` by default.
-        bias: What is added to the scores, of a shape that broadcasts to (batch, heads, queries,
-            keys). Only blocks of the mask are read.
+        bias: Added to the scores; broadcasts to (batch, heads, queries, keys). Only blocks of the
+            mask are read.
 
     Returns:
-        (batch, heads, queries, dv) in the dtype of q. A query that sees no key has zeros.
+        (batch, heads, queries, dv) in the dtype of q. The rows of fully masked queries are zero.
 
     Raises:
         ShapeError: The shapes do not fit each other or the mask.
@@ -74,8 +74,8 @@ def block_sparse_attention_tiled(
         Q: Queries, (seq_len, head_dim).
         K: Keys, of the same shape.
         V: Values, of the same shape.
-        mask_bsr: Square block-sparse matrix of ``seq_len`` rows; its pattern is read and its values
-            are not. Any mask of ``block_sparse_attention`` will do.
+        mask_bsr: Square block-sparse matrix of ``seq_len`` rows, of which only the pattern is read;
+            or any mask of ``block_sparse_attention``.
         scale: Factor of the scores; ``head_dim ** -0.5`` by default.
 
     Raises:
@@ -124,19 +124,19 @@ def _fitting(
 ) -> None:
     q, k, _ = four
     batch, heads, queries, _ = q.shape
-    wanted = (batch, heads, queries, k.shape[2])
-    fits = given[2:] == wanted[2:] and given[0] in (1, batch) and given[1] in (1, heads)
+    expected = (batch, heads, queries, k.shape[2])
+    fits = given[2:] == expected[2:] and given[0] in (1, batch) and given[1] in (1, heads)
     if not fits:
         raise ShapeError(
-            f"{function}: mask must have batch, heads, queries and keys {wanted}, or 1 for the "
+            f"{function}: mask must have batch, heads, queries and keys {expected}, or 1 for the "
             f"first two, got {given}"
         )
     if bias is not None:
         agree(function, "q", q, "bias", bias)
         shape = (1,) * (4 - bias.ndim) + tuple(bias.shape)
-        if len(shape) != 4 or any(m not in (1, n) for m, n in zip(shape, wanted, strict=True)):
+        if len(shape) != 4 or any(m not in (1, n) for m, n in zip(shape, expected, strict=True)):
             raise ShapeError(
-                f"{function}: bias must broadcast to (batch, heads, queries, keys) = {wanted}, "
+                f"{function}: bias must broadcast to (batch, heads, queries, keys) = {expected}, "
                 f"got {tuple(bias.shape)}"
             )
 

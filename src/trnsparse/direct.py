@@ -1,7 +1,7 @@
-"""Direct solutions: by sparse factors on a CPU, and by substitution with a triangle.
+"""Direct solvers: sparse LU on a CPU, and triangular substitution.
 
-Gradients are solutions with the adjoint matrix, by the same factors; those by the entries keep to
-the pattern.
+Gradients are solutions with the adjoint matrix, by the same factors; gradients by the entries have
+the pattern of the matrix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["SparseLU", "splu", "spsolve", "sptrsv"]
 
 
 class _Inverse(Protocol):
-    """What solves with one matrix, or with its conjugate transpose."""
+    """A solver with one matrix, or with its conjugate transpose."""
 
     def apply(self, b: Tensor, adjoint: bool) -> Tensor:
         """Return the solution for a matrix of right-hand sides, outside of autograd's graph."""
@@ -32,18 +32,18 @@ class _Inverse(Protocol):
 
 
 def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
-    """Return x with ``A x = b``, by SciPy's sparse LU factors.
+    """Return x with ``A x = b``, by SciPy's sparse LU factorization.
 
     Args:
-        A: A square matrix of any format. One that is elsewhere is factored on the CPU.
+        A: A square matrix of any format; on another device it is factored on the CPU.
         b: A vector (n,) or matrix (n, k), of A's dtype and device.
 
     Gradients of any order reach the entries of A, on its pattern, and b, by the same factors.
 
     Raises:
         OperandError: The shapes do not fit.
-        SingularMatrixError: A has no inverse.
-        DTypeError: SciPy has no factors of the dtype.
+        SingularMatrixError: A is singular.
+        DTypeError: SciPy does not factor matrices of the dtype.
 
     Example:
         >>> spsolve(2 * eye_sparse(2), torch.tensor([2.0, 4.0]))
@@ -53,22 +53,22 @@ def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
 
 
 def splu(A: SparseMatrix) -> SparseLU:
-    """Return the LU factors of a square matrix, to solve with often.
+    """Return the LU factorization of a square matrix, for repeated solves.
 
     Raises:
         OperandError: A is not square.
-        SingularMatrixError: A has no inverse.
-        DTypeError: SciPy has no factors of the dtype.
+        SingularMatrixError: A is singular.
+        DTypeError: SciPy does not factor matrices of the dtype.
     """
     return SparseLU(A)
 
 
 class SparseLU:
-    """The LU factors of a square sparse matrix; ``splu`` makes them.
+    """LU factorization of a square sparse matrix, as returned by ``splu``.
 
     Attributes:
-        shape: Of the matrix.
-        nnz: Entries of both factors: what the fill-in comes to.
+        shape: Shape of the matrix.
+        nnz: Number of entries of both factors, fill-in included.
     """
 
     def __init__(self, A: SparseMatrix) -> None:
@@ -82,7 +82,7 @@ class SparseLU:
         self.nnz = 0
         if A.shape[0]:
             try:
-                # SuperLU works by columns, and takes indices of 32 bits.
+                # SuperLU needs CSC with 32-bit indices.
                 single = self.matrix.detach().cpu().sum_duplicates()
                 self._factors = factored(single.to_scipy().tocsc(), permc_spec=_order(single))
             except RuntimeError as error:
@@ -103,15 +103,15 @@ class SparseLU:
 
 
 def _order(matrix: CSRMatrix) -> str:
-    """Return the order of columns that SuperLU eliminates with the least fill.
+    """Return the column ordering for SuperLU with the least fill-in.
 
-    A pattern that is that of its transpose, with a diagonal to take the pivots from, fills half as
-    much in the order of its graph as in the one that is prepared for any choice of pivots.
+    For a symmetric pattern with a full diagonal, minimum degree on the graph of A has about half
+    the fill-in of COLAMD, which allows for any choice of pivots.
     """
     pattern = matrix.pattern
-    turned, _ = pattern.transposed
-    symmetric = torch.equal(turned.pointers, pattern.pointers) and torch.equal(
-        turned.indices, pattern.indices
+    transposed, _ = pattern.transposed
+    symmetric = torch.equal(transposed.pointers, pattern.pointers) and torch.equal(
+        transposed.indices, pattern.indices
     )
     whole = symmetric and bool((matrix.diagonal() != 0).all())
     return "MMD_AT_PLUS_A" if whole else "COLAMD"
@@ -123,10 +123,10 @@ def sptrsv(
     """Return x with ``T x = b`` for a triangle T of a sparse matrix, by substitution.
 
     Args:
-        A: A square matrix of any format, of which one triangle is read.
+        A: A square matrix of any format; only one triangle is read.
         b: A vector (n,) or matrix (n, k), of A's dtype and device.
-        lower: Whether it is the lower triangle.
-        unit: Whether the diagonal is taken for ones, and not read.
+        lower: Whether T is the lower triangle.
+        unit: Whether the diagonal is assumed to be ones, and not read.
         trans: Whether to solve with the transpose of the triangle.
 
     Gradients of any order reach the entries of the triangle, and b.
@@ -134,7 +134,7 @@ def sptrsv(
     Raises:
         OperandError: The shapes do not fit.
         SingularMatrixError: The diagonal has a zero.
-        DTypeError: There is no substitution in the dtype.
+        DTypeError: The dtype has no substitution routine.
     """
     csr = _square("sptrsv", A).sum_duplicates()
     if A.dtype not in NATIVE:
@@ -144,8 +144,8 @@ def sptrsv(
     if unit:
         read = read & (rows != columns)
     elif not bool((csr.diagonal().detach() != 0).all()):
-        raise SingularMatrixError("sptrsv: the diagonal has a zero; unit=True takes it for ones")
-    # Entries outside have no effect and, multiplied away here, no gradient.
+        raise SingularMatrixError("sptrsv: the diagonal has a zero; unit=True assumes ones")
+    # Entries outside of the triangle are multiplied by 0, so they have no effect and no gradient.
     triangle = csr.with_values(torch.where(read, csr.values, 0.0)) if not read.all() else csr
     if trans:
         triangle, lower = triangle.transpose(), not lower
@@ -153,7 +153,7 @@ def sptrsv(
 
 
 class _Solve(torch.autograd.Function):
-    """A solution as one node, whose gradients are solutions again."""
+    """A solution as one autograd node; its gradients are solutions with the adjoint."""
 
     @staticmethod
     def forward(

@@ -1,8 +1,8 @@
-"""Matrices whose rows are spread over the ranks of a process group.
+"""Row-sharded sparse matrices over the ranks of a process group.
 
-Each rank has some consecutive rows of the matrix and the matching part of every vector. A product
-needs the elements of others that the entries of its own rows meet, the halo, and nothing else:
-which ones is planned once, and the plan says how many bytes each product sends.
+Each rank has consecutive rows of the matrix and the matching part of every vector. For a product it
+receives only the halo: the elements of other ranks in the columns of its entries. The exchange is
+planned once; the plan reports the number of bytes that each product sends.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["HaloPlan", "RowShardedCSR", "balanced_rows"]
 
 
 def balanced_rows(row_ptrs: Tensor, parts: int) -> list[int]:
-    """Return where each of ``parts`` shares of consecutive rows begins, and the last one ends.
+    """Return the bounds of ``parts`` shares of consecutive rows.
 
-    Shares have about the same number of entries, rows themselves counting as one entry each.
+    Shares have about the same number of entries, where each row counts as one more entry.
     """
     parts = whole("balanced_rows", "parts", parts, least=1, error=ShapeError)
     rows = row_ptrs.shape[0] - 1
@@ -48,14 +48,14 @@ def balanced_rows(row_ptrs: Tensor, parts: int) -> list[int]:
 
 @dataclass(frozen=True)
 class HaloPlan:
-    """What a rank sends and receives for a product.
+    """Communication plan of a rank for a product.
 
     Attributes:
-        rank: Whose plan it is.
-        starts: Where the share of each rank begins, and the last one ends, in elements of a vector.
-        send: Elements of the own share that each rank gets, for each rank.
-        receive: How many elements come from each rank.
-        total: Elements that all ranks together send for a product.
+        rank: The rank of the plan.
+        starts: First element of the share of each rank, then the length of a vector.
+        send: For each rank, the elements of the own share to send to it.
+        receive: Number of elements received from each rank.
+        total: Number of elements that all ranks together send for a product.
     """
 
     rank: int
@@ -66,21 +66,21 @@ class HaloPlan:
 
     @property
     def sent_to(self) -> tuple[int, ...]:
-        """How many elements go to each rank."""
+        """Number of elements sent to each rank."""
         return tuple(part.numel() for part in self.send)
 
     @property
     def sent(self) -> int:
-        """Elements that this rank sends for each column of a product."""
+        """Number of elements that this rank sends for each column of a product."""
         return sum(self.sent_to)
 
     @property
     def halo(self) -> int:
-        """Elements that this rank receives for each column of a product."""
+        """Number of elements that this rank receives for each column of a product."""
         return sum(self.receive)
 
     def bytes_sent(self, columns: int = 1, dtype: torch.dtype = torch.float32) -> int:
-        """Return the bytes of payload that this rank sends for a product with so many columns."""
+        """Return the bytes of payload that this rank sends for a product."""
         return self.sent * columns * dtype.itemsize
 
     def total_bytes(self, columns: int = 1, dtype: torch.dtype = torch.float32) -> int:
@@ -101,15 +101,15 @@ class RowShardedCSR:
 
     Args:
         local: The rows of this rank, with columns of the whole matrix.
-        starts: Where the share of each rank begins, and the last one ends.
-        group: The process group; None takes the default one.
+        starts: First row of the share of each rank, then the number of rows.
+        group: The process group; None for the default one.
 
     Vectors are sharded as the rows are: rank r has elements ``starts[r]`` to ``starts[r + 1]``.
 
-    Products add the entries of a row in the order they are stored in, on any number of ranks: with
-    another number, an element changes by no more than two orders of adding one row can differ,
-    ``2 * k * u * (|A| |x|)_i`` for k entries in the row and unit roundoff u. Solutions of ``cg``
-    meet the same tolerance.
+    Products sum the entries of a row in storage order, on any number of ranks. With another number
+    of ranks an element differs by at most ``2 * k * u * (|A| |x|)_i``, the bound for two orders of
+    summation, with k entries in the row and unit roundoff u. Solutions of ``cg`` meet the same
+    tolerance.
 
     Raises:
         OperandError: The matrix is not square, or the rows are not those of this rank.
@@ -123,7 +123,7 @@ class RowShardedCSR:
         self.starts = tuple(starts)
         if len(self.starts) != self.size + 1 or list(self.starts) != sorted(self.starts):
             raise OperandError(
-                f"RowShardedCSR: starts must be {self.size + 1} numbers that do not fall, "
+                f"RowShardedCSR: starts must be {self.size + 1} numbers that do not decrease, "
                 f"got {self.starts}"
             )
         first, last = self.starts[self.rank], self.starts[self.rank + 1]
@@ -156,7 +156,7 @@ class RowShardedCSR:
         group: dist.ProcessGroup | None = None,
         starts: Sequence[int] | None = None,
     ) -> RowShardedCSR:
-        """Return the shares of a matrix that every rank has, with about as many entries each."""
+        """Return the sharded form of a matrix that every rank has, with about equal shares."""
         if A.shape[0] != A.shape[1]:
             raise OperandError(f"RowShardedCSR: the matrix must be square, got {A.shape}")
         csr = A.to_csr()
@@ -168,18 +168,18 @@ class RowShardedCSR:
         return cls(csr[cuts[rank] : cuts[rank + 1]], cuts, group)
 
     def _planned(self, halo: Tensor) -> HaloPlan:
-        """Tell every rank which of its elements are wanted here, and learn the same."""
+        """Exchange the indices of needed elements between all ranks."""
         cpu = halo.cpu()
         owner = torch.searchsorted(torch.tensor(self.starts[1:]), cpu, right=True)
         receive = torch.bincount(owner, minlength=self.size)
-        wanted = torch.empty(self.size, dtype=torch.int64)
-        dist.all_to_all_single(wanted, receive, group=self.group)
-        asked = torch.empty(int(wanted.sum()), dtype=torch.int64)
-        dist.all_to_all_single(asked, cpu, wanted.tolist(), receive.tolist(), group=self.group)
-        total = torch.tensor(asked.numel())
+        counts = torch.empty(self.size, dtype=torch.int64)
+        dist.all_to_all_single(counts, receive, group=self.group)
+        requested = torch.empty(int(counts.sum()), dtype=torch.int64)
+        dist.all_to_all_single(requested, cpu, counts.tolist(), receive.tolist(), group=self.group)
+        total = torch.tensor(requested.numel())
         dist.all_reduce(total, group=self.group)
         first = self.starts[self.rank]
-        send = torch.split((asked - first).to(halo.device), wanted.tolist())
+        send = torch.split((requested - first).to(halo.device), counts.tolist())
         return HaloPlan(self.rank, self.starts, send, tuple(receive.tolist()), int(total))
 
     def shard(self, whole: Tensor) -> Tensor:
@@ -191,7 +191,7 @@ class RowShardedCSR:
     def gather(self, part: Tensor) -> Tensor:
         """Return the whole of a sharded vector or of rows, on every rank."""
         sizes = [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
-        # Parts of one length: what gloo gathers must be.
+        # gloo gathers parts of equal length only.
         longest = max(sizes)
         padded = part.new_zeros(longest, *part.shape[1:])
         padded[: part.shape[0]] = part
@@ -202,8 +202,8 @@ class RowShardedCSR:
     def matmul(self, part: Tensor) -> Tensor:
         """Return this rank's part of the product with a sharded vector (n,) or matrix (n, N).
 
-        Gradients by the operand go back the way that its elements came, so that all ranks must
-        compute them together, as they do the product.
+        Gradients by the operand are sent back to the owners of its elements, so all ranks must
+        compute them together, like the product.
         """
         agree("RowShardedCSR", "the matrix", self.local.values, "the operand", part)
         own = self.starts[self.rank + 1] - self.starts[self.rank]
@@ -231,8 +231,8 @@ class RowShardedCSR:
     ) -> Solution:
         """Solve ``A x = b`` for a symmetric positive definite matrix by conjugate gradients.
 
-        Arguments are those of ``trnsparse.cg``, each vector being this rank's part; M maps parts
-        to parts. Every rank gets its part of x, and the same iterations and residual.
+        Arguments are those of ``trnsparse.cg``, where each vector is this rank's part; M maps parts
+        to parts. Every rank returns its part of x, and the same iterations and residual.
         """
         rule = stopping("cg", tol, None, 0.0, ("max_iter", max_iter), None)
         if b.dtype in (torch.float16, torch.bfloat16):
@@ -256,18 +256,18 @@ class RowShardedCSR:
 
 
 class _Exchange(torch.autograd.Function):
-    """The halo of a sharded operand; its gradient goes back to the owners."""
+    """The halo of a sharded operand; its gradient is sent back to the owners."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor, plan: HaloPlan, group: dist.ProcessGroup | None) -> Tensor:
-        """Return the elements of others that this rank needs."""
+        """Return the elements of other ranks that this rank needs."""
         ctx.others = plan, group, part.shape
         outgoing = part.index_select(0, torch.cat(plan.send))
         return _sent(outgoing, plan.sent_to, plan.receive, group)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Return what the gradients of others add up to at the own elements."""
+        """Return the sum of the gradients from other ranks at the own elements."""
         plan, group, shape = ctx.others
         back = _sent(grads[0].contiguous(), plan.receive, plan.sent_to, group)
         zeros = grads[0].new_zeros(shape)

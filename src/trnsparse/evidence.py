@@ -1,4 +1,4 @@
-"""The cases that validate the kernels of trnsparse, on ragged patterns against dense float64."""
+"""Validation cases of the trnsparse kernels, on ragged patterns against dense float64."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _even(rows: int, columns: int) -> Tensor:
 def _blocked() -> tuple[Any, Tensor, Tensor]:
     dense = random_tensor(300, 260)
     dense[0:128, 128:256] = 0
-    dense[128:256] = 0  # a row of blocks without any
+    dense[128:256] = 0  # an empty row of blocks
     return trnsparse.BSRMatrix.from_dense(dense), dense, random_tensor(260, 70, seed=1)
 
 
@@ -60,7 +60,7 @@ def _heads() -> tuple[Tensor, Tensor, Tensor, Any]:
 
 
 def _seen(mask: Any) -> Tensor:
-    """Return which keys a query sees, (queries, keys)."""
+    """Return the mask as booleans, (queries, keys)."""
     dense: Tensor = mask.to_dense()
     return dense.bool().reshape(*dense.shape[-2:])
 
@@ -77,9 +77,9 @@ def _gradients(q: Tensor, k: Tensor, v: Tensor, mask: Any, function: Any) -> tup
 
 
 def _attention_bound(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> float:
-    """Return the roundings of a score of 32 products, which the exponential makes relative.
+    """Return the error bound of a score of 32 products, relative after the exponential.
 
-    They grow with the largest score, and the weighted sum of 256 values adds its own.
+    It grows with the largest score; the weighted sum of 256 values adds its own error.
     """
     scores = float((q.double().abs() @ k.double().abs().mT).max()) * q.shape[-1] ** -0.5
     return (2 * q.shape[-1] * scores + k.shape[-2]) * _EPS
@@ -99,12 +99,12 @@ def _solution(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _solution_bound(a: Tensor, b: Tensor) -> float:
-    """Return the tolerance of the residual times the condition of the matrix."""
+    """Return the tolerance of the residual times the condition number of the matrix."""
     return 2e-6 * float(torch.linalg.cond(a.double()))
 
 
 def _factors() -> tuple[Tensor, Tensor, Tensor]:
-    """Return which elements are wanted, and the factors of their product."""
+    """Return the pattern of a sampled product, and its factors."""
     return _ragged(300, 260, 9), random_tensor(300, 70), random_tensor(260, 70, seed=1)
 
 

@@ -1,11 +1,11 @@
-"""Iterative methods on matrices of any format.
+"""Iterative solvers for matrices of any format.
 
-Each returns three values that unpack, ``(x, iterations, residual)``, and has ``info``. The names
-that end in ``_bsr`` are the same functions, for matrices in blocks and any others.
+The result unpacks as ``(x, iterations, residual)`` and has ``info``. Names that end in ``_bsr`` are
+aliases.
 
-Solutions have the derivatives of the exact one by b and by the entries of A: one more system with
-the conjugate transpose of A. They work for gradients of any order, under ``torch.func.grad`` and in
-forward mode; for a function as A there are first derivatives.
+Solutions have the derivatives of the exact solution by b and by the entries of A, computed by one
+more system with the conjugate transpose of A: gradients of any order, ``torch.func.grad`` and
+forward mode. If A is a function, there are first derivatives only.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ def cg(
     Args:
         A: A sparse matrix of any format, a dense one, or a function of vectors.
         b: Right-hand side (n,), or several as columns (n, k), which share each product with A.
-        x0: Where to begin; None begins at zero.
-        tol: Norm of the residual over that of b, of the worst column, at which to stop.
-        max_iter: Iterations after which to stop.
+        x0: Initial guess; None for zero.
+        tol: Relative tolerance: norm of the residual over that of b, for the worst column.
+        max_iter: Limit of iterations.
         M: Preconditioner: a function that applies an approximate inverse, or that inverse.
-        rtol: The name of ``tol`` in SciPy; it wins if both are given.
-        atol: Norm of the residual at which to stop.
-        maxiter: The name of ``max_iter`` in SciPy; it wins if both are given.
+        rtol: SciPy's name for ``tol``; takes precedence over it.
+        atol: Absolute tolerance of the norm of the residual.
+        maxiter: SciPy's name for ``max_iter``; takes precedence over it.
         callback: Called with a ``Progress`` after each iteration.
 
     Returns:
-        ``(x, iterations, residual)`` with ``info``. Not to converge is no error; the residual is
-        that of x itself, not of the recurrence, which is restarted where the two differ. A
+        ``(x, iterations, residual)`` with ``info``. Failure to converge is not an error. The
+        residual is that of x itself, not of the recurrence, which is restarted if the two differ. A
         direction in which A is not positive ends the method with ``info.reason == "breakdown"``.
 
     Example:
@@ -123,9 +123,9 @@ def chebyshev_coeffs(
 ) -> tuple[Tensor, Tensor]:
     """Return the coefficients alpha and beta, each (K,), of Chebyshev's iteration.
 
-    With them ``x + alpha[k] * r + beta[k] * (x - x_before)`` is the next iterate, and the error
-    after K steps is the smallest that any polynomial of degree K can promise for a spectrum within
-    ``[lam_min, lam_max]``: ``1 / T_K((lam_max + lam_min) / (lam_max - lam_min))``.
+    The next iterate is ``x + alpha[k] * r + beta[k] * (x - x_before)``. The error after K steps is
+    at most ``1 / T_K((lam_max + lam_min) / (lam_max - lam_min))``, the smallest bound of any
+    polynomial of degree K for a spectrum within ``[lam_min, lam_max]``.
 
     Raises:
         FlagError: Not ``0 < lam_min <= lam_max``.
@@ -136,7 +136,7 @@ def chebyshev_coeffs(
 
 
 def chebyshev_steps(lam_min: float, lam_max: float, tol: float) -> int:
-    """Return how many steps of Chebyshev's iteration reduce every error to ``tol`` of itself."""
+    """Return the number of Chebyshev steps that reduce any error to ``tol`` times its size."""
     _spectrum("chebyshev_steps", lam_min, lam_max)
     return needed_steps("chebyshev_steps", lam_min, lam_max, tol)
 
@@ -151,15 +151,15 @@ def chebyshev(
 ) -> Solution:
     """Do K steps of Chebyshev's iteration for a positive definite A with a known spectrum.
 
-    No inner products are taken on the way, so nothing waits for a number from the device.
+    It needs no inner products, so it never waits for a value from the device.
 
     Args:
         A: A sparse matrix of any format, a dense one, or a function of vectors.
         b: Right-hand side (n,), or several as columns.
         lam_min: A bound below all eigenvalues, above 0.
         lam_max: A bound above all eigenvalues.
-        K: Steps; ``chebyshev_steps`` returns how many a tolerance needs.
-        x0: Where to begin; None begins at zero.
+        K: Number of steps; ``chebyshev_steps`` returns that for a tolerance.
+        x0: Initial guess; None for zero.
 
     Raises:
         FlagError: Not ``0 < lam_min <= lam_max``, or K is negative.
@@ -201,13 +201,13 @@ def power_iteration(
 
     Args:
         A: A square sparse or dense matrix, or a function of vectors, which needs ``v0``.
-        v0: Where to begin; None takes a random vector, the same in every call.
-        max_iter: Iterations after which to stop.
-        tol: Change of the Rayleigh quotient, relative to it, at which to stop.
+        v0: Initial vector; None for a random vector, the same in every call.
+        max_iter: Limit of iterations.
+        tol: Relative change of the Rayleigh quotient at which to stop.
 
     Returns:
-        ``(value, vector, iterations)`` with ``info``, whose residuals are the changes. They have no
-        derivatives.
+        ``(value, vector, iterations)`` with ``info``, whose residuals are the changes. Results have
+        no derivatives.
     """
     rule = _rule("power_iteration", tol, None, 0.0, max_iter, None, None)
     if v0 is None:

@@ -1,9 +1,9 @@
-"""Which keys a query sees, block by block: masks of block-sparse attention.
+"""Masks of block-sparse attention.
 
-A mask is built once and used often. It says for each row of blocks which blocks are seen in full
-and which in part, as FlexAttention and FlashAttention do with four tensors: counts and indices of
-either kind. What is seen inside of the partial blocks is kept as a table of their different
-contents, of which a causal or a sliding-window mask has one or two, whatever its length.
+A mask is built once and used often. It lists the full and the partial blocks of each row of blocks,
+as FlexAttention and FlashAttention do, in four tensors: counts and indices of either kind. The
+masks inside partial blocks are stored once per distinct block, as tables; a causal or a
+sliding-window mask has one or two, whatever its length.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class AttentionMask:
-    """Blocks of a matrix of scores that attention computes, and what is seen inside of them.
+    """The blocks of the score matrix that attention computes, and the masks inside them.
 
     Args:
         kv_num_blocks: Partial blocks in each row of blocks, (rows,) or (batch, heads, rows) where
             batch and heads may be 1.
-        kv_indices: Their columns, the same shape with one dimension more; entries behind the count
+        kv_indices: Their columns, the same shape with one more dimension; entries past the count
             are not read.
-        full_kv_num_blocks: Blocks seen in full; None for none.
+        full_kv_num_blocks: Full blocks in each row of blocks; None for none.
         full_kv_indices: Their columns.
         seq_lengths: Numbers of queries and of keys, which need not be multiples of the blocks.
         block_size: Rows and columns of a block, or one number for both.
-        mask_mod: Function of batch, head, query and key index that says what a partial block
-            shows, as FlexAttention has it; None shows all of it.
+        mask_mod: Function of batch, head, query and key index that returns whether the query
+            attends to the key in a partial block, as in FlexAttention; None for always.
 
-    The arguments are those of torch's ``BlockMask``, which ``AttentionMask.of`` takes whole.
+    The arguments are those of torch's ``BlockMask``, which ``AttentionMask.of`` converts.
 
     Raises:
         ShapeError: Shapes, counts or indices that do not fit.
@@ -90,16 +90,16 @@ class AttentionMask:
         else:
             shown = evaluated(mask_mod, partial, sizes, kv_indices.device)
             self._layout = joined(partial, full, shown, lengths, sizes)
-        self._kept: dict[Any, Any] = {}
+        self._cache: dict[Any, Any] = {}
 
     @classmethod
     def of(cls, mask: Any) -> AttentionMask:
-        """Return a mask made from what describes one.
+        """Return a mask converted from another representation.
 
         Args:
             mask: An ``AttentionMask``, which is returned; a ``BlockMask`` of torch; or a
                 block-sparse matrix (``block_row_ptrs``, ``block_col_indices``, ``shape``,
-                ``block_size``) of which the pattern is read and the values are not.
+                ``block_size``), of which only the pattern is read.
 
         Raises:
             DTypeError: It is none of them.
@@ -116,8 +116,8 @@ class AttentionMask:
                 block_size=tuple(mask.BLOCK_SIZE),
                 mask_mod=mask.mask_mod,
             )
-            # Its own function computes what a table would be read for.
-            made._kept["block_mask", mask.kv_num_blocks.device] = mask
+            # Its own mask function is faster than a lookup in tables.
+            made._cache["block_mask", mask.kv_num_blocks.device] = mask
             return made
         if hasattr(mask, "block_row_ptrs") and hasattr(mask, "block_col_indices"):
             size = mask.block_size
@@ -139,13 +139,13 @@ class AttentionMask:
         *,
         causal: bool = False,
     ) -> AttentionMask:
-        """Return the mask that sees the blocks where a matrix of blocks is true.
+        """Return the mask of the blocks where a boolean matrix of blocks is true.
 
         Args:
             blocks: Booleans, (rows, columns) or (batch, heads, rows, columns) of blocks.
             seq_lengths: Numbers of queries and of keys.
             block_size: Rows and columns of a block.
-            causal: Whether query i sees keys up to i only, inside of the blocks too.
+            causal: Whether query i attends to keys up to i only, inside blocks as well.
         """
         lengths, sizes = _sizes("AttentionMask.from_blocks", seq_lengths, block_size)
         chosen = _array(blocks).astype(bool)
@@ -189,17 +189,17 @@ class AttentionMask:
     def _from(cls, layout: Layout) -> AttentionMask:
         made = cls.__new__(cls)
         made._layout = layout
-        made._kept = {}
+        made._cache = {}
         return made
 
-    def __getstate__(self) -> Layout:  # what was made of it is made again where it is wanted
+    def __getstate__(self) -> Layout:  # caches are not copied
         return self._layout
 
     def __setstate__(self, layout: Layout) -> None:
         self._layout = layout
-        self._kept = {}
+        self._cache = {}
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------------
 
     @property
     def seq_lengths(self) -> tuple[int, int]:
@@ -213,17 +213,17 @@ class AttentionMask:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Batch, heads, queries and keys; batch and heads of 1 stand for any number."""
+        """Batch, heads, queries and keys; batch and heads of 1 broadcast."""
         return (*self._layout.leading, *self._layout.lengths)
 
     @property
     def n_blocks(self) -> int:
-        """Blocks that are computed, of all patterns together."""
+        """Number of blocks that are computed, of all patterns together."""
         return len(self._layout.columns)
 
     @property
     def density(self) -> float:
-        """Computed blocks per block of the whole."""
+        """Number of computed blocks over that of all blocks."""
         grid = self._layout.grid
         total = self._layout.patterns * grid[0] * grid[1]
         return self.n_blocks / total if total else 0.0
@@ -234,13 +234,13 @@ class AttentionMask:
             f"n_blocks={self.n_blocks}, density={self.density:.4f})"
         )
 
-    # -- what others want --------------------------------------------------------------------------
+    # -- conversions -------------------------------------------------------------------------------
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return counts and indices of partial blocks, then of full ones, as int32 tensors."""
-        if "tensors" not in self._kept:
-            self._kept["tensors"] = tuple(torch.from_numpy(array) for array in self._layout.four())
-        found: tuple[Tensor, Tensor, Tensor, Tensor] = self._kept["tensors"]
+        if "tensors" not in self._cache:
+            self._cache["tensors"] = tuple(torch.from_numpy(array) for array in self._layout.four())
+        found: tuple[Tensor, Tensor, Tensor, Tensor] = self._cache["tensors"]
         return found
 
     def to_block_mask(self, device: torch.device | str = "cpu") -> BlockMask:
@@ -248,9 +248,9 @@ class AttentionMask:
         from torch.nn.attention.flex_attention import BlockMask
 
         key = "block_mask", torch.empty(0, device=device).device
-        if key not in self._kept:
+        if key not in self._cache:
             partial, indices, full, full_indices = (x.to(device) for x in self.tensors())
-            self._kept[key] = BlockMask.from_kv_blocks(
+            self._cache[key] = BlockMask.from_kv_blocks(
                 partial,
                 indices,
                 full,
@@ -259,11 +259,11 @@ class AttentionMask:
                 mask_mod=self._mask_mod(device),
                 seq_lengths=self.seq_lengths,
             )
-        found: BlockMask = self._kept[key]
+        found: BlockMask = self._cache[key]
         return found
 
     def to_dense(self) -> Tensor:
-        """Return the mask as booleans, (queries, keys), with batch and heads where it has any."""
+        """Return the mask as booleans, (queries, keys), with batch and heads if not both 1."""
         dense = torch.from_numpy(self._layout.dense())
         return dense[0, 0] if dense.shape[:2] == (1, 1) else dense
 
@@ -285,33 +285,33 @@ class AttentionMask:
     def encoded(self, batch: int, heads: int) -> tuple[int, ...]:
         """Return the pattern of ``batch`` times ``heads`` heads as integers, for operations."""
         key = "encoded", batch, heads
-        if key not in self._kept:
-            self._kept[key] = self._layout.encoded(batch, heads)
-        found: tuple[int, ...] = self._kept[key]
+        if key not in self._cache:
+            self._cache[key] = self._layout.encoded(batch, heads)
+        found: tuple[int, ...] = self._cache[key]
         return found
 
     def tables(self) -> Array:
-        """Return what partial blocks show, (tables, rows, columns); the first one shows all."""
+        """Return the masks inside blocks, (tables, rows, columns); the first one is all true."""
         return self._layout.tables
 
     def partial(self) -> bool:
-        """Return whether some block is seen in part."""
+        """Return whether there are partial blocks."""
         return len(self._layout.tables) > 1
 
     def hidden(self, device: str) -> Tensor:
-        """Return what partial blocks hide as numbers to add to scores, 0 or ``HIDDEN``."""
-        if ("hidden", device) not in self._kept:
+        """Return the additive masks of partial blocks: 0 or ``HIDDEN``."""
+        if ("hidden", device) not in self._cache:
             with without_modes(), torch.inference_mode(False), torch.no_grad():
                 table = np.where(self._layout.tables, np.float32(0), np.float32(HIDDEN))
-                self._kept["hidden", device] = torch.from_numpy(table).to(device)
-        found: Tensor = self._kept["hidden", device]
+                self._cache["hidden", device] = torch.from_numpy(table).to(device)
+        found: Tensor = self._cache["hidden", device]
         return found
 
     def _mask_mod(self, device: torch.device | str) -> MaskMod:
-        """Return the function that says what a query sees, by looking it up."""
+        """Return the mask function, which reads the tables."""
         rows, columns = self.block_size
         which = torch.from_numpy(self._layout.table_grid()).to(device)
-        # A kernel never asks for a block that is not there; the definition, without one, asks all.
+        # Kernels evaluate stored blocks only; the definition evaluates all.
         nothing = np.zeros((1, rows, columns), bool)
         tables = torch.from_numpy(np.concatenate([self._layout.tables, nothing])).to(device)
         batches, heads = self._layout.leading
@@ -328,11 +328,11 @@ constant_to_compile(AttentionMask.partial)
 constant_to_compile(AttentionMask.hidden)
 
 
-# -- patterns that everybody uses ------------------------------------------------------------------
+# -- common patterns -------------------------------------------------------------------------------
 
 
 def causal_mask(seq_len: int, block_size: int = 128) -> AttentionMask:
-    """Return the mask in which query i sees keys up to i."""
+    """Return the mask in which query i attends to keys up to i."""
     n = _blocks("causal_mask", seq_len, block_size)
     return AttentionMask.from_blocks(
         np.ones((n, n), bool), (seq_len, seq_len), block_size, causal=True

@@ -1,4 +1,4 @@
-"""Products, algebra and attention under one name."""
+"""Products, algebra and attention in one module."""
 
 from __future__ import annotations
 

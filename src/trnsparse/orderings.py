@@ -1,4 +1,4 @@
-"""Orders of rows and columns: a narrow band, or entries gathered into few dense blocks."""
+"""Orderings of rows and columns: for a narrow band, or for few dense blocks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["BlockOrdering", "bandwidth", "block_ordering", "permuted", "rcm"]
 
 
 def permuted(A: SparseMatrix, rows: Tensor, columns: Tensor | None = None) -> CSRMatrix:
-    """Return the matrix with its rows and columns in another order.
+    """Return the matrix with permuted rows and columns.
 
     Args:
         A: A matrix of any format.
-        rows: Which row of A comes at each place.
-        columns: Which column comes at each place; None takes that of the rows, for a square A.
+        rows: The row of A at each position.
+        columns: The column of A at each position; None uses ``rows``, for a square A.
     """
     columns = rows if columns is None else columns
     return A.to_csr()[rows, :][:, columns]
@@ -36,10 +36,10 @@ def bandwidth(A: SparseMatrix) -> int:
 
 
 def rcm(A: SparseMatrix) -> Tensor:
-    """Return the reverse Cuthill-McKee order of a square matrix, which makes its band narrow.
+    """Return the reverse Cuthill-McKee ordering of a square matrix, which reduces its bandwidth.
 
-    The pattern need not be symmetric; that of ``A + A.T`` is ordered. ``permuted(A, rcm(A))`` is
-    the matrix in that order.
+    The pattern need not be symmetric: that of ``A + A.T`` is used. ``permuted(A, rcm(A))`` is the
+    reordered matrix.
 
     Raises:
         OperandError: A is not square.
@@ -54,16 +54,16 @@ def rcm(A: SparseMatrix) -> Tensor:
 
 @dataclass(frozen=True)
 class BlockOrdering:
-    """An order of rows and columns for blocks, and what it achieves.
+    """An ordering of rows and columns for blocks, with block counts.
 
     Attributes:
-        method: What found it: ``"natural"``, ``"rcm"`` or ``"clusters"``.
+        method: The method: ``"natural"``, ``"rcm"`` or ``"clusters"``.
         block_size: Rows and columns of a block.
-        rows: Which row of the matrix comes at each place.
-        columns: Which column comes at each place.
-        n_blocks: Blocks that the matrix has in this order.
-        natural_blocks: Blocks that it has in its own.
-        fill: Entries over elements of stored blocks, in this order.
+        rows: The row of the matrix at each position.
+        columns: The column of the matrix at each position.
+        n_blocks: Number of blocks in this ordering.
+        natural_blocks: Number of blocks in the given order.
+        fill: Number of entries over elements of stored blocks, in this ordering.
     """
 
     method: str
@@ -75,11 +75,11 @@ class BlockOrdering:
     fill: float
 
     def apply(self, A: SparseMatrix) -> BSRMatrix:
-        """Return the matrix in this order, in blocks."""
+        """Return the reordered matrix in BSR format."""
         return permuted(A, self.rows, self.columns).to_bsr(self.block_size)
 
     def matmul(self, blocks: BSRMatrix, b: Tensor) -> Tensor:
-        """Return the product of the matrix in its own order, from that in blocks, with b."""
+        """Return the product of the original matrix with b, from the reordered ``blocks``."""
         product = blocks @ b.index_select(0, self.columns)
         return torch.empty_like(product).index_copy(0, self.rows, product)
 
@@ -91,11 +91,11 @@ class BlockOrdering:
 
 
 def block_ordering(A: SparseMatrix, block_size: int = 128) -> BlockOrdering:
-    """Return the order of rows and columns, of those tried, in which the fewest blocks are stored.
+    """Return the ordering, of those tried, with the fewest stored blocks.
 
-    Tried are the order given; reverse Cuthill-McKee, which gathers meshes and chains; and clusters,
-    which put rows with the same block columns together and then columns with the same block rows,
-    and gather what was shuffled. It is a heuristic: fewer blocks may be possible.
+    Candidates are the given order; reverse Cuthill-McKee, for meshes and chains; and clustering,
+    which groups rows with equal block columns, then columns with equal block rows, for shuffled
+    matrices. It is a heuristic: fewer blocks may be possible.
 
     Raises:
         ShapeError: ``block_size`` is below 1.
@@ -122,10 +122,15 @@ def block_ordering(A: SparseMatrix, block_size: int = 128) -> BlockOrdering:
 def _clusters(
     rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return orders of rows and columns by likeness, each found with the other's blocks."""
+    """Return row and column orderings by similarity, each computed on the other's blocks."""
     orders = [np.arange(n) for n in shape]
     best, fewest = (orders[0], orders[1]), np.inf
-    for width in (1, size, size, size):  # first by single rows and columns, whatever their order
+    for width in (
+        1,
+        size,
+        size,
+        size,
+    ):  # first by single rows and columns, independent of their order
         for side, (own, other) in enumerate(((rows, columns), (columns, rows))):
             place = np.empty(shape[1 - side], np.int64)
             place[orders[1 - side]] = np.arange(shape[1 - side])
@@ -137,10 +142,10 @@ def _clusters(
 
 
 def _alike(own: np.ndarray, groups: np.ndarray, size: int, hashes: int = 6) -> np.ndarray:
-    """Return an order of ``size`` items that puts those with the same groups together.
+    """Return an ordering of ``size`` items that groups items with similar sets of groups.
 
-    Items are sorted by the smallest value that random functions take on their groups: two items
-    agree in such a value as often as their sets of groups agree (Broder, 1997).
+    Items are sorted by MinHash: two items have equal hashes with a probability equal to the
+    Jaccard similarity of their sets of groups (Broder, 1997).
     """
     if not own.size:
         return np.arange(size)
@@ -161,7 +166,7 @@ def _count(
     shape: tuple[int, int],
     size: int,
 ) -> int:
-    """Return how many blocks have an entry."""
+    """Return the number of blocks with an entry."""
     places = []
     for entries, chosen in ((rows, order[0]), (columns, order[1])):
         place = np.empty(chosen.size, np.int64)
@@ -171,7 +176,7 @@ def _count(
 
 
 def _graph(A: SparseMatrix) -> object:
-    """Return the pattern of ``A + A.T`` as SciPy's matrix."""
+    """Return the pattern of ``A + A.T`` as a SciPy matrix."""
     from scipy.sparse import csr_array
 
     csr = A.to_csr().detach().cpu()

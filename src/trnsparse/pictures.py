@@ -1,4 +1,4 @@
-"""Pictures of patterns."""
+"""Plots of sparsity patterns."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["plot_pattern"]
 
 
 def plot_pattern(A: SparseMatrix, ax: Axes | None = None, *, pixels: int = 400) -> Axes:
-    """Draw where the entries of a matrix are, and return the axes.
+    """Plot the sparsity pattern of a matrix, and return the axes.
 
-    Each cell of the picture shows how much of it is stored, white for nothing. A matrix in blocks
-    shows its blocks; others have cells so large that there are at most ``pixels`` to a side.
+    The shade of a cell is the share of its elements that is stored, white for none. The cells of a
+    BSR matrix are its blocks; otherwise they are sized to have at most ``pixels`` per side.
 
     Args:
         A: The matrix.
-        ax: Where to draw; None makes a figure, which belongs to no window.
-        pixels: Cells along the longer side, at most.
+        ax: Axes to draw on; None creates a figure without a window.
+        pixels: Largest number of cells along the longer side.
     """
     if not isinstance(A, SparseMatrix):
         raise DTypeError(f"plot_pattern: takes a sparse matrix, got {type(A).__name__}")

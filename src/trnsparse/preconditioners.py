@@ -1,4 +1,4 @@
-"""Approximate inverses for iterative methods: the diagonal, its blocks, and multigrid cycles."""
+"""Preconditioners: Jacobi, block Jacobi and algebraic multigrid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bsr_diagonal(A: SparseMatrix) -> Tensor:
 
 
 def jacobi_preconditioner(A: SparseMatrix) -> Callable[[Tensor], Tensor]:
-    """Return the division by the diagonal of a matrix of any format.
+    """Return the Jacobi preconditioner, division by the diagonal, of a matrix of any format.
 
     Raises:
         SingularMatrixError: An element of the diagonal is zero.
@@ -39,10 +39,10 @@ jacobi_preconditioner_bsr = jacobi_preconditioner
 
 
 def block_jacobi_preconditioner(A: BSRMatrix) -> Callable[[Tensor], Tensor]:
-    """Return the solution with the diagonal blocks of a matrix in blocks.
+    """Return the block Jacobi preconditioner, the solve with the diagonal blocks, of a BSR matrix.
 
     Raises:
-        SingularMatrixError: A diagonal block is missing or has no inverse.
+        SingularMatrixError: A diagonal block is missing or singular.
     """
     size, blocks = A.block_size, -(-A.shape[0] // A.block_size)
     pattern = A.pattern
@@ -58,14 +58,14 @@ def amg_preconditioner(
 ) -> Callable[[Tensor], Tensor]:
     """Return one V-cycle of algebraic multigrid for a symmetric positive definite matrix.
 
-    pyamg (the extra ``amg``) sets up the levels by smoothed aggregation; the cycle, with damped
-    Jacobi as smoother, runs on this library's products, wherever A is.
+    pyamg (the extra ``amg``) builds the levels by smoothed aggregation. The cycle, with damped
+    Jacobi as smoother, uses this library's products on the device of A.
 
     Args:
         A: The matrix.
         sweeps: Jacobi sweeps before and after each coarse correction.
         omega: Damping of the sweeps.
-        **options: What ``pyamg.smoothed_aggregation_solver`` takes.
+        **options: Options of ``pyamg.smoothed_aggregation_solver``.
 
     Raises:
         OperandError: A is not square.
@@ -98,7 +98,7 @@ def amg_preconditioner(
 
 
 class _Level:
-    """A level of a hierarchy: its matrix, the ways up and down, and its inverted diagonal."""
+    """A multigrid level: matrix, prolongation, restriction and inverted diagonal."""
 
     def __init__(self, level: Any, like: SparseMatrix) -> None:
         self.A, self.P, self.R = (self._taken(m, like) for m in (level.A, level.P, level.R))

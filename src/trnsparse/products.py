@@ -1,4 +1,4 @@
-"""Products of sparse matrices with dense vectors and matrices, and their sampled counterpart."""
+"""Products of sparse matrices with dense vectors and matrices, and sampled dense products."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spmv(
         A: A matrix (m, n) of any format.
         x: A vector (n,), of A's dtype and device.
         alpha: Factor of the product.
-        y: A vector (m,), read only where ``beta`` is not 0.
+        y: A vector (m,), read only if ``beta`` is not 0.
         beta: Factor of ``y``.
 
     Gradients reach the entries of A, ``x``, ``y`` and factors that are tensors.
@@ -57,11 +57,11 @@ def spmm(
         A: A matrix (m, n) of any format, or a batch on one pattern.
         B: A dense matrix (n, N) or a batch of them, of A's dtype and device.
         alpha: Factor of the product.
-        C: A matrix (m, N), read only where ``beta`` is not 0.
+        C: A matrix (m, N), read only if ``beta`` is not 0.
         beta: Factor of ``C``.
 
-    Gradients reach the entries of A, ``B``, ``C`` and factors that are tensors; none makes a dense
-    matrix of A.
+    Gradients reach the entries of A, ``B``, ``C`` and factors that are tensors; A is never made
+    dense.
 
     Raises:
         OperandError: The shapes do not fit.
@@ -74,11 +74,11 @@ def spmm(
 
 
 def bsr_spmm(A: BSRMatrix, B: Tensor) -> Tensor:
-    """Return ``A @ B`` for a matrix in blocks and a dense (n, N); shapes need not be whole blocks.
+    """Return ``A @ B`` for a BSR matrix and a dense (n, N); shapes need not be whole blocks.
 
     Raises:
         OperandError: The shapes do not fit.
-        DTypeError: The dtypes differ, or A is not in blocks.
+        DTypeError: The dtypes differ, or A is not a BSR matrix.
     """
     if not isinstance(A, BSRMatrix):
         raise DTypeError(f"bsr_spmm: A must be a BSRMatrix, got {type(A).__name__}")
@@ -88,13 +88,13 @@ def bsr_spmm(A: BSRMatrix, B: Tensor) -> Tensor:
 def spmv_symmetric(
     A: SparseMatrix, x: Tensor, alpha: float | Tensor = 1.0, uplo: str = "upper"
 ) -> Tensor:
-    """Return ``alpha * S @ x`` for a symmetric S of which A holds one triangle.
+    """Return ``alpha * S @ x`` for a symmetric S given by one triangle.
 
     Args:
         A: The upper or the lower triangle, with the diagonal, (n, n).
         x: A vector (n,).
         alpha: Factor of the product.
-        uplo: ``"upper"`` or ``"lower"``; either triangle gives the same.
+        uplo: ``"upper"`` or ``"lower"``; the result is the same for either.
 
     Raises:
         OperandError: A is not square, or x does not fit.
@@ -105,21 +105,21 @@ def spmv_symmetric(
         raise FlagError(f"spmv_symmetric: uplo must be 'upper' or 'lower', got {uplo!r}")
     if A.shape[0] != A.shape[1]:
         raise OperandError(f"spmv_symmetric: A must be square, got {A.shape}")
-    # The other triangle is the transpose without the diagonal, which was counted already.
+    # The other triangle is the transpose without the diagonal, which is already included.
     whole = spmv(A, x) + x @ A - A.diagonal() * x
     return alpha * whole
 
 
 def sddmm(pattern: SparseMatrix, C: Tensor, D: Tensor) -> CSRMatrix:
-    """Return ``C @ D.T`` at the entries of a pattern alone, as a matrix by rows.
+    """Return ``C @ D.T`` at the entries of a pattern only, in CSR format.
 
     Args:
-        pattern: A matrix (m, n) whose entries, not their values, say which elements are wanted.
+        pattern: A matrix (m, n) whose pattern selects the elements; its values are not read.
         C: A dense matrix (m, N).
         D: A dense matrix (n, N), of C's dtype and device.
 
-    It is the gradient of a product by the values of its sparse operand, and its own gradients are
-    such products again.
+    It is the gradient of a sparse product by the values of its sparse operand; its own gradients
+    are sparse products.
 
     Raises:
         OperandError: The shapes do not fit.

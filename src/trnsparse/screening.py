@@ -1,4 +1,4 @@
-"""Which integrals matter: Schwarz's bounds, masks by threshold, and exact counts.
+"""Screening of integrals: Schwarz bounds, masks by threshold, and exact counts.
 
 The bound of an integral (ij|kl) is ``Q[i, j] * Q[k, l]``, with ``Q = sqrt(|(ij|ij)|)``.
 """
@@ -36,20 +36,20 @@ def schwarz_bounds(diagonal_integrals: Tensor) -> Tensor:
     sizes = diagonal_integrals.abs()
     if inert(diagonal_integrals):
         return sizes.sqrt()
-    # The root of 1 stands in for that of 0, whose infinite slope times 0 would be no number.
+    # The root of 0 is replaced by that of 1: its infinite slope times 0 would be NaN.
     zero = sizes == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, sizes).sqrt())
 
 
 def screen_quartets(Q: Tensor, threshold: float = 1e-10, mode: str = "pair") -> Tensor:
-    """Return which pairs to keep, a mask of the shape of Q.
+    """Return the mask of significant pairs, of the shape of Q.
 
     Args:
         Q: Bounds of pairs.
-        threshold: What the bound of an integral must exceed.
+        threshold: Lower limit of the bound of an integral, exclusive.
         mode: ``"pair"`` keeps a pair whose integral with itself exceeds the threshold, which drops
-            small pairs that matter beside one large one; ``"safe"`` keeps every pair that is part
-            of any integral above the threshold.
+            small pairs that are significant together with a large one; ``"safe"`` keeps every pair
+            that is part of any integral above the threshold.
 
     Raises:
         FlagError: The threshold is negative, or the mode is neither.
@@ -63,14 +63,14 @@ def screen_quartets(Q: Tensor, threshold: float = 1e-10, mode: str = "pair") -> 
 
 
 def density_screen(Q: Tensor, P: Tensor, threshold: float = 1e-10) -> Tensor:
-    """Return which pairs to keep when integrals meet a density: ``Q * max(|P| * Q) > threshold``.
+    """Return the mask of pairs significant for a density: ``Q * max(|P| * Q) > threshold``.
 
     No pair whose bound exceeds the threshold is ever dropped.
 
     Args:
         Q: Bounds of pairs.
         P: The density, of Q's shape.
-        threshold: What the bound must exceed.
+        threshold: Lower limit of the bound, exclusive.
 
     Raises:
         FlagError: The threshold is negative.
@@ -85,14 +85,14 @@ def density_screen(Q: Tensor, P: Tensor, threshold: float = 1e-10) -> Tensor:
 
 
 def count_quartets(Q: Tensor, threshold: float = 1e-10, Q_right: Tensor | None = None) -> int:
-    """Return how many pairs of pairs have ``Q[a] * Q[b] > threshold``, exactly.
+    """Return the exact number of pairs of pairs with ``Q[a] * Q[b] > threshold``.
 
-    It takes O(n log n) for n pairs, by sorting and one search for each pair.
+    Takes O(n log n) for n pairs, by sorting and one binary search for each pair.
 
     Args:
         Q: Bounds of pairs, of any shape.
-        threshold: What a product must exceed.
-        Q_right: Bounds of the second pairs where they are others; None takes Q again.
+        threshold: Lower limit of a product, exclusive.
+        Q_right: Bounds of the second pairs; None uses Q for both.
     """
     _checked("count_quartets", Q, threshold)
     left = Q.detach().reshape(-1)
@@ -100,8 +100,8 @@ def count_quartets(Q: Tensor, threshold: float = 1e-10, Q_right: Tensor | None =
     if not left.numel() or not right.numel():
         return 0
     right = right.sort().values
-    # The first place in the sorted bounds at which the product, as it is rounded, exceeds the
-    # threshold: by bisection of all pairs at once.
+    # The first index in the sorted bounds at which the rounded product exceeds the threshold, by
+    # bisection for all pairs at once.
     low = torch.zeros_like(left, dtype=torch.int64)
     high = torch.full_like(low, right.numel())
     for _ in range(right.numel().bit_length()):
@@ -114,16 +114,16 @@ def count_quartets(Q: Tensor, threshold: float = 1e-10, Q_right: Tensor | None =
 
 
 def sparsity_stats(Q: Tensor, threshold: float = 1e-10) -> dict[str, int | float]:
-    """Return how much of a set of integrals a threshold keeps.
+    """Return statistics of the integrals above a threshold.
 
     Args:
         Q: Bounds of pairs, (n, n).
-        threshold: What the bound of an integral must exceed.
+        threshold: Lower limit of the bound of an integral, exclusive.
 
     Returns:
         ``n_shells``, ``total_pairs``, ``significant_pairs`` (of ``screen_quartets``),
         ``pair_sparsity``, ``total_quartets``, ``significant_quartets`` (exact),
-        ``quartet_sparsity`` (exact), and with the count that pairs alone tell
+        ``quartet_sparsity`` (exact), and the bounds from the number of pairs only,
         ``significant_quartets_upper`` and ``quartet_sparsity_lower``.
     """
     _checked("sparsity_stats", Q, threshold)
@@ -159,10 +159,11 @@ def screened_spmm(
         A: A dense matrix (M, K).
         diag_integrals: Diagonal integrals of the rows, (M,).
         B: A dense matrix (K, N).
-        threshold: What ``|d_i| * |d_j|`` must exceed; 0 keeps all that is above 0.
-        col_integrals: Those of the columns, (K,); None takes the rows' for a square A.
+        threshold: Lower limit of ``|d_i| * |d_j|``, exclusive.
+        col_integrals: Diagonal integrals of the columns, (K,); None uses ``diag_integrals``, for a
+            square A.
 
-    Gradients reach A, at the elements that are kept, and B.
+    Gradients reach A, at the selected elements, and B.
 
     Raises:
         OperandError: The shapes do not fit.

@@ -1,8 +1,8 @@
-"""The blocks of an attention mask as arrays: lists by row, tables of contents, encodings.
+"""Block layout of an attention mask: block lists by row, tables of partial blocks, encodings.
 
 A layout has one or several patterns, of which pattern ``b * heads + h`` belongs to batch b and head
-h. Its blocks are in the order of patterns, rows and columns, each with the number of a table; table
-0 shows all of a block.
+h. Blocks are ordered by pattern, row and column. Each has the number of a table, the boolean mask
+inside the block; table 0 is all true.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 HIDDEN = -3.0e38
-"""What is added to the score of a key that is not seen."""
+"""Added to the scores of masked keys."""
 
 _AT_ONCE = 256
-"""Blocks that a function is asked about at once: 32 MiB of indices, in blocks of 128."""
+"""Blocks per evaluation of a mask function: 32 MiB of indices for blocks of 128."""
 
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]
@@ -48,7 +48,7 @@ class Lists:
     Attributes:
         leading: Batch and heads.
         grid: Rows and columns of blocks of a pattern.
-        starts: Where each row's columns begin, and where the last ends.
+        starts: Index of the first column of each row, then the total.
         columns: The columns, ascending in each row.
     """
 
@@ -59,7 +59,7 @@ class Lists:
 
     @classmethod
     def empty(cls, leading: tuple[int, ...], grid: Pair) -> Lists:
-        """Return lists without a block."""
+        """Return empty lists."""
         rows = leading[0] * leading[1] * grid[0]
         return cls((leading[0], leading[1]), grid, np.zeros(rows + 1, np.int64), np.zeros(0, int))
 
@@ -83,7 +83,7 @@ def from_lists(chosen: Array) -> Lists:
 
 
 def to_lists(name: str, counts: Tensor, indices: Tensor, grid: Pair) -> Lists:
-    """Return the lists that counts and padded indices of rows give.
+    """Return the lists of per-row counts and padded column indices.
 
     Raises:
         ShapeError: They do not fit each other or the grid.
@@ -126,9 +126,9 @@ def evaluated(
     sizes: Pair,
     device: torch.device | str = "cpu",
 ) -> Array:
-    """Return what a function of indices on a device shows in each block of some lists.
+    """Return the values of a mask function in each listed block, evaluated on a device.
 
-    A mask is a constant to whoever differentiates or maps the function that makes it.
+    A mask is a constant under differentiation and ``vmap``.
     """
     with without_modes(), without_transforms(), torch.no_grad():
         return _evaluated(mask_mod, lists, sizes, device)
@@ -154,16 +154,16 @@ def _evaluated(
 
 @dataclass(frozen=True)
 class Layout:
-    """All that a mask says.
+    """The complete contents of a mask.
 
     Attributes:
-        leading: Batch and heads; 1 stands for any number.
+        leading: Batch and heads; 1 broadcasts.
         lengths: Queries and keys.
         sizes: Rows and columns of a block.
-        starts: Where the blocks of each row of each pattern begin, and where the last ends.
+        starts: Index of the first block of each row of each pattern, then the total.
         columns: The column of each block, ascending in a row.
         which: The table of each block.
-        tables: Contents, (tables, rows, columns) of booleans; the first shows all.
+        tables: Masks inside blocks, (tables, rows, columns) booleans; the first is all true.
     """
 
     leading: Pair
@@ -181,7 +181,7 @@ class Layout:
 
     @property
     def patterns(self) -> int:
-        """How many patterns there are."""
+        """The number of patterns."""
         return self.leading[0] * self.leading[1]
 
     @property
@@ -190,7 +190,7 @@ class Layout:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def table_grid(self) -> Array:
-        """Return the table of every block of the whole, one behind the last where none is."""
+        """Return the table of every block of the grid; ``len(tables)`` where no block is stored."""
         full = np.full((self.patterns * self.grid[0], self.grid[1]), len(self.tables), np.int64)
         full[self.rows, self.columns] = self.which
         return full.reshape(*self.leading, *self.grid)
@@ -254,7 +254,7 @@ class Layout:
         return (*head, *own, *(int(x) for array in arrays for x in array))
 
     def _inside(self) -> Array:
-        """Return which blocks are full to those who know where the sequences end."""
+        """Return a mask of the blocks that are full up to the end of the keys."""
         edge = self.lengths[1] % self.sizes[1]
         inside = self.which == 0
         if edge:
@@ -268,8 +268,8 @@ class Layout:
 def joined(partial: Lists, full: Lists, shown: Array | None, lengths: Pair, sizes: Pair) -> Layout:
     """Return the layout of partial and full blocks; a block in both lists is partial.
 
-    Partial blocks that show all become full ones, those that show nothing disappear, and so do
-    keys behind the end of the sequence.
+    Partial blocks without masked keys become full, fully masked ones are dropped, and keys past
+    the end of the sequence are masked.
     """
     if partial.leading != full.leading:
         leading = np.broadcast_shapes(partial.leading, full.leading)
@@ -294,9 +294,9 @@ def joined(partial: Lists, full: Lists, shown: Array | None, lengths: Pair, size
 
 
 def tables_of(shown: Array) -> tuple[Array, Array]:
-    """Return the number of each block's contents among the different ones, and those.
+    """Return the table number of each block, and the distinct tables.
 
-    Number 0 shows all; -1 shows nothing and is not kept.
+    Table 0 is all true; -1 is all false and has no table.
     """
     tables = [np.ones(shown.shape[1:], bool)]
     known = {tables[0].tobytes(): 0, np.zeros_like(tables[0]).tobytes(): -1}
@@ -313,7 +313,7 @@ def tables_of(shown: Array) -> tuple[Array, Array]:
 def _ending(
     number: Array, columns: Array, tables: Array, lengths: Pair, sizes: Pair
 ) -> tuple[Array, Array]:
-    """Return tables in which the last column of blocks ends with the keys."""
+    """Return tables that mask keys past the end in the last column of blocks."""
     edge = lengths[1] % sizes[1]
     last = columns == lengths[1] // sizes[1]
     if not edge or not last.any():
@@ -332,7 +332,7 @@ def _ending(
 
 
 def _spread(lists: Lists, leading: tuple[int, ...]) -> Lists:
-    """Return lists for more batches or heads, the same for all of them."""
+    """Return the lists broadcast over batch and heads."""
     rows, columns = lists.grid
     dense = np.zeros((*lists.leading, rows, columns), bool)
     dense.reshape(-1, columns)[lists.rows, lists.columns] = True

@@ -1,7 +1,7 @@
-"""Block-sparse attention on a GPU: torch's FlexAttention, compiled once for each kind of operands.
+"""Block-sparse attention on a GPU: torch's FlexAttention, compiled once per kind of operands.
 
-It takes the mask as the four tensors that it is; a bias is read where the kernel computes a score,
-so no blocks of it are gathered.
+The mask is passed as its four tensors. A bias is read where the kernel computes a score, so its
+blocks are not gathered.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["flex_attention_of", "suits_as_it_is", "suits_flex"]
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LEAST_WIDTH = 16
-"""Head dimension below which FlexAttention refuses."""
+"""Smallest head dimension of FlexAttention."""
 _BLOCK = 128
-"""FlexAttention's kernels cut blocks of multiples of this."""
+"""FlexAttention's kernels need block sizes that are multiples of this."""
 _COMPILED = 64
-"""Kinds of operands whose compiled code is kept."""
+"""Number of kinds of operands whose compiled code is cached."""
 
 
 def suits_flex(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, block_size: tuple[int, int]
 ) -> bool:
-    """Return whether FlexAttention computes checked operands with four dimensions."""
+    """Return whether FlexAttention supports these operands (validated, four dimensions)."""
     tensors = (q, k, v) if bias is None else (q, k, v, bias)
     return (
         q.is_cuda
@@ -45,7 +45,7 @@ def suits_flex(
 
 
 def suits_as_it_is(mask: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
-    """Return whether FlexAttention takes a mask as it is: a ``BlockMask`` on a GPU."""
+    """Return whether FlexAttention can use a mask unconverted: a ``BlockMask`` on a GPU."""
     if not (hasattr(mask, "kv_num_blocks") and hasattr(mask, "mask_mod")):
         return False
     same_device: bool = mask.kv_num_blocks.device == q.device
@@ -63,7 +63,7 @@ def flex_attention_of(
         v: Values.
         block_mask: A ``BlockMask`` of torch on their device.
         scale: Factor of the scores.
-        bias: What is added to the scores.
+        bias: Added to the scores.
     """
     shown = getattr(block_mask.mask_mod, "__code__", None)
     widths = q.shape[1], q.shape[3], k.shape[1], v.shape[3]
@@ -85,9 +85,9 @@ def _adding(full: Tensor) -> Callable[..., Tensor]:
 def _compiled(kind: Hashable, scale: float, grouped: bool) -> Any:
     """Return FlexAttention for operands of one kind, compiled.
 
-    torch compiles the code of one function eight times at most, and then computes all scores
-    without a compiler. So each kind has a function with code of its own; lengths and batches, which
-    are not part of a kind, become symbols of it.
+    torch compiles one function at most eight times and then runs it uncompiled, which computes all
+    scores. So each kind has its own function; lengths and batch sizes are not part of a kind and
+    become symbolic.
     """
     from torch.nn.attention.flex_attention import flex_attention
 

@@ -1,7 +1,7 @@
-"""Choice of the path of attention: our kernels, or one of torch.
+"""Choice of the attention path: NKI kernels, or one of torch's.
 
-On a GPU torch's FlexAttention computes; on a CPU torch's flash attention over gathered blocks. The
-definition, in plain products, serves all other operands and every transform.
+On a GPU: torch's FlexAttention. On a CPU: torch's flash attention over gathered blocks. All other
+operands and all transforms: the definition, in plain products.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["attention"]
 def attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float, bias: Tensor | None
 ) -> Tensor:
-    """Return the attention of checked operands with four dimensions.
+    """Return the attention of validated operands with four dimensions.
 
     Args:
         q: Queries.
@@ -35,7 +35,7 @@ def attention(
         v: Values.
         mask: An ``AttentionMask``; or a ``BlockMask`` of torch that ``suits_as_it_is`` accepts.
         scale: Factor of the scores.
-        bias: What is added to the scores.
+        bias: Added to the scores.
     """
     kernels = LIBRARY.kernels_wanted()
     if not isinstance(mask, AttentionMask):
@@ -60,7 +60,7 @@ def attention(
 
 
 def _tables(mask: AttentionMask, like: Tensor) -> Tensor | None:
-    """Return what partial blocks hide, as numbers to add to the scores; None if they hide none."""
+    """Return the additive masks of partial blocks; None if all blocks are full."""
     if not mask.partial():
         return None
     if is_compiling() or inert(like.detach()):
@@ -69,7 +69,7 @@ def _tables(mask: AttentionMask, like: Tensor) -> Tensor | None:
 
 
 def _packed(bias: Tensor, mask: AttentionMask, batch: int, heads: int) -> Tensor:
-    """Return the blocks of a bias that the mask has, one after the other."""
+    """Return the blocks of a bias at the blocks of the mask, stacked."""
     found = pattern_of(mask.encoded(batch, heads))
     (bq, bk), (down, across), (queries, keys) = found.sizes, found.grid, found.lengths
     bias = bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))

@@ -1,8 +1,7 @@
 """Attention and its gradient, declared to the core.
 
-The pattern is a list of integers: the kernels are made for it. The gradient is an operation of its
-own, so that it runs on a kernel where the attention did; derivatives of the gradient, and forward
-ones, are those of the definition.
+The pattern is a list of integers, for which a kernel is compiled. The gradient is a separate
+operation, so it runs on a kernel as well. Second and forward-mode derivatives use the definition.
 """
 
 from __future__ import annotations

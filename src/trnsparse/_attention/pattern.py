@@ -1,7 +1,7 @@
-"""The pattern of an attention mask as operations and kernels take it: integers.
+"""The pattern of an attention mask as integers, the argument of operations and kernels.
 
-``Pattern`` reads the integers that ``AttentionMask.encoded`` makes. ``Bucket`` is what torch
-computes at once: rows of blocks, of any heads, that have the same number of blocks.
+``Pattern`` decodes the integers of ``AttentionMask.encoded``. A ``Bucket`` is one batch of work in
+torch: rows of blocks, of any head, with the same number of blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Bucket", "Pattern", "buckets", "pattern_of"]
 
 _HEADER = 7
 _MOST_SCORES = 1 << 22
-"""Scores that torch holds at once: 16 MiB, which caches of today hold."""
+"""Scores that torch computes at once: 16 MiB, which fits into today's caches."""
 
 
 class Pattern(NamedTuple):
@@ -30,13 +30,13 @@ class Pattern(NamedTuple):
         lengths: Queries and keys.
         sizes: Rows and columns of a block.
         grid: Rows and columns of blocks.
-        patterns: How many different patterns there are.
+        patterns: The number of distinct patterns.
         own: The pattern of each head.
-        starts: Where the blocks of each row of each pattern begin, and where the last ends.
+        starts: Index of the first block of each row of each pattern, then the total.
         columns: The column of each block.
-        which: The table of each block; 0 shows all of it.
-        packed: Where the blocks of each head begin when those of all heads are in one row, and
-            where the last ends.
+        which: The table of each block; 0 for a full block.
+        packed: Index of the first block of each head when the blocks of all heads are stacked, then
+            the total.
     """
 
     lengths: Pair
@@ -54,13 +54,13 @@ class Bucket(NamedTuple):
     """Rows of blocks with the same number of blocks.
 
     Attributes:
-        rows: Their numbers, counted over all heads.
-        columns: For each of them its columns, counted over all heads of the keys.
-        tables: For each of them the tables of its blocks.
-        places: For each of them where its blocks are in the order of all heads' blocks.
-        shared: The same, in the order of the one pattern that all heads have.
+        rows: Row numbers, counted over all heads.
+        columns: The block columns of each row, counted over all heads of the keys.
+        tables: The tables of the blocks of each row.
+        places: Indices of the blocks of each row among the blocks of all heads.
+        shared: Indices of the blocks of each row in the pattern that all heads share.
         blocks: Blocks in each row.
-        plain: Whether all blocks show all.
+        plain: Whether all blocks are full.
     """
 
     rows: list[int]
@@ -89,7 +89,7 @@ def _pattern_of(encoded: tuple[int, ...]) -> Pattern:
 
 
 def pattern_of(encoded: Sequence[int]) -> Pattern:
-    """Return the pattern that integers encode."""
+    """Return the decoded pattern."""
     return _pattern_of(tuple(encoded))
 
 
@@ -127,7 +127,7 @@ def _buckets(encoded: tuple[int, ...], groups: int) -> tuple[Bucket, ...]:
 
 
 def buckets(encoded: Sequence[int], groups: int) -> tuple[Bucket, ...]:
-    """Return the rows of all heads in buckets, for so many heads of the keys."""
+    """Return the rows of all heads in buckets, for ``groups`` heads of the keys."""
     return _buckets(tuple(encoded), groups)
 
 

@@ -1,9 +1,9 @@
 """Block-sparse attention on a CPU: torch's flash attention over gathered blocks.
 
-Each row of blocks attends to its own few keys, gathered side by side, so the operator runs over
-dense rows and never meets a block outside of the pattern. Rows with the same number of blocks are
-computed together. The operator returns the logarithm of each query's total weight as well, by
-which the gradients are computed without holding any scores.
+The keys of each row of blocks are gathered into a dense tensor, so the operator computes only
+blocks of the pattern. Rows with the same number of blocks are computed together. The operator also
+returns the logarithm of each query's total weight (logsumexp), from which the gradients are
+computed without storing scores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def suits_flash(*tensors: Tensor) -> bool:
-    """Return whether the operator computes these: CPU tensors, at most differentiated backwards."""
+    """Return whether the operator supports these: CPU tensors, reverse mode at most."""
     if flash_attention is None or flash_attention_backward is None:
         return False
     known = all(x.is_cpu and x.dtype in _TYPES and x.numel() > 0 for x in tensors)
@@ -47,7 +47,7 @@ def streamed(
 
 
 class _Streamed(torch.autograd.Function):
-    """Streaming attention, whose gradients stream as well."""
+    """Streaming attention with streaming gradients."""
 
     @staticmethod
     def forward(
@@ -68,10 +68,10 @@ class _Streamed(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         q, k, v, out, logs = ctx.saved_tensors
         tables, pattern, scale = ctx.rest
-        if torch.is_grad_enabled():  # gradients of gradients: by the definition
+        if torch.is_grad_enabled():  # second derivatives: by the definition
             again, _ = attention(q, k, v, None, tables, pattern, scale)
-            wanted = [x for x, need in zip((q, k, v), ctx.needs_input_grad, strict=False) if need]
-            found = iter(torch.autograd.grad(again, wanted, grads[0], create_graph=True))
+            inputs = [x for x, need in zip((q, k, v), ctx.needs_input_grad, strict=False) if need]
+            found = iter(torch.autograd.grad(again, inputs, grads[0], create_graph=True))
             three: list[Any] = [next(found) if need else None for need in ctx.needs_input_grad[:3]]
         else:
             three = [*_gradients(grads[0], q, k, v, out, logs, tables, pattern, scale)]
@@ -117,7 +117,7 @@ def _gradients(
     queries, grads, outs = (cut(x.to(wide), bq, down) for x in (q, grad, out))
     keys, values = (cut(x.to(wide), bk, across) for x in (k, v))
     sums = [torch.zeros_like(x) for x in (queries, keys, values)]
-    # Where nothing is seen every weight is 0: exp(s - inf).
+    # For a fully masked query every weight is 0: exp(s - inf).
     tops = torch.where(logs == -torch.inf, torch.inf, logs)
     for bucket in buckets(pattern, k.shape[0]):
         rows, columns = index(bucket.rows, q), index(bucket.columns, q)
@@ -136,7 +136,7 @@ def _gradients(
         )
         flat = columns.reshape(-1)
         for total, places, term in zip(sums, (rows, flat, flat), terms, strict=True):
-            # Of terms that are not contiguous torch would add one element after the other.
+            # torch adds terms that are not contiguous one element at a time.
             total.index_add_(0, places, term.contiguous().reshape(-1, *total.shape[1:]))
     return [
         total.reshape(like.shape[0], -1, like.shape[-1])[:, : like.shape[1]].to(like.dtype)
@@ -150,7 +150,7 @@ def _rows(blocks: Tensor, rows: Tensor) -> Tensor:
 
 
 def _columns(blocks: Tensor, columns: Tensor) -> Tensor:
-    """Return the blocks that each row sees, one below the other, in the same way."""
+    """Return the key or value blocks of each row, stacked, as the heads of one batch."""
     chosen = blocks.index_select(0, columns.reshape(-1))
     return chosen.reshape(1, columns.shape[0], -1, blocks.shape[-1])
 
@@ -158,10 +158,10 @@ def _columns(blocks: Tensor, columns: Tensor) -> Tensor:
 def _mask(
     bucket: Bucket, tables: Tensor | None, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return what is added to the scores of a bucket, and which queries see anything."""
+    """Return the additive mask of a bucket, and the queries that attend to any key."""
     if bucket.plain or tables is None:
         return None, None
-    # Rows that all show the same, as causal ones do, share one mask.
+    # Rows with equal tables, as in causal masks, share one mask.
     alike = all(row == bucket.tables[0] for row in bucket.tables)
     chosen = tables[index(bucket.tables[:1] if alike else bucket.tables, tables)]
     hidden = (chosen < 0).transpose(1, 2).flatten(2)  # (rows or 1, bq, blocks * bk)

@@ -1,10 +1,10 @@
-"""Block-sparse attention in torch: the definition, and its gradients, for all transforms.
+"""Block-sparse attention in torch: the definition and its gradients, under any transform.
 
 Operands are (heads, queries, d), (groups, keys, d) and (groups, keys, dv); head h reads the keys of
-group ``h * groups // heads``. ``bias`` holds one block for each block of the pattern, of all heads
-or of the one pattern that they share. ``tables`` holds 0 where a partial block shows a key and
-``HIDDEN`` where not. Rows of blocks with the same number of blocks are computed together, so that
-nothing of the size of the whole matrix of scores exists.
+group ``h * groups // heads``. ``bias`` has one block for each block of the pattern, of all heads
+or of the one pattern that they share. ``tables`` is 0 where a partial block attends to a key and
+``HIDDEN`` where it is masked. Rows with the same number of blocks are computed together; the whole
+matrix of scores is never formed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ Places = list[int] | list[list[int]]
 
 
 class Scores(NamedTuple):
-    """What a bucket computes first.
+    """The gathered operands and scores of a bucket.
 
     Attributes:
         queries: (rows, bq, d).
         keys: (rows, blocks * bk, d).
-        scores: (rows, bq, blocks * bk); minus infinity where nothing is seen, but 0 in a row that
-            sees nothing at all.
-        visible: (rows, bq, 1), whether a query sees any key.
+        scores: (rows, bq, blocks * bk); minus infinity where masked, but 0 in a fully masked row.
+        visible: (rows, bq, 1), whether a query attends to any key.
     """
 
     queries: Tensor
@@ -52,7 +51,7 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention, (heads, queries, dv), and the logarithm of each query's total weight.
 
-    A query that sees no key has attention 0 and the logarithm minus infinity.
+    A fully masked query has attention 0 and logarithm minus infinity.
     """
     found = pattern_of(pattern)
     queries, keys, values = _blocks(q, k, v, found)
@@ -67,11 +66,11 @@ def attention(
         tops.append(torch.where(part.visible, logs, -torch.inf))
         order.append(index(bucket.rows, q))
     rows, (size, _) = queries.shape[0], found.sizes
-    # Where no block is seen the result still belongs to the graph of what it was asked of.
-    asked = [x.reshape(-1)[:0] for x in (q, k, v, bias) if x is not None]
-    out = _placed(outs, order, (rows, size, v.shape[-1]), 0.0, asked)
-    logs = _placed(tops, order, (rows, size, 1), -torch.inf, [x.to(_wide(q)) for x in asked])
-    whole = found.grid[0] * size  # said, because there may be no heads to tell it by
+    # Without any block the result must still be connected to the graph of the operands.
+    anchors = [x.reshape(-1)[:0] for x in (q, k, v, bias) if x is not None]
+    out = _placed(outs, order, (rows, size, v.shape[-1]), 0.0, anchors)
+    logs = _placed(tops, order, (rows, size, 1), -torch.inf, [x.to(_wide(q)) for x in anchors])
+    whole = found.grid[0] * size  # explicit, because -1 is ambiguous without heads
     return (
         out.reshape(len(found.own), whole, v.shape[-1])[:, : found.lengths[0]],
         logs.reshape(len(found.own), whole)[:, : found.lengths[0]],
@@ -98,7 +97,7 @@ def attention_backward(
     grads = cut(grad, found.sizes[0], found.grid[0])
     inner = (grad.to(wide) * out.to(wide)).sum(-1) - grad_logs.to(wide)
     inner_rows = cut(inner.unsqueeze(-1), found.sizes[0], found.grid[0])
-    # Where nothing is seen every weight is 0: exp(s - inf).
+    # For a fully masked query every weight is 0: exp(s - inf).
     tops = torch.where(logs == -torch.inf, torch.inf, logs)
     log_rows = cut(tops.unsqueeze(-1), found.sizes[0], found.grid[0])
     d_queries = torch.zeros_like(queries, dtype=wide)
@@ -133,7 +132,7 @@ def attention_backward(
 
 
 def cut(x: Tensor, size: int, count: int) -> Tensor:
-    """Return (heads, length, d) as (heads * count, size, d), with zeros behind the end."""
+    """Return (heads, length, d) as (heads * count, size, d), padded with zeros."""
     rest = count * size - x.shape[1]
     if rest:
         x = functional.pad(x, (0, 0, 0, rest))
@@ -141,14 +140,14 @@ def cut(x: Tensor, size: int, count: int) -> Tensor:
 
 
 def _lengthwise(blocks: Tensor, like: Tensor, count: int) -> Tensor:
-    """Return blocks as ``cut`` was given them."""
+    """Return the inverse of ``cut``: (heads, length, d)."""
     heads, length, width = like.shape
     whole = blocks.reshape(heads, count * blocks.shape[1], width)
     return whole[:, :length].to(like.dtype)
 
 
 def index(places: Places, like: Tensor) -> Tensor:
-    """Return integers as a tensor on the device of another; made anew, so every mode may see it."""
+    """Return integers as a new tensor on the device of another; not cached, for torch's modes."""
     return torch.tensor(places, dtype=torch.int64, device=like.device)
 
 
@@ -158,7 +157,7 @@ def _blocks(q: Tensor, k: Tensor, v: Tensor, found: Pattern) -> tuple[Tensor, Te
 
 
 def _gathered(blocks: Tensor, bucket: Bucket) -> Tensor:
-    """Return the blocks that each row of a bucket sees, one below the other."""
+    """Return the key or value blocks of each row of a bucket, stacked."""
     return blocks[index(bucket.columns, blocks)].flatten(1, 2)
 
 
@@ -196,11 +195,11 @@ def _placed(
     order: list[Tensor],
     shape: tuple[int, ...],
     empty: float,
-    asked: list[Tensor],
+    anchors: list[Tensor],
 ) -> Tensor:
-    """Return rows of blocks in their places, ``empty`` where there is none."""
+    """Return rows of blocks scattered to their positions, ``empty`` elsewhere."""
     if not parts:
-        return torch.cat([*asked, asked[0].new_full((prod(shape),), empty)]).reshape(shape)
+        return torch.cat([*anchors, anchors[0].new_full((prod(shape),), empty)]).reshape(shape)
     whole = torch.cat(parts)
     missing = shape[0] - whole.shape[0]
     if missing:

@@ -2,15 +2,15 @@
 
 Layout   128 queries on partitions; their scores against up to 512 keys fill a PSUM bank, where
          tables are added and the maximum is taken, and from where the exponentials go to SBUF
-Reuse    keys (turned once) and values of a group of heads stay in SBUF while they fit; else each
-         section brings its own. Only blocks that some head of the group sees are loaded
-Engines  Tensor for both products and for turning weights; Scalar for scale, exponential and its sum
-         in one pass; Vector for maxima, tables and rescaling
+Reuse    keys (transposed once) and values of a group of heads stay in SBUF while they fit; else
+         each section loads its own. Only blocks that some head of the group attends to are loaded
+Engines  Tensor for both products and for transposing weights; Scalar for scale, exponential and
+         its sum in one pass; Vector for maxima, tables and rescaling
 Limits   any number of queries and keys, tails are sliced; any block size; head dimensions from 2
-         to 512; float32 or bfloat16; sums and statistics in float32. A row that sees nothing is 0
-Cost     per block of 128 by 128: two products and one transpose; DMA bytes of the seen blocks
-Lever    one pass with running maxima: a section that raises the maximum of a query scales down what
-         the sections before it left. Loops hold the pattern's blocks and no others
+         to 512; float32 or bfloat16; sums and statistics in float32. A fully masked row is 0
+Cost     per block of 128 by 128: two products and one transpose; DMA bytes of the stored blocks
+Lever    one pass with running maxima: a section that raises the maximum of a query rescales the
+         sums of earlier sections. Loops contain only the pattern's blocks
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -32,7 +32,7 @@ from trnsparse._kernels.attention_pieces import (
     column,
     head_rows,
     load_tables,
-    load_turned,
+    load_transposed,
     row_sections,
     scores_of,
     signed,
@@ -45,16 +45,16 @@ MOST_WIDTH = 512
 RESIDENT = 64 * 1024
 """Bytes per partition of a group's keys and values that stay in SBUF."""
 LEAST_TOTAL = 1.0e-12
-"""What stands for a total weight of zero; any key that is seen gives at least about 1."""
+"""Replaces a total weight of zero; any key that is attended to adds at least about 1."""
 
 
-class Kept(NamedTuple):
+class KeyCache(NamedTuple):
     """Keys and values of one group in SBUF.
 
     Attributes:
-        keys_t: (128, chunks of d, keys), turned.
+        keys_t: (128, chunks of d, keys), transposed.
         values: (128, tiles of keys, dv).
-        there: For each tile of keys, whether it has been loaded.
+        there: Whether each tile of keys has been loaded.
     """
 
     keys_t: Tile
@@ -63,7 +63,7 @@ class Kept(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the sections so far have left, per query: maximum, total weight, weighted values."""
+    """Running statistics per query: maximum, total weight, weighted values."""
 
     top: Tile
     total: Tile
@@ -81,13 +81,13 @@ def attention(
         k: Keys, (groups, keys, d), where groups divides heads.
         v: Values, (groups, keys, dv).
         bias: Blocks to add to the scores, (blocks of all heads, rows, columns), or None.
-        tables: What partial blocks hide, (tables, rows, columns): 0 or ``HIDDEN``; or None.
+        tables: Additive masks of partial blocks, (tables, rows, columns): 0 or ``HIDDEN``; or None.
         blocks: The pattern.
         scale: Factor of the scores, of any sign.
 
     Returns:
         (heads, queries, dv) and (heads, queries, 1); the logarithm is below ``HIDDEN / 2`` for a
-        query that sees nothing.
+        fully masked query.
     """
     heads, queries, d = q.shape
     groups, keys, dv = v.shape
@@ -103,23 +103,23 @@ def attention(
     row_bytes = tiles * (TILE * len(chunks(d)) + dv) * item
     resident = blocks.sizes[1] % TILE == 0 and row_bytes <= RESIDENT
     masked = tables is not None or bias is not None
-    kept = None
+    cache = None
     for h in range(heads):
         g = h * groups // heads
         if resident and h * groups % heads < groups:
-            kept = new_kept(k, v, tiles)
+            cache = new_cache(k, v, tiles)
         for r in range(len(rows)):
             row, first, last, offset = rows[r]
             sections = row_sections(blocks, h, row, row_count, keys)
             if len(sections) == 0:
                 store_nothing(out, logs, h, first, last)
                 continue
-            q_t = turned_queries(q, h, first, last, signed(scale)[0])
+            q_t = transposed_queries(q, h, first, last, signed(scale)[0])
             state = None
             for s in range(len(sections)):
                 section = sections[s]
                 if resident:
-                    keys_t, values, runs, slots = from_kept(kept, k, v, g, section)
+                    keys_t, values, runs, slots = from_cache(cache, k, v, g, section)
                 else:
                     keys_t, values, runs, slots = loaded(k, v, g, section)
                 scores = scores_of(q_t, keys_t, runs, section.width, d)
@@ -133,46 +133,46 @@ def attention(
     return out, logs
 
 
-def new_kept(k: Tile, v: Tile, tiles: int) -> Kept:
-    """Return memory for the keys and values of a group, of which nothing has been loaded."""
+def new_cache(k: Tile, v: Tile, tiles: int) -> KeyCache:
+    """Return SBUF tiles for the keys and values of a group, not yet loaded."""
     parts = len(chunks(k.shape[2]))
     keys_t = nl.ndarray((TILE, parts, tiles * TILE), dtype=k.dtype, buffer=nl.sbuf)
     values = nl.ndarray((TILE, tiles, v.shape[2]), dtype=v.dtype, buffer=nl.sbuf)
     there = []
     for _ in range(tiles):
         there.append(False)
-    return Kept(keys_t, values, there)
+    return KeyCache(keys_t, values, there)
 
 
-def from_kept(
-    kept: Kept | None, k: Tile, v: Tile, g: int, section: Section
+def from_cache(
+    cache: KeyCache | None, k: Tile, v: Tile, g: int, section: Section
 ) -> tuple[Tile, Tile, list[tuple[int, int, int]], list[int]]:
-    """Return keys and values of a section that stay, loading those that are not there yet.
+    """Return resident keys and values of a section, loading those that are missing.
 
-    Also runs of neighbouring keys, and the tile of values that belongs to each 128 keys.
+    Also return runs of adjacent keys, and the tile of values of each 128 keys.
     """
-    assert kept is not None
+    assert cache is not None
     runs: list[tuple[int, int, int]] = []
     slots: list[int] = []
     for i in range(len(section.pieces)):
         piece = section.pieces[i]
         tile = piece.key // TILE
         slots.append(tile)
-        if not kept.there[tile]:
-            load_piece(kept.keys_t, kept.values, k, v, g, piece.key, piece.width, piece.key, tile)
-            kept.there[tile] = True
+        if not cache.there[tile]:
+            load_piece(cache.keys_t, cache.values, k, v, g, piece.key, piece.width, piece.key, tile)
+            cache.there[tile] = True
         if len(runs) > 0 and runs[len(runs) - 1][0] + runs[len(runs) - 1][1] == piece.key:
             begun = runs[len(runs) - 1]
             runs[len(runs) - 1] = (begun[0], begun[1] + piece.width, begun[2])
         else:
             runs.append((piece.key, piece.width, piece.at))
-    return kept.keys_t, kept.values, runs, slots
+    return cache.keys_t, cache.values, runs, slots
 
 
 def loaded(
     k: Tile, v: Tile, g: int, section: Section
 ) -> tuple[Tile, Tile, list[tuple[int, int, int]], list[int]]:
-    """Return keys and values of a section, loaded side by side."""
+    """Return keys and values of a section, loaded into adjacent columns."""
     width = section.width
     parts = chunks(width)
     keys_t = nl.ndarray(
@@ -182,7 +182,7 @@ def loaded(
     for i in range(len(section.pieces)):
         piece = section.pieces[i]
         load_keys(keys_t, k, g, piece.key, piece.width, piece.at)
-        # Values lie in tiles of 128 keys, which the keys of a piece may straddle.
+        # Values are in tiles of 128 keys; the keys of a piece may cross a tile boundary.
         done = 0
         while done < piece.width:
             at = piece.at + done
@@ -220,22 +220,22 @@ def load_piece(
 
 
 def load_keys(keys_t: Tile, k: Tile, g: int, key: int, width: int, at: int) -> None:
-    """Load keys and turn them into the columns of ``keys_t`` from ``at``."""
+    """Load keys and write their transpose to the columns of ``keys_t`` from ``at``."""
     rows = nl.ndarray((width, k.shape[2]), dtype=k.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=rows, src=k[g, key : key + width, 0 : k.shape[2]])
-    load_turned(keys_t, at, rows)
+    load_transposed(keys_t, at, rows)
 
 
-def turned_queries(q: Tile, h: int, first: int, last: int, sign: float) -> Tile:
-    """Return queries turned, (128, chunks of d, queries), times 1, -1 or 0."""
+def transposed_queries(q: Tile, h: int, first: int, last: int, sign: float) -> Tile:
+    """Return the transposed queries, (128, chunks of d, queries), times 1, -1 or 0."""
     d = q.shape[2]
     rows = nl.ndarray((last - first, d), dtype=q.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=rows, src=q[h, first:last, 0:d])
     if sign != 1.0:
         nisa.tensor_scalar(dst=rows, data=rows, op0=nl.multiply, operand0=sign)
-    turned = nl.ndarray((TILE, len(chunks(d)), last - first), dtype=q.dtype, buffer=nl.sbuf)
-    load_turned(turned, 0, rows)
-    return turned
+    transposed = nl.ndarray((TILE, len(chunks(d)), last - first), dtype=q.dtype, buffer=nl.sbuf)
+    load_transposed(transposed, 0, rows)
+    return transposed
 
 
 def with_bias(scores: Tile, section: Section, bias: Tile, offset: int, unit: float) -> Tile:
@@ -260,7 +260,7 @@ def with_bias(scores: Tile, section: Section, bias: Tile, offset: int, unit: flo
 def add_section(
     before: State | None, scores: Tile, values: Tile, slots: list[int], unit: float, masked: bool
 ) -> State:
-    """Return what is left after one more section."""
+    """Return the running statistics after one more section."""
     rows, width = scores.shape
     top = column(rows)
     nisa.tensor_reduce(dst=top, op=nl.maximum, data=scores, axis=1)
@@ -296,17 +296,17 @@ def add_section(
 
 
 def weighted_values(weights: Tile, values: Tile, slots: list[int]) -> Tile:
-    """Return the product of weights and the values in ``slots``, which grows in PSUM."""
+    """Return the product of weights and the values in ``slots``, accumulated in PSUM."""
     rows, width = weights.shape
     dv = values.shape[2]
-    turned = nl.ndarray((TILE, len(slots), rows), dtype=weights.dtype, buffer=nl.sbuf)
-    transpose_tiles(turned, 0, 0, weights)
+    transposed = nl.ndarray((TILE, len(slots), rows), dtype=weights.dtype, buffer=nl.sbuf)
+    transpose_tiles(transposed, 0, 0, weights)
     product = nl.ndarray((rows, dv), dtype=nl.float32, buffer=nl.psum)
     for t in range(len(slots)):
         used = min(TILE, width - t * TILE)
         nisa.nc_matmul(
             dst=product,
-            stationary=turned[0:used, t, 0:rows],
+            stationary=transposed[0:used, t, 0:rows],
             moving=values[0:used, slots[t], 0:dv],
             accumulate=(t > 0),
         )
@@ -323,7 +323,7 @@ def scale_and_add(tile: Tile, factor: Tile, term: Tile) -> None:
 def store_rows(
     out: Tile, logs: Tile, h: int, first: int, state: State | None, unit: float, masked: bool
 ) -> None:
-    """Write weighted values over their total weight, and the logarithm of it."""
+    """Write weighted values divided by their total weight, and its logarithm."""
     assert state is not None
     rows, dv = state.mixed.shape
     last = first + rows
@@ -354,7 +354,7 @@ def store_rows(
 
 
 def store_nothing(out: Tile, logs: Tile, h: int, first: int, last: int) -> None:
-    """Write the result of queries that have no block."""
+    """Write the result of queries without blocks."""
     rows, dv = last - first, out.shape[2]
     zeros = nl.ndarray((rows, dv), dtype=out.dtype, buffer=nl.sbuf)
     nisa.memset(dst=zeros, value=0.0)

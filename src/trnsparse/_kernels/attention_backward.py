@@ -6,16 +6,16 @@ With weights P = exp(scale q k^T + bias - logs), D the sum of grad * out over a 
 
 the gradients are dq = scale dS k, dk = scale dS^T q, dv = P^T grad and dbias = dS.
 
-Layout   128 queries on partitions, a section of up to 512 keys at once. dq grows in PSUM over the
-         blocks of a row; dk and dv grow in SBUF, in float32, over the rows that see a block
-Panels   keys with their gradients stay in SBUF, as many as fit; where they are more, queries pass
-         by once per panel and dq is carried in HBM
+Layout   128 queries on partitions, a section of up to 512 keys at once. dq accumulates in PSUM over
+         the blocks of a row; dk and dv in SBUF, in float32, over the rows with a block
+Panels   keys with their gradients stay in SBUF, as many as fit; if there are more, queries are
+         loaded once per panel and dq is carried in HBM
 Engines  Tensor for five products and one transpose per block, Scalar for the exponential, Vector
-         for dS in one pass out of PSUM and for what grows in SBUF
+         for dS in one pass out of PSUM and for accumulation in SBUF
 Limits   as the forward kernel; with a bias, whole blocks (the caller pads)
 Cost     per block of 128 by 128 five products, of 128 moving columns or a head dimension each
-Lever    P is computed again from the logarithms instead of stored; operands of a group of heads are
-         loaded and turned once; loops hold the pattern's blocks and no others
+Lever    P is recomputed from the logarithms instead of stored; operands of a group of heads are
+         loaded and transposed once; loops contain only the pattern's blocks
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -48,7 +48,7 @@ from trnsparse._kernels.attention_pieces import (
     column,
     head_rows,
     load_tables,
-    load_turned,
+    load_transposed,
     piece_numbers,
     row_sections,
     scores_of,
@@ -59,11 +59,11 @@ __all__ = ["attention_backward"]
 
 
 class Queries(NamedTuple):
-    """One tile of queries with what belongs to them, in SBUF.
+    """One tile of queries with its gradients and statistics, in SBUF.
 
     Attributes:
         rows: (queries, d), times 1, -1 or 0.
-        turned: (128, chunks of d, queries).
+        transposed: (128, chunks of d, queries).
         grads: (queries, dv).
         grads_t: (128, chunks of dv, queries).
         inner: D of each query.
@@ -71,7 +71,7 @@ class Queries(NamedTuple):
     """
 
     rows: Tile
-    turned: Tile
+    transposed: Tile
     grads: Tile
     grads_t: Tile
     inner: Tile
@@ -101,9 +101,9 @@ def attention_backward(
         k: Keys, (groups, keys, d).
         v: Values, (groups, keys, dv).
         out: The attention.
-        logs: Its logarithms, (heads, queries, 1); very large for a query that sees nothing.
+        logs: Its logarithms, (heads, queries, 1); very large for a fully masked query.
         bias: Blocks that were added, or None; then all blocks are whole.
-        tables: What partial blocks hide, or None.
+        tables: Additive masks of partial blocks, or None.
         blocks: The pattern.
         scale: Factor of the scores.
     """
@@ -138,7 +138,7 @@ def attention_backward(
 def walk_head(
     x: Operands, panel: Panel, h: int, blocks: Blocks, table_tiles: Tile | None, scale: float
 ) -> None:
-    """Add what one head gives to the keys of a panel, and they to its queries."""
+    """Add the contributions of one head to the gradients of a panel's keys and of its queries."""
     queries, d = x.q.shape[1], x.q.shape[2]
     rows = head_rows(queries, blocks.sizes[0])
     row_count = (queries + blocks.sizes[0] - 1) // blocks.sizes[0]
@@ -150,12 +150,12 @@ def walk_head(
         sections = []
         earlier, later = False, False
         for s in range(len(every)):
-            part, before, behind = inside(every[s], panel)
-            earlier, later = earlier or before, later or behind
+            part, before, after = inside(every[s], panel)
+            earlier, later = earlier or before, later or after
             if part.width > 0:
                 sections.append(part)
         if len(sections) == 0:
-            # The first panel answers for rows without a block.
+            # The first panel writes the rows without a block.
             if not earlier and not later and panel.first == 0:
                 store_zeros(x.d_q, h, first, last)
             continue
@@ -177,10 +177,10 @@ def load_queries(x: Operands, h: int, first: int, last: int, sign: float) -> Que
     nisa.dma_copy(dst=outs, src=x.out[h, first:last, 0:dv])
     if sign != 1.0:
         nisa.tensor_scalar(dst=rows, data=rows, op0=nl.multiply, operand0=sign)
-    turned = nl.ndarray((TILE, len(chunks(d)), count), dtype=x.q.dtype, buffer=nl.sbuf)
+    transposed = nl.ndarray((TILE, len(chunks(d)), count), dtype=x.q.dtype, buffer=nl.sbuf)
     grads_t = nl.ndarray((TILE, len(chunks(dv)), count), dtype=x.q.dtype, buffer=nl.sbuf)
-    load_turned(turned, 0, rows)
-    load_turned(grads_t, 0, grads)
+    load_transposed(transposed, 0, rows)
+    load_transposed(grads_t, 0, grads)
     products = nl.ndarray((count, dv), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=products, data1=grads, data2=outs, op=nl.multiply)
     inner, lift, log, shift = column(count), column(count), column(count), column(count)
@@ -189,7 +189,7 @@ def load_queries(x: Operands, h: int, first: int, last: int, sign: float) -> Que
     nisa.tensor_tensor(dst=inner, data1=inner, data2=lift, op=nl.subtract)
     nisa.dma_copy(dst=log, src=x.logs[h, first:last, 0:1])
     nisa.tensor_scalar(dst=shift, data=log, op0=nl.multiply, operand0=-1.0)
-    return Queries(rows, turned, grads, grads_t, inner, shift)
+    return Queries(rows, transposed, grads, grads_t, inner, shift)
 
 
 def walk_section(
@@ -204,10 +204,10 @@ def walk_section(
     offset: int,
     unit: float,
 ) -> None:
-    """Add to all gradients what one section of a row gives."""
+    """Add the contribution of one section of a row to all gradients."""
     runs = section_runs(x, panel, g, section)
     rows, width = own.rows.shape[0], section.width
-    scores = scores_of(own.turned, panel.keys_t, runs, width, x.q.shape[2])
+    scores = scores_of(own.transposed, panel.keys_t, runs, width, x.q.shape[2])
     if x.bias is not None:
         scores = with_bias(scores, section, x.bias, offset, unit)
         unit = 1.0
@@ -231,11 +231,11 @@ def walk_section(
         piece = section.pieces[i]
         slot = slot_of(panel, piece.key)
         first, last = piece.at, piece.at + piece.width
-        turned = nl.ndarray((piece.width, rows), dtype=x.k.dtype, buffer=nl.sbuf)
-        transpose_tile(turned, d_scores[0:rows, first:last])
+        transposed = nl.ndarray((piece.width, rows), dtype=x.k.dtype, buffer=nl.sbuf)
+        transpose_tile(transposed, d_scores[0:rows, first:last])
         nisa.nc_matmul(
             dst=total,
-            stationary=turned,
+            stationary=transposed,
             moving=panel.keys[0 : piece.width, slot, 0 : x.k.shape[2]],
             accumulate=(not begins or i > 0),
         )
@@ -245,7 +245,7 @@ def walk_section(
 
 
 def lowered(tile: Tile, dtype: object) -> Tile:
-    """Return a tile in the type of the operand that it is to be multiplied with."""
+    """Return a tile cast to the dtype of the operand it is multiplied with."""
     if tile.dtype == dtype:
         return tile
     low = nl.ndarray(tile.shape, dtype=dtype, buffer=nl.sbuf)
@@ -276,7 +276,7 @@ def store_queries(
     later: bool,
     scale: float,
 ) -> None:
-    """Write the gradient by some queries, or what of it the panels so far have given."""
+    """Write the gradient by some queries, or its partial sum over the panels so far."""
     count, d = total.shape
     if earlier:
         before = nl.ndarray((count, d), dtype=nl.float32, buffer=nl.sbuf)

@@ -1,8 +1,8 @@
-"""The keys of a group that stay in SBUF while queries pass by, with the gradients that they gather.
+"""Panels: keys of a group that stay in SBUF with their gradients while queries are streamed.
 
-A panel holds as many pieces of the keys as fit, in the forms that products want: as they are and
-turned, and their values turned. A piece is loaded when a block first asks for it, and its gradients
-begin with the first product, so that memory is never filled with zeros.
+A panel has as many pieces of the keys as fit, in the layouts that the products need: keys as stored
+and transposed, values transposed. A piece is loaded at its first use. Its gradients are initialised
+by the first product, so no memory is filled with zeros.
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
-from trnsparse._kernels.attention_pieces import Piece, Section, chunks, load_turned
+from trnsparse._kernels.attention_pieces import Piece, Section, chunks, load_transposed
 
 __all__ = [
     "Operands",
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 PANEL_BYTES = 96 * 1024
-"""Bytes per partition of the keys of a panel, in the forms that are needed, and their gradients."""
+"""Bytes per partition of the keys of a panel, in all layouts, and their gradients."""
 
 
 class Operands(NamedTuple):
-    """What the kernel reads and writes, in HBM."""
+    """Inputs and outputs of the kernel, in HBM."""
 
     grad: Tile
     grad_logs: Tile
@@ -57,12 +57,12 @@ class Panel(NamedTuple):
         first: Number of the first piece.
         pieces: First key and width of each.
         keys: (128, pieces, d).
-        keys_t: (128, chunks of d, pieces * 128), turned.
-        values_t: (128, chunks of dv, pieces * 128), turned.
-        d_keys: (128, pieces, d), what the rows so far have given, over the scale.
+        keys_t: (128, chunks of d, pieces * 128), transposed.
+        values_t: (128, chunks of dv, pieces * 128), transposed.
+        d_keys: (128, pieces, d), partial sums divided by the scale.
         d_values: (128, pieces, dv).
-        there: For each piece, whether it has been loaded.
-        begun: For each piece, whether its gradients have been begun.
+        there: Whether each piece has been loaded.
+        begun: Whether the gradients of each piece have been initialised.
     """
 
     first: int
@@ -77,13 +77,13 @@ class Panel(NamedTuple):
 
 
 def pieces_per_panel(d: int, dv: int, item: int) -> int:
-    """Return how many pieces of keys stay in SBUF with their gradients."""
-    turned = TILE * item * (len(chunks(d)) + len(chunks(dv)))
-    return max(1, PANEL_BYTES // (4 * (d + dv) + d * item + turned))
+    """Return the number of pieces of keys that fit into SBUF with their gradients."""
+    transposed = TILE * item * (len(chunks(d)) + len(chunks(dv)))
+    return max(1, PANEL_BYTES // (4 * (d + dv) + d * item + transposed))
 
 
 def new_panel(x: Operands, first: int, pieces: list[tuple[int, int]]) -> Panel:
-    """Return memory for some pieces of the keys of a group."""
+    """Return SBUF tiles for some pieces of the keys of a group."""
     d, dv, count = x.k.shape[2], x.v.shape[2], len(pieces)
     there = []
     begun = []
@@ -104,28 +104,28 @@ def new_panel(x: Operands, first: int, pieces: list[tuple[int, int]]) -> Panel:
 
 
 def inside(section: Section, panel: Panel) -> tuple[Section, bool, bool]:
-    """Return what of a section is in a panel, and whether keys before it or behind it are not."""
+    """Return the part of a section in a panel, and whether keys before or after are outside."""
     begin = panel.pieces[0][0]
     last = panel.pieces[len(panel.pieces) - 1]
     end = last[0] + last[1]
     pieces = []
-    before, behind = False, False
+    before, after = False, False
     at = 0
     for i in range(len(section.pieces)):
         piece = section.pieces[i]
         if piece.key < begin:
             before = True
         elif piece.key >= end:
-            behind = True
+            after = True
         else:
             place, table = piece.place, piece.table
             pieces.append(Piece(piece.key, piece.width, piece.offset, at, table, place))
             at = at + piece.width
-    return Section(pieces, at), before, behind
+    return Section(pieces, at), before, after
 
 
 def slot_of(panel: Panel, key: int) -> int:
-    """Return the place of a piece in a panel."""
+    """Return the slot of a piece in a panel."""
     for i in range(len(panel.pieces)):
         if panel.pieces[i][0] == key:
             return i
@@ -133,7 +133,7 @@ def slot_of(panel: Panel, key: int) -> int:
 
 
 def section_runs(x: Operands, panel: Panel, g: int, section: Section) -> list[tuple[int, int, int]]:
-    """Return runs of neighbouring columns of a section, loading pieces that are not there yet."""
+    """Return runs of adjacent columns of a section, loading missing pieces."""
     runs: list[tuple[int, int, int]] = []
     for i in range(len(section.pieces)):
         piece = section.pieces[i]
@@ -151,23 +151,23 @@ def section_runs(x: Operands, panel: Panel, g: int, section: Section) -> list[tu
 
 
 def load_panel_piece(x: Operands, panel: Panel, g: int, slot: int) -> None:
-    """Load a piece: keys as they are and turned, values turned."""
+    """Load a piece: keys as stored and transposed, values transposed."""
     key, width = panel.pieces[slot]
     d, dv = x.k.shape[2], x.v.shape[2]
     keys = panel.keys[0:width, slot, 0:d]
     nisa.dma_copy(dst=keys, src=x.k[g, key : key + width, 0:d])
     values = nl.ndarray((width, dv), dtype=x.v.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=values, src=x.v[g, key : key + width, 0:dv])
-    load_turned(panel.keys_t, slot * TILE, keys)
-    load_turned(panel.values_t, slot * TILE, values)
+    load_transposed(panel.keys_t, slot * TILE, keys)
+    load_transposed(panel.values_t, slot * TILE, values)
     if width == 1:
         at = slot * TILE + 1
-        for turned in (panel.keys_t, panel.values_t):
-            nisa.memset(dst=turned[0:TILE, 0 : turned.shape[1], at : at + 1], value=0.0)
+        for transposed in (panel.keys_t, panel.values_t):
+            nisa.memset(dst=transposed[0:TILE, 0 : transposed.shape[1], at : at + 1], value=0.0)
 
 
 def add_piece(totals: Tile, begun: bool, slot: int, stationary: Tile, moving: Tile) -> None:
-    """Add a product, contracted over queries, to the totals of one piece, or begin them with it."""
+    """Add a product, contracted over queries, to the totals of a piece, or initialise them."""
     width, columns = stationary.shape[1], moving.shape[1]
     product = nl.ndarray((width, columns), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=product, stationary=stationary, moving=moving)
@@ -186,7 +186,7 @@ def store_panel(d_k: Tile, d_v: Tile, g: int, panel: Panel, scale: float) -> Non
             store_zeros(d_k, g, key, key + width)
             store_zeros(d_v, g, key, key + width)
             continue
-        # Queries had the sign of the scale already.
+        # The sign of the scale is already in the queries.
         store_scaled(d_k, g, key, panel.d_keys[0:width, slot, 0 : d_k.shape[2]], abs(scale))
         store_scaled(d_v, g, key, panel.d_values[0:width, slot, 0 : d_v.shape[2]], 1.0)
 

@@ -1,8 +1,8 @@
-"""What both attention kernels do with pieces: the keys of a block, at most 128 of them.
+"""Shared parts of the attention kernels: pieces, at most 128 keys of one block.
 
-A row of blocks is walked in *sections*: pieces whose keys together fit into one PSUM bank, 512. The
-pattern is a compile-time argument, so the loops hold its blocks and no others: nothing is padded to
-the longest row and nothing is looked up on the device.
+A row of blocks is processed in *sections*: pieces whose keys together fit into one PSUM bank, 512.
+The pattern is a compile-time argument, so the loops contain only its blocks: no padding to the
+longest row and no index lookups on the device.
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -26,7 +26,7 @@ __all__ = [
     "column",
     "head_rows",
     "load_tables",
-    "load_turned",
+    "load_transposed",
     "piece_numbers",
     "row_sections",
     "scores_of",
@@ -34,23 +34,23 @@ __all__ = [
 ]
 
 HIDDEN = -3.0e38
-"""What a table adds to the score of a key that is not seen."""
+"""Added by a table to the score of a masked key."""
 FLOOR = -1.0e30
-"""Least maximum of a row: a row that sees nothing then has weights of zero, not of one."""
+"""Lower bound of a row's maximum: gives a fully masked row weights of zero instead of one."""
 TABLE_BYTES = 16 * 1024
 """Bytes per partition of tables that stay in SBUF."""
 
 
 class Blocks(NamedTuple):
-    """The blocks of all heads, as ``Pattern`` has them.
+    """The blocks of all heads, as in ``Pattern``.
 
     Attributes:
         sizes: Rows and columns of a block.
         own: The pattern of each head.
-        starts: Where the blocks of each row of each pattern begin, and where the last ends.
+        starts: Index of the first block of each row of each pattern, then the total.
         columns: The column of each block.
-        which: The table of each block; 0 shows all of it.
-        places: Where the blocks of each head begin in a bias.
+        which: The table of each block; 0 for a full block.
+        places: Index of the first block of each head in a bias.
     """
 
     sizes: tuple[int, int]
@@ -62,13 +62,13 @@ class Blocks(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Keys of one block that are computed at once.
+    """Keys of one block that are processed together.
 
     Attributes:
-        key: The first of them.
-        width: How many.
-        offset: Where they begin in the block.
-        at: Where they begin in the section.
+        key: The first key.
+        width: The number of keys.
+        offset: Position of the first key in the block.
+        at: Position of the first key in the section.
         table: The block's table.
         place: The block's place in a bias.
     """
@@ -85,8 +85,8 @@ class Section(NamedTuple):
     """Pieces that share a PSUM bank.
 
     Attributes:
-        pieces: They.
-        width: Keys of all of them.
+        pieces: The pieces, in order.
+        width: Number of keys of all pieces.
     """
 
     pieces: list[Piece]
@@ -94,7 +94,7 @@ class Section(NamedTuple):
 
 
 def chunks(extent: int) -> list[tuple[int, int]]:
-    """Return where tiles of 128 begin and end."""
+    """Return the bounds of tiles of 128."""
     found = []
     for first in range(0, extent, TILE):
         found.append((first, min(first + TILE, extent)))
@@ -124,7 +124,7 @@ def row_sections(blocks: Blocks, head: int, row: int, rows: int, keys: int) -> l
         start = blocks.columns[b] * size
         for offset in range(0, min(size, keys - start), TILE):
             width = min(min(TILE, size - offset), keys - start - offset)
-            # A piece of one key is multiplied as two columns.
+            # A piece of one key is padded to two columns.
             if at + max(width, 2) > BANK:
                 sections.append(Section(pieces, at))
                 pieces = []
@@ -148,7 +148,7 @@ def piece_numbers(keys: int, size: int) -> list[tuple[int, int]]:
 
 
 def signed(scale: float) -> tuple[float, float]:
-    """Return what queries are multiplied with, exactly, and the positive factor of their scores."""
+    """Return the sign by which queries are multiplied, exactly, and the positive score factor."""
     if scale > 0:
         return 1.0, scale
     if scale < 0:
@@ -157,11 +157,11 @@ def signed(scale: float) -> tuple[float, float]:
 
 
 def column(rows: int) -> Tile:
-    """Return a tile for one number per row."""
+    """Return a tile with one element per row."""
     return nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
 
 
-def load_turned(dst: Tile, at: int, rows: Tile) -> None:
+def load_transposed(dst: Tile, at: int, rows: Tile) -> None:
     """Write the transpose of rows in SBUF to the columns of (128, chunks, columns) from ``at``."""
     count, width = rows.shape
     for c in range((width + TILE - 1) // TILE):
@@ -171,16 +171,16 @@ def load_turned(dst: Tile, at: int, rows: Tile) -> None:
 
 
 def load_tables(tables: Tile | None) -> Tile | None:
-    """Return all tables in SBUF, or None where there are none or too many to stay."""
+    """Return all tables in SBUF, or None if there are none or too many to fit."""
     if tables is None:
         return None
     count, rows, columns = tables.shape
     if rows > TILE or count * columns * 4 > TABLE_BYTES:
         return None
-    kept = nl.ndarray((rows, count, columns), dtype=tables.dtype, buffer=nl.sbuf)
+    cache = nl.ndarray((rows, count, columns), dtype=tables.dtype, buffer=nl.sbuf)
     for t in range(1, count):
-        nisa.dma_copy(dst=kept[0:rows, t, 0:columns], src=tables[t, 0:rows, 0:columns])
-    return kept
+        nisa.dma_copy(dst=cache[0:rows, t, 0:columns], src=tables[t, 0:rows, 0:columns])
+    return cache
 
 
 def scores_of(
@@ -188,8 +188,8 @@ def scores_of(
 ) -> Tile:
     """Return the scores of a tile of queries against a section, unscaled, in PSUM.
 
-    ``runs`` holds, for neighbouring keys, their first column in ``keys_t``, their number and their
-    first column in the section.
+    ``runs`` has, for each run of adjacent keys, the first column in ``keys_t``, the number of keys
+    and the first column in the section.
     """
     rows = q_t.shape[2]
     end = width
@@ -199,8 +199,8 @@ def scores_of(
     parts = chunks(depth)
     for r in range(len(runs)):
         first, count, at = runs[r]
-        # A single moving column is refused by some compilers. The one behind it is zeros, and the
-        # score behind it is written again by the next run.
+        # Some compilers reject a single moving column. The next one is zeros, and its score is
+        # overwritten by the next run.
         count = max(count, 2)
         for c in range(len(parts)):
             used = parts[c][1] - parts[c][0]
@@ -213,10 +213,12 @@ def scores_of(
     return scores[0:rows, 0:width]
 
 
-def add_tables(scores: Tile, section: Section, tables: Tile, kept: Tile | None, first: int) -> None:
-    """Add to scores what the tables of a section's partial blocks hide.
+def add_tables(
+    scores: Tile, section: Section, tables: Tile, cache: Tile | None, first: int
+) -> None:
+    """Add the tables of a section's partial blocks to the scores.
 
-    ``first`` is where the tile of queries begins in its block.
+    ``first`` is the position of the tile of queries in its block.
     """
     rows = scores.shape[0]
     for i in range(len(section.pieces)):
@@ -224,12 +226,12 @@ def add_tables(scores: Tile, section: Section, tables: Tile, kept: Tile | None, 
         if piece.table == 0:
             continue
         last = piece.offset + piece.width
-        if kept is None:
+        if cache is None:
             table = nl.ndarray((rows, piece.width), dtype=tables.dtype, buffer=nl.sbuf)
             nisa.dma_copy(
                 dst=table, src=tables[piece.table, first : first + rows, piece.offset : last]
             )
         else:
-            table = kept[0:rows, piece.table, piece.offset : last]
+            table = cache[0:rows, piece.table, piece.offset : last]
         part = scores[0:rows, piece.at : piece.at + piece.width]
         nisa.tensor_tensor(dst=part, data1=part, data2=table, op=nl.add)

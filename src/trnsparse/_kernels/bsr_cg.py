@@ -5,8 +5,8 @@ Layout   the rows of a block on partitions; a vector is (rows of a block, right-
          which leaves the result on every partition
 Limits   symmetric positive definite; blocks of up to 128, as many as ``MOST_BYTES`` per partition
          hold with the vectors (280 of 128 and one right-hand side); float32 inside, whatever the
-         operands; at least two right-hand sides, one of zeros is added by the caller. A column
-         that is solved, or whose curvature is not positive, stands still while others go on
+         operands; at least two right-hand sides, the caller adds one of zeros. A column that
+         has converged, or whose curvature is not positive, is no longer updated
 Cost     per iteration one product of 128 by 128 by k for each stored block, and no transpose: that
          of block (j, i) is block (i, j); two inner products, three updates; no HBM traffic
 Lever    the matrix is read from HBM once; loop-carried vectors and scalars live in SBUF; the loop
@@ -23,9 +23,9 @@ from trnsci.core.tiles.gemm_tiles import Tile
 __all__ = ["MOST_BYTES", "bsr_cg"]
 
 MOST_BYTES = 160 * 1024
-"""Bytes per partition that the blocks and the vectors may take."""
+"""Limit of the bytes per partition of blocks and vectors."""
 TINY = 1.0e-30
-"""Curvature, and squared residual, below which nothing is divided."""
+"""Curvature and squared residual below which no division takes place."""
 
 Entries = tuple[tuple[tuple[int, int], ...], ...]
 
@@ -39,7 +39,7 @@ def bsr_cg(
     Args:
         blocks: Stored blocks, (blocks, size, size), zeros where a block leaves the matrix.
         b: Right-hand sides, (blocks of a row * size, k) with k at least 2.
-        x: Where to begin, of the same shape.
+        x: Initial solution, of the same shape.
         limits: Squared norm of a residual at which to stop, (1, k) in float32.
         entries: For each block column its blocks: number and block row.
         most: Iterations after which to stop.
@@ -63,8 +63,8 @@ def bsr_cg(
     rest = new_vector(size, sides, grid)
     multiply(image, matrix, found, entries)
     nisa.tensor_tensor(dst=rest, data1=right, data2=image, op=nl.subtract)
-    way = new_vector(size, sides, grid)
-    nisa.tensor_copy(dst=way, src=rest)
+    direction = new_vector(size, sides, grid)
+    nisa.tensor_copy(dst=direction, src=rest)
 
     limit = scalars(size, sides)
     nisa.dma_copy(dst=limit, src=limits.ap(pattern=[[0, size], [1, sides]], offset=0))
@@ -76,12 +76,12 @@ def bsr_cg(
     nisa.memset(dst=steps, value=0.0)
     nisa.memset(dst=done, value=0.0)
     more = nisa.register_alloc(0)
-    ask(more, alive, done, most)
+    load_condition(more, alive, done, most)
     while more:
-        multiply(image, matrix, way, entries)
-        advance(found, rest, way, image, rho, alive, steps, limit, ones)
+        multiply(image, matrix, direction, entries)
+        advance(found, rest, direction, image, rho, alive, steps, limit, ones)
         nisa.tensor_scalar(dst=done, data=done, op0=nl.add, operand0=1.0)
-        ask(more, alive, done, most)
+        load_condition(more, alive, done, most)
 
     multiply(image, matrix, found, entries)
     nisa.tensor_tensor(dst=rest, data1=right, data2=image, op=nl.subtract)
@@ -93,12 +93,12 @@ def bsr_cg(
 
 
 def new_vector(size: int, sides: int, grid: int) -> Tile:
-    """Return memory for a vector of every right-hand side."""
+    """Return an SBUF tile for a vector of every right-hand side."""
     return nl.ndarray((size, sides, grid), dtype=nl.float32, buffer=nl.sbuf)
 
 
 def scalars(size: int, sides: int) -> Tile:
-    """Return memory for a number of every right-hand side, the same on every partition."""
+    """Return an SBUF tile for a scalar of every right-hand side, equal on every partition."""
     return nl.ndarray((size, sides), dtype=nl.float32, buffer=nl.sbuf)
 
 
@@ -152,7 +152,7 @@ def inner(dst: Tile, u: Tile, v: Tile, ones: Tile) -> None:
 def advance(
     found: Tile,
     rest: Tile,
-    way: Tile,
+    direction: Tile,
     image: Tile,
     rho: Tile,
     alive: Tile,
@@ -160,17 +160,17 @@ def advance(
     limit: Tile,
     ones: Tile,
 ) -> None:
-    """Make one step of every column that is alive; ``image`` is the matrix times ``way``."""
+    """Advance every active column by one step; ``image`` is the matrix times ``direction``."""
     size, sides = rho.shape
     curvature, positive = scalars(size, sides), scalars(size, sides)
-    inner(curvature, way, image, ones)
+    inner(curvature, direction, image, ones)
     nisa.tensor_scalar(dst=positive, data=curvature, op0=nl.greater, operand0=TINY)
     nisa.tensor_tensor(dst=alive, data1=alive, data2=positive, op=nl.multiply)
     alpha, back = scalars(size, sides), scalars(size, sides)
     quotient(alpha, rho, curvature, alive)
     nisa.tensor_scalar(dst=back, data=alpha, op0=nl.multiply, operand0=-1.0)
     for c in range(sides):
-        add_scaled(found, found, way, alpha, c)
+        add_scaled(found, found, direction, alpha, c)
         add_scaled(rest, rest, image, back, c)
     before = scalars(size, sides)
     nisa.tensor_copy(dst=before, src=rho)
@@ -178,7 +178,7 @@ def advance(
     beta = scalars(size, sides)
     quotient(beta, rho, before, alive)
     for c in range(sides):
-        add_scaled(way, rest, way, beta, c)
+        add_scaled(direction, rest, direction, beta, c)
     nisa.tensor_tensor(dst=steps, data1=steps, data2=alive, op=nl.add)
     above = scalars(size, sides)
     nisa.tensor_tensor(dst=above, data1=rho, data2=limit, op=nl.greater)
@@ -186,7 +186,7 @@ def advance(
 
 
 def quotient(dst: Tile, above: Tile, below: Tile, alive: Tile) -> None:
-    """Write ``above / below`` where a column is alive, and 0 elsewhere."""
+    """Write ``above / below`` where a column is active, and 0 elsewhere."""
     size, sides = dst.shape
     safe = scalars(size, sides)
     nisa.tensor_scalar(dst=safe, data=below, op0=nl.maximum, operand0=TINY)
@@ -208,8 +208,8 @@ def add_scaled(dst: Tile, term: Tile, vector: Tile, factor: Tile, c: int) -> Non
     )
 
 
-def ask(more: object, alive: Tile, done: Tile, most: int) -> None:
-    """Load the register with whether any column is alive and iterations are left."""
+def load_condition(more: object, alive: Tile, done: Tile, most: int) -> None:
+    """Load the register with the loop condition: a column is active and iterations are left."""
     size = alive.shape[0]
     some, left = column(size), column(size)
     nisa.tensor_reduce(dst=some, op=nl.maximum, data=alive, axis=1)
@@ -220,5 +220,5 @@ def ask(more: object, alive: Tile, done: Tile, most: int) -> None:
 
 
 def column(size: int) -> Tile:
-    """Return memory for one number per partition."""
+    """Return an SBUF tile with one element per partition."""
     return nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)

@@ -1,16 +1,16 @@
 """The product of a matrix of dense blocks and a dense matrix, in one launch.
 
 Layout   a block row on stationary columns, 128 of its rows at a time; the columns of its stored
-         blocks, side by side, on partitions in chunks of 128; the dense operand's columns move
-Reuse    a panel of the dense operand stays in SBUF while its rows fit, loaded as blocks ask for
-         it; else each block row brings its own rows
+         blocks, concatenated, on partitions in chunks of 128; the dense operand's columns move
+Reuse    a panel of the dense operand stays in SBUF while its rows fit, loaded at first use; else
+         each block row loads its own rows
 Limits   any block size, any shape (edges are sliced); float32 or bfloat16, sums in float32; the
          last bank of columns has more than one, the caller adds one of zeros
 Cost     per stored block of 128 one transpose and a product of 128 by 128 by N; DMA bytes of
          stored blocks, once per panel, and of rows of the dense operand that they touch
 Lever    accumulation in PSUM along a block row without padding to the longest row; small blocks of
          a row share a chunk, so that a contraction over 8 columns does not leave 120 rows idle.
-         The pattern is a compile-time argument, and loops hold its blocks and no others
+         The pattern is a compile-time argument; loops contain only its blocks
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -37,10 +37,10 @@ RESIDENT = 96 * 1024
 
 
 class BlockRows(NamedTuple):
-    """Where the stored blocks are.
+    """Positions of the stored blocks.
 
     Attributes:
-        starts: Where each block row begins, and where the last ends.
+        starts: Index of the first block of each block row, then the total.
         columns: The block column of each block.
     """
 
@@ -49,14 +49,14 @@ class BlockRows(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Columns of one stored block that lie in one chunk.
+    """Columns of one stored block in one chunk.
 
     Attributes:
         block: The block.
-        offset: Its first column of them.
-        width: How many.
-        row: The row of the dense operand that the first is multiplied with.
-        at: Where they begin in the chunk.
+        offset: The first column within the block.
+        width: The number of columns.
+        row: The row of the dense operand that multiplies the first column.
+        at: Position of the first column in the chunk.
     """
 
     block: int
@@ -73,7 +73,7 @@ def bsr_spmm(blocks: Tile, b: Tile, pattern: BlockRows, rows: int) -> Tile:
     Args:
         blocks: Stored blocks in the order of block rows, (blocks, size, size).
         b: Dense operand, (n, N) with N at least 2.
-        pattern: Where the blocks are.
+        pattern: Positions of the blocks.
         rows: Rows of the result, at most those of all block rows.
     """
     size = blocks.shape[1]
@@ -82,13 +82,13 @@ def bsr_spmm(blocks: Tile, b: Tile, pattern: BlockRows, rows: int) -> Tile:
     item = 4 if b.dtype == nl.float32 else 2
     edges, resident = panels(columns, depth, item, RESIDENT)
     tiles = (depth + TILE - 1) // TILE
-    # Chunks are tiles of the dense operand where blocks are whole tiles.
+    # If blocks are multiples of a tile, chunks are tiles of the dense operand.
     resident = resident and size % TILE == 0
     for p in range(len(edges) - 1):
         c0, c1 = edges[p], edges[p + 1]
-        kept, there = None, []
+        cache, there = None, []
         if resident:
-            kept = nl.ndarray((TILE, tiles, c1 - c0), dtype=b.dtype, buffer=nl.sbuf)
+            cache = nl.ndarray((TILE, tiles, c1 - c0), dtype=b.dtype, buffer=nl.sbuf)
             for _ in range(tiles):
                 there.append(False)
         for i in range(len(pattern.starts) - 1):
@@ -100,9 +100,9 @@ def bsr_spmm(blocks: Tile, b: Tile, pattern: BlockRows, rows: int) -> Tile:
                     continue
                 sums = new_sums(m1 - m0, c1 - c0)
                 for t in range(len(chunks)):
-                    stationary = turned_blocks(blocks, chunks[t], m0 - i * size, m1 - i * size)
+                    stationary = transposed_blocks(blocks, chunks[t], m0 - i * size, m1 - i * size)
                     if resident:
-                        moving = kept_rows(kept, there, b, chunks[t], c0, c1)
+                        moving = cached_rows(cache, there, b, chunks[t], c0, c1)
                     else:
                         moving = gathered_rows(b, chunks[t], c0, c1)
                     add_chunk(sums, stationary, moving, t == 0)
@@ -129,7 +129,7 @@ def row_chunks(pattern: BlockRows, i: int, size: int, depth: int) -> list[list[S
     return chunks
 
 
-def turned_blocks(blocks: Tile, chunk: list[Segment], m0: int, m1: int) -> Tile:
+def transposed_blocks(blocks: Tile, chunk: list[Segment], m0: int, m1: int) -> Tile:
     """Return the columns of a chunk on partitions, for rows ``m0`` to ``m1`` of their blocks."""
     last = chunk[len(chunk) - 1]
     width, rows = last.at + last.width, m1 - m0
@@ -140,18 +140,18 @@ def turned_blocks(blocks: Tile, chunk: list[Segment], m0: int, m1: int) -> Tile:
             dst=side_by_side[0:rows, part.at : part.at + part.width],
             src=blocks[part.block, m0:m1, part.offset : part.offset + part.width],
         )
-    turned = nl.ndarray((width, rows), dtype=blocks.dtype, buffer=nl.sbuf)
-    transpose_tile(turned, side_by_side)
-    return turned
+    transposed = nl.ndarray((width, rows), dtype=blocks.dtype, buffer=nl.sbuf)
+    transpose_tile(transposed, side_by_side)
+    return transposed
 
 
-def kept_rows(
-    kept: Tile, there: list[bool], b: Tile, chunk: list[Segment], c0: int, c1: int
+def cached_rows(
+    cache: Tile, there: list[bool], b: Tile, chunk: list[Segment], c0: int, c1: int
 ) -> Tile:
-    """Return the rows of a chunk from those that stay, loading them at first."""
+    """Return the rows of a chunk from the resident panel, loading them at first use."""
     row, width = chunk[0].row, chunk[0].width
     tile = row // TILE
-    rows = kept[0:width, tile, 0 : c1 - c0]
+    rows = cache[0:width, tile, 0 : c1 - c0]
     if not there[tile]:
         nisa.dma_copy(dst=rows, src=b[row : row + width, c0:c1])
         there[tile] = True
@@ -159,7 +159,7 @@ def kept_rows(
 
 
 def gathered_rows(b: Tile, chunk: list[Segment], c0: int, c1: int) -> Tile:
-    """Return the rows of a chunk, loaded one below the other."""
+    """Return the rows of a chunk, loaded onto consecutive partitions."""
     last = chunk[len(chunk) - 1]
     rows = nl.ndarray((last.at + last.width, c1 - c0), dtype=b.dtype, buffer=nl.sbuf)
     for s in range(len(chunk)):

@@ -1,9 +1,9 @@
-"""What kernels of sparse products share: rows of a result that grow in PSUM over what is stored.
+"""Shared parts of the sparse product kernels: rows of a result accumulated in PSUM.
 
 A result is computed in panels of columns, up to 2048 that fill four PSUM banks, and in rows of at
-most 128. A row of results is a sum over *chunks*, 128 rows of the dense operand each; only chunks
-that the matrix has something for are loaded and multiplied, so a row costs what it stores and
-nothing is padded to the longest. The first product of a sum overwrites: PSUM is never filled.
+most 128. A row of results is a sum over *chunks*, 128 rows of the dense operand each. Only chunks
+with stored entries are loaded and multiplied, so rows are not padded to the longest. The first
+product of a sum overwrites PSUM, which is never cleared.
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -17,11 +17,11 @@ from trnsci.core.tiles.hardware import BANK, TILE
 __all__ = ["PANEL", "add_chunk", "new_sums", "panels", "store_nothing", "store_sums"]
 
 PANEL = 4 * BANK
-"""Columns of a panel at most: half of PSUM, so that the next row can begin meanwhile."""
+"""Largest number of columns of a panel: half of PSUM, so that the next row can overlap."""
 
 
 def panels(columns: int, rows: int, item: int, resident_bytes: int) -> tuple[list[int], bool]:
-    """Return where panels of columns begin, and end, and whether the dense operand stays in SBUF.
+    """Return the bounds of panels of columns, and whether the dense operand stays in SBUF.
 
     It stays while all its rows of a panel fit into ``resident_bytes`` per partition.
     """
@@ -48,7 +48,7 @@ def new_sums(rows: int, columns: int) -> list[Tile]:
 
 
 def add_chunk(sums: list[Tile], stationary: Tile, moving: Tile, begins: bool) -> None:
-    """Add the product of one chunk to a row of results, or begin the row with it.
+    """Add the product of one chunk to a row of results, or initialise the row with it.
 
     ``moving`` has the columns of all sums.
     """
@@ -81,7 +81,7 @@ def store_sums(out: Tile, first: int, column: int, sums: list[Tile]) -> None:
 
 
 def store_nothing(out: Tile, first: int, last: int, column: int, end: int) -> None:
-    """Store zeros where a row has nothing."""
+    """Store zeros in a row without entries."""
     zeros = nl.ndarray((last - first, end - column), dtype=out.dtype, buffer=nl.sbuf)
     nisa.memset(dst=zeros, value=0.0)
     nisa.dma_copy(dst=out[first:last, column:end], src=zeros)

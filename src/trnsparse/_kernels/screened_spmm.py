@@ -1,17 +1,17 @@
 """The product with the elements of a dense matrix whose bound is above a cutoff, in one launch.
 
 Element (i, j) counts when ``rows[i] * columns[j] > cutoff``. Tiles of 128 by 128 whose largest
-bound is not above the cutoff are neither loaded nor multiplied; tiles whose smallest one is are
-taken as they are; in the others the comparison chooses elements, exactly: an infinite element that
-is screened out leaves no trace.
+bound is not above the cutoff are neither loaded nor multiplied. Tiles whose smallest bound is above
+it are used unmasked. In the others elements are selected, not multiplied by a mask: an infinite
+element that is screened out has no effect.
 
 Layout   rows of the matrix on stationary columns, its columns on partitions; the dense operand
          moves
 Limits   any shape, edges are sliced; float32 or bfloat16, bounds in the same; bounds are not
          negative; the last bank of columns has more than one, the caller adds one of zeros
-Cost     per kept tile one transpose and a product; three Vector passes where it is kept in part
-Lever    which tiles are kept is a compile-time argument, so that skipped ones cost nothing; the
-         mask is made on chip from two vectors and never stored; sums grow in PSUM along a row
+Cost     per tile used one transpose and a product; three more Vector passes if it is masked
+Lever    the set of tiles is a compile-time argument, so skipped ones are free; the mask is
+         computed on chip from two vectors and never stored; sums accumulate in PSUM along a row
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -51,8 +51,8 @@ def screened_spmm(
         rows: Bounds of its rows, (M, 1).
         columns: Bounds of its columns, (1, K).
         b: Dense operand, (K, N) with N at least 2.
-        cutoff: What the product of two bounds must be above, a number of the dtype of the bounds.
-        kept: For each 128 rows of ``a``, the tiles of columns that are kept, and whether wholly.
+        cutoff: Lower limit of the product of two bounds, exclusive; representable in their dtype.
+        kept: For each 128 rows of ``a``, the tiles of columns used, and whether unmasked.
     """
     extent, depth = a.shape
     width = b.shape[1]
@@ -81,8 +81,8 @@ def screened_spmm(
                 nisa.dma_copy(dst=part, src=a[m0:m1, k0:k1])
                 if not whole:
                     part = chosen(part, bounds, columns, k0, k1, cutoff)
-                turned = nl.ndarray((k1 - k0, m1 - m0), dtype=a.dtype, buffer=nl.sbuf)
-                transpose_tile(turned, part)
+                transposed = nl.ndarray((k1 - k0, m1 - m0), dtype=a.dtype, buffer=nl.sbuf)
+                transpose_tile(transposed, part)
                 if resident:
                     moving = panel[0 : k1 - k0, tile, 0 : c1 - c0]
                     if not there[tile]:
@@ -91,7 +91,7 @@ def screened_spmm(
                 else:
                     moving = nl.ndarray((k1 - k0, c1 - c0), dtype=b.dtype, buffer=nl.sbuf)
                     nisa.dma_copy(dst=moving, src=b[k0:k1, c0:c1])
-                add_chunk(sums, turned, moving, t == 0)
+                add_chunk(sums, transposed, moving, t == 0)
             store_sums(out, m0, c0, sums)
     return out
 
@@ -101,7 +101,7 @@ def chosen(part: Tile, bounds: Tile, columns: Tile, k0: int, k1: int, cutoff: fl
     rows, width = part.shape
     across = nl.ndarray((rows, width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=across, src=columns.ap(pattern=[[0, rows], [1, width]], offset=k0))
-    # Rounded as the matrix of products of bounds would be.
+    # Rounded like the matrix of products of bounds.
     products = nl.ndarray((rows, width), dtype=part.dtype, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=products, data=across, op0=nl.multiply, operand0=bounds)
     above = nl.ndarray((rows, width), dtype=nl.uint8, buffer=nl.sbuf)

@@ -1,16 +1,16 @@
-"""Elements of c d^T at the entries of a pattern, by rows or in blocks, in one launch.
+"""Sampled product: c d^T at the entries of a pattern, by rows or in blocks, in one launch.
 
-They are the gradients of products by the entries of their sparse operand.
+It is the gradient of a sparse product by the entries of its sparse operand.
 
 Layout   by rows: 128 entries on partitions, the rows of both factors gathered by indirect DMA,
-         multiplied and summed along the free axis. In blocks: the factors turned on chip, their
+         multiplied and summed along the free axis. In blocks: the factors transposed on chip, their
          columns on partitions in chunks of 128, one product per chunk and block, summed in PSUM
 Limits   float32 or bfloat16, sums in float32; by rows any shape; in blocks whole blocks (the caller
          pads) of at least 2
 Cost     by rows: two gathers and two Vector passes per 128 entries; in blocks: one product of 128
          by 128 by 128 for each 128 columns of the factors, and a transpose of every row used
-Lever    entries that the pattern does not have are never computed; in blocks, turned rows of ``d``
-         stay in SBUF while they fit and a turned row of ``c`` serves all blocks of its row
+Lever    only entries of the pattern are computed; in blocks, transposed rows of ``d`` stay in SBUF
+         while they fit and a transposed row of ``c`` is used for all blocks of its row
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -20,7 +20,7 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
-from trnsparse._kernels.attention_pieces import chunks, load_turned
+from trnsparse._kernels.attention_pieces import chunks, load_transposed
 from trnsparse._kernels.bsr_spmm import BlockRows
 from trnsparse._kernels.row_products import PANEL
 from trnsparse._kernels.spmm import gathered
@@ -28,7 +28,7 @@ from trnsparse._kernels.spmm import gathered
 __all__ = ["bsr_sddmm", "sddmm"]
 
 RESIDENT = 64 * 1024
-"""Bytes per partition of turned rows of ``d`` that stay in SBUF."""
+"""Bytes per partition of transposed rows of ``d`` that stay in SBUF."""
 
 
 @nki.jit
@@ -66,12 +66,12 @@ def sddmm(c: Tile, d: Tile, rows: Tile, columns: Tile) -> Tile:
 
 @nki.jit
 def bsr_sddmm(c: Tile, d: Tile, pattern: BlockRows, size: int) -> Tile:
-    """Return the blocks of ``c d^T`` that a pattern has, (blocks, size, size).
+    """Return the blocks of ``c d^T`` at a pattern, (blocks, size, size).
 
     Args:
         c: Left factor, (block rows * size, N).
         d: Right factor, (block columns * size, N).
-        pattern: Where the blocks are.
+        pattern: Positions of the blocks.
         size: Rows and columns of a block.
     """
     length, width = d.shape
@@ -79,9 +79,9 @@ def bsr_sddmm(c: Tile, d: Tile, pattern: BlockRows, size: int) -> Tile:
     parts = chunks(width)
     item = 4 if d.dtype == nl.float32 else 2
     resident = len(parts) * length * item <= RESIDENT
-    kept, there = None, []
+    cache, there = None, []
     if resident:
-        kept = nl.ndarray((TILE, len(parts), length), dtype=d.dtype, buffer=nl.sbuf)
+        cache = nl.ndarray((TILE, len(parts), length), dtype=d.dtype, buffer=nl.sbuf)
         for _ in range(length // size):
             there.append(False)
     for i in range(len(pattern.starts) - 1):
@@ -94,9 +94,9 @@ def bsr_sddmm(c: Tile, d: Tile, pattern: BlockRows, size: int) -> Tile:
             for k in range(pattern.starts[i], pattern.starts[i + 1]):
                 j = pattern.columns[k]
                 if resident:
-                    right, at = kept, j * size
+                    right, at = cache, j * size
                     if not there[j]:
-                        load_rows(kept, j * size, d, j * size, (j + 1) * size)
+                        load_rows(cache, j * size, d, j * size, (j + 1) * size)
                         there[j] = True
                 else:
                     right = nl.ndarray((TILE, len(parts), size), dtype=d.dtype, buffer=nl.sbuf)
@@ -106,20 +106,20 @@ def bsr_sddmm(c: Tile, d: Tile, pattern: BlockRows, size: int) -> Tile:
     return out
 
 
-def load_rows(turned: Tile, at: int, x: Tile, first: int, last: int) -> None:
-    """Load rows of a factor and turn them into the columns of ``turned`` from ``at``."""
+def load_rows(transposed: Tile, at: int, x: Tile, first: int, last: int) -> None:
+    """Load rows of a factor and write them to the columns of ``transposed`` from ``at``."""
     width = x.shape[1]
     for r0 in range(first, last, TILE):
         r1 = min(r0 + TILE, last)
         rows = nl.ndarray((r1 - r0, width), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=rows, src=x[r0:r1, 0:width])
-        load_turned(turned, at + r0 - first, rows)
+        load_transposed(transposed, at + r0 - first, rows)
 
 
 def store_block(
     out: Tile, k: int, m0: int, left: Tile, right: Tile, at: int, size: int, width: int
 ) -> None:
-    """Multiply turned rows and store part of a block."""
+    """Multiply transposed rows and store part of a block."""
     parts, rows = chunks(width), left.shape[2]
     for n0 in range(0, size, BANK):
         n1 = min(n0 + BANK, size)

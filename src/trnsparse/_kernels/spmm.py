@@ -1,14 +1,14 @@
 """The product of a sparse matrix by rows and a dense matrix: gather, multiply, scatter; one launch.
 
-Rows of the dense operand are gathered by indirect DMA, 128 entries at a time, and never a dense
-form of the sparse matrix is made. What follows is chosen by ``plan_rows``:
+Rows of the dense operand are gathered by indirect DMA, 128 entries at a time; the sparse matrix is
+never made dense. ``plan_rows`` chooses between two methods of summation:
 
-One-hot   the entries of 128 rows lie on partitions as they come; their values are put where their
-          rows are, a (entries, 128) tile made by one Vector pass, and one product scatters and sums
-          them in PSUM. A chunk is full whatever the lengths of rows
-Segments  rows are sorted by length, so that the s-th entries of 128 rows are the first so many of
-          them; each such slot is multiplied and added on the Vector engine, one value per
-          partition. No product with zeros, and rows come back to their places by indirect DMA
+One-hot   the entries of 128 rows are on partitions in storage order; one Vector pass writes their
+          values to their rows in an (entries, 128) tile, and one product scatters and sums them in
+          PSUM. Chunks are full whatever the lengths of rows
+Segments  rows are sorted by length, so that the s-th entries of 128 rows are on the first
+          partitions; each such slot is multiplied and added on the Vector engine, one value per
+          partition. No product with zeros; indirect DMA stores rows in their original order
 
 Layout   dense columns on the free axis, up to 2048 at a time
 Limits   any shape and any lengths of rows; float32 or bfloat16, sums in float32; the last bank of
@@ -16,8 +16,8 @@ Limits   any shape and any lengths of rows; float32 or bfloat16, sums in float32
          infinity in a gathered row reaches the other 127 rows, with segments only its own
 Cost     one-hot: nnz / 128 chunks; segments: the longest row of each 128, sorted. Each is one
          gather of up to 128 rows of the panel, and a product or a Vector pass
-Lever    gather by indirect DMA, scatter as a product into PSUM; the loops hold how many entries 128
-         rows have, the entries themselves are data, so one program serves equal counts
+Lever    gather by indirect DMA, scatter as a product into PSUM; the loops depend on the number of
+         entries per 128 rows only, so one program serves all matrices with equal counts
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -43,7 +43,7 @@ def spmm_one_hot(
         places: Their rows within their 128 rows, (nnz, 1) in float32.
         columns: Their columns, (nnz, 1) in uint32.
         b: Dense operand, (n, N) with N at least 2.
-        starts: Where the entries of each 128 rows begin, and where the last end.
+        starts: Index of the first entry of each 128 rows, then nnz.
         rows: Rows of the result.
     """
     width = b.shape[1]
@@ -62,9 +62,9 @@ def spmm_one_hot(
                 e1 = min(e0 + TILE, starts[i + 1])
                 where = loaded(places, e0, e1, nl.float32)
                 factor = loaded(values, e0, e1, nl.float32)
-                spread = nl.ndarray((e1 - e0, m1 - m0), dtype=b.dtype, buffer=nl.sbuf)
+                scatter = nl.ndarray((e1 - e0, m1 - m0), dtype=b.dtype, buffer=nl.sbuf)
                 nisa.tensor_scalar(
-                    dst=spread,
+                    dst=scatter,
                     data=numbers[0 : e1 - e0, 0 : m1 - m0],
                     op0=nl.equal,
                     operand0=where,
@@ -72,7 +72,7 @@ def spmm_one_hot(
                     operand1=factor,
                 )
                 moving = gathered(b, columns, e0, e1, c0, c1)
-                add_chunk(sums, spread, moving, e0 == starts[i])
+                add_chunk(sums, scatter, moving, e0 == starts[i])
             store_sums(out, m0, c0, sums)
     return out
 
@@ -92,9 +92,9 @@ def spmm_segments(
         values: The entries, (nnz, 1): of each 128 sorted rows the first of every row, then the
             second of every row that has one, and so on.
         columns: Their columns, (nnz, 1) in uint32.
-        order: The row that each sorted row is, (rows, 1) in uint32.
+        order: The original row of each sorted row, (rows, 1) in uint32.
         b: Dense operand, (n, N) with N at least 2.
-        slots: For each 128 sorted rows, how many of them have a first entry, a second, ...
+        slots: For each 128 sorted rows, the number of rows with a first entry, a second, ...
         rows: Rows of the result.
     """
     width = b.shape[1]
@@ -129,14 +129,14 @@ def spmm_segments(
 
 
 def loaded(x: Tile, first: int, last: int, dtype: object) -> Tile:
-    """Return part of a column of numbers, one on each partition."""
+    """Return part of a column vector, one element on each partition."""
     tile = nl.ndarray((last - first, 1), dtype=dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x[first:last, 0:1])
     return tile
 
 
 def gathered(b: Tile, columns: Tile, first: int, last: int, c0: int, c1: int) -> Tile:
-    """Return the rows of ``b`` that some entries ask for, one on each partition."""
+    """Return the rows of ``b`` for some entries, one on each partition."""
     count, width = last - first, b.shape[1]
     index = loaded(columns, first, last, nl.uint32)
     rows = nl.ndarray((count, c1 - c0), dtype=b.dtype, buffer=nl.sbuf)
@@ -153,7 +153,7 @@ def gathered(b: Tile, columns: Tile, first: int, last: int, c0: int, c1: int) ->
 def store_scattered(
     out: Tile, order: Tile, total: Tile, m0: int, m1: int, c0: int, c1: int
 ) -> None:
-    """Round rows once and store them where they belong."""
+    """Round rows once and scatter them to their original positions."""
     count, width = m1 - m0, out.shape[1]
     result = nl.ndarray((count, c1 - c0), dtype=out.dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst=result, src=total)

@@ -1,6 +1,6 @@
 """Choice of the path of a product: torch, or its ``Operation`` on a kernel.
 
-The functions take arguments that were checked.
+Arguments are already validated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From the arguments of an operation to the launch of its kernel.
+"""Kernel launches: from the arguments of an operation to one call of its kernel.
 
 Each function has the name of its operation, takes a launcher and the operation's arguments, and
-launches one kernel once. Patterns of blocks are constants of the program: a kernel's loops hold the
-blocks that are there. Importing this module imports NKI.
+launches one kernel once. Block patterns are compile-time constants: a kernel's loops contain only
+the stored blocks. Importing this module imports NKI.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def spmm(
     rows, width = len(pointers) - 1, b.shape[1]
     b = _several_columns(b)
     columns, values = col_indices.to(torch.int64), values.unsqueeze(-1)
-    if plan_rows(pointers, width, dtype_name(b.dtype)).way == "segments":
+    if plan_rows(pointers, width, dtype_name(b.dtype)).kernel == "segments":
         order, place, slots = segment_order(pointers)
         at = torch.from_numpy(place).to(values.device)
         result = launch(
@@ -133,14 +133,14 @@ def bsr_cg(
     for block, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
         entries[column].append((block, row))
     if missing:
-        # What of a block is outside of the matrix does not count.
+        # Elements of a block outside of the matrix must have no effect.
         inside = torch.arange(size, device=blocks.device) < size - missing
         last = torch.from_numpy(rows == grid - 1).to(blocks.device)
         right = torch.from_numpy(columns == grid - 1).to(blocks.device)
         kept = (inside | ~last[:, None])[:, :, None] & (inside | ~right[:, None])[:, None, :]
         blocks = torch.where(kept, blocks, 0.0)
     limits = b.float().square().sum(0, keepdim=True) * (tol * tol)
-    more = max(2 - sides, 0)  # a single moving column is refused by some compilers
+    more = max(2 - sides, 0)  # some compilers reject a single moving column
     operands = (functional.pad(v, (0, more, 0, missing)) for v in (b, x))
     found, steps, squares = launch(
         cg_kernel,
@@ -161,7 +161,7 @@ def screened_spmm(
     b: Tensor,
     cutoff: float,
 ) -> Tensor:
-    # As torch compares: the number takes the dtype of the tensor.
+    # As in torch's comparison, the number takes the dtype of the tensor.
     limit = float(torch.tensor(cutoff, dtype=row_bounds.dtype))
     kept = _kept_tiles(row_bounds, col_bounds, limit)
     bounds = row_bounds.unsqueeze(1), col_bounds.unsqueeze(0)
@@ -172,7 +172,7 @@ def screened_spmm(
 def _kept_tiles(
     rows: Tensor, columns: Tensor, cutoff: float
 ) -> tuple[tuple[tuple[int, bool], ...], ...]:
-    """Return for each 128 rows the tiles of columns with a bound above, and whether all are."""
+    """Return for each 128 rows the tiles of columns with bounds above, and whether all are."""
     greatest, least = [], []
     for bounds in (rows, columns):
         tiles = torch.split(bounds.detach().cpu(), TILE)
@@ -192,14 +192,14 @@ def _numbers(tensor: Tensor) -> npt.NDArray[np.int64]:
 
 
 def _unsigned(numbers: Tensor) -> Tensor:
-    """Return a column of indices as indirect DMA reads them."""
+    """Return a column of indices in the dtype of indirect DMA."""
     return numbers.to(torch.int32).view(torch.uint32).unsqueeze(-1)
 
 
 def _several_columns(b: Tensor) -> Tensor:
-    """Return a dense operand whose last bank has more than one column, zeros if need be.
+    """Return a dense operand whose last bank has more than one column, padded with zeros.
 
-    A single moving column is refused by some compilers.
+    Some compilers reject a single moving column.
     """
     return functional.pad(b, (0, 1)) if b.shape[1] % BANK == 1 else b
 
@@ -251,7 +251,7 @@ def attention_backward(
     sides = _sides(bias, found)
     q, k, v = (_whole(x, *side) for x, side in zip((q, k, v), sides, strict=True))
     grad, out = _whole(grad, *sides[0]), _whole(out, *sides[0])
-    # Where nothing is seen every weight is 0: exp(s - 3e38).
+    # For a fully masked query every weight is 0: exp(s - 3e38).
     logs = torch.where(logs == -torch.inf, -HIDDEN, logs).float()
     columns = [
         functional.pad(x.float(), (0, q.shape[1] - x.shape[1])).unsqueeze(-1)
@@ -271,7 +271,7 @@ def _blocks(found: Pattern) -> Blocks:
 
 
 def _of_every_head(bias: Tensor | None, found: Pattern) -> Tensor | None:
-    """Return the blocks of a bias that heads share, once for each head."""
+    """Return the blocks of a bias that heads share, repeated for each head."""
     blocks = found.packed[-1]
     if bias is None or bias.shape[0] == blocks:
         return bias
@@ -279,11 +279,10 @@ def _of_every_head(bias: Tensor | None, found: Pattern) -> Tensor | None:
 
 
 def _sides(bias: Tensor | None, found: Pattern) -> list[tuple[int, int]]:
-    """Return the least length and width that the kernels want of queries, keys and values.
+    """Return the minimum length and width of queries, keys and values for the kernels.
 
-    With a bias, whose gradient is written block by block, blocks are whole; the keys behind the end
-    are hidden by the tables of the last column of blocks. A single moving column is refused by some
-    compilers.
+    The gradient by a bias is written in whole blocks; keys past the end are masked by the tables of
+    the last column of blocks. Some compilers reject a single moving column.
     """
     if bias is None:
         return [(0, 2)] * 3
@@ -292,11 +291,11 @@ def _sides(bias: Tensor | None, found: Pattern) -> list[tuple[int, int]]:
 
 
 def _whole(x: Tensor, length: int, width: int) -> Tensor:
-    """Return (heads, length, width), zeros added where it is smaller."""
+    """Return (heads, length, width), padded with zeros."""
     missing = max(length - x.shape[1], 0), max(width - x.shape[2], 0)
     return functional.pad(x, (0, missing[1], 0, missing[0])) if any(missing) else x
 
 
 def _part(x: Tensor, length: int, width: int) -> Tensor:
-    """Return what ``_whole`` was given; never a view, of which forward mode has its own idea."""
+    """Return ``x`` without the padding of ``_whole``; a copy, because views break forward mode."""
     return x if x.shape[1:] == (length, width) else x[:, :length, :width].clone()

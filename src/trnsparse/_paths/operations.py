@@ -1,7 +1,7 @@
 """The operations of trnsparse that have a kernel, each declared once.
 
-Their arguments are those that a torch operator can have: values, index tensors, dense operands and
-numbers. Indices have no derivatives; those by values and by dense operands are products again.
+Arguments are of the types that a torch operator supports: values, index tensors, dense operands and
+numbers. Indices have no derivatives; derivatives by values and dense operands are products too.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _spmm_backward(
     if needed[0]:
         by_values = SDDMM(row_ptrs, col_indices, grad, b)
     if needed[3]:
-        turned, order = pattern.transposed
-        by_b = SPMM(values.index_select(0, order), turned.pointers, turned.indices, grad)
+        transposed, order = pattern.transposed
+        by_b = SPMM(values.index_select(0, order), transposed.pointers, transposed.indices, grad)
     return by_values, None, None, by_b
 
 
@@ -84,8 +84,8 @@ def _sddmm_backward(
     if needed[2]:
         by_c = SPMM(grad, row_ptrs, col_indices, d)
     if needed[3]:
-        turned, order = pattern_of(row_ptrs, col_indices, d.shape[-2]).transposed
-        by_d = SPMM(grad.index_select(0, order), turned.pointers, turned.indices, c)
+        transposed, order = pattern_of(row_ptrs, col_indices, d.shape[-2]).transposed
+        by_d = SPMM(grad.index_select(0, order), transposed.pointers, transposed.indices, c)
     return None, None, by_c, by_d
 
 
@@ -141,9 +141,9 @@ def _bsr_backward(
     if needed[0]:
         by_blocks = BSR_SDDMM(block_row_ptrs, block_col_indices, grad, b, size)
     if needed[3]:
-        turned, order = pattern.transposed
+        transposed, order = pattern.transposed
         adjoint = blocks.index_select(0, order).mT.contiguous()
-        by_b = BSR_SPMM(adjoint, turned.pointers, turned.indices, grad, b.shape[-2])
+        by_b = BSR_SPMM(adjoint, transposed.pointers, transposed.indices, grad, b.shape[-2])
     return by_blocks, None, None, by_b, None
 
 
@@ -200,9 +200,9 @@ def _bsr_sddmm_backward(
     if needed[2]:
         by_c = BSR_SPMM(grad, block_row_ptrs, block_col_indices, d, c.shape[-2])
     if needed[3]:
-        turned, order = _grid(grad, block_row_ptrs, block_col_indices, d).transposed
+        transposed, order = _grid(grad, block_row_ptrs, block_col_indices, d).transposed
         adjoint = grad.index_select(0, order).mT.contiguous()
-        by_d = BSR_SPMM(adjoint, turned.pointers, turned.indices, c, d.shape[-2])
+        by_d = BSR_SPMM(adjoint, transposed.pointers, transposed.indices, c, d.shape[-2])
     return None, None, by_c, by_d, None
 
 

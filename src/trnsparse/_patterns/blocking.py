@@ -1,4 +1,4 @@
-"""Between entries by rows and dense blocks, in time that grows with the entries alone."""
+"""Conversion between CSR entries and dense blocks, in time proportional to the entries."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["blocked", "unblocked"]
 
 
 def blocked(values: Tensor, pattern: Pattern, size: int) -> tuple[Tensor, Pattern]:
-    """Return the blocks (..., nb, size, size) that entries by rows lie in, and where these are.
+    """Return the blocks (..., nb, size, size) that contain CSR entries, and their pattern.
 
-    Blocks of a row come in any order.
+    Blocks of a row are in any order.
     """
     grid = (-(-pattern.rows // size), -(-pattern.columns // size))
     if pattern.entries and suits_scipy(values, pattern.indices):
@@ -35,10 +35,10 @@ def _blocked_by_scipy(
 ) -> tuple[Tensor, Pattern]:
     rows, columns = grid[0] * size, grid[1] * size
     starts = pattern.pointers
-    if rows > pattern.rows:  # rows behind the end have no entries
+    if rows > pattern.rows:  # padding rows have no entries
         starts = torch.cat([starts, starts[-1:].expand(rows - pattern.rows)])
     whole = Pattern(starts, pattern.indices, (rows, columns))
-    # Blocks of one element would be the memory of the values themselves.
+    # Without a copy, blocks of one element would share the memory of the values.
     found = as_scipy_csr(values, whole).tobsr((size, size), copy=True)
     return parts_of_scipy(found, grid, pattern.indices.dtype)
 
@@ -46,9 +46,9 @@ def _blocked_by_scipy(
 def unblocked(
     blocks: Tensor, pattern: Pattern, shape: tuple[int, int]
 ) -> tuple[Tensor, Pattern, Tensor]:
-    """Return the entries of blocks by rows, their pattern, and where in ``blocks`` each was.
+    """Return the CSR entries of blocks, their pattern, and the position of each in ``blocks``.
 
-    Zeros are left out, and so is what lies outside of ``shape``.
+    Zeros and elements outside of ``shape`` are omitted.
     """
     size = blocks.shape[-1]
     place = blocks.detach().reshape(-1).ne(0).nonzero().squeeze(-1)

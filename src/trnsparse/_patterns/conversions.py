@@ -1,7 +1,7 @@
-"""From one arrangement of entries to another, in time that grows with the entries alone.
+"""Sorting, merging and transposing of entries, in time proportional to their number.
 
-Values on a CPU that are neither transformed nor differentiated are moved by SciPy, together with
-their indices. Otherwise the order is found first and the values follow by it, which torch can
+SciPy converts values on a CPU that are neither transformed nor differentiated, together with their
+indices. Otherwise the permutation is computed first and applied to the values, which torch can
 differentiate.
 """
 
@@ -15,16 +15,16 @@ from trnsparse._patterns.index import expanded, group_sums, keys_of, pointers, s
 from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 
-__all__ = ["compressed", "densified", "ordered", "row_places", "turned", "united"]
+__all__ = ["compressed", "densified", "ordered", "row_places", "transposed", "united"]
 
 
 def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pattern, Tensor]:
-    """Return the pattern of the different keys, and the entry that each key is.
+    """Return the pattern of the distinct keys, and the index of each key in it.
 
     Args:
-        keys: One number for each entry, as ``keys_of`` has them.
-        shape: Of the matrix.
-        dtype: Of the indices of the pattern.
+        keys: One integer for each entry, as from ``keys_of``.
+        shape: Shape of the matrix.
+        dtype: Dtype of the pattern's indices.
     """
     order = stable_order(keys)
     found = keys[order]
@@ -39,7 +39,7 @@ def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pa
 
 
 def ordered(rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor]:
-    """Return coordinates by rows, columns in order, and the order of the entries."""
+    """Return the CSR pattern of coordinates, columns in order, and the permutation of entries."""
     order = stable_order(keys_of(rows, columns, shape[1]))
     return Pattern(pointers(rows, shape[0]), columns[order], shape), order
 
@@ -47,7 +47,7 @@ def ordered(rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> tuple[Patt
 def compressed(
     values: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]
 ) -> tuple[Tensor, Pattern]:
-    """Return coordinates by rows, columns in order; entries that come twice are added."""
+    """Return the CSR form of coordinates, columns in order; duplicates are summed."""
     if not suits_scipy(values, rows):
         pattern, groups = united(keys_of(rows, columns, shape[1]), shape, columns.dtype)
         return group_sums(values, groups, pattern.entries), pattern
@@ -60,7 +60,7 @@ def compressed(
     return moved, pattern
 
 
-def turned(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
+def transposed(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
     """Return the entries of the transpose, and its pattern."""
     if not suits_scipy(values, pattern.indices):
         flipped, order = pattern.transposed
@@ -70,7 +70,7 @@ def turned(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
 
 
 def densified(values: Tensor, pattern: Pattern) -> Tensor:
-    """Return the dense matrix of entries by rows; those that come twice are added."""
+    """Return the dense matrix of CSR entries; duplicates are summed."""
     if suits_scipy(values, pattern.indices):
         return torch.from_numpy(as_scipy_csr(values, pattern).toarray())
     flat = values.new_zeros(*values.shape[:-1], pattern.rows * pattern.columns)
@@ -78,6 +78,6 @@ def densified(values: Tensor, pattern: Pattern) -> Tensor:
 
 
 def row_places(pattern: Pattern) -> Tensor:
-    """Return the place of each entry within its row."""
+    """Return the position of each entry within its row."""
     starts = expanded(pattern.pointers, pattern.entries)
     return torch.arange(pattern.entries, device=starts.device) - pattern.pointers[starts]

@@ -1,4 +1,4 @@
-"""From dense matrices to patterns."""
+"""Conversion of dense matrices to entries or blocks with their patterns."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["above", "check_threshold", "no_zeros", "nonzero_blocks", "nonzero_en
 
 
 def check_threshold(function: str, threshold: float) -> None:
-    """Raise for a threshold that is negative or no number."""
+    """Raise for a threshold that is negative or NaN."""
     if not threshold >= 0:
         raise FlagError(f"{function}: threshold must be at least 0, got {threshold}")
 
 
 def nonzero_entries(function: str, dense: Tensor, threshold: float) -> tuple[Tensor, Pattern]:
-    """Return the entries of a matrix whose magnitude is above a threshold, and where they are."""
+    """Return the entries of a matrix with a magnitude above a threshold, and their pattern."""
     _check(function, dense, threshold)
     rows, columns = dense.shape
     flat = _places(_kept(dense.detach(), threshold))
@@ -37,7 +37,7 @@ def nonzero_entries(function: str, dense: Tensor, threshold: float) -> tuple[Ten
 def nonzero_blocks(
     function: str, dense: Tensor, size: int, threshold: float
 ) -> tuple[Tensor, Pattern]:
-    """Return the blocks of a matrix with an entry above a threshold, and where they are."""
+    """Return the blocks of a matrix with an entry above a threshold, and their pattern."""
     _check(function, dense, threshold)
     grid = (-(-dense.shape[0] // size), -(-dense.shape[1] // size))
     padded = torch.nn.functional.pad(
@@ -57,7 +57,7 @@ def no_zeros(values: Tensor) -> bool:
 
 
 def above(magnitudes: Tensor, threshold: float) -> Tensor:
-    """Return what is above a threshold; what is no number is not below it."""
+    """Return a mask of the magnitudes above a threshold; NaN counts as above."""
     return (magnitudes <= threshold).logical_not()
 
 
@@ -73,7 +73,7 @@ def _check(function: str, dense: Tensor, threshold: float) -> None:
 
 
 def _places(mask: Tensor) -> Tensor:
-    """Return where a mask is true, counting row by row; NumPy finds it faster than torch."""
+    """Return the flat indices of true elements; NumPy is faster than torch."""
     if on_host(mask):
         return torch.from_numpy(np.flatnonzero(array_of(mask)))
     return mask.reshape(-1).nonzero().squeeze(-1)

@@ -1,6 +1,6 @@
-"""Arithmetic of index tensors: pointers, orders, keys; on any device, never over a dense matrix.
+"""Arithmetic of index tensors: pointers, permutations, keys; on any device, never dense.
 
-On a CPU NumPy and SciPy do in one pass what torch sorts for.
+On a CPU, NumPy and SciPy need one pass where torch would sort.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def on_host(indices: Tensor) -> bool:
 
 
 def counted(pointers: Tensor) -> Tensor:
-    """Return how many entries each row has."""
+    """Return the number of entries of each row."""
     return pointers[1:] - pointers[:-1]
 
 
 def pointers(rows: Tensor, size: int) -> Tensor:
-    """Return where each of ``size`` rows begins among entries that are sorted by row."""
+    """Return the row pointers, (size + 1,), of entries sorted by row."""
     found = torch.zeros(size + 1, dtype=rows.dtype, device=rows.device)
     counts = torch.bincount(rows, minlength=size) if rows.numel() else found[1:]
     torch.cumsum(counts, 0, out=found[1:])
@@ -56,21 +56,21 @@ def expanded(pointers: Tensor, size: int) -> Tensor:
 
 
 def keys_of(rows: Tensor, columns: Tensor, width: int) -> Tensor:
-    """Return one number for each entry that orders entries by row, then by column."""
+    """Return one integer for each entry that orders entries by row, then by column."""
     return rows.to(torch.int64) * width + columns
 
 
 def stable_order(keys: Tensor) -> Tensor:
-    """Return the order that sorts keys and leaves equal ones as they are."""
+    """Return the permutation that sorts keys, stable for equal ones."""
     return torch.sort(keys, stable=True).indices
 
 
 def is_canonical(pointers: Tensor, columns: Tensor) -> bool:
-    """Return whether the columns of each row increase, so that none comes twice."""
+    """Return whether the columns of each row increase, so that there are no duplicates."""
     if columns.numel() < 2:
         return True
     rises = columns[1:] > columns[:-1]
-    # The last entry of a row and the first of the next are in any order.
+    # The last entry of a row and the first of the next need not be ordered.
     inner = pointers[1:-1]
     rises[inner[(inner > 0) & (inner < columns.numel())].to(torch.int64) - 1] = True
     return bool(rises.all())
@@ -79,15 +79,17 @@ def is_canonical(pointers: Tensor, columns: Tensor) -> bool:
 def transposed_order(
     row_pointers: Tensor, columns: Tensor, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the pointers and row indices of the transpose, and the order of its entries."""
+    """Return the pointers and row indices of the transpose, and the permutation of entries."""
     entries = columns.numel()
     if on_host(columns) and on_host(row_pointers):
         from scipy.sparse import csr_array
 
         parts = (np.arange(entries), columns.numpy(), row_pointers.numpy())
-        turned = csr_array(parts, shape=(row_pointers.numel() - 1, width)).tocsc()
-        found = [torch.from_numpy(a).to(columns.dtype) for a in (turned.indptr, turned.indices)]
-        return found[0], found[1], torch.from_numpy(turned.data)
+        transposed = csr_array(parts, shape=(row_pointers.numel() - 1, width)).tocsc()
+        found = [
+            torch.from_numpy(a).to(columns.dtype) for a in (transposed.indptr, transposed.indices)
+        ]
+        return found[0], found[1], torch.from_numpy(transposed.data)
     order = stable_order(columns)
     return pointers(columns, width), expanded(row_pointers, entries)[order], order
 

@@ -30,7 +30,7 @@ NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def has_mkl() -> bool:
-    """Return whether torch's sparse products and substitutions on a CPU are MKL's."""
+    """Return whether torch uses MKL for sparse products and substitution on a CPU."""
     available: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return available
 
@@ -58,7 +58,7 @@ def as_torch_bsr(blocks: Tensor, pattern: Pattern, narrow: bool = True) -> Tenso
 
 
 def suits_scipy(values: Tensor, indices: Tensor) -> bool:
-    """Return whether SciPy may compute with these: one matrix on a CPU, not differentiated."""
+    """Return whether SciPy can compute with these: one matrix on a CPU, not differentiated."""
     return (
         values.ndim == 1
         and values.dtype in NATIVE
@@ -86,10 +86,10 @@ def as_scipy_bsr(blocks: Tensor, pattern: Pattern) -> Any:
 
 
 def parts_for_scipy(data: Tensor, pattern: Pattern) -> tuple[Any, Any, Any]:
-    """Return data, indices and pointers for a matrix of SciPy that a user gets.
+    """Return data, indices and pointers for a SciPy matrix that is returned to the user.
 
-    SciPy sorts indices and adds entries that come twice in place. It has indices of its own to do
-    that, and data of its own where there is anything to do.
+    SciPy sorts indices and sums duplicates in place. So indices are copied, and data as well unless
+    they are sorted and without duplicates.
     """
     values = array_of(data.detach().cpu())
     if not pattern.canonical:

@@ -1,7 +1,7 @@
-"""Where the stored entries of a matrix are, and what is derived from it.
+"""The sparsity pattern of a matrix, and data derived from it.
 
-A pattern belongs to index tensors, not to values: matrices that share it share the transpose, the
-narrow indices and the checks, each computed at its first use.
+A pattern depends on index tensors, not on values: matrices that share it share the transpose, the
+int32 indices and the checks, each computed at its first use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @cache
 def quieten() -> None:
-    """Raise and suppress torch's warning that its compressed layouts are new, given once."""
+    """Trigger and suppress torch's one-time warning about its compressed layouts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         one = torch.zeros(1, dtype=torch.int64)
@@ -42,10 +42,10 @@ def quieten() -> None:
         torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))
 
 
-class found_once(Generic[T]):
-    """A property that is computed at its first use, and may be set.
+class cached_attribute(Generic[T]):
+    """A property that is computed at its first use, and can be set.
 
-    It is what ``functools.cached_property`` is, whose lock torch.compile cannot trace.
+    Used instead of ``functools.cached_property``, whose lock torch.compile cannot trace.
     """
 
     def __init__(self, function: Callable[[Any], T]) -> None:
@@ -54,7 +54,7 @@ class found_once(Generic[T]):
         self.__doc__ = function.__doc__
 
     @overload
-    def __get__(self, owner: None, kind: type) -> found_once[T]: ...
+    def __get__(self, owner: None, kind: type) -> cached_attribute[T]: ...
 
     @overload
     def __get__(self, owner: object, kind: type) -> T: ...
@@ -68,7 +68,7 @@ class found_once(Generic[T]):
 
 
 class Snapshot:
-    """Two index tensors, and how often each had been changed in place."""
+    """Two index tensors with their version counters, to detect changes in place."""
 
     __slots__ = ("first", "second", "versions")
 
@@ -81,26 +81,26 @@ class Snapshot:
         return (
             first is self.first
             and second is self.second
-            # To a graph versions are numbers not yet known; its constants do not change.
+            # Versions are symbolic in a graph; its constants do not change.
             and (is_compiling() or _versions(first, second) == self.versions)
         )
 
 
 def _versions(first: Tensor, second: Tensor) -> object:
-    # Tensors of inference mode have no count of changes: they may have changed at any time.
+    # Inference tensors have no version counter: they may have changed at any time.
     if first.is_inference() or second.is_inference():
         return object()
     return version_of(first), version_of(second)
 
 
 class Pattern:
-    """The entries of a matrix by rows; a matrix by columns has the pattern of its transpose.
+    """Positions of entries by rows; a CSC matrix has the pattern of its transpose.
 
     Attributes:
-        pointers: Where each row begins and the last one ends, (rows + 1,).
+        pointers: Index of the first entry of each row, then nnz, (rows + 1,).
         indices: The column of each entry.
         shape: Rows and columns.
-        rows, columns, entries: How many there are.
+        rows, columns, entries: Their numbers.
     """
 
     def __init__(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
@@ -112,54 +112,54 @@ class Pattern:
         self._snapshot = Snapshot(pointers, indices)
         self._transposed: tuple[Pattern, Tensor] | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:  # what was derived is derived again
+    def __reduce__(self) -> tuple[Any, ...]:  # derived data are recomputed
         return type(self), (self.pointers, self.indices, self.shape)
 
     def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
-        """Return whether this is the pattern of these tensors as they are now."""
+        """Return whether this is the pattern of these tensors, unchanged since."""
         return shape == self.shape and self._snapshot.holds(pointers, indices)
 
     @property
     def intact(self) -> bool:
-        """Whether its tensors, which a matrix made of it may show, are as they were."""
+        """Whether its tensors, which matrices expose, have not been changed in place."""
         return self._snapshot.holds(self.pointers, self.indices)
 
-    @found_once
+    @cached_attribute
     def row_indices(self) -> Tensor:
         """The row of each entry."""
         return expanded(self.pointers, self.entries)
 
-    @found_once
+    @cached_attribute
     def canonical(self) -> bool:
-        """Whether the columns of each row increase, so that none comes twice."""
+        """Whether the columns of each row increase, so that there are no duplicates."""
         return is_canonical(self.pointers, self.indices)
 
-    @found_once
+    @cached_attribute
     def keys(self) -> Tensor:
-        """One number for each entry that orders entries by row, then by column."""
+        """One integer for each entry that orders entries by row, then by column."""
         return keys_of(self.row_indices, self.indices, self.columns)
 
     @property
     def transposed(self) -> tuple[Pattern, Tensor]:
-        """The pattern of the transpose, and which entry of this one each of its entries is."""
+        """The pattern of the transpose, and the permutation of the entries."""
         held = self._transposed
         if held is None or not held[0].intact:
             pointers, indices, order = transposed_order(self.pointers, self.indices, self.columns)
-            turned = Pattern(pointers, indices, (self.columns, self.rows))
-            held = self._transposed = (turned, order)
+            transposed = Pattern(pointers, indices, (self.columns, self.rows))
+            held = self._transposed = (transposed, order)
         return held
 
-    @found_once
+    @cached_attribute
     def sorted(self) -> tuple[Pattern, Tensor | None]:
-        """The pattern with the columns of each row in order, and the order of its entries."""
+        """The pattern with the columns of each row in order, and the permutation of the entries."""
         if self.canonical:
             return self, None
         order = stable_order(self.keys)
         return Pattern(self.pointers, self.indices[order], self.shape), order
 
-    @found_once
+    @cached_attribute
     def narrow(self) -> tuple[Tensor, Tensor]:
-        """Pointers and indices in int32 where they fit: what MKL reads without converting."""
+        """Pointers and indices in int32 if they fit, which MKL needs without conversion."""
         if max(*self.shape, self.entries) > _INT32_MAX:
             return self.pointers, self.indices
         return self.pointers.to(torch.int32), self.indices.to(torch.int32)

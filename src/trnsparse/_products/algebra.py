@@ -1,4 +1,4 @@
-"""Sums, common entries and products of two sparse matrices by rows, without a dense one between."""
+"""Sums, common entries and products of two CSR matrices, without a dense intermediate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["added", "intersection", "sparse_product"]
 
 
 def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
-    """Return the sum on the union of two patterns; entries that cancel stay stored."""
+    """Return the sum on the union of two patterns; entries that cancel are stored as zeros."""
     if of_a is of_b:
         return a + b, of_a
     keys = torch.cat([of_a.keys, of_b.keys])
@@ -26,7 +26,7 @@ def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, P
 
 
 def intersection(a: Pattern, b: Pattern) -> tuple[Pattern, Tensor, Tensor]:
-    """Return the entries that two canonical patterns share, and where each is in both."""
+    """Return the common entries of two canonical patterns, and their positions in both."""
     place = torch.searchsorted(b.keys, a.keys)
     found = place < b.entries
     found[found.clone()] = b.keys[place[found]] == a.keys[found]
@@ -45,9 +45,9 @@ def sparse_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[
 
 
 def _expanded_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
-    """Return a product that can be differentiated, by all pairs of entries that meet.
+    """Return a differentiable product, as the sum over all pairs of matching entries.
 
-    It takes memory for each multiplication, of which there are as many as the product needs.
+    Memory is proportional to the number of multiplications.
     """
     lengths = counted(of_b.pointers)[of_a.indices]
     total = int(lengths.sum())
@@ -60,7 +60,7 @@ def _expanded_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tup
     shape = (of_a.rows, of_b.columns)
     keys = keys_of(of_a.row_indices[left], of_b.indices[right], shape[1])
     pattern, groups = united(keys, shape, of_a.indices.dtype)
-    if a.dtype in (torch.float16, torch.bfloat16):  # products of two are exact in float32
+    if a.dtype in (torch.float16, torch.bfloat16):  # products are exact in float32
         terms = a.float().index_select(-1, left) * b.float().index_select(-1, right)
     else:
         terms = a.index_select(-1, left) * b.index_select(-1, right)

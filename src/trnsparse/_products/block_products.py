@@ -1,6 +1,6 @@
 """Products with matrices of dense blocks: one batched product, then sums by block row.
 
-Only stored blocks are touched, forward and backward, and rows are never padded to the longest.
+Only stored blocks are read, forward and backward, and rows are not padded to the longest.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from trnsparse._products.row_products import NARROW, RowMatrix
 
 __all__ = ["block_product", "blocks_times", "cut", "sampled_blocks"]
 
-# Blocks below these sizes are all overhead to a batched product: the libraries' own loops over
-# blocks take less time, MKL's a seventh at 16 and twice as much at 32 (one core of an x86-64 with
-# AVX-512), SciPy's half at 4 and as much at 8 (one core of an Arm Neoverse N1).
+# Below these block sizes a batched product is dominated by overhead and the libraries' own block
+# loops are faster. MKL's takes 1/7 of the time at 16 and twice the time at 32 (one core of an
+# x86-64 with AVX-512), SciPy's half at 4 and the same at 8 (one core of an Arm Neoverse N1).
 _SMALL_TO_MKL, _SMALL_TO_SCIPY = 32, 8
 
 
@@ -47,16 +47,18 @@ def blocks_times(matrix: RowMatrix, b: Tensor, rows: int) -> Tensor:
         rows: Rows of the result, at most those of the block rows.
     """
     blocks, pattern = matrix.values, matrix.pattern
-    if b.dtype in NARROW:  # the sum over the blocks of a row is rounded once
+    if b.dtype in NARROW:  # round the sum over the blocks of a row once
         return block_product(blocks.float(), pattern, b.float(), rows).to(b.dtype)
-    if blocks.ndim == 3 and b.ndim > 2:  # one matrix: all right-hand sides side by side
+    if (
+        blocks.ndim == 3 and b.ndim > 2
+    ):  # one matrix: concatenate the columns of all right-hand sides
         wide = b.movedim(-2, 0)
         flat = blocks_times(matrix, wide.reshape(b.shape[-2], -1), rows)
         return flat.reshape(rows, *wide.shape[1:]).movedim(0, -2)
     right = cut(b, blocks.shape[-1])
     if blocks.ndim == 3 and inert(blocks, b):
         return _computed(matrix, right)[:rows]
-    if blocks.ndim == 3 and inert(blocks.detach(), b.detach()):  # differentiated backwards
+    if blocks.ndim == 3 and inert(blocks.detach(), b.detach()):  # reverse mode
         return _block_product(blocks, right, matrix)[:rows]
     return _summed(blocks, pattern, right)[..., :rows, :]
 
@@ -82,14 +84,14 @@ def _computed(matrix: RowMatrix, right: Tensor) -> Tensor:
 
 
 def _summed(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:
-    """Return the same by steps of which torch has every derivative."""
+    """Return the same in torch operations, differentiable in every mode."""
     terms = blocks @ right.index_select(-3, pattern.indices)
     zeros = terms.new_zeros(*terms.shape[:-3], pattern.rows, *terms.shape[-2:])
     return zeros.index_add(-3, pattern.row_indices, terms).flatten(-3, -2)
 
 
 class _BlockProduct(torch.autograd.Function):
-    """A block product as one node: it keeps no product of a single block for its gradient."""
+    """A block product as one autograd node, which stores no per-block products."""
 
     @staticmethod
     def forward(ctx: Any, blocks: Tensor, right: Tensor, matrix: RowMatrix) -> Tensor:
@@ -108,10 +110,10 @@ class _BlockProduct(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             by_blocks = sampled_blocks(pattern, grad, right.conj())
         if ctx.needs_input_grad[1]:
-            turned, order = pattern.transposed
+            transposed, order = pattern.transposed
             adjoint = blocks.index_select(0, order).mH
-            rows = turned.rows * size
-            by_right = cut(block_product(adjoint, turned, grad.flatten(0, 1), rows), size)
+            rows = transposed.rows * size
+            by_right = cut(block_product(adjoint, transposed, grad.flatten(0, 1), rows), size)
         return by_blocks, by_right, None
 
 

@@ -1,4 +1,4 @@
-"""Conjugate gradients on a matrix of blocks as one operation, so that the device does all of it."""
+"""Conjugate gradients on a block matrix as one operation, run entirely on the device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["BSR_CG", "resident_cg"]
 
 _MOST_BLOCK = 128
 _MOST_BYTES = 160 * 1024
-"""What the kernel keeps in SBUF, in bytes per partition."""
+"""SBUF capacity of the kernel, in bytes per partition."""
 _VECTORS = 7
 
 
@@ -84,14 +84,14 @@ BSR_CG = Operation(
 
 
 def resident_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
-    """Return a run on the device for a matrix in blocks, on products with others and with M."""
+    """Return a run on the device for a BSR matrix without M and callback, else by products."""
     A = op.matrix
     if not isinstance(A, BSRMatrix) or A.blocks.ndim != 3 or M is not None or watch.callback:
         return conjugate_gradients(op, b, x, M, watch)
-    # The kernel squares numbers in float32, so the matrix is scaled to the size of 1 as b is.
+    # The kernel computes squares in float32, so the matrix is scaled to magnitude 1, as b is.
     unit = power_below(A.blocks)
     right, start = (v.unsqueeze(-1) if v.ndim == 1 else v for v in (b, x * unit))
-    # One tolerance for all columns, the smallest that is not that of a right side of zeros.
+    # One tolerance for all columns: the smallest of the non-zero right-hand sides.
     tol = watch.goal / watch.scale
     if isinstance(tol, Tensor):
         tol = min((each for each in tol.flatten().tolist() if each > 0), default=0.0)

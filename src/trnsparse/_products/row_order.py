@@ -1,7 +1,7 @@
-"""How the entries of a matrix by rows are handed to the kernels, and by which kernel.
+"""Order of CSR entries for the product kernels, and the choice of the kernel.
 
-Both kernels gather rows of the dense operand for 128 entries at a time. What differs is how many
-such gathers there are, and whether the Tensor or the Vector engine sums.
+Both kernels gather rows of the dense operand for 128 entries at a time. They differ in the number
+of gathers, and in the engine that sums: Tensor or Vector.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _PASSES = {"float32": 4, "bfloat16": 1}
 
 @dataclass(frozen=True)
 class RowPlan:
-    """What a product by rows would take.
+    """Predicted cost of a CSR product.
 
     Attributes:
-        one_hot: Gathers with the scatter as a product.
-        segments: Gathers with rows sorted by length.
-        one_hot_ns: Time of the first on the busiest engine, as the numbers of the core have it.
-        segments_ns: Time of the second.
+        one_hot: Number of gathers with the scatter as a product.
+        segments: Number of gathers with rows sorted by length.
+        one_hot_ns: Time of ``one_hot`` on the busiest engine, by the core's hardware constants.
+        segments_ns: Time of ``segments``.
     """
 
     one_hot: int
@@ -38,19 +38,19 @@ class RowPlan:
     segments_ns: float
 
     @property
-    def way(self) -> str:
-        """The one that takes less time; the one without products of zeros where they are equal."""
+    def kernel(self) -> str:
+        """The faster kernel, ``"segments"`` or ``"one-hot"``; ``"segments"`` if equal."""
         return "segments" if self.segments_ns <= self.one_hot_ns else "one-hot"
 
 
 def plan_rows(pointers: Array, columns: int, dtype: str, generation: str | None = None) -> RowPlan:
-    """Return what a product with ``columns`` dense columns takes.
+    """Return the predicted cost of a product with ``columns`` dense columns.
 
     Args:
-        pointers: Where each row begins, and where the last ends.
+        pointers: Index of the first entry of each row, then nnz.
         columns: Columns of the dense operand.
-        dtype: Name of the dtype of both.
-        generation: Of the NeuronCore; that of the environment, or gen2.
+        dtype: Name of the dtype of both operands.
+        generation: Generation of the NeuronCore; default from the environment, or gen2.
     """
     core = CORES[resolve_generation(generation)]
     starts = tile_starts(pointers)
@@ -61,19 +61,19 @@ def plan_rows(pointers: Array, columns: int, dtype: str, generation: str | None 
     entries = int(pointers[-1])
     gather = entries * columns * ITEMSIZE[dtype] / core.dma_bytes_per_ns
     product = (_PASSES[dtype] * columns + core.product_cycles) / core.tensor_ghz
-    spread = (TILE + core.vector_cycles) / core.vector_ghz
+    scatter = (TILE + core.vector_cycles) / core.vector_ghz
     # The Vector engine reads two float32 operands, and the gathered rows a second time in bfloat16.
     vector = (2 * columns + core.vector_cycles) / core.vector_ghz
     return RowPlan(
         one_hot,
         segments,
-        max(gather + one_hot * core.dma_ns, one_hot * product, one_hot * spread),
+        max(gather + one_hot * core.dma_ns, one_hot * product, one_hot * scatter),
         max(gather + segments * core.dma_ns, segments * vector),
     )
 
 
 def tile_starts(pointers: Array) -> Array:
-    """Return where the entries of each 128 rows begin, and where the last end."""
+    """Return the index of the first entry of each 128 rows, then nnz."""
     rows = len(pointers) - 1
     edges = np.append(np.arange(0, rows, TILE), rows)
     found: Array = pointers[edges]
@@ -81,10 +81,10 @@ def tile_starts(pointers: Array) -> Array:
 
 
 def segment_order(pointers: Array) -> tuple[Array, Array, tuple[tuple[int, ...], ...]]:
-    """Return rows by length, entries by slot, and how many rows have each slot.
+    """Return rows by length, entries by slot, and the number of rows with each slot.
 
-    Rows are sorted from the longest to the shortest. Of each 128 of them the first entries come
-    first, then the second ones of rows that have any, and so on.
+    Rows are sorted from longest to shortest. For each 128 rows the first entries come first, then
+    the second entries of rows that have one, and so on.
     """
     lengths = np.diff(pointers)
     order = np.argsort(-lengths, kind="stable")

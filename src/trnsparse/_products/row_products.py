@@ -1,9 +1,8 @@
-"""Products with a matrix by rows, with their derivatives.
+"""Products with a CSR matrix, and their derivatives.
 
-Tensors that are neither transformed nor differentiated are given to the fastest public routine. A
-product that is differentiated backwards is one node of autograd's graph. Under torch.compile,
-``vmap``, forward mode and fake tensors it is gathered and scattered, which torch sees step by step.
-None of them makes a dense matrix of a sparse one.
+Tensors that are neither transformed nor differentiated go to the fastest public routine. In reverse
+mode a product is one autograd node. Under torch.compile, ``vmap``, forward mode and fake tensors it
+is a gather and a scatter in torch operations. No path makes the sparse matrix dense.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ __all__ = ["NARROW", "RowMatrix", "csr_product", "one_node", "sampled_product"]
 NARROW = (torch.float16, torch.bfloat16)
 """Dtypes that are summed in float32 and rounded once."""
 
-# torch and MKL clear and write every row of the result, SciPy only those with an entry: three times
-# as fast on one core of an x86-64 where at most a quarter of the rows has any.
+# torch and MKL clear and write every row of the result, SciPy only rows with entries: three times
+# as fast on one core of an x86-64 if at most a quarter of the rows has entries.
 _MOSTLY_EMPTY = 4
 
 Maker: TypeAlias = Callable[[Tensor, Pattern], Any]
 
 
 class RowMatrix:
-    """The stored entries of a matrix by rows, and the same matrix in the libraries that multiply.
+    """Stored entries by rows, with cached torch and SciPy matrices on the same memory.
 
     Args:
         values: Entries (nnz,) or blocks (nb, s, s); more dimensions in front for several matrices
             of one pattern.
-        pattern: Where they are.
+        pattern: Their positions.
     """
 
     __slots__ = ("_held", "pattern", "values")
@@ -50,8 +49,8 @@ class RowMatrix:
         self._held: dict[Maker, tuple[int, Any]] = {}
 
     def made_by(self, maker: Maker) -> Any:
-        """Return the matrix that ``maker`` makes on the memory of the values, made once."""
-        memory = self.values.data_ptr()  # another one after an assignment to ``values.data``
+        """Return the cached result of ``maker`` on the memory of the values."""
+        memory = self.values.data_ptr()  # changes on assignment to ``values.data``
         held = self._held.get(maker)
         if held is not None and held[0] == memory:
             return held[1]
@@ -69,7 +68,7 @@ def csr_product(matrix: RowMatrix, b: Tensor) -> Tensor:
         return _product(matrix, b)
     if b.ndim == 1:
         return csr_product(matrix, b.unsqueeze(-1)).squeeze(-1)
-    if values.ndim == 1:  # one matrix: the columns of all right-hand sides side by side
+    if values.ndim == 1:  # one matrix: concatenate the columns of all right-hand sides
         wide = b.movedim(-2, 0)
         flat = _product(matrix, wide.reshape(b.shape[-2], -1))
         return flat.reshape(pattern.rows, *wide.shape[1:]).movedim(0, -2)
@@ -93,7 +92,7 @@ def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
     """Return ``(c @ d.mT)`` at the entries of a pattern, (..., nnz).
 
     Args:
-        pattern: Which elements are wanted.
+        pattern: The elements to compute.
         c: Rows of the left factor, (..., m, N).
         d: Rows of the right factor, (..., n, N).
     """
@@ -106,7 +105,7 @@ def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
 
 
 def one_node(a: Tensor, b: Tensor) -> bool:
-    """Return whether an operation on these may be one node of autograd's graph."""
+    """Return whether an operation on these can be one autograd node."""
     return concrete(a, b) and forward_level() < 0
 
 
@@ -143,23 +142,23 @@ def _computed(matrix: RowMatrix, b: Tensor) -> Tensor:
         return torch.mm(matrix.made_by(as_torch_csr), b)
     if _scipy_is_faster(pattern):
         return torch.from_numpy(matrix.made_by(as_scipy_csr) @ array_of(b))
-    # torch.mm clears the result before MKL writes it, which takes as long as a product with short
-    # rows.
+    # torch.mm clears the result before MKL writes it; with short rows that takes as long as the
+    # product.
     result = b.new_empty(pattern.rows, b.shape[1])
     return result.addmm_(matrix.made_by(as_torch_csr), b, beta=0)
 
 
 def _scipy_is_faster(pattern: Pattern) -> bool:
-    """Return whether SciPy multiplies with a matrix on a CPU in less time than torch.
+    """Return whether SciPy's product with a dense matrix is faster than torch's on a CPU.
 
-    torch's product is MKL's. Without MKL, as on Arm, it takes up to eight times as long as SciPy's;
-    that with a vector takes the same time.
+    torch uses MKL. Without MKL, as on Arm, torch takes up to eight times as long as SciPy; products
+    with a vector take the same time.
     """
     return not has_mkl() or _MOSTLY_EMPTY * pattern.entries <= pattern.rows
 
 
 def _gathered(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
-    """Return a product by steps of which torch has every derivative."""
+    """Return a product in torch operations, differentiable in every mode."""
     if b.dtype in NARROW:
         return _gathered(values.float(), pattern, b.float()).to(b.dtype)
     terms = values.unsqueeze(-1) * b.index_select(-2, pattern.indices)
@@ -168,7 +167,7 @@ def _gathered(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
 
 
 class _Product(torch.autograd.Function):
-    """A product as one node, whose gradients are products and sampled products again."""
+    """A product as one autograd node; its gradients are products and sampled products."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, b: Tensor, matrix: RowMatrix) -> Tensor:
@@ -186,8 +185,8 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             by_values = sampled_product(pattern, grad, b.conj())
         if ctx.needs_input_grad[1]:
-            turned, order = pattern.transposed
-            adjoint = RowMatrix(values.index_select(0, order).conj(), turned)
+            transposed, order = pattern.transposed
+            adjoint = RowMatrix(values.index_select(0, order).conj(), transposed)
             by_b = _product(adjoint, grad)
         return by_values, by_b, None
 
@@ -214,7 +213,7 @@ def _sampled_gathered(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
 
 
 class _Sampled(torch.autograd.Function):
-    """A sampled product as one node."""
+    """A sampled product as one autograd node."""
 
     @staticmethod
     def forward(ctx: Any, c: Tensor, d: Tensor, pattern: Pattern) -> Tensor:
@@ -232,8 +231,8 @@ class _Sampled(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             by_c = _product(RowMatrix(grad, pattern), d.conj())
         if ctx.needs_input_grad[1]:
-            turned, order = pattern.transposed
-            by_d = _product(RowMatrix(grad.index_select(0, order), turned), c.conj())
+            transposed, order = pattern.transposed
+            by_d = _product(RowMatrix(grad.index_select(0, order), transposed), c.conj())
         return by_c, by_d, None
 
 

@@ -9,7 +9,7 @@ from trnsci.core.eager import concrete
 
 __all__ = ["screened_product"]
 
-# Below this share of the matrix it is worth to copy the part that matters.
+# Below this share of rows and columns, copying the needed part is faster.
 _WORTH_A_COPY = 0.5
 
 
@@ -18,7 +18,7 @@ def screened_product(
 ) -> Tensor:
     """Return ``(a where row_bounds[i] * col_bounds[j] > cutoff, else 0) @ b``.
 
-    Rows and columns that have no such element are left out where they are many.
+    Rows and columns without such elements are skipped if there are many.
     """
     if concrete(row_bounds, col_bounds) and row_bounds.is_cpu and a.numel():
         rows = (row_bounds * col_bounds.max() > cutoff).nonzero().squeeze(-1)
@@ -33,5 +33,5 @@ def screened_product(
 
 def _masked(a: Tensor, rows: Tensor, columns: Tensor, b: Tensor, cutoff: float) -> Tensor:
     kept = torch.outer(rows, columns) > cutoff
-    # A multiplication by the mask would make NaN of an infinite element that is screened out.
+    # Multiplication by the mask would give NaN for an infinite element that is screened out.
     return a.masked_fill(~kept, 0.0) @ b

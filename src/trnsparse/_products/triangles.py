@@ -1,6 +1,6 @@
 """Substitution with a triangle of a sparse matrix.
 
-torch substitutes on a GPU and, by MKL, on a CPU. Without MKL it cannot; there SuperLU solves.
+torch solves on a GPU and, with MKL, on a CPU. Without MKL SuperLU solves.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ __all__ = ["Triangle"]
 
 
 class Triangle:
-    """A triangle of a matrix without duplicates, on any device, to substitute with.
+    """A triangle of a matrix without duplicates, on any device, prepared for substitution.
 
     Args:
-        values: Its entries; those of the other triangle are not read.
-        pattern: Where they are.
+        values: Entries of the matrix; those of the other triangle are not read.
+        pattern: Their positions.
         lower: Whether it is the lower triangle.
-        unit: Whether the diagonal is taken for ones, and not read.
+        unit: Whether the diagonal is assumed to be ones, and not read.
     """
 
     def __init__(self, values: Tensor, pattern: Pattern, lower: bool, unit: bool) -> None:
         values = values.detach().resolve_conj()
-        if unit:  # what is stored there may be zero
+        if unit:  # stored diagonal entries may be zero
             values = values.masked_fill(pattern.row_indices == pattern.indices, 1.0)
         self.values, self.pattern = values, pattern
         self.lower, self.unit = lower, unit
@@ -67,16 +67,16 @@ class Triangle:
         return tensor_of(self._factors.solve(array_of(right), trans=trans))
 
     def _factor(self) -> None:
-        """Keep the factors of the upper triangle, or of the adjoint of the lower one.
+        """Factor the upper triangle, or the adjoint of the lower one.
 
-        With its own order and the pivots on the diagonal these are the identity and the triangle:
-        nothing is rounded.
+        In natural order with diagonal pivots the factors are the identity and the triangle, without
+        rounding.
         """
         from scipy.sparse import csc_array, eye_array, triu
         from scipy.sparse.linalg import splu
 
         pattern, values = self.pattern, self.values
-        if self.lower:  # its rows are the columns of the adjoint
+        if self.lower:  # the rows are the columns of the adjoint
             by_columns, values = pattern, values.conj().resolve_conj()
         else:
             by_columns, order = pattern.transposed
@@ -89,9 +89,9 @@ class Triangle:
         elif bool((by_columns.indices > by_columns.row_indices).any()):
             upper = triu(upper, format="csc")
         if not self.unit and np.isnan(found := upper.diagonal()).any():
-            # SuperLU takes them for singular: they come in by the right-hand side.
+            # SuperLU treats NaN as singular: NaN is put into the right-hand side instead.
             self._without = torch.from_numpy(np.isnan(found).nonzero()[0])
-            upper = upper.copy()  # until here it is the memory of the values
+            upper = upper.copy()  # it shared the memory of the values
             upper.setdiag(np.where(np.isnan(found), 1, found))
         self._factors = splu(
             upper,

@@ -1,4 +1,4 @@
-"""Matrices from dense ones, from SciPy's and from torch's, and the identity."""
+"""Constructors: from dense, SciPy and torch matrices, and the identity."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from trnsci.core.arguments import floating, whole
 from trnsci.core.arrays import tensor_of
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsparse._patterns.pattern import Pattern
-from trnsparse.formats._base import SparseMatrix
-from trnsparse.formats.bsr import BSRMatrix
-from trnsparse.formats.coo import COOMatrix
-from trnsparse.formats.csc import CSCMatrix
-from trnsparse.formats.csr import CSRMatrix
+from trnsparse.formats.matrices import BSRMatrix, COOMatrix, CSCMatrix, CSRMatrix, SparseMatrix
 
 __all__ = ["eye_sparse", "from_dense", "from_scipy", "from_torch_sparse"]
 
 _WIDEST = {"f": 8, "c": 16}
-"""Bytes of the widest floating-point and complex numbers that torch has."""
+"""Item size in bytes of torch's widest floating-point and complex dtypes."""
 
 
 def from_dense(A: Tensor, threshold: float = 0.0) -> CSRMatrix:
-    """Return the entries of a dense matrix whose magnitude is above ``threshold``, by rows.
+    """Return the CSR matrix of the entries of a dense matrix with magnitude above ``threshold``.
 
     Gradients by the values reach the dense matrix.
 
     Raises:
-        ShapeError: ``A`` is no matrix.
+        ShapeError: ``A`` is not a matrix.
         FlagError: ``threshold`` is negative.
 
     Example:
@@ -40,16 +36,16 @@ def from_dense(A: Tensor, threshold: float = 0.0) -> CSRMatrix:
 
 
 def from_scipy(sp_matrix: Any, dtype: torch.dtype | None = None) -> CSRMatrix:
-    """Return a SciPy sparse matrix or array of any format by rows.
+    """Return a SciPy sparse matrix or array of any format in CSR format.
 
     Args:
-        sp_matrix: What SciPy has. Entries stored twice are added, as it does. A ``csr_array`` with
-            columns in order is taken over on the same memory; so is its index dtype.
-        dtype: Of the values; None keeps SciPy's, but makes float64 of integers.
+        sp_matrix: The SciPy matrix. Duplicates are summed, as in SciPy. A ``csr_array`` with
+            columns in order shares its memory, and keeps its index dtype.
+        dtype: Dtype of the values; None keeps SciPy's, but converts integers to float64.
 
     Raises:
-        DTypeError: ``sp_matrix`` is not SciPy's.
-        ShapeError: It has not two dimensions.
+        DTypeError: ``sp_matrix`` is not a SciPy matrix.
+        ShapeError: It does not have two dimensions.
     """
     from scipy.sparse import issparse
 
@@ -61,7 +57,7 @@ def from_scipy(sp_matrix: Any, dtype: torch.dtype | None = None) -> CSRMatrix:
         raise DTypeError(
             f"from_scipy: torch has no {sp_matrix.dtype}; convert it with astype first"
         )
-    if sp_matrix.format == "coo":  # our way there is shorter than SciPy's
+    if sp_matrix.format == "coo":  # our conversion is faster than SciPy's
         made = _coo(sp_matrix).to_csr()
         return made if dtype is None else made.to(dtype)
     csr = sp_matrix.tocsr()
@@ -88,8 +84,8 @@ def from_torch_sparse(tensor: Tensor) -> SparseMatrix:
     BSR tensors must have square blocks.
 
     Raises:
-        DTypeError: ``tensor`` is dense, or of integers.
-        ShapeError: It has not two dimensions, or its blocks are no squares.
+        DTypeError: ``tensor`` is dense, or has integer values.
+        ShapeError: It does not have two dimensions, or its blocks are not square.
     """
     if not isinstance(tensor, Tensor) or tensor.layout is torch.strided:
         kind = "a dense tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
@@ -117,7 +113,7 @@ def from_torch_sparse(tensor: Tensor) -> SparseMatrix:
 def eye_sparse(
     n: int, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
 ) -> CSRMatrix:
-    """Return the identity of order ``n``."""
+    """Return the identity matrix of order ``n``."""
     n = whole("eye_sparse", "n", n, least=0, error=ShapeError)
     ones = torch.ones(n, dtype=dtype, device=device)
     floating("eye_sparse", "the dtype", ones)

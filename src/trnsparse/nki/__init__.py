@@ -1,4 +1,4 @@
-"""The operations that have kernels, under names of their own."""
+"""The operations that have NKI kernels, under separate names."""
 
 from __future__ import annotations
 

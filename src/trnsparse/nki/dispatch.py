@@ -1,4 +1,4 @@
-"""The functions of ``trnsparse.nki``: checks, and one operation each."""
+"""The functions of ``trnsparse.nki``: validation, and one operation each."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = [
 
 
 def nki_spmm(A: CSRMatrix, B: Tensor) -> Tensor:
-    """Return ``A @ B`` of a matrix by rows and a dense one: gather, multiply, scatter."""
+    """Return ``A @ B`` of a CSR and a dense matrix: gather, multiply, scatter."""
     return spmm(A, B)
 
 
 def nki_bsr_spmm(A: BSRMatrix, B: Tensor) -> Tensor:
-    """Return ``A @ B`` of a matrix of blocks and a dense one."""
+    """Return ``A @ B`` of a BSR and a dense matrix."""
     return bsr_spmm(A, B)
 
 
 def nki_screened_spmm(A: Tensor, diag_integrals: Tensor, B: Tensor, threshold: float) -> Tensor:
-    """Return the product of the elements of A above a threshold and B."""
+    """Return the product of the elements of A with a bound above a threshold and B."""
     return screened_spmm(A, diag_integrals, B, threshold)
 
 

@@ -190,13 +190,13 @@ def test_the_rule_counts_what_the_kernels_execute(generation):
     )
     done = segments.instructions["scalar_tensor_tensor"] + segments.instructions["tensor_scalar"]
     assert done == plan.segments
-    assert plan.way == "one-hot"  # one heavy row would be a slot of its own for every entry
+    assert plan.kernel == "one-hot"  # one heavy row would be a slot of its own for every entry
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_rows_of_one_length_go_by_segments(generation):
     pointers = np.arange(0, 5 * 256 + 1, 5)
-    assert plan_rows(pointers, 64, "float32", generation).way == "segments"
+    assert plan_rows(pointers, 64, "float32", generation).kernel == "segments"
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)

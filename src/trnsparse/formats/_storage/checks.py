@@ -1,4 +1,4 @@
-"""What a matrix asks of the tensors that it is made of, said at construction."""
+"""Validation of the tensors of a matrix at construction."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check_indices(owner: str, values: Tensor, dimensions: int, **indices: Any) -
 
 
 def check_range(owner: str, name: str, indices: Tensor, size: int, least: int = 0) -> None:
-    """Raise unless every index is below ``size``; what a transform hides is not read."""
+    """Raise unless every index is from ``least`` to ``size - 1``; traced tensors are not read."""
     if not concrete(indices) or not indices.numel():
         return
     smallest, largest = (int(end) for end in torch.aminmax(indices))
@@ -74,7 +74,7 @@ def check_range(owner: str, name: str, indices: Tensor, size: int, least: int = 
         raise ShapeError(
             f"{owner}: {name} must be from {least} to {size - 1}, got {found}"
             if size
-            else f"{owner}: {name} must be empty where there is nothing to index, got {found}"
+            else f"{owner}: {name} must be empty for a dimension of size 0, got {found}"
         )
 
 
@@ -86,7 +86,7 @@ def check_compressed(
     shape: tuple[int, int],
     entries: int,
 ) -> None:
-    """Raise unless pointers and indices describe a matrix of ``shape`` with so many entries."""
+    """Raise unless pointers and indices describe a matrix of ``shape`` with ``entries`` entries."""
     pointer_name, index_name = names
     if pointers.shape[0] != shape[0] + 1:
         raise ShapeError(

@@ -1,4 +1,4 @@
-"""Matrices with all rows of one length: entries as a dense rectangle, for nearly even rows."""
+"""ELL storage: rows padded to one length, for matrices with nearly equal row lengths."""
 
 from __future__ import annotations
 
@@ -12,37 +12,23 @@ from trnsci.core.errors import ShapeError
 from trnsparse._patterns.conversions import row_places
 from trnsparse._patterns.index import counted
 from trnsparse._patterns.pattern import Pattern, Snapshot
-from trnsparse.formats._base import SparseMatrix
-from trnsparse.formats._checks import check_indices, check_range, check_values, shape_of
-from trnsparse.formats.csr import CSRMatrix
+from trnsparse.formats._storage.base import StoredMatrix
+from trnsparse.formats._storage.checks import check_indices, check_range, check_values, shape_of
 
-__all__ = ["ELLMatrix"]
+__all__ = ["ELLStorage"]
 
 _EMPTY = -1
 
 
 @dataclass(eq=False, repr=False)
-class ELLMatrix(SparseMatrix, format="ell"):
-    """A matrix of which every row has the same number of slots.
-
-    Args:
-        values: The slots, (m, w); (..., m, w) for a batch of matrices on one pattern.
-        col_indices: The column of each, (m, w), int64 or int32; -1 marks a slot that is empty and
-            whose value is never read.
-        shape: Rows and columns.
-        validate: Whether to check that these describe a matrix.
-
-    Raises:
-        ShapeError: Sizes or columns do not fit.
-        DTypeError: Values are integers, or indices are not.
-        DeviceError: The tensors are on several devices.
-    """
+class ELLStorage(StoredMatrix):
+    """Rows of equal length: slots and their column indices, -1 for an empty slot."""
 
     values: Tensor
     col_indices: Tensor
     shape: tuple[int, int]
     validate: InitVar[bool] = True
-    _kept: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
+    _pattern_cache: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -64,19 +50,18 @@ class ELLMatrix(SparseMatrix, format="ell"):
         check_range(owner, "col_indices", self.col_indices, self.shape[1], least=_EMPTY)
 
     @classmethod
-    def from_csr(cls, csr: CSRMatrix) -> Self:
-        """Return the matrix with all rows as long as the longest."""
-        pattern = csr.pattern
+    def _of_entries(cls, entries: Tensor, pattern: Pattern) -> Self:
         width = int(counted(pattern.pointers).max()) if pattern.rows else 0
         places = pattern.row_indices.to(torch.int64) * width + row_places(pattern)
         columns = torch.full(
-            (pattern.rows * width,), _EMPTY, dtype=pattern.indices.dtype, device=csr.device
+            (pattern.rows * width,), _EMPTY, dtype=pattern.indices.dtype, device=entries.device
         )
         columns[places] = pattern.indices
-        flat = csr.values.new_zeros(*csr.batch_shape, pattern.rows * width)
-        values = flat.index_add(-1, places, csr.values)
-        values = values.reshape(*csr.batch_shape, pattern.rows, width)
-        return cls(values, columns.view(pattern.rows, width), csr.shape, validate=False)
+        batch = entries.shape[:-1]
+        flat = entries.new_zeros(*batch, pattern.rows * width)
+        values = flat.index_add(-1, places, entries)
+        values = values.reshape(*batch, pattern.rows, width)
+        return cls(values, columns.view(pattern.rows, width), pattern.shape, validate=False)
 
     @property
     def _data(self) -> Tensor:
@@ -84,7 +69,7 @@ class ELLMatrix(SparseMatrix, format="ell"):
 
     def _with_data(self, data: Tensor) -> Self:
         made = type(self)(data, self.col_indices, self.shape, validate=False)
-        made._kept = self._kept
+        made._pattern_cache = self._pattern_cache
         return made
 
     def _moved(self, device: torch.device) -> Self:
@@ -93,15 +78,15 @@ class ELLMatrix(SparseMatrix, format="ell"):
         )
 
     def _slots(self) -> tuple[Pattern, Tensor]:
-        kept, indices = self._kept, self.col_indices
-        if kept is None or not (kept[0].holds(indices, indices) and kept[1].intact):
+        cached, indices = self._pattern_cache, self.col_indices
+        if cached is None or not (cached[0].holds(indices, indices) and cached[1].intact):
             used = indices != _EMPTY
             places = used.reshape(-1).nonzero().squeeze(-1)
             pointers = torch.zeros(self.shape[0] + 1, dtype=indices.dtype, device=self.device)
             torch.cumsum(used.sum(-1), 0, out=pointers[1:])
             pattern = Pattern(pointers, indices.reshape(-1)[places], self.shape)
-            kept = self._kept = (Snapshot(indices, indices), pattern, places)
-        return kept[1], kept[2]
+            cached = self._pattern_cache = (Snapshot(indices, indices), pattern, places)
+        return cached[1], cached[2]
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         pattern, places = self._slots()
@@ -114,18 +99,10 @@ class ELLMatrix(SparseMatrix, format="ell"):
 
     @property
     def width(self) -> int:
-        """Slots of a row."""
+        """Number of slots of a row."""
         return self.col_indices.shape[1]
 
     @property
     def nnz(self) -> int:
-        """Slots that are used; zeros in them count."""
+        """Number of used slots, explicit zeros included."""
         return self._slots()[0].entries
-
-    def to_ell(self) -> ELLMatrix:
-        """Return this matrix."""
-        return self
-
-    def transpose(self) -> ELLMatrix:
-        """Return the transpose, with rows as long as its longest."""
-        return type(self).from_csr(self.to_csr().transpose())

@@ -1,4 +1,4 @@
-"""Matrices in dense square blocks: what a tensor engine computes with."""
+"""BSR storage: dense square blocks, the unit of work of a tensor engine."""
 
 from __future__ import annotations
 
@@ -16,31 +16,20 @@ from trnsparse._patterns.dense import above, check_threshold, no_zeros, nonzero_
 from trnsparse._patterns.layouts import as_torch_bsr, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import RowMatrix
-from trnsparse.formats._base import SparseMatrix
-from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
-from trnsparse.formats.csr import CSRMatrix
+from trnsparse.formats._storage.base import StoredMatrix
+from trnsparse.formats._storage.checks import (
+    check_compressed,
+    check_indices,
+    check_values,
+    shape_of,
+)
 
-__all__ = ["BSRMatrix"]
+__all__ = ["BSRStorage"]
 
 
 @dataclass(eq=False, repr=False)
-class BSRMatrix(SparseMatrix, format="bsr"):
-    """A matrix in square blocks, by block rows.
-
-    Args:
-        blocks: Stored blocks, (nb, b, b); (..., nb, b, b) for a batch of matrices on one pattern.
-        block_col_indices: The block column of each, (nb,), int64 or int32, in any order in a row.
-        block_row_ptrs: Where each block row begins and the last one ends, (ceil(m / b) + 1,).
-        shape: Rows and columns of elements. Where they are no multiples of ``block_size``, the
-            last blocks reach over the edge; what lies there must be finite, and has no effect.
-        block_size: Rows and columns of a block.
-        validate: Whether to check that these describe a matrix.
-
-    Raises:
-        ShapeError: Lengths, pointers, columns or blocks do not fit.
-        DTypeError: Values are integers, or indices are not.
-        DeviceError: The tensors are on several devices.
-    """
+class BSRStorage(StoredMatrix):
+    """Dense square blocks by block rows: blocks, block columns and block row pointers."""
 
     blocks: Tensor
     block_col_indices: Tensor
@@ -48,8 +37,8 @@ class BSRMatrix(SparseMatrix, format="bsr"):
     shape: tuple[int, int]
     block_size: int = 128
     validate: InitVar[bool] = True
-    _kept: Pattern | None = field(default=None, init=False)
-    _multiplied: RowMatrix | None = field(default=None, init=False)
+    _pattern_cache: Pattern | None = field(default=None, init=False)
+    _product_cache: RowMatrix | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -82,39 +71,36 @@ class BSRMatrix(SparseMatrix, format="bsr"):
     def _of(cls, blocks: Tensor, pattern: Pattern, shape: tuple[int, int]) -> Self:
         size = blocks.shape[-1]
         made = cls(blocks, pattern.indices, pattern.pointers, shape, size, validate=False)
-        made._kept = pattern
+        made._pattern_cache = pattern
         return made
 
     @classmethod
     def from_dense(cls, A: Tensor, block_size: int = 128, threshold: float = 0.0) -> Self:
-        """Return the blocks of a dense matrix with an entry whose magnitude is above threshold."""
+        """Return the blocks of a dense matrix with an entry of magnitude above threshold."""
         size = whole("from_dense", "block_size", block_size, least=1, error=ShapeError)
         blocks, pattern = nonzero_blocks("from_dense", A, size, threshold)
         return cls._of(blocks, pattern, (A.shape[0], A.shape[1]))
 
     @classmethod
-    def from_csr(cls, csr: CSRMatrix, block_size: int = 128, threshold: float = 0.0) -> Self:
-        """Return the blocks that the entries of a matrix by rows lie in.
-
-        A block whose entries are all within ``threshold`` is not stored. Nothing dense is made but
-        the blocks.
-        """
+    def _of_entries(
+        cls, values: Tensor, pattern: Pattern, block_size: int, threshold: float
+    ) -> Self:
         size = whole("from_csr", "block_size", block_size, least=1, error=ShapeError)
         check_threshold("from_csr", threshold)
-        all_count = threshold == 0 and no_zeros(csr.values)
-        blocks, pattern = blocked(csr.values, csr.pattern, size)
-        made = cls._of(blocks, pattern, csr.shape)
-        if all_count:
+        all_nonzero = threshold == 0 and no_zeros(values)
+        blocks, block_pattern = blocked(values, pattern, size)
+        made = cls._of(blocks, block_pattern, pattern.shape)
+        if all_nonzero:
             return made
-        largest = blocks.detach().abs().flatten(-2).amax(-1) if pattern.entries else None
-        kept = None if largest is None else above(largest, threshold)
-        while kept is not None and kept.ndim > 1:
-            kept = kept.any(0)
-        return made if kept is None or bool(kept.all()) else made._chosen(kept)
+        largest = blocks.detach().abs().flatten(-2).amax(-1) if block_pattern.entries else None
+        selected = None if largest is None else above(largest, threshold)
+        while selected is not None and selected.ndim > 1:
+            selected = selected.any(0)
+        return made if selected is None or bool(selected.all()) else made._chosen(selected)
 
-    def _chosen(self, kept: Tensor) -> Self:
-        """Return the matrix of those blocks alone."""
-        places = kept.nonzero().squeeze(-1)
+    def _chosen(self, selected: Tensor) -> Self:
+        """Return the matrix of the selected blocks."""
+        places = selected.nonzero().squeeze(-1)
         rows = self.pattern.row_indices[places]
         ends = torch.bincount(rows, minlength=self.grid[0]).cumsum(0)
         pointers = torch.zeros_like(self.block_row_ptrs)
@@ -129,11 +115,15 @@ class BSRMatrix(SparseMatrix, format="bsr"):
 
     @property
     def pattern(self) -> Pattern:
-        """Where the blocks are, in blocks."""
-        kept = self._kept
-        if kept is None or not kept.holds(self.block_row_ptrs, self.block_col_indices, self.grid):
-            kept = self._kept = Pattern(self.block_row_ptrs, self.block_col_indices, self.grid)
-        return kept
+        """Positions of the blocks in the grid of blocks."""
+        cached = self._pattern_cache
+        if cached is None or not cached.holds(
+            self.block_row_ptrs, self.block_col_indices, self.grid
+        ):
+            cached = self._pattern_cache = Pattern(
+                self.block_row_ptrs, self.block_col_indices, self.grid
+            )
+        return cached
 
     @property
     def _data(self) -> Tensor:
@@ -148,8 +138,14 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         return type(self)(blocks, *indices, self.shape, self.block_size, validate=False)
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
-        csr = self.to_csr()
-        return csr.values, csr.pattern
+        """Return the elements of blocks that are not zero, and their pattern."""
+        if self.blocks.ndim == 3:
+            values, pattern, _ = unblocked(self.blocks, self.pattern, self.shape)
+            return values, pattern
+        flat = self.blocks.flatten(0, -4)
+        stored = flat.detach().ne(0).any(0).to(flat.dtype)
+        _, pattern, places = unblocked(stored, self.pattern, self.shape)
+        return self.blocks.flatten(-3).index_select(-1, places), pattern
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -158,17 +154,17 @@ class BSRMatrix(SparseMatrix, format="bsr"):
 
     @property
     def n_blocks(self) -> int:
-        """Stored blocks."""
+        """Number of stored blocks."""
         return self.block_col_indices.shape[0]
 
     @property
     def nnz(self) -> int:
-        """Elements of stored blocks; zeros in them count."""
+        """Number of elements of stored blocks, zeros included."""
         return self.n_blocks * self.block_size**2
 
     @property
     def density(self) -> float:
-        """Stored blocks over all blocks; 0.0 where there are none."""
+        """Number of stored blocks over that of all blocks; 0.0 for an empty grid."""
         every = self.grid[0] * self.grid[1]
         return self.n_blocks / every if every else 0.0
 
@@ -178,24 +174,8 @@ class BSRMatrix(SparseMatrix, format="bsr"):
             f"n_blocks={self.n_blocks}, block_density={self.density:.4f})"
         )
 
-    def to_bsr(self, block_size: int | None = None, threshold: float = 0.0) -> BSRMatrix:
-        """Return the matrix in blocks of that size, this one where it has them already."""
-        if block_size in (None, self.block_size) and threshold == 0.0:
-            return self
-        return type(self).from_csr(self.to_csr(), block_size or self.block_size, threshold)
-
-    def to_csr(self) -> CSRMatrix:
-        """Return the matrix by rows; elements of blocks that are zero are left out."""
-        if self.blocks.ndim == 3:
-            values, pattern, _ = unblocked(self.blocks, self.pattern, self.shape)
-            return CSRMatrix._of(values, pattern)
-        flat = self.blocks.flatten(0, -4)
-        stored = flat.detach().ne(0).any(0).to(flat.dtype)
-        _, pattern, places = unblocked(stored, self.pattern, self.shape)
-        return CSRMatrix._of(self.blocks.flatten(-3).index_select(-1, places), pattern)
-
     def to_dense(self) -> Tensor:
-        """Return the dense matrix; blocks stored twice are added."""
+        """Return the dense matrix; duplicate blocks are summed."""
         size, (rows, columns) = self.block_size, self.grid
         zeros = self.blocks.new_zeros(*self.batch_shape, rows * columns, size, size)
         tiles = zeros.index_add(-3, self.pattern.keys, self.blocks)
@@ -204,16 +184,16 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         return dense[..., : self.shape[0], : self.shape[1]]
 
     def _product(self, b: Tensor) -> Tensor:
-        pattern, held = self.pattern, self._multiplied
+        pattern, held = self.pattern, self._product_cache
         if held is None or held.values is not self.blocks or held.pattern is not pattern:
-            held = self._multiplied = RowMatrix(self.blocks, pattern)
+            held = self._product_cache = RowMatrix(self.blocks, pattern)
         return run_bsr_spmm(held, b, self.shape[0])
 
-    def transpose(self) -> BSRMatrix:
-        """Return the transpose in blocks."""
-        turned, order = self.pattern.transposed
+    def transpose(self) -> Self:
+        """Return the transpose in BSR format."""
+        transposed, order = self.pattern.transposed
         blocks = self.blocks.index_select(-3, order).mT.contiguous()
-        return self._of(blocks, turned, (self.shape[1], self.shape[0]))
+        return self._of(blocks, transposed, (self.shape[1], self.shape[0]))
 
     def diagonal(self) -> Tensor:
         """Return the main diagonal, zero where no block is stored."""
@@ -223,22 +203,16 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         found = zeros.index_add(-2, self.block_col_indices[chosen], entries)
         return found.flatten(-2)[..., : min(self.shape)]
 
-    def to_scipy(self) -> Any:
-        """Return SciPy's ``bsr_array``, its data as those of ``CSRMatrix.to_scipy``.
+    @property
+    def _whole_blocks(self) -> bool:
+        return not any(length % self.block_size for length in self.shape)
 
-        SciPy knows no blocks that reach over the edge: such a matrix comes as ``csr_array``.
-        """
+    def _as_scipy(self) -> Any:
         from scipy.sparse import bsr_array
 
-        size = self.block_size
-        if any(length % size for length in self.shape):
-            return self.to_csr().to_scipy()
         return bsr_array(parts_for_scipy(self.blocks, self.pattern), shape=self.shape)
 
-    def to_torch_sparse(self) -> Tensor:
-        """Return torch's BSR tensor, or its CSR tensor where blocks reach over the edge."""
-        if any(length % self.block_size for length in self.shape):
-            return self.to_csr().to_torch_sparse()
-        pattern, order = self.pattern.sorted  # as torch wants the columns of a row
+    def _as_torch(self) -> Tensor:
+        pattern, order = self.pattern.sorted  # torch requires sorted columns
         blocks = self.blocks if order is None else self.blocks.index_select(-3, order)
         return as_torch_bsr(blocks, pattern, narrow=False)

@@ -1,8 +1,8 @@
-"""What ``A[key]`` means: rows, parts of rows, or single elements; differentiable by the values."""
+"""Indexing ``A[key]``: rows, parts of rows, or single elements; differentiable by the values."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,15 +10,13 @@ from torch import Tensor
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsparse._patterns.index import counted
 from trnsparse._patterns.pattern import Pattern
-
-if TYPE_CHECKING:
-    from trnsparse.formats.csr import CSRMatrix
+from trnsparse.formats._storage.csr import CSRStorage
 
 __all__ = ["select"]
 
 
-def select(matrix: CSRMatrix, key: Any) -> Any:
-    """Return what a key selects.
+def select(matrix: CSRStorage, key: Any) -> Any:
+    """Return ``matrix[key]``.
 
     Slices, integers, lists, index tensors and masks select rows, and a second one columns. Two
     integers select an element, and two index tensors the elements at their pairs, as in NumPy. One
@@ -26,7 +24,7 @@ def select(matrix: CSRMatrix, key: Any) -> Any:
     """
     if not isinstance(key, tuple):
         key = (key,)
-    if sum(k is Ellipsis for k in key) == 1:  # it stands for the dimensions that are not said
+    if sum(k is Ellipsis for k in key) == 1:  # replaces the omitted dimensions
         place = key.index(Ellipsis)
         key = key[:place] + (slice(None),) * (3 - len(key)) + key[place + 1 :]
     if len(key) == 1:
@@ -50,7 +48,7 @@ def _is_number(key: Any) -> bool:
     return hasattr(key, "__index__") and not getattr(key, "ndim", 0)
 
 
-def _rows(matrix: CSRMatrix, key: Any) -> CSRMatrix:
+def _rows(matrix: CSRStorage, key: Any) -> CSRStorage:
     pattern = matrix.pattern
     device = pattern.indices.device
     rows = _chosen(key, pattern.rows).to(device)
@@ -66,38 +64,38 @@ def _rows(matrix: CSRMatrix, key: Any) -> CSRMatrix:
     return type(matrix)._of(matrix.values.index_select(-1, places), part)
 
 
-def _elements(matrix: CSRMatrix, rows: Tensor, columns: Tensor) -> Tensor:
+def _elements(matrix: CSRStorage, rows: Tensor, columns: Tensor) -> Tensor:
     """Return the elements at pairs of indices, zero where nothing is stored."""
     canonical = matrix.sum_duplicates()
     pattern = canonical.pattern
-    wanted = rows.to(pattern.indices.device) * pattern.columns + columns.to(pattern.indices.device)
+    keys = rows.to(pattern.indices.device) * pattern.columns + columns.to(pattern.indices.device)
     if not pattern.entries:
-        return matrix.values.new_zeros(*matrix.batch_shape, wanted.shape[0])
-    place = torch.searchsorted(pattern.keys, wanted).clamp(max=pattern.entries - 1)
-    stored = pattern.keys[place] == wanted
+        return matrix.values.new_zeros(*matrix.batch_shape, keys.shape[0])
+    place = torch.searchsorted(pattern.keys, keys).clamp(max=pattern.entries - 1)
+    stored = pattern.keys[place] == keys
     return canonical.values.index_select(-1, place).masked_fill(~stored, 0.0)
 
 
 def _chosen(key: Any, size: int) -> Tensor:
-    """Return the indices that a key selects of ``size``, all of them in range."""
+    """Return the indices that a key selects out of ``size``, all in range."""
     if isinstance(key, slice):
         return torch.tensor(range(size)[key], dtype=torch.int64)
     try:
         found = torch.as_tensor(key)
-    except (RuntimeError, TypeError, ValueError):  # it is no number and no list of any
-        raise DimensionError(_wanted(key)) from None
+    except (RuntimeError, TypeError, ValueError):  # neither a number nor a list of numbers
+        raise DimensionError(_expected(key)) from None
     if found.dtype is torch.bool:
         if found.shape != (size,):
             raise ShapeError(f"a mask must have shape ({size},), got {tuple(found.shape)}")
         return found.nonzero().squeeze(-1)
     whole = not (found.is_floating_point() or found.is_complex()) and found.ndim <= 1
-    if not whole and found.numel():  # an empty list has the dtype of numbers
-        raise DimensionError(_wanted(key))
+    if not whole and found.numel():  # an empty list is float32
+        raise DimensionError(_expected(key))
     found = found.reshape(-1).to(torch.int64)
     if bool(((found < -size) | (found >= size)).any()):
         raise DimensionError(f"an index is outside of {size} elements: {key!r}")
     return torch.where(found < 0, found + size, found)
 
 
-def _wanted(key: Any) -> str:
+def _expected(key: Any) -> str:
     return f"an index must be a slice, an integer, a list of integers or a mask, got {key!r}"

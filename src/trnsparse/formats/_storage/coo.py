@@ -1,4 +1,4 @@
-"""Matrices as coordinates: what entries are collected in."""
+"""COO storage: entries as coordinates, for assembling a matrix."""
 
 from __future__ import annotations
 
@@ -12,36 +12,22 @@ from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
 from trnsparse._patterns.conversions import compressed, ordered
 from trnsparse._patterns.pattern import Pattern, Snapshot
-from trnsparse.formats._base import SparseMatrix, format_named
-from trnsparse.formats._checks import check_indices, check_range, check_values, shape_of
-from trnsparse.formats.csr import CSRMatrix
+from trnsparse.formats._storage.base import StoredMatrix
+from trnsparse.formats._storage.checks import check_indices, check_range, check_values, shape_of
 
-__all__ = ["COOMatrix"]
+__all__ = ["COOStorage"]
 
 
 @dataclass(eq=False, repr=False)
-class COOMatrix(SparseMatrix, format="coo"):
-    """A matrix as coordinates, in any order; an entry that comes twice counts twice.
-
-    Args:
-        values: Stored entries, (nnz,); (..., nnz) for a batch of matrices on one pattern.
-        row_indices: The row of each, (nnz,), int64 or int32.
-        col_indices: The column of each.
-        shape: Rows and columns.
-        validate: Whether to check that these describe a matrix.
-
-    Raises:
-        ShapeError: Lengths or indices do not fit.
-        DTypeError: Values are integers, or indices are not.
-        DeviceError: The tensors are on several devices.
-    """
+class COOStorage(StoredMatrix):
+    """Entries as coordinates: values, row and column indices."""
 
     values: Tensor
     row_indices: Tensor
     col_indices: Tensor
     shape: tuple[int, int]
     validate: InitVar[bool] = True
-    _kept: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
+    _pattern_cache: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -65,7 +51,7 @@ class COOMatrix(SparseMatrix, format="coo"):
 
     def _with_data(self, data: Tensor) -> Self:
         made = type(self)(data, self.row_indices, self.col_indices, self.shape, validate=False)
-        made._kept = self._kept
+        made._pattern_cache = self._pattern_cache
         return made
 
     def _moved(self, device: torch.device) -> Self:
@@ -73,10 +59,10 @@ class COOMatrix(SparseMatrix, format="coo"):
         return type(self)(self.values.to(device), *indices, self.shape, validate=False)
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
-        kept, indices = self._kept, (self.row_indices, self.col_indices)
-        if kept is None or not (kept[0].holds(*indices) and kept[1].intact):
-            kept = self._kept = (Snapshot(*indices), *ordered(*indices, self.shape))
-        _, pattern, order = kept
+        cached, indices = self._pattern_cache, (self.row_indices, self.col_indices)
+        if cached is None or not (cached[0].holds(*indices) and cached[1].intact):
+            cached = self._pattern_cache = (Snapshot(*indices), *ordered(*indices, self.shape))
+        _, pattern, order = cached
         return self.values.index_select(-1, order), pattern
 
     @property
@@ -86,33 +72,23 @@ class COOMatrix(SparseMatrix, format="coo"):
 
     @property
     def nnz(self) -> int:
-        """Stored entries; zeros and repetitions count."""
+        """Number of stored entries, explicit zeros and duplicates included."""
         return self.row_indices.shape[0]
 
-    def to_coo(self) -> COOMatrix:
-        """Return this matrix."""
-        return self
-
-    def to_csr(self) -> CSRMatrix:
-        """Return the matrix by rows; entries that come twice are added."""
-        return CSRMatrix._of(
-            *compressed(self.values, self.row_indices, self.col_indices, self.shape)
-        )
-
     def coalesce(self) -> Self:
-        """Return the matrix in the order of rows and columns, no entry twice."""
-        csr = self.to_csr()
-        parts = (csr.values, csr.pattern.row_indices, csr.col_indices)
-        return type(self)(*parts, self.shape, validate=False)
+        """Return the matrix sorted by row and column, duplicates summed."""
+        places = self.row_indices, self.col_indices
+        values, pattern = compressed(self.values, *places, self.shape)
+        return type(self)(values, pattern.row_indices, pattern.indices, self.shape, validate=False)
 
-    def transpose(self) -> COOMatrix:
+    def transpose(self) -> Self:
         """Return the transpose, on the same memory."""
         return type(self)(
             self.values, self.col_indices, self.row_indices, self.shape[::-1], validate=False
         )
 
     def to_scipy(self) -> Any:
-        """Return SciPy's ``coo_array`` with data on the same memory, and indices of its own."""
+        """Return SciPy's ``coo_array`` with data on the same memory, and copied indices."""
         from scipy.sparse import coo_array
 
         places = (array_of(t.cpu()).copy() for t in (self.row_indices, self.col_indices))
@@ -122,10 +98,3 @@ class COOMatrix(SparseMatrix, format="coo"):
         """Return torch's COO tensor, not coalesced; gradients reach the values."""
         places = torch.stack([self.row_indices, self.col_indices]).to(torch.int64)
         return torch.sparse_coo_tensor(places, self.values, self.shape, check_invariants=False)
-
-    def to_csc(self) -> Any:
-        """Return the matrix by columns; entries that come twice are added."""
-        turned = compressed(
-            self.values, self.col_indices, self.row_indices, (self.shape[1], self.shape[0])
-        )
-        return format_named("csc")._of(*turned)

@@ -1,4 +1,4 @@
-"""Matrices by compressed columns: the transpose of a matrix by rows, on the same memory."""
+"""CSC storage: compressed columns, the CSR form of the transpose on the same memory."""
 
 from __future__ import annotations
 
@@ -8,39 +8,29 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trnsparse._patterns.conversions import turned
 from trnsparse._patterns.layouts import as_torch_csc, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
-from trnsparse.formats._base import SparseMatrix
-from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
-from trnsparse.formats.csr import CSRMatrix
+from trnsparse.formats._storage.base import StoredMatrix
+from trnsparse.formats._storage.checks import (
+    check_compressed,
+    check_indices,
+    check_values,
+    shape_of,
+)
 
-__all__ = ["CSCMatrix"]
+__all__ = ["CSCStorage"]
 
 
 @dataclass(eq=False, repr=False)
-class CSCMatrix(SparseMatrix, format="csc"):
-    """A matrix by columns.
-
-    Args:
-        values: Stored entries, (nnz,); (..., nnz) for a batch of matrices on one pattern.
-        row_indices: The row of each, (nnz,), int64 or int32.
-        col_ptrs: Where each column begins and the last one ends, (n + 1,).
-        shape: Rows and columns.
-        validate: Whether to check that these describe a matrix.
-
-    Raises:
-        ShapeError: Lengths, pointers or rows do not fit the shape.
-        DTypeError: Values are integers, or indices are not.
-        DeviceError: The tensors are on several devices.
-    """
+class CSCStorage(StoredMatrix):
+    """Entries by columns: values, row indices and column pointers."""
 
     values: Tensor
     row_indices: Tensor
     col_ptrs: Tensor
     shape: tuple[int, int]
     validate: InitVar[bool] = True
-    _kept: Pattern | None = field(default=None, init=False)
+    _pattern_cache: Pattern | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -58,16 +48,16 @@ class CSCMatrix(SparseMatrix, format="csc"):
     def _of(cls, values: Tensor, by_columns: Pattern) -> Self:
         shape = (by_columns.columns, by_columns.rows)
         made = cls(values, by_columns.indices, by_columns.pointers, shape, validate=False)
-        made._kept = by_columns
+        made._pattern_cache = by_columns
         return made
 
     @property
     def pattern(self) -> Pattern:
-        """Where the entries are, as the pattern of the transpose."""
-        kept, shape = self._kept, (self.shape[1], self.shape[0])
-        if kept is None or not kept.holds(self.col_ptrs, self.row_indices, shape):
-            kept = self._kept = Pattern(self.col_ptrs, self.row_indices, shape)
-        return kept
+        """Positions of the entries, as the pattern of the transpose."""
+        cached, shape = self._pattern_cache, (self.shape[1], self.shape[0])
+        if cached is None or not cached.holds(self.col_ptrs, self.row_indices, shape):
+            cached = self._pattern_cache = Pattern(self.col_ptrs, self.row_indices, shape)
+        return cached
 
     @property
     def _data(self) -> Tensor:
@@ -91,28 +81,11 @@ class CSCMatrix(SparseMatrix, format="csc"):
 
     @property
     def nnz(self) -> int:
-        """Stored entries; zeros that are stored count."""
+        """Number of stored entries, explicit zeros included."""
         return self.row_indices.shape[0]
 
-    def to_csc(self) -> CSCMatrix:
-        """Return this matrix."""
-        return self
-
-    def to_csr(self) -> CSRMatrix:
-        """Return the matrix by rows."""
-        return CSRMatrix._of(*turned(self.values, self.pattern)).sum_duplicates()
-
-    def sum_duplicates(self) -> Self:
-        """Return the matrix with rows in order and none twice, this one if it is so already."""
-        merged = self.transpose().sum_duplicates()
-        return self if merged.pattern is self.pattern else self._of(merged.values, merged.pattern)
-
-    def transpose(self) -> CSRMatrix:
-        """Return the transpose by rows, on the same memory."""
-        return CSRMatrix._of(self.values, self.pattern)
-
     def to_scipy(self) -> Any:
-        """Return SciPy's ``csc_array``, its data as those of ``CSRMatrix.to_scipy``."""
+        """Return SciPy's ``csc_array``; data are shared as in ``CSRMatrix.to_scipy``."""
         from scipy.sparse import csc_array
 
         return csc_array(parts_for_scipy(self.values, self.pattern), shape=self.shape)

@@ -1,0 +1,1 @@
+"""Storage of each format: its arrays, their validation, and the operations within one format."""

@@ -1,0 +1,185 @@
+"""State and operations common to all formats: shape, dtype, device, gradients, dense products.
+
+A format provides its entries by rows (``_by_rows``); operations without a faster path of their own
+start from there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from numbers import Complex
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import agree, floating
+from trnsci.core.errors import FlagError, OperandError
+from trnsparse._paths.dispatch import run_spmm
+from trnsparse._patterns.conversions import densified
+from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.row_products import RowMatrix
+
+__all__ = ["StoredMatrix", "check_same_shape", "is_scalar"]
+
+_DERIVED = ("_pattern_cache", "_product_cache")
+
+
+class StoredMatrix(ABC):
+    """A sparse matrix with the operations that need no other format."""
+
+    shape: tuple[int, int]
+
+    # -- provided by each format -------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def _data(self) -> Tensor:
+        """The tensor of stored entries."""
+
+    @abstractmethod
+    def _with_data(self, data: Tensor) -> Self:
+        """Return the matrix of this pattern with other entries."""
+
+    @abstractmethod
+    def _moved(self, device: torch.device) -> Self:
+        """Return the matrix with entries and indices on a device."""
+
+    @abstractmethod
+    def _by_rows(self) -> tuple[Tensor, Pattern]:
+        """Return entries and pattern by rows; duplicates are allowed and are summed."""
+
+    @property
+    @abstractmethod
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of matrices that share the pattern, usually ()."""
+
+    # -- attributes --------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the entries."""
+        return self._data.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the entries and indices."""
+        return self._data.device
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether autograd records operations on the entries."""
+        return self._data.requires_grad
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient by the entries, if one was accumulated."""
+        return self._data.grad
+
+    @property
+    def ndim(self) -> int:
+        """Two, as for a dense matrix."""
+        return 2
+
+    @property
+    @abstractmethod
+    def nnz(self) -> int:
+        """Number of stored entries, explicit zeros included."""
+
+    @property
+    def density(self) -> float:
+        """Number of stored entries over that of all elements; 0.0 for a matrix without elements."""
+        elements = self.shape[0] * self.shape[1]
+        return self.nnz / elements if elements else 0.0
+
+    def __getstate__(self) -> dict[str, Any]:  # caches are not copied
+        return {name: None if name in _DERIVED else x for name, x in vars(self).items()}
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(shape={self.shape}, nnz={self.nnz}, density={self.density:.4f})"
+        )
+
+    # -- dtype, device, gradients ------------------------------------------------------------------
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Return the matrix with another dtype or device; arguments as in ``torch.Tensor.to``.
+
+        Indices keep their dtype. Without a change of dtype or device nothing is copied.
+        """
+        data = self._data.to(*args, **kwargs)
+        if data is self._data:
+            return self
+        floating("to", "the dtype of the entries", data)
+        moved = self if data.device == self.device else self._moved(data.device)
+        return moved._with_data(data)
+
+    def cpu(self) -> Self:
+        """Return the matrix on the CPU."""
+        return self.to("cpu")
+
+    def detach(self) -> Self:
+        """Return the matrix on the same memory, detached from autograd's graph."""
+        return self._with_data(self._data.detach())
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Have autograd record operations on the entries; return this matrix."""
+        self._data.requires_grad_(requires_grad)
+        return self
+
+    def clone(self) -> Self:
+        """Return a matrix with copied entries; indices are shared."""
+        return self._with_data(self._data.clone())
+
+    # -- dense results -----------------------------------------------------------------------------
+
+    def to_dense(self) -> Tensor:
+        """Return the dense matrix; duplicates are summed."""
+        return densified(*self._by_rows())
+
+    def _product(self, b: Tensor) -> Tensor:
+        return run_spmm(RowMatrix(*self._by_rows()), b)
+
+    def matmul(self, other: Tensor) -> Tensor:
+        """Return the product with a dense vector (n,) or matrix (..., n, N)."""
+        agree("matmul", "the matrix", self._data, "the dense operand", other)
+        shape = other.shape
+        if not shape or (shape[0] if len(shape) == 1 else shape[-2]) != self.shape[1]:
+            raise OperandError(
+                f"matmul: the inner dimensions of a product must agree, "
+                f"got {self.shape} and {tuple(other.shape)}"
+            )
+        return self._product(other)
+
+    def diagonal(self) -> Tensor:
+        """Return the main diagonal, zero where nothing is stored."""
+        values, pattern = self._by_rows()
+        size = min(self.shape)
+        chosen = (pattern.row_indices == pattern.indices).nonzero().squeeze(-1)
+        zeros = values.new_zeros(*values.shape[:-1], size)
+        return zeros.index_add(-1, pattern.indices[chosen], values.index_select(-1, chosen))
+
+    def sum(self, dim: int | None = None) -> Tensor:
+        """Return the sum of all entries, or the dense sums over rows (0) or columns (1)."""
+        values, pattern = self._by_rows()
+        if dim is None:
+            return values.sum(-1)
+        if dim not in (-2, -1, 0, 1):
+            raise FlagError(f"sum: dim must be None, 0 or 1, got {dim!r}")
+        over_rows = dim % 2 == 0
+        groups = pattern.indices if over_rows else pattern.row_indices
+        zeros = values.new_zeros(*values.shape[:-1], self.shape[1 if over_rows else 0])
+        return zeros.index_add(-1, groups, values)
+
+
+def is_scalar(value: Any) -> bool:
+    """Return whether ``value`` is a Python number or a tensor without dimensions."""
+    return value.ndim == 0 if isinstance(value, Tensor) else isinstance(value, Complex)
+
+
+def check_same_shape(function: str, a: StoredMatrix, b: StoredMatrix) -> None:
+    """Raise unless two matrices have the same shape."""
+    if a.shape != b.shape:
+        raise OperandError(
+            f"{function}: both matrices must have one shape, got {a.shape} and {b.shape}"
+        )

@@ -84,12 +84,14 @@ def test_annealing_finds_the_best_order_of_tensors_that_can_be_compared_all(seed
 
 
 @pytest.mark.parametrize(("degree", "largest"), [(3, 4), (4, 3), (5, 2)])
+@pytest.mark.slow
 def test_paths_of_large_networks_are_no_worse_than_those_of_cotengra(degree, largest):
     ours, theirs = against_cotengra(*regular(degree, largest, 0))
     assert ours <= 1.1 * theirs
 
 
 @pytest.mark.parametrize("name", ["lattice", "hyper"])
+@pytest.mark.slow
 def test_paths_of_structured_networks_are_no_worse_than_those_of_cotengra(name):
     ours, theirs = against_cotengra(*STRUCTURED[name])
     assert ours <= 1.1 * theirs
@@ -136,6 +138,7 @@ def beside_slices(inputs, output, sizes, share):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.02])
+@pytest.mark.slow
 def test_slices_cost_no_more_than_those_of_cotengra(share):
     ours, theirs = beside_slices(*lattice(5, 5, output=(0, 24)), share)
     assert ours <= 1.1 * theirs

@@ -11,7 +11,6 @@ import numpy as np
 
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.meaning import Meaning
-from nkisim.checks.langcheck.source import definition_line
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 
@@ -95,7 +94,7 @@ def _is_nki_object(path: str) -> bool:
 
 
 def _class(unit: Unit, node: ast.ClassDef) -> Iterator[Found]:
-    line = definition_line(node)
+    line = node.lineno
     paths = [_path(unit, base) for base in node.bases]
     for base, path in zip(node.bases, paths, strict=True):
         if path is not None and path not in _BASES and not _is_nki_object(path):

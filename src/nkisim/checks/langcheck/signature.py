@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.kinds import instruction_operands, operand_name
-from nkisim.checks.langcheck.source import definition_line
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES
 
@@ -22,7 +21,7 @@ def check_signature(unit: Unit) -> Iterator[Found]:
     node = unit.node
     if not unit.is_kernel or isinstance(node, ast.ClassDef):
         return
-    line = definition_line(node)
+    line = node.lineno
     if node.args.kwonlyargs:
         names = ", ".join(a.arg for a in node.args.kwonlyargs)
         message = f"kernel {unit.name} has keyword-only parameters: {names}"

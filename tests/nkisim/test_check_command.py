@@ -77,7 +77,7 @@ WIDE = "(x.shape[0], 50000), dtype=nl.float32, buffer=nl.sbuf"  # 200,000 bytes:
 def test_without_shapes_the_source_alone_is_checked_and_it_says_so(check, tmp_path):
     status, out, _ = check(write(tmp_path, UNWRITTEN))
     assert status == 0
-    assert "unwritten: source rules alone, for want of shapes" in out
+    assert "unwritten: only the source was checked, shapes are missing" in out
     assert "checked 1 kernel (1 by source alone), 0 instructions" in out
     status, out, _ = check(write(tmp_path, COMPREHENSION))
     assert status == 1
@@ -251,7 +251,7 @@ def test_a_syntax_error_says_where_and_nothing_was_checked(check, tmp_path):
     (tmp_path / "broken.py").write_text("x = 1\ndef f(:\n")
     status, _, err = check("broken.py")
     assert status == 3
-    assert "broken.py:2: no Python:" in err
+    assert "broken.py:2: not valid Python:" in err
 
 
 def test_a_file_without_kernels_is_nothing_checked(check, tmp_path):

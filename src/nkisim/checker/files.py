@@ -85,7 +85,7 @@ def check_file(file: Path, kernel: str | None, settings: CheckSettings, ledger: 
         _run_all(file, names, grid, settings, found, records)
     else:
         for record in records.values():
-            record.note = f"source rules alone, for want of shapes: {_HOW}"
+            record.note = f"only the source was checked, shapes are missing: {_HOW}"
     recorder = Recorder("check")
     known = {(f.rule.id, f.file, f.line) for f in found.findings}
     for finding in source:
@@ -164,7 +164,7 @@ def _run_all(
                     records[name].note = reason
     except CannotImport as error:
         for record in records.values():
-            record.note = f"source rules alone: {error}"
+            record.note = f"only the source was checked: {error}"
 
 
 def _examples(module: Any, names: list[str], file: Path) -> Iterator[_Call]:
@@ -207,11 +207,11 @@ def _run_named(
     """Run a kernel with generated arguments; return the reason if that is not possible."""
     thing = getattr(module, name, None)
     if thing is None or not callable(thing):
-        return f"source rules alone, for {name} is no name of the module; use {EXAMPLES}()"
+        return f"only the source was checked, {name} is not a name of the module; use {EXAMPLES}()"
     kernel = as_kernel(thing)
     given, missing = arguments_of(kernel.function, settings.shapes)
     if missing:
-        return f"source rules alone, for want of {', '.join(missing)}: {_HOW}"
+        return f"only the source was checked, arguments are missing ({', '.join(missing)}): {_HOW}"
     _run(_Call(kernel if grid is None else kernel[grid], (), given), file, settings, found)
     return ""
 

@@ -43,7 +43,7 @@ _COMMAS = "ids or families, separated by commas; may be repeated"
 @click.option("--only", multiple=True, help=f"Rules to check: {_COMMAS}.")
 @click.option("--ignore", multiple=True, help=f"Rules to exclude: {_COMMAS}.")
 @click.option("--fail-on", type=click.Choice(["error", "warning"]), help="Default: error.")
-@click.option("--max-instructions", type=click.IntRange(min=1), help="Limit per run.")
+@click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
 @click.option("--allow-none", is_flag=True, help="Exit with status 0 if no file has a kernel.")
 def check(
@@ -89,9 +89,9 @@ def check(
                 check_file(path, kernel, settings, ledger)
             except SyntaxError as error:
                 place = path if error.lineno is None else f"{path}:{error.lineno}"
-                complaints.append(f"{place}: no Python: {error.msg}")
+                complaints.append(f"{place}: not valid Python: {error.msg}")
             except UnicodeDecodeError as error:
-                complaints.append(f"{path}: no text in UTF-8: {error.reason}")
+                complaints.append(f"{path}: not UTF-8 text: {error.reason}")
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
     ledger.relative_to(os.getcwd())

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.source import definition_line
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 
@@ -101,7 +100,6 @@ def _definitions(unit: Unit) -> Iterator[Found]:
             inner,
             f"function {inner.name} is defined inside {unit.name}",
             f"move {inner.name} to the top of the module and pass what it needs as arguments",
-            line=definition_line(inner),
         )
     for made in unit.of(ast.ClassDef):
         yield Found(
@@ -109,7 +107,6 @@ def _definitions(unit: Unit) -> Iterator[Found]:
             made,
             f"class {made.name} is defined inside {unit.name}",
             f"move {made.name} to the top of the module, derived from nl.NKIObject",
-            line=definition_line(made),
         )
 
 

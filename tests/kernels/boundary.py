@@ -14,7 +14,7 @@ from tiles import stored
 # -- arguments -----------------------------------------------------------------------------------
 
 
-@twin(f32(64, 32))  # here
+@twin(f32(64, 32))
 def bad_A016(a, *, scale=2.0):  # here
     return stored(nl.multiply(nl.load(a), scale))
 
@@ -23,7 +23,7 @@ def good_A016(a, scale=2.0):
     return stored(nl.multiply(nl.load(a), scale))
 
 
-@twin([f32(64, 32), f32(64, 32)], mended=((f32(64, 32), f32(64, 32)),))  # here
+@twin([f32(64, 32), f32(64, 32)], mended=((f32(64, 32), f32(64, 32)),))
 def bad_A018(pair):  # here
     total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=nl.load(pair[0]), data2=nl.load(pair[1]), op=nl.add)
@@ -36,8 +36,8 @@ def good_A018(pair):
     return stored(total)
 
 
-@twin(f32(64, 32))  # here
-def bad_A018_default(a, factors=[2.0, 3.0]):  # here  # noqa: B006
+@twin(f32(64, 32))
+def bad_A018_default(a, factors=[2.0, 3.0]):  # noqa: B006  # here
     return stored(nl.multiply(nl.load(a), factors[0] * factors[1]))
 
 
@@ -45,7 +45,7 @@ def good_A018_default(a, factors=(2.0, 3.0)):
     return stored(nl.multiply(nl.load(a), factors[0] * factors[1]))
 
 
-@twin(f32(64, 32))  # here
+@twin(f32(64, 32))
 def bad_L064(a: nt.tensor[128, 32]):  # here
     return stored(nl.load(a))
 
@@ -54,7 +54,7 @@ def good_L064(a: nt.tensor[64, 32]):
     return stored(nl.load(a))
 
 
-@twin(f32(64, 32), np.float32(2), mended=(f32(64, 32), 2.0))  # here
+@twin(f32(64, 32), np.float32(2), mended=(f32(64, 32), 2.0))
 def bad_L057(a, factor):  # here
     tile = nl.load(a)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
@@ -67,7 +67,7 @@ def good_L057(a, factor):
     return stored(tile)
 
 
-@twin(f32(64, 32), np.dtype("float32"), mended=(f32(64, 32), nl.float32))  # here
+@twin(f32(64, 32), np.dtype("float32"), mended=(f32(64, 32), nl.float32))
 def bad_L057_dtype(a, kind):  # here
     copy = nl.ndarray(a.shape, dtype=str(kind), buffer=nl.sbuf)
     nisa.dma_copy(dst=copy, src=a)
@@ -98,7 +98,7 @@ def good_L059(a):
     return stored(tile)
 
 
-@twin(32, mended=(f32(64, 32),))  # here
+@twin(32, mended=(f32(64, 32),))
 def bad_L066(columns):  # here
     tile = nl.ones((64, columns), dtype=nl.float32, buffer=nl.sbuf)
     return stored(tile)
@@ -109,7 +109,7 @@ def good_L066(ones):
     return stored(tile)
 
 
-@twin(f32(64, 32), f32(64, 32))  # here
+@twin(f32(64, 32), f32(64, 32))
 def bad_M029(a, cache):  # here
     tile = nl.load(a)
     nisa.dma_copy(dst=cache, src=tile)
@@ -175,7 +175,7 @@ def good_L060_view(a):
     return out
 
 
-@twin(f32(64, 32))  # here
+@twin(f32(64, 32))
 def bad_L060_number(a):  # here
     return stored(nl.load(a)), a.shape[0]
 

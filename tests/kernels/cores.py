@@ -37,8 +37,8 @@ def good_C001_tuple():
 
 @host_twin
 def bad_C001_generation():
-    @nkisim.jit  # here
-    def doubled(a):
+    @nkisim.jit
+    def doubled(a):  # here
         return stored(nl.add(nl.load(a), nl.load(a)))
 
     return nkisim.simulate(doubled[2], target="gen2")(f32(64, 32))

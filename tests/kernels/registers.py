@@ -22,7 +22,7 @@ def good_L034(a):
     return stored(tile)
 
 
-@twin(f32(65, 32))  # here
+@twin(f32(65, 32))
 def bad_R014(a):  # here
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     registers = []

@@ -124,7 +124,7 @@ def good_W004_after_the_store(a):
     return out
 
 
-@twin(f32(64, 32), f32(64, 1))  # here
+@twin(f32(64, 32), f32(64, 1))
 def bad_W005(a, scale):  # here
     tile = nl.load(a)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=nl.load(a[:, 0:1]))
@@ -137,7 +137,7 @@ def good_W005(a, scale):
     return stored(tile)
 
 
-@twin(f32(64, 128))  # here
+@twin(f32(64, 128))
 def bad_W005_last_step(a):  # here
     total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     for i in range(a.shape[1] // 32 - 1):
@@ -154,7 +154,7 @@ def good_W005_last_step(a):
     return stored(total)
 
 
-@twin(bf16(160, 32), bf16(160, 128))  # here
+@twin(bf16(160, 32), bf16(160, 128))
 def bad_S070(a, b):  # here
     acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
     for k in range(a.shape[0] // 64):

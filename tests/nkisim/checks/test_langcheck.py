@@ -482,7 +482,7 @@ def depth(count):
 def test_signatures_inputs_and_outputs_of_a_file(tmp_path, kernel, expected):
     (finding,) = check_source(file_with(tmp_path, f"@nki.jit\n{kernel}\n"))
     assert finding.rule.id == expected
-    assert finding.place.text == "@nki.jit"
+    assert finding.place.text == kernel.splitlines()[0]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ class Found:
         seen: The value or the text that is wrong.
         operand: The name at fault.
         notes: Other places.
-        line: Line to report instead of the node's own.
     """
 
     rule: Rule
@@ -32,15 +31,13 @@ class Found:
     seen: str = ""
     operand: str = ""
     notes: tuple[str, ...] = ()
-    line: int = 0
 
     def finding(self, file: str) -> Finding:
         """Return the finding in a file."""
-        line = self.line or getattr(self.node, "lineno", 0)
         return Finding(
             self.rule,
             self.message,
-            Place(file, line),
+            Place(file, getattr(self.node, "lineno", 0)),
             operand=self.operand,
             seen=self.seen,
             fix=self.fix,

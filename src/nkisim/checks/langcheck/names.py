@@ -94,18 +94,17 @@ def _is_nki_object(path: str) -> bool:
 
 
 def _class(unit: Unit, node: ast.ClassDef) -> Iterator[Found]:
-    line = node.lineno
     paths = [_path(unit, base) for base in node.bases]
     for base, path in zip(node.bases, paths, strict=True):
         if path is not None and path not in _BASES and not _is_nki_object(path):
             message = f"class {node.name} has base {ast.unparse(base)}"
             fix = "derive it from nl.NKIObject only"
-            yield Found(CLASS_BASE, node, message, fix, operand=node.name, line=line)
+            yield Found(CLASS_BASE, node, message, fix, operand=node.name)
     if len(node.bases) > 1 or node.keywords:
         what = "several bases" if len(node.bases) > 1 else "keywords"
         message = f"class {node.name} has {what}"
         fix = "derive it from nl.NKIObject only"
-        yield Found(CLASS_BASE, node, message, fix, operand=node.name, line=line)
+        yield Found(CLASS_BASE, node, message, fix, operand=node.name)
     if not any(path is not None and _is_nki_object(path) for path in paths):
         return
     for part in node.body:

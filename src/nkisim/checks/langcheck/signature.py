@@ -21,24 +21,23 @@ def check_signature(unit: Unit) -> Iterator[Found]:
     node = unit.node
     if not unit.is_kernel or isinstance(node, ast.ClassDef):
         return
-    line = node.lineno
     if node.args.kwonlyargs:
         names = ", ".join(a.arg for a in node.args.kwonlyargs)
         message = f"kernel {unit.name} has keyword-only parameters: {names}"
         fix = "remove the * and put parameters with defaults last"
-        yield Found(RULES["A016"], node, message, fix, seen=names, line=line)
+        yield Found(RULES["A016"], node, message, fix, seen=names)
     named = [*node.args.posonlyargs, *node.args.args]
     first = len(named) - len(node.args.defaults)
     for parameter, default in zip(named[first:], node.args.defaults, strict=True):
         if isinstance(default, (ast.List, ast.ListComp)):
             message = f"argument {parameter.arg} is a list by default"
             fix = f"make the default of {parameter.arg} a tuple"
-            yield Found(RULES["A018"], node, message, fix, operand=parameter.arg, line=line)
+            yield Found(RULES["A018"], node, message, fix, operand=parameter.arg)
     returned = [r.value for r in unit.of(ast.Return) if r.value is not None]
     if not returned and _makes_output(unit):
         message = "the kernel returns nothing, although it allocates a tensor in shared_hbm"
-        yield Found(RULES["L060"], node, message, "return the output tensor", line=line)
-    yield from _written_inputs(unit, [a.arg for a in named], returned, line)
+        yield Found(RULES["L060"], node, message, "return the output tensor")
+    yield from _written_inputs(unit, [a.arg for a in named], returned)
 
 
 def _makes_output(unit: Unit) -> bool:
@@ -50,9 +49,7 @@ def _makes_output(unit: Unit) -> bool:
     return False
 
 
-def _written_inputs(
-    unit: Unit, parameters: list[str], returned: list[ast.expr], line: int
-) -> Iterator[Found]:
+def _written_inputs(unit: Unit, parameters: list[str], returned: list[ast.expr]) -> Iterator[Found]:
     """Find parameters that an instruction writes and that no result can hold."""
     kept = {n.id for value in returned for n in ast.walk(value) if isinstance(n, ast.Name)}
     bound = {n.id for n in unit.of(ast.Name) if isinstance(n.ctx, ast.Store)}
@@ -72,9 +69,8 @@ def _written_inputs(
         if name in parameters and name not in bound and name not in kept:
             yield Found(
                 RULES["M029"],
-                call,
+                unit.node,
                 f"the kernel writes argument {name} and does not return it",
                 "return the argument, or write to a tensor in nl.shared_hbm and return that",
                 operand=name or "",
-                line=line,
             )

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from nkisim.diagnostics.syntax import parsed
 
-__all__ = ["Definition", "Tree", "definition_line", "definition_of", "read_tree"]
+__all__ = ["Definition", "Tree", "definition_of", "read_tree"]
 
 _READ: dict[str, tuple[list[str], Tree | None]] = {}
 
@@ -38,7 +38,7 @@ class Tree:
         self._outer: dict[ast.AST, Definition] = {}
         self._by_line: dict[tuple[int, str], Definition] = {}
         for outer, node in _definitions(module, None):
-            self._by_line.setdefault((definition_line(node), node.name), node)
+            self._by_line.setdefault((_first_line(node), node.name), node)
             if outer is not None:
                 self._outer[node] = outer
 
@@ -91,8 +91,8 @@ def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                 yield target.id, value
 
 
-def definition_line(node: Definition) -> int:
-    """Return the first line of a definition, including decorators."""
+def _first_line(node: Definition) -> int:
+    """Return the first line of a definition; a decorator's, where there is one."""
     return min([node.lineno, *(d.lineno for d in node.decorator_list)])
 
 

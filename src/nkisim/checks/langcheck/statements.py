@@ -100,7 +100,6 @@ def _definitions(unit: Unit) -> Iterator[Found]:
             inner,
             f"function {inner.name} is defined inside {unit.name}",
             f"move {inner.name} to the top of the module and pass what it needs as arguments",
-            line=inner.lineno,
         )
     for made in unit.of(ast.ClassDef):
         yield Found(
@@ -108,7 +107,6 @@ def _definitions(unit: Unit) -> Iterator[Found]:
             made,
             f"class {made.name} is defined inside {unit.name}",
             f"move {made.name} to the top of the module, derived from nl.NKIObject",
-            line=made.lineno,
         )
 
 

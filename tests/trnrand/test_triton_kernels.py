@@ -18,7 +18,7 @@ from trnrand.engines import ENGINES
 
 from .triton_on_numpy import lanes, loaded
 
-PATH = Path(trnrand.__file__).parent / "_triton.py"
+PATH = Path(trnrand.__file__).parent / "_sampling" / "triton_kernels.py"
 CPU = torch.device("cpu")
 
 

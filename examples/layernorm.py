@@ -13,8 +13,8 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 
 ROWS = 128
-STATS_CHUNK = 512  # what one bn_stats takes
-STATS = 6  # what it writes: count, mean, count * variance of even and of odd elements
+STATS_CHUNK = 512  # maximum elements of one bn_stats
+STATS = 6  # elements it writes: count, mean, count * variance of even and of odd elements
 
 
 @nki.jit

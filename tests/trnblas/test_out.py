@@ -59,7 +59,7 @@ def test_out_is_never_made_to_fit(case):
     tensors[0].requires_grad_()
     out = torch.zeros(want.shape)
     with pytest.raises(
-        DerivativeError, match=rf"^{name}: out must be None where a gradient is asked"
+        DerivativeError, match=rf"^{name}: out must be None where a gradient is required"
     ):
         case.call(Into(out), unchanged, *tensors)
     assert not out.any()

@@ -1,4 +1,4 @@
-"""Factorizations, eigenproblems and iterative solvers that say how good the answer is."""
+"""Factorizations, eigenproblems and iterative solvers that report the error of their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear systems solved by factorization, inverses, least squares and determinants.
+"""Direct solvers: linear systems, inverses, least squares and determinants.
 
 B is cast to the dtype of A. float16 and bfloat16 are solved in float32 and rounded back.
 """
@@ -45,13 +45,13 @@ __all__ = [
 
 
 class LeastSquares(NamedTuple):
-    """What ``lstsq`` returns.
+    """The result of ``lstsq``.
 
     Attributes:
-        solution: X of least norm among those with least residual.
+        solution: X of least norm among the minimizers.
         residuals: Squared norms of the columns of ``A @ X - B``.
         rank: Numerical ranks, integers.
-        singular_values: Of A, descending.
+        singular_values: Singular values of A, descending.
     """
 
     solution: Tensor
@@ -100,23 +100,23 @@ def solve(
 ) -> Tensor | AccurateSolution:
     """Return X with ``A @ X = B``.
 
-    Without a target, by LU with partial pivoting in the precision of A. With one, by the cheapest
-    way that reaches it: a factor in float32 with refinement, GMRES on top of that factor, a factor
-    in float64, with residuals in float64 or in twice that. The condition number, which is
-    estimated, chooses, and what was reached is measured.
+    Without a target: LU with partial pivoting in the precision of A. With a target: the cheapest
+    method that reaches it, chosen by the estimated condition number. Candidates are a float32
+    factorization with refinement, GMRES preconditioned by that factor, and a float64 factorization
+    with residuals in float64 or twice float64. The error reached is measured.
 
     Args:
         A: Square matrices.
-        B: Right sides (n,), (n, k), or a batch of them.
-        target_forward_error: Largest wanted ``max |X - exact| / max |exact|`` of each column.
-        on_failure: What happens where the target is not reached: ``"raise"``, ``"warn"``, or
-            ``"ignore"``, which leaves it to ``info``.
-        certify: Whether the bound on the error is proven, which takes an approximate inverse, or
-            estimated as LAPACK does.
+        B: Right-hand sides (n,), (n, k), or a batch of them.
+        target_forward_error: Limit of ``max |X - exact| / max |exact|`` of each column.
+        on_failure: Action if the target is not reached: ``"raise"``, ``"warn"``, or ``"ignore"``,
+            which only sets ``info``.
+        certify: Whether the error bound is proven, which takes an approximate inverse, or estimated
+            as in LAPACK.
 
     Returns:
-        X like B; with a target ``(x, info)``, x in float64 where the target asks for more than the
-        precision of A can hold.
+        X like B; with a target ``(x, info)``, where x is in float64 if the target needs more than
+        the precision of A.
 
     Raises:
         SingularMatrixError: A matrix is singular.
@@ -152,10 +152,10 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
 
     Args:
         A: Positive definite matrices, of which the lower triangle is read.
-        B: Right sides (n,), (n, k), or a batch of them.
-        iterative_refinement: Whether residuals in float64 correct X, which is kept in float64
-            meanwhile, until nothing improves: X has then the precision of A up to condition
-            numbers of about 1 / eps.
+        B: Right-hand sides (n,), (n, k), or a batch of them.
+        iterative_refinement: Whether to correct X, held in float64, by residuals in float64 until
+            it no longer improves: X then has the precision of A for condition numbers up to about
+            1 / eps.
 
     Raises:
         NotPositiveDefiniteError: A matrix is not positive definite.
@@ -216,7 +216,7 @@ def inv_spd(A: Tensor) -> Tensor:
 
 @in_full_precision
 def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
-    """Return pseudo-inverses, by singular values above ``rcond`` times the largest.
+    """Return pseudo-inverses, from singular values above ``rcond`` times the largest.
 
     Args:
         A: Matrices (m, n).
@@ -249,11 +249,11 @@ def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
 
 @in_full_precision
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
-    """Return X that minimizes the norm of ``A @ X - B``, the shortest if there are several.
+    """Return X that minimizes the norm of ``A @ X - B``, of least norm if there are several.
 
     Args:
         A: Matrices (m, n), of any rank.
-        B: Right sides (m,), (m, k), or a batch of them.
+        B: Right-hand sides (m,), (m, k), or a batch of them.
         rcond: Singular values up to ``rcond`` times the largest count as zero; None for
             ``eps * max(m, n)``.
 
@@ -268,7 +268,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     columns = columns_of(right, vectors)
     if rcond is None:
         rcond = torch.finfo(work.dtype).eps * max(work.shape[-2:])
-    # LAPACK takes numbers that are none for wrong arguments.
+    # LAPACK reports NaN and infinity as wrong arguments.
     finite("lstsq", "A", work)
     finite("lstsq", "B", columns)
     try:
@@ -329,7 +329,7 @@ def _cutoff(function: str, rcond: float | None) -> None:
 
 
 def _singular_if_not_finite(function: str, found: Tensor, *operands: Tensor) -> None:
-    """Raise where finite operands have a result that is not: a pivot was zero."""
+    """Raise if finite operands have a result that is not finite: a pivot was zero."""
     if not only_finite(found) and all(map(only_finite, operands)):
         raise singular(function, "A", "a pivot is zero")
 

@@ -53,9 +53,9 @@ __all__ = [
 
 Which = Literal["smallest", "largest", "magnitude"]
 _MANY = 48
-"""Order from which on a quarter of the pairs takes less time than all, SciPy's call included."""
+"""Smallest order for which a quarter of the pairs is faster than all, by SciPy."""
 _USUAL = (1e-15, 1e15)
-"""Norms of matrices whose products and squares float32 can hold."""
+"""Norms of matrices whose products and squares are in the range of float32."""
 _WHICH = ("smallest", "largest", "magnitude")
 
 
@@ -67,7 +67,7 @@ class Eigenpairs(NamedTuple):
 
 
 class ApproximateEigenpairs(InformedPairs[EighInfo]):
-    """``(eigenvalues, eigenvectors)`` with ``info``: how good they are and how they were found."""
+    """``(eigenvalues, eigenvectors)`` with ``info``: their accuracy and the method."""
 
 
 @overload
@@ -111,9 +111,9 @@ def eigh(
 ) -> Eigenpairs | ApproximateEigenpairs:
     """Return eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
 
-    Without ``tol`` the result is exact to rounding. With it, cheaper ways are open. The order, the
-    number of pairs and ``tol`` choose between ``exact`` and ``chebyshev``, as times on a CPU say;
-    ``method`` asks for one:
+    Without ``tol`` the result is exact to rounding. With it, cheaper methods are possible. By
+    default ``exact`` or ``chebyshev`` is chosen by the order, the number of pairs and ``tol``, from
+    times on a CPU; ``method`` selects one:
 
     ==============  ================================================================================
     ``exact``       LAPACK, cuSOLVER or the kernels
@@ -123,27 +123,26 @@ def eigh(
     ``qdwh``        spectral divide and conquer by polar factors: products and QR only
     ==============  ================================================================================
 
-    What was reached is measured in any case, and a way that does not reach ``tol`` is followed by
-    the exact one, which alone can be differentiated.
+    The residual is always measured. If a method does not reach ``tol``, the exact one follows,
+    which is the only differentiable one.
 
     Args:
-        A: Symmetric matrices, of which the lower triangle is read; one matrix where ``tol`` is
-            given.
-        tol: Largest wanted ``norm(A v - w v) / norm(A)`` of a pair; None for exact results.
-        k: How many pairs; None for all.
-        which: Of k pairs those with the ``"smallest"`` or ``"largest"`` values, or the largest
+        A: Symmetric matrices, of which the lower triangle is read; one matrix if ``tol`` is given.
+        tol: Limit of ``norm(A v - w v) / norm(A)`` of a pair; None for exact results.
+        k: Number of pairs; None for all.
+        which: The k pairs with the ``"smallest"`` or ``"largest"`` values, or the largest
             ``"magnitude"``.
-        subset: First and last place, both included, of the ascending values that are wanted.
-        max_sweeps: Most sweeps of Jacobi rotations where kernels compute; None for enough.
-        method: A way from the table, or ``"auto"``; only with ``tol``.
-        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` where not even the exact result has a
-            residual as small as ``tol``: callers of older releases ask for 1e-10 in float32.
+        subset: First and last index, both included, of the requested ascending values.
+        max_sweeps: Limit of Jacobi sweeps on kernels; None for a sufficient number.
+        method: A method from the table, or ``"auto"``; only with ``tol``.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if even the exact result has a residual
+            above ``tol``, such as 1e-10 in float32, the default of older releases.
 
     Raises:
         NotFiniteError: A has a NaN or an infinity.
         ConvergenceError: The algorithm did not converge.
         AccuracyError: ``tol`` was not reached, and ``on_failure`` is ``"raise"``.
-        DerivativeError: A is being differentiated, and ``method`` is none that has derivatives.
+        DerivativeError: A is being differentiated, and ``method`` has no derivatives.
         ShapeError: A is not square.
 
     Example:
@@ -160,7 +159,7 @@ def eigh(
     first, last = (0, n - 1) if everything else places_of("eigh", n, k, which, subset)
     if tol is not None:
         if subset is not None:
-            raise FlagError("eigh: subset must be None where tol is given; k and which say it")
+            raise FlagError("eigh: subset must be None if tol is given; use k and which")
         return _approximate(A, work, tol, k, which, method, on_failure, (first, last))
     if method not in ("auto", "exact"):
         raise FlagError(f"eigh: method {method!r} needs tol")
@@ -208,12 +207,12 @@ def eigh_generalized(
 
     Args:
         A: Symmetric (Hermitian) matrices, of which the lower triangle is read.
-        B: Positive definite matrices, likewise.
-        tol: Kept for callers of older releases; results are exact to rounding.
-        k: How many pairs; None for all.
-        which: Of k pairs those with the ``"smallest"`` or ``"largest"`` values, or the largest
+        B: Positive definite matrices, of which the lower triangle is read.
+        tol: Ignored, for compatibility with older releases; results are exact to rounding.
+        k: Number of pairs; None for all.
+        which: The k pairs with the ``"smallest"`` or ``"largest"`` values, or the largest
             ``"magnitude"``.
-        subset: First and last place, both included, of the ascending values that are wanted.
+        subset: First and last index, both included, of the requested ascending values.
 
     Raises:
         NotPositiveDefiniteError: B is not positive definite.
@@ -266,9 +265,9 @@ def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Te
 
 
 def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
-    """Return the pairs from one place to another.
+    """Return the pairs in a range of indices.
 
-    LAPACK computes few of many pairs in less time than all, on a CPU and without derivatives.
+    On a CPU and without derivatives, LAPACK computes a few of many pairs in less time than all.
     """
     few = a.ndim == 2 and _MANY <= a.shape[-1] >= 4 * (last - first + 1)
     if few and a.is_cpu and inert(a) and not kernels_wanted():
@@ -291,7 +290,7 @@ def _approximate(
     on_failure: OnFailure,
     places: tuple[int, int],
 ) -> ApproximateEigenpairs:
-    """Return pairs whose residual is below ``tol``, or say that they are not there."""
+    """Return pairs whose residual is below ``tol``; warn or raise if it is not."""
     chosen("eigh", "on_failure", on_failure, ("raise", "warn", "ignore"))
     chosen(
         "eigh", "method", method, ("auto", "exact", "refined", "chebyshev", "randomized", "qdwh")
@@ -299,13 +298,13 @@ def _approximate(
     if not tol > 0:
         raise FlagError(f"eigh: tol must be positive, got {tol}")
     if a.ndim != 2:
-        raise ShapeError(f"eigh: A must be 2-D where tol is given, got shape {tuple(A.shape)}")
+        raise ShapeError(f"eigh: A must be 2-D if tol is given, got shape {tuple(A.shape)}")
     if not concrete(a):
-        raise FlagError("eigh: tol needs values, which are not there")
+        raise FlagError("eigh: tol needs concrete values, but A is traced or transformed")
     size = frobenius_norm(a)
     unit = 1.0
     if not _USUAL[0] < size < _USUAL[1]:
-        # Squares are no numbers any more, or a triangle that nobody reads is none.
+        # Squares overflow, or the triangle that is not read has NaN.
         finite_below("eigh", "A", a)
         a = a.tril()
         unit = power_below(a)
@@ -343,7 +342,7 @@ def _approximate(
 
 
 def _on_kernels(method: str) -> str:
-    """Return the way where kernels are wanted: theirs is the exact one, others are torch's."""
+    """Return the method on a kernel backend: kernels compute the exact one, torch the others."""
     from trnsolver._paths.operations import EIGH
 
     if method in ("auto", "exact"):

@@ -1,4 +1,4 @@
-"""What trnsolver raises and warns of: names of the core, for callers of this library."""
+"""Exceptions and warnings of trnsolver, re-exported from the core."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The cases that validate the kernels of trnsolver: ragged orders, against float64.
+"""Validation cases of the trnsolver kernels: ragged orders, against float64.
 
-Factors that are not unique are multiplied, so that what is compared is the matrix that they are of.
+Factors that are not unique are multiplied, and the product is compared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _pairs(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pairs_in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Launch the kernel for large orders itself: with few rows in a group it is fast."""
+    """Launch the kernel for large orders directly, with few rows per group, which is fast."""
     from trnsolver._paths.kernel_path import eigh_in_groups
 
     launch = launcher(LIBRARY)
@@ -100,7 +100,7 @@ def _well_conditioned(m: int, n: int) -> Tensor:
 
 
 def _rows_bound(a: Tensor, *rest: object) -> float:
-    """Return forty roundings for each row, the bound of residual and orthogonality."""
+    """Return the bound of residual and orthogonality: forty roundings for each row."""
     return 40 * _U * a.shape[-2]
 
 

@@ -1,7 +1,7 @@
 """Factorizations: Cholesky, LU, QR, singular values and Schur form.
 
-float16 and bfloat16 are computed in float32 and rounded back; float32, float64 and their complex
-kinds are kept. All but ``schur`` take batches of matrices, of any dimensions, in front.
+float16 and bfloat16 are computed in float32 and rounded back; float32, float64 and complex dtypes
+are unchanged. All but ``schur`` take any leading batch dimensions.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ __all__ = [
 ]
 
 _FEW = 1 << 14
-"""Numbers of a matrix whose reflections take less time on a CPU than seven small products."""
+"""Number of elements up to which reflections are faster on a CPU than seven small products."""
 
 _USUAL = (1e-8, 1e8)
-"""Magnitudes of entries whose squares float32 can hold and sum."""
+"""Magnitudes of entries whose squares can be summed in float32."""
 
 _NEARLY = 0.5
-"""How far the second triangle's diagonal may be from 1: it is within 5/64 below ``eps ** -0.5 / 8``
-(Yamamoto, Nakatsukasa, Yanagisawa and Fukaya 2015)."""
+"""Limit of the distance of the second triangle's diagonal from 1. The distance is at most 5/64 for
+condition numbers below ``eps ** -0.5 / 8`` (Yamamoto, Nakatsukasa, Yanagisawa and Fukaya 2015)."""
 
 
 class LUFactors(NamedTuple):
@@ -90,7 +90,7 @@ def cholesky(A: Tensor, upper: bool = False) -> Tensor:
 
     Args:
         A: Symmetric (Hermitian) positive definite matrices, of which the lower triangle is read.
-        upper: Whether the upper factor is wanted.
+        upper: Whether to return the upper factor.
 
     Raises:
         NotPositiveDefiniteError: A matrix is not positive definite, or has a NaN there.
@@ -113,8 +113,7 @@ def cholesky(A: Tensor, upper: bool = False) -> Tensor:
 def lu(A: Tensor) -> LUFactors:
     """Return P, L and U with ``A = P @ L @ U``, by partial pivoting.
 
-    A singular matrix has factors too: U has a zero on its diagonal then. NaN spreads through L and
-    U.
+    For a singular matrix U has a zero on its diagonal. NaN propagates to L and U.
 
     Args:
         A: Matrices (m, n); L is (m, k) and U (k, n) with ``k = min(m, n)``.
@@ -132,7 +131,7 @@ def lu(A: Tensor) -> LUFactors:
 def qr(A: Tensor) -> QRFactors:
     """Return the reduced Q (m, k) and R (k, n) with ``A = Q @ R`` and ``k = min(m, n)``.
 
-    The signs of the diagonal of R are as the algorithm leaves them.
+    The signs of the diagonal of R are not normalized.
 
     Args:
         A: Matrices (m, n).
@@ -143,19 +142,19 @@ def qr(A: Tensor) -> QRFactors:
 
 @in_full_precision
 def cholqr2(A: Tensor) -> QRFactors:
-    """Return Q and R by two Cholesky factorizations of Gram matrices, all of it products.
+    """Return Q and R by two Cholesky factorizations of Gram matrices (CholeskyQR2).
 
-    R has a positive diagonal. Q is orthonormal to rounding while the condition number of A is below
-    about ``eps ** -0.5``: 3e3 in float32, 6e7 in float64. Tall matrices are several times faster
-    than with ``qr``, on a GPU many times. Small matrices on a CPU, where products gain nothing, get
-    the same factors from reflections.
+    R has a positive diagonal. Q is orthonormal to rounding for condition numbers of A below about
+    ``eps ** -0.5``: 3e3 in float32, 6e7 in float64. For tall matrices it is several times faster
+    than ``qr``, on a GPU many times. For small matrices on a CPU, where it would not be faster, the
+    same factors are computed by reflections.
 
     Args:
         A: Matrices (m, n) with m >= n.
 
     Raises:
         NotPositiveDefiniteError: The Gram matrix is not positive definite in this precision: A is
-            too ill-conditioned, and ``qr`` is the way.
+            too ill-conditioned; use ``qr``.
         ShapeError: A has more columns than rows.
     """
     work = any_matrix("cholqr2", "A", A)
@@ -170,14 +169,14 @@ def cholqr2(A: Tensor) -> QRFactors:
         q, r = _with_positive_diagonal(*torch.linalg.qr(work))
         _independent(r)
         return QRFactors(*_restored((q, r), A))
-    # Squares of very large or small numbers overflow or vanish; a power of two rounds nothing.
+    # Squares of extreme values overflow or underflow; scaling by a power of two is exact.
     unit = power_below(work)
     unit = 1.0 if _USUAL[0] < unit < _USUAL[1] else unit
     once, first, failed = _cholqr(work if unit == 1 else work / unit)
     q, second, again = _cholqr(once)
     if failed is not None and again is not None and second.numel():
-        # Columns were nearly orthonormal before the second pass, or the first one invented them.
-        # One value is read, since each takes a wait for the device.
+        # If columns are not nearly orthonormal before the second pass, the first one has failed.
+        # Read one value only: each read waits for the device.
         off = torch.linalg.vector_norm(second.detach().diagonal(dim1=-2, dim2=-1) - 1, inf)
         failed = failed + again
         if not float(off + (failed.max() if failed.ndim else failed)) <= _NEARLY:
@@ -227,13 +226,13 @@ def svdvals(A: Tensor) -> Tensor:
 def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     """Return T and Q with ``A = Q @ T @ Q.mH``, Q unitary.
 
-    A real A has a real T that is upper triangular but for 2 x 2 blocks of complex pairs, or with
-    ``output="complex"`` a complex upper triangle. It is computed by LAPACK on the host, to the
-    precision of A, and has no derivative.
+    For a real A, T is real and upper triangular except for 2 x 2 blocks of complex pairs, or with
+    ``output="complex"`` complex and upper triangular. It is computed by LAPACK on the host, to the
+    precision of A, and has no derivatives.
 
     Args:
-        A: A square matrix, or a batch, whose matrices are done one after the other.
-        tol: Kept for callers of older releases; the precision of A decides.
+        A: A square matrix, or a batch, which is computed one matrix at a time.
+        tol: Ignored, for compatibility with older releases.
         output: ``"real"`` or ``"complex"``.
 
     Raises:
@@ -269,14 +268,14 @@ def _restored(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:
 
 
 def _with_positive_diagonal(q: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Q and R with a positive diagonal of R, which torch, unlike the kernel, leaves free."""
+    """Return Q and R with a positive diagonal of R, which only the kernel guarantees."""
     diagonal = r.detach().diagonal(dim1=-2, dim2=-1).real
     signs = torch.copysign(torch.ones_like(diagonal), diagonal)
     return q * signs.unsqueeze(-2), r * signs.unsqueeze(-1)
 
 
 def _independent(r: Tensor) -> None:
-    """Raise where the Gram matrix of the columns is not positive definite, to rounding."""
+    """Raise if the Gram matrix of the columns is not positive definite to rounding."""
     if not concrete(r) or not r.numel():
         return
     sizes = r.detach().diagonal(dim1=-2, dim2=-1).real
@@ -287,7 +286,7 @@ def _independent(r: Tensor) -> None:
 
 
 def _cholqr(a: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return Q, R, and where a factorization failed if values can be read."""
+    """Return Q, R, and a mask of failed factorizations if values can be read."""
     gram, failed = a.mH @ a, None
     if not concrete(a):
         lower = torch.linalg.cholesky(gram)  # checks when there are values

@@ -1,4 +1,4 @@
-"""Functions of matrices: inverse square roots, exponentials, polar factors and their signs."""
+"""Matrix functions: inverse square roots, exponentials, polar factors and matrix signs."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 _NEWTON_SCHULZ = (1.875, -1.25, 0.375)
-"""The quintic step that converges to singular values of exactly one, of third order."""
+"""The quintic step that converges to singular values of one, with third order."""
 
 _EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
 
-# From this ratio of the sides on, steps on the small Gram matrix cost less than on the whole.
+# From this aspect ratio on, steps on the Gram matrix are cheaper than on the whole matrix.
 _GRAM = 2
 
 
 class Polar(NamedTuple):
-    """``A = U @ P``, or ``A = P @ U`` from the left: orthonormal, and positive semidefinite."""
+    """``A = U @ P``, or ``A = P @ U`` from the left: U orthonormal, P positive semidefinite."""
 
     U: Tensor
     P: Tensor
@@ -63,7 +63,7 @@ class Polar(NamedTuple):
 def inv_sqrt_spd(A: Tensor) -> Tensor:
     """Return ``A ** -0.5`` of symmetric (Hermitian) positive definite matrices.
 
-    Eigenvalues below ``eps * n`` times the largest are taken for that: they are rounding.
+    Eigenvalues below ``eps * n`` times the largest are rounding errors, and are raised to that.
 
     Args:
         A: Positive definite matrices, of which the lower triangle is read.
@@ -93,19 +93,19 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
 def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Solution:
     """Return ``A ** -0.5`` by coupled Newton-Schulz steps, which are products only.
 
-    A step stops helping when the residual ``norm(Z Y - I) / norm(I)`` of the scaled roots is down
-    to rounding; then the steps end, ``tol`` reached or not. Condition numbers up to about 1e6 in
-    float64 are done within 20 steps.
+    The iteration ends when the residual ``norm(Z Y - I) / norm(I)`` of the scaled roots is below
+    ``tol``, or no longer decreases because of rounding. 20 steps suffice for condition numbers up
+    to about 1e6 in float64.
 
     Args:
         A: Positive definite matrices.
-        max_iters: Most steps.
-        tol: Goal for the residual.
+        max_iters: Limit of steps.
+        tol: Tolerance of the residual.
 
     Returns:
-        ``(X, steps, residual)`` with ``info``: of a batch the most steps and the largest residual.
-        Where values cannot be read, as inside ``torch.compile``, steps and residuals are
-        tensors, in a plain tuple.
+        ``(X, steps, residual)`` with ``info``; for a batch the largest steps and residual. If
+        values cannot be read, as inside ``torch.compile``, steps and residuals are tensors, in a
+        plain tuple.
 
     Raises:
         FlagError: ``max_iters`` is negative, or ``tol`` is NaN.
@@ -116,7 +116,7 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     if tol != tol:
         raise FlagError("inv_sqrt_spd_ns: tol must be a number, got nan")
     flat = batch_of(work)
-    # A power of four, which rounds neither the matrix nor its root.
+    # A power of four: scaling the matrix and its root is exact.
     root = torch.exp2((torch.log2(_peak(flat)) / 2).floor())
     flat = flat / root / root
     if kernels_wanted():
@@ -141,7 +141,7 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
 
 
 def _inverse_roots(w: Tensor) -> Tensor:
-    """Return ``w ** -0.5`` of ascending eigenvalues; those that are rounding are raised."""
+    """Return ``w ** -0.5`` of ascending eigenvalues; rounding errors are raised to the limit."""
     rounding = _EPS[w.dtype] * w.shape[-1]
     if w.ndim == 1 and concrete(w):
         values = w.tolist()
@@ -171,12 +171,11 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     Args:
         A: Matrices (m, n).
         side: ``"right"`` for ``A = U @ P``, ``"left"`` for ``A = P @ U``.
-        method: ``"svd"``, or ``"qdwh"`` for six or so QR and Cholesky factorizations, which takes
-            one matrix.
+        method: ``"svd"``, or ``"qdwh"``, about six QR and Cholesky factorizations, for one matrix.
 
     Raises:
         NotFiniteError: A has a NaN or an infinity.
-        FlagError: An option is none of the accepted ones.
+        FlagError: An option is not one of these.
     """
     work = any_matrix("polar", "A", A)
     right = chosen("polar", "side", side, ("right", "left")) == "right"
@@ -187,7 +186,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
         if work.ndim != 2:
             raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(A.shape)}")
         if not concrete(work):
-            raise FlagError("polar: the steps of qdwh depend on values, which are not there")
+            raise FlagError("polar: qdwh needs concrete values, but A is traced or transformed")
         unitary = qdwh(plain.mH if wide else plain)[0]
         unitary = unitary.mH.resolve_conj() if wide else unitary
     else:
@@ -205,14 +204,14 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
 def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
     """Return ``U @ Vh`` of the singular value decomposition, by products only.
 
-    ``steps`` quintic steps with a large slope bring singular values from about ``3.4 ** -steps`` of
-    the largest up to the neighbourhood of 1, and ``polish`` steps of third order take them there to
-    rounding: with the defaults all that are above 1e-4 of the norm. Smaller ones stay below 1.
+    ``steps`` quintic steps with a large slope raise singular values from about ``3.4 ** -steps`` of
+    the largest to near 1; ``polish`` steps of third order then converge to 1 to rounding. With the
+    defaults this holds for all above 1e-4 of the norm; smaller ones stay below 1.
 
     Args:
         A: Matrices (m, n).
-        steps: Steps with a large slope.
-        polish: Steps that converge.
+        steps: Number of steps with a large slope.
+        polish: Number of steps that converge.
 
     Raises:
         FlagError: A number of steps is negative.
@@ -241,19 +240,19 @@ def orthogonalize(
     dtype: torch.dtype | None = None,
     coefficients: tuple[float, float, float] = torch_path.MUON,
 ) -> Tensor:
-    """Return an update whose singular values are all about 1, as Muon makes of a gradient.
+    """Return A with all singular values replaced by about 1, as in the Muon optimizer.
 
-    Five quintic Newton-Schulz steps bring singular values above a hundredth of the norm between 0.7
-    and 1.2, which an optimizer needs no closer. Where one side is at least twice the other, the
-    steps run on the Gram matrix of the shorter side, in float32, and the large matrix is touched
+    Five quintic Newton-Schulz steps bring singular values above 1 / 100 of the norm to between 0.7
+    and 1.2, which is close enough for an optimizer. If one side is at least twice the other, the
+    steps run on the Gram matrix of the shorter side, in float32, and the large matrix is read
     twice.
 
     Args:
         A: Matrices (m, n).
-        steps: How many.
-        dtype: What torch computes products in, such as bfloat16; None for the dtype of A. Kernels
+        steps: Number of steps.
+        dtype: Dtype of the products in torch, such as bfloat16; None for the dtype of A. Kernels
             compute in float32.
-        coefficients: Of a step's odd polynomial ``a x + b x^3 + c x^5``.
+        coefficients: Coefficients of a step, the odd polynomial ``a x + b x^3 + c x^5``.
 
     Raises:
         FlagError: The number of steps is negative.
@@ -271,14 +270,14 @@ def orthogonalize(
 
 
 def _scaled(a: Tensor) -> Tensor:
-    """Return matrices whose largest singular value is at most 1; those of zeros stay."""
+    """Return matrices scaled to singular values of at most 1; zero matrices are unchanged."""
     a = a / _peak(a)
     size = torch.linalg.matrix_norm(a, keepdim=True)
     return a / torch.where(size > 0, size, 1.0)
 
 
 def _peak(a: Tensor) -> Tensor:
-    """Return the largest magnitude of each matrix, 1 for zeros: squares of others may be none."""
+    """Return the largest magnitude of each matrix, 1 for zeros, to avoid overflow of squares."""
     if not a.numel():
         return a.new_ones(()).real
     peak = a.detach().abs().amax((-2, -1), keepdim=True)
@@ -286,7 +285,7 @@ def _peak(a: Tensor) -> Tensor:
 
 
 def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
-    """Return what quintic steps make of matrices."""
+    """Return the result of quintic steps."""
     if kernels_wanted() and not x.is_complex():
         return run_msign(x, steps, coefficients)
     first, third, fifth = coefficients
@@ -301,12 +300,12 @@ def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) ->
 def _in_gram_form(
     x: Tensor, steps: int, coefficients: tuple[float, float, float], dtype: torch.dtype | None
 ) -> Tensor:
-    """Return the same by steps on the Gram matrix: with P a step's polynomial of it, G <- P G P."""
+    """Return the same by steps on the Gram matrix, G <- P G P with P the polynomial of a step."""
     first, third, fifth = coefficients
     tall = x.shape[-2] > x.shape[-1]
     x = x.mH if tall else x
     given = x if dtype is None else x.to(dtype)
-    # Rounded to bfloat16 a Gram matrix would have negative eigenvalues, which steps enlarge.
+    # In bfloat16 a Gram matrix could have negative eigenvalues, which the steps amplify.
     exact = working(given)
     gram = exact @ exact.mH
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)

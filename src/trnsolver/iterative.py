@@ -1,16 +1,16 @@
-"""Iterative solvers of ``A x = b`` by products with A.
+"""Iterative solvers of ``A x = b``, which need only products with A.
 
-All of them return ``(x, iterations, residual)`` with ``.info``: whether the goal was met, why the
-method stopped, the residuals on the way. They stop as SciPy's do, when ``norm(b - A x) <=
-max(rtol * norm(b), atol)``; the reported residual is that of x, computed anew. A and x0 are cast to
-the dtype of b; float16 and bfloat16 are computed in float32.
+All return ``(x, iterations, residual)`` with ``.info``: convergence, the reason for stopping and
+the history of residuals. They stop, like SciPy's, when ``norm(b - A x) <= max(rtol * norm(b),
+atol)``; the reported residual is recomputed from x. A and x0 are cast to the dtype of b; float16
+and bfloat16 are computed in float32.
 
-b is a vector, or a batch of vectors (..., n); A may have the same batch dimensions. For a dense A a
-matrix (n, k) that is no such batch holds k right sides as columns. Systems of a batch are solved
-one after the other.
+b is a vector, or a batch of vectors (..., n); A may have the same batch dimensions. For a dense A,
+a matrix b of shape (n, k) that is not such a batch has k right-hand sides as columns. Systems of a
+batch are solved one at a time.
 
-Gradients are those of the solution: one more system with the conjugate transpose of A. For a dense
-A they also work under ``torch.func.grad`` and in forward mode.
+Gradients are those of the exact solution, by one more system with the conjugate transpose of A. For
+a dense A they also work under ``torch.func.grad`` and in forward mode.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ def cg(
 
     Args:
         A: A tensor, an operator, a sparse matrix, or a function ``v -> A @ v``.
-        b: Right side (n,).
-        x0: Start; None for zero.
-        tol: Goal for the residual, relative to b.
-        maxiter: Most iterations.
+        b: Right-hand side (n,).
+        x0: Initial guess; None for zero.
+        tol: Tolerance of the residual relative to b.
+        maxiter: Limit of iterations.
         M: Approximate inverse of A: a function ``r -> M @ r``, a tensor or an operator.
-        rtol: The name of ``tol`` in SciPy; it wins if both are given.
-        atol: Goal for the norm of the residual.
-        max_iter: Another name of ``maxiter``.
+        rtol: SciPy's name for ``tol``; takes precedence over it.
+        atol: Absolute tolerance of the norm of the residual.
+        max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each iteration.
 
     Returns:
-        ``(x, iterations, residual)``. Not converging is no error: ``info.converged`` tells. A
-        direction in which A is not positive ends the method with ``info.reason == "breakdown"``.
+        ``(x, iterations, residual)``. Failure to converge is not an error: see ``info.converged``.
+        A direction in which A is not positive ends the method with ``info.reason == "breakdown"``.
 
     Raises:
         ShapeError: The shapes do not fit.
@@ -170,20 +170,19 @@ def gmres(
 
     Args:
         A: As in ``cg``.
-        b: Right side (n,).
-        x0: Start; None for zero.
-        tol: Goal for the residual, relative to b.
-        maxiter: Most restarts.
-        restart: Directions that a cycle collects before it starts anew; it ends as soon as the
-            goal is met.
+        b: Right-hand side (n,).
+        x0: Initial guess; None for zero.
+        tol: Tolerance of the residual relative to b.
+        maxiter: Limit of restarts.
+        restart: Number of directions of a cycle before a restart; it ends early on convergence.
         M: Approximate inverse of A, as in ``cg``.
-        rtol: The name of ``tol`` in SciPy; it wins if both are given.
-        atol: Goal for the norm of the residual.
-        max_iter: Another name of ``maxiter``.
+        rtol: SciPy's name for ``tol``; takes precedence over it.
+        atol: Absolute tolerance of the norm of the residual.
+        max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each direction.
 
     Returns:
-        ``(x, products, residual)``: products with A are counted.
+        ``(x, products, residual)``, where products is the number of products with A.
     """
     return _gmres("gmres", A, b, x0, tol, maxiter, restart, M, rtol, atol, max_iter, callback)
 
@@ -207,25 +206,25 @@ def fgmres(
 ) -> Solution:
     """Return the solution for any A by flexible GMRES, which can recycle directions.
 
-    M may be another operator at every step: an iteration of its own, say. Directions that converge
-    slowly are kept over restarts, and for the next system of a sequence::
+    M may change at every step, for example be an iterative method itself. Slowly converging
+    directions are retained over restarts, and for the next system of a sequence::
 
         first = fgmres(A, b, keep=8)
         second = fgmres(A, c, keep=8, recycle=first.info.details["recycle"])
 
     Args:
         A: As in ``cg``.
-        b: Right side (n,).
-        x0: Start; None for zero.
-        tol: Goal for the residual, relative to b.
-        maxiter: Most restarts.
-        restart: Directions that a cycle collects.
+        b: Right-hand side (n,).
+        x0: Initial guess; None for zero.
+        tol: Tolerance of the residual relative to b.
+        maxiter: Limit of restarts.
+        restart: Number of directions of a cycle.
         M: Approximate inverse of A, not necessarily linear.
-        keep: Directions to keep; 0 for none.
-        recycle: Those that an earlier solution kept; A may have changed a little.
-        rtol: The name of ``tol`` in SciPy; it wins if both are given.
-        atol: Goal for the norm of the residual.
-        max_iter: Another name of ``maxiter``.
+        keep: Number of directions to retain; 0 for none.
+        recycle: Directions retained by an earlier solution; A may have changed a little.
+        rtol: SciPy's name for ``tol``; takes precedence over it.
+        atol: Absolute tolerance of the norm of the residual.
+        max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each direction.
     """
     whole("fgmres", "keep", keep, 0, error=FlagError)
@@ -235,7 +234,7 @@ def fgmres(
 
 
 def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
-    """Return a run of conjugate gradients on the device, if the kernel takes the system."""
+    """Return a run of conjugate gradients on the device, if the kernel supports the system."""
     from trnsolver._paths.operations import CG
 
     arguments: tuple[Any, ...] = ()
@@ -246,7 +245,7 @@ def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watc
     elif watch.callback is not None:
         reason = "the kernel has no callback"
     else:
-        # The kernel squares numbers in float32, so the matrix is scaled to the size of 1 as b is.
+        # The kernel computes squares in float32, so the matrix is scaled to magnitude 1, as b is.
         unit = power_below(op.matrix)
         vectors = b.unsqueeze(0), (x * unit).unsqueeze(0)
         arguments = (op.matrix / unit).unsqueeze(0), *vectors, watch.goal / watch.scale, watch.limit
@@ -304,7 +303,7 @@ def _solved(
     limits: tuple[float, float | None, float, int, int | None, Callback | None],
     hermitian: bool = False,
 ) -> Solution:
-    """Return the solution by a method, for arguments that are checked here."""
+    """Validate the arguments and return the solution by a method."""
     A, b, x0, M = operands
     tensor(function, "b", b)
     floating(function, "b", b)
@@ -322,7 +321,7 @@ def _solved(
 
 
 def _vectors(function: str, A: Any, b: Tensor) -> tuple[Tensor, bool]:
-    """Return right sides (..., n), and whether they were columns."""
+    """Return right-hand sides (..., n), and whether they were columns."""
     if b.ndim == 0:
         raise ShapeError(f"{function}: b must be at least 1-D, got shape ()")
     if not isinstance(A, Tensor) or b.ndim == 1 or A.ndim < 2:

@@ -1,4 +1,4 @@
-"""A few eigenpairs at one end of a spectrum by products alone (Knyazev 2001)."""
+"""LOBPCG: a few eigenpairs at one end of the spectrum, by products only (Knyazev 2001)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Block = Callable[[Tensor], Tensor]
 
 
 class IteratedEigenpairs(InformedPairs[IterationInfo]):
-    """``(eigenvalues, eigenvectors)`` with ``info``: how the iteration went."""
+    """``(eigenvalues, eigenvectors)`` with ``info`` on the iteration."""
 
 
 @in_full_precision
@@ -44,19 +44,18 @@ def lobpcg(
 
     Args:
         A: Symmetric (Hermitian): a tensor, an operator, a sparse matrix or a function.
-        X: Start, (n, k), or k for a random one.
-        B: Positive definite, likewise; None for the identity.
+        X: Initial vectors, (n, k), or k for random ones.
+        B: Positive definite, of the same types; None for the identity.
         M: Approximate inverse of A, as in ``cg``.
-        n: Order of an operator that does not know it, where X is a number.
-        tol: Goal for ``norm(A v - w B v)``, relative to the largest ``norm(A v)``; None for the
+        n: Order of A, if A is an operator without a shape and X is a number.
+        tol: Tolerance of ``norm(A v - w B v)``, relative to the largest ``norm(A v)``; None for the
             square root of eps.
-        maxiter: Most iterations.
-        largest: Whether the largest values are wanted, or the smallest.
-        seed: Of a random start.
+        maxiter: Limit of iterations.
+        largest: Whether to compute the largest values, or the smallest.
+        seed: Seed of random initial vectors.
 
     Returns:
-        k values, ascending, and vectors with ``V.mH @ B @ V = I``; ``info`` tells whether they
-        converged.
+        k values, ascending, and vectors with ``V.mH @ B @ V = I``; ``info`` reports convergence.
 
     Raises:
         NotPositiveDefiniteError: B is not positive definite.
@@ -76,7 +75,7 @@ def lobpcg(
     x = _orthonormal(x, b)
     p = x[:, :0]
     ax, matvecs = product(x), k
-    unit = power_below(ax)  # squares of its numbers are numbers again
+    unit = power_below(ax)  # squares of scaled entries do not overflow
 
     def a(v: Tensor) -> Tensor:
         return product(v) / unit
@@ -85,8 +84,8 @@ def lobpcg(
     w = torch.empty(0)
     for _ in range(maxiter + 1):
         inner = x.mH @ ax
-        w, turn = torch.linalg.eigh(sign * symmetric_part(inner))
-        x, ax = x @ turn, ax @ turn
+        w, rotation = torch.linalg.eigh(sign * symmetric_part(inner))
+        x, ax = x @ rotation, ax @ rotation
         r = ax - (x if b is None else b(x)) * (sign * w)
         left, scale = (float(torch.linalg.vector_norm(v, dim=0).max()) for v in (r, ax))
         residuals.append(left / scale if scale else left)
@@ -104,10 +103,10 @@ def lobpcg(
         image = a(space)
         matvecs += space.shape[-1]
         inner = space.mH @ image
-        _, turn = torch.linalg.eigh(sign * symmetric_part(inner))
-        best = turn[:, :k]
+        _, rotation = torch.linalg.eigh(sign * symmetric_part(inner))
+        best = rotation[:, :k]
         fresh = space @ best
-        # The part of the step outside of the old vectors leads on.
+        # The next direction is the part of the step outside of the old vectors.
         p = fresh - x @ (x.mH @ (fresh if b is None else b(fresh)))
         x, ax = fresh, image @ best
     w = sign * w * unit
@@ -127,7 +126,7 @@ def _start(A: OperatorLike, X: Tensor | int, n: int | None, seed: int) -> Tensor
     size = n if shape is None else int(shape[-1])
     size = getattr(A, "order", None) if size is None else size
     if size is None:
-        raise ShapeError("lobpcg: n must say the order of the operator")
+        raise ShapeError("lobpcg: n must give the order of the operator")
     real = torch.empty(0, dtype=dtype).abs().dtype if isinstance(dtype, torch.dtype) else None
     drawn = normal(size, k, dtype=torch.float64, generator=Generator(seed))
     device = A.device if isinstance(A, Tensor) else "cpu"
@@ -158,12 +157,12 @@ def _unit(v: Tensor) -> Tensor:
 
 
 def _orthonormal(v: Tensor, b: Block | None) -> Tensor:
-    """Return a basis of what the columns span, orthonormal in B, without what is rounding."""
+    """Return a B-orthonormal basis of the span of the columns, without rounding errors."""
     for _ in range(2):
         gram = v.mH @ (v if b is None else b(v))
-        values, turn = torch.linalg.eigh(symmetric_part(gram))
+        values, rotation = torch.linalg.eigh(symmetric_part(gram))
         if b is not None and float(values[0]) < -1e-3 * float(values[-1].abs()):
             raise NotPositiveDefiniteError("lobpcg: B must be positive definite")
         kept = values > 10 * values.shape[0] * torch.finfo(values.dtype).eps * values[-1]
-        v = v @ (turn[:, kept] * values[kept].rsqrt())
+        v = v @ (rotation[:, kept] * values[kept].rsqrt())
     return v

@@ -1,4 +1,4 @@
-"""Linear operators: everything that iterative methods take for a matrix."""
+"""Linear operators, re-exported from the core: the matrix arguments of iterative methods."""
 
 from trnsci.core.krylov.operators import (
     LinearOperator,

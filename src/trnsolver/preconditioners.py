@@ -1,6 +1,6 @@
-"""Preconditioners: functions ``r -> z`` that solve a system close to ``A z = r``.
+"""Preconditioners: functions ``r -> z`` that approximately solve ``A z = r``.
 
-Each is made from a dense symmetric (Hermitian) positive definite matrix and used as ``M`` of an
+Each is built from a dense symmetric (Hermitian) positive definite matrix and used as ``M`` of an
 iterative solver. They take vectors (..., n), and compute float16 and bfloat16 in float32.
 """
 
@@ -35,14 +35,14 @@ def jacobi_preconditioner(A: Tensor) -> Preconditioner:
     """Return ``r -> r / diag(A)``.
 
     Raises:
-        SingularMatrixError: A number on the diagonal is zero.
+        SingularMatrixError: A diagonal entry is zero.
     """
     name = "jacobi_preconditioner"
     return jacobi(name, square_matrix(name, "A", A).diagonal(dim1=-2, dim2=-1))
 
 
 def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Preconditioner:
-    """Return the solution with the blocks on the diagonal of A, by their Cholesky factors.
+    """Return the solve with the diagonal blocks of A, by their Cholesky factors.
 
     Args:
         A: Positive definite matrix.
@@ -50,7 +50,7 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
             direct solution.
 
     Raises:
-        NotPositiveDefiniteError: A block, which is named, is not positive definite.
+        NotPositiveDefiniteError: A block is not positive definite; the message has its index.
         FlagError: The block size is below 1.
     """
     name = "block_jacobi_preconditioner"
@@ -67,8 +67,8 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
 def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
     """Return one symmetric sweep of over-relaxation.
 
-    With D the diagonal of A and L what is below it: ``(D + w L) t = r``, ``v = w (2 - w) D t``,
-    ``(D + w L^H) z = v``.
+    With D the diagonal and L the strict lower triangle of A: ``(D + w L) t = r``,
+    ``v = w (2 - w) D t``, ``(D + w L^H) z = v``.
 
     Args:
         A: Positive definite matrix.
@@ -76,7 +76,7 @@ def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
 
     Raises:
         FlagError: omega is not between 0 and 2.
-        SingularMatrixError: A number on the diagonal is zero.
+        SingularMatrixError: A diagonal entry is zero.
     """
     if not 0 < omega < 2:
         raise FlagError(f"ssor_preconditioner: omega must be between 0 and 2, got {omega}")
@@ -96,17 +96,17 @@ def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
 
 
 def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditioner:
-    """Return the solution with an incomplete Cholesky factor: no entry where A has none.
+    """Return the solve with an incomplete Cholesky factor, without fill-in.
 
-    A factor that breaks down is computed of A with a larger diagonal, as Manteuffel does.
+    If the factorization breaks down, it is repeated with a larger diagonal (Manteuffel's shift).
 
     Args:
         A: Positive definite matrix; one matrix, no batch.
-        pattern: Where the factor may have entries, true for them; None for where A has some.
+        pattern: Boolean mask of the entries of the factor; None for the pattern of A.
 
     Raises:
-        NotPositiveDefiniteError: No shift of the diagonal helps.
-        ShapeError: A is no single square matrix, or the pattern has another shape.
+        NotPositiveDefiniteError: The factorization breaks down for all shifts of the diagonal.
+        ShapeError: A is not a single square matrix, or the pattern has another shape.
     """
     name = "ichol_preconditioner"
     work = square_matrix(name, "A", A)
@@ -117,13 +117,13 @@ def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditi
             f"{name}: pattern must have the shape of A, {tuple(A.shape)}, got "
             f"{tuple(pattern.shape)}"
         )
-    kept = (work != 0 if pattern is None else pattern).tril()
+    mask = (work != 0 if pattern is None else pattern).tril()
     diagonal = work.diagonal().real
     if bool((diagonal <= 0).any()):
         raise NotPositiveDefiniteError(f"{name}: A must have a positive diagonal")
     shift = 0.0
     for _ in range(_SHIFTS):
-        factor = _incomplete(work + torch.diag(shift * diagonal).to(work.dtype), kept)
+        factor = _incomplete(work + torch.diag(shift * diagonal).to(work.dtype), mask)
         if factor is not None:
             break
         shift = max(2 * shift, 1e-3)
@@ -137,9 +137,9 @@ def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditi
     return apply
 
 
-def _incomplete(a: Tensor, kept: Tensor) -> Tensor | None:
-    """Return the lower factor with entries where they are kept, or None where it breaks down."""
-    factor = torch.where(kept, a, 0)
+def _incomplete(a: Tensor, mask: Tensor) -> Tensor | None:
+    """Return the lower factor with the pattern ``mask``, or None if it breaks down."""
+    factor = torch.where(mask, a, 0)
     for k in range(a.shape[-1]):
         pivot = factor[k, k].real
         if not bool(pivot > 0):
@@ -147,5 +147,5 @@ def _incomplete(a: Tensor, kept: Tensor) -> Tensor | None:
         factor[k:, k] = factor[k:, k] / pivot.sqrt()
         column = factor[k + 1 :, k]
         update = column.unsqueeze(-1) * column.conj()
-        factor[k + 1 :, k + 1 :] -= torch.where(kept[k + 1 :, k + 1 :], update, 0)
+        factor[k + 1 :, k + 1 :] -= torch.where(mask[k + 1 :, k + 1 :], update, 0)
     return factor

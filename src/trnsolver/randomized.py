@@ -1,7 +1,7 @@
-"""Randomized methods: few products with a matrix instead of a factorization of it.
+"""Randomized methods: a few products with a matrix instead of a factorization.
 
-Random numbers come from trnrand: the same seed gives the same numbers on every device, and results
-that differ by rounding only. ``seed`` is an integer or a ``trnrand.Generator``, which moves on.
+Random numbers are from trnrand: a seed gives the same numbers on every device, and results that
+differ by rounding only. ``seed`` is an integer or a ``trnrand.Generator``, which is advanced.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Trace(NamedTuple):
 
     Attributes:
         value: The estimate.
-        standard_error: Standard deviation of the estimate, as its samples tell; NaN for one sample.
-        matvecs: Products with the matrix.
+        standard_error: Standard deviation of the estimate, from its samples; NaN for one sample.
+        matvecs: Number of products with the matrix.
     """
 
     value: float
@@ -66,16 +66,16 @@ def rsvd(
 ) -> SVDFactors:
     """Return the k largest singular values with their vectors, from a random sketch.
 
-    The expected error is within a small factor of that of the best approximation of rank k where
-    singular values decay (Halko, Martinsson and Tropp 2011); ``power_iterations`` helps where they
-    decay slowly.
+    If singular values decay, the expected error is within a small factor of that of the best
+    approximation of rank k (Halko, Martinsson and Tropp 2011). If they decay slowly, increase
+    ``power_iterations``.
 
     Args:
         A: Matrices (m, n).
         k: Rank of the result.
         oversampling: Columns of the sketch beyond k.
-        power_iterations: Products with ``A @ A.mH`` that the sketch goes through.
-        seed: Of the sketch.
+        power_iterations: Number of products of the sketch with ``A @ A.mH``.
+        seed: Seed of the sketch.
 
     Raises:
         FlagError: k is not between 1 and the shorter side.
@@ -105,10 +105,10 @@ def eigh_randomized(
 
     Args:
         A: Symmetric (Hermitian) matrices.
-        k: How many.
+        k: Number of pairs.
         oversampling: Columns of the sketch beyond k.
-        power_iterations: Products with A that the sketch goes through, twice each.
-        seed: Of the sketch.
+        power_iterations: Number of products of the sketch with ``A @ A``.
+        seed: Seed of the sketch.
 
     Raises:
         FlagError: k is not between 1 and the order.
@@ -137,13 +137,13 @@ def eigh_randomized(
 def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) -> Nystrom:
     """Return an approximation of rank k of a positive semidefinite matrix, from k products.
 
-    The shift that keeps it stable is taken off again (Tropp, Yurtsever, Udell and Cevher 2017).
+    A shift for stability is removed at the end (Tropp, Yurtsever, Udell and Cevher 2017).
 
     Args:
         A: A tensor, or an operator with its order.
         k: Rank.
-        n: Order of an operator that does not know it.
-        seed: Of the sketch.
+        n: Order of A, if A is an operator without a shape.
+        seed: Seed of the sketch.
 
     Raises:
         NotPositiveDefiniteError: A is not positive semidefinite.
@@ -154,8 +154,8 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     whole("nystrom", "k", k, 1, order, FlagError)
     sketch = run_qr(_sketch(like.new_empty(order, order), k, seed))[0]
     image = product(sketch)
-    finite("nystrom", "A", image)  # or what an operator made of it
-    unit = power_below(image)  # the shift, roots and squares are for numbers around 1
+    finite("nystrom", "A", image)  # or the products of an operator
+    unit = power_below(image)  # the shift, roots and squares assume magnitudes around 1
     image = image / unit
     limits = torch.finfo(image.dtype)
     shift = limits.eps * torch.linalg.matrix_norm(image) * order**0.5
@@ -177,14 +177,14 @@ def hutch_plus_plus(
 ) -> Trace:
     """Return an estimate of the trace from products with vectors (Meyer, Musco and Woodruff 2021).
 
-    A third of the products finds where A is large, a third takes the trace there exactly, and the
-    rest samples what is left with random signs. The relative error falls like 1 / matvecs.
+    A third of the products finds a dominant subspace, a third computes the trace there exactly, and
+    the rest samples the remainder with random signs. The relative error decreases as 1 / matvecs.
 
     Args:
         A: A tensor, or an operator with its order.
         matvecs: Products with A, at least 3.
-        n: Order of an operator that does not know it.
-        seed: Of the sketch and the samples.
+        n: Order of A, if A is an operator without a shape.
+        seed: Seed of the sketch and the samples.
     """
     whole("hutch_plus_plus", "matvecs", matvecs, 3, error=FlagError)
     like, order, product = _products("hutch_plus_plus", A, n)
@@ -210,7 +210,7 @@ def hutch_plus_plus(
 
 
 def _sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
-    """Return random vectors that A can be multiplied by, the same for every matrix of a batch."""
+    """Return random vectors to multiply A with, the same for every matrix of a batch."""
     generator = seed if isinstance(seed, Generator) else Generator(seed)
     real = a.real.dtype if a.is_complex() else a.dtype
     drawn = normal(a.shape[-1], columns, dtype=real, generator=generator)
@@ -218,7 +218,7 @@ def _sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
 
 
 def _range(a: Tensor, sketch: Tensor, powers: int) -> Tensor:
-    """Return an orthonormal basis of what A makes of a sketch, sharpened by powers."""
+    """Return an orthonormal basis of A times a sketch, after power iterations."""
     q = run_qr(gemm(1.0, a, sketch))[0]
     for _ in range(powers):
         q = run_qr(gemm(1.0, a, q, transA="C"))[0]
@@ -236,7 +236,7 @@ def _products(function: str, A: OperatorLike, n: int | None) -> tuple[Tensor, in
     shape = getattr(A, "shape", None)
     order = getattr(A, "order", None) or (int(shape[-1]) if shape is not None else n)
     if order is None:
-        raise ShapeError(f"{function}: n must say the order of the operator")
+        raise ShapeError(f"{function}: n must give the order of the operator")
     dtype = getattr(A, "dtype", None)
     like = torch.empty(0, dtype=dtype if isinstance(dtype, torch.dtype) else torch.float32)
     op = as_operator(function, A, like.new_empty(order))

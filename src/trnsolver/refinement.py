@@ -1,15 +1,15 @@
-"""Solutions with a wanted error: cheap factors, corrected by better residuals, and measured.
+"""Solutions with a target error: mixed-precision iterative refinement with measured errors.
 
-The ladder, of which the lowest rung that reaches the target is taken:
+The first of these methods that reaches the target is used:
 
-1. a factor in float32, corrected by residuals in float64;
+1. a factorization in float32, corrected by residuals in float64;
 2. GMRES in float64 with that factor as preconditioner (GMRES-IR, Carson and Higham 2018);
-3. a factor in float64, corrected by residuals in float64, or in twice that where the condition
-   number leaves too little of float64.
+3. a factorization in float64, corrected by residuals in float64, or in twice float64 for large
+   condition numbers.
 
-The error is bounded, not guessed. With R an approximate inverse and ``norm(I - R A) <= rho < 1`` in
-the maximum norm, rounding of that product included, ``norm(X - exact) <= norm(R r) / (1 - rho)``
-with r the residual, its own rounding included (Rump 2010).
+The certified error bound: with R an approximate inverse and ``norm(I - R A) <= rho < 1`` in the
+maximum norm, rounding of that product included, ``norm(X - exact) <= norm(R r) / (1 - rho)`` with r
+the residual, its own rounding included (Rump 2010).
 """
 
 from __future__ import annotations
@@ -41,32 +41,31 @@ from trnsolver._paths.dispatch import kernels_wanted, run_lu
 __all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
 
 Solve: TypeAlias = Callable[..., Any]
-"""``(right, turned) -> A^-1 right``, or of the transpose; a tensor for a tensor."""
+"""``(right, transposed) -> A^-1 right``, or of the transpose; a tensor for a tensor."""
 
 _SINGLE = torch.finfo(torch.float32).eps / 2
 _MOST_STEPS = 40
-# Up to this order a factor in float64 costs less than the steps of GMRES on one in float32.
+# Up to this order a float64 factorization is cheaper than GMRES with a float32 factor.
 _SMALL = 512
-# A factor whose rounding, times the condition number, is beyond this gains less than two digits.
+# If the condition number times the precision exceeds this, a correction gains less than two digits.
 _CONTRACTING = 0.02
 
 
 @dataclass(frozen=True)
 class SolveInfo:
-    """How good a solution is.
+    """Accuracy of a solution.
 
     Attributes:
         converged: Whether the bound is at most the target.
-        target: The error that was asked for.
+        target: The requested error.
         forward_error: Bound on ``max |X - exact| / max |exact|``, the largest of all columns;
-            infinite where nothing can be said.
+            infinite if there is no bound.
         certified: Whether that bound is proven, or estimated.
         backward_error: ``norm(r) / (norm(A) norm(X) + norm(B))`` in the maximum norm.
-        condition: Estimated condition number, in the maximum norm if certified and else in the
-            norm of column sums.
-        iterations: Corrections made.
-        precision: What each stage computed in, in order.
-        errors: Size of each correction relative to X: where it falls, the iteration converges.
+        condition: Estimated condition number, in the maximum norm if certified, else in the 1-norm.
+        iterations: Number of corrections.
+        precision: Precision of each stage, in order.
+        errors: Norm of each correction relative to X; it decreases while the iteration converges.
     """
 
     converged: bool
@@ -94,7 +93,7 @@ class SolveInfo:
 
 
 class AccurateSolution(NamedTuple):
-    """A solution, and how good it is."""
+    """A solution, and its accuracy."""
 
     x: Tensor
     info: SolveInfo
@@ -102,7 +101,7 @@ class AccurateSolution(NamedTuple):
 
 @dataclass
 class _Attempt:
-    """What a rung of the ladder came to, for one matrix."""
+    """The result of one method, for one matrix."""
 
     x: Tensor
     bound: float
@@ -122,7 +121,7 @@ def accurate_solution(
     certify: bool,
     dtype: torch.dtype,
 ) -> AccurateSolution:
-    """Return ``solve`` with a target, for arguments that fit.
+    """Return ``solve`` with a target, for validated arguments.
 
     Complex systems are solved as real ones of twice the order.
     """
@@ -130,7 +129,9 @@ def accurate_solution(
     if not 0 < target < 1:
         raise FlagError(f"solve: target_forward_error must be between 0 and 1, got {target}")
     if not concrete(a, b):
-        raise FlagError("solve: target_forward_error needs values, which are not there")
+        raise FlagError(
+            "solve: target_forward_error needs concrete values, but A or B is traced or transformed"
+        )
     finite("solve", "A", a)
     finite("solve", "B", b)
     columns = b.unsqueeze(-1) if vectors else b
@@ -143,7 +144,7 @@ def accurate_solution(
             matrices, sides = _real(a.detach(), True).unsqueeze(0), sides.unsqueeze(0)
         else:
             sides = sides.expand(*batch, -1, -1).flatten(0, -3)
-        # The result is rounded once more where the precision of A can hold the target.
+        # The result is rounded once more if the precision of A suffices for the target.
         unit = torch.finfo(dtype).eps / 2
         narrow = unit if unit > UNIT and target >= 4 * unit else 0.0
         found = [
@@ -165,7 +166,7 @@ def accurate_solution(
     if narrow:
         x = restored(x.to(a.dtype), dtype)
     if differentiated(a, b):
-        # Linear in what the residual depends on: the derivatives of the exact solution.
+        # Linear in the operands of the residual: gives the derivatives of the exact solution.
         residual = columns.to(x.dtype) - a.to(x.dtype) @ x
         x = x + torch.linalg.solve(a.to(x.dtype), residual - residual.detach())
     return AccurateSolution(x.squeeze(-1) if vectors else x, info)
@@ -186,7 +187,7 @@ def _ladder(a: Tensor, b: Tensor, target: float, certify: bool) -> _Attempt:
     n = a.shape[-1]
     if not n or not b.shape[-1]:
         return _Attempt(b.clone(), 0.0, 0.0, 1.0, 0, [], [])
-    # Numbers of any size fit float32 once the largest is one.
+    # Scaled to a largest entry of one, any matrix fits float32.
     scale = float(a.abs().max())
     if scale == 0:
         raise singular("solve", "A", "every entry is zero")
@@ -196,7 +197,7 @@ def _ladder(a: Tensor, b: Tensor, target: float, certify: bool) -> _Attempt:
     if low is not None:
         condition = inverse_norm(_solver(low, 1.0), n, a) * _one_norm(a) / scale
         rungs = []
-        # Numbers that grow on the way to U bring their rounding along, which is seldom.
+        # Rounding errors grow with the entries of U, which is rare.
         growth = max(1.0, float(low.packed.abs().max()) / n)
         if condition * growth * _SINGLE < _CONTRACTING:
             rungs.append("float32")
@@ -226,11 +227,11 @@ class _Factor(NamedTuple):
     packed: Tensor
     pivots: Tensor
 
-    def solve(self, right: Tensor, turned: bool) -> Tensor:
+    def solve(self, right: Tensor, transposed: bool) -> Tensor:
         """Return the solution of a system, or of its transpose."""
         if not self.pivots.is_floating_point():
-            return torch.linalg.lu_solve(self.packed, self.pivots, right, adjoint=turned)
-        if turned:
+            return torch.linalg.lu_solve(self.packed, self.pivots, right, adjoint=transposed)
+        if transposed:
             y = torch.linalg.solve_triangular(self.packed.mT, right, upper=False)
             unit = self.packed.mT
             return self.pivots @ torch.linalg.solve_triangular(
@@ -243,7 +244,7 @@ class _Factor(NamedTuple):
 
 
 def _factor(a: Tensor) -> _Factor | None:
-    """Return an LU factor, or None where it has a pivot that is zero or no number."""
+    """Return an LU factor, or None if a pivot is zero or NaN."""
     if kernels_wanted():
         p, lower, upper = run_lu(a)
         if not bool(torch.isfinite(upper).all()) or bool((upper.diagonal() == 0).any()):
@@ -256,14 +257,14 @@ def _factor(a: Tensor) -> _Factor | None:
 
 
 def _solver(factor: _Factor, scale: float) -> Solve:
-    """Return ``(right, turned) -> A^-1 right``, in float64 outside."""
+    """Return ``(right, transposed) -> A^-1 right`` with float64 arguments and results."""
 
-    def solve(right: Tensor, turned: bool = False) -> Tensor:
+    def solve(right: Tensor, transposed: bool = False) -> Tensor:
         size = float(right.abs().max())
         if size == 0:
             return right
         given = (right / size).to(factor.packed.dtype)
-        return factor.solve(given, turned).double() * (size / scale)
+        return factor.solve(given, transposed).double() * (size / scale)
 
     return solve
 
@@ -278,10 +279,10 @@ def _attempt(
     rung: str,
     condition: float,
 ) -> _Attempt:
-    """Return the solution by one factor, refined until it is good enough or does not improve."""
+    """Return the solution by one factor, refined until it meets the target or stagnates."""
     n = a.shape[-1]
     solve = _solver(factor, scale)
-    # Rounding of a residual in float64 reaches the solution times the condition number.
+    # Rounding of a float64 residual is amplified by the condition number in the solution.
     double = 10 * n * condition * UNIT > target
     residual = Residual(a, b, doubled=double)
     name = "float32" if factor.packed.dtype is torch.float32 else "float64"
@@ -357,7 +358,7 @@ def _gmres_correction(a: Tensor, solve: Solve) -> Callable[[Tensor], Tensor]:
 
 
 def _positive(sizes: Tensor) -> Tensor:
-    """Return sizes of which none is zero."""
+    """Return magnitudes with zeros replaced by 1."""
     return torch.where(sizes > 0, sizes, 1.0)
 
 
@@ -369,7 +370,7 @@ def _summary(found: list[_Attempt], target: float, narrow: float, certify: bool)
     if not found:
         return SolveInfo(True, target, 0.0, certify, 0.0, 1.0, 0, (), ())
     worst = max(found, key=lambda attempt: attempt.bound)
-    # What rounds to the precision of A moves by its unit of a number that is off by the bound.
+    # Rounding to the precision of A adds its unit roundoff times a value within the bound.
     bound = worst.bound + narrow * (1 + worst.bound) if narrow else worst.bound
     return SolveInfo(
         bound <= target,

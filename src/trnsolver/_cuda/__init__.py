@@ -1,1 +1,1 @@
-"""Factorizations of many small matrices on a CUDA device, in one launch of a kernel."""
+"""Batched factorizations of small matrices on a CUDA device, one kernel launch per batch."""

@@ -1,8 +1,9 @@
-"""Eigenproblems, singular values and QR of many small matrices on a CUDA device, in one launch.
+"""Batched eigenproblems, singular values and QR of small matrices on a CUDA device.
 
-cuSOLVER computes such a batch one matrix after the other, or leaves most of the device idle. Here
-each matrix has a block of threads and its shared memory. Where matrices do not fit, there is no
-kernel, or rotations do not converge, the functions here return None and torch computes.
+cuSOLVER computes such a batch one matrix at a time, or leaves most of the device idle. Here a batch
+is one launch with a thread block for each matrix, which stays in shared memory. The functions
+return None, and torch computes, if matrices do not fit, a kernel cannot be compiled, or rotations
+do not converge.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ SVD_KERNEL = kernel_of("jacobi_svd", SVD)
 QR_KERNEL = kernel_of("householder_qr", QR)
 
 _FEW_MATRICES = 256
-"""Matrices up to which each has a processor of a device, or half of it, for itself."""
+"""Batch size up to which each matrix has at least half a multiprocessor of its own."""
 
 MOST_SWEEPS = 30
-"""Sweeps after which torch computes; orders that fit take eleven, graded ones twice that."""
+"""Limit of sweeps before falling back to torch; 11 are typical, 22 for graded matrices."""
 
 
 def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -78,7 +79,7 @@ def batched_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
     if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, threads_for(n))):
         return None
     if m < n and a.requires_grad and torch.is_grad_enabled():
-        return None  # there is no rule for its derivative here
+        return None  # no derivative rule for wide matrices
     return _found(_Qr, a)
 
 
@@ -156,14 +157,14 @@ class _Qr(torch.autograd.Function):
 
 
 def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues and eigenvectors after one step of Ogita and Aishima in float64.
+    """Return eigenpairs after one refinement step of Ogita and Aishima in float64.
 
-    A thousand rounds leave rounding errors of ten units in the last place. The step squares
-    errors, at the cost of four products of matrices.
+    A thousand rounds leave errors of ten units in the last place. The step squares the error and
+    takes four matrix products.
     """
     lower = a.double().tril()
     wide, x = lower + lower.tril(-1).mT, v.double()
-    # What is left of an error is the square of a step: 2^-26 is below the rounding of the result.
+    # The remaining error is the square of the step: 2^-26 is below the rounding of the result.
     values, step = pair_correction(x.mT @ (wide @ x), x.mT @ x, 2.0**-13)
     exact = x + x @ step
     ordered, places = values.sort(-1)
@@ -172,7 +173,7 @@ def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _eigh_block(a: Tensor) -> tuple[CudaKernel, int, int]:
-    """Return the kernel for matrices, the threads of a block and its shared memory."""
+    """Return the kernel, the number of threads of a block, and its shared memory."""
     n = a.shape[-1]
     if n > MOST_ROWS:
         threads = threads_for(n)
@@ -188,9 +189,9 @@ def eigh_bytes(n: int, dtype: torch.dtype, threads: int) -> int:
 
 
 def small_eigh_threads(n: int, matrices: int) -> int:
-    """Return the threads of a block: one for every two pairs, more where processors are idle.
+    """Return the number of threads of a block: one for every two pairs, more for small batches.
 
-    They are as many as rows, or more.
+    At least the number of rows.
     """
     half = (n + 1) // 2
     least = -(-half * (half + 1) // 64)  # warps
@@ -199,13 +200,13 @@ def small_eigh_threads(n: int, matrices: int) -> int:
 
 
 def small_eigh_bytes(n: int, dtype: torch.dtype, threads: int) -> int:
-    """Return the shared memory of two matrices, the vectors, and places for these."""
+    """Return the shared memory of two matrices, the vectors, and their ranks."""
     count = n + n % 2
     return dtype.itemsize * (3 * count * (count + 1) + threads) + 4 * count
 
 
 def _svd_threads(a: Tensor) -> int:
-    """Return the threads of a block: a warp for each pair of columns where there are few."""
+    """Return the number of threads of a block: one warp per pair of columns for small batches."""
     n = a.shape[-1]
     if n > MOST_ROWS or (n > 32 and matrices_in(a) > _FEW_MATRICES):
         return threads_for(n)
@@ -218,7 +219,7 @@ def svd_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
 
 
 def qr_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
-    """Return the shared memory of one matrix, its reflections, and a number for each thread."""
+    """Return the shared memory of one matrix, its reflections, and one value for each thread."""
     return dtype.itemsize * (n * (m | 1) + 3 * min(m, n) + threads)
 
 

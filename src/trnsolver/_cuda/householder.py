@@ -1,9 +1,9 @@
-"""Householder's QR factorization of small matrices in CUDA C++, a block of threads for each matrix.
+"""Householder QR of small matrices in CUDA C++, one thread block for each matrix.
 
-The matrix stays in shared memory, a column in each row, from the first reflection to the last
-column of Q. Every warp computes a reflection for itself, which avoids a barrier, and then applies
-it to columns of its own. Reflections are stored as the columns they came from, with two numbers
-each. Signs are LAPACK's, against those of the columns.
+The transposed matrix stays in shared memory until Q is complete. Every warp computes each
+reflection redundantly, which avoids a barrier, and then applies it to its own columns. Reflections
+are stored in place of the columns they eliminate, with two scalars each. Signs are LAPACK's,
+opposite to those of the columns.
 
 ``REAL`` and ``LEAST`` are as in ``jacobi``.
 """
@@ -20,15 +20,15 @@ QR = (
 __device__ REAL warp_largest(REAL x) {
     for (int k = 16; k; k /= 2) {
         REAL other = __shfl_xor_sync(0xffffffffu, x, k);
-        if (x == x && !(other <= x)) x = other;   // NaN stays
+        if (x == x && !(other <= x)) x = other;   // NaN is kept
     }
     return x;
 }
 
-// The columns of an m x n matrix to b, as load_columns has them; returns what they were divided by.
-// Numbers of usual sizes are taken as they are; others are brought there by a power of two.
-__device__ REAL load_scaled(const REAL* a, int m, int n, REAL* b, int row, REAL* room) {
-    REAL size = load_columns(a, m, n, b, row, room);
+// Loads the columns of an m x n matrix to b like load_columns; returns the divisor.
+// Values of usual magnitude are not scaled; others are scaled by a power of two.
+__device__ REAL load_scaled(const REAL* a, int m, int n, REAL* b, int row, REAL* scratch) {
+    REAL size = load_columns(a, m, n, b, row, scratch);
     REAL scale = size > (REAL)1e-10 && size < (REAL)1e10 ? 1 : power_below(size);
     if (scale != 1)
         for (int i = threadIdx.x; i < n * row; i += blockDim.x)
@@ -40,7 +40,7 @@ __device__ REAL load_scaled(const REAL* a, int m, int n, REAL* b, int row, REAL*
 extern "C" __global__ void householder_qr(
     const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n) {
     extern __shared__ double memory[];
-    int least = m < n ? m : n, row = m | 1;   // an odd distance, so that no two lanes share a bank
+    int least = m < n ? m : n, row = m | 1;   // an odd pitch avoids bank conflicts
     REAL* b = (REAL*)memory;                  // the columns of A, in a row each
     REAL* tau = b + n * row + blockDim.x;     // a reflection is 1 - tau v v^T with v = x * shrink
     REAL* shrink = tau + least;               // below its 1
@@ -61,7 +61,7 @@ extern "C" __global__ void householder_qr(
         if (below > (REAL)LEAST && !isinf(below)) {
             beta = sqrt(below + alpha * alpha);
             if (alpha >= 0) beta = -beta;
-        } else {   // squares may be none: the size of the column comes first
+        } else {   // squares may underflow or overflow: scale by the magnitude of the column
             REAL most = 0;
             for (int i = (k & ~31) + lane; i < m; i += 32)
                 if (i > k && most == most && !(fabs(x[i]) <= most)) most = fabs(x[i]);
@@ -103,7 +103,7 @@ extern "C" __global__ void householder_qr(
             triangles[i * n + j] = i < j ? b[j * row + i] * scale : i == j ? corner[i] * scale : 0;
     __syncthreads();
 
-    // Column j of Q begins where its reflection meets the unit vector; those before it follow.
+    // Column j of Q starts as its reflection of the unit vector; earlier reflections follow.
     for (int k = least - 1; k >= -1; --k) {
         const REAL* __restrict__ x = b + k * row;
         REAL t = k < 0 ? 0 : tau[k], s = k < 0 ? 0 : shrink[k];

@@ -1,16 +1,16 @@
-"""Jacobi's method for small matrices in CUDA C++, a block of threads for each matrix.
+"""Jacobi's method for small matrices in CUDA C++, one thread block for each matrix.
 
-The matrix and its vectors stay in shared memory from the first rotation to the last, so that a
-batch is one launch which reads each matrix once and writes its results once. In a round every index
-is in one pair; the pairs follow from the number of the round, and nothing is moved.
+The matrix and its vectors stay in shared memory for all rotations, so a batch is one launch that
+reads each matrix once and writes its results once. In a round every index is in one pair; the pairs
+are a function of the round number, and no data are moved.
 
-Rotations are applied as x - s (y + r x) and y + s (x - r y) with r = s / (1 + c): what is added to
-x and y is small when the angle is, and so is its rounding error. Cosines rounded to the working
-precision would instead leave an error of one unit in every one of a thousand rounds.
+Rotations are applied as x - s (y + r x) and y + s (x - r y) with r = s / (1 + c): the updates of x
+and y, and their rounding errors, are small for small angles. Cosines rounded to the working
+precision would add an error of one unit in every one of a thousand rounds.
 
-``REAL`` stands for the type, ``EPS`` for its precision, ``LEAST`` for what is negligible compared
-with 1, and ``TINY`` for its least normal number. A matrix that did not converge, or has a NaN or an
-infinity, sets ``troubled``. A pointer ``sweeps`` that is not null receives the number of sweeps.
+Macros: ``REAL`` is the type, ``EPS`` its precision, ``LEAST`` a value negligible compared with 1,
+``TINY`` its smallest normal number. A matrix that did not converge, or has a NaN or an infinity,
+sets ``troubled``. If ``sweeps`` is not null, it receives the number of sweeps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 __all__ = ["COMMON", "EIGH", "PAIRS", "SVD"]
 
 COMMON = """
-// To a few units in the last place, in a fraction of the time.
+// Fast versions, accurate to a few units in the last place.
 __device__ float quick_quotient(float a, float b) { return __fdividef(a, b); }
 __device__ double quick_quotient(double a, double b) { return a / b; }
 __device__ float quick_rsqrt(float x) { return rsqrtf(x); }
@@ -31,8 +31,8 @@ __device__ void players(int i, int r, int count, int* p, int* q) {
     *q = b < 0 ? b + last : b;
 }
 
-// Tangent, sine and s / (1 + c) of the rotation that makes f / 2 zero, e apart on the diagonal. A
-// step of Newton's method for f t^2 + 2 e t = f, and one for c, leave rounding alone.
+// Tangent, sine and s / (1 + c) of the rotation that eliminates f / 2, where e is the difference of
+// the diagonal. One Newton step for f t^2 + 2 e t = f, and one for c, leave only rounding errors.
 __device__ void rotation(REAL e, REAL f, REAL least, REAL* t, REAL* s, REAL* r) {
     *t = *s = *r = 0;
     if (!(fabs(f) > least)) return;
@@ -52,17 +52,17 @@ __device__ void rotate(REAL* x, REAL* y, REAL s, REAL r) {
     *y = b + s * (a - r * b);
 }
 
-// The largest of what the threads have, or NaN, for all of them; room has one value for each.
-__device__ REAL largest(REAL mine, REAL* room) {
-    room[threadIdx.x] = mine;
+// The maximum over all threads, or NaN, returned to all; scratch has one value for each thread.
+__device__ REAL largest(REAL mine, REAL* scratch) {
+    scratch[threadIdx.x] = mine;
     __syncthreads();
     for (int k = blockDim.x / 2; k; k /= 2) {
-        REAL other = threadIdx.x < k ? room[threadIdx.x + k] : mine;
+        REAL other = threadIdx.x < k ? scratch[threadIdx.x + k] : mine;
         if (mine == mine && !(other <= mine)) mine = other;
-        if (threadIdx.x < k) room[threadIdx.x] = mine;
+        if (threadIdx.x < k) scratch[threadIdx.x] = mine;
         __syncthreads();
     }
-    REAL all = room[0];
+    REAL all = scratch[0];
     __syncthreads();
     return all;
 }
@@ -72,21 +72,21 @@ __device__ REAL warp_sum(REAL x) {
     return x;
 }
 
-// The sum of what the threads have, for all of them; room has one value for each warp.
-__device__ REAL sum_of_all(REAL mine, REAL* room) {
+// The sum over all threads, returned to all; scratch has one value for each warp.
+__device__ REAL sum_of_all(REAL mine, REAL* scratch) {
     int warps = blockDim.x / 32;
     mine = warp_sum(mine);
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = mine;
+    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = mine;
     __syncthreads();
     REAL all = 0;
-    for (int k = 0; k < warps; ++k) all += room[k];
+    for (int k = 0; k < warps; ++k) all += scratch[k];
     __syncthreads();
     return all;
 }
 
-// The columns of an m x n matrix to rows of shared memory, so far apart; returns the largest
-// magnitude, or NaN. Four numbers are asked for before one is stored: memory takes its time.
-__device__ REAL load_columns(const REAL* a, int m, int n, REAL* b, int row, REAL* room) {
+// Loads the columns of an m x n matrix to rows of shared memory with pitch `row`; returns the
+// largest magnitude, or NaN. Four loads are issued before the first store, to hide latency.
+__device__ REAL load_columns(const REAL* a, int m, int n, REAL* b, int row, REAL* scratch) {
     REAL size = 0;
     for (int first = threadIdx.x; first < m * n; first += 4 * blockDim.x) {
         REAL x[4];
@@ -100,10 +100,10 @@ __device__ REAL load_columns(const REAL* a, int m, int n, REAL* b, int row, REAL
             if (size == size && !(fabs(x[k]) <= size)) size = fabs(x[k]);
         }
     }
-    return largest(size, room);
+    return largest(size, scratch);
 }
 
-// The power of two below a size, 1 for zero; NaN and infinity stay.
+// The power of two below a magnitude, 1 for zero; NaN and infinity are returned unchanged.
 __device__ REAL power_below(REAL size) {
     int exponent;
     if (!(size > 0) || isinf(size)) return size == 0 ? 1 : size;
@@ -115,11 +115,11 @@ __device__ REAL power_below(REAL size) {
 PAIRS = (
     COMMON
     + """
-// A symmetric matrix of even order, of which the lower triangle is read, divided by a power of two,
-// which is returned, and the identity. Of an odd order there are a row and a column of zeros more.
-// Numbers up to small are rounding errors of the matrix.
+// Loads a symmetric matrix, of which the lower triangle is read, divided by a power of two, which
+// is returned, and the identity. Odd orders are padded by a row and a column of zeros. Values up to
+// small are rounding errors of the matrix.
 __device__ REAL load_symmetric(
-    const REAL* a, int n, REAL* d, int row, REAL* v, int pitch, REAL* room, REAL* small) {
+    const REAL* a, int n, REAL* d, int row, REAL* v, int pitch, REAL* scratch, REAL* small) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     int count = n + n % 2;
     REAL size = 0, sum = 0;
@@ -128,21 +128,21 @@ __device__ REAL load_symmetric(
             REAL x = i < n && j < n ? (i > j ? a[i * n + j] : a[j * n + i]) : 0;
             d[i * row + j] = x;
             if (j < n) v[i * pitch + j] = i == j;
-            if (size == size && !(fabs(x) <= size)) size = fabs(x);   // NaN stays
+            if (size == size && !(fabs(x) <= size)) size = fabs(x);   // NaN is kept
         }
-    REAL scale = power_below(largest(size, room));
+    REAL scale = power_below(largest(size, scratch));
     for (int i = warp; i < n; i += warps)
         for (int j = lane; j < n; j += 32) {
             REAL x = d[i * row + j] / scale;
             d[i * row + j] = x;
             sum += x * x;
         }
-    *small = 4 * (REAL)EPS * sqrt(sum_of_all(sum, room) / n);
+    *small = 4 * (REAL)EPS * sqrt(sum_of_all(sum, scratch) / n);
     return scale;
 }
 
-// Values and vectors in ascending order. Each value goes after all that are smaller; not a number
-// takes any place.
+// Stores values and vectors in ascending order, by counting the smaller values; the position of
+// NaN is arbitrary.
 __device__ void store_pairs(
     const REAL* diagonal, int step, const REAL* v, int pitch, int n, REAL scale, int* place,
     REAL* values, REAL* vectors) {
@@ -173,19 +173,19 @@ extern "C" __global__ void jacobi_eigh(
 {
     extern __shared__ double memory[];
     int count = n + n % 2, half = count / 2, row = count + 1;
-    REAL* d = (REAL*)memory;        // count rows; an odd order has a row of zeros that meets nobody
+    REAL* d = (REAL*)memory;        // count rows; the last is zero for odd orders
     REAL* v = d + count * row;      // an eigenvector in each of count rows
     REAL* sine = v + count * n;     // of each pair
     REAL* ratio = sine + half;
-    REAL* room = ratio + half;
-    int* p = (int*)(room + blockDim.x);
+    REAL* scratch = ratio + half;
+    int* p = (int*)(scratch + blockDim.x);
     int* q = p + half;
     int* going = q + half;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
     REAL small;
     REAL scale = load_symmetric(
-        matrices + (long long)blockIdx.x * n * n, n, d, row, v, n, room, &small);
+        matrices + (long long)blockIdx.x * n * n, n, d, row, v, n, scratch, &small);
     int sweep = 0, on = scale == scale && !isinf(scale);
     while (on && sweep < most) {
         if (threadIdx.x == 0) *going = 0;
@@ -195,12 +195,12 @@ extern "C" __global__ void jacobi_eigh(
                 int x, y;
                 players(i, round, count, &x, &y);
                 REAL t, f = d[x * row + y];
-                // Rounding errors are dropped and turn nothing: between equal eigenvalues the
-                // angles would be large, and there would be no end.
-                int turns = fabs(f) > small;
-                if (turns) *going = 1;
+                // Rounding errors are set to zero without a rotation: between equal eigenvalues
+                // the angles would be large and the iteration would not end.
+                int rotates = fabs(f) > small;
+                if (rotates) *going = 1;
                 REAL e = d[y * row + y] - d[x * row + x];
-                rotation(e, turns ? 2 * f : 0, (REAL)LEAST, &t, sine + i, ratio + i);
+                rotation(e, rotates ? 2 * f : 0, (REAL)LEAST, &t, sine + i, ratio + i);
                 d[x * row + x] -= t * f;
                 d[y * row + y] += t * f;
                 d[x * row + y] = d[y * row + x] = 0;
@@ -208,7 +208,7 @@ extern "C" __global__ void jacobi_eigh(
                 q[i] = y;
             }
             __syncthreads();
-            // A warp takes two rows of pairs, whose parts beside the diagonal are one row together.
+            // A warp takes two rows of pairs, whose parts right of the diagonal form one row.
             for (int k = warp; k < (half + 1) / 2; k += warps) {
                 int other = half - 1 - k, first = half - 1 - k;
                 for (int l = lane; l < first + (other > k ? k : 0); l += 32) {
@@ -263,8 +263,8 @@ extern "C" __global__ void jacobi_svd(
     REAL* b = (REAL*)memory;      // the columns of A, in a row each
     REAL* v = b + n * m;          // right singular vectors, in a row each
     REAL* norm = v + n * n;
-    REAL* room = norm + n;
-    int* place = (int*)(room + blockDim.x);
+    REAL* scratch = norm + n;
+    int* place = (int*)(scratch + blockDim.x);
     int* going = place + n;
     const REAL* a = matrices + (long long)blockIdx.x * m * n;
     left += (long long)blockIdx.x * m * n;
@@ -273,7 +273,7 @@ extern "C" __global__ void jacobi_svd(
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
     for (int i = threadIdx.x; i < n * n; i += blockDim.x) v[i] = i / n == i % n;
-    REAL scale = power_below(load_columns(a, m, n, b, m, room));
+    REAL scale = power_below(load_columns(a, m, n, b, m, scratch));
     for (int i = threadIdx.x; i < n * m; i += blockDim.x) b[i] /= scale;
     int sweep = 0, on = scale == scale && !isinf(scale);
     __syncthreads();
@@ -296,11 +296,11 @@ extern "C" __global__ void jacobi_svd(
                 xx = warp_sum(xx);
                 yy = warp_sum(yy);
                 xy = warp_sum(xy);
-                // Orthogonal to rounding, whatever their lengths.
+                // Orthogonal to rounding, independent of their lengths.
                 REAL limit = (REAL)EPS * (xx * quick_rsqrt(xx)) * (yy * quick_rsqrt(yy));
-                if (!(fabs(xy) > limit)) continue;   // of a column of zeros the limit is no number
+                if (!(fabs(xy) > limit)) continue;   // for a zero column the limit is NaN
                 if (lane == 0 && fabs(xy) > m * limit) *going = 1;
-                // Angles depend on quotients alone: lengths far below 1 are brought to its size.
+                // Angles depend only on quotients: short columns are scaled to length 1.
                 REAL unit = xx > yy ? xx : yy, t, s, r;
                 rotation((yy - xx) / unit, 2 * xy / unit, 0, &t, &s, &r);
                 for (int l = lane; l < m; l += 32) rotate(x + l, y + l, s, r);
@@ -326,7 +326,7 @@ extern "C" __global__ void jacobi_svd(
         for (int j = 0; j < n; ++j) rank += norm[j] > norm[i] || (norm[j] == norm[i] && j < i);
         place[i] = scale == scale && !isinf(scale) ? rank : i;
         values[place[i]] = norm[i] * scale;
-        if (!(norm[i] * scale > (REAL)TINY)) *troubled = 1;   // it has no left vector yet
+        if (!(norm[i] * scale > (REAL)TINY)) *troubled = 1;   // no left vector
     }
     __syncthreads();
     for (int l = warp; l < m; l += warps)

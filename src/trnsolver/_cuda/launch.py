@@ -1,4 +1,4 @@
-"""The operands that a CUDA kernel takes, its source for a dtype, and its launch."""
+"""Checks of operands, source for a dtype, and launch of the CUDA kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPES = {
 }
 
 _MANY = 4
-"""Matrices from which on a batch is faster here than in cuSOLVER, on an H200."""
+"""Smallest batch that is faster here than in cuSOLVER, on an H200."""
 
 
 class NoKernelError(Exception):
@@ -38,8 +38,8 @@ class NoKernelError(Exception):
 def suits(a: Tensor) -> bool:
     """Return whether a tensor is a batch of several real matrices on a CUDA device.
 
-    Autograd may record the operation; torch.func, forward mode, tracing and the capture of a CUDA
-    graph are left to torch.
+    Reverse-mode autograd is supported; torch.func, forward mode, tracing and CUDA graph capture
+    are left to torch.
     """
     if not a.is_cuda or a.ndim == 2 or a.dtype not in _TYPES or not inert(a.detach()):
         return False
@@ -47,7 +47,7 @@ def suits(a: Tensor) -> bool:
 
 
 def fits(a: Tensor, shared_bytes: int) -> bool:
-    """Return whether a block has so much shared memory, and a kernel can be launched now."""
+    """Return whether a block can have this much shared memory, and a kernel can be launched."""
     if torch.cuda.is_current_stream_capturing():
         return False
     return shared_bytes <= most_shared_bytes(a.get_device())
@@ -59,7 +59,7 @@ def matrices_in(a: Tensor) -> int:
 
 
 def threads_for(n: int) -> int:
-    """Return the threads of a block: a warp for every two to four pairs of columns."""
+    """Return the number of threads of a block: one warp for two to four pairs of columns."""
     return 64 if n <= 16 else 128 if n <= 32 else 256 if n <= 64 else 512
 
 

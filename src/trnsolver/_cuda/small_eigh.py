@@ -1,10 +1,10 @@
-"""Jacobi's method for matrices of at most 64 rows in CUDA C++, with one barrier a round.
+"""Jacobi's method for matrices of at most 64 rows in CUDA C++, with one barrier per round.
 
 Rounds of small matrices are so short that barriers would take most of the time. So every warp
-computes all angles of a round by itself, a pair in each lane. The matrix is stored twice: a round
-reads one copy and writes the other. A thread rotates the same two pairs in every round, so that a
-block has a thread for every two pairs, and a warp rotates some of the vectors. In the end the
-vectors are made orthogonal once more.
+computes all angles of a round redundantly, one pair in each lane. The matrix is double-buffered: a
+round reads one copy and writes the other. A thread rotates the same two pairs in every round, so
+a block has a thread for every two pairs; a warp rotates some of the vectors. Finally the vectors
+are reorthogonalised.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from trnsolver._cuda.jacobi import PAIRS
 __all__ = ["MOST_ROWS", "SMALL_EIGH"]
 
 MOST_ROWS = 64
-"""Rows of which a warp has a lane for each pair."""
+"""Largest order for which a warp has a lane for each pair."""
 
 SMALL_EIGH = (
     PAIRS
     + """
-// The rows of v after a step of Newton and Schulz, which leaves little of what hundreds of
-// rotations have lost, in place of d, whose diagonal goes to room.
+// Writes the rows of v after one Newton-Schulz step, which restores the orthogonality lost in
+// hundreds of rotations, to d. The diagonal of d is first copied to scratch.
 __device__ void make_orthogonal(
-    REAL* d, int row, const REAL* v, int n, REAL* factor, REAL* room) {
+    REAL* d, int row, const REAL* v, int n, REAL* factor, REAL* scratch) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) room[i] = d[i * (row + 1)];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) scratch[i] = d[i * (row + 1)];
     for (int i = warp; i < n; i += warps)
         for (int j = lane; j < n; j += 32) {
             REAL sum = 0;
@@ -49,15 +49,15 @@ extern "C" __global__ void small_eigh(
     REAL* d = (REAL*)memory;
     REAL* next = d + count * row;
     REAL* v = next + count * row;     // an eigenvector in each row
-    REAL* room = v + count * row;
-    int* place = (int*)(room + blockDim.x);
+    REAL* scratch = v + count * row;
+    int* place = (int*)(scratch + blockDim.x);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     const unsigned all = 0xffffffffu;
 
     REAL small;
     REAL scale = load_symmetric(
-        matrices + (long long)blockIdx.x * n * n, n, d, row, v, row, room, &small);
-    int i = 0, j = threadIdx.x;       // the pairs whose numbers are this thread's, j <= i
+        matrices + (long long)blockIdx.x * n * n, n, d, row, v, row, scratch, &small);
+    int i = 0, j = threadIdx.x;       // the two pairs of this thread, j <= i
     while (j > i) j -= ++i;
     int mine = i < half;
     if (!mine) i = j = 0;
@@ -71,12 +71,12 @@ extern "C" __global__ void small_eigh(
             if (lane < half) {
                 players(lane, round, count, &x, &y);
                 f = d[x * row + y];
-                // Rounding errors are dropped and turn nothing: between equal eigenvalues the
-                // angles would be large, and there would be no end.
-                int turns = fabs(f) > small;
-                on |= turns;
+                // Rounding errors are set to zero without a rotation: between equal eigenvalues
+                // the angles would be large and the iteration would not end.
+                int rotates = fabs(f) > small;
+                on |= rotates;
                 rotation(
-                    d[y * row + y] - d[x * row + x], turns ? 2 * f : 0, (REAL)LEAST, &t, &s, &r);
+                    d[y * row + y] - d[x * row + x], rotates ? 2 * f : 0, (REAL)LEAST, &t, &s, &r);
             }
             REAL si = __shfl_sync(all, s, i), ri = __shfl_sync(all, r, i);
             REAL sj = __shfl_sync(all, s, j), rj = __shfl_sync(all, r, j);
@@ -115,9 +115,9 @@ extern "C" __global__ void small_eigh(
     }
     if (threadIdx.x == 0 && (on || !sweep)) *troubled = 1;
     if (threadIdx.x == 0 && sweeps) sweeps[blockIdx.x] = on ? most + 1 : sweep;
-    make_orthogonal(d, row, v, n, next, room);
+    make_orthogonal(d, row, v, n, next, scratch);
     store_pairs(
-        room, 1, d, row, n, scale, place,
+        scratch, 1, d, row, n, scale, place,
         values + (long long)blockIdx.x * n, vectors + (long long)blockIdx.x * n * n);
 }
 """

@@ -1,8 +1,9 @@
-"""Singular values of more columns than a tile has: groups of columns play the tournament.
+"""Singular values of matrices with more columns than a tile: block one-sided Jacobi.
 
-Two groups that meet are a matrix of at most 128 columns, which the kernel makes orthogonal; all
-meetings of a round are one launch. After a sweep all columns have met. Lengths of columns are the
-singular values, and everything stays relative to them: small ones are as exact as large ones.
+Columns are divided into groups, which are paired in a round-robin tournament. A pair of groups is a
+matrix of at most 128 columns, which the kernel makes orthogonal; all pairs of a round are one
+launch. In a sweep all groups are paired once. The lengths of the columns are the singular values,
+and errors are relative to each of them: small values are as accurate as large ones.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ def svd_in_groups(
     Args:
         a: Matrices, (batch, m, n), m at least n.
         groups: An even number of groups of columns.
-        sweeps: How often all groups meet at most.
-        meeting: Thin factors of matrices (batch, m, 2 n / groups) after some rotations, their
-            columns where they were: in another order they would not all meet.
-        product: ``op(a) @ b`` of batches, of a, b and whether a is transposed.
+        sweeps: Largest number of sweeps over all pairs of groups.
+        meeting: Returns thin factors of matrices (batch, m, 2 n / groups) after some rotations,
+            with columns in unchanged order, as the tournament requires.
+        product: Returns ``op(a) @ b`` of batches, from a, b and whether a is transposed.
     """
     batch, _, n = a.shape
     half = -(-n // groups)
@@ -48,7 +49,7 @@ def svd_in_groups(
         rest = (gram - torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1))).abs().amax((-2, -1))
         if float(rest.max()) <= torch.finfo(a.dtype).eps * a.shape[-2]:
             break
-    # Padding has length zero and is still alone in its rows of V; it comes after all others.
+    # Padding has length zero and is not mixed with other rows of V; it is sorted last.
     padding = v[:, n:].abs().sum(-2) > 0.5
     places = torch.where(padding, -1.0, s).argsort(dim=-1, descending=True)[:, :n]
     u, v = (x.gather(-1, places.unsqueeze(-2).expand(-1, x.shape[-2], -1)) for x in (u, v))
@@ -56,14 +57,14 @@ def svd_in_groups(
 
 
 def _paired(columns: Tensor, groups: int) -> Tensor:
-    """Return the columns of groups that meet as a batch of matrices."""
+    """Return the columns of paired groups as a batch of matrices."""
     batch, rows, count = columns.shape
     met = columns.reshape(batch, rows, groups // 2, 2 * count // groups).movedim(2, 1)
     return met.reshape(batch * groups // 2, rows, 2 * count // groups).contiguous()
 
 
 def _next(met: Tensor, batch: int, moves: Tensor) -> Tensor:
-    """Return columns with every group where it meets the next."""
+    """Return columns with the groups permuted for the next round."""
     groups = len(moves)
     rows, width = met.shape[-2:]
     apart = met.reshape(batch, groups // 2, rows, 2, width // 2).movedim(2, 1)
@@ -72,6 +73,6 @@ def _next(met: Tensor, batch: int, moves: Tensor) -> Tensor:
 
 
 def _unit(columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Return columns of length 1, zeros for those of none, and their lengths."""
+    """Return columns scaled to length 1, zero columns unchanged, and their lengths."""
     lengths = torch.linalg.vector_norm(columns, dim=-2)
     return columns / torch.where(lengths == 0, 1.0, lengths).unsqueeze(-2), lengths

@@ -1,11 +1,11 @@
-"""Eigenpairs of matrices too large for one tile of memory: divide the spectrum, conquer by Jacobi.
+"""Spectral divide and conquer for matrices too large for one kernel, with Jacobi at the leaves.
 
-With S the sign of A - m I, which products alone make, (I + S) / 2 projects on the eigenvectors
-above m and (I - S) / 2 on the others. Orthonormal bases Q of both, from products with a few random
-numbers, make Q^T A Q two blocks, whose eigenpairs are found in the same way until they are small
-enough for the kernel. Nakatsukasa and Higham 2013, with polynomials for rational functions.
+The sign S of A - m I is computed by products only; (I + S) / 2 projects onto the eigenvectors above
+m and (I - S) / 2 onto the others. Orthonormal bases Q of both, from products with random vectors,
+make Q^T A Q block diagonal. The blocks are divided recursively until they are small enough for the
+kernel. Nakatsukasa and Higham 2013, with polynomials instead of rational functions.
 
-What has a kernel comes as an argument, so that the same text runs on a NeuronCore, on the simulator
+Operations with kernels are arguments, so that the same code runs on a NeuronCore, on the simulator
 and on torch.
 """
 
@@ -24,9 +24,9 @@ from trnsolver._factors.symmetric import symmetric_part
 __all__ = ["Kernels", "divided_eigh"]
 
 _STEEP = (3.4445, -4.7750, 2.0315)
-"""A step that multiplies what is near zero by 3.4 and keeps the rest between 0.7 and 1.2."""
+"""A step with slope 3.4 at zero that keeps larger values between 0.7 and 1.2."""
 _EXACT = (1.875, -1.25, 0.375)
-"""A step that takes all of that to 1, with cubic order."""
+"""A step that converges from there to 1, with cubic order."""
 _STEEP_STEPS, _EXACT_STEPS = 12, 5
 _PASSES, _SHIFTED = 3, 1
 _TRIES = 4
@@ -34,13 +34,13 @@ _LONGEST_STEP = 2.0**-12
 
 
 class Kernels(NamedTuple):
-    """What the division is made of.
+    """The operations used by the division.
 
     Attributes:
-        product: ``alpha * op(a) @ op(b)``, of alpha, a, b and whether a is transposed.
-        cholesky: The lower factor.
-        solve: X with ``X @ L.T = B`` for a lower L, of L and B.
-        eigh: Eigenpairs of a small matrix.
+        product: Returns ``alpha * op(a) @ op(b)``, from alpha, a, b and whether a is transposed.
+        cholesky: Returns the lower factor.
+        solve: Returns X with ``X @ L.T = B`` for a lower L, from L and B.
+        eigh: Returns the eigenpairs of a small matrix.
     """
 
     product: Callable[[Tensor, Tensor, bool], Tensor]
@@ -53,8 +53,8 @@ def divided_eigh(a: Tensor, smallest: int, kernels: Kernels) -> tuple[Tensor, Te
     """Return eigenvalues, ascending, and eigenvectors of one symmetric matrix.
 
     Args:
-        a: Matrix, (n, n), of which the lower triangle counts.
-        smallest: Order up to which ``kernels.eigh`` is asked.
+        a: Matrix, (n, n), of which the lower triangle is read.
+        smallest: Largest order for ``kernels.eigh``.
         kernels: Products, factors and small eigenproblems.
 
     Raises:
@@ -62,9 +62,9 @@ def divided_eigh(a: Tensor, smallest: int, kernels: Kernels) -> tuple[Tensor, Te
     """
     full = a.tril() + a.tril(-1).mT
     w, v = _divided(full, smallest, kernels, float(full.abs().max()))
-    # Divisions leave their rounding errors one above the other; a step takes most of them away.
-    turned = kernels.product(v, kernels.product(full, v, False), True)
-    w, step = pair_correction(turned, kernels.product(v, v, True), _LONGEST_STEP)
+    # Rounding errors of the divisions accumulate; one refinement step removes most of them.
+    projected = kernels.product(v, kernels.product(full, v, False), True)
+    w, step = pair_correction(projected, kernels.product(v, v, True), _LONGEST_STEP)
     v = v + kernels.product(v, step, False)
     eye = torch.eye(v.shape[0], dtype=v.dtype, device=v.device)
     v = kernels.product(v, 1.5 * eye - 0.5 * kernels.product(v, v, True), False)
@@ -79,14 +79,14 @@ def _divided(a: Tensor, smallest: int, kernels: Kernels, size: float) -> tuple[T
     eps = torch.finfo(a.dtype).eps
     eye = torch.eye(n, dtype=a.dtype, device=a.device)
     middle = float(a.diagonal().mean())
-    spread = float((a - middle * eye).abs().sum(-1).max())
-    if spread <= 4 * n * eps * size:
-        # Equal values, but for roundings of the matrix that this one is a part of.
+    radius = float((a - middle * eye).abs().sum(-1).max())
+    if radius <= 4 * n * eps * size:
+        # All values are equal up to rounding errors of the whole matrix.
         return a.diagonal().clone(), eye
     for attempt in range(_TRIES):
-        # A value in the way of the division is passed by on either side, ever further.
-        at = middle + spread * 0.02 * attempt * (-1) ** attempt
-        sign = _sign((a - at * eye) / spread, kernels)
+        # If a value is too close to the split point, move it alternately up and down, ever further.
+        at = middle + radius * 0.02 * attempt * (-1) ** attempt
+        sign = _sign((a - at * eye) / radius, kernels)
         above = round((n + float(sign.trace())) / 2)
         if not 0 < above < n:
             continue
@@ -94,10 +94,10 @@ def _divided(a: Tensor, smallest: int, kernels: Kernels, size: float) -> tuple[T
             [_range(eye - sign, n - above, kernels), _range(eye + sign, above, kernels)], -1
         )
         basis = _orthogonalised(basis, kernels)
-        turned = kernels.product(basis, kernels.product(a, basis, False), True)
+        projected = kernels.product(basis, kernels.product(a, basis, False), True)
         low = n - above
-        if float(turned[low:, :low].abs().max()) <= 20 * eps * max(size, spread):
-            halves = (turned[:low, :low], turned[low:, low:])
+        if float(projected[low:, :low].abs().max()) <= 20 * eps * max(size, radius):
+            halves = (projected[:low, :low], projected[low:, low:])
             (w0, v0), (w1, v1) = (_divided(h, smallest, kernels, size) for h in halves)
             vectors = [
                 kernels.product(basis[:, :low].contiguous(), v0, False),

@@ -1,4 +1,4 @@
-"""A few of many eigenpairs: their places among the ascending values, and LAPACK's routine."""
+"""Subsets of eigenpairs: their indices in the ascending values, and LAPACK's routine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["few_pairs", "largest_magnitude", "places_of"]
 
 
 def few_pairs(a: Tensor, first: int, last: int) -> tuple[Tensor, Tensor] | None:
-    """Return the pairs from one place to another, or None without SciPy or convergence.
+    """Return the pairs in a range of indices, or None without SciPy or convergence.
 
-    torch has no routine for a part of the pairs.
+    torch has no routine for a subset of the pairs.
 
     Args:
         a: One finite matrix on a CPU, of which the lower triangle is read.
-        first: Place of the first of the ascending values, counted from zero.
-        last: Place of the last one.
+        first: Index of the first of the ascending values, from zero.
+        last: Index of the last one, included.
     """
     try:
         from scipy.linalg import LinAlgError, eigh
@@ -36,12 +36,12 @@ def few_pairs(a: Tensor, first: int, last: int) -> tuple[Tensor, Tensor] | None:
 def places_of(
     function: str, n: int, k: int | None, which: str, subset: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """Return the first and the last place of the values that are wanted."""
+    """Return the first and the last index of the requested values."""
     if subset is not None:
         if k is not None:
-            raise FlagError(f"{function}: k must be None where subset is given")
+            raise FlagError(f"{function}: k must be None if subset is given")
         if not isinstance(subset, (tuple, list)) or len(subset) != 2:
-            raise FlagError(f"{function}: subset must be two places, got {subset!r}")
+            raise FlagError(f"{function}: subset must be two indices, got {subset!r}")
         first, last = (whole(function, "subset", place, 0, n - 1, FlagError) for place in subset)
         if last < first:
             raise FlagError(f"{function}: subset must ascend, got {tuple(subset)}")

@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors that also say how good they are."""
+"""Eigenpairs with information on their accuracy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class InformedPairs(tuple[Tensor, Tensor], Generic[Info]):
     info: Info
 
     def __new__(cls, eigenvalues: Tensor, eigenvectors: Tensor, info: Info) -> Self:
-        """Return the two with what is known about them."""
+        """Return the pair with its information."""
         made = super().__new__(cls, (eigenvalues, eigenvectors))
         made.info = info
         return made

@@ -1,7 +1,7 @@
-"""How good eigenpairs of one matrix are, of which the lower triangle is read.
+"""Error measures of the eigenpairs of one matrix, of which the lower triangle is read.
 
-Pairs are judged by ``norm(A v - w v) / norm(A)`` with the spectral norm of A, bounded from below by
-the largest value found, so that the residual is never reported too small.
+The measure is ``norm(A v - w v) / norm(A)`` with the spectral norm of A, which is bounded from
+below by the largest value found, so that the residual is never reported too small.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["EighInfo", "frobenius_norm", "judged", "judged_again", "rounding_of"
 
 @dataclass(frozen=True)
 class EighInfo:
-    """How good eigenpairs are.
+    """Accuracy of eigenpairs.
 
     Attributes:
         converged: Whether every residual is at most the tolerance.
         tol: The tolerance.
         backward_error: Largest ``norm(A v - w v) / norm(A)``.
         forward_error: Bound on the distance of every value from an exact one: the largest
-            ``norm(A v - w v)``, with what rounding may have hidden of it.
+            ``norm(A v - w v)``, plus a bound on its rounding error.
         orthogonality: Largest entry of ``V^H V - I``.
-        method: The way that the result came by.
-        iterations: Its steps.
-        precision: What each stage computed in, in order.
+        method: The method that computed the result.
+        iterations: Number of its iterations.
+        precision: Precision of each stage, in order.
     """
 
     converged: bool
@@ -42,7 +42,7 @@ class EighInfo:
 
 
 def judged_again(a: Tensor, w: Tensor, v: Tensor, info: EighInfo, size: float) -> EighInfo:
-    """Return how good pairs are after they were rounded."""
+    """Return the accuracy of pairs after they were rounded."""
     return judged(a, w, v, info.tol, info.method, info.iterations, info.precision, size)
 
 
@@ -56,31 +56,31 @@ def judged(
     stages: tuple[str, ...],
     size: float,
 ) -> EighInfo:
-    """Return how good pairs are.
+    """Return the accuracy of pairs.
 
     Args:
         a: The matrix.
         w: Values, ascending.
         v: Vectors, as columns.
-        tol: Largest wanted residual.
-        method: The way that they came by.
-        steps: Its steps.
-        stages: What each stage computed in.
-        size: Frobenius norm of A, with both triangles as they were given.
+        tol: Tolerance of the residual.
+        method: The method that computed them.
+        steps: Number of its iterations.
+        stages: Precision of each stage.
+        size: Frobenius norm of A, with both triangles as given.
     """
     n, k = v.shape
     complex_ = a.is_complex()
     if not k:
         largest = norm = off = 0.0
     else:
-        # What was found may have derivatives; how good it is has none.
+        # The pairs may have derivatives; their accuracy has none.
         largest, norm, off = _measured(a.detach(), w.detach(), v.detach())
     if (k < n or norm == 0) and not largest <= tol * norm:
         norm = max(norm, _longest_column(a.detach()))
     relative = largest / norm if norm > 0 else largest
     good = math.isfinite(relative) and relative <= tol and off <= max(tol, rounding_of(v))
-    # The residual is rounded: n + 4 operations on numbers of a norm of sqrt(2) size at most, of
-    # complex ones twice as many. Vectors are shorter than 1 by half of what they are off.
+    # Rounding of the residual: n + 4 operations on values of norm at most sqrt(2) * size, twice as
+    # many for complex ones. The length of a vector is off by half of its orthogonality error.
     operations = (2 if complex_ else 1) * (n + 4)
     rounding = operations * torch.finfo(w.dtype).eps * 2**0.5 * size
     bound = (largest + rounding) / (1 - off) if off < 1 else math.inf
@@ -88,7 +88,7 @@ def judged(
 
 
 def rounding_of(a: Tensor) -> float:
-    """Return how far computed vectors may be from orthonormal."""
+    """Return the bound on the orthogonality error of computed vectors."""
     return 10 * a.shape[-2] * torch.finfo(a.dtype).eps
 
 
@@ -100,7 +100,7 @@ def frobenius_norm(a: Tensor) -> float:
 def _measured(a: Tensor, w: Tensor, v: Tensor) -> tuple[float, float, float]:
     """Return the largest residual, value and entry of ``V^H V - I``."""
     lower = a.tril()
-    # Both triangles have the diagonal, whose numbers are real.
+    # Both triangles include the diagonal, which is real.
     image = lower @ v + lower.mH @ v - lower.diagonal().real.unsqueeze(-1) * v
     largest = float(torch.linalg.vector_norm(image - v * w, dim=0).max())
     eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
@@ -108,7 +108,7 @@ def _measured(a: Tensor, w: Tensor, v: Tensor) -> tuple[float, float, float]:
 
 
 def _longest_column(a: Tensor) -> float:
-    """Return the norm of the longest column, which is no longer than the spectral norm."""
+    """Return the largest norm of a column, a lower bound of the spectral norm."""
     squares = a.tril().abs() ** 2
     columns = squares.sum(0) + squares.sum(1) - squares.diagonal()
     return float(columns.max()) ** 0.5 if columns.numel() else 0.0

@@ -8,24 +8,24 @@ from torch import Tensor
 __all__ = ["pair_correction"]
 
 
-def pair_correction(turned: Tensor, gram: Tensor, most: float) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues, and E of the better eigenvectors ``X + X @ E``.
+def pair_correction(projected: Tensor, gram: Tensor, most: float) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues, and E of the refined eigenvectors ``X + X @ E``.
 
-    Where two eigenvalues are so near to each other that a step would be long, their vectors are
-    made orthogonal and stay in their plane.
+    If two eigenvalues are so close that the step would be too long, their vectors are only made
+    orthogonal.
 
     Args:
-        turned: X^T A X, (..., n, n).
+        projected: X^T A X, (..., n, n).
         gram: X^T X.
-        most: Longest step; what is left of an error is its square.
+        most: Longest step; the remaining error is its square.
     """
-    eye = torch.eye(turned.shape[-1], dtype=turned.dtype, device=turned.device)
+    eye = torch.eye(projected.shape[-1], dtype=projected.dtype, device=projected.device)
     rest = eye - gram
-    values = turned.diagonal(dim1=-2, dim2=-1) / (1 - rest.diagonal(dim1=-2, dim2=-1))
+    values = projected.diagonal(dim1=-2, dim2=-1) / (1 - rest.diagonal(dim1=-2, dim2=-1))
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    step = (turned + values.unsqueeze(-2) * rest) / gaps
+    step = (projected + values.unsqueeze(-2) * rest) / gaps
     half = 0.5 * rest
-    # Only the steps of both vectors of a pair together leave them orthogonal.
+    # The vectors of a pair stay orthogonal only if both are corrected.
     short = step.abs() <= most
     step = torch.where(short & short.mT, step, half)
     return values, torch.where(eye.bool(), half, step)

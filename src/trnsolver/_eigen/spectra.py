@@ -1,4 +1,4 @@
-"""Ways to eigenpairs that are cheaper than the exact one where less than rounding is wanted."""
+"""Approximate eigensolvers, cheaper than the exact one for tolerances above rounding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Exact: TypeAlias = Callable[[Tensor], Pairs]
 _FILTER_DEGREE = 12
 _MOST_ROUNDS = 60
 _BASE = 64
-# Below this order LAPACK is done before anything else has begun.
+# Below this order LAPACK is faster than any other method.
 _SMALL = 320
 
 
@@ -37,33 +37,33 @@ def approximate_pairs(
     wanted: Callable[[], Pairs],
     size: float,
 ) -> tuple[Tensor, Tensor, EighInfo]:
-    """Return values, vectors and how good they are, by one way or by the exact one after it.
+    """Return values, vectors and their accuracy, by one method or by the exact one after it.
 
     Args:
         a: One matrix, of which the lower triangle is read.
-        tol: Largest wanted residual.
-        k: How many pairs; None for all.
-        which: Which of them.
-        method: The way.
+        tol: Tolerance of the residual.
+        k: Number of pairs; None for all.
+        which: The end of the spectrum, or largest magnitude.
+        method: The method.
         exact: Returns all pairs of a matrix to rounding.
-        wanted: Returns the wanted pairs of A to rounding, values ascending.
-        size: Frobenius norm of A, with both triangles as they were given.
+        wanted: Returns the requested pairs of A to rounding, values ascending.
+        size: Frobenius norm of A, with both triangles as given.
     """
     n = a.shape[-1]
     if method == "auto":
         method = _chosen(a, n, tol, k, which)
     stages: list[str] = []
     full = a if method == "exact" else a.tril() + a.tril(-1).mH
-    ways: dict[str, Callable[[], tuple[Tensor, Tensor, int]]] = {
+    methods: dict[str, Callable[[], tuple[Tensor, Tensor, int]]] = {
         "refined": lambda: _refined(full, tol, exact),
         "chebyshev": lambda: _chebyshev(full, k or n, which, tol),
         "randomized": lambda: _randomized(full, k or n),
         "qdwh": lambda: (*_divided(full, exact), 1),
     }
-    if method in ways and n > 1:
+    if method in methods and n > 1:
         stages.append(f"{method} in {_name(a)}")
         try:
-            w, v, steps = ways[method]()
+            w, v, steps = methods[method]()
         except TorchLinAlgError:
             stages[-1] += ", broken down"
         else:
@@ -71,21 +71,21 @@ def approximate_pairs(
             info = judged(a, w, v, tol, method, steps, tuple(stages), size)
             if info.converged and not (method == "randomized" and _others(w, n, which)):
                 return w, v, info
-            stages[-1] += ", not enough" if not info.converged else ", not the wanted ones"
+            stages[-1] += ", not enough" if not info.converged else ", not the requested ones"
     w, v = wanted()
     stages.append(f"exact in {_name(a)}")
     return w, v, judged(a, w, v, tol, "exact", 1, tuple(stages), size)
 
 
 def _others(w: Tensor, n: int, which: str) -> bool:
-    """Return whether pairs of largest magnitude may be other ones than those at a wanted end."""
+    """Return whether pairs of largest magnitude may differ from those at the requested end."""
     if w.shape[-1] == n or which == "magnitude":
         return False
     return bool((w[0] < 0) if which == "largest" else (w[-1] > 0))
 
 
 def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
-    """Return the cheapest way by order, number of pairs and tolerance."""
+    """Return the cheapest method by order, number of pairs and tolerance."""
     eps = torch.finfo(a.dtype).eps
     if n <= _SMALL or tol < 10 * eps:
         return "exact"
@@ -111,8 +111,8 @@ def _wanted(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:
 def _refined(a: Tensor, tol: float, exact: Exact) -> tuple[Tensor, Tensor, int]:
     """Return all pairs from float32, corrected in the precision of A (Ogita and Aishima 2018).
 
-    A correction squares the error of vectors whose values are apart; those of values too close for
-    it are turned among themselves by ``exact``.
+    A correction squares the error of vectors with well-separated values; clusters of close values
+    are solved by ``exact`` in their subspace.
     """
     low = torch.complex64 if a.is_complex() else torch.float32
     v = exact(a.to(low))[1].to(a.dtype)
@@ -121,10 +121,10 @@ def _refined(a: Tensor, tol: float, exact: Exact) -> tuple[Tensor, Tensor, int]:
     steps = 0
     while True:
         gram, image = eye - v.mH @ v, a @ v
-        turned = v.mH @ image
-        w = turned.diagonal().real / (1 - gram.diagonal().real)
+        projected = v.mH @ image
+        w = projected.diagonal().real / (1 - gram.diagonal().real)
         size = w.abs().max()
-        off = turned + gram * w
+        off = projected + gram * w
         off = off - torch.diag(off.diagonal())
         worst = float(torch.linalg.vector_norm(image - v * w, dim=0).max() / size)
         if (worst <= tol and float(gram.abs().max()) <= max(tol, rounding_of(a))) or steps == 3:
@@ -136,12 +136,12 @@ def _refined(a: Tensor, tol: float, exact: Exact) -> tuple[Tensor, Tensor, int]:
         quotient = off / torch.where(apart, gaps, 1.0)
         change = torch.where(apart, quotient, gram / 2)
         change = change - torch.diag(change.diagonal()) + torch.diag(gram.diagonal() / 2)
-        v = _turned_within(a, v + v @ change, w, float(limit), exact)
+        v = _rotated_within(a, v + v @ change, w, float(limit), exact)
         steps += 1
 
 
-def _turned_within(a: Tensor, v: Tensor, w: Tensor, limit: float, exact: Exact) -> Tensor:
-    """Return vectors, by ascending value, after groups of close values were solved on their own."""
+def _rotated_within(a: Tensor, v: Tensor, w: Tensor, limit: float, exact: Exact) -> Tensor:
+    """Return vectors, by ascending value, after solving each cluster of close values separately."""
     order = w.argsort()
     w, v = w[order], v[:, order]
     edges = [0, *(torch.nonzero(w.diff() > limit).flatten() + 1).tolist(), w.shape[0]]
@@ -162,9 +162,9 @@ def _turned_within(a: Tensor, v: Tensor, w: Tensor, limit: float, exact: Exact) 
 def _chebyshev(a: Tensor, k: int, which: str, tol: float) -> tuple[Tensor, Tensor, int]:
     """Return k pairs at one end of the spectrum by filtered subspace iteration (Zhou 2006).
 
-    A Chebyshev polynomial that is small on the unwanted part of the spectrum makes the wanted part
-    stand out; Lanczos bounds the spectrum first. Pairs of largest magnitude are those of A^2's
-    upper end, so the polynomial is taken of A there with an interval around zero.
+    A Chebyshev polynomial that is small on the rest of the spectrum amplifies the requested part;
+    Lanczos bounds the spectrum first. For pairs of largest magnitude the polynomial is small on an
+    interval around zero.
     """
     n = a.shape[-1]
     sign = 1.0 if which == "smallest" else -1.0
@@ -177,8 +177,8 @@ def _chebyshev(a: Tensor, k: int, which: str, tol: float) -> tuple[Tensor, Tenso
     for rounds in range(1, _MOST_ROUNDS + 1):
         image = a @ v
         inner = v.mH @ image
-        w, turn = torch.linalg.eigh(symmetric_part(inner))
-        v, image = v @ turn, image @ turn
+        w, rotation = torch.linalg.eigh(symmetric_part(inner))
+        v, image = v @ rotation, image @ rotation
         if which == "magnitude":
             places = w.abs().argsort(descending=True)
             edge = float(w.abs()[places[-1]])
@@ -202,7 +202,7 @@ def _chebyshev(a: Tensor, k: int, which: str, tol: float) -> tuple[Tensor, Tenso
 
 
 def _ends(a: Tensor) -> tuple[float, float]:
-    """Return bounds on the spectrum: values of a few Lanczos steps, and the residual beyond."""
+    """Return bounds on the spectrum: Ritz values of a few Lanczos steps plus the residual."""
     n = a.shape[-1]
     steps = min(n, 12)
     real = a.real.dtype if a.is_complex() else a.dtype
@@ -226,7 +226,7 @@ def _ends(a: Tensor) -> tuple[float, float]:
 
 
 def _filtered(a: Tensor, v: Tensor, low: float, high: float) -> Tensor:
-    """Return a Chebyshev polynomial of A, which is small between two values, times vectors."""
+    """Return vectors times a Chebyshev polynomial of A that is small between two values."""
     half, middle = (high - low) / 2, (high + low) / 2
     if not half > 0:
         return v
@@ -248,9 +248,9 @@ def _randomized(a: Tensor, k: int) -> tuple[Tensor, Tensor, int]:
     for _ in range(2):
         q = torch.linalg.qr(a @ q).Q
     inner = q.mH @ (a @ q)
-    w, turn = torch.linalg.eigh(symmetric_part(inner))
+    w, rotation = torch.linalg.eigh(symmetric_part(inner))
     places = w.abs().argsort(descending=True)[:k].sort().values
-    return w[places], q @ turn[:, places], 2
+    return w[places], q @ rotation[:, places], 2
 
 
 # -- divide and conquer ----------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def _divided(a: Tensor, exact: Exact, depth: int = 0) -> Pairs:
     """Return all pairs by splitting the spectrum (Nakatsukasa and Higham 2013).
 
     The unitary polar factor of ``A - sigma I`` is its sign: +1 on the part of the spectrum above
-    sigma and -1 below. Projectors onto both parts give bases, and each is a problem of its own.
+    sigma and -1 below. Bases of the ranges of both projectors reduce A to two smaller problems.
     """
     n = a.shape[-1]
     if n <= _BASE or depth > 60:
@@ -268,8 +268,8 @@ def _divided(a: Tensor, exact: Exact, depth: int = 0) -> Pairs:
     eye = torch.eye(n, dtype=a.dtype, device=a.device)
     diagonal = a.diagonal().real
     sigma = float(diagonal.median())
-    spread = float(torch.linalg.matrix_norm(a - sigma * eye))
-    if spread <= torch.finfo(a.dtype).eps * n * float(torch.linalg.matrix_norm(a)):
+    radius = float(torch.linalg.matrix_norm(a - sigma * eye))
+    if radius <= torch.finfo(a.dtype).eps * n * float(torch.linalg.matrix_norm(a)):
         return exact(a)
     sign = qdwh(a - sigma * eye)[0]
     projector = 0.5 * (sign + eye)
@@ -278,7 +278,7 @@ def _divided(a: Tensor, exact: Exact, depth: int = 0) -> Pairs:
         return exact(a)
     real = a.real.dtype if a.is_complex() else a.dtype
     mixed = normal(n, n, dtype=real, generator=Generator(23 + depth)).to(a.device).to(a.dtype)
-    # The range of a projector, and its complement, from a product with random vectors.
+    # Basis of the range of a projector, and its complement, from a product with random vectors.
     q = torch.linalg.qr(projector @ mixed[:, :upper]).Q
     q = torch.linalg.qr(torch.cat([q, mixed[:, upper:] - q @ (q.mH @ mixed[:, upper:])], -1)).Q
     top, bottom = q[:, :upper], q[:, upper:]

@@ -1,8 +1,8 @@
-"""The order in which Jacobi's method meets all pairs: a round-robin tournament.
+"""Round-robin ordering of the pairs in Jacobi's method.
 
-Slots 2i and 2i + 1 are a pair. Between two rounds everybody but slot 0 moves on by one place, which
-is one constant permutation of the slots: a kernel folds it into its rotations, and every round is
-the same program. After ``order - 1`` rounds all pairs have met once and everybody is back.
+Slots 2i and 2i + 1 are a pair. Between rounds all slots but 0 move by one place. This is a constant
+permutation, which a kernel combines with its rotations, so that every round is the same program.
+After ``order - 1`` rounds every pair has occurred once and the initial order is restored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["packed_tables", "slot_permutation", "sweep_bound"]
 
 
 def slot_permutation(order: int) -> list[int]:
-    """Return, for every slot of the next round, the slot of this round that moves there.
+    """Return, for every slot of the next round, its slot in this round.
 
     Args:
         order: Number of slots, even.
@@ -28,18 +28,18 @@ def slot_permutation(order: int) -> list[int]:
 
 
 def sweep_bound(order: int) -> int:
-    """Return how many sweeps bring every matrix of an order to rounding errors, at most 10.
+    """Return the number of sweeps (at most 10) after which any n x n matrix has converged.
 
-    Random matrices need about ``log2(order) + 1``; those with few distinct eigenvalues three more.
+    Random matrices need about ``log2(order) + 1``, those with few distinct eigenvalues three more.
     """
     return 10 if order > 32 else 3 + max(1, math.ceil(math.log2(max(order, 2))))
 
 
 def packed_tables(order: int, copies: int) -> np.ndarray:
-    """Return the constants of ``copies`` tournaments side by side, (slots, 4, slots) in float32.
+    """Return the constants of ``copies`` independent tournaments, (slots, 4, slots) in float32.
 
-    The first table has 1 and -1 by turns on its diagonal, the second 1 where two slots are a pair.
-    The third is the permutation P of the slots. The fourth is twice that of rotated pairs: J P is
+    The first table alternates 1 and -1 on its diagonal, the second is 1 where two slots are a pair.
+    The third is the permutation P of the slots. The fourth is 2 (first) (second) P: J P is
     ``c * third + s / 2 * fourth`` for a round with cosines c and sines s.
     """
     slots = order * copies

@@ -1,6 +1,6 @@
 """Residuals in twice the working precision, and bounds on the error of a solution.
 
-All of it is float64 with unit roundoff ``UNIT``; gamma_n stands for ``n u / (1 - n u)``.
+Everything is float64 with unit roundoff ``UNIT``; gamma_n is ``n u / (1 - n u)``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["UNIT", "Residual", "error_bound", "estimated_bound", "inverse_norm"]
 UNIT = 2.0**-53
 _SPLITTER = 2.0**27 + 1
 _ROWS = 1 << 22
-"""Numbers that are taken apart at a time."""
+"""Number of values that are split at a time."""
 
 
 class Residual:
@@ -23,9 +23,9 @@ class Residual:
 
     Args:
         a: Square matrix in float64.
-        b: Right sides (n, k).
-        doubled: Whether products and sums are exact to twice float64: each product is the sum of
-            two numbers (Veltkamp and Dekker), and each addition keeps what it rounds away (Knuth).
+        b: Right-hand sides (n, k).
+        doubled: Whether to use twice float64: each product is split into two values (Veltkamp and
+            Dekker), and the rounding error of each addition is summed (Knuth).
     """
 
     def __init__(self, a: Tensor, b: Tensor, doubled: bool) -> None:
@@ -34,15 +34,15 @@ class Residual:
         self._halves = _halves(a) if doubled else None
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the residual of X, and a bound on the error of each of its numbers."""
+        """Return the residual of X, and a bound on the error of each entry."""
         n = self._a.shape[-1]
         magnitudes = self._sizes @ x.abs() * (1 + _gamma(n + 2)) + self._b.abs()
         if not self._doubled:
             r = self._b - self._a @ x
             return r, _gamma(n + 2) * magnitudes
         r = torch.stack([self._column(c, x[:, c]) for c in range(x.shape[-1])], -1)
-        # The result is rounded once, and the sum of what was rounded away in turn (Ogita, Rump
-        # and Oishi 2005, Dot2).
+        # The result is rounded once, and so is the sum of the rounding errors (Ogita, Rump and
+        # Oishi 2005, Dot2).
         return r, UNIT * r.abs() + 2 * _gamma(n + 2) ** 2 * magnitudes
 
     def _column(self, place: int, x: Tensor) -> Tensor:
@@ -65,17 +65,17 @@ class Residual:
 def error_bound(
     a: Tensor, x: Tensor, r: Tensor, rounding: Tensor, solve: Any, condition: float
 ) -> tuple[float, float]:
-    """Return a proven bound on the relative error of X, and the condition number it comes from.
+    """Return a proven bound on the relative error of X, and the condition number.
 
-    The bound is infinite where the approximate inverse proves nothing: A is singular as far as
-    float64 can tell.
+    The bound is infinite if the approximate inverse is not accurate enough for a proof: A is
+    singular in float64.
     """
     n = a.shape[-1]
     eye = torch.eye(n, dtype=a.dtype, device=a.device)
     inverse = solve(eye)
     sizes = inverse.abs()
     off = (eye - inverse @ a).abs().sum(-1)
-    # Sums of n + 1 products, their rounding, and that of the sums of magnitudes.
+    # Rounding of sums of n + 1 products, and of the sums of magnitudes.
     slack = 1 + 2 * _gamma(n + 3)
     off = (off + _gamma(n + 2) * (sizes @ a.abs().sum(-1) + 1)) * slack
     rho = float(off.max())
@@ -90,8 +90,8 @@ def error_bound(
 def estimated_bound(x: Tensor, r: Tensor, rounding: Tensor, solve: Any) -> float:
     """Return an estimate of the relative error of X.
 
-    It is twice the norm of ``A^-1 r``, for which the factor is at hand, and what the rounding of r
-    adds: the norm of ``|A^-1| rounding`` by the estimator of ``inverse_norm``, as in LAPACK.
+    It is twice the norm of ``A^-1 r``, by the existing factor, plus the effect of the rounding of
+    r: the norm of ``|A^-1| rounding`` by the estimator of ``inverse_norm``, as in LAPACK.
     """
     errors = []
     for column in rounding.mT:
@@ -102,22 +102,22 @@ def estimated_bound(x: Tensor, r: Tensor, rounding: Tensor, solve: Any) -> float
 
 def _weighted(solve: Any, v: tuple[Tensor, bool], weights: Tensor) -> Tensor:
     """Return ``diag(w) A^-T v``, or with the transpose ``A^-1 diag(w) v``."""
-    vector, turned = v
-    if turned:
+    vector, transposed = v
+    if transposed:
         return solve((weights * vector).unsqueeze(-1), False).squeeze(-1)
     return weights * solve(vector.unsqueeze(-1), True).squeeze(-1)
 
 
 def inverse_norm(solve: Any, n: int, like: Tensor) -> float:
-    """Return an estimate of the norm of the inverse, as the largest sum of a column.
+    """Return an estimate of the 1-norm (largest column sum) of the inverse.
 
-    Hager's method with Higham's improvements: a handful of solutions, rarely off by more than 3.
+    Hager's method with Higham's improvements: a few solves, rarely off by more than a factor of 3.
     """
     return _estimated(lambda v: solve(v[0].unsqueeze(-1), v[1]).squeeze(-1), n, like)
 
 
 def _estimated(apply: Any, n: int, like: Tensor) -> float:
-    """Return the estimated largest column sum of an operator ``(v, turned) -> product``."""
+    """Return the estimated largest column sum of an operator ``(v, transposed) -> product``."""
     options: Any = {"dtype": torch.float64, "device": like.device}
     v = torch.full((n,), 1.0 / n, **options)
     best, place = 0.0, -1
@@ -141,7 +141,7 @@ def _estimated(apply: Any, n: int, like: Tensor) -> float:
 
 
 def _relative(errors: Tensor, x: Tensor) -> float:
-    """Return errors relative to the exact solution, of which X is off by so much."""
+    """Return errors relative to a lower bound of the exact solution, from X and its error."""
     sizes = x.abs().amax(0)
     exact = sizes - errors
     fine = torch.where(errors == 0, 0.0, torch.where(exact > 0, errors / exact, float("inf")))
@@ -149,14 +149,14 @@ def _relative(errors: Tensor, x: Tensor) -> float:
 
 
 def _halves(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return numbers of half the bits whose sum is exact."""
+    """Return two tensors with half of the bits each, whose sum is exactly ``values``."""
     grown = _SPLITTER * values
     high = grown - (grown - values)
     return high, values - high
 
 
 def _exact_sums(terms: Tensor, lost: Tensor) -> Tensor:
-    """Return the sums of rows of pairs, by halves, with what every addition rounds away."""
+    """Return the pairwise sums of rows, including the rounding error of every addition."""
     while terms.shape[-1] > 1:
         if terms.shape[-1] % 2:
             terms = torch.nn.functional.pad(terms, (0, 1))

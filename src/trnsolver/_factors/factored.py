@@ -1,4 +1,4 @@
-"""Systems whose Cholesky factor is known."""
+"""Solution of systems with a given Cholesky factor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEPS = 5
 def with_factor(factor: Tensor, columns: Tensor) -> Tensor:
     """Return the solution for a lower Cholesky factor."""
     if not kernels_wanted():
-        # As LAPACK stores it, the factor needs no copy here; ``cholesky_solve`` makes one.
+        # In LAPACK's layout the factor is not copied here; ``cholesky_solve`` copies it.
         forward = torch.linalg.solve_triangular(factor, columns, upper=False)
         return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
     batch = batch_shape(factor, columns)

@@ -12,7 +12,7 @@ __all__ = ["schur_form"]
 
 
 def schur_form(matrix: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return T and Q of a square array of finite numbers, in its dtype.
+    """Return T and Q of a square finite array, in its dtype.
 
     Raises:
         ConvergenceError: The iteration did not converge.
@@ -21,7 +21,7 @@ def schur_form(matrix: Any) -> tuple[torch.Tensor, torch.Tensor]:
     try:
         from scipy.linalg import LinAlgError, schur
     except ImportError as error:
-        raise BackendError("schur: SciPy computes it, and is not installed") from error
+        raise BackendError("schur: needs SciPy, which is not installed") from error
     if not matrix.size:
         return torch.from_numpy(matrix.copy()), torch.from_numpy(matrix.copy())
     try:

@@ -1,4 +1,4 @@
-"""What rounding has left of symmetry, made good."""
+"""Symmetrization of matrices that are symmetric up to rounding."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["symmetric_part"]
 
 
 def symmetric_part(x: Tensor) -> Tensor:
-    """Return ``(X + X.mH) / 2`` of matrices, halved first: sums of the largest numbers are none."""
+    """Return ``(X + X.mH) / 2`` of matrices, halved first so that sums cannot overflow."""
     half = 0.5 * x
     return half + half.mH

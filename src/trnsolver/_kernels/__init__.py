@@ -1,1 +1,1 @@
-"""Kernels of trnsolver, in NKI alone."""
+"""The NKI kernels of trnsolver."""

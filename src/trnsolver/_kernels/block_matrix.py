@@ -1,8 +1,8 @@
-"""Square matrices in SBUF whose rows are cut into blocks: products, transposes, loads, stores.
+"""Block matrices in SBUF, with rows divided into blocks: products, transposes, loads, stores.
 
-A block matrix of order N is a tile (width, blocks, N): row ``i * width + p`` lies on partition p,
-at index i of the second axis. With rows on partitions the Tensor engine multiplies the transpose of
-one block matrix with another, which is all that is needed.
+A block matrix of order N is a tile (width, blocks, N): row ``i * width + p`` is on partition p, at
+index i of the second axis. With rows on partitions the Tensor engine multiplies the transpose of
+one block matrix with another, the only product needed.
 
 Layout   width at most 128, N = width * blocks
 Limits   float32; padding is zeros
@@ -46,7 +46,7 @@ def block(x: Tile, i: int, j: int) -> Tile:
 
 
 def strip_starts(columns: int, step: int) -> list[int]:
-    """Return where runs of columns begin that fit a PSUM bank each, and where the last one ends.
+    """Return the bounds of runs of columns that fit a PSUM bank each.
 
     Runs are whole multiples of ``step``, except for the last.
     """
@@ -54,7 +54,7 @@ def strip_starts(columns: int, step: int) -> list[int]:
 
 
 def run_starts(columns: int, length: int) -> list[int]:
-    """Return where runs of ``length`` columns begin, and where the last one ends."""
+    """Return the bounds of runs of ``length`` columns."""
     starts = []
     for first in range(0, columns, length):
         starts.append(first)
@@ -87,9 +87,9 @@ def transposed_product(dst: Tile, left: Tile, right: Tile) -> None:
 
 
 def multiply_in_place(left: Tile, x: Tile) -> None:
-    """Replace ``x`` by ``left.T @ x``, a strip of columns after the other.
+    """Replace ``x`` by ``left.T @ x``, one strip of columns at a time.
 
-    A strip of all results fills at most four PSUM banks before it takes the place of its columns.
+    A strip of results fills at most four PSUM banks before it overwrites its columns.
     """
     width, blocks = x.shape[0], x.shape[1]
     starts = run_starts(x.shape[2], min(BANK, 4 * BANK // blocks))
@@ -131,7 +131,7 @@ def shifted_identity(dst: Tile, factor: float, shift: float) -> None:
 
 
 def pad_diagonal(x: Tile, n: int) -> None:
-    """Put ones on the diagonal of a block matrix behind row ``n``."""
+    """Write ones to the diagonal of a block matrix from row ``n`` on."""
     width, last = x.shape[0], x.shape[1] - 1
     if n == width * x.shape[1]:
         return
@@ -141,14 +141,14 @@ def pad_diagonal(x: Tile, n: int) -> None:
 
 
 def scale_matrix(x: Tile, column: Tile) -> None:
-    """Multiply a block matrix by a column, of which every partition has a value."""
+    """Multiply the rows of a block matrix by a column with one value per partition."""
     for i in range(x.shape[1]):
         row = x[0 : x.shape[0], i, :]
         nisa.tensor_scalar(dst=row, data=row, op0=nl.multiply, operand0=column)
 
 
 def largest_of(x: Tile) -> Tile:
-    """Return a column with the largest size of an entry of a block matrix on all partitions."""
+    """Return a column with the largest magnitude of a block matrix on all partitions."""
     width, blocks = x.shape[0], x.shape[1]
     sizes = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
     for i in range(blocks):
@@ -163,7 +163,7 @@ def largest_of(x: Tile) -> Tile:
 
 
 def load_symmetric(dst: Tile, a: Tile, q: int) -> None:
-    """Fill a block matrix with the ``q``-th symmetric matrix; its lower triangle counts."""
+    """Fill a block matrix with the ``q``-th symmetric matrix, from its lower triangle."""
     width, blocks, n = dst.shape[0], dst.shape[1], a.shape[1]
     nisa.memset(dst=dst, value=0.0)
     for i in range(blocks):
@@ -177,7 +177,7 @@ def load_symmetric(dst: Tile, a: Tile, q: int) -> None:
 
 
 def load_matrix(dst: Tile, a: Tile, q: int) -> None:
-    """Fill a block matrix with the ``q``-th matrix of ``a``, zeros around it."""
+    """Fill a block matrix with the ``q``-th matrix of ``a``, padded with zeros."""
     width, rows, columns = dst.shape[0], a.shape[1], a.shape[2]
     nisa.memset(dst=dst, value=0.0)
     for i in range(dst.shape[1]):

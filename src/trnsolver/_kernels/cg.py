@@ -1,11 +1,11 @@
 """Conjugate gradients for symmetric positive definite systems, resident on the device.
 
-The matrix is read once and stays in SBUF; all steps are one loop on the device, in which nothing is
-sent to the host. A system that is finished, or whose curvature is not positive, stays as it is.
+The matrix is read once and stays in SBUF; all steps are one loop on the device, without transfers
+to the host. A system that has converged, or whose curvature is not positive, is not updated.
 
 Layout   the matrix as a block matrix; vectors (128, blocks), element i * 128 + p on partition p
 Limits   order at most 2048, whose matrix takes 128 KiB of each partition; only the lower triangle
-         counts. Residuals below 2^-50 are reported as that
+         is read. Residuals below 2^-50 are reported as 2^-50
 Cost     for b = n / 128, each step: b^2 products of 128 x 128 with a vector as moving operand, two
          sums over all partitions, and about 20 instructions on vectors
 Lever    one launch, one read of the matrix
@@ -36,15 +36,15 @@ def conjugate_gradients(
     """Return solutions, and the relative residuals at the start and after each step.
 
     Args:
-        a: Symmetric positive definite matrices, (batch, n, n), of which the lower triangles count.
-        rhs: Right sides, (batch, n).
-        x0: First approximations, (batch, n).
-        tol: Residual, relative to the norm of the right side, at which a system is finished.
+        a: Symmetric positive definite matrices, (batch, n, n); the lower triangles are read.
+        rhs: Right-hand sides, (batch, n).
+        x0: Initial solutions, (batch, n).
+        tol: Tolerance of the residual relative to the norm of the right-hand side.
         maxiter: Number of steps.
 
     Returns:
-        Solutions, (batch, n), and residuals, (batch, maxiter + 1), of which those of a finished
-        system are its last.
+        Solutions, (batch, n), and residuals, (batch, maxiter + 1); a converged system repeats its
+        last residual.
     """
     batch, n = rhs.shape
     assert n <= CG_ORDER, f"conjugate_gradients: order at most {CG_ORDER}, got {n}"
@@ -60,7 +60,7 @@ def conjugate_gradients(
         b, x = load_vector(rhs, q, width, blocks), load_vector(x0, q, width, blocks)
         size = root_of(inner_product(b, b))
         inverse = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
-        # A right side of zeros is measured by 1.
+        # For a zero right-hand side the residual is absolute.
         nisa.tensor_tensor(
             dst=size, data1=size, data2=compared(size, nl.less_equal, 2.0**-49), op=nl.add
         )
@@ -96,7 +96,7 @@ def cg_step(
     inverse: Tile,
     tol: float,
 ) -> None:
-    """Do one step for a system that goes on."""
+    """Do one step of a system that has not stopped."""
     width, blocks = x.shape
     image = image_of(matrix, p)
     curvature = inner_product(p, image)
@@ -147,7 +147,7 @@ def inner_product(x: Tile, y: Tile) -> Tile:
 
 
 def quotient(x: Tile, y: Tile) -> Tile:
-    """Return ``x / y`` of two numbers, and x where y is 0, which nobody will use."""
+    """Return ``x / y`` of two numbers; x if y is 0, where the result is not used."""
     result = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=result, data1=y, data2=compared(y, nl.equal, 0.0), op=nl.add)
     nisa.reciprocal(dst=result, data=result)
@@ -163,7 +163,7 @@ def add_multiple(dst: Tile, x: Tile, factor: Tile, y: Tile) -> None:
 
 
 def put(row: Tile, counting: Tile, place: Tile, value: Tile) -> None:
-    """Add a number to the entry of a row that ``place`` names."""
+    """Add a number to the entry of a row with index ``place``."""
     chosen = nl.ndarray(row.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(
         dst=chosen,
@@ -177,7 +177,7 @@ def put(row: Tile, counting: Tile, place: Tile, value: Tile) -> None:
 
 
 def load_vector(vectors: Tile, q: int, width: int, blocks: int) -> Tile:
-    """Return the ``q``-th vector, zeros behind it."""
+    """Return the ``q``-th vector, padded with zeros."""
     n = vectors.shape[1]
     vector = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=vector, value=0.0)

@@ -1,22 +1,21 @@
 """Lower Cholesky factors of symmetric positive definite matrices, a whole batch in one launch.
 
-Orders up to 128 share a tile, see ``elimination``. Larger ones are cut into blocks of 128 rows:
-the diagonal block is factored and inverted in its tile, the row of blocks beside it is solved by
-products, and what is below is updated by products,
+Orders up to 128 share a tile, see ``elimination``. Larger matrices are divided into blocks of 128
+rows: the diagonal block is factored and inverted in its tile, the row of blocks right of it is
+solved by products, and the trailing matrix is updated by products,
 
     U_kj = inv(U_kk^T) A_kj,    A_ij <- A_ij - U_ki^T U_kj    for i, j > k.
 
-A row of blocks is solved twice, the second time for what the first left: the inverse of a block is
-only an approximation of a substitution.
+A row of blocks is solved twice, the second time for the residual of the first: multiplication by
+the inverse of a block is less accurate than substitution.
 
-Layout   the upper factor as a block matrix, of which rows are on partitions; transposed on its way
-         out
+Layout   the upper factor as a block matrix with rows on partitions; transposed when stored
 Limits   order at most 2048, whose matrix takes 128 KiB of each partition. Only the lower triangle
-         counts. Matrices are scaled by powers of four, so that every size of entries has a root. A
-         matrix that is not positive definite has a factor with NaN on its diagonal
+         is read. Matrices are scaled by powers of four, so that entries of any magnitude have a
+         root. A matrix that is not positive definite has a factor with NaN on its diagonal
 Cost     for b = n / 128: b^3 / 6 products of 128 x 128 x 128, four of them at once, and 128 steps
          of elimination for each of b diagonal blocks
-Lever    one read of half of the matrix; all that is cubic runs on the Tensor engine
+Lever    one read of half of the matrix; all cubic work runs on the Tensor engine
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ def cholesky(a: Tile, copies: int) -> Tile:
     """Return the lower factors of matrices, with zeros above the diagonals.
 
     Args:
-        a: Symmetric positive definite matrices, (batch, n, n), of which the lower triangles count.
-        copies: How many matrices share a tile, 1 for orders above 64.
+        a: Symmetric positive definite matrices, (batch, n, n); the lower triangles are read.
+        copies: Number of matrices that share a tile, 1 for orders above 64.
     """
     batch, n = a.shape[0], a.shape[1]
     assert n <= CHOLESKY_ORDER, f"cholesky: order at most {CHOLESKY_ORDER}, got {n}"
@@ -86,7 +85,7 @@ def small_factors(out: Tile, a: Tile, first: int, count: int, copies: int) -> No
     root, inverse = even_exponent_scale(largest_entries(d, belonging(n, copies)))
     nisa.tensor_scalar(dst=d, data=d, op0=nl.multiply, operand0=inverse)
     if count < copies:
-        # A place without a matrix has the identity.
+        # Unused positions hold the identity.
         empty = select(identity(slots), [[0, slots]], 1, -count * n, nl.greater_equal)
         nisa.tensor_tensor(dst=d, data1=d, data2=empty, op=nl.add)
     upper = nl.ndarray((slots, slots), dtype=nl.float32, buffer=nl.sbuf)
@@ -102,8 +101,8 @@ def small_factors(out: Tile, a: Tile, first: int, count: int, copies: int) -> No
 def factor_blocks(x: Tile) -> Tile:
     """Replace the upper triangle of blocks of a block matrix by U with X = U^T U.
 
-    Diagonal blocks get zeros below their diagonals; blocks below the diagonal are left. Returned
-    are the inverses of the diagonal blocks of U, (width, blocks, width).
+    Diagonal blocks get zeros below their diagonals; blocks below the diagonal are unchanged.
+    Returns the inverses of the diagonal blocks of U, (width, blocks, width).
     """
     width, blocks, order = x.shape
     inverses = nl.ndarray((width, blocks, width), dtype=nl.float32, buffer=nl.sbuf)
@@ -112,10 +111,10 @@ def factor_blocks(x: Tile) -> Tile:
         inverse_t = inverses[0:width, k, 0:width]
         factor_tile(upper, inverse_t, block(x, k, k), width)
         nisa.tensor_copy(dst=block(x, k, k), src=upper)
-        beside = (k + 1) * width
-        starts = strip_starts(order - beside, 1)
+        trailing = (k + 1) * width
+        starts = strip_starts(order - trailing, 1)
         for s in range(len(starts) - 1):
-            row = x[0:width, k, beside + starts[s] : beside + starts[s + 1]]
+            row = x[0:width, k, trailing + starts[s] : trailing + starts[s + 1]]
             apply_inverse(row, upper, inverse_t)
         for i in range(k + 1, blocks):
             starts = strip_starts(order - i * width, 1)

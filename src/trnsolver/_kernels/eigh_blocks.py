@@ -1,15 +1,15 @@
 """Eigenvalues and eigenvectors of symmetric matrices of order 129 to 1024, in one launch.
 
-Block Jacobi: the rows are cut into an even number of groups, and groups play the tournament that
-single rows play in ``jacobi``. Two groups that meet are a matrix of order at most 128, on which all
-pairs are rotated once; what was rotated, Q_i for each meeting, is then applied to the whole matrix
-by products, D <- Q^T D Q and W <- Q^T W, and the constant permutation of the groups goes with them:
-columns go to another place of a PSUM tile, rows through a stationary operand with zeros beside. A
-round is therefore the same program for every meeting, and all rounds of all sweeps are one loop.
+Block Jacobi: the rows are divided into an even number of groups, which are paired in a round-robin
+tournament like single rows in ``jacobi``. A pair of groups is a matrix of order at most 128, in
+which all pairs of rows are rotated once. The rotations Q_i of each pair of groups are then applied
+to the whole matrix by products, D <- Q^T D Q and W <- Q^T W, together with the constant permutation
+of the groups: columns by their position in a PSUM tile, rows by a stationary operand padded with
+zeros. Every round is the same program, and all rounds of all sweeps are one loop.
 
-Layout   D, W and two more block matrices (see ``block_matrix``), a meeting for each block of rows
+Layout   D, W and two more block matrices (see ``block_matrix``), one pair of groups per block row
 Limits   order at most 1024, for which four matrices take 128 KiB of each partition. Only the lower
-         triangle counts
+         triangle is read
 Cost     for b blocks and each of ``sweeps * (2 b - 1)`` rounds: b times the rounds of a tile of
          order 128, and about 4 b^2 products of 128 x 128 x 128
 Lever    everything stays in SBUF; updates are products with 512 moving columns
@@ -52,13 +52,13 @@ __all__ = ["block_jacobi_eigh"]
 def block_jacobi_eigh(
     a: Tile, tables: Tile, moves: tuple[int, ...], sweeps: int
 ) -> tuple[Tile, Tile, Tile]:
-    """Return eigenvalues, eigenvectors, and what is left beside the diagonals.
+    """Return eigenvalues, eigenvectors, and the largest remaining off-diagonal entries.
 
     Args:
-        a: Symmetric matrices, (batch, n, n), of which the lower triangles count.
-        tables: ``packed_tables`` of one tournament, of as many slots as two groups have rows.
+        a: Symmetric matrices, (batch, n, n); the lower triangles are read.
+        tables: ``packed_tables`` of one tournament with as many slots as two groups have rows.
         moves: ``slot_permutation`` of the number of groups.
-        sweeps: How often all groups meet, at least 2.
+        sweeps: Number of sweeps over all pairs of groups, at least 2.
 
     Returns:
         As ``jacobi_eigh``.
@@ -103,16 +103,16 @@ def block_round(
     moves: tuple[int, ...],
     game: Tournament,
 ) -> None:
-    """Rotate all pairs of rows of the groups that meet, and let the groups move on."""
-    meet(d, stationary, moves, game)
+    """Rotate all pairs of rows of paired groups, and permute the groups for the next round."""
+    rotate_groups(d, stationary, moves, game)
     multiply_columns(t, d, stationary, moves)
     multiply_rows(d, t, stationary, moves)
     multiply_rows(x, vt, stationary, moves)
     copy_matrix(vt, x)
 
 
-def meet(d: Tile, stationary: Tile, moves: tuple[int, ...], game: Tournament) -> None:
-    """Put the rotations of every meeting where the groups go next, zeros beside them."""
+def rotate_groups(d: Tile, stationary: Tile, moves: tuple[int, ...], game: Tournament) -> None:
+    """Write the rotations of every pair of groups to their next positions, padded with zeros."""
     width, blocks = d.shape[0], d.shape[1]
     half = width // 2
     tiles = []
@@ -122,15 +122,15 @@ def meet(d: Tile, stationary: Tile, moves: tuple[int, ...], game: Tournament) ->
         nisa.tensor_copy(dst=dw[0:width, 0:width], src=block(d, i, i))
         nisa.tensor_copy(dst=dw[0:width, width : 2 * width], src=eye)
         tiles.append(dw)
-    # Meetings take turns, so that one computes angles while another multiplies.
+    # Pairs of groups are interleaved: one computes angles while another multiplies.
     for _ in range(width - 1):
         for i in range(blocks):
             jacobi_round(tiles[i], game)
     rotations = []
     for i in range(blocks):
-        turned = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-        transpose_tile(turned, tiles[i][0:width, width : 2 * width])
-        rotations.append(turned)
+        transposed = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        transpose_tile(transposed, tiles[i][0:width, width : 2 * width])
+        rotations.append(transposed)
     for place in range(len(moves)):
         group = moves[place]
         at, source = place % 2 * half, group % 2 * half
@@ -141,7 +141,7 @@ def meet(d: Tile, stationary: Tile, moves: tuple[int, ...], game: Tournament) ->
 
 
 def multiply_columns(t: Tile, d: Tile, stationary: Tile, moves: tuple[int, ...]) -> None:
-    """Write D Q to ``t``, with the columns of every group where the group goes."""
+    """Write D Q to ``t``, with the columns of every group at its next position."""
     width, blocks, order = d.shape
     half = width // 2
     for i in range(blocks):
@@ -161,7 +161,7 @@ def multiply_columns(t: Tile, d: Tile, stationary: Tile, moves: tuple[int, ...])
 
 
 def multiply_rows(dst: Tile, src: Tile, stationary: Tile, moves: tuple[int, ...]) -> None:
-    """Write Q^T times ``src``, with the rows of every group where the group goes."""
+    """Write Q^T times ``src``, with the rows of every group at its next position."""
     width, blocks, order = src.shape
     for i in range(blocks):
         starts = strip_starts(order, 1)
@@ -179,7 +179,7 @@ def multiply_rows(dst: Tile, src: Tile, stationary: Tile, moves: tuple[int, ...]
 
 
 def refresh_blocks(d: Tile, vt: Tile, t: Tile, x: Tile, a: Tile, q: int, inverse: Tile) -> None:
-    """Make the eigenvectors orthogonal to rounding, and D anew from them, as in ``eigh_tile``."""
+    """Reorthogonalise the eigenvectors, and recompute D from them, as in ``eigh_tile``."""
     transpose_matrix(t, vt)
     transposed_product(d, t, t)
     shifted_identity(d, -0.5, 1.5)
@@ -201,8 +201,8 @@ def store_sorted(
     values = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
     for i in range(blocks):
         nisa.tensor_copy(dst=values[0:width, i : i + 1], src=diagonal_column(block(d, i, i)))
-        beside = select(block(d, i, i), [[-1, width]], 1, 0, nl.not_equal)
-        nisa.tensor_copy(dst=block(d, i, i), src=beside)
+        off_diagonal = select(block(d, i, i), [[-1, width]], 1, 0, nl.not_equal)
+        nisa.tensor_copy(dst=block(d, i, i), src=off_diagonal)
     nisa.dma_copy(dst=rest[q : q + 1, 0:1], src=largest_of(d)[0:1, 0:1])
     keys = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
     nisa.affine_select(

@@ -1,15 +1,14 @@
 """Eigenvalues and eigenvectors of symmetric matrices of order up to 128, many in one launch.
 
 Matrices of one order share a tile: as many as fit on its diagonal are diagonalised by the products
-that one of them would need. All rounds of all sweeps are one loop on the device, and its length is
-known beforehand: rotations by nothing cost as little as a test for them would. The host does
-nothing: triangles are mirrored, matrices scaled by powers of two, eigenvalues sorted and
-eigenvectors permuted where they are.
+that one of them needs. All rounds of all sweeps are one loop on the device of fixed length: a test
+for convergence would take as long as the rotations. The kernel also mirrors triangles, scales
+matrices by powers of two, sorts eigenvalues and permutes eigenvectors, so the host does nothing.
 
-Layout   one tile (128, 256) of the matrices beside the transposes of their eigenvectors
-Limits   order at most 128; an odd order gets one row of zeros that meets nobody. Only the lower
-         triangle counts. Eigenvectors of eigenvalues that differ by rounding errors are orthogonal,
-         whatever the matrix
+Layout   one tile (128, 256): the matrices, then the transposes of their eigenvectors
+Limits   order at most 128; odd orders are padded by one row of zeros. Only the lower triangle is
+         read. Eigenvectors of eigenvalues that differ by rounding errors are orthogonal for any
+         matrix
 Cost     for each tile ``sweeps * (order - 1)`` rounds of ``jacobi_round``; each matrix is read once
          and its eigenvectors written once
 Lever    one launch for a whole batch, 128 / order matrices at once, everything in SBUF
@@ -40,17 +39,17 @@ __all__ = ["jacobi_eigh"]
 
 @nki.jit
 def jacobi_eigh(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile]:
-    """Return eigenvalues, eigenvectors, and what is left beside the diagonals.
+    """Return eigenvalues, eigenvectors, and the largest remaining off-diagonal entries.
 
     Args:
-        a: Symmetric matrices, (batch, n, n), of which the lower triangles count.
-        tables: ``packed_tables`` of the even order from n on, for as many copies as share a tile.
-        sweeps: How often all pairs are rotated.
+        a: Symmetric matrices, (batch, n, n); the lower triangles are read.
+        tables: ``packed_tables`` of n rounded up to even, for as many copies as share a tile.
+        sweeps: Number of sweeps over all pairs.
 
     Returns:
         Eigenvalues in ascending order, (batch, n); eigenvectors as columns, (batch, n, n); and the
-        largest entry beside the diagonal at the end, in units of the power of two below the
-        largest entry of the matrix, (batch, 1).
+        largest remaining off-diagonal entry, in units of the power of two below the largest entry
+        of the matrix, (batch, 1).
     """
     batch, n = a.shape[0], a.shape[1]
     order = n + n % 2
@@ -87,7 +86,7 @@ def jacobi_eigh(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile]:
 
 
 def load_tile(dw: Tile, a: Tile, first: int, count: int, order: int) -> None:
-    """Fill a tile with matrices on the diagonal, their triangles mirrored, beside the identity."""
+    """Fill a tile with mirrored matrices on the diagonal, and the identity right of them."""
     slots, n = dw.shape[0], a.shape[1]
     nisa.memset(dst=dw, value=0.0)
     for k in range(count):
@@ -98,11 +97,11 @@ def load_tile(dw: Tile, a: Tile, first: int, count: int, order: int) -> None:
 
 
 def refresh(dw: Tile, matrices: Tile) -> None:
-    """Make W orthogonal to rounding, and D anew from it and the matrices.
+    """Reorthogonalise W, and recompute D from it and the matrices.
 
-    Hundreds of rounds leave hundreds of roundings in both. One step of Newton-Schulz takes those of
-    W away; what then is left beside the diagonal of D is small, and so are the roundings of the
-    sweep that follows.
+    Rounding errors of hundreds of rounds accumulate in both. One Newton-Schulz step removes those
+    of W. The off-diagonal entries of the new D are small, and so are the rounding errors of the
+    next sweep.
     """
     n = matrices.shape[0]
     w = dw[0:n, n : 2 * n]
@@ -116,11 +115,11 @@ def refresh(dw: Tile, matrices: Tile) -> None:
     nisa.scalar_tensor_tensor(
         dst=step, data=identity(n), op0=nl.multiply, operand0=1.5, op1=nl.add, operand1=step
     )
-    turned = nl.ndarray((n, 2 * n), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=turned[0:n, 0:n], stationary=w, moving=step)
-    nisa.nc_matmul(dst=turned[0:n, n : 2 * n], stationary=step, moving=w)
-    nisa.tensor_copy(dst=v, src=turned[0:n, 0:n])
-    nisa.tensor_copy(dst=w, src=turned[0:n, n : 2 * n])
+    products = nl.ndarray((n, 2 * n), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=products[0:n, 0:n], stationary=w, moving=step)
+    nisa.nc_matmul(dst=products[0:n, n : 2 * n], stationary=step, moving=w)
+    nisa.tensor_copy(dst=v, src=products[0:n, 0:n])
+    nisa.tensor_copy(dst=w, src=products[0:n, n : 2 * n])
     product = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=product, stationary=matrices, moving=v)
     av = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
@@ -145,8 +144,8 @@ def store_tile(
     slots, n = dw.shape[0], w.shape[1]
     d = dw[0:slots, 0:slots]
     values = diagonal_column(d)
-    beside = select(d, [[-1, slots]], 1, 0, nl.not_equal)
-    left = largest_entries(beside, mine)
+    off_diagonal = select(d, [[-1, slots]], 1, 0, nl.not_equal)
+    left = largest_entries(off_diagonal, mine)
     keys = values
     if n < order:
         keys = padding_last(values, order)
@@ -172,7 +171,7 @@ def store_tile(
 
 
 def padding_last(values: Tile, order: int) -> Tile:
-    """Return eigenvalues with those of padding, the last of each matrix, above all others."""
+    """Return eigenvalues with the padding value of each matrix, its last, above all others."""
     slots = values.shape[0]
     last = nl.ndarray((slots, slots // order, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=last, value=LAST)
@@ -188,7 +187,7 @@ def first_slots(slots: int, order: int) -> Tile:
     """Return a column with the first slot of each row's matrix."""
     steps = nl.ndarray((slots, slots // order), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=steps, value=float(order))
-    # Of k = 0, 1, ... so many have order * (k + 1) <= p.
+    # The number of k = 0, 1, ... with order * (k + 1) <= p.
     passed = select(steps, [[-order, slots // order]], 1, -order, nl.greater_equal)
     column = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=column, op=nl.add, data=passed, axis=1)

@@ -1,13 +1,13 @@
-"""Gaussian elimination without exchanges in one tile, and what follows from it.
+"""Gaussian elimination without pivoting in one tile: triangular factors and their inverses.
 
-Every step broadcasts the pivot's row to all partitions by a product with a column of the identity,
-and takes multiples of it from the rows below, all at once. What happens to a matrix happens to the
-identity beside it, which becomes the inverse of the lower factor. Several matrices of one order
-on the diagonal of a tile are eliminated by the same instructions.
+Every step broadcasts the pivot row to all partitions by a product with a column of the identity,
+and subtracts multiples of it from all rows below at once. The same operations on the identity give
+the inverse of the lower factor. Several matrices of one order on the diagonal of a tile are
+eliminated by the same instructions.
 
-Layout   (slots, 2 * slots): matrices beside the identity; ``order`` steps
-Limits   slots at most 128; pivots as they come, so for definite matrices and triangular ones. A
-         pivot of zero gives results that are not numbers, and no exception
+Layout   (slots, 2 * slots): the matrices, then the identity; ``order`` steps
+Limits   slots at most 128; no pivoting, so for definite and triangular matrices. A pivot of zero
+         gives NaN or infinity, and no exception
 Cost     a product, a reciprocal and two Vector instructions for each step; for several matrices two
          more, which find a column of each
 """
@@ -23,13 +23,13 @@ from trnsolver._kernels.symmetric import belonging, diagonal_column, identity, s
 __all__ = ["apply_inverse", "eliminate", "factor_tile", "reciprocal_root"]
 
 LEAST = 2.0**-86
-"""Least number whose reciprocal root the engine has."""
+"""Smallest number with a reciprocal root on the engine."""
 
 
 def eliminate(ae: Tile, order: int) -> None:
-    """Make the matrices of a tile upper triangular, and the identity beside them inv(L).
+    """Make the matrices of a tile upper triangular, and the identity right of them inv(L).
 
-    What is left below the diagonals is rounding errors, not zeros.
+    Entries below the diagonals are rounding errors, not zeros.
     """
     slots = ae.shape[0]
     copies = slots // order
@@ -37,16 +37,16 @@ def eliminate(ae: Tile, order: int) -> None:
     below = rows_below(order, copies)
     for k in range(order):
         pivots = nl.ndarray((slots, 2 * slots), dtype=nl.float32, buffer=nl.psum)
-        # Row k of each matrix for all rows of the matrix.
-        spread = eye.ap(pattern=[[slots, slots], [order, copies], [0, order]], offset=k)
-        nisa.nc_matmul(dst=pivots, stationary=spread, moving=ae)
+        # Broadcast row k of each matrix to all rows of the matrix.
+        broadcast = eye.ap(pattern=[[slots, slots], [order, copies], [0, order]], offset=k)
+        nisa.nc_matmul(dst=pivots, stationary=broadcast, moving=ae)
         pivot = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
         column = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
         if copies == 1:
             nisa.reciprocal(dst=pivot, data=pivots[0:slots, k : k + 1])
             nisa.tensor_copy(dst=column, src=ae[0:slots, k : k + 1])
         else:
-            # Of the other matrices there are zeros in a row.
+            # In a row, the columns of other matrices are zero.
             across = [[2 * slots, slots], [order, copies]]
             nisa.tensor_reduce(
                 dst=pivot, op=nl.add, data=pivots.ap(pattern=across, offset=k), axis=1
@@ -86,7 +86,7 @@ def rows_below(order: int, copies: int) -> Tile:
 
 
 def reciprocal_root(x: Tile) -> Tile:
-    """Return ``1 / sqrt(x)`` of a column, right to about a unit in the last place."""
+    """Return ``1 / sqrt(x)`` of a column, accurate to about one unit in the last place."""
     n = x.shape[0]
     y = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=y, op=nl.rsqrt, data=x)
@@ -102,9 +102,9 @@ def reciprocal_root(x: Tile) -> Tile:
 
 
 def roots_or_nan(x: Tile) -> Tile:
-    """Return ``1 / sqrt(x)`` of a column, and NaN where x is not positive.
+    """Return ``1 / sqrt(x)`` of a column; NaN where x is not positive.
 
-    The engine's root of a negative number is some number.
+    The engine's root of a negative number is not NaN.
     """
     rows = x.shape[0]
     positive = nl.ndarray((rows, 1), dtype=nl.uint8, buffer=nl.sbuf)
@@ -123,8 +123,8 @@ def factor_tile(upper: Tile, inverse_t: Tile, matrix: Tile, order: int) -> None:
     """Write U with ``matrix = U^T U`` and inv(U) for symmetric positive definite matrices.
 
     Args:
-        upper: Gets U, zeros below its diagonal.
-        inverse_t: Gets inv(U), the transpose of the inverse of the lower factor.
+        upper: Receives U, zeros below its diagonal.
+        inverse_t: Receives inv(U), the transpose of the inverse of the lower factor.
         matrix: Symmetric matrices on the diagonal of a square tile.
         order: Their order.
     """
@@ -144,7 +144,7 @@ def factor_tile(upper: Tile, inverse_t: Tile, matrix: Tile, order: int) -> None:
 
 
 def apply_inverse(row: Tile, upper: Tile, inverse_t: Tile) -> None:
-    """Replace a row of blocks X by inv(U^T) X, in two steps of which the second corrects.
+    """Replace a row of blocks X by inv(U^T) X, with one correction step.
 
     Args:
         row: (width, columns), columns at most 512.

@@ -1,12 +1,12 @@
-"""What a Householder tridiagonalisation does at every step: a product and an update.
+"""The steps of a Householder tridiagonalisation: a matrix-vector product and a rank-2 update.
 
-A step needs w = A v and then A - u v^T - v u^T. Both are here for matrices of any order, as kernels
-by themselves; the solver's own eigenproblems are diagonalised by ``jacobi``, which needs no steps.
+A step needs w = A v and then A - u v^T - v u^T. Both are separate kernels for matrices of any
+order. The solver's own eigenproblems use ``jacobi`` instead.
 
 Layout   rows of A on partitions, 128 at a time, columns 512 at a time
 Limits   float32; vectors are columns, (n, 1)
 Cost     A is read once, and for the update written once
-Lever    a vector reaches all partitions, and both outer products are summed, by one product each
+Lever    one product broadcasts a vector to all partitions, one sums both outer products
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def matvec_kernel(a: Tile, v: Tile) -> Tile:
         parts = nl.ndarray((rows, strips), dtype=nl.float32, buffer=nl.sbuf)
         for s in range(strips):
             first, last = s * BANK, min((s + 1) * BANK, n)
-            spread = nl.ndarray((rows, max(2, last - first)), dtype=nl.float32, buffer=nl.psum)
+            broadcast = nl.ndarray((rows, max(2, last - first)), dtype=nl.float32, buffer=nl.psum)
             nisa.nc_matmul(
-                dst=spread,
+                dst=broadcast,
                 stationary=ones[0:1, 0:rows],
                 moving=at_least_two(row, first, last),
             )
             tile = nl.ndarray((rows, last - first), dtype=nl.float32, buffer=nl.sbuf)
             nisa.dma_copy(dst=tile, src=a[r : r + rows, first:last])
             nisa.tensor_tensor(
-                dst=tile, data1=tile, data2=spread[0:rows, 0 : last - first], op=nl.multiply
+                dst=tile, data1=tile, data2=broadcast[0:rows, 0 : last - first], op=nl.multiply
             )
             nisa.tensor_reduce(dst=parts[0:rows, s : s + 1], op=nl.add, data=tile, axis=1)
         total = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -93,7 +93,7 @@ def rank2_update_kernel(a: Tile, u: Tile, v: Tile) -> Tile:
 
 
 def at_least_two(rows: Tile, first: int, last: int) -> Tile:
-    """Return columns of a tile; a single one twice, since some compilers refuse it."""
+    """Return columns of a tile; a single one is doubled, since some compilers reject it."""
     count, columns = rows.shape
     if last - first > 1:
         return rows[0:count, first:last]

@@ -1,29 +1,29 @@
-"""One round of Jacobi's method on a symmetric matrix in SBUF, and one row rotation by itself.
+"""One round of Jacobi's method on a symmetric matrix in SBUF, and a kernel of row rotations.
 
-A round rotates all pairs of neighbouring slots 2i and 2i + 1 at once and moves everybody on to meet
-the next partner. With J the rotations and P the constant permutation of the tournament, G = J P and
+A round rotates all pairs of slots 2i and 2i + 1 at once and permutes the slots for the next round.
+With J the rotations and P the constant permutation of the tournament, G = J P and
 
     D <- G^T D G,    W <- G^T W,
 
-three products. W begins as the identity and ends as the transpose of the eigenvectors. A round is
-the same program whatever came before, so that the rounds of all sweeps are one loop on the device.
+three products. W starts as the identity and ends as the transpose of the eigenvectors. Every round
+is the same program, so that the rounds of all sweeps are one loop on the device.
 
-Angles are computed on all partitions at once, a slot each. With e = d_pp - d_qq and f = 2 d_pq,
-which the two slots of a pair get from one sum and hold in the same bits,
+Angles are computed on all partitions at once, one slot each. With e = d_pp - d_qq and f = 2 d_pq,
+which are bitwise equal in the two slots of a pair,
 
     h = sqrt(e^2 + f^2 + g),  t = -sign(e) f / (|e| + h),  c = 1 / sqrt(1 + t^2),  s = t c,
 
-no angle above 45 degrees. Damping g begins as 1 and becomes nothing during the sweeps. Without it,
-rows of equal eigenvalues turn by large angles at every meeting, which brings back what was zero
-between them and others: order 64 with four eigenvalues then takes twelve sweeps, with it eight.
+no angle above 45 degrees. Damping g starts as 1 and decays to 0 during the sweeps. Without it, rows
+of equal eigenvalues rotate by large angles in every round, which refills zeros: order 64 with four
+distinct eigenvalues takes twelve sweeps, with damping eight.
 
-The engine's root is followed by a step of Newton's method, so that c and s belong to a rotation to
-the last bit however coarse the tables of the engine are.
+The engine's root is followed by a Newton step, so that c and s are a rotation to the last bit for
+any accuracy of the engine's tables.
 
-Layout   slots on partitions; D and W side by side, (slots, 2 * slots), slots even and at most 128
-Limits   entries of D at most about 1 in size, so that their squares are numbers
+Layout   slots on partitions; D, then W, (slots, 2 * slots), slots even and at most 128
+Limits   entries of D at most about 1 in magnitude, so that squares do not overflow
 Cost     4 products, 2 copies and 18 Vector and Scalar instructions, of which 5 are of 128 columns
-Lever    the Tensor engine rotates and permutes at once; nothing is addressed by an index
+Lever    the Tensor engine rotates and permutes at once; no indexed access
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from trnsci.core.tiles.gemm_tiles import Tile
 __all__ = ["Tournament", "decay_of", "jacobi_round", "rotate_pairs_kernel", "tournament"]
 
 LEAST_SQUARE = 2.0**-115
-"""Least damping: the root of the Scalar engine is defined from 2^-116 on."""
+"""Smallest damping: the root of the Scalar engine is defined from 2^-116 on."""
 
 
 class Tournament(NamedTuple):
-    """What a round needs beside the matrix.
+    """Constants and state of the rounds, apart from the matrix.
 
     Attributes:
         tables: The constants of ``packed_tables``, (slots, 4, slots).
         damping: A column with g, at least ``LEAST_SQUARE``.
-        decay: By what g is multiplied after each round.
+        decay: Factor of g after each round.
         one: A column of ones.
     """
 
@@ -56,17 +56,17 @@ class Tournament(NamedTuple):
 
 
 def decay_of(sweeps: int, rounds: int) -> float:
-    """Return by what damping decays in a round, for so many sweeps of so many rounds.
+    """Return the decay of the damping per round.
 
-    By 2^-42 in all, evenly, and in more than ten sweeps as fast as in ten. Where it falls faster,
-    rows of equal eigenvalues are not yet apart from others when it has gone.
+    It decays evenly by 2^-42 in all sweeps, or in the first ten. With faster decay, rows of equal
+    eigenvalues are not yet separated from others when the damping ends.
     """
     bits = max(4.2, 42.0 / max(1, sweeps))
     return 2.0 ** (-bits / rounds)
 
 
 def tournament(tables: Tile, decay: float) -> Tournament:
-    """Return the constants of a tournament, its tables brought from HBM, and no damping yet."""
+    """Return a tournament with its tables loaded from HBM; the damping is not initialised."""
     slots = tables.shape[0]
     here = nl.ndarray(tables.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=here, src=tables)
@@ -78,11 +78,11 @@ def tournament(tables: Tile, decay: float) -> Tournament:
 
 
 def jacobi_round(dw: Tile, game: Tournament) -> None:
-    """Rotate all pairs of slots of ``dw``, D beside W, and let everybody move on."""
+    """Rotate all pairs of slots of ``dw``, D and W, and permute the slots."""
     n = dw.shape[0]
     g = round_matrix(dw, game)
     product = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.psum)
-    # D is symmetric, so that the transpose which the engine takes of it is D.
+    # The engine multiplies by the transpose of D, which is D.
     nisa.nc_matmul(dst=product, stationary=dw[0:n, 0:n], moving=g)
     dg = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=dg, src=product)
@@ -102,7 +102,7 @@ def jacobi_round(dw: Tile, game: Tournament) -> None:
 
 
 def round_matrix(dw: Tile, game: Tournament) -> Tile:
-    """Return G of a round: the rotations that diagonalise all pairs, then the permutation."""
+    """Return G of a round: rotations that diagonalise all pairs, then the permutation."""
     n = dw.shape[0]
     cosine, half_sine = angles(dw, game)
     g = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
@@ -131,7 +131,7 @@ def angles(dw: Tile, game: Tournament) -> tuple[Tile, Tile]:
     quotient = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=quotient, data=e, op0=nl.abs, operand0=0.0, op1=nl.add, operand1=h)
     nisa.reciprocal(dst=quotient, data=quotient)
-    # A half against the sign of e, and not 0 where e is: equal diagonals need 45 degrees.
+    # Minus sign(e) / 2, not 0 where e is 0: equal diagonals need 45 degrees.
     sign = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=sign, data=e, op0=nl.less, operand0=0.0, op1=nl.subtract, operand1=0.5)
     tangent = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)  # t / 2
@@ -174,7 +174,7 @@ def pair_values(dw: Tile, game: Tournament) -> Tile:
 
 
 def inverse_root(x: Tile, one: Tile) -> Tile:
-    """Return ``1 / sqrt(1 + x)`` of a column, right to about a unit in the last place."""
+    """Return ``1 / sqrt(1 + x)`` of a column, accurate to about one unit in the last place."""
     n = x.shape[0]
     y = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=y, op=nl.rsqrt, data=x, bias=one)

@@ -1,18 +1,18 @@
 """LU factors with partial pivoting, P L U = A, in one launch.
 
-Rows are never exchanged. A step takes the largest entry of its column among the rows that have not
-been pivots, and writes a column of the permutation: a one where the pivot is. That column is the
-stationary operand of a product which spreads the pivot's row over all partitions; every row that is
-still active loses its multiple of it. After 128 columns the permutation gathers the pivots' rows, a
-triangular solution makes them rows of U, and products update the rest of the active rows.
+Rows are never exchanged. A step finds the largest entry of its column among the active rows, those
+that have not been pivots, and writes a column of the permutation: a one at the pivot. A product
+with that column broadcasts the pivot row to all partitions, and a multiple of it is subtracted from
+every active row. After 128 columns the permutation gathers the pivot rows, a triangular solution
+makes them rows of U, and products update the rest of the active rows.
 
 Layout   A, P and U as block matrices, rows on partitions
 Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition. A pivot
          is at least 1 - 2^-16 of the largest entry, the first of several. A singular matrix has a
-         zero on the diagonal of U, or nearly
+         zero, or nearly zero, on the diagonal of U
 Cost     for b = n / 128: n steps of about 16 + 3 b instructions on columns, and about b^3 products
          of 128 x 128 x 512
-Lever    choosing pivots by products and masks, where an exchange of rows would move data
+Lever    pivots are selected by products and masks, without moving rows
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["lu"]
 
 NEARLY_LARGEST = 1.0 - 2.0**-16
 LEAST = 2.0**-100
-"""Added to the size of active entries, so that a row with a zero is still before a used one."""
+"""Added to the magnitude of active entries, so that an active zero precedes used rows."""
 
 
 @nki.jit
@@ -63,7 +63,7 @@ def lu(a: Tile) -> tuple[Tile, Tile, Tile]:
         load_matrix(x, a, q)
         scale, inverse = exponent_scale(largest_of(x))
         scale_matrix(x, inverse)
-        # A row and a column of padding have nothing but a one on the diagonal, their only pivot.
+        # Padding rows and columns have a one on the diagonal, their only pivot, else zeros.
         pad_diagonal(x, n)
         active = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=active, value=1.0)
@@ -79,10 +79,10 @@ def lu(a: Tile) -> tuple[Tile, Tile, Tile]:
 
 
 def factor_panel(x: Tile, p: Tile, active: Tile, k: int) -> None:
-    """Eliminate the columns of block ``k`` below their pivots, and leave the multiples there."""
+    """Eliminate the columns of block ``k`` below their pivots, and store the multiples there."""
     width, blocks = x.shape[0], x.shape[1]
     first = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    # Higher for rows that come first, to choose among equals.
+    # Larger for earlier rows, to break ties.
     nisa.iota(
         dst=first,
         pattern=[[-width, blocks]],
@@ -98,9 +98,11 @@ def factor_panel(x: Tile, p: Tile, active: Tile, k: int) -> None:
         nisa.tensor_tensor(dst=active, data1=active, data2=chosen, op=nl.subtract)
         pivots = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.psum)
         for i in range(blocks):
-            spread = chosen.ap(pattern=[[blocks, width], [0, width]], offset=i)
-            nisa.nc_matmul(dst=pivots, stationary=spread, moving=block(x, i, k), accumulate=i > 0)
-        # A column of zeros has a pivot of zero and no multiples: it is divided by 1.
+            broadcast = chosen.ap(pattern=[[blocks, width], [0, width]], offset=i)
+            nisa.nc_matmul(
+                dst=pivots, stationary=broadcast, moving=block(x, i, k), accumulate=i > 0
+            )
+        # A zero column has a zero pivot and zero multiples: divide by 1.
         inverse = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(dst=inverse, data=pivots[0:width, c : c + 1], op0=nl.equal, operand0=0.0)
         nisa.tensor_tensor(dst=inverse, data1=inverse, data2=pivots[0:width, c : c + 1], op=nl.add)
@@ -114,7 +116,7 @@ def factor_panel(x: Tile, p: Tile, active: Tile, k: int) -> None:
             op1=nl.multiply,
             operand1=active,
         )
-        # Columns before this one hold multiples, and stay.
+        # Earlier columns hold multiples and are not changed.
         for i in range(blocks if c + 1 < width else 0):
             rest = x[0:width, i, j + 1 : (k + 1) * width]
             nisa.scalar_tensor_tensor(
@@ -130,7 +132,7 @@ def factor_panel(x: Tile, p: Tile, active: Tile, k: int) -> None:
 
 
 def keep_multiples(x: Tile, column: Tile, multiples: Tile, active: Tile, j: int) -> None:
-    """Write the multiples of active rows to column ``j``; rows that were pivots keep theirs."""
+    """Write the multiples of active rows to column ``j``; pivot rows are unchanged."""
     width, blocks = column.shape
     kept = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=kept, data1=column, data2=active, op=nl.multiply)
@@ -139,7 +141,7 @@ def keep_multiples(x: Tile, column: Tile, multiples: Tile, active: Tile, j: int)
 
 
 def pivot_of(column: Tile, active: Tile, first: Tile) -> Tile:
-    """Return a one where the largest active entry of a column is, zeros elsewhere."""
+    """Return a one at the largest active entry of a column, zeros elsewhere."""
     width, blocks = column.shape
     sizes = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=sizes, data=column, op0=nl.abs, operand0=0.0, op1=nl.add, operand1=LEAST)
@@ -172,7 +174,7 @@ def largest_across(x: Tile) -> Tile:
 
 
 def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int) -> None:
-    """Gather the pivots' rows of block ``k`` as rows of U, and update the active rows beside it."""
+    """Gather the pivot rows of block ``k`` as rows of U, and update the active rows."""
     width, blocks, order = x.shape
     starts = strip_starts(order, 1)
     for s in range(len(starts) - 1):
@@ -185,13 +187,13 @@ def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int) -> None:
                 accumulate=i > 0,
             )
         nisa.tensor_copy(dst=u[0:width, k, starts[s] : starts[s + 1]], src=rows)
-    beside = (k + 1) * width
-    if beside == order:
+    trailing = (k + 1) * width
+    if trailing == order:
         return
     lower_t, inverse_t = unit_lower(block(u, k, k))
-    starts = strip_starts(order - beside, 1)
+    starts = strip_starts(order - trailing, 1)
     for s in range(len(starts) - 1):
-        row = u[0:width, k, beside + starts[s] : beside + starts[s + 1]]
+        row = u[0:width, k, trailing + starts[s] : trailing + starts[s + 1]]
         apply_inverse(row, lower_t, inverse_t)
     for i in range(blocks):
         multiples = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
@@ -201,12 +203,12 @@ def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int) -> None:
             op0=nl.multiply,
             operand0=active[0:width, i : i + 1],
         )
-        turned = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-        transpose_tile(turned, multiples)
+        transposed = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        transpose_tile(transposed, multiples)
         for s in range(len(starts) - 1):
-            lo, hi = beside + starts[s], beside + starts[s + 1]
+            lo, hi = trailing + starts[s], trailing + starts[s + 1]
             change = nl.ndarray((width, hi - lo), dtype=nl.float32, buffer=nl.psum)
-            nisa.nc_matmul(dst=change, stationary=turned, moving=u[0:width, k, lo:hi])
+            nisa.nc_matmul(dst=change, stationary=transposed, moving=u[0:width, k, lo:hi])
             rest = x[0:width, i, lo:hi]
             nisa.tensor_tensor(dst=rest, data1=rest, data2=change, op=nl.subtract)
 
@@ -228,7 +230,7 @@ def unit_lower(tile: Tile) -> tuple[Tile, Tile]:
 
 
 def store_lower(out: Tile, q: int, x: Tile, p: Tile) -> None:
-    """Store L, the multiples of the pivots' rows in their order, with ones on its diagonal."""
+    """Store L, the multiples in the order of pivots, with ones on its diagonal."""
     width, blocks, order = x.shape
     lower = new_matrix(width, blocks, order)
     transposed_product(lower, p, x)

@@ -1,15 +1,15 @@
-"""Iterations that are products alone: signs of matrices, and inverse square roots.
+"""Iterations by products only: matrix signs and inverse square roots.
 
-``msign`` keeps a matrix X, its shorter side on rows, and the transpose Y. A step has the Gram
+``msign`` stores a matrix X, its shorter side on rows, and the transpose Y. A step computes the Gram
 matrix G = Y^T Y and the polynomial P = a I + b G + c G^2, both symmetric, and multiplies X by P
-from the left and Y from the right: no transpose is taken. ``inverse_root`` is the coupled iteration
-with the product Z Y, which is the residual of one step and the beginning of the next.
+from the left and Y from the right, without a transpose. ``inverse_root`` is the coupled iteration;
+its product Z Y gives the residual of one step and starts the next.
 
 Layout   block matrices (see ``block_matrix``), all of them in SBUF for the whole iteration
 Limits   ``msign``: both matrices, G and P within 144 KiB of each partition, so 1024 x 1024.
          ``inverse_root``: order at most 896, for which six matrices take 147 KiB
-Cost     ``msign``: 4 products of a step, the last one 3. ``inverse_root``: 3 products of a step, in
-         a loop on the device
+Cost     ``msign``: 4 products per step, the last one 3. ``inverse_root``: 3 products per step, in a
+         loop on the device
 Lever    the whole iteration is one launch with one read and one write
 """
 
@@ -45,7 +45,7 @@ __all__ = ["inverse_root", "msign"]
 
 @nki.jit
 def msign(a: Tile, steps: int, first: float, third: float, fifth: float) -> Tile:
-    """Return what ``steps`` steps X <- first X + (third G + fifth G^2) X make, with G = X X^T.
+    """Return X after ``steps`` steps X <- first X + (third G + fifth G^2) X, with G = X X^T.
 
     Args:
         a: Matrices, (batch, rows, columns), none with a singular value above 1.
@@ -102,16 +102,16 @@ def polynomial(p: Tile, gram: Tile, first: float, third: float, fifth: float) ->
 
 @nki.jit
 def inverse_root(a: Tile, max_iters: int, tol: float) -> tuple[Tile, Tile, Tile]:
-    """Return inverse square roots, the steps that each took, and its last residual.
+    """Return inverse square roots, the number of steps of each, and its last residual.
 
-    Y begins as A / s and Z as the identity, s the Frobenius norm. A step has T = (3 I - Z Y) / 2,
-    Y <- Y T, Z <- T Z. A matrix stops when norm(Z Y - I) / sqrt(n) is below ``tol``, or is not
-    smaller than before while it is at most 1/2; its last better iterate stays.
+    Y starts as A / s and Z as the identity, s the Frobenius norm. A step is T = (3 I - Z Y) / 2,
+    Y <- Y T, Z <- T Z. A matrix stops when norm(Z Y - I) / sqrt(n) is below ``tol``, or does not
+    decrease while it is at most 1/2; the best iterate is returned.
 
     Args:
-        a: Symmetric positive definite matrices, (batch, n, n), of which the lower triangles count.
-        max_iters: Most steps.
-        tol: Residual at which a matrix is finished.
+        a: Symmetric positive definite matrices, (batch, n, n); the lower triangles are read.
+        max_iters: Largest number of steps.
+        tol: Tolerance of the residual.
     """
     batch, n = a.shape[0], a.shape[1]
     assert n <= ROOT_ORDER, f"inverse_root: order at most {ROOT_ORDER}, got {n}"
@@ -126,7 +126,7 @@ def inverse_root(a: Tile, max_iters: int, tol: float) -> tuple[Tile, Tile, Tile]
         t = new_matrix(width, blocks, blocks * width)
         new_y = new_matrix(width, blocks, blocks * width)
         new_z = new_matrix(width, blocks, blocks * width)
-        turned = new_matrix(width, blocks, blocks * width)
+        transposed = new_matrix(width, blocks, blocks * width)
         load_symmetric(t, a, q)
         size = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=size, data=root_of(sum_of_squares(t, 0.0)))
@@ -139,7 +139,7 @@ def inverse_root(a: Tile, max_iters: int, tol: float) -> tuple[Tile, Tile, Tile]
         count = column_of(width, 0.0)
         going = compared(last, nl.greater_equal, tol)
         for _ in nl.dynamic_range(0, max_iters):
-            root_step(y_t, z, t, new_y, new_z, turned, last, count, going, n, tol)
+            root_step(y_t, z, t, new_y, new_z, transposed, last, count, going, n, tol)
         scale_matrix(z, root_of(size))
         store_matrix(out, q, z)
         nisa.dma_copy(dst=steps[q : q + 1, 0:1], src=count[0:1, 0:1])
@@ -153,7 +153,7 @@ def root_step(
     t: Tile,
     new_y: Tile,
     new_z: Tile,
-    turned: Tile,
+    transposed: Tile,
     last: Tile,
     count: Tile,
     going: Tile,
@@ -162,21 +162,21 @@ def root_step(
 ) -> None:
     """Do one step of the coupled iteration; ``t`` is the product Z Y before and after it.
 
-    All matrices are symmetric but for rounding. The iteration is stable only when that is not made
-    use of: with a transpose for a matrix its errors grow by the condition of A.
+    All matrices are symmetric up to rounding. The iteration is stable only if that is not used:
+    with a transpose in place of a matrix, errors grow by the condition number of A.
     """
-    # T = (3 I - Z Y) / 2, and I for a matrix that is finished.
+    # T = (3 I - Z Y) / 2, and I for a matrix that has converged.
     shifted_identity(t, -0.5, 0.5)
     scale_matrix(t, going)
     shifted_identity(t, 1.0, 1.0)
     transposed_product(new_y, y_t, t)
-    transpose_matrix(turned, t)
-    transposed_product(new_z, turned, z)
-    transpose_matrix(turned, new_z)
-    transposed_product(t, turned, new_y)
-    transpose_matrix(turned, new_y)
+    transpose_matrix(transposed, t)
+    transposed_product(new_z, transposed, z)
+    transpose_matrix(transposed, new_z)
+    transposed_product(t, transposed, new_y)
+    transpose_matrix(transposed, new_y)
     residual = distance(t, n)
-    # Far from the end the residual may grow for a step or two; near it, growth is rounding.
+    # The first residuals may grow for a step or two; later, growth is due to rounding.
     smaller = compared(residual, nl.less, last)
     nisa.tensor_tensor(
         dst=smaller, data1=smaller, data2=compared(last, nl.greater, 0.5), op=nl.maximum
@@ -184,7 +184,7 @@ def root_step(
     better = product_of(going, smaller)
     nisa.tensor_tensor(dst=count, data1=count, data2=going, op=nl.add)
     for i in range(z.shape[1]):
-        copy_where(y_t[0 : z.shape[0], i, :], turned[0 : z.shape[0], i, :], better)
+        copy_where(y_t[0 : z.shape[0], i, :], transposed[0 : z.shape[0], i, :], better)
         copy_where(z[0 : z.shape[0], i, :], new_z[0 : z.shape[0], i, :], better)
     copy_where(last, residual, better)
     nisa.tensor_copy(dst=going, src=product_of(better, compared(residual, nl.greater_equal, tol)))

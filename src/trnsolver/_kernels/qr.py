@@ -1,19 +1,18 @@
-"""Reduced QR factors by Cholesky factors of Gram matrices, repeated until Q is orthogonal.
+"""Reduced QR factors by repeated Cholesky factorization of Gram matrices (CholeskyQR).
 
-With A = Q R the Gram matrix A^T A is R^T R, so that R is a Cholesky factor and Q = A inv(R):
-products and triangular solutions, nothing column by column. Once is right only for matrices of a
-small condition. Here the first three passes shift the Gram matrix by a small multiple of its size,
-which makes them safe for all and improves the condition a thousandfold each; two more passes then
-give a Q that is orthogonal to rounding. Columns that depend on others are nothing after the first
-pass: noise below the rounding errors of the others gives them a direction, and the passes bring it
-to length 1. R is the upper triangle of Q^T A.
+With A = Q R the Gram matrix A^T A is R^T R, so R is a Cholesky factor and Q = A inv(R): products
+and triangular solutions only. One pass is accurate only for small condition numbers. So the first
+three passes shift the Gram matrix by a small multiple of its norm, which cannot break down and
+improves the condition number a thousandfold each; two more passes make Q orthogonal to rounding.
+Dependent columns are zero after the first pass: noise below the rounding errors of the others gives
+them a direction, which the passes scale to length 1. R is the upper triangle of Q^T A.
 
 Layout   Q^T with rows on partitions for triangular solutions, and Q for Gram matrices
 Limits   Q, its transpose and the Gram matrix within 144 KiB of each partition, so 1024 x 1024. Any
          rank
 Cost     for each pass a Gram product, a Cholesky factor, a triangular solution with all of A and a
          transpose; then one product for R
-Lever    no reflection depends on the one before: everything is products of 128 x 128 x 512
+Lever    no sequence of reflections: all work is products of 128 x 128 x 512
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
 
     Args:
         a: Matrices, (batch, m, n) with m at least n.
-        noise: Random numbers, (1, m, n), with columns of the length of rounding errors.
+        noise: Random numbers, (1, m, n), with columns of the magnitude of rounding errors.
     """
     batch, m, n = a.shape
     nbytes = qr_bytes(m, n)
@@ -80,10 +79,10 @@ def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
             if step == 0:
                 add_noise(columns, rows, noise)
         store_matrix(q_out, k, rows)
-        # The room of Q^T is free for A.
-        room = columns.reshape((width, t, s * width))
-        load_matrix(room, a, k)
-        transposed_product(gram, rows, room)
+        # The buffer of Q^T is free for A.
+        buffer = columns.reshape((width, t, s * width))
+        load_matrix(buffer, a, k)
+        transposed_product(gram, rows, buffer)
         keep_upper(gram)
         store_matrix(r_out, k, gram)
     return q_out, r_out
@@ -92,11 +91,11 @@ def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
 def add_noise(columns: Tile, rows: Tile, noise: Tile) -> None:
     """Add noise to Q; ``columns`` is its transpose before and after."""
     width, blocks = rows.shape[0], rows.shape[1]
-    room = columns.reshape(rows.shape)
-    load_matrix(room, noise, 0)
+    buffer = columns.reshape(rows.shape)
+    load_matrix(buffer, noise, 0)
     for i in range(blocks):
         row = rows[0:width, i, :]
-        nisa.tensor_tensor(dst=row, data1=row, data2=room[0:width, i, :], op=nl.add)
+        nisa.tensor_tensor(dst=row, data1=row, data2=buffer[0:width, i, :], op=nl.add)
     transpose_matrix(columns, rows)
 
 
@@ -118,7 +117,7 @@ def solve_rows(x: Tile, upper: Tile, inverses: Tile) -> None:
 
     Args:
         x: Block matrix of as many blocks of rows as U.
-        upper: U, of which the upper triangle of blocks counts.
+        upper: U, of which the upper triangle of blocks is read.
         inverses: Inverses of its diagonal blocks.
     """
     width, blocks = x.shape[0], x.shape[1]
@@ -141,7 +140,7 @@ def solve_rows(x: Tile, upper: Tile, inverses: Tile) -> None:
 
 
 def keep_upper(x: Tile) -> None:
-    """Put zeros below the diagonal of a square block matrix."""
+    """Set the entries below the diagonal of a square block matrix to zero."""
     width, blocks, columns = x.shape
     for i in range(blocks):
         row = x[0:width, i, :]

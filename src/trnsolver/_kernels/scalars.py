@@ -1,10 +1,10 @@
-"""Numbers that all partitions hold: sums over a matrix, roots, comparisons, choices.
+"""Scalars replicated on all partitions: sums over a matrix, roots, comparisons, masked copies.
 
-An iteration on the device cannot branch. What it would decide is a column of ones or zeros, by
-which copies are made or not: a matrix that is finished stays, whatever becomes of the next step.
+An iteration on the device cannot branch. Decisions are columns of ones or zeros that mask copies: a
+matrix that has converged is not changed by the next step.
 
-Layout   a number is a column (partitions, 1), the same on every partition
-Limits   roots of what is below 2^-100 are 2^-50
+Layout   a scalar is a column (partitions, 1), equal on every partition
+Limits   roots of values below 2^-100 are 2^-50
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LEAST = 2.0**-100
 
 
 def column_of(width: int, value: float) -> Tile:
-    """Return a number."""
+    """Return a scalar."""
     column = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=column, value=value)
     return column
 
 
 def doubled(column: Tile) -> Tile:
-    """Return a column twice: some compilers refuse a product with a single moving column."""
+    """Return a column twice: some compilers reject a product with a single moving column."""
     return column.ap(pattern=[[1, column.shape[0]], [0, 2]], offset=0)
 
 
@@ -80,7 +80,7 @@ def sum_of_squares(x: Tile, shift: float) -> Tile:
 
 
 def root_of(x: Tile) -> Tile:
-    """Return the square root of a number that is not negative, right to the last place.
+    """Return the square root of a non-negative number, accurate to the last place.
 
     The engine's root is followed by a step of Heron's method.
     """
@@ -100,14 +100,14 @@ def root_of(x: Tile) -> Tile:
 
 
 def compared(x: Tile, op: Any, value: Any) -> Tile:
-    """Return 1 where a number compares with another, or with a constant, else 0."""
+    """Return 1 if the comparison with a number or a constant holds, else 0."""
     result = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=result, data=x, op0=op, operand0=value)
     return result
 
 
 def product_of(x: Tile, y: Tile) -> Tile:
-    """Return the product of two numbers, which of ones and zeros is their conjunction."""
+    """Return the product of two numbers; the logical and of two masks."""
     result = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=result, data1=x, data2=y, op=nl.multiply)
     return result
@@ -118,5 +118,5 @@ def copy_where(dst: Tile, src: Tile, chosen: Tile) -> None:
     width, columns = src.shape
     predicate = nl.ndarray((width, 1), dtype=nl.uint8, buffer=nl.sbuf)
     nisa.tensor_copy(dst=predicate, src=chosen)
-    spread = predicate.ap(pattern=[[1, width], [0, columns]], offset=0)
-    nisa.tensor_copy_predicated(dst=dst, src=src, predicate=spread)
+    broadcast = predicate.ap(pattern=[[1, width], [0, columns]], offset=0)
+    nisa.tensor_copy_predicated(dst=dst, src=src, predicate=broadcast)

@@ -1,10 +1,10 @@
 """Thin singular value factors of tall matrices by one-sided Jacobi rotations, in one launch.
 
 Columns of A are rotated until they are orthogonal; their lengths are the singular values. A sweep
-computes the Gram matrix of the columns, rotates all of its pairs as ``jacobi`` does, and applies
-what was rotated to the columns. The Gram matrix is computed anew for every sweep, so that its
-rounding errors are relative to each pair of columns and not to the largest: small singular values
-come out as exact as the columns determine them.
+computes the Gram matrix of the columns, rotates all of its pairs as in ``jacobi``, and applies the
+rotations to the columns. The Gram matrix is recomputed for every sweep, so that its rounding errors
+are relative to each pair of columns and not to the largest: small singular values are as accurate
+as the columns determine them.
 
 Layout   columns of A in rows, (n, m); their Gram matrix in one tile
 Limits   at most 128 columns and 8192 rows, of which three forms take 96 KiB of each partition. A
@@ -36,19 +36,19 @@ __all__ = ["jacobi_svd"]
 
 STRIP = 512
 LEAST_LENGTH = 2.0**-86
-"""Least square of a length that has a reciprocal root."""
+"""Smallest squared length with a reciprocal root."""
 
 
 @nki.jit
 def jacobi_svd(a: Tile, tables: Tile, sweeps: int, ordered: bool) -> tuple[Tile, Tile, Tile, Tile]:
-    """Return U, singular values, V^T, and what is left to rotate.
+    """Return U, singular values, V^T, and the largest remaining cosines.
 
     Args:
         a: Matrices, (batch, m, n) with m at least n and n at most 128.
-        tables: ``packed_tables`` of one tournament of the even order from n on.
-        sweeps: How often all pairs of columns are rotated.
-        ordered: Whether results are in descending order; else columns stay where they are, for
-            those who will rotate them with others.
+        tables: ``packed_tables`` of one tournament of n rounded up to even.
+        sweeps: Number of sweeps over all pairs of columns.
+        ordered: Whether to sort results in descending order; else columns keep their positions,
+            as block Jacobi requires.
 
     Returns:
         U, (batch, m, n); singular values, (batch, n); V^T, (batch, n, n); and the largest cosine
@@ -61,7 +61,7 @@ def jacobi_svd(a: Tile, tables: Tile, sweeps: int, ordered: bool) -> tuple[Tile,
     values = nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm)
     vh = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
     rest = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
-    # Small columns would be damped as if they were equal.
+    # No damping: it would act on small columns as if they were equal.
     game = tournament(tables, 1.0)
     tiles = (m + TILE - 1) // TILE
     for q in range(batch):
@@ -124,7 +124,7 @@ def sweep(columns: Tile, rows: Tile, v_t: Tile, game: Tournament) -> None:
 
 
 def rotate_strip(x: Tile, rotations: Tile) -> None:
-    """Replace ``x`` by the transpose of the rotations times it."""
+    """Replace ``x`` by ``rotations.T @ x``."""
     total = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=total, stationary=rotations, moving=x)
     nisa.tensor_copy(dst=x, src=total)
@@ -142,7 +142,7 @@ def store_factors(
     scale: Tile,
     ordered: bool,
 ) -> None:
-    """Store lengths of columns, with unit columns and the rows of V^T."""
+    """Store the lengths of columns, unit columns and the rows of V^T."""
     order, m, n = columns.shape[0], u.shape[1], u.shape[2]
     squares = diagonal_column(gram)
     lengths = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -178,7 +178,7 @@ def descending(lengths: Tile) -> Tile:
     nisa.tensor_scalar(dst=keys, data=lengths, op0=nl.multiply, operand0=-1.0)
     ones = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=1.0)
-    # Padding has length zero and the last index, so that it comes last.
+    # Padding has length zero and the last index, so it is sorted last.
     before = select(ones, [[-1, order]], 1, 0, nl.greater)
     return unit_columns(ranks(keys, rows_of_column(keys), None, before), order)
 
@@ -195,9 +195,9 @@ def store_cosine(rest: Tile, q: int, gram: Tile, inverse: Tile) -> None:
         op1=nl.multiply,
         operand1=rows_of_column(inverse),
     )
-    beside = select(scaled, [[-1, order]], 1, 0, nl.not_equal)
-    nisa.tensor_scalar(dst=beside, data=beside, op0=nl.abs, operand0=0.0)
+    off_diagonal = select(scaled, [[-1, order]], 1, 0, nl.not_equal)
+    nisa.tensor_scalar(dst=off_diagonal, data=off_diagonal, op0=nl.abs, operand0=0.0)
     largest = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=beside, axis=1)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=off_diagonal, axis=1)
     nisa.tensor_reduce(dst=largest, op=nl.maximum, data=rows_of_column(largest), axis=1)
     nisa.dma_copy(dst=rest[q : q + 1, 0:1], src=largest[0:1, 0:1])

@@ -1,8 +1,8 @@
-"""What kernels of symmetric matrices do with tiles: mirror a triangle, scale, rank, reorder.
+"""Tile operations of the symmetric kernels: mirror a triangle, scale, rank, reorder.
 
-Layout   matrices on the diagonal of a square tile of at most 128 partitions, one or several of one
-         order side by side; a *belonging* tile has ones where row and column are of one matrix
-Limits   float32; results do not depend on what the upper triangle holds, be it NaN
+Layout   one or several matrices of one order on the diagonal of a square tile of at most 128
+         partitions; a *belonging* tile has ones where row and column are of one matrix
+Limits   float32; results do not depend on the upper triangle, even if it has NaN
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 EXPONENT_BITS = 0x7F800000
 LOWEST_EXPONENT_BIT = 0x00800000
 LEAST_SCALE, MOST_SCALE = 2.0**-100, 2.0**116
-"""Scales have reciprocals and roots; what is not a number is scaled by the largest."""
+"""Range of scales with reciprocals and roots; NaN and infinity use the largest."""
 LAST = 3.0e38
-"""Stands for an eigenvalue of padding: above all that a scaled matrix has."""
+"""Eigenvalue of padding, above all eigenvalues of a scaled matrix."""
 
 
 def select(src: Tile, pattern: list[list[int]], multiplier: int, offset: int, op: object) -> Tile:
-    """Return ``src`` where ``multiplier * p + pattern + offset`` compares with 0, else zeros."""
+    """Return ``src`` where ``multiplier * p + pattern + offset`` satisfies ``op`` 0, else zeros."""
     dst = nl.ndarray(src.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.affine_select(
         dst=dst,
@@ -48,7 +48,7 @@ def select(src: Tile, pattern: list[list[int]], multiplier: int, offset: int, op
 
 
 def identity(size: int) -> Tile:
-    """Return the identity."""
+    """Return the identity matrix."""
     ones = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=1.0)
     return select(ones, [[-1, size]], 1, 0, nl.equal)
@@ -61,24 +61,24 @@ def belonging(order: int, copies: int) -> Tile:
     nisa.memset(dst=ones, value=1.0)
     if copies == 1:
         return ones
-    # Row p is of block k when 0 <= p - order * k < order.
+    # Row p is in block k if 0 <= p - order * k < order.
     blocks = [[-order, copies], [0, order]]
     above = select(ones, blocks, 1, 0, nl.greater_equal)
     return select(above, blocks, 1, -order, nl.less)
 
 
 def mirror_lower(d: Tile) -> None:
-    """Replace what is above the diagonal of a square tile by the transpose of what is below."""
+    """Replace the upper triangle of a square tile by the transpose of the lower one."""
     size = d.shape[0]
     lower = select(d, [[-1, size]], 1, 0, nl.greater_equal)
     below = select(d, [[-1, size]], 1, 0, nl.greater)
-    turned = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-    transpose_tile(turned, below)
-    nisa.tensor_tensor(dst=d, data1=lower, data2=turned, op=nl.add)
+    transposed = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    transpose_tile(transposed, below)
+    nisa.tensor_tensor(dst=d, data1=lower, data2=transposed, op=nl.add)
 
 
 def rows_of_column(column: Tile) -> Tile:
-    """Return a square tile whose every row is the column, bit by bit."""
+    """Return a square tile with the column in every row, bitwise equal."""
     size = column.shape[0]
     wide = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=wide, value=0.0)
@@ -98,7 +98,7 @@ def diagonal_column(d: Tile) -> Tile:
 
 
 def largest_entries(d: Tile, mine: Tile) -> Tile:
-    """Return a column with the largest size of an entry of the matrix that a row belongs to."""
+    """Return a column with the largest magnitude of the matrix of each row."""
     size = d.shape[0]
     sizes = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=sizes, data=d, op0=nl.abs, operand0=0.0)
@@ -113,7 +113,7 @@ def largest_entries(d: Tile, mine: Tile) -> Tile:
 def exponent_scale(largest: Tile) -> tuple[Tile, Tile]:
     """Return columns with the power of two below each entry, and with its reciprocal.
 
-    Scaling by a power of two rounds nothing. Scales are between 2^-100 and 2^116.
+    Scaling by a power of two is exact. Scales are between 2^-100 and 2^116.
     """
     rows = largest.shape[0]
     scale = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -132,7 +132,7 @@ def even_exponent_scale(largest: Tile) -> tuple[Tile, Tile]:
     scale = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=scale, data=largest, op0=nl.maximum, operand0=LEAST_SCALE)
     bits = scale.view(nl.uint32)
-    # Exponents are biased by 127, so that an odd one stands for an even power of two.
+    # Exponents are biased by 127, so an odd one is an even power of two.
     nisa.tensor_scalar(
         dst=bits,
         data=bits,
@@ -150,13 +150,13 @@ def even_exponent_scale(largest: Tile) -> tuple[Tile, Tile]:
 
 
 def ranks(column: Tile, rows: Tile, mine: Tile | None, before: Tile) -> Tile:
-    """Return a column that counts the values which go before each row's own, in ascending order.
+    """Return a column with the rank of each row's value in ascending order.
 
     Args:
         column: Values, one for each row.
         rows: The values to compare with, in every row.
-        mine: Ones where row and compared value are of one matrix; None when all are.
-        before: Ones where the compared value goes first when both are equal.
+        mine: Ones where row and compared value are of one matrix; None if all are.
+        before: Ones where the compared value comes first if both are equal.
     """
     size, width = rows.shape
     smaller = nl.ndarray((size, width), dtype=nl.float32, buffer=nl.sbuf)
@@ -174,7 +174,7 @@ def ranks(column: Tile, rows: Tile, mine: Tile | None, before: Tile) -> Tile:
 
 
 def unit_columns(places: Tile, width: int) -> Tile:
-    """Return a tile that has a 1 in each row, in the column that ``places`` names."""
+    """Return a tile with a 1 in each row, in column ``places``."""
     rows = places.shape[0]
     counting = nl.ndarray((rows, width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.iota(dst=counting, pattern=[[1, width]], offset=0, channel_multiplier=0)

@@ -1,8 +1,8 @@
-"""Unitary polar factors by dynamically weighted Halley steps: QR or Cholesky and products only.
+"""Unitary polar factors by dynamically weighted Halley iteration (QDWH).
 
-Nakatsukasa, Bai and Gygi 2010. With a lower bound l on the singular values of X, whose largest is
-at most 1, the step ``X (a I + b X^H X) (I + c X^H X)^-1`` with the best weights takes l towards 1;
-six steps suffice for condition numbers up to 1e16.
+Nakatsukasa, Bai and Gygi 2010. The singular values of X are between a lower bound l and 1. The step
+``X (a I + b X^H X) (I + c X^H X)^-1`` with optimal weights, computed by QR or Cholesky and products
+only, moves l towards 1; six steps suffice for condition numbers up to 1e16.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from torch import Tensor
 __all__ = ["qdwh"]
 
 _MOST_STEPS = 20
-# Up to this weight the step by Cholesky is as stable as the one by QR, and cheaper.
+# Up to this weight the Cholesky step is as stable as the QR step, and cheaper.
 _CHOLESKY = 100.0
 
 
 def qdwh(a: Tensor) -> tuple[Tensor, int]:
-    """Return the unitary polar factor of one matrix (m, n) with m >= n, and the steps it took."""
+    """Return the unitary polar factor of one matrix (m, n) with m >= n, and the number of steps."""
     eps = torch.finfo(a.dtype).eps
     n = a.shape[-1]
     peak = a.abs().max() if a.numel() else 0.0
     if float(peak) == 0:
         return torch.eye(a.shape[-2], n, dtype=a.dtype, device=a.device), 0
-    x = a / peak  # of others the squares may be no numbers
+    x = a / peak  # squares of other magnitudes may overflow
     x = x / torch.linalg.matrix_norm(x)
     low = max(_smallest(x), eps)
     eye = torch.eye(n, dtype=a.dtype, device=a.device)
@@ -48,7 +48,7 @@ def qdwh(a: Tensor) -> tuple[Tensor, int]:
 
 
 def _smallest(x: Tensor) -> float:
-    """Return a lower bound, roughly, on the singular values: from the triangle of a QR."""
+    """Return an approximate lower bound of the singular values, from the triangle of a QR."""
     r = torch.linalg.qr(x, mode="r").R
     diagonal = r.diagonal().abs()
     if float(diagonal.min()) == 0:
@@ -60,7 +60,7 @@ def _smallest(x: Tensor) -> float:
 
 
 def _weights(low: float) -> tuple[float, float, float]:
-    """Return the weights that are best for singular values between ``low`` and 1."""
+    """Return the optimal weights for singular values between ``low`` and 1."""
     squared = low * low
     d = (4 * (1 - squared) / (squared * squared)) ** (1 / 3) if low < 1 else 0.0
     root = (1 + d) ** 0.5

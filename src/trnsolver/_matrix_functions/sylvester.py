@@ -1,8 +1,8 @@
-"""Derivatives of roots and polar factors that do not ask for gaps between eigenvalues.
+"""Derivatives of roots and polar factors that need no gaps between eigenvalues.
 
-A root or a polar factor is a smooth function of its matrix wherever that is regular, while the
-vectors that it is computed from are not where values repeat: of the identity they are anything.
-So derivatives come from the equation that the result fulfils, which is Sylvester's.
+A root or a polar factor is a smooth function of a regular matrix, but the eigenvectors or singular
+vectors are not where values repeat: for the identity they are arbitrary. So derivatives are
+computed from the equation of the result, which is a Sylvester equation.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def sylvester(p: Tensor, c: Tensor) -> Tensor:
 
 
 def inverse_root(a: Tensor, x: Tensor) -> Tensor:
-    """Return ``X = A^-1/2``, which was found without derivatives, with those of the root."""
+    """Return ``X = A^-1/2``, computed without derivatives, with the derivatives of the root."""
     found: Tensor = _InverseRoot.apply(a, x)  # type: ignore[no-untyped-call]
     return found
 
 
 def unitary_factor(a: Tensor, u: Tensor) -> Tensor:
-    """Return the polar factor U of tall A, which was found without derivatives, with its own."""
+    """Return the polar factor U of tall A, computed without derivatives, with derivatives."""
     found: Tensor = _UnitaryFactor.apply(a, u)  # type: ignore[no-untyped-call]
     return found
 
@@ -109,10 +109,10 @@ class _UnitaryFactor(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         a, u = ctx.saved_tensors
         inside = u.mH @ grad
-        turned = sylvester(_positive(a, u), inside)
-        found = u @ (turned - turned.mH)
+        solved = sylvester(_positive(a, u), inside)
+        found = u @ (solved - solved.mH)
         if a.shape[-2] > a.shape[-1]:
-            found = found + _beside(a, u, grad, inside)
+            found = found + _outside_range(a, u, grad, inside)
         return found, None
 
     @staticmethod
@@ -121,7 +121,7 @@ class _UnitaryFactor(torch.autograd.Function):
         inside = u.mH @ of_a
         found = u @ sylvester(_positive(a, u), inside - inside.mH)
         if a.shape[-2] > a.shape[-1]:
-            found = found + _beside(a, u, of_a, inside)
+            found = found + _outside_range(a, u, of_a, inside)
         return found
 
 
@@ -130,7 +130,7 @@ def _positive(a: Tensor, u: Tensor) -> Tensor:
     return symmetric_part(p)
 
 
-def _beside(a: Tensor, u: Tensor, value: Tensor, inside: Tensor) -> Tensor:
+def _outside_range(a: Tensor, u: Tensor, value: Tensor, inside: Tensor) -> Tensor:
     """Return the part of a value outside of the range of U, times P^-1."""
     outside = value - u @ inside
     return torch.linalg.solve(_positive(a, u), outside, left=False)

@@ -1,1 +1,1 @@
-"""Arguments, choice of the path, and the two paths of every operation: torch and kernels."""
+"""Validation, choice of the path, and the two paths of every operation: torch and kernels."""

@@ -1,4 +1,4 @@
-"""What a solver asks of arguments beyond the checks of the core.
+"""Validation of solver arguments beyond the checks of the core.
 
 float16 and bfloat16 are solved in float32 and rounded back: ``working`` widens, ``restored``
 rounds.
@@ -53,25 +53,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
-"""What ``torch.linalg`` raises; the errors of the core derive from it."""
+"""The error of ``torch.linalg``, a base class of the errors of the core."""
 
 _NARROW = (torch.float16, torch.bfloat16)
 
 
 def working(value: Tensor) -> Tensor:
-    """Return a tensor in a dtype that can be solved in: float16 and bfloat16 become float32."""
+    """Return a tensor in a dtype that solvers support: float16 and bfloat16 become float32."""
     return value.float() if value.dtype in _NARROW else value
 
 
 def restored(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a real or complex result in the precision of the operand that it came from."""
+    """Return a real or complex result in the precision of the operand."""
     return value.to(dtype) if dtype in _NARROW else value
 
 
 def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function whose products automatic mixed precision leaves alone.
+    """Return a function that automatic mixed precision does not change.
 
-    ``torch.linalg`` computes in float32 under autocast, and so does what is made of it.
+    ``torch.linalg`` computes in float32 under autocast, and so must functions built on it.
     """
 
     @wraps(function)
@@ -88,7 +88,7 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
-    """Return matrices of floating-point or complex numbers, in a dtype that can be solved in."""
+    """Return floating-point or complex matrices, in a dtype that solvers support."""
     tensor(function, name, value)
     floating(function, name, value)
     matrix(function, name, value)
@@ -96,7 +96,7 @@ def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
 
 
 def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
-    """Return square matrices of floating-point or complex numbers, likewise."""
+    """Return square floating-point or complex matrices, in a dtype that solvers support."""
     tensor(function, name, value)
     floating(function, name, value)
     square(function, name, value)
@@ -104,10 +104,10 @@ def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
 
 
 def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Tensor, bool]:
-    """Return right sides for A in its dtype, and whether they are vectors.
+    """Return right-hand sides for A in its dtype, and whether they are vectors.
 
-    B is a vector, a matrix, or a batch of either: of vectors where it has one dimension less than
-    A and the batch of A in front, of matrices else, as ``torch.linalg.solve`` has it.
+    B is a vector, a matrix, or a batch of either: of vectors if it has one dimension less than A
+    and the batch dimensions of A, else of matrices, as in ``torch.linalg.solve``.
     """
     tensor(function, name, B)
     if B.device != A.device:
@@ -133,49 +133,49 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
 
 
 def columns_of(B: Tensor, vectors: bool) -> Tensor:
-    """Return right sides as matrices."""
+    """Return right-hand sides as matrices."""
     return B.unsqueeze(-1) if vectors else B
 
 
 def batch_of(value: Tensor) -> Tensor:
-    """Return matrices with all batch dimensions in one, which is there for a single matrix too."""
+    """Return matrices with exactly one batch dimension, 1 for a single matrix."""
     return value.reshape(prod(value.shape[:-2]), *value.shape[-2:])
 
 
 def batch_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    """Return the batch dimensions of two batches of matrices that were found to fit."""
+    """Return the broadcast batch dimensions of two validated batches of matrices."""
     shape = broadcast(a.shape[:-2], b.shape[:-2])
     assert shape is not None, "batches that do not broadcast were not refused"
     return shape
 
 
 def chosen(function: str, name: str, value: str, accepted: tuple[str, ...]) -> str:
-    """Return an option that is one of those accepted."""
+    """Return an option; raise unless it is one of those accepted."""
     if value not in accepted:
         raise FlagError(f"{function}: {name} must be one of {', '.join(accepted)}, got {value!r}")
     return value
 
 
 def finite_below(function: str, name: str, value: Tensor) -> None:
-    """Raise where a number of the lower triangle, or on the diagonal, is NaN or infinite."""
+    """Raise if an entry of the lower triangle or the diagonal is NaN or infinite."""
     if not only_finite(value):
         finite(function, name, value.tril())
 
 
 def not_positive_definite(function: str, name: str, error: BaseException | str) -> Exception:
-    """Return the error of a matrix whose Cholesky factor does not exist."""
+    """Return the error for a matrix without a Cholesky factor."""
     return NotPositiveDefiniteError(
         f"{function}: {name} must be symmetric positive definite: {_reason(error)}"
     )
 
 
 def singular(function: str, name: str, error: BaseException | str) -> Exception:
-    """Return the error of a matrix without an inverse."""
+    """Return the error for a singular matrix."""
     return SingularMatrixError(f"{function}: {name} must not be singular: {_reason(error)}")
 
 
 def spectral_error(function: str, value: Tensor, error: Exception) -> Exception:
-    """Return the error of an iteration that failed: that of its operand, if that is the reason."""
+    """Return the error for a failed iteration: ``NotFiniteError`` if the operand is the cause."""
     if isinstance(error, LinAlgError):
         return error
     finite(function, "A", value)

@@ -1,8 +1,8 @@
-"""Derivatives of the factorizations that have kernels, made of their results.
+"""Derivatives of the factorizations that have kernels, computed from their results.
 
-They are products and triangular solutions: nothing is factorized a second time. G stands for the
-gradient by a result and T for a tangent; all matrices are real, since kernels take no others. A
-triangle that a factorization does not read has the derivatives that ``torch.linalg`` gives it.
+They are products and triangular solutions; nothing is factorized again. G is the gradient by a
+result and T a tangent; all matrices are real, like those of the kernels. A triangle that a
+factorization does not read has the same derivatives as in ``torch.linalg``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Tangents = Sequence[Tensor | None]
 
 
 def folded(name: str) -> Callable[..., tuple[Any, Any]]:
-    """Return the rule of ``vmap`` for an operation on batches: a larger batch."""
+    """Return the ``vmap`` rule of an operation on batches: a larger batch."""
 
     def rule(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
         size = info.batch_size
@@ -75,8 +75,8 @@ def eigh_jvp(
     """Return the diagonal of M = V^T T V with the symmetric part of T, and V (M / E)."""
     w, v = result
     given = _given(tangents[0])
-    turned = v.mT @ symmetric_part(given) @ v
-    return turned.diagonal(dim1=-2, dim2=-1), v @ (turned / _differences(w))
+    projected = v.mT @ symmetric_part(given) @ v
+    return projected.diagonal(dim1=-2, dim2=-1), v @ (projected / _differences(w))
 
 
 def svd_backward(
@@ -101,14 +101,14 @@ def svd_jvp(
     """Return the tangents of the thin factors, for m >= n."""
     u, s, vh = result
     of_v = _given(tangents[0]) @ vh.mT
-    turned = u.mT @ of_v
+    projected = u.mT @ of_v
     gaps = _differences(s * s)
     row, column = s.unsqueeze(-2), s.unsqueeze(-1)
-    of_u = u @ ((turned * row + column * turned.mT) / gaps)
-    of_vh = ((column * turned + turned.mT * row) / gaps).mT @ vh
+    of_u = u @ ((projected * row + column * projected.mT) / gaps)
+    of_vh = ((column * projected + projected.mT * row) / gaps).mT @ vh
     if a.shape[-2] > a.shape[-1]:
-        of_u = of_u + (of_v - u @ turned) / row
-    return of_u, turned.diagonal(dim1=-2, dim2=-1), of_vh
+        of_u = of_u + (of_v - u @ projected) / row
+    return of_u, projected.diagonal(dim1=-2, dim2=-1), of_vh
 
 
 # -- triangular factors ----------------------------------------------------------------------------
@@ -141,10 +141,10 @@ def qr_backward(
 def qr_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tensor]:
     """Return the tangents of Q and R, for m >= n."""
     q, r = result
-    turned = _times_inverse(_given(tangents[0]), r, upper=True)
-    inside = q.mT @ turned
+    scaled = _times_inverse(_given(tangents[0]), r, upper=True)
+    inside = q.mT @ scaled
     upper = inside - _skew(inside.tril(-1))
-    return turned - q @ upper, upper @ r
+    return scaled - q @ upper, upper @ r
 
 
 def lu_backward(
@@ -181,7 +181,7 @@ def cg_backward(
 ) -> Gradients:
     """Return -y x^T and y with A y = Gx: the derivatives of the solution, not of the steps to it.
 
-    Where the steps began, and how the residuals fell, has no derivative.
+    The initial solution and the residuals have no derivatives.
     """
     y, _ = LIBRARY.operations["cg"](a, grads[0], torch.zeros_like(x0), tol, maxiter)
     for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2) if needed[0] else None
@@ -207,7 +207,7 @@ def cg_jvp(
     return y, torch.zeros_like(norms)
 
 
-# -- what the rules are made of --------------------------------------------------------------------
+# -- helpers ---------------------------------------------------------------------------------------
 
 
 def _given(tangent: Tensor | None) -> Tensor:
@@ -216,7 +216,7 @@ def _given(tangent: Tensor | None) -> Tensor:
 
 
 def _differences(values: Tensor) -> Tensor:
-    """Return ``values_j - values_i``, and infinity on the diagonal: nothing is divided there."""
+    """Return ``values_j - values_i``, and infinity on the diagonal, so that quotients are 0."""
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
     n = values.shape[-1]
     diagonal = torch.eye(n, dtype=torch.bool, device=values.device)

@@ -1,8 +1,8 @@
-"""Where an operation runs: on torch, or through its ``Operation`` on a kernel.
+"""Choice of the path of an operation: torch, or its ``Operation`` on a kernel.
 
-The functions take validated arguments. Where no kernel is wanted they call ``torch.linalg``, or for
-many small matrices on a CUDA device ``trnsolver._cuda``. Otherwise batch dimensions are flattened
-into one, which operations have.
+Arguments are already validated. Without kernels the functions call ``torch.linalg``, or
+``trnsolver._cuda`` for batches of small matrices on a CUDA device. Otherwise batch dimensions are
+flattened into one, as operations require.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 kernels_wanted = LIBRARY.kernels_wanted
 
 SWEEPS = 12
-"""Largest number of sweeps of Jacobi rotations on a kernel: twice what order 256 needs."""
+"""Largest number of Jacobi sweeps on a kernel: twice the number for order 256."""
 
 
 def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
@@ -53,10 +53,10 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
 
 
 def _has_nan(factor: Tensor) -> bool:
-    """Return whether a Cholesky factor has a NaN, which then is on the diagonal too.
+    """Return whether a Cholesky factor has a NaN, by its diagonal.
 
-    OpenBLAS, and cuSOLVER's routines for batches, report diagonal entries at or below zero, and NaN
-    is neither.
+    OpenBLAS, and cuSOLVER's batched routines, report only diagonal entries at or below zero, not
+    NaN.
     """
     if factor.ndim == 2:
         return isnan(factor.trace().item())
@@ -137,7 +137,7 @@ def run_svd(
 
 
 def run_msign(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
-    """Return quintic steps on matrices whose largest singular value is at most 1."""
+    """Return the result of quintic steps on matrices with singular values of at most 1."""
     from trnsolver._paths.operations import MSIGN
 
     return MSIGN(batch_of(x), steps, *coefficients).reshape(x.shape)

@@ -1,9 +1,9 @@
-"""From the arguments of an operation to the launches of its kernels.
+"""Kernel launches: from the arguments of an operation to the calls of its kernels.
 
-Each function has the name of its operation and takes a launcher and the operation's arguments, of
-which tensors are float32 with one batch dimension in front. A whole batch is one launch, unless its
-program would be too long. What is
-returned has the shapes that the operation states. Importing this module imports NKI.
+Each function has the name of its operation and takes a launcher and the operation's arguments;
+tensors are float32 with one leading batch dimension. A batch is one launch, unless its program
+would be too long. Results have the shapes that the operation declares. Importing this module
+imports NKI.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _NOISE: Constants[tuple[int, int]] = Constants(lambda key: (noise(*key),))
 def _launched(
     launch: Launcher, kernel: Any, tensors: tuple[Tensor, ...], length: int, *rest: Any
 ) -> Any:
-    """Return the results of a kernel for a batch, with programs that are not too long.
+    """Return the results of a kernel for a batch, split into launches of limited program length.
 
     Args:
         launch: The launcher.
-        kernel: A kernel whose program has a part for each matrix, and whose results are batches.
-        tensors: Its arguments that are batches.
-        length: Instructions of the program for one matrix of the batch.
-        *rest: Its other arguments.
+        kernel: A kernel whose program grows with the batch, and whose results are batches.
+        tensors: The batched arguments.
+        length: Number of instructions for one matrix of the batch.
+        *rest: The other arguments.
     """
     count, most = tensors[0].shape[0], max(1, limits.PROGRAM // length)
     if count <= most:
@@ -93,7 +93,7 @@ def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
 def eigh_in_groups(
     launch: Launcher, a: Tensor, groups: int, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return eigenvalues, eigenvectors and what is left, with the rows in so many groups."""
+    """Return eigenvalues, eigenvectors and off-diagonal residuals, with rows in groups."""
     (tables,) = _TABLES((2 * -(-a.shape[-1] // groups), 1))
     moves = tuple(slot_permutation(groups))
     length = limits.eigh_instructions(a.shape[-1])
@@ -105,10 +105,10 @@ def eigh_in_groups(
 def eigh_by_division(
     launch: Launcher, a: Tensor, max_sweeps: int, smallest: int
 ) -> tuple[Tensor, Tensor]:
-    """Return eigenpairs of matrices whose spectrum is divided until ``smallest`` rows are left."""
+    """Return eigenpairs by spectral division down to matrices of order ``smallest``."""
 
-    def product(x: Tensor, y: Tensor, turned: bool) -> Tensor:
-        return trnblas.gemm(1.0, x, y, transA=turned)
+    def product(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
+        return trnblas.gemm(1.0, x, y, transA=transposed)
 
     def factor(x: Tensor) -> Tensor:
         return cholesky(launch, x[None])[0]
@@ -128,8 +128,8 @@ def eigh_by_division(
 
 def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
     m, n = a.shape[-2:]
-    # Columns are rotated by what their squares say, of which half of the digits are theirs: the
-    # smallest of an ill-conditioned matrix come after the others.
+    # Angles come from squared lengths, which lose half of the digits: the smallest columns of an
+    # ill-conditioned matrix converge after the others.
     sweeps = 2 * min(max_sweeps, sweep_bound(n))
     if n <= TILE:
         (tables,) = _TABLES((n + n % 2, 1))
@@ -146,7 +146,7 @@ def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, T
 def svd_by_meetings(
     launch: Launcher, a: Tensor, groups: int, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return U, s, V^T and what is left, with the columns in so many groups."""
+    """Return U, s, V^T and the remaining cosines, with columns in groups."""
 
     def meeting(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (tables,) = _TABLES((x.shape[-1], 1))
@@ -154,17 +154,17 @@ def svd_by_meetings(
         u, s, vh, _ = _launched(launch, svd_kernels.jacobi_svd, (x,), length, tables, 1, False)
         return u, s, vh
 
-    def product(x: Tensor, y: Tensor, turned: bool) -> Tensor:
-        return trnblas.gemm(1.0, x, y, transA=turned)
+    def product(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
+        return trnblas.gemm(1.0, x, y, transA=transposed)
 
     with trnblas.backend(launch.path):
         return svd_in_groups(a, groups, sweeps, meeting, product)
 
 
 def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
-    """Return left vectors with an orthonormal one for each singular value of zero.
+    """Return left vectors, completed by an orthonormal one for each singular value of zero.
 
-    Numbers from a generator take the place of the missing ones, and the rest is taken from them.
+    Missing vectors are replaced by random ones, orthogonalised against the others.
     """
     noise = torch.randn(u.shape[-2:], generator=torch.Generator().manual_seed(0)).to(u.device)
     filled = torch.where(s.unsqueeze(-2) == 0, noise / u.shape[-2] ** 0.5, u)
@@ -235,15 +235,15 @@ def rank2_update(launch: Launcher, a: Tensor, u: Tensor, v: Tensor) -> Tensor:
 
 
 def noise(rows: int, columns: int) -> np.ndarray:
-    """Return random numbers, (1, rows, columns), in columns of length 2^-22 or so."""
+    """Return random numbers, (1, rows, columns), with columns of length about 2^-22."""
     drawn = np.random.default_rng((rows, columns)).standard_normal((1, rows, columns))
     return (drawn * (2.0**-22 / rows**0.5)).astype(np.float32)
 
 
 def _negligible(n: int) -> float:
-    """Return what may be left beside a diagonal, relative to the largest entry of the matrix.
+    """Return the tolerance of off-diagonal entries, relative to the largest entry of the matrix.
 
-    Each of the products of the last sweep rounds once, and n of them are far from all being of one
-    sign; the residual stays below ``20 * eps * n``.
+    Each product of the last sweep rounds once, with varying signs; the residual stays below
+    ``20 * eps * n``.
     """
     return 4 * torch.finfo(torch.float32).eps * n

@@ -1,4 +1,4 @@
-"""The backend of this library, one object that all its modules ask."""
+"""The backend setting of this library, shared by all its modules."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What kernels keep in SBUF, the largest problems for which it fits, and lengths of programs.
+"""Limits of the kernels: SBUF usage, largest problem sizes, and program lengths.
 
-Here and not with the kernels, since operations ask before NKI is imported. Sizes are for the
-smallest SBUF, that of gen2, which has 176 KiB for each partition; what is not counted is for tiles
-in flight.
+They are separate from the kernels because operations need them before NKI is imported. Sizes are
+for the smallest SBUF, that of gen2 with 176 KiB per partition; the rest is for tiles in flight.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ __all__ = [
 ]
 
 PROGRAM = 150_000
-"""Instructions of one launch: compilers take minutes for more, and refuse some millions."""
+"""Largest number of instructions of one launch: more take minutes to compile or fail."""
 SBUF_BYTES = 144 * 1024
-"""Bytes of a partition for what stays."""
+"""Bytes per partition for resident data."""
 EIGH_ORDER = 8 * TILE
 """Four matrices of this order take 128 KiB of each partition."""
 DIVIDED_ORDER = 16 * TILE
-"""Order up to which a spectrum is divided: its Gram matrices have Cholesky factors."""
+"""Largest order for spectral division, limited by the Cholesky factors of Gram matrices."""
 LU_ORDER = 8 * TILE
 """Four matrices of this order take 128 KiB."""
 CHOLESKY_ORDER = 16 * TILE
@@ -50,25 +49,25 @@ CG_ORDER = 16 * TILE
 ROOT_ORDER = 7 * TILE
 """Six matrices of this order take 147 KiB."""
 SVD_COLUMNS = 8 * TILE
-"""Columns whose groups meet in fifteen launches for each sweep."""
+"""Largest number of columns: 15 launches per sweep over pairs of groups."""
 SVD_ROWS = 64 * TILE
-"""Rows of 128 columns whose three forms take 96 KiB."""
+"""Largest number of rows: three layouts of 128 columns take 96 KiB."""
 
 
 def block_width(order: int) -> int:
-    """Return the rows of a block: 128, or all of a smaller matrix, and never a single one."""
+    """Return the number of rows of a block: 128, or the order of a smaller matrix, at least 2."""
     return min(TILE, max(2, order))
 
 
 def msign_bytes(rows: int, columns: int) -> int:
-    """Return what ``msign`` keeps of such matrices: both forms, the Gram matrix, a polynomial."""
+    """Return the SBUF bytes of ``msign``: X, its transpose, the Gram matrix, a polynomial."""
     width = block_width(max(rows, columns))
     s, t = -(-min(rows, columns) // width), -(-max(rows, columns) // width)
     return 4 * width * 2 * (s * t + s * s)
 
 
 def qr_bytes(rows: int, columns: int) -> int:
-    """Return what ``qr`` keeps: both forms of Q, the Gram matrix, inverses of its blocks."""
+    """Return the SBUF bytes of ``qr``: Q, its transpose, the Gram matrix, inverses of blocks."""
     width = block_width(rows)
     t, s = -(-rows // width), -(-columns // width)
     return 4 * width * (2 * s * t + s * s + s)
@@ -76,8 +75,8 @@ def qr_bytes(rows: int, columns: int) -> int:
 
 # -- instructions for each matrix, or tile of matrices, of a batch ---------------------------------
 #
-# Loops on the device count once, all others as often as they run. Transposes are those of gen2,
-# which takes sixteen instructions for a tile.
+# Loops on the device count once, unrolled loops once per iteration. Transposes are those of gen2,
+# with sixteen instructions per tile.
 
 
 def _blocks(extent: int) -> int:
@@ -85,49 +84,49 @@ def _blocks(extent: int) -> int:
 
 
 def eigh_instructions(n: int) -> int:
-    """Return about how long the program of one tile, or of one larger matrix, is."""
+    """Return the approximate program length for one tile, or for one larger matrix."""
     b = _blocks(n)
     if b == 1:
         return 300
-    # Rounds are written twice: before and after the vectors are made orthogonal again.
+    # The program has two loops of rounds: before and after reorthogonalisation.
     return 2 * b * (TILE * 24 + 20) + 40 * b * b + 10 * b**3
 
 
 def cholesky_instructions(n: int) -> int:
-    """Return about how long the program of one tile, or of one larger matrix, is."""
+    """Return the approximate program length for one tile, or for one larger matrix."""
     b = _blocks(n)
     return 6 * min(n, TILE) * b + 20 * b * b + b**3 // 3 + 100
 
 
 def lu_instructions(n: int) -> int:
-    """Return about how long the program of one matrix is."""
+    """Return the approximate program length for one matrix."""
     b = _blocks(n)
     return n * (50 + 11 * b) + 4 * b**3
 
 
 def qr_instructions(rows: int, columns: int) -> int:
-    """Return about how long the program of one matrix is."""
+    """Return the approximate program length for one matrix."""
     t, s = _blocks(rows), _blocks(columns)
     return 5 * (cholesky_instructions(columns) + 20 * s * t + s * s * t)
 
 
 def svd_instructions(rows: int, columns: int) -> int:
-    """Return about how long the program of one matrix is."""
+    """Return the approximate program length for one matrix."""
     return 25 * columns + 60 * _blocks(rows) + 200
 
 
 def root_instructions(n: int) -> int:
-    """Return about how long the program of one matrix is."""
+    """Return the approximate program length for one matrix."""
     b = _blocks(n)
     return 3 * b**3 + 60 * b * b + 200
 
 
 def msign_instructions(rows: int, columns: int, steps: int) -> int:
-    """Return about how long the program of one matrix is."""
+    """Return the approximate program length for one matrix."""
     s, t = _blocks(min(rows, columns)), _blocks(max(rows, columns))
     return steps * (4 * s * s * t + 20 * s) + 20 * s * t
 
 
 def cg_instructions(n: int) -> int:
-    """Return about how long the program of one system is."""
+    """Return the approximate program length for one system."""
     return 2 * _blocks(n) ** 2 + 20 * _blocks(n) ** 2 + 150

@@ -1,9 +1,8 @@
 """The operations of trnsolver that have a kernel, each declared once.
 
-Operands are float32 tensors with exactly one batch dimension in front, ``b`` below, which is 1 for
-a single problem. ``trnsolver._paths.kernel_path`` has a function of each name. It takes a
-``Launcher`` and these arguments and returns contiguous float32 tensors of the shapes behind the
-arrow::
+Operands are float32 tensors with exactly one leading batch dimension, ``b`` below, which is 1 for a
+single problem. ``trnsolver._paths.kernel_path`` has a function of each name, which takes a
+``Launcher`` and these arguments and returns contiguous float32 tensors of these shapes::
 
     eigh(launch, a (b, n, n), max_sweeps)         -> w (b, n) ascending, v (b, n, n)
     cholesky(launch, a (b, n, n))                 -> lower factor (b, n, n), zeros above
@@ -19,9 +18,9 @@ arrow::
 
 ``eigh`` and ``cholesky`` read the lower triangle of ``a`` only. ``max_sweeps`` bounds the sweeps of
 Jacobi rotations; a result that has not converged within it has NaN in ``w`` or ``s``. A matrix that
-is not positive definite gives NaN on the diagonal of its factor, one that is singular a zero on
-that of ``U``, or nearly. ``qr`` is orthogonal to rounding for every matrix. The rest is what the
-references in ``_torch`` do.
+is not positive definite gives NaN on the diagonal of its factor, a singular one a zero, or nearly
+zero, on that of ``U``. ``qr`` is orthogonal to rounding for every matrix. Otherwise results are
+those of the references in ``torch_path``.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def _operation(name: str, **declaration: Any) -> Operation:
 
 
 def _cubes(factor: float) -> Any:
-    """Return the work of a factorization: ``factor * b * m * n * min(m, n)``."""
+    """Return the flops of a factorization: ``factor * b * m * n * min(m, n)``."""
 
     def flops(a: Tensor, *rest: Any) -> float:
         return factor * a.numel() * min(a.shape[-2:])
@@ -73,7 +72,7 @@ def _cubes(factor: float) -> Any:
 
 
 def _per_step(factor: float) -> Any:
-    """Return the work of so many cubes for each of the steps, the second argument."""
+    """Return the flops of an iteration: ``factor`` cubes for each of the steps (argument 2)."""
 
     def flops(a: Tensor, steps: int, *rest: Any) -> float:
         return factor * steps * a.numel() * min(a.shape[-2:])
@@ -82,7 +81,7 @@ def _per_step(factor: float) -> Any:
 
 
 def _up_to(order: int) -> Any:
-    """Return what a kernel has against matrices of more rows than ``order``."""
+    """Return the check of a kernel with a largest order: a reason to reject, or ""."""
 
     def unsuited(a: Tensor, *rest: Any) -> str:
         return "" if a.shape[-1] <= order else f"the kernel takes orders up to {order}"
@@ -90,7 +89,7 @@ def _up_to(order: int) -> Any:
     return unsuited
 
 
-def _no_room(nbytes: int) -> str:
+def _too_large(nbytes: int) -> str:
     most = limits.SBUF_BYTES
     return "" if nbytes <= most else f"the kernel needs {nbytes} of {most} bytes per partition"
 
@@ -105,7 +104,7 @@ def _qr_unsuited(a: Tensor) -> str:
     rows, columns = a.shape[-2:]
     if rows < columns:
         return "the kernel takes at least as many rows as columns"
-    return _no_room(limits.qr_bytes(rows, columns))
+    return _too_large(limits.qr_bytes(rows, columns))
 
 
 def _svd_unsuited(a: Tensor, max_sweeps: int) -> str:
@@ -119,7 +118,7 @@ def _svd_unsuited(a: Tensor, max_sweeps: int) -> str:
 
 def _msign_unsuited(a: Tensor, *rest: Any) -> str:
     rows, columns = a.shape[-2:]
-    return _no_room(limits.msign_bytes(rows, columns))
+    return _too_large(limits.msign_bytes(rows, columns))
 
 
 EIGH = _operation(
@@ -198,7 +197,7 @@ def _rotated(even: Tensor, odd: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, T
 
 
 def _matvec(a: Tensor, v: Tensor) -> Tensor:
-    # Here and below no product that autocast knows: reflections are not made of bfloat16.
+    # No products that autocast would change here and below: reflections need float32.
     return (a * v.mT).sum(-1, keepdim=True)
 
 

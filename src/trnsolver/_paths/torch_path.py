@@ -1,8 +1,8 @@
-"""The operations on arguments that fit, computed by torch: one batch dimension in front.
+"""The operations computed by torch, on validated arguments with one leading batch dimension.
 
-What an operation with a kernel needs beyond ``torch.linalg`` is here: loops with a fixed number of
-steps, whose finished entries stay as they are. They have no branch on values, so that they can be
-traced, batched and differentiated.
+Operations that ``torch.linalg`` does not have are loops with a fixed number of steps, in which
+converged entries are no longer updated. They have no branch on values, so that they can be traced,
+batched and differentiated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 MUON = (3.4445, -4.775, 2.0315)
-"""Coefficients of the quintic step that Muon made known: large slope at zero, values near one."""
+"""Coefficients of Muon's quintic step: large slope at zero, values near one."""
 
 
 def torch_eigh(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
@@ -59,7 +59,7 @@ def torch_svd(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def fixed_inv_sqrt(a: Tensor, max_iters: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return inverse square roots, the steps that each took, and its last residual.
+    """Return inverse square roots, the number of steps of each, and its last residual.
 
     All of ``max_iters`` steps are computed; see ``inv_sqrt_steps``.
     """
@@ -69,13 +69,13 @@ def fixed_inv_sqrt(a: Tensor, max_iters: int, tol: float) -> tuple[Tensor, Tenso
 def inv_sqrt_steps(
     a: Tensor, max_iters: int, tol: float, early: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return inverse square roots, the steps that each took, and its last residual.
+    """Return inverse square roots, the number of steps of each, and its last residual.
 
     Coupled Newton-Schulz on ``Y0 = A / s``, ``Z0 = I`` with s the Frobenius norm: ``T = (3 I - Z Y)
     / 2``, ``Y <- Y T``, ``Z <- T Z``. The product Z Y of the next step gives the residual of this
     one, so that a step takes three products. An entry stops when ``norm(Z Y - I) / sqrt(n)`` is
-    below ``tol``, or is not smaller than before: rounding has the last word then. ``early`` ends
-    the loop when all entries have stopped, which takes a look at values.
+    below ``tol``, or no longer decreases, because of rounding. ``early`` ends the loop when all
+    entries have stopped, which reads values.
     """
     n = a.shape[-1]
     eye = torch.eye(n, dtype=a.dtype, device=a.device)
@@ -92,7 +92,7 @@ def inv_sqrt_steps(
         new_y, new_z = y @ t, t @ z
         product = new_z @ new_y
         residual = _distance(product, eye)
-        # Far from the end the residual may grow for a step or two; near it, growth is rounding.
+        # The first residuals may grow for a step or two; later, growth is due to rounding.
         better = going & ((residual < last) | (last > 0.5))
         keep = better[..., None, None]
         y, z = torch.where(keep, new_y, y), torch.where(keep, new_z, z)
@@ -103,7 +103,7 @@ def inv_sqrt_steps(
 
 
 def fixed_msign(a: Tensor, steps: int, first: float, third: float, fifth: float) -> Tensor:
-    """Return what quintic steps make of matrices whose largest singular value is at most 1.
+    """Return the result of quintic steps on matrices with singular values of at most 1.
 
     Each step is ``X <- first X + (third G + fifth G^2) X`` with the Gram matrix ``G = X X^T`` of
     the shorter side.
@@ -119,8 +119,8 @@ def fixed_msign(a: Tensor, steps: int, first: float, third: float, fifth: float)
 def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tuple[Tensor, Tensor]:
     """Return solutions, and the relative residuals at the start and after each of the steps.
 
-    A system whose residual is at most ``tol`` times the norm of its right side, or whose curvature
-    is not positive, stays as it is; its last residual is repeated.
+    A system whose residual is at most ``tol`` times the norm of its right-hand side, or whose
+    curvature is not positive, is no longer updated; its last residual is repeated.
     """
     size = torch.linalg.vector_norm(b.detach(), dim=-1, keepdim=True)
     size = torch.where(size > 0, size, torch.ones_like(size))

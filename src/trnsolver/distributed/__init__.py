@@ -1,9 +1,9 @@
-"""Tall matrices and systems whose rows are spread over the ranks of a process group.
+"""Distributed solvers for row-sharded matrices over the ranks of a process group.
 
-Rank r holds consecutive rows, in the order of ranks, as a plain tensor; what is tall comes back as
-rows of the same ranks, what is small on every rank. Shares may differ in size and be empty. Only
-small matrices travel: a layout for which the large one would have to is refused. ``plan`` tells,
-without a process group, which bytes a call hands to the collectives on every rank.
+Rank r holds consecutive rows, in the order of ranks, as a plain tensor. Tall results are sharded in
+the same way, small ones are on every rank. Shares may differ in size and be empty. Only small
+matrices are communicated; layouts that would need the large one are rejected. ``plan`` returns,
+without a process group, the bytes that a call passes to the collectives on every rank.
 """
 
 from trnsolver.distributed.plans import Communication, plan

@@ -1,4 +1,4 @@
-"""Row shares that fit each other."""
+"""Validation of row shares across ranks."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Group: TypeAlias = dist.ProcessGroup | None
 _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-# What ranks tell each other instead of the columns of a right side, so that all of them refuse.
+# Exchanged in place of the columns of an invalid right-hand side, so that all ranks raise.
 _COMPLEX, _TRACKED = -2, -3
 
 
 @dataclass(frozen=True)
 class Shares:
-    """How rows are spread.
+    """The distribution of rows over ranks.
 
     Attributes:
-        rank: This one.
-        rows: Rows of each rank.
-        columns: Columns of all of them.
+        rank: This rank.
+        rows: Number of rows of each rank.
+        columns: Number of columns, the same on all ranks.
     """
 
     rank: int
@@ -40,11 +40,11 @@ class Shares:
 
     @property
     def total(self) -> int:
-        """Rows of all ranks."""
+        """Number of rows of all ranks."""
         return sum(self.rows)
 
     def starts(self) -> list[int]:
-        """Return where the share of each rank begins, and the last one ends."""
+        """Return the first row of each rank, then the total."""
         found = [0]
         for count in self.rows:
             found.append(found[-1] + count)
@@ -52,13 +52,13 @@ class Shares:
 
 
 def shares_of(function: str, local: Tensor, group: Group, right: Tensor | None = None) -> Shares:
-    """Return how a matrix is spread; every rank learns the same, and raises the same.
+    """Return the distribution of a matrix; every rank returns or raises the same.
 
     Raises:
         BackendError: There is no process group.
         DerivativeError: A share is being differentiated.
-        DTypeError: A share is no plain tensor, or dtypes differ.
-        ShapeError: A share is no matrix, columns differ, or right sides do not fit.
+        DTypeError: A share is not a plain tensor, or dtypes differ.
+        ShapeError: A share is not a matrix, columns differ, or right-hand sides do not fit.
     """
     if not (dist.is_available() and dist.is_initialized()):
         raise BackendError(f"{function}: torch.distributed has no process group yet")
@@ -71,9 +71,13 @@ def shares_of(function: str, local: Tensor, group: Group, right: Tensor | None =
         )
     floating(function, "local", local)
     code = _DTYPES.index(local.dtype) if local.dtype in _DTYPES else -1
-    told = [local.shape[0] if local.ndim == 2 else -1, local.shape[-1] if local.ndim else -1, code]
-    told.append(_sides(local, right))
-    mine = torch.tensor(told, dtype=torch.int64, device=local.device)
+    header = [
+        local.shape[0] if local.ndim == 2 else -1,
+        local.shape[-1] if local.ndim else -1,
+        code,
+    ]
+    header.append(_sides(local, right))
+    mine = torch.tensor(header, dtype=torch.int64, device=local.device)
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
     dist.all_gather(every, mine, group=group)
     rows, columns, codes, sides = zip(*(part.tolist() for part in every), strict=True)
@@ -101,7 +105,7 @@ def shares_of(function: str, local: Tensor, group: Group, right: Tensor | None =
 
 
 def _sides(local: Tensor, right: Tensor | None) -> int:
-    """Return the columns of a right side, 0 for none and less for operands that do not fit."""
+    """Return the number of columns of a right-hand side, 0 for none, negative if invalid."""
     if differentiated(local, right):
         return _TRACKED
     if right is None:

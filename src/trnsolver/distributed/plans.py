@@ -1,4 +1,4 @@
-"""What a distributed call sends, known before it runs."""
+"""Communication volume of a distributed call, computed before it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trnsci.core.errors import FlagError, ShapeError
 __all__ = ["Communication", "plan"]
 
 LAYOUT_BYTES = 4 * 8
-"""What ranks tell each other first: rows, columns, dtype and right sides, as four integers."""
+"""Header exchanged first: rows, columns, dtype and right-hand sides, as four integers."""
 
 _CALLS = ("tsqr", "lstsq", "rsvd", "msign", "solve_spd")
 
@@ -22,13 +22,13 @@ _CALLS = ("tsqr", "lstsq", "rsvd", "msign", "solve_spd")
 class Communication:
     """The collectives of one call.
 
-    A payload is counted once, on the rank that hands it over: how often a network repeats it is up
-    to the collective.
+    A payload is counted once, on the rank that passes it to the collective, not per transmission on
+    the network.
 
     Attributes:
         call: Name of the function.
-        rows: Rows that each rank holds.
-        steps: For each collective its kind, what it carries, and the bytes of each rank.
+        rows: Number of rows of each rank.
+        steps: Kind, payload and bytes of each rank, for each collective.
     """
 
     call: str
@@ -36,12 +36,12 @@ class Communication:
     steps: tuple[tuple[str, str, tuple[int, ...]], ...]
 
     def bytes_sent(self, rank: int) -> int:
-        """Return the bytes that a rank hands over."""
+        """Return the bytes that a rank passes to collectives."""
         return sum(each[rank] for _, _, each in self.steps)
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that all ranks together hand over."""
+        """Bytes that all ranks together pass to collectives."""
         return sum(map(self.bytes_sent, range(len(self.rows))))
 
     def __str__(self) -> str:
@@ -64,20 +64,20 @@ def plan(
     power_iterations: int = 2,
     dtype: torch.dtype = torch.float32,
 ) -> Communication:
-    """Return what a call would send.
+    """Return the communication of a call.
 
     Args:
         call: ``"tsqr"``, ``"lstsq"``, ``"rsvd"``, ``"msign"`` or ``"solve_spd"``.
-        rows: Rows that each rank holds.
-        columns: Columns of the matrix.
-        right_sides: Columns of the right side.
+        rows: Number of rows of each rank.
+        columns: Number of columns of the matrix.
+        right_sides: Number of columns of the right-hand side.
         k: Rank of ``rsvd``.
         oversampling: Columns of its sketch beyond k.
-        power_iterations: Its powers.
-        dtype: Of the matrix.
+        power_iterations: Its number of power iterations.
+        dtype: Dtype of the matrix.
 
     Raises:
-        FlagError: There is no such call.
+        FlagError: ``call`` is not one of these.
         ShapeError: The matrix is wide, or for ``solve_spd`` not square.
     """
     if call not in _CALLS:
@@ -113,7 +113,7 @@ def plan(
 
 
 def _wide(dtype: torch.dtype) -> int:
-    """Return the bytes of a number that Gram matrices are summed in."""
+    """Return the item size of the dtype in which Gram matrices are summed."""
     return 16 if dtype.is_complex else 8
 
 

@@ -1,4 +1,4 @@
-"""Positive definite systems by rows: a blocked Cholesky factorization over the ranks."""
+"""Row-sharded positive definite systems: blocked Cholesky factorization over the ranks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class SpdSolution(NamedTuple):
 def solve_spd(local: Tensor, right: Tensor, group: Group = None) -> SpdSolution:
     """Return this rank's rows of X with ``A @ X = B``, and ``log(det(A))``, A positive definite.
 
-    Rank r holds rows of the factor as it does of A. Panel after panel, a rank factorizes its block
-    of the diagonal and sends it to those below, which solve for theirs and tell each other: of A
-    itself nothing travels. Between two numbers of ranks X differs by at most about
-    ``10 * n * u * cond(A)`` of its size.
+    The factor is sharded like A. For each panel, one rank factorizes its diagonal block and sends
+    it to the ranks below, which solve for their blocks and exchange them; A itself is not
+    communicated. With another number of ranks X differs by at most about
+    ``10 * n * u * cond(A)`` relative to its norm.
 
     Args:
         local: Rows of A of this rank; the lower triangle is read.
@@ -37,7 +37,7 @@ def solve_spd(local: Tensor, right: Tensor, group: Group = None) -> SpdSolution:
     Raises:
         NotPositiveDefiniteError: A is not positive definite; on every rank.
         ShapeError: A is not square, or shares do not fit.
-        DTypeError: A share is no plain tensor, or dtypes differ.
+        DTypeError: A share is not a plain tensor, or dtypes differ.
     """
     shares = shares_of("solve_spd", local, group, right)
     if shares.total != shares.columns:
@@ -97,7 +97,7 @@ def _factor(local: Tensor, shares: Shares, group: Group) -> Tensor:
             if me >= below and shares.rows[me]:
                 there = slice(starts[below], starts[below + 1])
                 rows[:, there] -= rows[:, here] @ part.mH
-    # What is right of the diagonal was never part of it.
+    # Entries right of the diagonal are not part of the factor.
     rows[:, starts[me + 1] :] = 0
     return rows
 

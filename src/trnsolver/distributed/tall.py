@@ -1,8 +1,8 @@
-"""Orthogonal factors, least squares and singular values of tall matrices by rows.
+"""QR, least squares and singular values of row-sharded tall matrices.
 
-Each is backward stable on any number of ranks: between two numbers of ranks, results of a matrix
-with condition number c differ by at most about ``100 * c * n * u`` of their size, u the unit
-roundoff and n the columns. Signs are fixed, so that nothing else depends on the ranks.
+Each is backward stable on any number of ranks. With another number of ranks, results of a matrix
+with condition number c and n columns differ by at most about ``100 * c * n * u`` relative to their
+norm, u the unit roundoff. Signs are fixed, so nothing else depends on the ranks.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _POLISH = (1.875, -1.25, 0.375)
 
 
 def tsqr(local: Tensor, group: Group = None) -> QRFactors:
-    """Return this rank's rows of Q, and R on every rank, with a diagonal that is not negative.
+    """Return this rank's rows of Q, and R on every rank, with a non-negative diagonal.
 
-    Each rank factorizes its own rows; the triangles of all, which are small, are factorized again.
+    Each rank factorizes its own rows; then the small triangles of all ranks are factorized.
 
     Args:
         local: Rows of this rank.
@@ -36,7 +36,7 @@ def tsqr(local: Tensor, group: Group = None) -> QRFactors:
 
     Raises:
         ShapeError: All ranks together have fewer rows than columns, or shares do not fit.
-        DTypeError: A share is no plain tensor, or dtypes differ.
+        DTypeError: A share is not a plain tensor, or dtypes differ.
     """
     shares = shares_of("tsqr", local, group)
     _tall("tsqr", shares)
@@ -44,7 +44,7 @@ def tsqr(local: Tensor, group: Group = None) -> QRFactors:
 
 
 def lstsq(local: Tensor, right: Tensor, group: Group = None) -> LeastSquares:
-    """Return X on every rank that minimizes the norm of ``A @ X - B``, the shortest if several do.
+    """Return X on every rank that minimizes the norm of ``A @ X - B``, of least norm if several do.
 
     Args:
         local: Rows of A of this rank.
@@ -52,12 +52,12 @@ def lstsq(local: Tensor, right: Tensor, group: Group = None) -> LeastSquares:
         group: Process group; None for the default one.
 
     Returns:
-        Solution, squared residuals, rank and singular values, as ``trnsolver.lstsq``.
+        Solution, squared residuals, rank and singular values, as in ``trnsolver.lstsq``.
 
     Raises:
         NotFiniteError: A or B has a NaN or an infinity, on some rank.
         ShapeError: A is wide, or shares do not fit.
-        DTypeError: A share is no plain tensor, or dtypes differ.
+        DTypeError: A share is not a plain tensor, or dtypes differ.
     """
     shares = shares_of("lstsq", local, group, right)
     _tall("lstsq", shares)
@@ -65,7 +65,7 @@ def lstsq(local: Tensor, right: Tensor, group: Group = None) -> LeastSquares:
     columns = columns.to(local.dtype)
     q, r = _tsqr(local, group)
     inner = summed(q.mH @ columns, group)
-    # The same numbers on every rank, which therefore raise together.
+    # The values are equal on every rank, so all ranks raise together.
     for name, part in (("local", r), ("right", inner)):
         finite("lstsq", name, part)
     u, s, vh = torch.linalg.svd(r)
@@ -94,14 +94,14 @@ def rsvd(
 ) -> SVDFactors:
     """Return this rank's rows of U, and s and Vh on every rank, from a random sketch.
 
-    The sketch is that of ``trnsolver.rsvd``, on every rank the same.
+    The sketch is that of ``trnsolver.rsvd``, the same on every rank.
 
     Args:
         local: Rows of this rank.
         k: Rank of the result.
         oversampling: Columns of the sketch beyond k.
-        power_iterations: Products with ``A @ A.mH`` that the sketch goes through.
-        seed: Of the sketch.
+        power_iterations: Number of products of the sketch with ``A @ A.mH``.
+        seed: Seed of the sketch.
         group: Process group; None for the default one.
 
     Raises:
@@ -119,12 +119,12 @@ def rsvd(
     q = _tsqr(local @ sketch.to(local.device).to(local.dtype), group).Q
     inner = summed(q.mH @ local, group)
     for _ in range(whole("rsvd", "power_iterations", power_iterations, 0, error=FlagError)):
-        turned = torch.linalg.qr(inner.mH).Q
-        q = _tsqr(local @ turned, group).Q
+        basis = torch.linalg.qr(inner.mH).Q
+        q = _tsqr(local @ basis, group).Q
         inner = summed(q.mH @ local, group)
     finite("rsvd", "local", inner)
     u, s, vh = torch.linalg.svd(inner, full_matrices=False)
-    # Every rank turns a vector the same way, and so does any number of ranks.
+    # Fix the phase of each vector, independent of the rank and of the number of ranks.
     place = vh.abs().argmax(-1, keepdim=True)
     phase = torch.sgn(vh.gather(-1, place))
     u, vh = u * phase.mH.conj().squeeze(0), vh * phase.conj()
@@ -134,13 +134,13 @@ def rsvd(
 def msign(local: Tensor, steps: int = 10, polish: int = 4, group: Group = None) -> Tensor:
     """Return this rank's rows of ``U @ Vh``, as ``trnsolver.msign`` does, by two Gram matrices.
 
-    All steps run on the Gram matrix, in float64, on every rank; it is summed once for those with a
-    large slope and once, anew, for those that converge.
+    All steps run on the Gram matrix, in float64, on every rank. It is summed once for the steps
+    with a large slope and once more for those that converge.
 
     Args:
         local: Rows of this rank.
-        steps: Steps with a large slope.
-        polish: Steps that converge.
+        steps: Number of steps with a large slope.
+        polish: Number of steps that converge.
         group: Process group; None for the default one.
 
     Raises:

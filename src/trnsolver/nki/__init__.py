@@ -1,7 +1,7 @@
-"""The pieces of solvers that are kernels by themselves, under names of their own.
+"""Solver building blocks that are separate NKI kernels.
 
-Each runs where the library's backend says: on a NeuronCore, on the simulator or on torch. The
-functions of ``trnsolver`` reach kernels of whole algorithms.
+Each runs on the library's backend: a NeuronCore, the simulator or torch. Kernels of whole
+algorithms are used by the functions of ``trnsolver``.
 """
 
 from __future__ import annotations

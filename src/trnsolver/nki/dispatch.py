@@ -1,4 +1,4 @@
-"""The functions of ``trnsolver.nki``: checks, and one operation each."""
+"""The functions of ``trnsolver.nki``: validation, and one operation each."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 torch documents the behaviour of ``torch.func``, fake tensors, dispatch modes and forward mode, but
 has no public predicate for "is one of them active" and no public context without them. Every such
-name is bound here, once, with the reason and with the effect of its absence. All of them exist in
-torch 2.9 (the Neuron SDK 2.29) to 2.13. All other modules use these functions.
+name is bound here, once, with the reason and with the effect of its absence. They are tested with
+torch 2.11 and 2.13; the lowest supported version is 2.9 (Neuron SDK 2.29). All other modules use
+these functions.
 """
 
 from __future__ import annotations

@@ -495,7 +495,7 @@ def test_of_dead_tensors_nothing_is_kept():
 
 
 def test_what_is_kept_of_a_tensor_does_not_grow_with_its_turns():
-    """One tile that a matmul and another engine write in turn, and nobody asks about."""
+    """A matmul and another engine write one tile in turn; its state is never read."""
 
     def size_after(turns):
         state, owner = AccumulationState(1 << 21, 1 << 14), Owner()

@@ -8,6 +8,7 @@ from torch import Tensor
 from trnblas._paths.accumulation import accumulated, scaled, vanished
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.flags import applied, is_left, transposition
+from trnblas._paths.library import no_kernel
 from trnsci.core.arguments import agree, broadcast, matrix
 from trnsci.core.errors import ShapeError
 from trnsci.core.output import delivered
@@ -41,6 +42,7 @@ def geam(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: An option is invalid.
     """
+    no_kernel("geam")
     agree("geam", "A", A, "B", B)
     matrix("geam", "A", A)
     matrix("geam", "B", B)
@@ -77,6 +79,7 @@ def dgmm(A: Tensor, x: Tensor, side: str = "left", *, out: Tensor | None = None)
         DTypeError: The dtypes differ.
         FlagError: side is neither left nor right.
     """
+    no_kernel("dgmm")
     agree("dgmm", "A", A, "x", x)
     left = is_left("dgmm", side)
     matrix("dgmm", "A", A)

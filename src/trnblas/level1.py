@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trnblas._paths.accumulation import scaled, vanished
 from trnblas._paths.arguments import Scalar, number
+from trnblas._paths.library import no_kernel
 from trnblas._paths.sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
 from trnsci.core.errors import DimensionError, ShapeError
@@ -33,6 +34,7 @@ def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> T
         ShapeError: The shapes differ.
         DTypeError: The dtypes differ, or alpha is incompatible.
     """
+    no_kernel("axpy")
     agree("axpy", "x", x, "y", y)
     _one_shape("axpy", x, y)
     alpha = number("axpy", "alpha", alpha, x)
@@ -52,6 +54,7 @@ def dot(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
         ShapeError: x or y is no vector, or their lengths differ.
         DTypeError: The dtypes differ.
     """
+    no_kernel("dot")
     _check_vectors("dot", x, y)
     result = torch.dot(x, y)
     return result if out is None else delivered("dot", result, out)
@@ -64,6 +67,7 @@ def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
         ShapeError: x or y is no vector, or their lengths differ.
         DTypeError: The dtypes differ.
     """
+    no_kernel("dotc")
     _check_vectors("dotc", x, y)
     result = torch.vdot(x, y) if x.is_complex() else torch.dot(x, y)
     return result if out is None else delivered("dotc", result, out)
@@ -78,6 +82,7 @@ def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         DTypeError: The elements are integers.
     """
+    no_kernel("nrm2")
     tensor("nrm2", "x", x)
     floating("nrm2", "x", x)
     result = two_norm(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x)
@@ -90,6 +95,7 @@ def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         DTypeError: alpha is incompatible with the dtype of x.
     """
+    no_kernel("scal")
     tensor("scal", "x", x)
     alpha = number("scal", "alpha", alpha, x)
     if isinstance(alpha, Tensor):
@@ -105,6 +111,7 @@ def asum(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     For complex numbers it is the sum of ``|real| + |imag|``, as in BLAS, not of the moduli.
     Integers are summed in int64.
     """
+    no_kernel("asum")
     tensor("asum", "x", x)
     result = moduli_sum(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x)
     return result if out is None else delivered("asum", result, out)
@@ -119,6 +126,7 @@ def iamax(x: Tensor) -> int:
     Raises:
         DimensionError: x is empty.
     """
+    no_kernel("iamax")
     tensor("iamax", "x", x)
     if x.numel() == 0:
         raise DimensionError(f"iamax: x must have elements, got shape {tuple(x.shape)}")
@@ -140,6 +148,7 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         ShapeError: The shapes differ.
         DTypeError: The dtypes differ.
     """
+    no_kernel("swap")
     agree("swap", "x", x, "y", y)
     _one_shape("swap", x, y)
     return y.clone(), x.clone()

@@ -15,6 +15,7 @@ from trnblas._paths.accumulation import accumulated, is_number
 from trnblas._paths.arguments import Scalar, contracted, vector_arguments
 from trnblas._paths.dispatch import run_trsm
 from trnblas._paths.flags import applied, is_unit, is_upper, transposition
+from trnblas._paths.library import no_kernel
 from trnblas._paths.products import vector_product
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
@@ -64,6 +65,7 @@ def gemv(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: trans is invalid, or beta is not 0 without y.
     """
+    no_kernel("gemv")
     agree("gemv", "A", A, "x", x)
     op = transposition("gemv", "trans", trans, A)
     alpha, beta = vector_arguments("gemv", alpha, A, x, beta, y, op)
@@ -96,6 +98,7 @@ def symv(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: uplo is invalid, or beta is not 0 without y.
     """
+    no_kernel("symv")
     return delivered("symv", _symmetric("symv", alpha, A, x, beta, y, uplo), out)
 
 
@@ -119,6 +122,7 @@ def hemv(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: uplo is invalid, or beta is not 0 without y.
     """
+    no_kernel("hemv")
     return delivered("hemv", _symmetric("hemv", alpha, A, x, beta, y, uplo), out)
 
 
@@ -147,6 +151,7 @@ def trmv(
         DTypeError: The dtypes differ.
         FlagError: An option is invalid.
     """
+    no_kernel("trmv")
     agree("trmv", "A", A, "x", x)
     upper, unit = is_upper("trmv", uplo), is_unit("trmv", diag)
     op = transposition("trmv", "trans", trans, A)

@@ -13,6 +13,7 @@ from trnblas._paths.accumulation import accumulated, is_number, scaled, vanished
 from trnblas._paths.arguments import Scalar, number, square_accumulator
 from trnblas._paths.dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
 from trnblas._paths.flags import is_upper
+from trnblas._paths.library import no_kernel
 from trnblas._paths.triangles import mirrored
 from trnsci.core.arguments import agree, broadcast, expandable, tensor
 from trnsci.core.errors import DTypeError, ShapeError
@@ -37,6 +38,7 @@ def ger(
         ShapeError: The shapes are incompatible.
         DTypeError: The dtypes differ, or alpha is incompatible.
     """
+    no_kernel("ger")
     return delivered("ger", _outer_sum("ger", alpha, x, y, A, conjugated=False), out)
 
 
@@ -49,6 +51,7 @@ def gerc(
         ShapeError: The shapes are incompatible.
         DTypeError: The dtypes differ, or alpha is incompatible.
     """
+    no_kernel("gerc")
     return delivered("gerc", _outer_sum("gerc", alpha, x, y, A, conjugated=True), out)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trnblas._paths.arguments import Scalar, number
+from trnblas._paths.library import no_kernel
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import DTypeError, ShapeError
 
@@ -47,6 +48,7 @@ def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
         ShapeError: The shapes differ.
         DTypeError: The dtypes differ or are integers, c is not real, or s is incompatible.
     """
+    no_kernel("rot")
     agree("rot", "x", x, "y", y)
     floating("rot", "x", x)
     if x.shape != y.shape:
@@ -82,6 +84,7 @@ def rotg(a: Tensor, b: Tensor) -> Rotation:
         >>> [round(v.item(), 4) for v in (r, c, s)]
         [5.0, 0.6, 0.8]
     """
+    no_kernel("rotg")
     agree("rotg", "a", a, "b", b)
     floating("rotg", "a", a)
     if a.shape != b.shape:

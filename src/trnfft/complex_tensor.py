@@ -30,6 +30,7 @@ from trnfft._complex.evaluation import evaluate, from_native, from_parts, to_nat
 from trnfft._complex.functions import RULES
 from trnfft._complex.methods import ComplexMethods, Number
 from trnfft._complex.parts import Parts, split
+from trnfft._paths.library import no_kernel
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = ["ComplexTensor", "complex_matmul", "rebuilt"]
@@ -446,6 +447,7 @@ def complex_matmul(a: ComplexTensor | Tensor, b: ComplexTensor | Tensor) -> Comp
         ShapeError: The contracted dimensions differ, or the batches do not broadcast.
         DTypeError: An operand is not a tensor, or the two differ in dtype.
     """
+    no_kernel("complex_matmul")
     z, w = (_operand(name, x) for name, x in (("a", a), ("b", b)))
     if z.dtype != w.dtype:
         raise DTypeError(f"complex_matmul: a and b must have one dtype, got {z.dtype}, {w.dtype}")

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from trnfft._paths.arguments import Dims, Norm, along, axes
 from trnfft._paths.kinds import Opened, Spectrum, closed, closed_real, opened
+from trnfft._paths.library import no_kernel
 from trnfft._paths.trigonometric import trigonometric
 from trnsci.core.errors import FlagError, ShapeError
 
@@ -70,6 +71,7 @@ def dct(
         >>> trnfft.dct(torch.tensor([1.0, 1.0, 1.0, 1.0]))
         tensor([8., 0., 0., 0.])
     """
+    no_kernel("dct")
     return _computed("dct", input, type, n, dim, norm, orthogonalize)
 
 
@@ -82,6 +84,7 @@ def idct(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`dct` with the same arguments; errors are the same."""
+    no_kernel("idct")
     return _computed("idct", input, type, n, dim, norm, orthogonalize)
 
 
@@ -98,6 +101,7 @@ def dst(
     Args and errors are those of :func:`dct`, except that M = 2(N+1) for type 1, which also accepts
     one point. ``orthogonalize`` scales the last bin of type 2 and the last point of type 3.
     """
+    no_kernel("dst")
     return _computed("dst", input, type, n, dim, norm, orthogonalize)
 
 
@@ -110,6 +114,7 @@ def idst(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`dst` with the same arguments; errors are the same."""
+    no_kernel("idst")
     return _computed("idst", input, type, n, dim, norm, orthogonalize)
 
 
@@ -138,6 +143,7 @@ def dctn(
         DimensionError: A dimension does not exist.
         FlagError: type or norm is not one of these.
     """
+    no_kernel("dctn")
     return _computed_nd("dctn", input, type, s, dim, norm, orthogonalize)
 
 
@@ -150,6 +156,7 @@ def idctn(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`dctn` with the same arguments; errors are the same."""
+    no_kernel("idctn")
     return _computed_nd("idctn", input, type, s, dim, norm, orthogonalize)
 
 
@@ -162,6 +169,7 @@ def dstn(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the discrete sine transform along several dimensions; arguments as :func:`dctn`."""
+    no_kernel("dstn")
     return _computed_nd("dstn", input, type, s, dim, norm, orthogonalize)
 
 
@@ -174,6 +182,7 @@ def idstn(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`dstn` with the same arguments; errors are the same."""
+    no_kernel("idstn")
     return _computed_nd("idstn", input, type, s, dim, norm, orthogonalize)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnfft._paths.arguments import Dims, axis
+from trnfft._paths.library import no_kernel
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import several, whole
 from trnsci.core.errors import DTypeError, ShapeError
@@ -59,11 +60,13 @@ def rfftfreq(
 
 def fftshift(input: T, dim: Dims = None) -> T:
     """Return the bins with frequency zero centred along ``dim``, by default all dimensions."""
+    no_kernel("fftshift")
     return _shifted("fftshift", torch.fft.fftshift, input, dim)
 
 
 def ifftshift(input: T, dim: Dims = None) -> T:
     """Return the inverse of :func:`fftshift`: frequency zero moves back to index 0."""
+    no_kernel("ifftshift")
     return _shifted("ifftshift", torch.fft.ifftshift, input, dim)
 
 

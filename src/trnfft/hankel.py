@@ -26,6 +26,7 @@ from torch.compiler import is_compiling
 from trnfft._complex.arguments import NATIVE
 from trnfft._paths.arguments import along
 from trnfft._paths.kinds import closed_real, opened_real
+from trnfft._paths.library import no_kernel
 from trnfft._planning.tables import cacheable
 from trnsci.core.constants import Constants
 from trnsci.core.errors import ShapeError
@@ -65,11 +66,13 @@ def fht(a: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0
         >>> torch.allclose(found, r**2 * torch.exp(-(r**2) / 2), atol=1e-4)
         True
     """
+    no_kernel("fht")
     return _computed("fht", a, dln, mu, offset, bias)
 
 
 def ifht(A: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> Tensor:
     """Return the inverse of :func:`fht` with the same arguments, errors and warnings."""
+    no_kernel("ifht")
     return _computed("ifht", A, dln, mu, offset, bias)
 
 

@@ -28,6 +28,7 @@ from trnsolver._paths.arguments import (
     square_matrix,
 )
 from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_svd
+from trnsolver._paths.library import no_kernel
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [
@@ -293,6 +294,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
 
 def det(A: Tensor) -> Tensor:
     """Return the determinants of square matrices; 1 for a matrix without rows."""
+    no_kernel("det")
     return restored(torch.linalg.det(square_matrix("det", "A", A)), A.dtype)
 
 
@@ -301,6 +303,7 @@ def slogdet(A: Tensor) -> SignLogDet:
 
     A singular matrix has sign 0 and logarithm ``-inf``.
     """
+    no_kernel("slogdet")
     sign, logarithm = torch.linalg.slogdet(square_matrix("slogdet", "A", A))
     return SignLogDet(restored(sign, A.dtype), restored(logarithm, A.dtype))
 

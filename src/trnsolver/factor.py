@@ -29,6 +29,7 @@ from trnsolver._paths.arguments import (
     square_matrix,
 )
 from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
+from trnsolver._paths.library import no_kernel
 
 __all__ = [
     "LUFactors",
@@ -241,6 +242,7 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
         ConvergenceError: The algorithm did not converge.
         DerivativeError: A is being differentiated.
     """
+    no_kernel("schur")
     work = square_matrix("schur", "A", A)
     chosen("schur", "output", output, ("real", "complex"))
     if not inert(work):

@@ -32,6 +32,7 @@ from trnsolver._paths.arguments import (
     working,
 )
 from trnsolver._paths.dispatch import kernels_wanted, run_eigh, run_msign, run_svd
+from trnsolver._paths.library import no_kernel
 
 __all__ = [
     "Polar",
@@ -161,6 +162,7 @@ def expm(A: Tensor) -> Tensor:
     Raises:
         ShapeError: A is not square.
     """
+    no_kernel("expm")
     return restored(torch.linalg.matrix_exp(square_matrix("expm", "A", A)), A.dtype)
 
 

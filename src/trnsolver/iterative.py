@@ -33,6 +33,7 @@ from trnsci.core.krylov.runs import Callback, Product, Progress, ended
 from trnsci.core.krylov.vectors import norm
 from trnsolver._paths.arguments import in_full_precision, restored, working
 from trnsolver._paths.dispatch import kernels_wanted
+from trnsolver._paths.library import no_kernel
 from trnsolver.operators import LinearOperator, OperatorLike
 
 __all__ = [
@@ -116,6 +117,7 @@ def minres(
 
     The arguments are those of ``cg``; M must be positive definite.
     """
+    no_kernel("minres")
     return _solved(
         "minres",
         minres_method,
@@ -143,6 +145,7 @@ def bicgstab(
 
     The arguments are those of ``cg``; an iteration takes two products with A.
     """
+    no_kernel("bicgstab")
     return _solved(
         "bicgstab",
         bicgstab_method,
@@ -184,6 +187,7 @@ def gmres(
     Returns:
         ``(x, products, residual)``, where products is the number of products with A.
     """
+    no_kernel("gmres")
     return _gmres("gmres", A, b, x0, tol, maxiter, restart, M, rtol, atol, max_iter, callback)
 
 
@@ -227,6 +231,7 @@ def fgmres(
         max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each direction.
     """
+    no_kernel("fgmres")
     whole("fgmres", "keep", keep, 0, error=FlagError)
     return _gmres(
         "fgmres", A, b, x0, tol, maxiter, restart, M, rtol, atol, max_iter, callback, keep, recycle

@@ -19,6 +19,7 @@ from trnsci.core.krylov.preconditioners import (
     jacobi,
 )
 from trnsolver._paths.arguments import square_matrix
+from trnsolver._paths.library import no_kernel
 from trnsolver.operators import Preconditioner
 
 __all__ = [
@@ -37,6 +38,7 @@ def jacobi_preconditioner(A: Tensor) -> Preconditioner:
     Raises:
         SingularMatrixError: A diagonal entry is zero.
     """
+    no_kernel("jacobi_preconditioner")
     name = "jacobi_preconditioner"
     return jacobi(name, square_matrix(name, "A", A).diagonal(dim1=-2, dim2=-1))
 
@@ -53,6 +55,7 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
         NotPositiveDefiniteError: A block is not positive definite; the message has its index.
         FlagError: The block size is below 1.
     """
+    no_kernel("block_jacobi_preconditioner")
     name = "block_jacobi_preconditioner"
     work = square_matrix(name, "A", A)
     n = work.shape[-1]
@@ -78,6 +81,7 @@ def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
         FlagError: omega is not between 0 and 2.
         SingularMatrixError: A diagonal entry is zero.
     """
+    no_kernel("ssor_preconditioner")
     if not 0 < omega < 2:
         raise FlagError(f"ssor_preconditioner: omega must be between 0 and 2, got {omega}")
     work = square_matrix("ssor_preconditioner", "A", A)
@@ -108,6 +112,7 @@ def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditi
         NotPositiveDefiniteError: The factorization breaks down for all shifts of the diagonal.
         ShapeError: A is not a single square matrix, or the pattern has another shape.
     """
+    no_kernel("ichol_preconditioner")
     name = "ichol_preconditioner"
     work = square_matrix(name, "A", A)
     if work.ndim != 2:

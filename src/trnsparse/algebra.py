@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from trnsci.core.errors import DTypeError
+from trnsparse._paths.library import no_kernel
 from trnsparse.formats import CSRMatrix, SparseMatrix
 
 __all__ = [
@@ -30,11 +31,13 @@ def sparse_add(
     Raises:
         OperandError: The shapes differ.
     """
+    no_kernel("sparse_add")
     return _csr("sparse_add", A).added(_csr("sparse_add", B), alpha, beta)
 
 
 def sparse_scale(A: SparseMatrix, alpha: float | Tensor) -> CSRMatrix:
     """Return ``alpha * A`` in CSR format."""
+    no_kernel("sparse_scale")
     csr = _csr("sparse_scale", A)
     return csr.with_values(csr.values * alpha)
 
@@ -60,6 +63,7 @@ def multiply(A: SparseMatrix, other: SparseMatrix | Tensor | float) -> CSRMatrix
     Raises:
         OperandError: The shapes do not fit.
     """
+    no_kernel("multiply")
     return _csr("multiply", A).multiply(other)
 
 
@@ -69,6 +73,7 @@ def power(A: SparseMatrix, exponent: float) -> CSRMatrix:
     Raises:
         FlagError: The exponent is 0 or negative, which would turn zeros into entries.
     """
+    no_kernel("power")
     return _csr("power", A).power(exponent)
 
 
@@ -82,6 +87,7 @@ def spgemm(A: SparseMatrix, B: SparseMatrix) -> CSRMatrix:
         OperandError: The inner dimensions differ.
         DTypeError: The dtypes differ.
     """
+    no_kernel("spgemm")
     return _csr("spgemm", A).spgemm(_csr("spgemm", B))
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from trnsci.core.arguments import agree
 from trnsci.core.arrays import array_of, tensor_of
 from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
+from trnsparse._paths.library import no_kernel
 from trnsparse._patterns.layouts import NATIVE
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import sampled_product
@@ -49,7 +50,8 @@ def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
         >>> spsolve(2 * eye_sparse(2), torch.tensor([2.0, 4.0]))
         tensor([1., 2.])
     """
-    return splu(A).solve(b)
+    no_kernel("spsolve")
+    return SparseLU(A).solve(b)
 
 
 def splu(A: SparseMatrix) -> SparseLU:
@@ -60,6 +62,7 @@ def splu(A: SparseMatrix) -> SparseLU:
         SingularMatrixError: A is singular.
         DTypeError: SciPy does not factor matrices of the dtype.
     """
+    no_kernel("splu")
     return SparseLU(A)
 
 
@@ -136,6 +139,7 @@ def sptrsv(
         SingularMatrixError: The diagonal has a zero.
         DTypeError: The dtype has no substitution routine.
     """
+    no_kernel("sptrsv")
     csr = _square("sptrsv", A).sum_duplicates()
     if A.dtype not in NATIVE:
         raise DTypeError(f"sptrsv: takes float32, float64 and complex matrices, got {A.dtype}")

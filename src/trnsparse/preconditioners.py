@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnsci.core.errors import OperandError
 from trnsci.core.krylov.preconditioners import block_jacobi, jacobi, on_columns
+from trnsparse._paths.library import no_kernel
 from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix, from_scipy
 
 __all__ = [
@@ -32,6 +33,7 @@ def jacobi_preconditioner(A: SparseMatrix) -> Callable[[Tensor], Tensor]:
     Raises:
         SingularMatrixError: An element of the diagonal is zero.
     """
+    no_kernel("jacobi_preconditioner")
     return on_columns(jacobi("jacobi_preconditioner", A.diagonal()))
 
 
@@ -44,6 +46,7 @@ def block_jacobi_preconditioner(A: BSRMatrix) -> Callable[[Tensor], Tensor]:
     Raises:
         SingularMatrixError: A diagonal block is missing or singular.
     """
+    no_kernel("block_jacobi_preconditioner")
     size, blocks = A.block_size, -(-A.shape[0] // A.block_size)
     pattern = A.pattern
     chosen = (pattern.row_indices == pattern.indices).nonzero().squeeze(-1)
@@ -71,6 +74,7 @@ def amg_preconditioner(
         OperandError: A is not square.
         ModuleNotFoundError: pyamg is not installed.
     """
+    no_kernel("amg_preconditioner")
     if A.shape[0] != A.shape[1]:
         raise OperandError(f"amg_preconditioner: A must be square, got {A.shape}")
     import pyamg

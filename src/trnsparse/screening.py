@@ -14,6 +14,7 @@ from trnsci.core.arguments import agree, floating, tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._paths.dispatch import run_screened_spmm
+from trnsparse._paths.library import no_kernel
 from trnsparse._patterns.dense import check_threshold
 
 __all__ = [
@@ -31,8 +32,13 @@ def schwarz_bounds(diagonal_integrals: Tensor) -> Tensor:
 
     At 0, where the root has no derivative, derivatives are 0.
     """
+    no_kernel("schwarz_bounds")
     tensor("schwarz_bounds", "diagonal_integrals", diagonal_integrals)
     floating("schwarz_bounds", "diagonal_integrals", diagonal_integrals)
+    return _bounds(diagonal_integrals)
+
+
+def _bounds(diagonal_integrals: Tensor) -> Tensor:
     sizes = diagonal_integrals.abs()
     if inert(diagonal_integrals):
         return sizes.sqrt()
@@ -54,6 +60,7 @@ def screen_quartets(Q: Tensor, threshold: float = 1e-10, mode: str = "pair") -> 
     Raises:
         FlagError: The threshold is negative, or the mode is neither.
     """
+    no_kernel("screen_quartets")
     _checked("screen_quartets", Q, threshold)
     if mode == "pair":
         return Q.gt(sqrt(threshold))
@@ -76,6 +83,7 @@ def density_screen(Q: Tensor, P: Tensor, threshold: float = 1e-10) -> Tensor:
         FlagError: The threshold is negative.
         OperandError: The shapes differ.
     """
+    no_kernel("density_screen")
     _checked("density_screen", Q, threshold)
     if P.shape != Q.shape:
         raise OperandError(
@@ -94,6 +102,7 @@ def count_quartets(Q: Tensor, threshold: float = 1e-10, Q_right: Tensor | None =
         threshold: Lower limit of a product, exclusive.
         Q_right: Bounds of the second pairs; None uses Q for both.
     """
+    no_kernel("count_quartets")
     _checked("count_quartets", Q, threshold)
     left = Q.detach().reshape(-1)
     right = left if Q_right is None else Q_right.detach().reshape(-1)
@@ -126,6 +135,7 @@ def sparsity_stats(Q: Tensor, threshold: float = 1e-10) -> dict[str, int | float
         ``quartet_sparsity`` (exact), and the bounds from the number of pairs only,
         ``significant_quartets_upper`` and ``quartet_sparsity_lower``.
     """
+    no_kernel("sparsity_stats")
     _checked("sparsity_stats", Q, threshold)
     if Q.ndim != 2:
         raise OperandError(f"sparsity_stats: Q must be a matrix, got shape {tuple(Q.shape)}")
@@ -184,7 +194,7 @@ def screened_spmm(
             f"screened_spmm: integrals must be ({A.shape[0]},) and ({A.shape[1]},), "
             f"got {tuple(rows.shape)} and {tuple(columns.shape)}{hint}"
         )
-    row_bounds, col_bounds = (schwarz_bounds(d.detach()).to(A.dtype) for d in (rows, columns))
+    row_bounds, col_bounds = (_bounds(d.detach()).to(A.dtype) for d in (rows, columns))
     return run_screened_spmm(A, row_bounds, col_bounds, B, sqrt(threshold))
 
 

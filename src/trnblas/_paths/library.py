@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trnsci.core.backend.library import Library
 
-__all__ = ["LIBRARY"]
+__all__ = ["LIBRARY", "no_kernel"]
 
 LIBRARY = Library("trnblas")
+no_kernel = LIBRARY.no_kernel

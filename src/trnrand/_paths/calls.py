@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnrand._paths.dispatch import note_stream
+from trnrand._paths.library import no_kernel
 from trnrand._paths.operator import register, traced
 from trnrand._paths.signatures import Law, Shape, broadcast_shape, device_of
 from trnrand._paths.transforms import beneath
@@ -27,7 +28,7 @@ from trnrand._sampling.laws import Kind
 from trnrand.defaults import get_default_generator
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
-from trnsci.core.backend.explanation import Step, note, recording
+from trnsci.core.backend.explanation import recording
 from trnsci.core.interop import (
     dispatch_modes,
     fake_mode,
@@ -127,7 +128,7 @@ def _shaped(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Ten
         if law.kind is not None:
             note_stream(law.kind, result.numel(), result.dtype)
         else:
-            note(Step(f"trnrand.{law.name}", "pytorch", "there is no kernel that draws it"))
+            no_kernel(law.name)
     return result
 
 
@@ -135,6 +136,8 @@ def _drawn(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Tens
     """Return the samples of a call, from the prefetch buffers if it is small."""
     if generator is None:
         generator = get_default_generator()
+    if law.kind is None:
+        no_kernel(law.name)
     if function_modes():
         with without_function_modes():
             return law.function(*args, generator=generator, **options)

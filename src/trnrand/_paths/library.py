@@ -6,7 +6,7 @@ from trnrand.errors import ParameterError
 from trnsci.core.backend.library import Library
 from trnsci.core.errors import BackendError, FlagError
 
-__all__ = ["LIBRARY"]
+__all__ = ["LIBRARY", "no_kernel"]
 
 
 class _RandomLibrary(Library):
@@ -33,3 +33,4 @@ class _RandomLibrary(Library):
 
 
 LIBRARY = _RandomLibrary("trnrand")
+no_kernel = LIBRARY.no_kernel

@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from trnrand._paths.library import no_kernel
 from trnrand._paths.signatures import Law, device_of
 from trnrand.defaults import get_default_generator
 from trnrand.generator import Generator
@@ -88,6 +89,8 @@ def _sample(
 ) -> Tensor:
     """Call the function of this name with the arguments that ``traced`` flattened."""
     law = _LAWS[function]
+    if law.kind is None:
+        no_kernel(law.name)
     sources: dict[str, Any] = {
         "float": iter(numbers),
         "integer": iter(integers),

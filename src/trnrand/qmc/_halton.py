@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand._paths.library import no_kernel
 from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import DTYPES, given_once
 from trnrand.qmc._engine import PointEngine
@@ -240,6 +241,7 @@ def halton(
         >>> halton(3, 2, torch.float64).tolist()[0]
         [0.5, 0.3333333333333333]
     """
+    no_kernel("halton")
     count = given_once("halton", "n_points", n_points, "n", n)
     dims = given_once("halton", "n_dims", n_dims, "d", d)
     engine = HaltonEngine(dims, scramble, seed, start_index=start_index, generator=generator)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand._paths.library import no_kernel
 from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import MAX_DIMS, floating, given_once, whole
 from trnrand.qmc._rounding import one_up, rounded_down
@@ -66,6 +67,7 @@ def latin_hypercube(
         >>> (sample * 100).floor().sort(0).values[:, 1].tolist() == list(range(100))
         True
     """
+    no_kernel("latin_hypercube")
     function = "latin_hypercube"
     count = whole(
         function, "n_points", given_once(function, "n_points", n_points, "n", n), 0, 2**32

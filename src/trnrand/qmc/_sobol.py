@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand._paths.library import no_kernel
 from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import floating, given_once
 from trnrand.qmc._directions import (
@@ -342,6 +343,7 @@ def sobol(
         >>> sobol(4, 2, scramble=False).tolist()
         [[0.0, 0.0], [0.5, 0.5], [0.75, 0.25], [0.25, 0.75]]
     """
+    no_kernel("sobol")
     count = given_once("sobol", "n_points", n_points, "n", n)
     dims = given_once("sobol", "n_dims", n_dims, "d", d)
     engine = SobolEngine(

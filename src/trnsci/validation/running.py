@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 import nkisim
-from trnsci.core.backend.environment import library_switch
+from trnsci.core.backend.environment import library_requirement
 from trnsci.core.backend.launch import SIMULATE
 from trnsci.core.backend.provider import provider
 from trnsci.core.counters import counts
@@ -164,7 +164,7 @@ def _fault(error: float, bound: float, launches: int, observer: _Observer) -> st
 @contextmanager
 def _kernels_only(library: str, path: str) -> Iterator[None]:
     """Run the calls of a library on kernels, and make fallbacks to torch raise."""
-    require = library_switch(library, "REQUIRE_NKI").name
+    require = library_requirement(library).name
     before = os.environ.get(require)
     os.environ[require] = "1"
     try:

@@ -181,6 +181,7 @@ MSIGN = _operation(
 CG = _operation(
     "cg",
     reference=torch_path.fixed_cg,
+    fake=torch_path.cg_shape,
     backward=rules.cg_backward,
     jvp=rules.cg_jvp,
     from_result=True,

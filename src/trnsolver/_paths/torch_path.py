@@ -14,6 +14,7 @@ from trnsci.core.eager import inert
 from trnsci.core.krylov.cg import kernel_reference
 
 __all__ = [
+    "cg_shape",
     "fixed_cg",
     "fixed_inv_sqrt",
     "fixed_msign",
@@ -134,6 +135,11 @@ def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tupl
         recorded=not inert(a, b, x0),
     )
     return x, (torch.cat(history, -1) / size).to(b.dtype)
+
+
+def cg_shape(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tuple[Tensor, Tensor]:
+    """Return empty tensors like the results of ``fixed_cg``."""
+    return torch.empty_like(b), b.new_empty(b.shape[0], maxiter + 1)
 
 
 def _distance(product: Tensor, eye: Tensor) -> Tensor:

@@ -287,11 +287,13 @@ class TestRefusals:
 
     def test_they_raise_where_kernels_are_required(self, library, operation, monkeypatch):
         monkeypatch.setenv(library.require_nki.name, "1")
-        operation(X.double(), None, 1.0)
-        with library.backend("simulator"):
-            with pytest.raises(RuntimeError, match=r"does not take torch.float64, and .*_REQUIRE_"):
-                operation(X.double(), None, 1.0)
-            assert operation(torch.empty(0, 4), None, 1.0).shape == (0, 4)
+        for backend in ("auto", "simulator"):
+            with library.backend(backend):
+                with pytest.raises(RuntimeError, match=r"not take torch.float64, and .*_REQUIRE_"):
+                    operation(X.double(), None, 1.0)
+                assert operation(torch.empty(0, 4), None, 1.0).shape == (0, 4)
+        with library.backend("pytorch"):
+            operation(X.double(), None, 1.0)
 
     def test_a_caller_refuses_before_there_are_arguments(self, library, operation, monkeypatch):
         from trnsci.core import explain

@@ -1,7 +1,9 @@
-"""Boolean environment variables, read at each use.
+"""Environment variables of the libraries, read at each use.
 
-``1``, ``true``, ``yes`` and ``on`` mean on; ``0``, ``false``, ``no``, ``off`` and the empty string
-mean off, in upper or lower case. A variable that is not set is off; any other value raises.
+A ``Switch`` is boolean: ``1``, ``true``, ``yes`` and ``on`` mean on; ``0``, ``false``, ``no``,
+``off`` and the empty string mean off. A ``Requirement`` has three levels: ``0`` or the empty
+string, ``1``, and ``all``. Upper and lower case are the same. A variable that is not set is off;
+any other value raises.
 """
 
 from __future__ import annotations
@@ -10,7 +12,15 @@ import os
 
 from trnsci.core.errors import FlagError
 
-__all__ = ["UMBRELLA", "Switch", "flag_value", "library_switch"]
+__all__ = [
+    "UMBRELLA",
+    "Requirement",
+    "Switch",
+    "Variable",
+    "flag_value",
+    "library_requirement",
+    "library_switch",
+]
 
 UMBRELLA = "TRNSCI"
 
@@ -34,7 +44,7 @@ def flag_value(name: str, value: str) -> bool:
     )
 
 
-class Switch:
+class Variable:
     """A library's variable, and the variable of the suite that applies if it is not set.
 
     Attributes:
@@ -46,15 +56,56 @@ class Switch:
         self.name = name
         self.umbrella = umbrella
 
+    def _set(self) -> str:
+        """Return the name of the variable that is set, or the empty string."""
+        if self.name in os.environ:
+            return self.name
+        return self.umbrella if self.umbrella in os.environ else ""
+
+
+class Switch(Variable):
+    """A boolean variable."""
+
     def is_on(self) -> bool:
         """Return whether the switch is currently on."""
-        for name in (self.name, self.umbrella):
-            value = os.environ.get(name)
-            if value is not None:
-                return flag_value(name, value)
-        return False
+        name = self._set()
+        return bool(name) and flag_value(name, os.environ[name])
+
+
+class Requirement(Variable):
+    """A variable that makes calls raise instead of computing on torch.
+
+    With ``1``, calls raise that have a kernel and would not run it; with ``all``, calls of
+    functions without a kernel raise too.
+    """
+
+    def level(self) -> str:
+        """Return ``""``, ``"1"`` or ``"all"``.
+
+        Raises:
+            FlagError: The value is not accepted.
+        """
+        name = self._set()
+        if not name:
+            return ""
+        value = os.environ[name]
+        word = value.strip().lower()
+        if word in ("", "0"):
+            return ""
+        if word in ("1", "all"):
+            return word
+        raise FlagError(f"{name}: got {value!r}, accepted: 1, all; or 0, empty")
+
+    def is_on(self) -> bool:
+        """Return whether calls that have a kernel must run it."""
+        return self.level() != ""
 
 
 def library_switch(library: str, what: str) -> Switch:
     """Return the switch ``<LIBRARY>_<WHAT>`` with the umbrella ``TRNSCI_<WHAT>``."""
     return Switch(f"{library.upper()}_{what}", f"{UMBRELLA}_{what}")
+
+
+def library_requirement(library: str) -> Requirement:
+    """Return the requirement ``<LIBRARY>_REQUIRE_NKI`` with the umbrella ``TRNSCI_REQUIRE_NKI``."""
+    return Requirement(f"{library.upper()}_REQUIRE_NKI", f"{UMBRELLA}_REQUIRE_NKI")

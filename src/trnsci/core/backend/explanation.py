@@ -86,6 +86,10 @@ class _Running:
 RUNNING = _Running()
 
 
+class _OutsideTorch(Exception):
+    """A tensor is converted to an array, for NumPy, SciPy or compiled loops."""
+
+
 def recording() -> bool:
     """Return whether an explanation is recorded in the current context."""
     return RUNNING.number > 0 and _RECORDER.get() is not None
@@ -101,13 +105,39 @@ def note(step: Step) -> None:
 def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Explanation:
     """Return the path of ``function(*args, **kwargs)`` and the reason, without computing it.
 
+    Where the call depends on values, the explanation ends and gives the reason.
+
     Raises:
+        TypeError: ``function`` is not a function, such as the result of a call.
         Exception: Any error of the call itself about the shapes and dtypes of its operands.
     """
     import torch
+    from torch.overrides import TorchFunctionMode
 
-    from trnsci.core.interop import fake_tensor_mode, fake_tensor_module, pytree
+    from trnsci.core.errors import DerivativeError, DTypeError, LinAlgError
+    from trnsci.core.interop import dispatch_modes, fake_tensor_mode, fake_tensor_module, pytree
 
+    if not callable(function):
+        raise DTypeError(
+            f"explain: the first argument must be a function, got a {type(function).__name__}; "
+            f"pass the function and its arguments apart, as in explain(trnblas.gemm, 1.0, A, B)"
+        )
+
+    class OnlyTorch(TorchFunctionMode):
+        """Stops at the conversion to an array.
+
+        A fake tensor has no memory. Inside a fake tensor mode, the array of a real tensor, such as
+        the index of a sparse matrix, is that of a fake one.
+        """
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func in conversions and dispatch_modes():
+                raise _OutsideTorch
+            return func(*args, **(kwargs or {}))
+
+    conversions = {torch.Tensor.numpy, torch.Tensor.__array__}
     fake_tensor = fake_tensor_module()
     mode = fake_tensor_mode(allow_non_fake_inputs=True)
     explanation = Explanation(getattr(function, "__name__", repr(function)))
@@ -115,18 +145,23 @@ def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Expla
     RUNNING.add(1)
     try:
         args, kwargs = pytree().tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
-        with mode, torch.no_grad():
+        with mode, OnlyTorch(), torch.no_grad():
             function(*args, **kwargs)
     except (
         fake_tensor.DataDependentOutputException,
         fake_tensor.DynamicOutputShapeException,
         fake_tensor.UnsupportedFakeTensorException,
+        fake_tensor.UnsupportedOperatorException,
+        DerivativeError,  # a function that refuses to be traced
+        LinAlgError,
     ) as stop:
         explanation.open_end = f"the rest depends on values ({type(stop).__name__})"
-    except RuntimeError as stop:
-        if ".numpy()" not in str(stop):
-            raise
+    except _OutsideTorch:
         explanation.open_end = "the rest is computed by NumPy or SciPy"
+    except RuntimeError as stop:
+        if "data is not allocated" not in str(stop):  # a routine of torch that has no fake version
+            raise
+        explanation.open_end = "the rest depends on values"
     finally:
         RUNNING.add(-1)
         _RECORDER.reset(token)

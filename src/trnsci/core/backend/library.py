@@ -3,7 +3,7 @@
 There are four backends. ``"pytorch"`` is torch on the device of the operands. ``"nki"`` launches
 NKI kernels on a NeuronCore, or on the simulator if the environment variable for it is on.
 ``"simulator"`` launches them on the simulator. ``"auto"`` is ``"nki"`` where AWS's toolchain and a
-NeuronCore are present, else ``"pytorch"``.
+NeuronCore are present or kernels are required, else ``"pytorch"``.
 
 ``set_backend`` applies to the process; ``with library.backend(...)`` applies to the current
 context, so that threads and tasks do not affect each other.
@@ -23,10 +23,11 @@ except ModuleNotFoundError as error:
     ) from error
 
 from trnsci.core.backend.device import neuron_device
-from trnsci.core.backend.environment import library_switch
-from trnsci.core.backend.explanation import recording
+from trnsci.core.backend.environment import library_requirement, library_switch
+from trnsci.core.backend.explanation import Step, note, recording
 from trnsci.core.backend.provider import has_aws_nki
 from trnsci.core.backend.setting import Setting
+from trnsci.core.counters import count_no_kernel
 from trnsci.core.errors import BackendError, FlagError
 from trnsci.core.interop import constant_to_compile
 
@@ -44,20 +45,28 @@ def device_ready() -> bool:
     return neuron_device() is not None and has_aws_nki()
 
 
+@constant_to_compile
+def _count_no_kernel(function: str) -> bool:
+    """Count a call; a compiled call counts it once, when it is compiled."""
+    count_no_kernel(function)
+    return True
+
+
 class Library:
     """The backend of one library.
 
     Attributes:
         name: Import name, such as ``"trnblas"``.
         use_simulator: The environment variable that runs kernels on the simulator.
-        require_nki: The environment variable that makes calls raise if no kernel computes them.
+        require_nki: The environment variable that makes calls raise if no kernel computes them. It
+            has no effect on backend ``"pytorch"``, which is an explicit choice.
         operations: The operations declared so far, by name.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.use_simulator = library_switch(name, "USE_SIMULATOR")
-        self.require_nki = library_switch(name, "REQUIRE_NKI")
+        self.require_nki = library_requirement(name)
         self.operations: dict[str, Any] = {}
         self._requested = Setting(f"{name}.backend", "auto")
 
@@ -104,9 +113,10 @@ class Library:
         requested = self._requested.get()
         if requested == "pytorch":
             return "pytorch"
+        required = self.require_nki.is_on()
         if requested == "simulator" or self.use_simulator.is_on():
             return "simulator"
-        if requested == "nki" or device_ready():
+        if requested == "nki" or required or device_ready():
             return "nki"
         return "pytorch"
 
@@ -117,10 +127,37 @@ class Library:
         """
         return self.path() != "pytorch" or recording()
 
+    def no_kernel(self, function: str) -> None:
+        """Report the call of a public function that has no kernel: torch computes it.
+
+        On a kernel path the call is counted. ``explain`` shows it on every path.
+
+        Args:
+            function: Name of the function within the library.
+
+        Raises:
+            BackendError: ``REQUIRE_NKI`` is ``all``, on a kernel path.
+        """
+        if not self.kernels_wanted():
+            return
+        name = f"{self.name}.{function}"
+        if recording():
+            note(Step(name, "pytorch", "the function has no kernel"))
+            return
+        if self.require_nki.level() == "all":
+            raise BackendError(
+                f"{name}: the function has no kernel, and {self.require_nki.name} or its umbrella "
+                f"is 'all' (1 accepts such functions)"
+            )
+        _count_no_kernel(name)
+
     def no_nki(self, function: str) -> BackendError:
         """Return the error for a missing NKI, with instructions to install it."""
+        reason = "backend 'nki' needs"
+        if self.get_backend() != "nki" and function in self.operations:
+            reason = f"{self.require_nki.name} or its umbrella is on, and kernels need"
         return BackendError(
-            f"{self.name}.{function}: backend 'nki' needs AWS's NKI (nki>=0.3.0, Neuron SDK 2.29 "
+            f"{self.name}.{function}: {reason} AWS's NKI (nki>=0.3.0, Neuron SDK 2.29 "
             f"or later), which is not installed. On a Trainium or Inferentia host, install the "
             f"Neuron SDK; elsewhere, run the kernels on the simulator with "
             f"{self.use_simulator.name}=1 or backend 'simulator', or use 'pytorch'"

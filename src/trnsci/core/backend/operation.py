@@ -22,7 +22,7 @@ from trnsci.core.backend.derivatives import each_entry, make_node, total
 from trnsci.core.backend.explanation import Step, note, recording
 from trnsci.core.backend.fallback import report_fallback
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.backend.library import Library, Path
+from trnsci.core.backend.library import Library, Path, device_ready
 from trnsci.core.counters import count_refusal
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.interop import constant_to_compile
@@ -128,7 +128,16 @@ class Operation:
         if _any_empty(args):
             return "pytorch", "an operand is empty"
         refusal = self.refusal(*args)
-        return ("pytorch", refusal) if refusal else self._suited(args)
+        if refusal:
+            return "pytorch", self._or_raises(refusal)
+        path, reason = self._suited(args)
+        if path == "nki" and not device_ready():
+            reason = self._or_raises(f"{reason}, but no NeuronCore with AWS's NKI is found")
+        return path, reason
+
+    def _or_raises(self, reason: str) -> str:
+        """Return why no kernel runs, and that the call raises if kernels are required."""
+        return f"{reason}; the call raises" if self.library.require_nki.is_on() else reason
 
     def _torch_reason(self) -> str:
         if self.library.get_backend() == "pytorch":
@@ -139,6 +148,8 @@ class Operation:
         """Return the path for arguments that the kernel accepts, and the reason."""
         path, requested = self.library.path(), self.library.get_backend()
         if requested == "auto" and path == "nki":
+            if self.library.require_nki.is_on():
+                return path, f"{self.library.require_nki.name} or its umbrella is on"
             if self._flops is not None and self._flops(*args) < self.min_flops:
                 return "pytorch", self._too_small
             return path, "backend 'auto' finds a NeuronCore with AWS's NKI"
@@ -164,7 +175,8 @@ class Operation:
         """
         if recording():
             wanted = self.library.path() != "pytorch"
-            note(Step(self.qualified_name, "pytorch", reason if wanted else self._torch_reason()))
+            shown = self._or_raises(reason) if wanted else self._torch_reason()
+            note(Step(self.qualified_name, "pytorch", shown))
             return
         if self.library.require_nki.is_on():
             self._require(reason)

@@ -1,0 +1,155 @@
+"""REQUIRE_NKI and ``explain``, as properties of every public function of the six libraries."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from public_calls import CALLS, LIBRARIES, NOT_CALLS, function_of, public_functions
+from trnsci.core import explain
+from trnsci.core.counters import counts
+from trnsci.core.errors import BackendError, FlagError
+
+NO_KERNEL = "the function has no kernel"
+UNKNOWN = {
+    "trnsparse.cg",
+    "trnsparse.minres",
+    "trnsparse.power_iteration",
+    "trnsparse.power_iteration_bsr",
+    "trntensor.cp_decompose",
+    "trntensor.tucker_decompose",
+}
+"""Functions that reach kernels only after a step that depends on values."""
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for library in (*LIBRARIES, "trnsci"):
+        for what in ("USE_SIMULATOR", "REQUIRE_NKI"):
+            monkeypatch.delenv(f"{library.upper()}_{what}", raising=False)
+
+
+@pytest.fixture
+def require(monkeypatch):
+    return lambda value: monkeypatch.setenv("TRNSCI_REQUIRE_NKI", value)
+
+
+def callable_here(name):
+    return name != "trnsparse.amg_preconditioner" or find_spec("pyamg") is not None
+
+
+def test_every_public_function_has_a_call_or_a_reason():
+    exempt = {name for names in NOT_CALLS.values() for name in names.split()}
+    have_none = {name for name in public_functions() if name.partition(".")[2] in exempt}
+    assert public_functions() == set(CALLS) | have_none
+    assert not set(CALLS) & have_none
+
+
+def explained(name):
+    args, options = CALLS[name]
+    return explain(function_of(name), *args, **options)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("backend", ["simulator", "required"])
+def test_every_call_is_explained_by_its_kernels_or_has_none(library, backend, require):
+    if backend == "required":
+        require("all")
+    with import_module(library).backend("auto" if backend == "required" else backend):
+        for name in filter(callable_here, CALLS):
+            if not name.startswith(library):
+                continue
+            got = explained(name)
+            if name in UNKNOWN:
+                assert got.path == "not known", name
+                continue
+            own = [step for step in got.steps if step.operation.startswith(library)]
+            without = {step.reason == NO_KERNEL for step in own}
+            assert len(without) == 1, str(got)
+            path = "simulator" if backend == "simulator" else "nki"
+            assert {step.path for step in own} <= {"pytorch" if without == {True} else path}, got
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_without_a_device_a_required_kernel_raises_and_other_functions_compute(library, require):
+    calls = {name: call for name, call in CALLS.items() if name.startswith(library)}
+    without = {name for name in calls if callable_here(name) and _has_none(name)}
+    for name, (args, options) in calls.items():
+        if not callable_here(name):
+            continue
+        function, args = function_of(name), copy.deepcopy(args)
+        before = counts()
+        if name in without:
+            require("1")
+            function(*args, **options)
+            assert (counts() - before).no_kernel.total() >= 1, name
+            require("all")
+            with pytest.raises(BackendError, match=r"has no kernel, and .*_REQUIRE_NKI"):
+                function(*args, **options)
+        else:
+            require("1")
+            with pytest.raises(BackendError, match=r"REQUIRE_NKI or its umbrella is on"):
+                function(*args, **options)
+        assert not (counts() - before).launches
+
+
+@cache
+def _has_none(name):
+    library = name.partition(".")[0]
+    steps = [step for step in explained(name).steps if step.operation.startswith(library)]
+    return any(step.reason == NO_KERNEL for step in steps)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("value", ["2", "yes", "true", "every"])
+def test_any_other_value_is_an_error(library, value, monkeypatch):
+    name = f"{library.upper()}_REQUIRE_NKI"
+    monkeypatch.setenv(name, value)
+    said = rf"^{name}: got '{value}', accepted: 1, all; or 0, empty$"
+    with pytest.raises(FlagError, match=said):
+        import_module(library + "._paths.library").LIBRARY.kernels_wanted()
+
+
+@pytest.mark.parametrize("value", ["", "0", " "])
+def test_values_that_require_nothing(value, require):
+    require(value)
+    assert torch.equal(function_of("trnblas.gemm")(1.0, torch.eye(2), torch.eye(2)), torch.eye(2))
+
+
+def test_the_size_does_not_matter(require):
+    require("1")
+    for order in (1, 300):
+        a = torch.ones(order, order)
+        with pytest.raises(BackendError, match="REQUIRE_NKI"):
+            function_of("trnblas.gemm")(1.0, a, a)
+
+
+def test_backend_pytorch_is_an_explicit_choice(require):
+    require("all")
+    trnblas = import_module("trnblas")
+    with trnblas.backend("pytorch"):
+        assert torch.equal(trnblas.gemm(1.0, torch.eye(2), torch.eye(2)), torch.eye(2))
+        assert trnblas.asum(torch.ones(2)) == 2
+
+
+def test_what_raises_is_explained_so(require):
+    require("1")
+    a = torch.ones(2, 2)
+    gemm = function_of("trnblas.gemm")
+    assert str(explain(gemm, 1.0, a, a)).endswith(
+        "no NeuronCore with AWS's NKI is found; the call raises"
+    )
+    assert str(explain(gemm, 1.0, a.double(), a.double())).endswith(
+        "the kernel does not take torch.float64; the call raises"
+    )
+
+
+@pytest.mark.parametrize("thing", [torch.ones(2), (1, 2), "gemm", None, 3.0])
+def test_explain_takes_a_function_only(thing):
+    with pytest.raises(TypeError, match=r"explain: the first argument must be a function, got a "):
+        explain(thing)

@@ -99,10 +99,12 @@ def numpy_rivals(law: str, count: int) -> dict[str, Call]:
 def contenders(law: str, count: int, device: str) -> dict[str, Call]:
     """Return by name the calls that draw ``count`` samples of a distribution."""
     draw = partial(getattr(trnrand, law.partition(" ")[0]), **PARAMETERS.get(law, {}))
+    size = {"size": (count,)} if law == "randint" else {}
+    sizes = () if size else (count,)
     found: dict[str, Call] = {}
     for engine in ("philox", "threefry") if law in CORE else ("philox",):
         generator = trnrand.Generator(1, device, engine=engine)
-        found[engine] = lambda generator=generator: draw(count, generator=generator)
+        found[engine] = lambda generator=generator: draw(*sizes, **size, generator=generator)
     fill = TORCH[law]
     rivals: dict[str, Call] = {"torch": lambda: fill(torch.empty(count, device=device))}
     if device != "cpu":

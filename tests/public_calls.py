@@ -170,7 +170,7 @@ _DRAWS = {
     "trnrand.multinomial": _drawn(10, torch.tensor([0.2, 0.8]), 5),
     "trnrand.multivariate_normal": _drawn(X, SPD, 5),
     "trnrand.negative_binomial": _drawn(5, n=4, p=0.3),
-    "trnrand.randint": _drawn(5, low=0, high=9),
+    "trnrand.randint": _drawn(9, (5,)),
     "trnrand.randint_like": _drawn(X, 0, 9),
     "trnrand.randperm": _drawn(9),
     "trnrand.shuffle": _drawn(X),

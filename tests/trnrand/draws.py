@@ -14,7 +14,21 @@ Draw = Callable[..., Tensor]
 F64 = torch.float64
 WEIGHTS = torch.tensor([0.0, 2.0, 0.5, 0.0, 1.0])
 
+
 # Each takes a size and the keywords that all distributions have.
+def randint(low, high):
+    """``trnrand.randint`` with the size in front, in every form that the other functions take."""
+
+    def draw(*size, **options):
+        if len(size) == 1 and not isinstance(size[0], int):
+            (size,) = size
+        if not size and "out" in options:
+            size = None
+        return trnrand.randint(low, high, size=size, **options)
+
+    return draw
+
+
 DRAWS: dict[str, Draw] = {
     "uniform": lambda *size, **k: trnrand.uniform(*size, low=-1.0, high=3.0, **k),
     "uniform float64": lambda *size, **k: trnrand.uniform(*size, dtype=F64, **k),
@@ -52,6 +66,6 @@ DRAWS: dict[str, Draw] = {
     "von_mises": lambda *size, **k: trnrand.von_mises(*size, loc=3.0, kappa=2.0, **k),
     "categorical": lambda *size, **k: trnrand.categorical(*size, p=WEIGHTS, **k),
     "bernoulli": lambda *size, **k: trnrand.bernoulli(*size, p=0.3, **k),
-    "randint": lambda *size, **k: trnrand.randint(*size, low=-5, high=3_000_000_000, **k),
-    "randint wide": lambda *size, **k: trnrand.randint(*size, low=-(2**63), high=3 * 2**60, **k),
+    "randint": randint(-5, 3_000_000_000),
+    "randint wide": randint(-(2**63), 3 * 2**60),
 }

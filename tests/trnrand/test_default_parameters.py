@@ -19,7 +19,6 @@ DEFAULTS = {
     "lognormal": {"mean": 0.0, "std": 1.0},
     "normal": {"mean": 0.0, "std": 1.0},
     "poisson": {"lam": 1.0},
-    "randint": {"low": 0, "high": 1},
     "truncated_normal": {"mean": 0.0, "std": 1.0, "low": -2.0, "high": 2.0},
     "uniform": {"low": 0.0, "high": 1.0},
     "von_mises": {"loc": 0.0, "kappa": 1.0},
@@ -38,7 +37,7 @@ def equal_bits(a, b):
 def test_distributions_are_standard_unless_it_is_said(module, name):
     draw = getattr(module, name, None)
     if draw is None:  # counts have no gradient
-        assert name in {"bernoulli", "poisson", "randint"}
+        assert name in {"bernoulli", "poisson"}
         return
     needed, standard = {NEEDED[name]: 1.5} if name in NEEDED else {}, DEFAULTS[name]
     got = draw(50, generator=Generator(2), **needed)

@@ -110,7 +110,7 @@ def test_geometric(p):
 @pytest.mark.parametrize("span", [2, 5, 96, 2**31 + 1, 2**32, 2**40 + 1, 2**63 + 1, 2**64])
 def test_randint(span):
     low = -(span // 2)
-    samples = trnrand.randint(COUNT, low=low, high=low + span, generator=Generator(7))
+    samples = trnrand.randint(low, low + span, (COUNT,), generator=Generator(7))
     assert samples.min() >= low
     cells = np.array([(int(v) - low) * 96 // span for v in samples])
     # Cell c holds the integers x with floor(96 x / span) = c.

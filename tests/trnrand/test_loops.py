@@ -28,7 +28,10 @@ def test_compiled_loops_draw_the_same(draw, options, monkeypatch):
         monkeypatch.setattr(
             "trnrand._sampling.numba_loops.compiled_wanted", lambda n, way=compiled: way
         )
-        both.append(draw(20_001, **options, generator=trnrand.Generator(5)))
+        size = {"size": (20_001,)} if draw is trnrand.randint else {}
+        both.append(
+            draw(*([] if size else [20_001]), **size, **options, generator=trnrand.Generator(5))
+        )
     assert torch.equal(*both)
 
 

@@ -62,7 +62,7 @@ def test_out_may_be_a_parameter(dtype):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
 def test_dtypes(name, dtype, generator):
     if name == "randint":
-        assert trnrand.randint(5, high=100, dtype=dtype, generator=generator).dtype is dtype
+        assert trnrand.randint(100, (5,), dtype=dtype, generator=generator).dtype is dtype
     else:
         assert DRAWS[name](5, dtype=dtype, generator=generator).dtype is dtype
 
@@ -82,7 +82,7 @@ def test_parameters_are_tensors_that_broadcast(generator):
     assert ((samples >= low) & (samples < low + 5)).all()
     assert trnrand.gamma(shape=torch.ones(4, 1), scale=torch.ones(3)).shape == (4, 3)
     bounds = torch.tensor([[1], [50]])
-    assert (trnrand.randint(2, 100, low=bounds, high=bounds + 1) == bounds).all()
+    assert (trnrand.randint(bounds, bounds + 1, (2, 100)) == bounds).all()
     means = torch.tensor([1e3, 2e3], requires_grad=True)
     assert not trnrand.normal(2, mean=means).requires_grad
 
@@ -93,7 +93,7 @@ def test_limits_of_parameters(generator):
     assert (trnrand.binomial(5, n=7, p=1.0, generator=generator) == 7).all()
     assert (trnrand.binomial(5, n=0, p=0.5, generator=generator) == 0).all()
     assert (trnrand.geometric(5, p=1.0, generator=generator) == 1).all()
-    assert (trnrand.randint(5, low=3, high=4, generator=generator) == 3).all()
+    assert (trnrand.randint(3, 4, (5,), generator=generator) == 3).all()
     assert trnrand.randperm(0, generator=generator).shape == (0,)
     assert trnrand.gamma(5, shape=1e-300, dtype=torch.float64, generator=generator).max() == 0
 
@@ -136,12 +136,12 @@ REFUSED = [
     (lambda **k: trnrand.geometric(3, p=0.0, **k), "geometric: p must be"),
     (lambda **k: trnrand.bernoulli(3, p=-0.1, **k), "bernoulli: p must be at least 0"),
     (lambda **k: trnrand.bernoulli(3, p=1.5, **k), "bernoulli: p must be .* at most 1"),
-    (lambda **k: trnrand.randint(3, low=4, high=4, **k), "randint: low must be less than high"),
-    (lambda **k: trnrand.randint(3, high=2.5, **k), "randint: high must be an integer, got 2.5"),
-    (lambda **k: trnrand.randint(3, high=300, dtype=torch.uint8, **k), "must fit torch.uint8"),
-    (lambda **k: trnrand.randint(3, high=2**12, dtype=torch.float16, **k), "must fit"),
-    (lambda **k: trnrand.randint(3, high=torch.tensor([1.0, 2, 3]), **k), "must hold integers"),
-    (lambda **k: trnrand.randint(3, high=2**65, **k), "randint: high must fit 64 bits"),
+    (lambda **k: trnrand.randint(4, 4, (3,), **k), "randint: low must be less than high"),
+    (lambda **k: trnrand.randint(2.5, (3,), **k), "randint: high must be an integer, got 2.5"),
+    (lambda **k: trnrand.randint(300, (3,), dtype=torch.uint8, **k), "must fit torch.uint8"),
+    (lambda **k: trnrand.randint(2**12, (3,), dtype=torch.float16, **k), "must fit"),
+    (lambda **k: trnrand.randint(torch.tensor([1.0, 2, 3]), (3,), **k), "must hold integers"),
+    (lambda **k: trnrand.randint(2**65, (3,), **k), "randint: high must fit 64 bits"),
     (lambda **k: trnrand.randperm(-1, **k), "randperm: n must be non-negative, got -1"),
     (lambda **k: trnrand.randperm(2.0, **k), "randperm: n must be an integer"),
     (lambda **k: trnrand.randperm(300, dtype=torch.uint8, **k), "randperm: dtype must hold"),
@@ -244,11 +244,12 @@ def test_a_size_that_memory_cannot_hold_is_named_and_nothing_is_drawn(name, monk
     def full(*args, **kwargs):
         raise RuntimeError("can't allocate memory")
 
-    options = {"gamma": {"shape": 2.0}, "randint": {"high": 9}}.get(name, {})
+    options = {"gamma": {"shape": 2.0}}.get(name, {})
+    size = (9, (7,)) if name == "randint" else (7,)
     generator = trnrand.Generator(0)
     monkeypatch.setattr(torch, "empty", full)
     with pytest.raises(ValueError, match=rf"^{name}: size must fit in the memory of cpu, got \(7"):
-        getattr(trnrand, name)(7, generator=generator, **options)
+        getattr(trnrand, name)(*size, generator=generator, **options)
     assert generator.offset == 0
 
 

@@ -134,7 +134,7 @@ def test_total_is_the_size_of_one_share(size):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda g: trnrand.randint(1, high=2.0, generator=g),
+        lambda g: trnrand.randint(2.0, (1,), generator=g),
         lambda g: trnrand.uniform(-1, generator=g),
         lambda g: trnrand.uniform(True, generator=g),
     ],
@@ -142,7 +142,7 @@ def test_total_is_the_size_of_one_share(size):
 def test_small_draws_refuse_what_others_do(call):
     generator = Generator(7)
     for _ in range(3):
-        trnrand.randint(1, high=2, generator=generator)
+        trnrand.randint(2, (1,), generator=generator)
         trnrand.uniform(1, generator=generator)
     with pytest.raises(ValueError, match=r"must be"):
         call(generator)

@@ -165,7 +165,7 @@ def test_bounded_integers_are_lemires(span, monkeypatch):
         return torch.full((len(offsets),), -1, dtype=torch.int32)  # accepted, the last value
 
     monkeypatch.setattr(Source, "word_at", another)
-    got = trnrand.randint(len(words), high=span, generator=Generator(1)).tolist()
+    got = trnrand.randint(span, (len(words),), generator=Generator(1)).tolist()
     refused = [i for i, w in enumerate(words) if w * span % 2**32 < 2**32 % span]
     last = [(2**32 - 1) * span % 2**32 < 2**32 % span]
     assert last == [False]
@@ -193,7 +193,7 @@ def test_wide_integers_are_masked_bits(span, tensors, monkeypatch):
 
     monkeypatch.setattr(Source, "slots", slots)
     high = torch.full((len(pairs),), span) if tensors else span
-    got = trnrand.randint(len(pairs), high=high, generator=Generator(1)).tolist()
+    got = trnrand.randint(high, (len(pairs),), generator=Generator(1)).tolist()
     masked = [p % 2**bits for p in pairs]
     refused = [i for i, m in enumerate(masked) if m >= span]
     assert asked == ([refused] if refused else [])

@@ -93,7 +93,7 @@ def test_gradients_of_compiled_code_see_one_draw():
 def test_compiled_code_fills_a_tensor_and_takes_parameters_of_any_type():
     def fill(out, lam, high):
         trnrand.normal(mean=1.5, std=0.5, out=out)
-        return trnrand.poisson(lam=lam), trnrand.randint(4, low=-3, high=high)
+        return trnrand.poisson(lam=lam), trnrand.randint(-3, high, (4,))
 
     lam = torch.tensor([1.0, 50.0])
     found = []

@@ -44,3 +44,52 @@ def test_integers_like_a_tensor():
 def test_what_is_no_tensor_is_named():
     with pytest.raises(ValueError, match=r"rand_like: input must be a torch\.Tensor, got list"):
         trnrand.rand_like([1.0])
+
+
+FORMS = {
+    "high, size": ((9, (3, 2)), {}),
+    "low, high, size": ((-4, 9, (3, 2)), {}),
+    "high, size=": ((9,), {"size": (3, 2)}),
+    "low, high, size=": ((-4, 9), {"size": [3, 2]}),
+    "low, high=, size=": ((-4,), {"high": 9, "size": (3, 2)}),
+    "high=, size=": ((), {"high": 9, "size": torch.Size((3, 2))}),
+    "low=, high=, size=": ((), {"low": -4, "high": 9, "size": (3, 2)}),
+}
+
+
+@pytest.mark.parametrize("args", FORMS.values(), ids=FORMS)
+def test_randint_takes_the_arguments_of_torch(args):
+    given, options = args
+    got = trnrand.randint(*given, **options, generator=Generator(1))
+    want = torch.randint(*given, **options)
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    low = -4 if -4 in given or options.get("low") else 0
+    assert torch.equal(got, trnrand.randint(low, 9, (3, 2), generator=Generator(1)))
+    assert low <= got.min() <= got.max() < 9
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: trnrand.randint(5, high=9), "size is missing"),  # the earlier order, size first
+        (lambda: trnrand.randint(5, low=0, high=9), "got 1 arguments by position"),
+        (lambda: trnrand.randint(3, 4, low=0, high=9), "got 2 arguments by position"),
+        (lambda: trnrand.randint((3, 4)), "high is missing"),
+        (lambda: trnrand.randint(10), "size is missing"),
+        (lambda: trnrand.randint(), "high is missing"),
+        (lambda: trnrand.randint(3, 4, 5), "got 3 arguments by position"),
+        (lambda: trnrand.randint(low=3, size=(2,)), "high is missing"),
+        (lambda: trnrand.randint(9, (2,), size=(2,)), "size is given twice"),
+        (lambda: trnrand.randint(9, size=2), "size must be a sequence of integers, got 2"),
+    ],
+)
+def test_other_forms_of_randint_are_refused(call, said):
+    with pytest.raises(ValueError, match=rf"^randint: {said}"):
+        call()
+
+
+def test_randint_takes_its_size_from_out_and_from_tensors():
+    out = torch.empty(4, dtype=torch.int64)
+    assert trnrand.randint(9, out=out, generator=Generator(1)) is out
+    assert trnrand.randint(torch.tensor([3, 9]), generator=Generator(1)).shape == (2,)
+    assert trnrand.randint(9, ()).shape == ()

@@ -50,12 +50,13 @@ def distribution(
     shape: Callable[..., Shape] | None = None,
     dtype: torch.dtype | None = torch.float32,
     kind: Kind | None = None,
+    name: str | None = None,
 ) -> Callable[[Callable[_P, Tensor]], Callable[_P, Tensor]]:
     """Return a decorator for functions that draw; its arguments are attributes of ``Law``."""
 
     def decorated(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
         takes_dtype = "dtype" in inspect.signature(function).parameters
-        law = Law(function, leading, shape, dtype, kind, takes_dtype)
+        law = Law(name or function.__name__, function, leading, shape, dtype, kind, takes_dtype)
         register(law)
 
         @functools.wraps(function)

@@ -24,6 +24,7 @@ class Law:
     """A distribution and the properties of its results.
 
     Attributes:
+        name: Name of the public function.
         function: Function that validates its arguments and draws.
         leading: Number of positional arguments before the size.
         result_shape: Function of the leading arguments, of ``size`` (empty if none is given) and of
@@ -35,17 +36,13 @@ class Law:
         has_dtype: Whether the function has an argument ``dtype``.
     """
 
+    name: str
     function: Callable[..., Tensor]
     leading: int
     result_shape: Callable[..., Shape] | None
     default_dtype: torch.dtype | None
     kind: Kind | None
     has_dtype: bool
-
-    @property
-    def name(self) -> str:
-        """Name of the function."""
-        return self.function.__name__
 
     @property
     def elementwise(self) -> bool:

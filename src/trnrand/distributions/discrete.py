@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import index
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -20,6 +22,8 @@ from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 
 __all__ = ["bernoulli", "randint"]
+
+Bound: TypeAlias = int | Tensor
 
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _TWO32 = 1 << 32
@@ -49,11 +53,11 @@ def bernoulli(
     return sampled(request, _bernoulli, *parameters.values())
 
 
-@distribution(dtype=torch.int64)
 def randint(
-    *size: Size,
-    low: int | Tensor = 0,
-    high: int | Tensor = 1,
+    *bounds_and_size: Bound | Sequence[int],
+    low: Bound | None = None,
+    high: Bound | None = None,
+    size: Sequence[int] | None = None,
     dtype: torch.dtype | None = None,
     generator: Generator | None = None,
     device: Device = None,
@@ -62,12 +66,77 @@ def randint(
 ) -> Tensor:
     """Return integers from ``low`` to ``high - 1``, each equally likely, int64 by default.
 
-    ``dtype`` may be any integer or floating dtype in which all results are exact.
+    The arguments are those of ``torch.randint``: ``randint(high, size)`` or ``randint(low, high,
+    size)``, or the same names as keywords.
+
+    Args:
+        bounds_and_size: ``high`` and ``size``, or ``low``, ``high`` and ``size``, by position.
+        low: Least integer; by default 0.
+        high: Integer above the largest one. It must be given.
+        size: Shape of the result, as a sequence; it may be omitted where ``out``, or a bound that
+            is a tensor, has the shape.
+        dtype: An integer or floating dtype in which all results are exact.
+        generator: Generator of the samples; None for the default one.
+        device: Device of the result; None for the generator's.
+        out: Tensor for the result.
+        total: Length of the first dimension over all ranks.
 
     Raises:
-        ParameterError: ``low`` is not less than ``high``, or another argument is outside of its
-            range.
+        ParameterError: ``low`` is not less than ``high``, ``high`` or ``size`` is missing, or
+            another argument is outside of its range.
     """
+    bottom, top, shape = _arranged(bounds_and_size, low, high, size)
+    shaped = out is not None or isinstance(bottom, Tensor) or isinstance(top, Tensor)
+    if shape is None and not shaped:
+        raise ParameterError(f"randint: size is missing; {_FORMS}")
+    return integers(
+        *(() if shape is None else (shape,)),
+        low=bottom,
+        high=top,
+        dtype=dtype,
+        generator=generator,
+        device=device,
+        out=out,
+        total=total,
+    )
+
+
+_FORMS = "accepted are randint(high, size) and randint(low, high, size), as in torch"
+
+
+def _arranged(given: tuple[Any, ...], low: Any, high: Any, size: Any) -> tuple[Any, Any, Any]:
+    """Return low, high and size of a call, from its arguments by position and by keyword."""
+    bounds = list(given)
+    if bounds and isinstance(bounds[-1], (tuple, list)):  # torch.Size is a tuple
+        if size is not None:
+            raise ParameterError(f"randint: size is given twice, {bounds[-1]} and {size}")
+        size = bounds.pop()
+    if size is not None and not isinstance(size, (tuple, list)):
+        raise ParameterError(f"randint: size must be a sequence of integers, got {size!r}")
+    # Of the bounds, the last one by position is high, unless that is a keyword.
+    if bounds and high is None:
+        high = bounds.pop()
+    if bounds and low is None:
+        low = bounds.pop()
+    if bounds:
+        raise ParameterError(f"randint: got {len(given)} arguments by position; {_FORMS}")
+    if high is None:
+        raise ParameterError(f"randint: high is missing; {_FORMS}")
+    return 0 if low is None else low, high, size
+
+
+@distribution(dtype=torch.int64, name="randint")
+def integers(
+    *size: Size,
+    low: Bound,
+    high: Bound,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return integers from ``low`` to ``high - 1``, as ``randint``, with the size in front."""
     bounds = {"low": _bound("low", low), "high": _bound("high", high)}
     bottom, top = bounds.values()
     request = prepared(

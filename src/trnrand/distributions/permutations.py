@@ -18,7 +18,7 @@ from trnrand._sampling.samplers import open_units, sampled
 from trnrand._sampling.sorting import sorting_order
 from trnrand._sampling.weights import INDICES, check_holds, of_weights, scaled_weights
 from trnrand._stream.words import WIDE, Domain, Source, paired
-from trnrand.distributions.discrete import randint
+from trnrand.distributions.discrete import integers
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 
@@ -138,8 +138,8 @@ def _picked(request: Request, length: int, weights: Tensor | None, replace: bool
         order = _order(every.source(), length, weights)
         return order[: request.count].reshape(request.shape)
     if weights is None:
-        return randint(
-            request.shape, high=length, generator=request.generator, device=request.device
+        return integers(
+            request.shape, low=0, high=length, generator=request.generator, device=request.device
         )
     return sampled(request, of_weights(weights))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnrand._paths.arguments import Device, Size
 from trnrand.distributions.continuous import standard_normal, uniform
-from trnrand.distributions.discrete import randint
+from trnrand.distributions.discrete import integers
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 
@@ -97,7 +97,7 @@ def randint_like(
     """
     like = _like("randint_like", input)
     bottom, top = (0, low) if high is None else (low, high)
-    return randint(
+    return integers(
         like.shape,
         low=bottom,
         high=top,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from trnrand.defaults import get_default_generator
-from trnrand.distributions.discrete import randint
+from trnrand.distributions.discrete import integers
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 from trnrand.qmc._arguments import whole
@@ -84,6 +84,6 @@ def seed_from(
                 f"{function}: generator must be a torch.Generator or a trnrand.Generator, "
                 f"got {type(generator).__name__}"
             )
-        halves = randint(2, low=0, high=2**32, generator=generator)
+        halves = integers(2, low=0, high=2**32, generator=generator)
     low, high = halves.tolist()
     return int(low) | int(high) << 32

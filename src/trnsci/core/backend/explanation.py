@@ -137,7 +137,7 @@ def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Expla
                 raise _OutsideTorch
             return func(*args, **(kwargs or {}))
 
-    conversions = {torch.Tensor.numpy, torch.Tensor.__array__}
+    conversions: set[Any] = {torch.Tensor.numpy, torch.Tensor.__array__}
     fake_tensor = fake_tensor_module()
     mode = fake_tensor_mode(allow_non_fake_inputs=True)
     explanation = Explanation(getattr(function, "__name__", repr(function)))

@@ -130,7 +130,7 @@ def solve(
         tensor([1., 2.])
     """
     work = square_matrix("solve", "A", A)
-    right, vectors = right_side("solve", work, B)
+    right, vectors = right_side("solve", A, B)
     if target_forward_error is not None:
         return accurate_solution(
             work, right, vectors, target_forward_error, on_failure, certify, A.dtype
@@ -163,7 +163,7 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
         ShapeError: The shapes do not fit.
     """
     work = square_matrix("solve_spd", "A", A)
-    right, vectors = right_side("solve_spd", work, B)
+    right, vectors = right_side("solve_spd", A, B)
     try:
         factor = run_cholesky("solve_spd", work)
     except TorchLinAlgError as error:
@@ -265,7 +265,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     """
     work = any_matrix("lstsq", "A", A)
     _cutoff("lstsq", rcond)
-    right, vectors = right_side("lstsq", work, B)
+    right, vectors = right_side("lstsq", A, B)
     columns = columns_of(right, vectors)
     if rcond is None:
         rcond = torch.finfo(work.dtype).eps * max(work.shape[-2:])

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import floating, tensor, whole
+from trnsci.core.arguments import agree, floating, tensor, whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.finite import power_below
 from trnsci.core.iterations import Solution, plot_residuals
@@ -315,8 +315,11 @@ def _solved(
     tol, rtol, atol, maxiter, max_iter, callback = limits
     limit = ("maxiter", maxiter) if max_iter is None else ("max_iter", max_iter)
     rule = stopping(function, tol, rtol, atol, limit, callback)
-    if isinstance(A, Tensor) and A.is_complex() and not b.is_complex():
-        raise DTypeError(f"{function}: A is complex, where b is real: {A.dtype} and {b.dtype}")
+    if isinstance(A, Tensor):
+        if A.is_complex() and not b.is_complex():
+            raise DTypeError(f"{function}: A is complex, where b is real: {A.dtype} and {b.dtype}")
+        if A.dtype is not b.dtype.to_real():  # a real matrix takes complex vectors
+            agree(function, "A", A, "b", b)
     right, columns = _vectors(function, A, working(b))
     start = None if x0 is None else _start(function, x0, b, right, columns)
     matrix = A.unsqueeze(-3) if columns else A

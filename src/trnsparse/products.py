@@ -150,8 +150,10 @@ def _accumulated(
     beta: float | Tensor,
 ) -> Tensor:
     result = product if isinstance(alpha, float) and alpha == 1.0 else alpha * product
-    if addend is None or (not isinstance(beta, Tensor) and beta == 0):
+    if not isinstance(beta, Tensor) and beta == 0:
         return result
+    if addend is None:
+        raise FlagError(f"{function}: beta must be 0 where {name} is not given, got {beta!r}")
     agree(function, "A", product, name, addend)
     expandable(function, name, addend, result.shape)
     return result + beta * addend

@@ -51,7 +51,7 @@ def einsum(
             ``einsum(A, [0, 1], B, [1, 2], [0, 2])``.
         *operands: Tensors of one dtype on one device.
         alpha: Scale of the contraction.
-        beta: Scale of ``out``; if it is 0, ``out`` is not read.
+        beta: Scale of ``out``; if it is 0, ``out`` is not read. Without ``out`` it must be 0.
         out: Tensor to add, of the result's shape. It is not written to.
         dtype: Dtype to cast the operands to first: a torch dtype, or bf16, fp16, f32, f64 and
             their long names.
@@ -79,6 +79,7 @@ def einsum(
     """
     text, tensors = read_arguments("einsum", subscripts, operands)
     checked_precision("einsum", precision)
+    _check_beta(beta, out)
     wanted = dtype_of("einsum", dtype)
     if wanted is not None:
         tensors = [x.to(wanted) if hasattr(x, "to") else x for x in tensors]
@@ -157,7 +158,6 @@ def _accumulated(
     text: str, result: Tensor, alpha: Scalar, beta: Scalar, out: Tensor | None
 ) -> Tensor:
     _check_scale("alpha", alpha)
-    _check_scale("beta", beta)
     if not (isinstance(alpha, (int, float)) and alpha == 1):
         result = result * alpha
     if out is None:
@@ -173,6 +173,12 @@ def _accumulated(
     if not isinstance(beta, Tensor) and beta == 0:
         return result
     return result + beta * out
+
+
+def _check_beta(beta: Scalar, out: Tensor | None) -> None:
+    _check_scale("beta", beta)
+    if out is None and (isinstance(beta, Tensor) or beta != 0):
+        raise FlagError(f"einsum: beta must be 0 where out is not given, got {beta!r}")
 
 
 def _check_scale(name: str, value: Any) -> None:

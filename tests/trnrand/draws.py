@@ -20,7 +20,7 @@ def randint(low, high):
     """``trnrand.randint`` with the size in front, in every form that the other functions take."""
 
     def draw(*size, **options):
-        if len(size) == 1 and not isinstance(size[0], int):
+        if len(size) == 1 and isinstance(size[0], (tuple, list)):
             (size,) = size
         if not size and "out" in options:
             size = None

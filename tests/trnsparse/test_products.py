@@ -292,3 +292,13 @@ def test_one_graph_of_a_compiler_holds_products_and_their_gradients():
         grads.append(torch.autograd.grad(call(*leaves), leaves))
     torch._dynamo.reset()
     torch.testing.assert_close(grads[0], grads[1])
+
+
+def test_beta_needs_an_addend():
+    A = ts.eye_sparse(3)
+    for call in (
+        lambda: ts.spmm(A, torch.eye(3), beta=2.0),
+        lambda: ts.spmv(A, torch.ones(3), beta=2),
+    ):
+        with pytest.raises(ValueError, match=r"^spm[mv]: beta must be 0 where [Cy] is not given"):
+            call()

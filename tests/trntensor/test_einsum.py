@@ -141,7 +141,13 @@ def test_out_is_not_read_where_beta_is_zero():
     a = random_tensor(3, 3)
     got = trntensor.einsum("ij,jk->ik", a, a, beta=0.0, out=torch.full((3, 3), torch.nan))
     assert torch.equal(got, a @ a)
-    assert torch.equal(trntensor.einsum("ij,jk->ik", a, a, beta=5.0), a @ a)
+
+
+@pytest.mark.parametrize("beta", [5.0, 1, 2j, torch.tensor(0.0)])
+def test_beta_needs_out(beta):
+    a = random_tensor(3, 3)
+    with pytest.raises(ValueError, match=r"^einsum: beta must be 0 where out is not given, got "):
+        trntensor.einsum("ij,jk->ik", a, a, beta=beta)
 
 
 def test_out_must_have_the_shape_of_the_result():

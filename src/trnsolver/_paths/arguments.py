@@ -14,11 +14,9 @@ from typing import Literal, ParamSpec, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import broadcast, floating, matrix, square, tensor
+from trnsci.core.arguments import agree, broadcast, floating, matrix, square, tensor
 from trnsci.core.errors import (
     ConvergenceError,
-    DeviceError,
-    DTypeError,
     FlagError,
     LinAlgError,
     NotPositiveDefiniteError,
@@ -104,19 +102,14 @@ def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
 
 
 def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Tensor, bool]:
-    """Return right-hand sides for A in its dtype, and whether they are vectors.
+    """Return right-hand sides in a dtype that solvers support, and whether they are vectors.
+
+    As in ``torch.linalg``, A and B have one dtype.
 
     B is a vector, a matrix, or a batch of either: of vectors if it has one dimension less than A
     and the batch dimensions of A, else of matrices, as in ``torch.linalg.solve``.
     """
-    tensor(function, name, B)
-    if B.device != A.device:
-        raise DeviceError(
-            f"{function}: A and {name} must be on one device, got {A.device} and {B.device}"
-        )
-    if B.is_complex() and not A.is_complex():
-        raise DTypeError(f"{function}: {name} is complex, where A is real: {B.dtype}, {A.dtype}")
-    B = B if B.dtype is A.dtype else B.to(A.dtype)
+    agree(function, "A", A, name, B)
     vectors = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape[:-1] == A.shape[:-2])
     rows = B.shape[-1 if vectors else -2] if B.ndim else -1
     if rows != A.shape[-2]:
@@ -129,7 +122,7 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
             f"{function}: the batch dimensions of A and {name} must broadcast, got "
             f"{tuple(A.shape)} and {tuple(B.shape)}"
         )
-    return B, vectors
+    return working(B), vectors
 
 
 def columns_of(B: Tensor, vectors: bool) -> Tensor:

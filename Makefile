@@ -36,11 +36,11 @@ setup: $(READY)
 demo: $(READY)
 	$(VENV)/bin/python examples/demo.py
 	@echo; echo "Every kernel of the libraries, on the simulator against its reference:"; echo
-	$(VENV)/bin/python -m trnsci validate --quick --jobs 2 --records build/records
+	$(VENV)/bin/python -m trnsci validate --quick --jobs 2
 	@echo
-	@$(VENV)/bin/python -m trnsci status --records build/records
+	@$(VENV)/bin/python -m trnsci status
 	@echo; printf "the same as a page: "
-	@$(VENV)/bin/python -m trnsci status --records build/records --format html --output build/status.html
+	@$(VENV)/bin/python -m trnsci status --format html --output build/status.html
 
 # PACKAGE, if given, reaches tools/check as an environment variable.
 test: $(READY)

@@ -36,6 +36,8 @@ FORMAT = 1
 RECORDS_VARIABLE = "TRNSCI_RECORDS"
 HARDWARE = Path(__file__).with_name("hardware")
 """Folder of the records of runs on a NeuronCore, which are part of a release."""
+CHECKOUT = Path(__file__).parents[3]
+"""The repository, where the package is imported from one; a folder of Python otherwise."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,16 @@ class Unreadable:
 
 
 def records_folder(given: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder of the records: the given one, TRNSCI_RECORDS, or the user's cache."""
+    """Return the folder of the records.
+
+    It is the given one, that of TRNSCI_RECORDS, ``build/records`` of the checkout that this package
+    is imported from, or else a folder in the user's cache.
+    """
     named = given or os.environ.get(RECORDS_VARIABLE)
     if named:
         return Path(named)
+    if CHECKOUT.joinpath("pyproject.toml").is_file():
+        return CHECKOUT / "build" / "records"
     cached = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cached) / "trnsci" / "records"
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +94,9 @@ def test_many_writers_of_one_record_never_leave_half_of_one(tmp_path):
 
 def test_where_records_are(tmp_path, monkeypatch):
     monkeypatch.delenv("TRNSCI_RECORDS", raising=False)
+    root = Path(__file__).parents[3]
+    assert records_folder() == root / "build" / "records", "what `make demo` wrote"
+    monkeypatch.setattr("trnsci.validation.record.CHECKOUT", tmp_path)  # installed from a wheel
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert records_folder() == tmp_path / "cache" / "trnsci" / "records"
     monkeypatch.setenv("TRNSCI_RECORDS", str(tmp_path / "named"))

@@ -98,6 +98,14 @@ def test_what_cannot_be_followed_is_said(operation, function, why):
     assert why in str(got)
 
 
+def test_real_tensors_of_a_closure_are_not_read_as_arrays(operation):
+    """Inside the fake tensor mode their arrays would be memory that nobody wrote."""
+    index, seen = torch.arange(3), []
+    got = explain(lambda x: seen.append(index.numpy()) or operation(x, None, 1.0), X)
+    assert not seen
+    assert "NumPy or SciPy" in got.open_end
+
+
 def test_a_call_that_cannot_be_followed_to_an_operation_is_not_known(operation):
     got = explain(lambda x: operation(x, None, float(x[0, 0])), X)
     assert got.path == "not known"

@@ -141,10 +141,12 @@ class Library:
         if not self.kernels_wanted():
             return
         name = f"{self.name}.{function}"
+        refused = self.path() != "pytorch" and self.require_nki.level() == "all"
         if recording():
-            note(Step(name, "pytorch", "the function has no kernel"))
+            end = "; the call raises" if refused else ""
+            note(Step(name, "pytorch", f"the function has no kernel{end}"))
             return
-        if self.require_nki.level() == "all":
+        if refused:
             raise BackendError(
                 f"{name}: the function has no kernel, and {self.require_nki.name} or its umbrella "
                 f"is 'all' (1 accepts such functions)"

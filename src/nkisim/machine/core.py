@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,11 +28,15 @@ class Event:
     """One executed instruction, as passed to watchers.
 
     Attributes:
-        number: Position in program order, from 1.
+        number: Position in program order of its core, from 1.
         instruction: Name of the instruction.
         engine: Engine that runs it.
         reads, writes: Operand names with their tensors.
         place: Line of the user's code, and loop indices.
+        core: Number of the core in the launch grid.
+        arguments: The arguments of the call by name, defaults filled in.
+        signature: Equal for calls with equal shapes, types, memories and constants.
+        ordered: Whether it is in an ``nl.no_reorder`` region.
     """
 
     number: int
@@ -41,6 +45,10 @@ class Event:
     reads: tuple[tuple[str, NkiTensor], ...]
     writes: tuple[tuple[str, NkiTensor], ...]
     place: Place
+    core: int = 0
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    signature: object = None
+    ordered: bool = False
 
 
 class Garbage(NamedTuple):

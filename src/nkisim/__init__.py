@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nkisim.api import check, check_source, jit, simulate
     from nkisim.diagnostics import Finding, NkiFindingWarning, NkiValidationError, Report
     from nkisim.options import SimOptions
+    from nkisim.profiling import Profile, ProfileError, profile
     from nkisim.shim import install, uninstall
 
 __version__ = "0.1.0"
@@ -21,6 +22,8 @@ __all__ = [
     "Finding",
     "NkiFindingWarning",
     "NkiValidationError",
+    "Profile",
+    "ProfileError",
     "Report",
     "SimOptions",
     "check",
@@ -30,6 +33,7 @@ __all__ = [
     "isa",
     "jit",
     "language",
+    "profile",
     "simulate",
     "typing",
     "uninstall",
@@ -39,12 +43,15 @@ _HOMES = {
     "Finding": "diagnostics",
     "NkiFindingWarning": "diagnostics",
     "NkiValidationError": "diagnostics",
+    "Profile": "profiling",
+    "ProfileError": "profiling",
     "Report": "diagnostics",
     "SimOptions": "options",
     "check": "api",
     "check_source": "api",
     "install": "shim",
     "jit": "api",
+    "profile": "profiling",
     "simulate": "api",
     "uninstall": "shim",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,11 +28,15 @@ class Event:
     """One executed instruction, as passed to watchers.
 
     Attributes:
-        number: Position in program order, from 1.
+        number: Position in program order of its core, from 1.
         instruction: Name of the instruction.
         engine: Engine that runs it.
         reads, writes: Operand names with their tensors.
         place: Line of the user's code, and loop indices.
+        core: Number of the core in the launch grid.
+        arguments: The arguments of the call by name, defaults filled in.
+        signature: Equal for calls with equal shapes, types, memories and constants.
+        ordered: Whether it is in an ``nl.no_reorder`` region.
     """
 
     number: int
@@ -41,6 +45,10 @@ class Event:
     reads: tuple[tuple[str, NkiTensor], ...]
     writes: tuple[tuple[str, NkiTensor], ...]
     place: Place
+    core: int = 0
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    signature: object = None
+    ordered: bool = False
 
 
 class Garbage(NamedTuple):
@@ -95,6 +103,7 @@ class Core:
         watchers: Called with an ``Event`` after every instruction.
         tracker: Called before and after every instruction, or None.
         values: False if no values are computed.
+        trip_count: Value of registers loaded from memory in a run without values, or None.
         plain: True for a single core without watchers, tracker and value checks.
         release: NKI release that defines the semantics of instructions.
         member: Membership in a cluster, or None for a single core.
@@ -130,6 +139,7 @@ class Core:
         "release",
         "tick",
         "tracker",
+        "trip_count",
         "values",
         "watchers",
     )
@@ -143,6 +153,7 @@ class Core:
         watchers: tuple[Callable[[Event], None], ...] = (),
         has_grid: bool = False,
         values: bool = True,
+        trip_count: int | None = None,
         release: str = RELEASES[0],
         member: Member | None = None,
         shared: SharedHbm | None = None,
@@ -153,6 +164,7 @@ class Core:
         self.member = member
         self.tick = None if member is None else member.tick
         self.values = values
+        self.trip_count = trip_count
         self.release = release
         self.recorder = recorder
         self.tracker = tracker

@@ -298,7 +298,7 @@ class Plan:
         if tracker is not None and step is not None:
             tracker.after(step)
         if core.watchers:
-            self._emit(core, arguments)
+            self._emit(core, values, arguments)
 
     def _resolved(self, core: Core, values: tuple[Any, ...]) -> list[Any] | None:
         """Return the arguments with operands resolved, or None if the call is skipped."""
@@ -450,7 +450,8 @@ class Plan:
             core, self.instruction, self.engine, reads, writes, lasts=lasts, adds_to=self.adds_to
         )
 
-    def _emit(self, core: Core, tensors: Sequence[Any]) -> None:
+    def _emit(self, core: Core, values: Sequence[Any], tensors: Sequence[Any]) -> None:
+        """Pass the call to the watchers: its arguments as given, and its resolved operands."""
         reads = [(name, tensors[index]) for index, name in self.reads]
         for index in self.lists:
             reads += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
@@ -460,7 +461,18 @@ class Plan:
             tuple((name, t.table if type(t) is Rows else t) for name, t in part)
             for part in (reads, writes)
         )
-        event = Event(core.clock, self.instruction.name, self.engine, read, written, user_place())
+        event = Event(
+            core.clock,
+            self.instruction.name,
+            self.engine,
+            read,
+            written,
+            user_place(),
+            core.program_id,
+            dict(zip(self.instruction.parameters, values, strict=True)),
+            self,
+            core.no_reorder_depth > 0,
+        )
         for watcher in core.watchers:
             watcher(event)
 

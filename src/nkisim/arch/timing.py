@@ -1,0 +1,283 @@
+"""Times and rates of a NeuronCore generation, each with its source and how sure it is.
+
+Sources: A1, A2, A3 are AWS's architecture guides of the three generations; ISA is the ``nki.isa``
+reference (costs: the edition of SDK 2.26); DMA the DMA overview, DMA bandwidth and DGE guides;
+KOPT the kernel-optimization tutorial with its profiler pictures; EXPLORER the Neuron Explorer
+guide of SDK 2.32; PROBES published timings of isolated instructions on Trainium 2; PROFILES
+published kernel profiles on Trainium 2; GRID the measured grid of blocked matrix products of
+``docs/profiling/calibration.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from nkisim.arch.generation import Generation
+
+__all__ = ["TIMINGS", "Confidence", "Constant", "Timing", "timing_of"]
+
+Confidence = Literal["documented", "measured", "fitted", "assumed"]
+"""How a constant is known, from the surest to the least sure."""
+
+
+class Constant(float):
+    """A number with its source.
+
+    Attributes:
+        source: Where it comes from.
+        confidence: How it is known.
+    """
+
+    __slots__ = ("confidence", "source")
+
+    source: str
+    confidence: Confidence
+
+    def __new__(cls, value: float, source: str, confidence: Confidence) -> Constant:
+        """Return a number with its source."""
+        self = super().__new__(cls, value)
+        self.source = source
+        self.confidence = confidence
+        return self
+
+
+def _documented(value: float, source: str) -> Constant:
+    return Constant(value, source, "documented")
+
+
+def _measured(value: float, source: str) -> Constant:
+    return Constant(value, source, "measured")
+
+
+def _fitted(value: float, source: str) -> Constant:
+    return Constant(value, source, "fitted")
+
+
+def _assumed(value: float, why: str) -> Constant:
+    return Constant(value, why, "assumed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The constants of a generation: rates in GHz or bytes per ns, times in ns.
+
+    Attributes:
+        tensor_ghz, vector_ghz, scalar_ghz, gpsimd_ghz: Clocks.
+        least_cycles: Shortest interval between two instructions of an engine.
+        dynamic_cycles: The same with an address from a register.
+        vector_issue_cycles, scalar_issue_cycles: Cycles added to each instruction.
+        gpsimd_start_cycles: Cycles before a GpSimd instruction streams.
+        reciprocal_cycles: Cycles per element of ``reciprocal``.
+        matmul_issue_cycles: Cycles added to each product.
+        matmul_tail: From the last column of a product until its result can be read.
+        matmul_tail_float32: The same for four passes, besides half of the moving stream.
+        transpose_tail: The same for a transposition.
+        tensor_start_rate: Share of the full rate at which the Tensor engine starts.
+        tensor_ramp: Work after which it reaches the full rate.
+        vector_tail, scalar_tail, scalar_copy_tail, gpsimd_tail: From the end of the stream until
+            the result can be read.
+        accumulator_cycles: Cycles of reading the accumulator registers.
+        table_load: Loading another table of activation functions.
+        handoff: From a result to the start of an instruction on another engine.
+        barrier: ``core_barrier`` once both cores have reached it.
+        register_move, register_load: Register instructions.
+        dma_engine_rate: Bytes per ns of one DMA engine.
+        dma_core_rate: Bytes per ns of all transfers of a core.
+        dma_pair_rate: Bytes per ns of all transfers of two cores that share a stack of HBM.
+        dma_software_issue, dma_hardware_issue, dma_prebuilt_issue: Occupancy of what triggers a
+            transfer, by the origin of its descriptors.
+        dma_indirect_issue: The same with rows named by an index tile.
+        dma_dispatch_load, dma_dispatch_store: From the trigger to the first byte.
+        dma_overhead: Occupancy of the DMA engines by a transfer besides its bytes.
+        dma_descriptor: Least time of one descriptor on its engine.
+        dma_notify_load, dma_notify_store: From the last byte to the consumer.
+        dma_transpose_rate: Share of the rate for a transposing load from HBM.
+        dma_compute_rate: Share of the rate of ``dma_compute``.
+        dma_in_flight: Transfers of one line of the kernel that are under way at the same time.
+        loose_buffers: Tiles of one line of the kernel that are alive at the same time, in the
+            pessimistic schedule.
+        loose_in_flight, loose_delay: Transfers under way, and time added to each, there.
+        stall_share: Share of the difference of both schedules that a kernel loses.
+        spill_share: Share of the time of spill transfers for which a kernel waits.
+        fixed: Start and end of a kernel on the device.
+        host: Host time of one call besides the device's.
+    """
+
+    tensor_ghz: Constant
+    vector_ghz: Constant
+    scalar_ghz: Constant
+    gpsimd_ghz: Constant
+    least_cycles: Constant
+    dynamic_cycles: Constant
+    vector_issue_cycles: Constant
+    scalar_issue_cycles: Constant
+    gpsimd_start_cycles: Constant
+    reciprocal_cycles: Constant
+    matmul_issue_cycles: Constant
+    matmul_tail: Constant
+    matmul_tail_float32: Constant
+    transpose_tail: Constant
+    tensor_start_rate: Constant
+    tensor_ramp: Constant
+    vector_tail: Constant
+    scalar_tail: Constant
+    scalar_copy_tail: Constant
+    gpsimd_tail: Constant
+    accumulator_cycles: Constant
+    table_load: Constant
+    handoff: Constant
+    barrier: Constant
+    register_move: Constant
+    register_load: Constant
+    dma_engine_rate: Constant
+    dma_core_rate: Constant
+    dma_pair_rate: Constant
+    dma_software_issue: Constant
+    dma_hardware_issue: Constant
+    dma_prebuilt_issue: Constant
+    dma_indirect_issue: Constant
+    dma_dispatch_load: Constant
+    dma_dispatch_store: Constant
+    dma_overhead: Constant
+    dma_descriptor: Constant
+    dma_notify_load: Constant
+    dma_notify_store: Constant
+    dma_transpose_rate: Constant
+    dma_compute_rate: Constant
+    dma_in_flight: Constant
+    loose_buffers: Constant
+    loose_in_flight: Constant
+    loose_delay: Constant
+    stall_share: Constant
+    spill_share: Constant
+    fixed: Constant
+    host: Constant
+
+    def constants(self) -> dict[str, Constant]:
+        """Return the constants by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+_SHARED: dict[str, Constant] = {
+    "least_cycles": _documented(64, "ISA"),
+    "dynamic_cycles": _documented(600, "ISA"),
+    "gpsimd_start_cycles": _documented(150, "ISA"),
+    "accumulator_cycles": _documented(64, "A1"),
+    "handoff": _assumed(40, "15 to 100 ns seen in DMA pictures and PROFILES"),
+    "barrier": _measured(600, "PROFILES"),
+    "register_move": _measured(70, "PROBES"),
+    "register_load": _measured(320, "PROBES"),
+    "gpsimd_tail": _measured(50, "PROBES"),
+    "dma_prebuilt_issue": _measured(10, "DMA pictures"),
+    "dma_overhead": _fitted(230, "one product of many small transfers; GRID within 1 %"),
+    "dma_notify_load": _measured(315, "PROBES"),
+    "dma_notify_store": _measured(355, "PROBES"),
+    "dma_compute_rate": _documented(0.5, "A3"),
+    "dma_in_flight": _fitted(4, "GRID"),
+    "loose_buffers": _assumed(2, "double buffering"),
+    "loose_in_flight": _assumed(2, "double buffering"),
+    "loose_delay": _fitted(1800, "GRID"),
+    "stall_share": _fitted(0.15, "GRID"),
+    "spill_share": _fitted(0.3, "four rows of GRID"),
+    "fixed": _measured(9400, "PROBES, Trainium 2"),
+    "host": _measured(54_000, "42 to 66 us on Trainium 1"),
+}
+
+_GEN2 = Timing(
+    **_SHARED,
+    tensor_ghz=_documented(2.8, "A1"),
+    vector_ghz=_documented(1.12, "A1"),
+    scalar_ghz=_documented(1.4, "A1"),
+    gpsimd_ghz=_documented(1.4, "A1"),
+    vector_issue_cycles=_assumed(0, "a published scan kernel leaves less than 5 %"),
+    scalar_issue_cycles=_assumed(0, "as Vector"),
+    reciprocal_cycles=_documented(8, "ISA"),
+    matmul_issue_cycles=_fitted(64, "one published bfloat16 product on Trainium 1"),
+    matmul_tail=_measured(142, "KOPT pictures"),
+    matmul_tail_float32=_assumed(142, "as bfloat16"),
+    transpose_tail=_assumed(240, "as gen3"),
+    tensor_start_rate=_assumed(1.0, "the limit is documented from Trainium 2 on"),
+    tensor_ramp=_assumed(0, "no ramp"),
+    vector_tail=_measured(300, "KOPT pictures"),
+    scalar_tail=_measured(160, "KOPT pictures"),
+    scalar_copy_tail=_assumed(160, "as other functions"),
+    table_load=_assumed(1283, "as gen3"),
+    dma_engine_rate=_documented(17, "DMA"),
+    dma_core_rate=_documented(272, "DMA"),
+    dma_pair_rate=_documented(272, "a launch has one core"),
+    dma_software_issue=_assumed(600, "as gen3, direct"),
+    dma_hardware_issue=_assumed(600, "not available on gen2"),
+    dma_indirect_issue=_measured(1000, "PROFILES"),
+    dma_dispatch_load=_assumed(1000, "upper end of the DMA pictures"),
+    dma_dispatch_store=_assumed(900, "upper end of the DMA pictures"),
+    dma_descriptor=_assumed(22, "24 descriptors of 4 to 8 bytes in 0.53 us"),
+    dma_transpose_rate=_assumed(0.5, "not available on gen2"),
+)
+
+_GEN3_DMA: dict[str, Constant] = {
+    "dma_software_issue": _measured(600, "KOPT: 65,536 transfers in 39.87 ms; 670 with NKI 0.6.0"),
+    "dma_hardware_issue": _documented(600, "A2, DGE; measured 599 and 609"),
+    "dma_indirect_issue": _measured(1035, "PROFILES"),
+    "dma_dispatch_load": _measured(751, "PROBES"),
+    "dma_dispatch_store": _measured(566, "PROBES"),
+    "dma_descriptor": _assumed(10, "rows of 256 bytes still ran at 21 bytes per ns"),
+    "dma_transpose_rate": _documented(0.9, "A2"),
+}
+
+_GEN3 = Timing(
+    **_SHARED,
+    **_GEN3_DMA,
+    tensor_ghz=_documented(2.4, "A2"),
+    vector_ghz=_documented(0.96, "A2"),
+    scalar_ghz=_documented(1.2, "A2"),
+    gpsimd_ghz=_documented(1.2, "A2"),
+    vector_issue_cycles=_assumed(100, "A1; 110 to 144 in PROBES and PROFILES"),
+    scalar_issue_cycles=_assumed(100, "A1; 110 in PROBES"),
+    reciprocal_cycles=_measured(6, "PROBES"),
+    matmul_issue_cycles=_fitted(8, "a bfloat16 table and the float32 tutorial"),
+    matmul_tail=_measured(203, "PROBES"),
+    matmul_tail_float32=_measured(180, "PROBES"),
+    transpose_tail=_measured(240, "PROBES"),
+    tensor_start_rate=_documented(0.5, "EXPLORER"),
+    tensor_ramp=_documented(3000, "EXPLORER"),
+    vector_tail=_measured(156, "PROBES"),
+    scalar_tail=_measured(293, "PROBES"),
+    scalar_copy_tail=_measured(190, "PROBES"),
+    table_load=_measured(1283, "PROBES, DMA pictures"),
+    dma_engine_rate=_documented(23, "DMA"),
+    dma_core_rate=_documented(368, "DMA"),
+    dma_pair_rate=_assumed(736, "twice one core; 620 to 820 observed"),
+)
+
+_GEN4 = Timing(
+    **_SHARED,
+    **_GEN3_DMA,
+    tensor_ghz=_documented(2.4, "A3"),
+    vector_ghz=_documented(1.2, "A3"),
+    scalar_ghz=_documented(1.2, "A3"),
+    gpsimd_ghz=_documented(1.2, "A3"),
+    vector_issue_cycles=_assumed(100, "as gen3"),
+    scalar_issue_cycles=_assumed(100, "as gen3"),
+    reciprocal_cycles=_assumed(6, "as gen3"),
+    matmul_issue_cycles=_assumed(8, "as gen3"),
+    matmul_tail=_assumed(203, "as gen3"),
+    matmul_tail_float32=_assumed(180, "as gen3"),
+    transpose_tail=_assumed(240, "as gen3"),
+    tensor_start_rate=_documented(0.5, "EXPLORER"),
+    tensor_ramp=_documented(3000, "EXPLORER"),
+    vector_tail=_assumed(125, "cycles of gen3 at this clock"),
+    scalar_tail=_assumed(293, "as gen3"),
+    scalar_copy_tail=_assumed(190, "as gen3"),
+    table_load=_assumed(1283, "as gen3"),
+    dma_engine_rate=_documented(33, "DMA"),
+    dma_core_rate=_documented(528, "DMA"),
+    dma_pair_rate=_assumed(1056, "twice one core"),
+)
+
+TIMINGS = {2: _GEN2, 3: _GEN3, 4: _GEN4}
+
+
+def timing_of(generation: Generation) -> Timing:
+    """Return the constants of a generation."""
+    return TIMINGS[generation.number]

@@ -1,0 +1,6 @@
+"""Predicted device time of kernels: costs, schedule, profile, advice, pictures."""
+
+from nkisim.profiling.entry import ProfileError, profile
+from nkisim.profiling.result import Advice, LineTime, MemoryUse, Profile, Span
+
+__all__ = ["Advice", "LineTime", "MemoryUse", "Profile", "ProfileError", "Span", "profile"]

@@ -1,0 +1,238 @@
+"""From a schedule to a profile: totals, bounds, the critical path, memory over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nkisim.arch.timing import timing_of
+from nkisim.diagnostics import Place
+from nkisim.memory.region import is_on_chip
+from nkisim.profiling.program import Operation, Program
+from nkisim.profiling.result import ENGINES, LineTime, MemoryUse, Profile, Span
+from nkisim.profiling.schedule import Policy, Schedule, schedule
+from nkisim.profiling.spills import SPILL, Spilled, with_spills
+
+__all__ = ["Prediction", "predict", "profile_of"]
+
+_HIDDEN_SHARE = 0.6
+"""Least share of the time for which an engine must be busy to bind a kernel."""
+
+_LAUNCH_SHARE = 0.5
+"""Share of the time from which on the fixed cost binds a kernel."""
+
+
+class Prediction:
+    """The two schedules of a program, and the times between them.
+
+    Attributes:
+        program: The program with spills.
+        spill_bytes: Bytes of the spills.
+        tight: Schedule in which transfers run ahead as far as queues allow.
+        loose: Schedule with double buffering and slow transfers.
+        latency_us, interval_us: The predicted time and its range.
+    """
+
+    __slots__ = ("interval_us", "latency_us", "loose", "program", "spill_bytes", "tight")
+
+    def __init__(self, spilled: Spilled) -> None:
+        self.program = program = spilled.program
+        self.spill_bytes = spilled.nbytes
+        timing = timing_of(program.generation)
+        self.tight = schedule(program, Policy(int(timing.dma_in_flight)))
+        self.loose = schedule(
+            program,
+            Policy(int(timing.loose_in_flight), int(timing.loose_buffers), timing.loose_delay),
+        )
+        tight, loose = self.tight.total, max(self.loose.total, self.tight.total)
+        spills = spilled.nbytes / timing.dma_core_rate
+        total = tight + timing.stall_share * (loose - tight) + timing.spill_share * spills
+        self.latency_us = (total + timing.fixed) / 1e3
+        self.interval_us = (
+            (tight + timing.fixed) / 1e3,
+            (tight + 2 * (total - tight) + timing.fixed) / 1e3,
+        )
+
+
+def predict(program: Program) -> Prediction:
+    """Return the prediction for a program."""
+    return Prediction(with_spills(program))
+
+
+def profile_of(program: Program, kernel: str, findings: list[str], nki: str) -> Profile:
+    """Return the profile of a captured program."""
+    prediction = predict(program)
+    generation, timing = program.generation, timing_of(program.generation)
+    program, times = prediction.program, prediction.tight
+    latency = prediction.latency_us
+    per_core = [_busy(program, times, core) for core in range(program.cores)]
+    busiest = max(per_core, key=lambda busy: max(busy.values()))
+    moved = [o for o in program.operations if o.work.transfer is not None]
+    hbm_bytes = sum(o.work.transfer.hbm_bytes for o in moved if o.work.transfer is not None)
+    flops = sum(operation.work.flops for operation in program.operations)
+    bound_us, bound_by = _bound(busiest, latency, timing.fixed / 1e3)
+    nbytes = sum(o.work.transfer.nbytes for o in moved if o.work.transfer is not None)
+    dma_busy = sum(busy["dma"] for busy in per_core)
+    return Profile(
+        kernel=kernel,
+        target=generation.name,
+        nki=nki,
+        latency_us=latency,
+        interval_us=prediction.interval_us,
+        fixed_us=timing.fixed / 1e3,
+        host_us=timing.host / 1e3,
+        engine_busy_us=busiest,
+        utilization={key: value / latency for key, value in busiest.items()},
+        per_core=per_core,
+        bound_by=bound_by,
+        bound_us=bound_us,
+        hbm_bytes=hbm_bytes,
+        transfers=len(moved),
+        spill_bytes=prediction.spill_bytes,
+        dma_efficiency=nbytes / dma_busy / timing.dma_core_rate / 1e3 if dma_busy else 0.0,
+        flops=flops,
+        intensity=flops / hbm_bytes if hbm_bytes else 0.0,
+        peak_tflops=_peak_tflops(program),
+        hbm_gbps=float(timing.dma_core_rate) * program.cores,
+        instructions=dict(Counter(o.name for o in program.operations).most_common()),
+        lines=_lines(program, times),
+        timeline=_timeline(program, times),
+        memory=_memory(program, times),
+        capacity={"sbuf": generation.sbuf_usable_bytes, "psum": generation.psum_bytes},
+        findings=findings,
+    )
+
+
+def _busy(program: Program, times: Schedule, core: int) -> dict[str, float]:
+    """Return the busy time of each engine of a core, in us."""
+    busy = dict.fromkeys(ENGINES, 0.0)
+    timing = timing_of(program.generation)
+    for operation in program.operations:
+        if operation.core != core:
+            continue
+        number, moved = operation.number, operation.work.transfer
+        key = operation.work.engine.name
+        # The DMA engines of a core move one transfer after the other, so their times add up too.
+        busy[key] += times.end[number] - times.moved[number]
+        if moved is None:
+            continue
+        if moved.mode == "software":
+            indirect = timing.dma_indirect_issue if moved.indirect else timing.dma_software_issue
+            busy["gpsimd"] += indirect
+        elif moved.mode == "hardware":
+            busy[moved.trigger.name] += timing.dma_hardware_issue
+        else:
+            busy[moved.trigger.name] += timing.dma_prebuilt_issue
+    return {key: value / 1e3 for key, value in busy.items()}
+
+
+def _bound(busy: dict[str, float], latency: float, fixed: float) -> tuple[float, str]:
+    """Return the least time that engines and bytes allow, and what binds the kernel."""
+    engine = max(busy, key=lambda key: busy[key])
+    most = busy[engine]
+    work = latency - fixed
+    if fixed >= _LAUNCH_SHARE * latency:
+        return most, "launch"
+    if most < _HIDDEN_SHARE * work:
+        return most, "dependencies"
+    return most, engine
+
+
+def _peak_tflops(program: Program) -> float:
+    """Return the rate of the Tensor engine for the types of the program's products."""
+    flops = full = busy = 0.0
+    for operation in program.operations:
+        if operation.work.flops:
+            flops += operation.work.flops
+            full += operation.work.full_rate_flops
+            busy += operation.work.busy
+    timing = timing_of(program.generation)
+    peak = timing.tensor_ghz * 2 * 128 * 128 / 1e3 * program.cores
+    if not full:
+        return peak
+    return peak * min(1.0, flops / full) if flops < full else peak
+
+
+def _lines(program: Program, times: Schedule) -> list[LineTime]:
+    """Return the time of each line, by its share of the critical path."""
+    critical = _critical(program, times)
+    busy: dict[tuple[str, int], list[float]] = {}
+    for operation in program.operations:
+        found = busy.setdefault((operation.place.file, operation.place.line), [0.0, 0.0])
+        found[0] += times.end[operation.number] - times.moved[operation.number]
+        found[1] += 1
+    lines = [
+        LineTime(
+            file,
+            line,
+            Place(file, line).text,
+            critical.get((file, line), 0.0) / 1e3,
+            total / 1e3,
+            int(count),
+        )
+        for (file, line), (total, count) in busy.items()
+    ]
+    return sorted(lines, key=lambda found: (-found.critical_us, -found.busy_us))
+
+
+def _critical(program: Program, times: Schedule) -> dict[tuple[str, int], float]:
+    """Walk back from the last result along what determined each start."""
+    found: dict[tuple[str, int], float] = {}
+    if not program.operations:
+        return found
+    number = max(range(len(program.operations)), key=times.ready.__getitem__)
+    until = times.ready[number]
+    for _ in range(len(program.operations)):
+        place = program.operations[number].place
+        begin = times.start[number]
+        key = (place.file, place.line)
+        found[key] = found.get(key, 0.0) + max(0.0, until - begin)
+        until = min(until, begin)
+        number = times.cause[number]
+        if number < 0:
+            break
+    return found
+
+
+def _timeline(program: Program, times: Schedule) -> list[Span]:
+    spans = []
+    for operation in program.operations:
+        number, moved = operation.number, operation.work.transfer
+        spans.append(
+            Span(
+                operation.work.engine.name,
+                times.moved[number] / 1e3,
+                times.end[number] / 1e3,
+                times.ready[number] / 1e3,
+                operation.name,
+                operation.place.file,
+                operation.place.line,
+                operation.core,
+                0 if moved is None else moved.nbytes,
+                "" if moved is None else _queue_name(operation),
+            )
+        )
+    return sorted(spans, key=lambda span: (span.start_us, span.engine))
+
+
+def _queue_name(operation: Operation) -> str:
+    moved = operation.work.transfer
+    assert moved is not None
+    if operation.name == SPILL:
+        return "spills"
+    return f"line {operation.place.line} ({moved.trigger.name}, {moved.mode})"
+
+
+def _memory(program: Program, times: Schedule) -> list[MemoryUse]:
+    return [
+        MemoryUse(
+            tile.region.value,
+            tile.name if tile.name != "unnamed" else f"line {tile.line[1]}",
+            *tile.line,
+            tile.row_bytes,
+            times.start[tile.uses[0]] / 1e3,
+            max(times.ready[number] for number in (tile.uses[0], tile.uses[-1])) / 1e3,
+            tile.core,
+        )
+        for tile in program.tiles
+        if tile.uses and is_on_chip(tile.region)
+    ]

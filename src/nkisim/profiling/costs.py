@@ -1,0 +1,315 @@
+"""The time of one instruction on its engine: occupancy, and delay until its result can be read.
+
+An instruction's declaration names the formula of its cost; the constants are those of the
+generation. Equal calls cost the same, so a cost is computed once per signature.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from nkisim.arch import Generation
+from nkisim.arch.timing import Timing, timing_of
+from nkisim.machine import Event
+from nkisim.memory import NkiTensor
+from nkisim.memory.region import is_on_chip, is_psum
+from nkisim.profiling.transfers import Transfer, transfer_of
+from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.cost import Cost
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.enums import matmul_perf_mode as PerfMode
+
+__all__ = ["Work", "work_of"]
+
+_ARRAY = 128
+"""Rows and columns of the systolic array."""
+
+_FAST_VECTOR = frozenset({"tensor_copy", "tensor_scalar", "tensor_tensor", "scalar_tensor_tensor"})
+"""Vector instructions that read two or four elements per cycle and lane from gen3 on."""
+
+_WIDE_STRIDE = 16
+"""Bytes from one element to the next above which a port runs at half its rate."""
+
+_EVERY_TABLE = frozenset({"copy", "square", "relu", "abs", "sign", "identity"})
+_TABLES = {
+    "rsqrt": "rsqrt",
+    "sigmoid": "sigmoid",
+    "tanh": "sigmoid",
+    "silu": "silu",
+    "silu_dx": "silu",
+    "exp": "exp",
+    "softplus": "softplus",
+    "mish": "softplus",
+    "log": "log",
+    "sin": "sin",
+    "arctan": "sin",
+    "sqrt": "sqrt",
+    "erf": "erf",
+    "erf_dx": "erf",
+    "reciprocal": "reciprocal",
+}
+
+_GPSIMD_ELEMENT_CYCLES = {"tensor_tensor": 2.0, "tensor_scalar": 4.0, "rng": 2.0}
+_POWER_CYCLES = 32.0
+
+
+class Work(NamedTuple):
+    """Cost of an instruction.
+
+    Attributes:
+        engine: Engine that it occupies; ``dma`` for a transfer.
+        busy: Occupancy of the engine, in ns.
+        tail: Time from then until the result can be read, in ns.
+        flops: Floating-point operations of a product, else 0.
+        full_rate_flops: Operations that the Tensor engine could do in that time, else 0.
+        table: Set of activation functions that it needs, or "".
+        transfer: The DMA, if it is one.
+        fast_vector: Whether Vector uses the port that it shares with GpSimd.
+        columns, stationary_columns: Columns of the operands of a product, else 0.
+    """
+
+    engine: Engine
+    busy: float
+    tail: float
+    flops: float = 0.0
+    full_rate_flops: float = 0.0
+    table: str = ""
+    transfer: Transfer | None = None
+    fast_vector: bool = False
+    columns: float = 0.0
+    stationary_columns: float = 0.0
+
+
+def work_of(event: Event, generation: Generation) -> Work:
+    """Return the cost of an event."""
+    timing = timing_of(generation)
+    cost = INSTRUCTIONS[event.instruction].cost
+    if event.engine is Engine.dma or (cost is not None and cost.formula == "transfer"):
+        return _transfer(event, generation, timing)
+    if event.instruction == "core_barrier":
+        return Work(event.engine, float(timing.barrier), 0.0)
+    if event.engine is Engine.tensor:
+        return _product(event, generation, timing)
+    if event.engine is Engine.gpsimd:
+        return _gpsimd(event, cost, timing)
+    if event.engine is Engine.scalar:
+        return _scalar(event, cost, generation, timing)
+    return _vector(event, cost, generation, timing)
+
+
+def _transfer(event: Event, generation: Generation, timing: Timing) -> Work:
+    moved = transfer_of(event, generation)
+    share = 1.0
+    if moved.transposes:
+        share = timing.dma_transpose_rate
+    elif moved.computes:
+        share = timing.dma_compute_rate
+    rate = min(moved.engines * timing.dma_engine_rate, timing.dma_core_rate) * share
+    descriptors = moved.descriptors / moved.engines * timing.dma_descriptor
+    notify = timing.dma_notify_store if moved.stores else timing.dma_notify_load
+    return Work(Engine.dma, max(moved.nbytes / rate, descriptors), float(notify), transfer=moved)
+
+
+def _product(event: Event, generation: Generation, timing: Timing) -> Work:
+    """Return the cost of a product or a transposition on the Tensor engine."""
+    arguments, ghz = event.arguments, timing.tensor_ghz
+    moving = arguments.get("moving", arguments.get("data"))
+    stationary = arguments.get("stationary", arguments.get("data"))
+    if event.instruction == "nc_transpose":
+        columns = float(max(moving.shape[0], moving.free_size))
+        stationary_columns = columns
+    else:
+        doubled = arguments.get("perf_mode") is PerfMode.double_row
+        columns = float(moving.free_size // (2 if doubled else 1))
+        stationary_columns = float(stationary.free_size // (2 if doubled else 1))
+    four_bytes = moving.dtype in ("float32",) or moving.dtype.kind in ("int", "uint")
+    passes = 4.0 if four_bytes and moving.dtype.itemsize == 4 else 1.0
+    transposes = event.instruction == "nc_transpose" or bool(arguments.get("is_transpose"))
+    if transposes and generation.number > 2:
+        passes = 3.0 if passes > 1 else 1.0
+    elif arguments.get("is_stationary_onezero") or arguments.get("is_moving_onezero"):
+        passes = max(1.0, passes / 2)
+    cycles = passes * max(columns, stationary_columns if generation.number > 2 else 64.0)
+    issue = timing.matmul_issue_cycles * (2 if passes > 1 and generation.number > 2 else 1)
+    busy = max(cycles + issue, timing.least_cycles) / ghz / _parallel_tiles(arguments)
+    if transposes:
+        tail = timing.transpose_tail + (184.0 if passes > 1 else 0.0)
+        return Work(Engine.tensor, busy, float(tail), 0.0, _peak(busy, timing))
+    tail = float(timing.matmul_tail)
+    if passes > 1:
+        tail = timing.matmul_tail_float32 + 0.5 * passes * columns / ghz
+    depth = stationary.shape[0] * (2 if arguments.get("perf_mode") is PerfMode.double_row else 1)
+    if event.instruction == "nc_matmul_mx":
+        depth *= 4
+    flops = 2.0 * depth * stationary_columns * columns
+    return Work(
+        Engine.tensor,
+        busy,
+        tail,
+        flops,
+        _peak(busy, timing),
+        columns=columns,
+        stationary_columns=stationary_columns,
+    )
+
+
+def _peak(busy: float, timing: Timing) -> float:
+    return busy * timing.tensor_ghz * 2 * _ARRAY * _ARRAY
+
+
+def _parallel_tiles(arguments: Any) -> int:
+    """Return how many products with this ``tile_size`` the array computes at the same time."""
+    size: Any = arguments.get("tile_size") or ()
+    if len(size) != 2 or not all(size):
+        return 1
+    return max(1, (_ARRAY // int(size[0])) * (_ARRAY // int(size[1])))
+
+
+def _elements(event: Event, cost: Cost | None) -> float:
+    """Return the elements per partition that a formula counts."""
+    value = event.arguments.get(cost.over) if cost is not None and cost.over else None
+    if isinstance(value, NkiTensor):
+        return float(value.free_size)
+    tensors = [t for _, t in (*event.reads, *event.writes) if is_on_chip(t.buffer)]
+    return float(max((t.free_size for t in tensors), default=1))
+
+
+def _streamed(event: Event) -> list[NkiTensor]:
+    """Return the tiles that an instruction streams; columns are constants of a partition."""
+    declared = INSTRUCTIONS[event.instruction].operands
+    return [
+        tensor
+        for name, tensor in (*event.reads, *event.writes)
+        if name in declared and not (declared[name].column and tensor.free_size == 1)
+    ]
+
+
+def _stride_factor(tensors: list[NkiTensor]) -> float:
+    """Return 2 if an operand's elements lie more than 16 bytes apart."""
+    for tensor in tensors:
+        for extent, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
+            if extent > 1:
+                if (
+                    abs(stride) > _WIDE_STRIDE
+                    and tensor.ndim > 1
+                    and stride is not tensor.strides[0]
+                ):
+                    return 2.0
+                break
+    return 1.0
+
+
+def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Timing) -> Work:
+    count = _elements(event, cost)
+    streamed = _streamed(event)
+    tail = timing.vector_tail
+    if cost is None or cost.formula == "fixed":
+        return Work(event.engine, timing.least_cycles / timing.vector_ghz, float(tail))
+    fast = event.instruction in _FAST_VECTOR and generation.number > 2
+    rate = _vector_rate(streamed, generation) if fast else 1
+    factor = cost.factor
+    if event.instruction == "reciprocal":
+        factor = float(timing.reciprocal_cycles)
+    if fast:
+        inputs = _inputs(event, count)
+        cycles = inputs / rate
+    elif event.instruction in _FAST_VECTOR:
+        cycles = _inputs(event, count) if _two_inputs(event) else count
+    elif event.instruction == "tensor_reduce" and generation.number == 2 and _all_bf16(streamed):
+        cycles = count / 2
+    elif cost.factor == 2.0 and generation.number > 2 and event.instruction != "tensor_tensor_scan":
+        cycles = count  # one element per cycle from both ports
+    else:
+        cycles = factor * count
+    cycles = max(timing.least_cycles, cycles * _stride_factor(streamed)) + cost.extra
+    if _dynamic(event):
+        cycles = max(cycles, timing.dynamic_cycles)
+    # The published tails count from the end of the stream, before the issue of the next one.
+    issue = timing.vector_issue_cycles / timing.vector_ghz
+    busy = cycles / timing.vector_ghz + issue
+    return Work(event.engine, busy, tail - issue, fast_vector=fast and rate > 1)
+
+
+def _two_inputs(event: Event) -> bool:
+    return event.instruction in ("tensor_tensor", "scalar_tensor_tensor")
+
+
+def _inputs(event: Event, count: float) -> float:
+    """Return the elements per lane that a two-input instruction reads through one port."""
+    if not _two_inputs(event):
+        return count
+    names = ("data1", "data2") if event.instruction == "tensor_tensor" else ("data", "operand1")
+    tensors = [event.arguments[name] for name in names]
+    if any(isinstance(t, NkiTensor) and is_psum(t.buffer) for t in tensors):
+        return count  # SBUF and PSUM have separate ports
+    return 2 * count
+
+
+def _vector_rate(streamed: list[NkiTensor], generation: Generation) -> int:
+    """Return the elements per cycle and lane that Vector reads from gen3 on."""
+    narrow = _narrow(streamed)
+    if generation.number == 3:
+        narrow = narrow and all(t.dtype.itemsize == 2 for t in streamed)
+    contiguous = _stride_factor(streamed) == 1.0
+    in_psum = any(is_psum(t.buffer) for t in streamed)
+    if in_psum:
+        return 2 if narrow and contiguous else 1
+    if narrow and contiguous:
+        return 4
+    return 2
+
+
+def _narrow(tensors: list[NkiTensor]) -> bool:
+    """Return whether every operand is a float of at most two bytes."""
+    return all(t.dtype.kind == "float" and t.dtype.itemsize <= 2 for t in tensors)
+
+
+def _all_bf16(tensors: list[NkiTensor]) -> bool:
+    return all(t.dtype == "bfloat16" for t in tensors)
+
+
+def _dynamic(event: Event) -> bool:
+    return any(
+        isinstance(value, NkiTensor) and value.indirect is not None
+        for value in event.arguments.values()
+    )
+
+
+def _scalar(event: Event, cost: Cost | None, generation: Generation, timing: Timing) -> Work:
+    count = _elements(event, cost)
+    streamed = _streamed(event)
+    cycles = count
+    copies_or_scales = event.instruction in ("tensor_scalar", "tensor_copy")
+    if generation.number > 3 and copies_or_scales and _narrow(streamed):
+        cycles = count / 2
+    cycles = max(timing.least_cycles, cycles * _stride_factor(streamed))
+    extra = cost.extra if cost is not None else 0.0
+    if event.instruction == "activation" and event.arguments.get("reduce_res") is not None:
+        extra += timing.accumulator_cycles
+    if _dynamic(event):
+        cycles = max(cycles, timing.dynamic_cycles)
+    issue = timing.scalar_issue_cycles / timing.scalar_ghz
+    busy = (cycles + extra) / timing.scalar_ghz + issue
+    op = event.arguments.get("op") if event.instruction.startswith("activation") else None
+    name = "" if op is None else str(getattr(op, "name", op))
+    copies = op is None or name in _EVERY_TABLE
+    tail = timing.scalar_copy_tail if copies else timing.scalar_tail
+    table = "" if copies else _TABLES.get(name, "gelu" if name.startswith("gelu") else name)
+    return Work(Engine.scalar, busy, tail - issue, table=table)
+
+
+def _gpsimd(event: Event, cost: Cost | None, timing: Timing) -> Work:
+    count = _elements(event, cost)
+    factor = 1.0 if cost is None else cost.factor
+    if cost is None or cost.formula != "startup_stream":
+        factor = _GPSIMD_ELEMENT_CYCLES.get(event.instruction, 1.0)
+        op = event.arguments.get("op")
+        if op is not None and str(getattr(op, "name", op)) == "power":
+            factor = _POWER_CYCLES
+    if cost is not None and cost.formula == "fixed":
+        count = 0.0
+    cycles = timing.gpsimd_start_cycles + factor * count
+    if event.instruction == "nc_n_gather":
+        cycles += timing.gpsimd_start_cycles * (math.ceil(count / 512) - 1)
+    return Work(Engine.gpsimd, cycles / timing.gpsimd_ghz, float(timing.gpsimd_tail))

@@ -1,0 +1,204 @@
+"""``Profile``: the predicted time of a kernel on the device, and where it goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "Profile", "Span"]
+
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma")
+"""Keys of the engines, in the order of tables."""
+
+
+class Span(NamedTuple):
+    """One instruction in the timeline.
+
+    Attributes:
+        engine: Key of its engine.
+        start_us, end_us: When it occupies the engine.
+        ready_us: When its result can be read.
+        name: Name of the instruction.
+        file, line: Line of the kernel.
+        core: Core that runs it.
+        nbytes: Bytes that a transfer moves, else 0.
+        queue: Queue of a transfer, else "".
+    """
+
+    engine: str
+    start_us: float
+    end_us: float
+    ready_us: float
+    name: str
+    file: str
+    line: int
+    core: int
+    nbytes: int = 0
+    queue: str = ""
+
+
+class LineTime(NamedTuple):
+    """Time of one line of the kernel.
+
+    Attributes:
+        file, line: The line.
+        text: Its source, stripped.
+        critical_us: Its share of the critical path.
+        busy_us: Occupancy of engines by its instructions.
+        instructions: Number of its instructions.
+    """
+
+    file: str
+    line: int
+    text: str
+    critical_us: float
+    busy_us: float
+    instructions: int
+
+
+class MemoryUse(NamedTuple):
+    """One tile over time.
+
+    Attributes:
+        region: ``"sbuf"`` or ``"psum"``.
+        name: Its name or that of its variable.
+        file, line: Line of its allocation.
+        row_bytes: Bytes in one partition.
+        start_us, end_us: From its first write to its last use.
+        core: Core that owns it.
+    """
+
+    region: str
+    name: str
+    file: str
+    line: int
+    row_bytes: int
+    start_us: float
+    end_us: float
+    core: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change that would make the kernel faster.
+
+    Attributes:
+        rule: Its id, such as ``"P001"``.
+        title: The condition in a few words.
+        cause: What was found, with numbers.
+        action: What to change.
+        gain_us: Time saved according to the schedule of the changed kernel; None if that cannot be
+            modelled.
+        file, line: Line of the kernel that it concerns.
+        code: Code to paste, or "".
+    """
+
+    rule: str
+    title: str
+    cause: str
+    action: str
+    gain_us: float | None
+    file: str = ""
+    line: int = 0
+    code: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Profile:
+    """The predicted device time of one call of a kernel.
+
+    Attributes:
+        kernel: Name of the kernel.
+        target: Generation.
+        nki: NKI version that it was judged by.
+        latency_us: Device time from start to end, with the fixed cost on the device.
+        interval_us: Range of the prediction, from the uncertain constants.
+        fixed_us: Fixed cost in it.
+        host_us: Host time of a call, not in ``latency_us``.
+        engine_busy_us: Busy time by engine, of the busiest core.
+        utilization: The same as a share of ``latency_us``.
+        per_core: Busy time by engine for each core.
+        bound_by: What determines the time: an engine, ``"dma"``, ``"dependencies"`` or
+            ``"launch"``.
+        bound_us: Least time that engines and bytes allow.
+        hbm_bytes, transfers, spill_bytes: Sums over the cores.
+        dma_efficiency: Rate of the transfers while the DMA engines are busy, as a share of the
+            core's rate.
+        flops: Floating-point operations of products.
+        intensity: Operations per byte of HBM traffic.
+        peak_tflops, hbm_gbps: The roofline's roofs for the types used.
+        instructions: Number of instructions by name.
+        lines: Time by line, longest share of the critical path first.
+        timeline: The instructions in order of start.
+        memory: Tiles over time.
+        capacity: Bytes per partition of SBUF and PSUM.
+        advice: Changes worth trying, largest gain first.
+        findings: Findings of the run, as text.
+    """
+
+    kernel: str
+    target: str
+    nki: str
+    latency_us: float
+    interval_us: tuple[float, float]
+    fixed_us: float
+    host_us: float
+    engine_busy_us: dict[str, float]
+    utilization: dict[str, float]
+    per_core: list[dict[str, float]]
+    bound_by: str
+    bound_us: float
+    hbm_bytes: int
+    transfers: int
+    spill_bytes: int
+    dma_efficiency: float
+    flops: float
+    intensity: float
+    peak_tflops: float
+    hbm_gbps: float
+    instructions: dict[str, int]
+    lines: list[LineTime]
+    timeline: list[Span] = field(repr=False)
+    memory: list[MemoryUse] = field(repr=False)
+    capacity: dict[str, int]
+    advice: list[Advice] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def achieved_tflops(self) -> float:
+        """Floating-point rate of the products over the whole call."""
+        return self.flops / self.latency_us / 1e6 if self.latency_us else 0.0
+
+    @property
+    def bound_share(self) -> float:
+        """``bound_us`` as a share of the time without the fixed cost; 1 is the best possible."""
+        work = self.latency_us - self.fixed_us
+        return min(1.0, self.bound_us / work) if work > 0 else 1.0
+
+    @property
+    def roofline_tflops(self) -> float:
+        """Highest floating-point rate at this arithmetic intensity."""
+        return min(self.peak_tflops, self.intensity * self.hbm_gbps / 1e3)
+
+    def to_dict(self, *, timeline: bool = False) -> dict[str, Any]:
+        """Return the profile as plain data; without the timeline unless asked for."""
+        plain = asdict(self)
+        plain["timeline"] = [span._asdict() for span in self.timeline] if timeline else []
+        plain["lines"] = [line._asdict() for line in self.lines]
+        plain["memory"] = _tuples(self.memory) if timeline else []
+        plain["achieved_tflops"] = self.achieved_tflops
+        plain["bound_share"] = self.bound_share
+        plain["roofline_tflops"] = self.roofline_tflops
+        if not timeline:
+            del plain["timeline"], plain["memory"]
+        return plain
+
+    def to_json(self, *, timeline: bool = False) -> str:
+        """Return the profile as JSON text."""
+        return json.dumps(self.to_dict(timeline=timeline), indent=2)
+
+
+def _tuples(values: Iterable[Any]) -> list[dict[str, Any]]:
+    return [value._asdict() for value in values]

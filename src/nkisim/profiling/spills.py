@@ -1,0 +1,179 @@
+"""Spills: transfers that the compiler adds where tiles without an address exceed SBUF.
+
+In program order, the tile whose next use is furthest away leaves SBUF first. A spilled tile is
+written to HBM once and read again before each use for which it was not kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from nkisim.arch.timing import Timing, timing_of
+from nkisim.memory.region import is_sbuf
+from nkisim.profiling.costs import Work
+from nkisim.profiling.program import Operation, Program, Tile
+from nkisim.profiling.transfers import Transfer
+from nkisim.spec.enums import engine as Engine
+
+__all__ = ["SPILL", "Spilled", "with_spills"]
+
+SPILL = "spill"
+"""Name of the added operations."""
+
+_PARTITIONS = 128
+_ENGINES = 16
+
+
+class Spilled(NamedTuple):
+    """A program with the transfers that the compiler adds.
+
+    Attributes:
+        program: The program.
+        nbytes: Bytes that they move.
+    """
+
+    program: Program
+    nbytes: int
+
+
+def with_spills(program: Program) -> Spilled:
+    """Return a program with spills, or the program itself if its tiles fit."""
+    limit = program.generation.sbuf_usable_bytes
+    if not any(peak > limit for peak in _peaks(program).values()):
+        return Spilled(program, 0)
+    return _Spiller(program, limit).run()
+
+
+def _peaks(program: Program) -> dict[int, int]:
+    """Return the largest SBUF use of each core, in bytes per partition."""
+    changes: dict[int, list[tuple[int, int]]] = {}
+    for tile in program.tiles:
+        if is_sbuf(tile.region) and tile.uses:
+            found = changes.setdefault(tile.core, [])
+            found.append((tile.uses[0], tile.row_bytes))
+            found.append((tile.uses[-1] + 1, -tile.row_bytes))
+    peaks = {}
+    for core, found in changes.items():
+        used = most = 0
+        for _, change in sorted(found):
+            used += change
+            most = max(most, used)
+        peaks[core] = most
+    return peaks
+
+
+class _Spiller:
+    """State of adding spills to a program."""
+
+    def __init__(self, program: Program, limit: int) -> None:
+        self.limit = limit
+        self.timing: Timing = timing_of(program.generation)
+        self.source = program
+        self.result = Program(program.generation, cores=program.cores)
+        self.numbers: list[int] = []
+        self.resident: dict[int, dict[Tile, None]] = {}
+        self.used: dict[int, int] = {}
+        self.position: dict[Tile, int] = {}
+        self.copies: dict[Tile, Tile] = {}
+        self.saved: dict[Tile, int] = {}
+        self.nbytes = 0
+
+    def run(self) -> Spilled:
+        """Add spills to every operation."""
+        for tile in self.source.tiles:
+            self.copies[tile] = copy = replace(tile, uses=[])
+            if copy.bank is tile:
+                copy.bank = copy
+            self.result.tiles.append(copy)
+        for operation in self.source.operations:
+            self._add(operation)
+        return Spilled(self.result, self.nbytes)
+
+    def _add(self, operation: Operation) -> None:
+        mine = [tile for tile in operation.tiles if is_sbuf(tile.region) and not tile.placed]
+        resident = self.resident.setdefault(operation.core, {})
+        reloads = []
+        for tile in mine:
+            if tile not in resident:
+                self._make_room(operation.core, tile.row_bytes, mine)
+                resident[tile] = None
+                self.used[operation.core] = self.used.get(operation.core, 0) + tile.row_bytes
+                if tile in self.saved:
+                    reloads.append(self._move(operation, tile, self.saved[tile], stores=False))
+        needs = (*(self.numbers[n] for n in operation.needs), *reloads)
+        reuses = tuple(self.numbers[n] for n in operation.reuses)
+        number = self._append(
+            replace(
+                operation,
+                needs=needs,
+                reuses=reuses,
+                tiles=tuple(self.copies[tile] for tile in operation.tiles),
+                opens=tuple(self.copies[tile] for tile in operation.opens),
+            )
+        )
+        self.numbers.append(number)
+        for tile in operation.tiles:
+            self.position[tile] = position = self.position.get(tile, 0) + 1
+            if tile in resident and position == len(tile.uses):
+                del resident[tile]
+                self.used[operation.core] -= tile.row_bytes
+
+    def _make_room(self, core: int, wanted: int, kept: list[Tile]) -> None:
+        """Spill tiles until ``wanted`` bytes are free; those in ``kept`` stay."""
+        resident = self.resident[core]
+        while self.used.get(core, 0) + wanted > self.limit:
+            candidates = [tile for tile in resident if tile not in kept]
+            if not candidates:
+                return
+            victim = max(candidates, key=self._next_use)
+            del resident[victim]
+            self.used[core] -= victim.row_bytes
+            if victim not in self.saved:
+                last = self.numbers[victim.uses[self.position[victim] - 1]]
+                self.saved[victim] = self._move(
+                    self.result.operations[last], victim, last, stores=True
+                )
+
+    def _next_use(self, tile: Tile) -> int:
+        return tile.uses[self.position.get(tile, 0)]
+
+    def _move(self, near: Operation, tile: Tile, after: int, *, stores: bool) -> int:
+        """Add a transfer of a tile after an operation and return its number."""
+        nbytes = tile.row_bytes * _PARTITIONS
+        self.nbytes += nbytes
+        moved = Transfer(
+            nbytes=nbytes,
+            hbm_bytes=nbytes,
+            descriptors=_PARTITIONS,
+            run_bytes=tile.row_bytes,
+            engines=_ENGINES,
+            trigger=Engine.sync,
+            mode="prebuilt",
+            stores=stores,
+        )
+        notify = self.timing.dma_notify_store if stores else self.timing.dma_notify_load
+        work = Work(Engine.dma, nbytes / self.timing.dma_core_rate, float(notify), transfer=moved)
+        copy = self.copies[tile]
+        return self._append(
+            Operation(
+                len(self.result.operations),
+                SPILL,
+                work,
+                near.core,
+                near.place,
+                (after,),
+                (copy,),
+                (),
+                False,
+                False,
+                True,
+            )
+        )
+
+    def _append(self, operation: Operation) -> int:
+        number = len(self.result.operations)
+        for tile in operation.tiles:
+            tile.uses.append(number)
+        self.result.operations.append(replace(operation, number=number))
+        return number

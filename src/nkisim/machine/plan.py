@@ -35,8 +35,12 @@ from nkisim.machine.overlaps import check_overlaps
 from nkisim.machine.taint import Target, propagate_taint
 from nkisim.machine.tracking import Step
 from nkisim.machine.transfer import (
+    Convert,
     Loader,
     Storer,
+    is_small_bfloat16,
+    keeps_float32,
+    make_converter,
     make_loader,
     make_narrower,
     make_storer,
@@ -55,6 +59,9 @@ __all__ = ["Plan", "make_plan"]
 _FLOAT32 = np.dtype(np.float32)
 _EXACT = 1 << 24
 """Integers up to this are exact in float32."""
+
+_OF_BFLOAT16 = (np.add, np.subtract, np.multiply)
+"""Operations that ml_dtypes does on bfloat16 as here: in float32, rounded once."""
 
 Note = Callable[[Any], object]
 """Records the effect of a call on one operand."""
@@ -77,13 +84,15 @@ class Direct(NamedTuple):
     """The function of an instruction for the calls of one signature.
 
     Attributes:
-        function: Takes the elements that the call reads, and ``out``.
-        given: Its arguments, each with its loader; None for numbers.
+        function: Takes the elements that the call reads, the elements that a sum is added to, if
+            the result is one, and ``out``, the array for the result, or None.
+        given: The operands that the call reads, each with its name and its conversion; both are
+            None for numbers, and the conversion for elements that are taken as they are stored.
         into: Whether it writes into the destination; otherwise its result has to be rounded.
     """
 
     function: Callable[..., Any]
-    given: tuple[tuple[int, Loader | None], ...]
+    given: tuple[tuple[int, str | None, Convert | None], ...]
     into: bool
 
 
@@ -99,7 +108,6 @@ class Plan:
         "dynamic",
         "engine",
         "follow",
-        "has_faster",
         "inexact",
         "instruction",
         "lists",
@@ -178,13 +186,12 @@ class Plan:
         if self.widened and self.watch is None:
             reads = [name for _, name in self.reads]
             self.blocks = make_blocks(instruction, call, reads, self.inexact)
-        self.direct = self._make_direct(call)
-        self.has_faster = any((self.shortcut, self.blocks, self.direct))
+        self.direct = self._make_direct(call, arithmetic)
 
-    def _make_direct(self, call: Call) -> Direct | None:
+    def _make_direct(self, call: Call, arithmetic: Arithmetic) -> Direct | None:
         """Return the instruction's function for a call, if it has one result and one function."""
         instruction = self.instruction
-        if not self.widened or self.blocks is not None or self.watch is not None:
+        if arithmetic != "fp32" or self.blocks is not None or self.watch is not None:
             return None
         if instruction.function is None or len(self.writes) > 1 or self.dynamic or self.lists:
             return None
@@ -192,21 +199,34 @@ class Plan:
         if function is None:
             return None
         ((_, result),) = self.writes
-        dst, given, loads, as_stored = call[result], [], dict(self.loads), True
+        dst, tensors = call[result], []
+        given: list[tuple[int, str | None, Convert | None]] = []
         for index, name in enumerate(instruction.parameters):
-            value = call[name]
-            if name not in instruction.operands or name == result or value is None:
+            value, operand = call[name], instruction.operands.get(name)
+            if operand is None or name == result or value is None:
                 continue
             if isinstance(value, NkiTensor):
-                as_stored &= value.origin.storage_dtype(value.dtype) == _FLOAT32
-            elif not (type(value) is float or (type(value) is int and abs(value) <= _EXACT)):
+                tensors.append(value)
+                convert = make_converter(
+                    value, operand, name, instruction.name, inexact=self.inexact
+                )
+                given.append((index, name, None if convert is unconverted else convert))
+            elif type(value) is float or (type(value) is int and abs(value) <= _EXACT):
+                given.append((index, None, None))
+            else:
                 return None
-            given.append((index, loads.get(index)))
         narrow = make_narrower(dst, result, instruction.name, inexact=self.inexact)
-        if as_stored and narrow is unconverted:
+        into = narrow is unconverted and dst.ndim == 2
+        if narrow is unconverted and all(keeps_float32(tensor) for tensor in tensors):
             # A shortcut is faster than a conversion, but not faster than NumPy in float32.
             self.shortcut = None
-        return Direct(function, tuple(given), narrow is unconverted and dst.ndim == 2)
+        elif (
+            function in _OF_BFLOAT16
+            and len(tensors) == len(given)
+            and all(map(is_small_bfloat16, (dst, *tensors)))
+        ):
+            given, into = [(index, name, None) for index, name, _ in given], True
+        return Direct(function, tuple(given), into)
 
     def _add_tensor(
         self, call: Call, index: int, name: str, operand: Operand, arithmetic: Arithmetic
@@ -283,15 +303,15 @@ class Plan:
         if tracker is not None:
             step = self._step(core, arguments)
             tracker.before(step)
-        if self.may_overlap:
+        if self.may_overlap and self._share_memory(values):
             check_overlaps(self.instruction, self.writes, self.streams, self.lists, arguments)
         if self.follow is not None:
             self.follow(core, arguments)
         result = None
-        if core.values or self.synchronises:
-            result = self._compute(core, arguments)
-        else:
+        if not (core.values or self.synchronises):
             self._note(core, arguments)
+        elif core.recorder.watches_values or not self._compute_faster(core, arguments):
+            result = self._compute(core, arguments)
         if core.garbage:
             targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
             propagate_taint(core, self.instruction, targets, result)
@@ -299,6 +319,17 @@ class Plan:
             tracker.after(step)
         if core.watchers:
             self._emit(core, arguments)
+
+    def _share_memory(self, values: tuple[Any, ...]) -> bool:
+        """Return whether two operands may be views of one storage, of which one is written."""
+        if len(self.writes) > 1 or self.lists:
+            return True
+        written = values[self.writes[0][0]]
+        for index, _ in self.streams:
+            read = values[index]
+            if read.storage is written.storage and read is not written:
+                return True
+        return False
 
     def _resolved(self, core: Core, values: tuple[Any, ...]) -> list[Any] | None:
         """Return the arguments with operands resolved, or None if the call is skipped."""
@@ -341,9 +372,6 @@ class Plan:
 
     def _compute(self, core: Core, tensors: Sequence[Any]) -> Any:
         """Compute and write the results; return those of the body."""
-        watched = core.recorder.watches_values
-        if not watched and self.has_faster and self._compute_faster(core, tensors):
-            return None
         arguments = list(tensors)
         for index, convert in self.numbers:
             arguments[index] = convert(arguments[index])
@@ -356,7 +384,7 @@ class Plan:
             adds = begin_sum(core, tensors[index], arguments[accumulate], self.instruction.name)
             arguments[accumulate] = adds
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
-        if watched and not core.garbage:
+        if core.recorder.watches_values and not core.garbage:
             self._watch(core, arguments, result, tensors)
         if self.stores:
             self._store(tensors, result if type(result) is tuple else (result,))
@@ -387,19 +415,34 @@ class Plan:
             self._take_shortcut(self.shortcut, core, tensors)
         elif self.blocks is not None and self._apart(tensors):
             self._compute_blocks(self.blocks, tensors)
-        elif self.direct is not None:  # NumPy buffers a result that overlaps an operand
-            function, given, into = self.direct
-            operands = [tensors[i] if load is None else load(tensors[i]) for i, load in given]
-            index, store, note = self.stores[0]
-            target = tensors[index]
-            if into:
-                function(*operands, out=target.array)
-                note(target)
-            else:
-                store(target, function(*operands, out=None))
+        elif self.direct is not None:
+            self._compute_directly(self.direct, core, tensors)
         else:
             return False
         return True
+
+    def _compute_directly(self, direct: Direct, core: Core, tensors: Sequence[Any]) -> None:
+        """Compute by the instruction's function."""
+        function, given, into = direct
+        instruction = self.instruction.name
+        operands = []
+        for index, name, convert in given:
+            operand = tensors[index]
+            if name is not None:
+                operand = prepare_read(operand, instruction, name)
+                if convert is not None:
+                    operand = convert(operand)
+            operands.append(operand)
+        if self.sums is not None:
+            index, accumulate = self.sums
+            operands.append(begin_sum(core, tensors[index], tensors[accumulate], instruction))
+        index, store, note = self.stores[0]
+        target = tensors[index]
+        if into:  # NumPy buffers a result that overlaps an operand
+            function(*operands, out=target.array)
+            note(target)
+        else:
+            store(target, function(*operands, out=None))
 
     def _take_shortcut(self, shortcut: Shortcut, core: Core, tensors: Sequence[Any]) -> None:
         """Compute on stored elements."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from nkisim.machine.accesses import (
 from nkisim.machine.accumulation import begin_sum, note_sum
 from nkisim.machine.blocks import Blocks, make_blocks
 from nkisim.machine.core import Core, Event
+from nkisim.machine.direct import Direct, make_direct
 from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
@@ -34,18 +35,7 @@ from nkisim.machine.operands import Rows, resolve_operand
 from nkisim.machine.overlaps import check_overlaps
 from nkisim.machine.taint import Target, propagate_taint
 from nkisim.machine.tracking import Step
-from nkisim.machine.transfer import (
-    Convert,
-    Loader,
-    Storer,
-    is_small_bfloat16,
-    keeps_float32,
-    make_converter,
-    make_loader,
-    make_narrower,
-    make_storer,
-    unconverted,
-)
+from nkisim.machine.transfer import Loader, Storer, make_loader, make_storer
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
@@ -55,13 +45,6 @@ from nkisim.spec.operands import Operand
 
 __all__ = ["Plan", "make_plan"]
 
-
-_FLOAT32 = np.dtype(np.float32)
-_EXACT = 1 << 24
-"""Integers up to this are exact in float32."""
-
-_OF_BFLOAT16 = (np.add, np.subtract, np.multiply)
-"""Operations that ml_dtypes does on bfloat16 as here: in float32, rounded once."""
 
 Note = Callable[[Any], object]
 """Records the effect of a call on one operand."""
@@ -78,22 +61,6 @@ def _note_read(
     """Record a read of an operand, unless its offset is unknown."""
     if tensor.indirect is None:
         trace_read(tensor, instruction, operand, part, decides=decides)
-
-
-class Direct(NamedTuple):
-    """The function of an instruction for the calls of one signature.
-
-    Attributes:
-        function: Takes the elements that the call reads, the elements that a sum is added to, if
-            the result is one, and ``out``, the array for the result, or None.
-        given: The operands that the call reads, each with its name and its conversion; both are
-            None for numbers, and the conversion for elements that are taken as they are stored.
-        into: Whether it writes into the destination; otherwise its result has to be rounded.
-    """
-
-    function: Callable[..., Any]
-    given: tuple[tuple[int, str | None, Convert | None], ...]
-    into: bool
 
 
 class Plan:
@@ -190,43 +157,15 @@ class Plan:
 
     def _make_direct(self, call: Call, arithmetic: Arithmetic) -> Direct | None:
         """Return the instruction's function for a call, if it has one result and one function."""
-        instruction = self.instruction
         if arithmetic != "fp32" or self.blocks is not None or self.watch is not None:
             return None
-        if instruction.function is None or len(self.writes) > 1 or self.dynamic or self.lists:
+        if len(self.writes) != 1 or self.dynamic or self.lists:
             return None
-        function = instruction.function(call)
-        if function is None:
-            return None
-        ((_, result),) = self.writes
-        dst, tensors = call[result], []
-        given: list[tuple[int, str | None, Convert | None]] = []
-        for index, name in enumerate(instruction.parameters):
-            value, operand = call[name], instruction.operands.get(name)
-            if operand is None or name == result or value is None:
-                continue
-            if isinstance(value, NkiTensor):
-                tensors.append(value)
-                convert = make_converter(
-                    value, operand, name, instruction.name, inexact=self.inexact
-                )
-                given.append((index, name, None if convert is unconverted else convert))
-            elif type(value) is float or (type(value) is int and abs(value) <= _EXACT):
-                given.append((index, None, None))
-            else:
-                return None
-        narrow = make_narrower(dst, result, instruction.name, inexact=self.inexact)
-        into = narrow is unconverted and dst.ndim == 2
-        if narrow is unconverted and all(keeps_float32(tensor) for tensor in tensors):
+        direct = make_direct(self.instruction, call, self.writes[0][1], inexact=self.inexact)
+        if direct is not None and direct.converts_nothing:
             # A shortcut is faster than a conversion, but not faster than NumPy in float32.
             self.shortcut = None
-        elif (
-            function in _OF_BFLOAT16
-            and len(tensors) == len(given)
-            and all(map(is_small_bfloat16, (dst, *tensors)))
-        ):
-            given, into = [(index, name, None) for index, name, _ in given], True
-        return Direct(function, tuple(given), into)
+        return direct
 
     def _add_tensor(
         self, call: Call, index: int, name: str, operand: Operand, arithmetic: Arithmetic
@@ -423,7 +362,7 @@ class Plan:
 
     def _compute_directly(self, direct: Direct, core: Core, tensors: Sequence[Any]) -> None:
         """Compute by the instruction's function."""
-        function, given, into = direct
+        function, given, into, _ = direct
         instruction = self.instruction.name
         operands = []
         for index, name, convert in given:

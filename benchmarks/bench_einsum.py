@@ -7,9 +7,10 @@
 
 The baseline of a contraction is the faster of ``torch.einsum`` and opt_einsum's
 ``contract_expression``. That of a decomposition is tensorly and, for Tucker and trains, plain
-torch. Contenders are timed in turns, so that noise is shared; small problems are repeated within a
-turn. With one CPU thread, thread time is used, since a busy machine interrupts long turns more than
-short ones. The 20th percentile is reported. Errors of both contenders are relative to the tensor.
+torch; without tensorly, decompositions are left out. Contenders are timed in turns, so that noise
+is shared; small problems are repeated within a turn. With one CPU thread, thread time is used,
+since a busy machine interrupts long turns more than short ones. Errors of both contenders are
+relative to the tensor.
 
 A second table has the predictions of the plans for a NeuronCore: nothing in it was measured.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import opt_einsum
@@ -184,6 +186,9 @@ def plain_train(x: Tensor, rank: int) -> list[Tensor]:
 
 
 def decomposition_rows(device: str) -> list[Row]:
+    if find_spec("tensorly") is None:
+        print("tensorly is not installed: decompositions are left out")
+        return []
     import tensorly
 
     tensorly.set_backend("pytorch")

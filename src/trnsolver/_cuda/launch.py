@@ -39,9 +39,10 @@ LEAST_BATCH = {
 }
 """Smallest batch that a kernel computes, for matrices up to an order; torch computes smaller ones.
 
-Measured on an H200 with ``benchmarks/bench_batched_jacobi.py``. Up to order 32 torch calls the
-batched Jacobi methods of cuSOLVER, which take less time for 64 matrices (a kernel 1.57 of it for
-eigh, 1.47 for svd). Above, and for QR, torch factors one matrix at a time.
+Up to order 32 torch calls the batched Jacobi methods of cuSOLVER. On an H200 they take less time
+for 64 matrices (a kernel 1.57 of it for eigh, 1.47 for svd); 256 is an estimate, to be replaced by
+measurements of ``benchmarks/bench_batched_jacobi.py``. Above, and for QR, torch factors one matrix
+at a time.
 """
 
 

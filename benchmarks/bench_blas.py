@@ -19,7 +19,7 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from runner import Timing, measure, record, show
+from runner import Timing, judged, measure, record, show
 from torch import Tensor
 
 import trnblas
@@ -29,8 +29,6 @@ Row = tuple[str, str, str, str]
 
 SMALL, REPEATS, SMALL_ROUNDS, ROUNDS = 8, 100, 60, 15
 ALPHA, BETA = 0.5, -2.0
-# From LARGE_US of work on, the goal is a ratio; below, the microseconds added.
-LARGE_US, GOAL_RATIO, GOAL_US, GOAL_INNER_US = 200.0, 1.05, 10.0, 5.0
 INNER = ("gemm", "gemv", "axpy", "dot")
 
 
@@ -145,26 +143,10 @@ def timings_of(n: int, dtype: torch.dtype, device: str) -> dict[str, dict[str, T
 
 def row_of(name: str, n: int, timings: dict[str, Timing]) -> Row:
     """Return a row: the ratio to the baseline, or the time added to a small call."""
-    judged = {k: t.p20 if n <= SMALL else t.p50 for k, t in timings.items()}
-    ours = judged.pop("trnblas")
-    rival, best = min(judged.items(), key=lambda pair: pair[1])
-    problem = f"{name} {n}"
-    if best * 1e6 < LARGE_US:
-        added = (ours - best) * 1e6
-        goal = GOAL_INNER_US if name.split()[0] in INNER else GOAL_US
-        return (
-            problem,
-            f"{best * 1e6:.2f} + {added:.2f} us ({rival})",
-            f"+ {goal:.0f} us",
-            "" if added <= goal else "over",
-        )
-    ratio = ours / best
-    return (
-        problem,
-        f"{ratio:.3f} of {best * 1e3:.3f} ms ({rival})",
-        f"{GOAL_RATIO}",
-        "" if ratio <= GOAL_RATIO else "over",
-    )
+    ours = timings["trnblas"]
+    rival = min((k for k in timings if k != "trnblas"), key=lambda k: timings[k].p50)
+    inner = name.split()[0] in INNER
+    return f"{name} {n}", *judged(ours, timings[rival], rival, inner=inner)
 
 
 def main() -> None:

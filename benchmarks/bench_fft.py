@@ -27,7 +27,7 @@ from typing import Any
 
 import scipy.fft
 import torch
-from runner import Timing, added, clock_for, measure, ratio, record, show
+from runner import Timing, clock_for, judged, measure, ratio, record, show
 from torch import Tensor
 from torch.nn import functional
 
@@ -46,9 +46,6 @@ SIGNALS = ((1, 16000), (8, 16000))
 FRAME, HOP = 512, 128
 LAYERS = ((1, 512, 512), (32, 256, 256), (800, 257, 64))
 TURN_S = 5e-3
-# From this baseline time on, the goal is a ratio; below, the time added to a call.
-LONG_S = 200e-6
-GOAL_RATIO, GOAL_SINGLE_US, GOAL_US = 1.05, 5.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -178,16 +175,9 @@ def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
     """Return a row: the time added to a short call, or the ratio to the baseline."""
     ours, best = timings["trnfft"], timings[rival]
     error, allowed = problem.error(), 5e-7 * math.log2(problem.points) + 2e-7
-    if best.p50 >= LONG_S:
-        found = ratio(ours, best)
-        shown, goal = f"{found:.3f} of {best.p50 * 1e6:.0f} us ({rival})", f"{GOAL_RATIO}"
-        over = found > GOAL_RATIO
-    else:
-        more, most = added(ours, best) * 1e6, GOAL_SINGLE_US if problem.single else GOAL_US
-        shown, goal = f"{best.p50 * 1e6:.1f} + {more:.1f} us ({rival})", f"+ {most:.0f} us"
-        over = more > most
-    verdict = [word for word, wrong in (("over", over), ("inexact", error > allowed)) if wrong]
-    return (problem.name, f"{shown:<28} error {error:.1e}", goal, ", ".join(verdict))
+    shown, goal, missed = judged(ours, best, rival, inner=problem.single)
+    verdict = ", ".join(filter(None, (missed, "inexact" if error > allowed else "")))
+    return problem.name, f"{shown:<28} error {error:.1e}", goal, verdict
 
 
 def predicted_rows(found: list[Problem]) -> list[Row]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from runner import Timing, added, clock_for, measure, ratio, record, show
+from runner import Timing, clock_for, judged, measure, record, show
 from scipy.stats import qmc as scipy_qmc
 
 from trnrand import qmc
@@ -28,9 +28,6 @@ Call = Callable[[], object]
 SIZES = ((2**20, 2), (2**17, 10), (2**16, 64), (2**10, 1000), (2**4, 2**4))
 SET = (2**17, 10)
 PAIRS = (2000, 8)
-MOST_RATIO = 1.05  # times the faster baseline, if that takes LONG or more
-MOST_ADDED = 10e-6  # seconds added, if it takes less
-LONG = 200e-6
 
 
 def sobol_problems() -> Iterator[tuple[str, dict[str, Call]]]:
@@ -89,13 +86,8 @@ def row_of(problem: str, timings: dict[str, Timing]) -> tuple[str, str, str, str
     ours = timings["trnrand"]
     best = min((name for name in timings if name != "trnrand"), key=lambda n: timings[n].p50)
     times = ", ".join(f"{name} {t.p50 * 1e3:.3f}" for name, t in timings.items())
-    if timings[best].p50 >= LONG:
-        found = ratio(ours, timings[best])
-        goal, missed = f"<= {MOST_RATIO}", found > MOST_RATIO
-        return problem, f"{found:.2f} of {best} ({times} ms)", goal, "over" if missed else ""
-    more = added(ours, timings[best])
-    goal, missed = f"<= +{MOST_ADDED * 1e6:.0f} us", more > MOST_ADDED
-    return problem, f"{more * 1e6:+.1f} us to {best} ({times} ms)", goal, "over" if missed else ""
+    shown, goal, verdict = judged(ours, timings[best], best)
+    return problem, f"{shown} ({times} ms)", goal, verdict
 
 
 def main() -> None:

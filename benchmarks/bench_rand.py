@@ -22,7 +22,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from runner import Timing, added, clock_for, measure, ratio, record, show
+from runner import Timing, clock_for, judged, measure, record, show
 from torch import Tensor
 
 import trnrand
@@ -36,9 +36,6 @@ except ImportError:  # pip install '.[bench]'
 Call = Callable[[], object]
 Row = tuple[str, str, str, str]
 
-MOST_RATIO = 1.05  # times the faster baseline, if that takes LONG or more
-MOST_ADDED = 10e-6  # seconds added, if it takes less
-LONG = 200e-6
 SMALL = (1, 64, 1000)
 CORE = ("uniform", "normal", "exponential")
 
@@ -130,15 +127,10 @@ def rows_of(law: str, count: int, timings: dict[str, Timing]) -> list[Row]:
     rows = []
     for name, timing in timings.items():
         speed = f"{timing.p50 * 1e6:.1f} us, {count / timing.p50 / 1e6:.1f} M/s"
-        found, goal, missed = f"{speed}, {ratio(timing, timings[best]):.2f} of {best}", "", False
-        if name in ("philox", "threefry"):
-            if timings[best].p50 >= LONG:
-                goal, missed = f"<= {MOST_RATIO}", ratio(timing, timings[best]) > MOST_RATIO
-            else:
-                more = added(timing, timings[best])
-                found, goal = f"{speed}, {more * 1e6:+.1f} us", f"<= +{MOST_ADDED * 1e6:.0f} us"
-                missed = more > MOST_ADDED
-        rows.append((f"{law}({count}) {name}", found, goal, "over" if missed else ""))
+        shown, goal, verdict = judged(timing, timings[best], best)
+        if name not in ("philox", "threefry"):
+            goal = verdict = ""
+        rows.append((f"{law}({count}) {name}", f"{speed}, {shown}", goal, verdict))
     return rows
 
 

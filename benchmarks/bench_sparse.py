@@ -16,7 +16,6 @@ that noise is shared; with one CPU thread, thread time is used.
 from __future__ import annotations
 
 import argparse
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 import torch
-from runner import Timing, added, clock_for, measure, ratio, record, show
+from runner import Timing, clock_for, judged, measure, record, show
 from torch import Tensor
 
 import trnsparse as ts
@@ -36,9 +35,6 @@ Row = tuple[str, str, str, str]
 SIZES, DENSITIES, WIDTHS = (256, 1024, 4096), (0.001, 0.01, 0.1), (1, 32, 128)
 BLOCK_GRIDS = ((4, 0.25, 128), (8, 0.1, 128), (8, 0.25, 256), (8, 0.5, 256), (16, 0.25, 256))
 TURN_S, ROUNDS = 3e-3, 9
-GOAL = 1.05
-# Below this baseline time the goal is the time added to a call.
-SMALL_S = 200e-6
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,8 @@ class Problem:
     name: str
     ours: Call
     rivals: dict[str, Call]
-    goal_added_us: float = 10.0
+    inner: bool = False
+    has_goal: bool = True
 
 
 def matrices(size: int, density: float, device: str) -> tuple[ts.CSRMatrix, sp.csr_array, Tensor]:
@@ -144,7 +141,7 @@ def products(device: str) -> Iterator[Problem]:
                     f"{kind} {size}, {density:.1%}, {width}",
                     lambda A=A, B=B: A @ B,
                     rivals,
-                    5.0 if width == 1 else 10.0,
+                    inner=width == 1,
                 )
 
 
@@ -236,7 +233,7 @@ def solutions(device: str) -> Iterator[Problem]:
         "spgemm, Laplacian 64 x 64": (lambda: A @ A, lambda: S @ S),
     }
     for name, (ours, scipys) in pairs.items():
-        yield Problem(name, ours, {"scipy": scipys}, goal_added_us=math.inf)
+        yield Problem(name, ours, {"scipy": scipys}, has_goal=False)
 
 
 GROUPS = (conversions, products, gradients, blocks, attention, solutions)
@@ -260,16 +257,10 @@ def timings_of(
 def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
     """Return a row: the ratio to the baseline, or the time added to a short call."""
     ours, best = timings["trnsparse"], timings[rival]
-    if best.p50 < SMALL_S and problem.goal_added_us < math.inf:
-        more = added(ours, best) * 1e6
-        shown = f"{best.p50 * 1e6:.1f} {more:+.1f} us ({rival})"
-        goal, over = f"+ {problem.goal_added_us:.0f} us", more > problem.goal_added_us
-    else:
-        found = ratio(ours, best)
-        shown = f"{found:.3f} of {best.p50 * 1e6:.0f} us ({rival})"
-        judged = problem.goal_added_us < math.inf
-        goal, over = f"{GOAL:.2f}" if judged else "", judged and found > GOAL
-    return (problem.name, shown, goal, "over" if over else "")
+    shown, goal, verdict = judged(ours, best, rival, inner=problem.inner)
+    if not problem.has_goal:
+        goal = verdict = ""
+    return problem.name, shown, goal, verdict
 
 
 def main() -> None:

@@ -19,6 +19,13 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 
+LONG_S = 200e-6
+"""Baseline time from which on the goal is a ratio; below, it is the time added to a call."""
+GOAL_RATIO, GOAL_US, GOAL_INNER_US = 1.05, 10.0, 5.0
+"""Ratio to the baseline, and microseconds added to a call and to a call of an inner loop."""
+NEAR = 1.05
+"""A result up to this multiple of its goal has reached it."""
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -94,6 +101,27 @@ def ratio(ours: Timing, rival: Timing) -> float:
 def added(ours: Timing, rival: Timing) -> float:
     """Return the difference in seconds of two contenders of one run."""
     return statistics.median(a - b for a, b in zip(ours.turns, rival.turns, strict=True))
+
+
+def judged(
+    ours: Timing, baseline: Timing, name: str, *, inner: bool = False
+) -> tuple[str, str, str]:
+    """Return the result compared with a baseline, the goal, and "missed" or nothing.
+
+    Args:
+        ours: Timing of the judged call.
+        baseline: Timing of the fastest baseline, in turns with ours.
+        name: Name of the baseline.
+        inner: Whether the call is one of inner loops, such as gemm, axpy, fft and ``A @ x``.
+    """
+    usual = baseline.p50 * 1e6
+    if baseline.p50 >= LONG_S:
+        found, most = ratio(ours, baseline), GOAL_RATIO
+        shown, goal = f"{found:.3f} of {usual:.0f} us ({name})", f"{most}"
+    else:
+        found, most = added(ours, baseline) * 1e6, GOAL_INNER_US if inner else GOAL_US
+        shown, goal = f"{usual:.1f} {found:+.1f} us ({name})", f"+ {most:.0f} us"
+    return shown, goal, "missed" if found > most * NEAR else ""
 
 
 def record(benchmark: str, problem: str, timings: Mapping[str, Timing]) -> None:

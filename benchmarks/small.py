@@ -42,6 +42,7 @@ def small_instruction_micros() -> dict[str, float]:
 
         a, b, c = (tile((4, 4)) for _ in range(3))
         p, q = (tile((4, 4), nl.bfloat16) for _ in range(2))
+        column, total = tile((4, 1)), nl.ndarray((4, 4), nl.float32, buffer=nl.psum)
         left, right, result = (tile((128, 128)) for _ in range(3))
         u, v, w = (np.ones((128, 128), np.float32) for _ in range(3))
         e, f, g = (np.ones((4, 4), np.float32) for _ in range(3))
@@ -53,6 +54,9 @@ def small_instruction_micros() -> dict[str, float]:
                     "activation": lambda: nisa.activation(c, nl.exp, a),
                     "bf16 tensor_tensor": lambda: nisa.tensor_tensor(q, p, p, nl.add),
                     "tensor_copy": lambda: nisa.tensor_copy(c, a),
+                    "tensor_reduce": lambda: nisa.tensor_reduce(column, nl.add, a, 1),
+                    "nc_matmul": lambda: nisa.nc_matmul(total, a, b),
+                    "bf16 nc_matmul": lambda: nisa.nc_matmul(total, p, q),
                     "nl.ndarray": lambda: nl.ndarray((4, 4), nl.float32),
                     "np.add(out=)": lambda: np.add(e, f, out=g),
                     "128x128 tensor_tensor": lambda: nisa.tensor_tensor(

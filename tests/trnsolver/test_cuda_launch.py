@@ -5,6 +5,7 @@ import torch
 
 from trnsci.core.cuda import CudaKernel
 from trnsolver._cuda import batched
+from trnsolver._cuda.launch import is_large
 from trnsolver._cuda.small_eigh import MOST_ROWS
 
 
@@ -20,6 +21,17 @@ def test_torch_computes_where_there_is_no_kernel(call, monkeypatch):
     monkeypatch.setattr(CudaKernel, "launch", lambda self, *given: asked.append(given))
     assert call(torch.eye(3).expand(4, 3, 3)) is None
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("routine", ["eigh", "svd", "qr"])
+def test_batches_that_cusolver_computes_at_once_are_left_to_torch(routine):
+    assert is_large(routine, torch.empty(500, 100, 100))
+    assert is_large(routine, torch.empty(4, 33, 33))
+    assert is_large(routine, torch.empty(64, 32, 32)) == (routine == "qr")
+    assert is_large(routine, torch.empty(2, 250, 32, 32))
+    assert not is_large(routine, torch.empty(3, 100, 100))
+    assert not is_large(routine, torch.empty(100, 100))
+    assert not is_large(routine, torch.empty(0, 4, 4))
 
 
 @pytest.mark.parametrize("matrices", [4, 256, 257])

@@ -1,4 +1,4 @@
-"""Rounding of float32 to bfloat16 and to 8-bit floats in one pass; exact. Imports numba.
+"""Conversions between float32 and bfloat16 or 8-bit floats in one pass; exact. Imports numba.
 
 Bit patterns are uint32. numba computes with 64-bit integers, which halves the elements of a vector
 register, so every step below is truncated to 32 bits.
@@ -14,7 +14,7 @@ import numpy as np
 
 from nkisim.compiled.loops import compiled_loop, compiled_ufunc
 
-__all__ = ["float8_patterns", "rounded", "to_bfloat16", "widened"]
+__all__ = ["float8_patterns", "float8_values", "rounded", "to_bfloat16", "widened"]
 
 _ONE, _HALF_BITS = np.uint32(1), np.uint32(16)
 _BELOW_HALF = np.uint32(0x7FFF)
@@ -39,6 +39,11 @@ def float8_patterns(values: np.ndarray, table: np.ndarray) -> np.ndarray:
     return out
 
 
+def float8_values(patterns: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
+    """Write the float32 value of each 8-bit pattern to a dense array; ``table`` has all 256."""
+    _taking()(np.ascontiguousarray(patterns).reshape(-1), table, out.reshape(-1))
+
+
 @numba.njit  # type: ignore[untyped-decorator]
 def widened(pattern: Any) -> Any:
     """Return the float32 whose upper half is a bfloat16 pattern (uint16)."""
@@ -61,6 +66,11 @@ def _look_up(bits: Any, table: Any, out: Any) -> None:
         out[i] = table[np.uint32(bits[i] | sticky) >> _HALF_BITS]
 
 
+def _take(patterns: Any, table: Any, out: Any) -> None:
+    for i in range(patterns.size):
+        out[i] = table[patterns[i]]
+
+
 def _round(value: Any) -> Any:
     return rounded(value)
 
@@ -73,3 +83,8 @@ def _rounding() -> Any:
 @cache
 def _looking_up() -> Any:
     return compiled_loop(_look_up)
+
+
+@cache
+def _taking() -> Any:
+    return compiled_loop(_take)

@@ -8,8 +8,8 @@ value becomes an infinity of its sign, or NaN for float8_e4m3fn, which has no in
 becomes the quiet NaN of its sign, without payload. Integers are rounded and clamped to their range,
 with 0 for NaN.
 
-If numba is loaded, compiled loops round large arrays to bfloat16 and to 8-bit floats, with the same
-bits.
+If numba is loaded, compiled loops round large arrays to bfloat16, and convert 8-bit floats in both
+directions, with the same bits.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Floa
     if dtype is bfloat16:  # by shifting bits, which raises no floating-point flag
         return np.asarray(stored.astype(_F32))
     if dtype.kind == "float" and dtype.itemsize == 1:
-        # Every byte is a valid index, so the mode only matters for speed: "wrap" is the fastest.
-        return np.asarray(_values(dtype).take(stored.view(np.uint8), mode="wrap"))
+        return _float8_values(stored, dtype, np.empty(stored.shape, _F32))
     if dtype.kind == "packed":
         raise TypeError(f"decode: {dtype} elements have no value without their scale")
     with np.errstate(invalid="ignore"):  # of signalling NaNs
@@ -68,11 +67,23 @@ def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Floa
 
 def _decode_into(stored: Array, dtype: DType, out: Float32Array) -> Float32Array:
     if dtype.kind == "float" and dtype.itemsize == 1:
-        _values(dtype).take(stored.view(np.uint8), mode="wrap", out=out)
-    elif dtype is bfloat16:
+        return _float8_values(stored, dtype, out)
+    if dtype is bfloat16:
         np.copyto(out, stored, casting="unsafe")
     else:
         out[...] = decode(stored, dtype)
+    return out
+
+
+def _float8_values(stored: Array, dtype: DType, out: Float32Array) -> Float32Array:
+    patterns = stored.view(np.uint8)
+    if compiles_exact(patterns.size) and out.flags.c_contiguous:
+        from nkisim.compiled.conversions import float8_values
+
+        float8_values(patterns, _values(dtype), out)
+    else:
+        # Every byte is a valid index, so the mode only matters for speed: "wrap" is the fastest.
+        _values(dtype).take(patterns, mode="wrap", out=out)
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,20 @@ def _arithmetic(call: Call) -> Arithmetic:
     return "bits" if op is not None and op.is_bitvec else "fp32"
 
 
+def _reduction(call: Call) -> Callable[..., Array] | None:
+    """Return the reduction of a two-dimensional tile by a ufunc to one column."""
+    op, data, dst = call.op("op"), call.operand("data"), call.operand("dst")
+    if op is None or data.ndim != 2 or dst.ndim != 2 or not isinstance(op.binary, np.ufunc):
+        return None
+    reduce, negate = op.binary.reduce, bool(call["negate"])
+
+    def function(x: Array, out: Array | None) -> Array:
+        result: Array = reduce(x, axis=1, out=out, keepdims=True)
+        return np.negative(result, out=out) if negate else result
+
+    return function
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP, flat=True)},
@@ -168,6 +183,7 @@ def _arithmetic(call: Call) -> Arithmetic:
         Constraint("negate with arithmetic operators only", (NEGATED_REDUCTION,), _negate),
     ),
     arithmetic=_arithmetic,
+    function=_reduction,
     spread="lanes",
     cost=stream(over="data"),
     source="nki.isa.tensor_reduce, 0.3.0",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from nkisim.machine.accesses import (
 from nkisim.machine.accumulation import begin_sum, note_sum
 from nkisim.machine.blocks import Blocks, make_blocks
 from nkisim.machine.core import Core, Event
+from nkisim.machine.direct import Direct, make_direct
 from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
@@ -34,14 +35,7 @@ from nkisim.machine.operands import Rows, resolve_operand
 from nkisim.machine.overlaps import check_overlaps
 from nkisim.machine.taint import Target, propagate_taint
 from nkisim.machine.tracking import Step
-from nkisim.machine.transfer import (
-    Loader,
-    Storer,
-    make_loader,
-    make_narrower,
-    make_storer,
-    unconverted,
-)
+from nkisim.machine.transfer import Loader, Storer, make_loader, make_storer
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
@@ -51,10 +45,6 @@ from nkisim.spec.operands import Operand
 
 __all__ = ["Plan", "make_plan"]
 
-
-_FLOAT32 = np.dtype(np.float32)
-_EXACT = 1 << 24
-"""Integers up to this are exact in float32."""
 
 Note = Callable[[Any], object]
 """Records the effect of a call on one operand."""
@@ -73,20 +63,6 @@ def _note_read(
         trace_read(tensor, instruction, operand, part, decides=decides)
 
 
-class Direct(NamedTuple):
-    """The function of an instruction for the calls of one signature.
-
-    Attributes:
-        function: Takes the elements that the call reads, and ``out``.
-        given: Its arguments, each with its loader; None for numbers.
-        into: Whether it writes into the destination; otherwise its result has to be rounded.
-    """
-
-    function: Callable[..., Any]
-    given: tuple[tuple[int, Loader | None], ...]
-    into: bool
-
-
 class Plan:
     """Execution plan for all calls of one signature."""
 
@@ -99,7 +75,6 @@ class Plan:
         "dynamic",
         "engine",
         "follow",
-        "has_faster",
         "inexact",
         "instruction",
         "lists",
@@ -178,35 +153,19 @@ class Plan:
         if self.widened and self.watch is None:
             reads = [name for _, name in self.reads]
             self.blocks = make_blocks(instruction, call, reads, self.inexact)
-        self.direct = self._make_direct(call)
-        self.has_faster = any((self.shortcut, self.blocks, self.direct))
+        self.direct = self._make_direct(call, arithmetic)
 
-    def _make_direct(self, call: Call) -> Direct | None:
+    def _make_direct(self, call: Call, arithmetic: Arithmetic) -> Direct | None:
         """Return the instruction's function for a call, if it has one result and one function."""
-        instruction = self.instruction
-        if not self.widened or self.blocks is not None or self.watch is not None:
+        if arithmetic != "fp32" or self.blocks is not None or self.watch is not None:
             return None
-        if instruction.function is None or len(self.writes) > 1 or self.dynamic or self.lists:
+        if len(self.writes) != 1 or self.dynamic or self.lists:
             return None
-        function = instruction.function(call)
-        if function is None:
-            return None
-        ((_, result),) = self.writes
-        dst, given, loads, as_stored = call[result], [], dict(self.loads), True
-        for index, name in enumerate(instruction.parameters):
-            value = call[name]
-            if name not in instruction.operands or name == result or value is None:
-                continue
-            if isinstance(value, NkiTensor):
-                as_stored &= value.origin.storage_dtype(value.dtype) == _FLOAT32
-            elif not (type(value) is float or (type(value) is int and abs(value) <= _EXACT)):
-                return None
-            given.append((index, loads.get(index)))
-        narrow = make_narrower(dst, result, instruction.name, inexact=self.inexact)
-        if as_stored and narrow is unconverted:
+        direct = make_direct(self.instruction, call, self.writes[0][1], inexact=self.inexact)
+        if direct is not None and direct.converts_nothing:
             # A shortcut is faster than a conversion, but not faster than NumPy in float32.
             self.shortcut = None
-        return Direct(function, tuple(given), narrow is unconverted and dst.ndim == 2)
+        return direct
 
     def _add_tensor(
         self, call: Call, index: int, name: str, operand: Operand, arithmetic: Arithmetic
@@ -283,15 +242,15 @@ class Plan:
         if tracker is not None:
             step = self._step(core, arguments)
             tracker.before(step)
-        if self.may_overlap:
+        if self.may_overlap and self._share_memory(values):
             check_overlaps(self.instruction, self.writes, self.streams, self.lists, arguments)
         if self.follow is not None:
             self.follow(core, arguments)
         result = None
-        if core.values or self.synchronises:
-            result = self._compute(core, arguments)
-        else:
+        if not (core.values or self.synchronises):
             self._note(core, arguments)
+        elif core.recorder.watches_values or not self._compute_faster(core, arguments):
+            result = self._compute(core, arguments)
         if core.garbage:
             targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
             propagate_taint(core, self.instruction, targets, result)
@@ -299,6 +258,17 @@ class Plan:
             tracker.after(step)
         if core.watchers:
             self._emit(core, values, arguments)
+
+    def _share_memory(self, values: tuple[Any, ...]) -> bool:
+        """Return whether two operands may be views of one storage, of which one is written."""
+        if len(self.writes) > 1 or self.lists:
+            return True
+        written = values[self.writes[0][0]]
+        for index, _ in self.streams:
+            read = values[index]
+            if read.storage is written.storage and read is not written:
+                return True
+        return False
 
     def _resolved(self, core: Core, values: tuple[Any, ...]) -> list[Any] | None:
         """Return the arguments with operands resolved, or None if the call is skipped."""
@@ -341,9 +311,6 @@ class Plan:
 
     def _compute(self, core: Core, tensors: Sequence[Any]) -> Any:
         """Compute and write the results; return those of the body."""
-        watched = core.recorder.watches_values
-        if not watched and self.has_faster and self._compute_faster(core, tensors):
-            return None
         arguments = list(tensors)
         for index, convert in self.numbers:
             arguments[index] = convert(arguments[index])
@@ -356,7 +323,7 @@ class Plan:
             adds = begin_sum(core, tensors[index], arguments[accumulate], self.instruction.name)
             arguments[accumulate] = adds
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
-        if watched and not core.garbage:
+        if core.recorder.watches_values and not core.garbage:
             self._watch(core, arguments, result, tensors)
         if self.stores:
             self._store(tensors, result if type(result) is tuple else (result,))
@@ -387,19 +354,34 @@ class Plan:
             self._take_shortcut(self.shortcut, core, tensors)
         elif self.blocks is not None and self._apart(tensors):
             self._compute_blocks(self.blocks, tensors)
-        elif self.direct is not None:  # NumPy buffers a result that overlaps an operand
-            function, given, into = self.direct
-            operands = [tensors[i] if load is None else load(tensors[i]) for i, load in given]
-            index, store, note = self.stores[0]
-            target = tensors[index]
-            if into:
-                function(*operands, out=target.array)
-                note(target)
-            else:
-                store(target, function(*operands, out=None))
+        elif self.direct is not None:
+            self._compute_directly(self.direct, core, tensors)
         else:
             return False
         return True
+
+    def _compute_directly(self, direct: Direct, core: Core, tensors: Sequence[Any]) -> None:
+        """Compute by the instruction's function."""
+        function, given, into, _ = direct
+        instruction = self.instruction.name
+        operands = []
+        for index, name, convert in given:
+            operand = tensors[index]
+            if name is not None:
+                operand = prepare_read(operand, instruction, name)
+                if convert is not None:
+                    operand = convert(operand)
+            operands.append(operand)
+        if self.sums is not None:
+            index, accumulate = self.sums
+            operands.append(begin_sum(core, tensors[index], tensors[accumulate], instruction))
+        index, store, note = self.stores[0]
+        target = tensors[index]
+        if into:  # NumPy buffers a result that overlaps an operand
+            function(*operands, out=target.array)
+            note(target)
+        else:
+            store(target, function(*operands, out=None))
 
     def _take_shortcut(self, shortcut: Shortcut, core: Core, tensors: Sequence[Any]) -> None:
         """Compute on stored elements."""

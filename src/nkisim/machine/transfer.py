@@ -33,6 +33,9 @@ __all__ = [
     "Loader",
     "Partial",
     "Storer",
+    "is_small_bfloat16",
+    "keeps_float32",
+    "make_converter",
     "make_loader",
     "make_narrower",
     "make_storer",
@@ -88,7 +91,7 @@ def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rul
 def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:
     """Return the conversion that rounds float32 values to the storage form of this type."""
     dtype = tensor.dtype
-    if _keeps_float32(tensor):
+    if keeps_float32(tensor):
         return unconverted
     if dtype.is_integer:
 
@@ -109,6 +112,17 @@ def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Ru
     return lambda values: encode(values, dtype)
 
 
+def make_converter(
+    tensor: NkiTensor, operand: Operand, name: str, instruction: str, *, inexact: Rule
+) -> Convert:
+    """Return the conversion of an operand's stored elements to what a body in float32 takes."""
+    widen = make_widener(tensor, name, instruction, inexact=inexact)
+    flatten = _flattener(tensor, operand)
+    if flatten is unconverted:
+        return widen
+    return flatten if widen is unconverted else lambda stored: widen(flatten(stored))
+
+
 def make_loader(
     tensor: NkiTensor,
     operand: Operand,
@@ -124,8 +138,8 @@ def make_loader(
     read = functools.partial(prepare_read, decides=True) if operand.decides else prepare_read
     if tensor.indirect is not None and tensor.indirect.kind == "vector":
         widen = make_widener(tensor, name, instruction, inexact=inexact)
-        convert = widen if arithmetic == "fp32" else unconverted
-        return lambda rows: _gathered(rows, convert, instruction, name)
+        found = widen if arithmetic == "fp32" else unconverted
+        return lambda rows: _gathered(rows, found, instruction, name)
     if operand.as_view:
         return lambda t: (t, read(t, instruction, name, part))
     if arithmetic == "bits":
@@ -133,16 +147,12 @@ def make_loader(
         return lambda t: flatten(read(t, instruction, name).view(unsigned)).astype(np.uint32)
     if arithmetic == "integer":
         return lambda t: flatten(read(t, instruction, name)).astype(np.int64)
-    widen = unconverted
+    convert = flatten
     if arithmetic == "fp32":
-        widen = make_widener(tensor, name, instruction, inexact=inexact)
-    if part is not None:
-        return lambda t: widen(flatten(read(t, instruction, name, part)))
-    if flatten is unconverted:
-        if widen is unconverted:
-            return lambda t: read(t, instruction, name)
-        return lambda t: widen(read(t, instruction, name))
-    return lambda t: widen(flatten(read(t, instruction, name)))
+        convert = make_converter(tensor, operand, name, instruction, inexact=inexact)
+    if convert is unconverted:
+        return lambda t: read(t, instruction, name, part)
+    return lambda t: convert(read(t, instruction, name, part))
 
 
 def _gathered(rows: Rows, widen: Convert, instruction: str, name: str) -> Any:
@@ -189,7 +199,7 @@ def make_storer(
         return lambda t, result: commit_where(t, narrow(result).reshape(shape), part)
     if len(shape) != 2 and not operand.flat:
         return lambda t, result: commit(t, narrow(result).reshape(shape))
-    if narrow is unconverted or _rounds_as_assigned(tensor, arithmetic):
+    if narrow is unconverted or is_small_bfloat16(tensor):
         return commit
     return lambda t, result: commit(t, narrow(result))
 
@@ -227,18 +237,18 @@ def overlaps(a: NkiTensor, b: NkiTensor) -> bool:
     return bool(np.shares_memory(a.array, b.array))
 
 
-def _keeps_float32(tensor: NkiTensor) -> bool:
+def keeps_float32(tensor: NkiTensor) -> bool:
     """Return whether float32 results are stored unchanged."""
     return tensor.origin.storage_dtype(tensor.dtype) == _FLOAT32 and (
         tensor.dtype != "tfloat32" or not tensor.origin.precise
     )
 
 
-def _rounds_as_assigned(tensor: NkiTensor, arithmetic: Arithmetic) -> bool:
-    """Return whether NumPy's assignment of a small float32 array rounds as ``encode`` does."""
+def is_small_bfloat16(tensor: NkiTensor) -> bool:
+    """Return whether NumPy's assignment of float32 rounds as ``encode`` does."""
     # Runs disable NumPy's warnings. Large tiles may be rounded by compiled loops.
     kind = tensor.origin.storage_dtype(tensor.dtype)
-    return arithmetic == "fp32" and kind == _BFLOAT16 and tensor.size < _SMALL
+    return kind == _BFLOAT16 and tensor.size < _SMALL and tensor.ndim == 2
 
 
 def unconverted(array: np.ndarray) -> np.ndarray:

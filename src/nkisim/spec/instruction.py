@@ -94,8 +94,8 @@ class Instruction:
             chain of accumulations, or None.
         raw_results: Results that the body returns in storage form, such as indices.
         function: Returns the body of a call as a function of the elements that it reads, in the
-            order of the parameters, and of ``out``, an array for the result, or None; or returns
-            None.
+            order of the parameters, of the mask of elements that a sum is added to, if the result
+            is one, and of ``out``, an array for the result, or None; or returns None.
         rowwise: True when the body treats rows independently, so that large tiles can be computed
             in blocks of rows that fit in the processor's cache.
         reads_first: True when all partitions are read before one is written, column by column, so

@@ -12,11 +12,14 @@ from trnsci.core.cuda import CudaKernel, most_shared_bytes
 from trnsci.core.eager import inert
 
 __all__ = [
+    "LEAST_BATCH",
     "NoKernelError",
     "fits",
+    "is_large",
     "kernel_of",
     "launch",
     "matrices_in",
+    "pays",
     "source_of",
     "suits",
     "threads_for",
@@ -27,8 +30,20 @@ _TYPES = {
     torch.float64: ("double", "2.220446049250313e-16", "1e-150", "2.2250738585072014e-308"),
 }
 
-_MANY = 4
-"""Smallest batch that is faster here than in cuSOLVER, on an H200."""
+_ANY_ORDER = 1 << 30
+
+LEAST_BATCH = {
+    "eigh": ((32, 256), (_ANY_ORDER, 4)),
+    "svd": ((32, 256), (_ANY_ORDER, 4)),
+    "qr": ((_ANY_ORDER, 4),),
+}
+"""Smallest batch that a kernel computes, for matrices up to an order; torch computes smaller ones.
+
+Up to order 32 torch calls the batched Jacobi methods of cuSOLVER. On an H200 they take less time
+for 64 matrices (a kernel 1.57 of it for eigh, 1.47 for svd); 256 is an estimate, to be replaced by
+measurements of ``benchmarks/bench_batched_jacobi.py``. Above, and for QR, torch factors one matrix
+at a time.
+"""
 
 
 class NoKernelError(Exception):
@@ -36,14 +51,28 @@ class NoKernelError(Exception):
 
 
 def suits(a: Tensor) -> bool:
-    """Return whether a tensor is a batch of several real matrices on a CUDA device.
+    """Return whether a tensor is a batch of real matrices on a CUDA device.
 
     Reverse-mode autograd is supported; torch.func, forward mode, tracing and CUDA graph capture
     are left to torch.
     """
     if not a.is_cuda or a.ndim == 2 or a.dtype not in _TYPES or not inert(a.detach()):
         return False
-    return a.numel() >= _MANY * a.shape[-1] * a.shape[-2] > 0
+    return a.numel() > 0
+
+
+def pays(routine: str, a: Tensor) -> bool:
+    """Return whether a tensor on a CUDA device is a batch that is large enough for a kernel."""
+    return a.is_cuda and is_large(routine, a)
+
+
+def is_large(routine: str, a: Tensor) -> bool:
+    """Return whether a batch has as many matrices as ``LEAST_BATCH`` requires."""
+    if a.numel() == 0:
+        return False
+    order = max(a.shape[-2:])
+    least = next(batch for most, batch in LEAST_BATCH[routine] if order <= most)
+    return matrices_in(a) >= least
 
 
 def fits(a: Tensor, shared_bytes: int) -> bool:

@@ -17,6 +17,7 @@ from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import only_finite
 from trnsolver._cuda.batched import batched_eigh, batched_qr, batched_svd
+from trnsolver._cuda.launch import pays
 from trnsolver._paths.arguments import batch_of, not_positive_definite
 from trnsolver._paths.library import LIBRARY
 
@@ -66,7 +67,7 @@ def _has_nan(factor: Tensor) -> bool:
 def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[Tensor, Tensor]:
     """Return eigenvalues, ascending, and eigenvectors; the lower triangle is read."""
     if not kernels_wanted():
-        return batched_eigh(a) or tuple(torch.linalg.eigh(a))
+        return (pays("eigh", a) and batched_eigh(a)) or tuple(torch.linalg.eigh(a))
     from trnsolver._paths.operations import EIGH
 
     w, v = EIGH(batch_of(a), SWEEPS if max_sweeps is None else max_sweeps)
@@ -100,7 +101,7 @@ def run_lu_solve(a: Tensor, columns: Tensor) -> Tensor:
 def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
     """Return the reduced factors of matrices of any shape."""
     if not kernels_wanted():
-        return batched_qr(a) or tuple(torch.linalg.qr(a))
+        return (pays("qr", a) and batched_qr(a)) or tuple(torch.linalg.qr(a))
     from trnsolver._paths.operations import QR
 
     q, r = QR(batch_of(a))
@@ -130,7 +131,7 @@ def run_svd(
                 vh.reshape(*batch, *vh.shape[1:]),
             )
         SVD.refuse("the kernel computes thin factors")
-    elif not full_matrices and (found := batched_svd(a)) is not None:
+    elif not full_matrices and pays("svd", a) and (found := batched_svd(a)) is not None:
         return found
     u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
     return u, s, vh

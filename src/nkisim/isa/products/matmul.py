@@ -8,6 +8,7 @@ add, element by element.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from nkisim.isa.products.matmul_rules import MATMUL_CONSTRAINTS, spreads
 from nkisim.isa.products.transpose import contaminated, passed
 from nkisim.machine import Core, Loaded, check_finite, instruction
 from nkisim.memory import NkiTensor
-from nkisim.spec import PSUM, SBUF, In, Sum, rules
+from nkisim.spec import PSUM, SBUF, Call, In, Sum, rules
 from nkisim.spec.cost import matmul
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
@@ -42,6 +43,33 @@ _REMOVED = {
 }
 
 
+def _product(call: Call) -> Callable[..., None] | None:
+    """Return the product of a call without hints and modes, of tiles, into a float32 tile."""
+    dst, *operands = (call.operand(name) for name in ("dst", "stationary", "moving"))
+    if any(call[name] for name in ("is_stationary_onezero", "is_moving_onezero", "is_transpose")):
+        return None
+    if call["perf_mode"] is PerfMode.double_row or any(t.ndim != 2 for t in (dst, *operands)):
+        return None
+    if dst.array.dtype != _F32:
+        return None
+    stationary = operands[0].array
+    if stationary.dtype != _F32 or stationary.flags.c_contiguous:
+        return _add_product
+    # The BLAS library reads dense rows faster than those of a wide tile.
+    return lambda left, right, adds, out: _add_product(left.copy(), right, adds, out)
+
+
+def _add_product(left: Array, right: Array, adds: Array | bool, out: Array) -> None:
+    """Write ``left.T @ right`` to a float32 tile, or add it where ``adds``."""
+    product = left.T.dot(right)
+    if adds is True:
+        np.add(out, product, out=out)
+        return
+    if adds is not False:
+        np.add(out, product, out=product, where=adds)
+    out[...] = product
+
+
 @instruction(
     engines=(Engine.tensor,),
     operands={
@@ -51,6 +79,7 @@ _REMOVED = {
     },
     require=MATMUL_CONSTRAINTS,
     stateful=True,
+    function=_product,
     spread="product",
     cost=matmul(),
     removed=_REMOVED,
@@ -163,11 +192,6 @@ def store_sum(dst: NkiTensor, product: Array, accumulate: Array | bool) -> None:
     target = dst.array
     if target.ndim != 2:
         product = product.reshape(dst.shape)
-    wide = target.dtype == _F32
-    if wide and accumulate is True:
-        np.add(target, product, out=target)
-        return
     if accumulate is not False:
-        old = target if wide else decode(target, dst.dtype)
-        np.add(old, product, out=product, where=accumulate)
-    target[...] = product if wide else encode(product, dst.dtype)
+        np.add(decode(target, dst.dtype), product, out=product, where=accumulate)
+    target[...] = encode(product, dst.dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -27,8 +28,8 @@ from nkisim.checker.modules import CannotImport, imported
 from nkisim.checks import file_findings
 from nkisim.cli.checking import _project, _python_files, _split, _targets
 from nkisim.cli.group import commands
-from nkisim.diagnostics import Finding
 from nkisim.diagnostics.findings import MOST_SHOWN
+from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import finding_text, wants_colour
 from nkisim.profiling.files import require_writable, write_text
 from nkisim.profiling.page import profile_page
@@ -47,27 +48,27 @@ _WIDTH = 100
 
 
 class _Refusal(NamedTuple):
-    """A kernel without a device time.
-
-    Attributes:
-        kernel: Its name.
-        target: The generation.
-        reason: The reason in one line.
-        findings: Findings of error severity.
-    """
+    """A kernel without a device time on a generation, and the reason in one line."""
 
     kernel: str
     target: str
     reason: str
-    findings: list[Finding]
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """Results of a command: profiles, refused kernels, and why other kernels were not run."""
+    """Results of a command.
+
+    Attributes:
+        profiles: The profiles.
+        refused: The kernels without a device time.
+        findings: The errors for which kernels were refused.
+        notes: Why other kernels were not run.
+    """
 
     profiles: list[profiling.Profile] = field(default_factory=list)
     refused: list[_Refusal] = field(default_factory=list)
+    findings: Ledger = field(default_factory=Ledger)
     notes: list[str] = field(default_factory=list)
 
 
@@ -129,6 +130,7 @@ def profile(
                     _profile_file(path, kernel, settings, outcome)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    outcome.findings.relative_to(os.getcwd())
     for note in outcome.notes:
         click.echo(f"nkisim: {note}", err=True)
     _write_reports(outcome, trace, html)
@@ -182,12 +184,13 @@ def _profile(call: _Call, target: str, settings: _Settings, outcome: _Outcome) -
             outcome.profiles.append(predict(*call.args, **call.kwargs))
     except profiling.ProfileError as error:
         reason = str(error).partition("\n")[0]
-        outcome.refused.append(_Refusal(name, target, reason, error.report.errors))
+        outcome.refused.append(_Refusal(name, target, reason))
+        outcome.findings.add(error.report.errors, target)
     except GaveUp as error:
-        outcome.refused.append(_Refusal(name, target, f"{name} exceeded {error}", []))
+        outcome.refused.append(_Refusal(name, target, f"{name} exceeded {error}"))
     except (Exception, SystemExit) as error:
         reason = f"{name} raised {type(error).__name__}: {error}{_where(error)}"
-        outcome.refused.append(_Refusal(name, target, reason, []))
+        outcome.refused.append(_Refusal(name, target, reason))
 
 
 def _calls(file: Path, kernel: str | None, shapes: Shapes, notes: list[str]) -> Iterator[_Call]:
@@ -229,9 +232,10 @@ def _text(outcome: _Outcome, *, printed: bool) -> str:
     parts = [summary(found, width, colour=colour, unicode=unicode) for found in outcome.profiles]
     if len(outcome.profiles) > 1:
         parts.append(comparison(outcome.profiles))
-    for refusal in outcome.refused:
-        shown = [finding_text(finding, colour) for finding in refusal.findings[:MOST_SHOWN]]
-        parts.append("\n".join([*shown, f"on {refusal.target}: {refusal.reason}"]) + "\n")
+    shown = outcome.findings.findings[:MOST_SHOWN]
+    refused = [f"on {refusal.target}: {refusal.reason}" for refusal in outcome.refused]
+    if refused:
+        parts.append("\n".join([*(finding_text(f, colour) for f in shown), *refused]) + "\n")
     return "\n".join(parts)
 
 
@@ -248,10 +252,8 @@ def _json(outcome: _Outcome) -> str:
     data = {
         "schema": SCHEMA,
         "profiles": [found.to_dict() for found in outcome.profiles],
-        "refused": [
-            {**refusal._asdict(), "findings": [finding.to_dict() for finding in refusal.findings]}
-            for refusal in outcome.refused
-        ],
+        "refused": [refusal._asdict() for refusal in outcome.refused],
+        "findings": [finding.to_dict() for finding in outcome.findings.findings],
         "notes": outcome.notes,
     }
     return json.dumps(data, indent=2) + "\n"

@@ -31,7 +31,7 @@ def write_trace(profiles: Profile | Iterable[Profile], path: str | os.PathLike[s
         if not os.fspath(path).endswith(".gz"):
             stream.writelines(_chunks(shown))
             return
-        with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as packed:
+        with gzip.GzipFile("", "wb", 6, fileobj=stream, mtime=0) as packed:
             packed.writelines(_chunks(shown))
 
     write_whole(path, write)
@@ -39,7 +39,10 @@ def write_trace(profiles: Profile | Iterable[Profile], path: str | os.PathLike[s
 
 def _chunks(profiles: list[Profile]) -> Iterator[bytes]:
     """Yield the text of a trace, one event per line."""
-    facts = [profile.to_dict() for profile in profiles]
+    facts = [
+        {"kernel": p.kernel, "target": p.target, "nki": p.nki, "latency_us": p.latency_us}
+        for p in profiles
+    ]
     head = {"displayTimeUnit": "ns", "otherData": {"producer": "nkisim", "profiles": facts}}
     yield (json.dumps(head)[:-1] + ', "traceEvents": [').encode()
     separator = "\n"
@@ -63,7 +66,7 @@ def trace_events(profile: Profile, first_process: int = 1) -> Iterator[dict[str,
         yield _named("thread_sort_index", first_process + core, number, {"sort_index": number})
     sources = {(line.file, line.line): line.text for line in profile.lines}
     for span in profile.timeline:
-        args: dict[str, Any] = {"line": place(span.file, span.line), "file": span.file}
+        args: dict[str, Any] = {"line": place(span.file, span.line)}
         args["source"] = sources.get((span.file, span.line), "")
         args["ready_us"] = span.ready_us
         if span.queue:

@@ -46,6 +46,8 @@ class SimOptions:
         watchers: Called with an ``Event`` after every instruction.
         values: False computes no numbers: shapes, addresses, initialisation, capacity and
             synchronisation are checked, at a fraction of the time; there are no outputs.
+        trip_count: Value of every register that is loaded from memory in a run without values, such
+            as the number of iterations of a loop; None refuses such a run.
         ranks: Number of ranks; with more than one, a call takes a list with the arguments of each
             rank and returns the list of their results.
         errors: Ids of rules whose findings are errors in this run, such as ``("D020",)`` where an
@@ -68,6 +70,7 @@ class SimOptions:
     precise_fp: bool | None = None
     watchers: tuple[Callable[[Event], None], ...] = ()
     values: bool = True
+    trip_count: int | None = None
     ranks: int = 1
     schedule_seed: int | None = None
     errors: tuple[str, ...] = ()

@@ -172,6 +172,7 @@ def _core(options: SimOptions, recorder: Recorder, kernel: Runnable, **place: An
         precise=options.precise(),
         watchers=options.watchers,
         values=options.values,
+        trip_count=options.trip_count,
         release=options.release,
         has_grid=kernel.cores is not None,
         **place,

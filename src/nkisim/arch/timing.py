@@ -179,7 +179,7 @@ _SHARED: dict[str, Constant] = {
     "loose_in_flight": _assumed(2, "double buffering"),
     "loose_delay": _fitted(1800, "GRID"),
     "stall_share": _fitted(0.15, "GRID"),
-    "spill_share": _fitted(0.4, "four rows of GRID"),
+    "spill_share": _fitted(0.3, "four rows of GRID"),
     "fixed": _measured(9400, "PROBES, Trainium 2"),
     "host": _measured(54_000, "42 to 66 us on Trainium 1"),
 }

@@ -180,7 +180,12 @@ def _one_element(name: str, argument: str, tensor: Any) -> NkiTensor:
 def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
     core = current_core(name)
     if not core.values:
-        raise ValueError(f"{name}: the loaded value decides what follows; run with values=True")
+        if core.trip_count is None:
+            raise ValueError(
+                f"{name}: the loaded value decides what follows; run with values=True, or state "
+                "it as trip_count="
+            )
+        return core.trip_count
     element = _one_element(name, argument, tensor)
     core.begin(shared=element.buffer is MemoryRegion.shared_hbm)
     source = resolve_static(core, element, name, argument)

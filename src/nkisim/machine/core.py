@@ -103,6 +103,7 @@ class Core:
         watchers: Called with an ``Event`` after every instruction.
         tracker: Called before and after every instruction, or None.
         values: False if no values are computed.
+        trip_count: Value of registers loaded from memory in a run without values, or None.
         plain: True for a single core without watchers, tracker and value checks.
         release: NKI release that defines the semantics of instructions.
         member: Membership in a cluster, or None for a single core.
@@ -138,6 +139,7 @@ class Core:
         "release",
         "tick",
         "tracker",
+        "trip_count",
         "values",
         "watchers",
     )
@@ -151,6 +153,7 @@ class Core:
         watchers: tuple[Callable[[Event], None], ...] = (),
         has_grid: bool = False,
         values: bool = True,
+        trip_count: int | None = None,
         release: str = RELEASES[0],
         member: Member | None = None,
         shared: SharedHbm | None = None,
@@ -161,6 +164,7 @@ class Core:
         self.member = member
         self.tick = None if member is None else member.tick
         self.values = values
+        self.trip_count = trip_count
         self.release = release
         self.recorder = recorder
         self.tracker = tracker

@@ -66,6 +66,7 @@ class Work(NamedTuple):
         table: Set of activation functions that it needs, or "".
         transfer: The DMA, if it is one.
         fast_vector: Whether Vector uses the port that it shares with GpSimd.
+        columns, stationary_columns: Columns of the operands of a product, else 0.
     """
 
     engine: Engine
@@ -76,6 +77,8 @@ class Work(NamedTuple):
     table: str = ""
     transfer: Transfer | None = None
     fast_vector: bool = False
+    columns: float = 0.0
+    stationary_columns: float = 0.0
 
 
 def work_of(event: Event, generation: Generation) -> Work:
@@ -140,7 +143,15 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
     if event.instruction == "nc_matmul_mx":
         depth *= 4
     flops = 2.0 * depth * stationary_columns * columns
-    return Work(Engine.tensor, busy, tail, flops, _peak(busy, timing))
+    return Work(
+        Engine.tensor,
+        busy,
+        tail,
+        flops,
+        _peak(busy, timing),
+        columns=columns,
+        stationary_columns=stationary_columns,
+    )
 
 
 def _peak(busy: float, timing: Timing) -> float:

@@ -52,10 +52,11 @@ def profile(
     Args:
         kernel: A function, with or without ``@jit``, ``kernel[lnc]``, or a ``functools.partial``.
         target: ``"trn1"``, ``"trn2"``, ``"trn3"`` or a generation.
-        values: Compute values too; needed where loops depend on values in memory.
+        values: Compute values too; where loops depend on values in memory, this or
+            ``trip_count`` is needed.
         advice: Search for changes that make the kernel faster.
         max_instructions: Instructions after which the kernel counts as endless.
-        **options: Other fields of ``SimOptions``.
+        **options: Other fields of ``SimOptions``, such as ``trip_count``.
 
     Raises:
         ValueError: The target or an option is unknown.
@@ -90,6 +91,8 @@ def profile(
                 "max_instructions sets another limit",
                 report,
             ) from None
+        except ValueError as error:
+            raise ProfileError(f"{wanted.__name__}: {error}", report) from error
         _require_legal(wanted.__name__, report, values=values)
         findings = [f"{finding.headline}: {finding.message}" for finding in report.findings]
         found = profile_of(capture.program, wanted.__name__, findings, chosen.release)

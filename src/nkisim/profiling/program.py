@@ -67,11 +67,11 @@ class Operation:
         work: Its cost.
         core: Core that runs it.
         place: Line of the kernel, and loop indices.
-        needs: Operations whose results it waits for.
+        needs: Operations that it waits for.
+        reuses: Those of them that it waits for only because it overwrites what they read or wrote.
         tiles: Tiles that it accesses.
         opens: Tiles that it writes first.
         ordered: Whether it is in an ``nl.no_reorder`` region.
-        banks: PSUM banks that it accesses, of tiles with an address.
         touches_psum, touches_sbuf: Memories that it accesses.
         joins: Number of the ``core_barrier`` of both cores, or -1.
     """
@@ -88,6 +88,7 @@ class Operation:
     touches_psum: bool
     touches_sbuf: bool
     joins: int = -1
+    reuses: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -175,6 +176,7 @@ class Capture:
             work = self._works[event.signature] = work_of(event, program.generation)
         number = len(program.operations)
         needs: set[int] = set()
+        reuses: set[int] = set()
         tiles: dict[Tile, None] = {}
         opens: list[Tile] = []
         psum = sbuf = False
@@ -194,7 +196,7 @@ class Capture:
                 accesses.append(box, number)
                 self._hbm_writes[event.core, work.engine] = number
                 continue
-            needs |= accesses.write(box, number)
+            reuses |= accesses.write(box, number)
             tile = self._tile(tensor, event.core)
             if not tile.uses:
                 opens.append(tile)
@@ -205,6 +207,7 @@ class Capture:
             joins = self._barriers[event.core] = self._barriers.get(event.core, -1) + 1
             needs |= {n for (core, _), n in self._hbm_writes.items() if core == event.core}
         needs.discard(number)
+        reuses -= needs | {number}
         for tile in tiles:
             tile.uses.append(number)
         program.cores = max(program.cores, event.core + 1)
@@ -215,13 +218,14 @@ class Capture:
                 work,
                 event.core,
                 event.place,
-                tuple(needs),
+                (*needs, *reuses),
                 tuple(tiles),
                 tuple(opens),
                 event.ordered,
                 psum,
                 sbuf,
                 joins,
+                tuple(reuses),
             )
         )
 

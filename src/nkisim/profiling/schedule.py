@@ -10,6 +10,7 @@ Inside ``nl.no_reorder`` nothing is moved: operations take engines and DMA engin
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,9 @@ from nkisim.spec.enums import engine as Engine
 __all__ = ["Policy", "Schedule", "schedule"]
 
 _WINDOW = 64
+_CANDIDATES = 8
+"""Operations of an engine that are compared, of those whose operands are ready."""
+
 _NEVER = float("inf")
 
 Queue = tuple[Any, ...]
@@ -101,57 +105,28 @@ class _Scheduler:
             if operation.joins >= 0:
                 self.meetings.setdefault(operation.joins, []).append(operation.number)
         self.exclusive: dict[Any, tuple[float, int]] = {}
+        self.queues = [_queue(operation) for operation in program.operations]
+        self.releases = 0
 
     def run(self) -> Schedule:
         """Schedule every operation."""
-        queues: dict[Queue, list[int]] = {}
-        in_order = all(operation.ordered for operation in self.program.operations)
-        for operation in self.program.operations:
-            queues.setdefault(_queue(operation), []).append(operation.number)
-        if in_order:
-            for operation in self.program.operations:
-                self._place(operation, self._earliest(operation, forced=True))
+        operations = self.program.operations
+        if all(operation.ordered for operation in operations):
+            for operation in operations:
+                found = self._earliest(operation, forced=True)
+                assert found is not None
+                self._place(operation, found)
         else:
-            self._list_schedule(queues)
+            _ListScheduling(self).run()
         total = max(self.ready, default=0.0)
         return Schedule(self.start, self.moved, self.end, self.ready, self.cause, total)
 
-    def _list_schedule(self, queues: dict[Queue, list[int]]) -> None:
-        """Place operations one by one, always the one that can start first."""
-        operations = self.program.operations
-        waiting = {queue: list(reversed(numbers)) for queue, numbers in queues.items()}
-        for _ in range(len(operations)):
-            best: tuple[float, int] | None = None
-            chosen: tuple[Queue, int, int] | None = None
-            for queue, numbers in waiting.items():
-                window = 1 if queue[0] == "dma" else min(_WINDOW, len(numbers))
-                for back in range(1, window + 1):
-                    operation = operations[numbers[-back]]
-                    if back > 1 and operation.ordered:
-                        break
-                    found = self._earliest(operation)
-                    if found is not None and (best is None or found < best):
-                        best, chosen = found, (queue, back, operation.number)
-                    if operation.ordered or (
-                        found is not None and found[0] <= self.free.get(queue, 0.0)
-                    ):
-                        break
-            if chosen is None:  # every candidate waits for a bank or a buffer: open one more
-                number = min(numbers[-1] for numbers in waiting.values())
-                queue = _queue(operations[number])
-                best = self._earliest(operations[number], forced=True)
-                chosen = (queue, 1, number)
-            assert best is not None
-            queue, back, number = chosen
-            self._place(operations[number], best)
-            numbers = waiting[queue]
-            del numbers[-back]
-            if not numbers:
-                del waiting[queue]
+    def _earliest(self, operation: Operation, *, forced: bool = False) -> tuple[float, int] | None:
+        """Return when an operation can start and what decides it, or None if that is unknown.
 
-    def _earliest(self, operation: Operation, *, forced: bool = False) -> Any:
-        """Return when an operation can start and what decides it, or None if that is unknown."""
-        queue = _queue(operation)
+        ``forced`` ignores that banks or buffers are taken.
+        """
+        queue = self.queues[operation.number]
         ready, handoff = self.ready, self.timing.handoff
         when, cause = self.free.get(queue, 0.0), self.last.get(queue, -1)
         operations, engine = self.program.operations, operation.work.engine
@@ -240,7 +215,7 @@ class _Scheduler:
     def _place(self, operation: Operation, found: tuple[float, int]) -> None:
         """Give an operation its time."""
         when, self.cause[operation.number] = found
-        number, work, queue = operation.number, operation.work, _queue(operation)
+        number, work, queue = operation.number, operation.work, self.queues[operation.number]
         self.start[number] = self.moved[number] = when
         if work.transfer is not None:
             self._transfer(operation, when)
@@ -262,6 +237,7 @@ class _Scheduler:
             self.left[tile] -= 1
             if not self.left[tile]:
                 self.released[tile] = (self.ready[number], number)
+                self.releases += 1
 
     def _take_bank(self, tile: Tile) -> None:
         generation, core = self.program.generation, tile.core
@@ -280,13 +256,13 @@ class _Scheduler:
         """Trigger a transfer: descriptors, then a share of the DMA engines."""
         number, moved, timing = operation.number, operation.work.transfer, self.timing
         assert moved is not None
-        queue, trigger = _queue(operation), (operation.core, moved.trigger)
+        queue, trigger = self.queues[number], (operation.core, moved.trigger)
         if moved.mode == "software":
             issue = timing.dma_indirect_issue if moved.indirect else timing.dma_software_issue
         else:
             hardware = moved.mode == "hardware"
             issue = timing.dma_hardware_issue if hardware else timing.dma_prebuilt_issue
-        issued = when + issue
+        issued = when + issue / moved.merged
         self.issue[trigger] = issued
         if moved.mode == "software":
             engine = (Engine.gpsimd, operation.core)
@@ -298,7 +274,7 @@ class _Scheduler:
         begin = max(arrives, bus)
         if bus > arrives and self.cause[number] < 0:
             self.cause[number] = other
-        end = begin + timing.dma_overhead + operation.work.busy
+        end = begin + timing.dma_overhead / moved.merged + operation.work.busy
         self.bus[operation.core] = (end, number)
         self.moved[number], self.end[number] = begin, end
         self.ready[number] = end + operation.work.tail + self.policy.delay
@@ -340,6 +316,119 @@ class _Scheduler:
         if vector_or_scalar and operation.touches_psum:
             tokens += [tile.bank for tile in operation.tiles if is_psum(tile.region)]
         return tuple(tokens)
+
+
+class _ListScheduling:
+    """Places operations one by one, always the one that can start first.
+
+    A queue's start is a lower bound, because resources only fill up: it is computed again when the
+    queue's turn comes. A queue that waits for a bank or a buffer is tried again after a release.
+    """
+
+    def __init__(self, state: _Scheduler) -> None:
+        self.state = state
+        operations = state.program.operations
+        self.waiting = [len(operation.needs) for operation in operations]
+        self.followers: list[list[int]] = [[] for _ in operations]
+        self.order: dict[Queue, list[int]] = {}
+        self.position: list[int] = []
+        self.head: dict[Queue, int] = {}
+        self.startable: dict[Queue, list[int]] = {}
+        for operation, queue in zip(operations, state.queues, strict=True):
+            for need in operation.needs:
+                self.followers[need].append(operation.number)
+            numbers = self.order.setdefault(queue, [])
+            self.position.append(len(numbers))
+            numbers.append(operation.number)
+            self.head.setdefault(queue, 0)
+            self.startable.setdefault(queue, [])
+        for number, count in enumerate(self.waiting):
+            if not count:
+                self.startable[state.queues[number]].append(number)
+        self.bound = dict.fromkeys(self.order, 0.0)
+        self.placed = [False] * len(operations)
+
+    def run(self) -> None:
+        """Place every operation."""
+        state, bound = self.state, self.bound
+        releases = 0
+        for _ in range(len(self.placed)):
+            if state.releases != releases:
+                releases = state.releases
+                for queue, start in bound.items():
+                    if start is _NEVER:
+                        bound[queue] = 0.0
+            number, found = self._next()
+            state._place(state.program.operations[number], found)
+            self._after(number)
+
+    def _next(self) -> tuple[int, tuple[float, int]]:
+        """Return the operation that can start first, and its start."""
+        bound = self.bound
+        while True:
+            queue = min(bound, key=bound.__getitem__)
+            if bound[queue] is _NEVER:
+                break
+            number, found = self._candidate(queue)
+            if found is None:
+                bound[queue] = _NEVER
+                continue
+            if found[0] > bound[queue]:
+                bound[queue] = found[0]
+                if any(start < found[0] for start in bound.values()):
+                    continue
+            return number, found
+        # Every candidate waits for a bank or a buffer: open one more.
+        numbers = [self.startable[queue][0] for queue in bound if self.startable[queue]]
+        number = min(numbers)
+        forced = self.state._earliest(self.state.program.operations[number], forced=True)
+        assert forced is not None
+        return number, forced
+
+    def _candidate(self, queue: Queue) -> tuple[int, tuple[float, int] | None]:
+        """Return the operation of a queue that can start first, and its start."""
+        state, operations = self.state, self.state.program.operations
+        head = self.head[queue]
+        free = state.free.get(queue, 0.0)
+        best: tuple[float, int] | None = None
+        chosen = -1
+        transfers = queue[0] == "dma"
+        for number in self.startable[queue][:_CANDIDATES]:
+            ahead = self.position[number] - head
+            if ahead and (transfers or ahead >= _WINDOW or self._ordered(queue, head, number)):
+                break
+            found = state._earliest(operations[number])
+            if found is not None and (best is None or found[0] < best[0]):
+                best, chosen = found, number
+                if found[0] <= free:
+                    break
+        return chosen, best
+
+    def _ordered(self, queue: Queue, head: int, number: int) -> bool:
+        """Return whether ``nl.no_reorder`` forbids an operation to pass the head of its queue."""
+        operations = self.state.program.operations
+        return operations[number].ordered or operations[self.order[queue][head]].ordered
+
+    def _after(self, number: int) -> None:
+        """Update the queues after an operation was placed."""
+        state = self.state
+        queue = state.queues[number]
+        self.startable[queue].remove(number)
+        self.placed[number] = True
+        numbers, head = self.order[queue], self.head[queue]
+        while head < len(numbers) and self.placed[numbers[head]]:
+            head += 1
+        self.head[queue] = head
+        if head == len(numbers):
+            del self.bound[queue]
+        else:
+            self.bound[queue] = 0.0
+        for follower in self.followers[number]:
+            self.waiting[follower] -= 1
+            if not self.waiting[follower]:
+                other = state.queues[follower]
+                bisect.insort(self.startable[other], follower)
+                self.bound[other] = 0.0
 
 
 def _alive_together(tiles: list[Tile]) -> int:

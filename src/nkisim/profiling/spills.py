@@ -102,10 +102,12 @@ class _Spiller:
                 if tile in self.saved:
                     reloads.append(self._move(operation, tile, self.saved[tile], stores=False))
         needs = (*(self.numbers[n] for n in operation.needs), *reloads)
+        reuses = tuple(self.numbers[n] for n in operation.reuses)
         number = self._append(
             replace(
                 operation,
                 needs=needs,
+                reuses=reuses,
                 tiles=tuple(self.copies[tile] for tile in operation.tiles),
                 opens=tuple(self.copies[tile] for tile in operation.opens),
             )

@@ -35,6 +35,7 @@ class Transfer(NamedTuple):
         stores: Whether it writes to HBM.
         indirect: Whether an index tile names rows.
         transposes, computes: Whether it is a ``dma_transpose`` or a ``dma_compute``.
+        merged: Number of transfers that share its fixed costs; 1 except in a changed program.
     """
 
     nbytes: int
@@ -48,6 +49,7 @@ class Transfer(NamedTuple):
     indirect: bool = False
     transposes: bool = False
     computes: bool = False
+    merged: int = 1
 
 
 def transfer_of(event: Event, generation: Generation) -> Transfer:

@@ -1,0 +1,279 @@
+"""The scheduler on programs whose times can be computed by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nkisim.arch import GEN2, GEN3
+from nkisim.arch.timing import timing_of
+from nkisim.diagnostics import Place
+from nkisim.memory import MemoryRegion
+from nkisim.profiling.analysis import predict
+from nkisim.profiling.costs import Work
+from nkisim.profiling.program import Operation, Program, Tile
+from nkisim.profiling.schedule import Policy, schedule
+from nkisim.profiling.spills import with_spills
+from nkisim.profiling.transfers import Transfer
+from nkisim.spec.enums import engine as Engine
+
+AHEAD = Policy(4)
+T3 = timing_of(GEN3)
+
+
+class Builder:
+    """Programs from a few words per operation."""
+
+    def __init__(self, generation=GEN3, ordered=False):
+        self.program = Program(generation)
+        self.ordered = ordered
+
+    def tile(self, region=MemoryRegion.sbuf, row_bytes=2048, site="site", placed=False, core=0):
+        number = sum(tile.site == site for tile in self.program.tiles)
+        made = Tile("t", ("kernel.py", 1), region, row_bytes, placed, core, site, number)
+        made.bank = made
+        self.program.tiles.append(made)
+        return made
+
+    def add(self, work, needs=(), tiles=(), line=1, core=0, joins=-1):
+        number = len(self.program.operations)
+        opens = tuple(tile for tile in tiles if not tile.uses)
+        for tile in tiles:
+            tile.uses.append(number)
+        psum = any(tile.region is MemoryRegion.psum for tile in tiles)
+        sbuf = any(tile.region is MemoryRegion.sbuf for tile in tiles)
+        self.program.operations.append(
+            Operation(
+                number,
+                "op",
+                work,
+                core,
+                Place("kernel.py", line),
+                tuple(needs),
+                tuple(tiles),
+                opens,
+                self.ordered,
+                psum,
+                sbuf,
+                joins,
+            )
+        )
+        self.program.cores = max(self.program.cores, core + 1)
+        return number
+
+    def on(self, engine, busy, tail=0.0, **rest):
+        return self.add(Work(engine, float(busy), float(tail)), **rest)
+
+    def load(self, nbytes=65536, mode="hardware", trigger=Engine.sync, stores=False, **rest):
+        moved = Transfer(nbytes, nbytes, 128, nbytes // 128, 16, trigger, mode, stores)
+        notify = T3.dma_notify_store if stores else T3.dma_notify_load
+        work = Work(Engine.dma, nbytes / T3.dma_core_rate, float(notify), transfer=moved)
+        return self.add(work, **rest)
+
+    def times(self, policy=AHEAD):
+        return schedule(self.program, policy)
+
+
+def test_independent_engines_overlap():
+    build = Builder()
+    build.on(Engine.vector, 1000)
+    build.on(Engine.scalar, 700)
+    times = build.times()
+    assert times.start == [0.0, 0.0]
+    assert times.total == 1000
+
+
+def test_an_engine_runs_one_operation_at_a_time_and_a_result_is_ready_after_its_tail():
+    build = Builder()
+    first = build.on(Engine.vector, 100, tail=50)
+    build.on(Engine.vector, 100, tail=50)
+    build.on(Engine.scalar, 10, needs=(first,))
+    times = build.times()
+    assert times.start[1] == 100
+    assert times.start[2] == 150 + T3.handoff
+    assert times.total == 250
+
+
+def test_a_chain_over_engines_pays_every_handoff():
+    build = Builder()
+    last = build.on(Engine.vector, 100, tail=20)
+    for engine in (Engine.scalar, Engine.vector, Engine.gpsimd):
+        last = build.on(engine, 100, tail=20, needs=(last,))
+    assert build.times().total == pytest.approx(4 * 120 + 3 * T3.handoff)
+
+
+def test_a_ready_operation_passes_one_that_waits_except_in_no_reorder():
+    totals = {}
+    for ordered in (False, True):
+        build = Builder(ordered=ordered)
+        slow = build.on(Engine.scalar, 1000)
+        build.on(Engine.vector, 100, needs=(slow,))
+        build.on(Engine.vector, 100)
+        times = build.times()
+        totals[ordered] = times.start[2]
+    assert totals == {False: 0.0, True: 1000 + T3.handoff + 100}
+
+
+def test_a_copy_through_sbuf_takes_issue_dispatch_payload_and_notification():
+    build = Builder()
+    tile = build.tile()
+    load = build.load(tiles=(tile,), line=1)
+    build.load(stores=True, needs=(load,), tiles=(tile,), line=2)
+    payload = T3.dma_overhead + 65536 / T3.dma_core_rate
+    loaded = T3.dma_dispatch_load + payload + T3.dma_notify_load
+    stored = max(T3.dma_dispatch_store, T3.dma_hardware_issue) + payload + T3.dma_notify_store
+    assert build.times().total == pytest.approx(loaded + stored)
+
+
+def test_many_transfers_are_bound_by_bytes():
+    build = Builder()
+    for line in range(8):
+        build.load(nbytes=1 << 22, line=line, mode="prebuilt")
+    first = T3.dma_prebuilt_issue + T3.dma_dispatch_load
+    each = T3.dma_overhead + (1 << 22) / T3.dma_core_rate
+    assert build.times().total == pytest.approx(first + 8 * each + T3.dma_notify_load)
+
+
+def test_descriptors_made_in_software_occupy_gpsimd():
+    build = Builder()
+    build.load(mode="software", trigger=Engine.gpsimd)
+    build.on(Engine.gpsimd, 100)
+    assert build.times().start[1] == T3.dma_software_issue
+
+
+def test_transfers_of_one_line_are_limited_in_flight():
+    for in_flight in (1, 2, 4):
+        build = Builder()
+        for _ in range(6):
+            build.load(nbytes=16, mode="prebuilt")
+        ends = build.times(Policy(in_flight)).ready
+        starts = build.times(Policy(in_flight)).start
+        for later in range(in_flight, 6):
+            assert starts[later] >= ends[later - in_flight]
+
+
+def test_gen2_serialises_vector_and_gpsimd_in_sbuf():
+    starts = {}
+    for generation in (GEN2, GEN3):
+        build = Builder(generation)
+        build.on(Engine.vector, 1000, tiles=(build.tile(site=1),))
+        build.on(Engine.gpsimd, 1000, tiles=(build.tile(site=2),))
+        starts[generation.number] = max(build.times().start)
+    assert starts == {2: 1000.0, 3: 0.0}
+
+
+def test_vector_and_scalar_wait_for_each_other_in_one_psum_bank():
+    starts = {}
+    for same in (True, False):
+        build = Builder()
+        one = build.tile(MemoryRegion.psum, site=1)
+        other = one if same else build.tile(MemoryRegion.psum, site=2)
+        build.on(Engine.vector, 500, tiles=(one,))
+        build.on(Engine.scalar, 500, tiles=(other,))
+        starts[same] = max(build.times().start)
+    assert starts == {True: 500.0, False: 0.0}
+
+
+def test_a_ninth_psum_tile_waits_for_a_bank():
+    build = Builder()
+    for _ in range(9):
+        tile = build.tile(MemoryRegion.psum)
+        product = build.on(Engine.tensor, 10, tiles=(tile,))
+        build.on(Engine.vector, 10_000, needs=(product,), tiles=(tile,))
+    times = build.times()
+    first_copied = times.ready[1]
+    assert times.start[14] < first_copied  # the eighth product
+    assert times.start[16] == first_copied  # the ninth
+
+
+def test_the_tensor_engine_starts_at_half_its_rate_and_slows_down_after_a_pause():
+    build = Builder()
+    cold = T3.tensor_ramp * T3.tensor_start_rate
+    for _ in range(4):
+        build.on(Engine.tensor, cold / 2)
+    times = build.times()
+    lengths = [end - start for start, end in zip(times.start, times.end, strict=True)]
+    assert lengths == [cold, cold, cold / 2, cold / 2]
+    pause = build.on(Engine.vector, 10 * T3.tensor_ramp)
+    build.on(Engine.tensor, cold / 2, needs=(pause,))
+    times = build.times()
+    assert times.end[5] - times.start[5] == cold
+
+
+def test_changing_the_activation_table_costs_a_load_except_the_first():
+    build = Builder()
+    for table in ("exp", "exp", "sigmoid", "exp"):
+        build.add(Work(Engine.scalar, 100.0, 0.0, table=table))
+    times = build.times()
+    lengths = [end - start for start, end in zip(times.start, times.end, strict=True)]
+    assert lengths == [100, 100, 100 + T3.table_load, 100 + T3.table_load]
+
+
+def test_tiles_beyond_sbuf_are_spilled_and_reloaded():
+    build = Builder()
+    big = GEN3.sbuf_usable_bytes // 2
+    tiles = [build.tile(row_bytes=big, site=i) for i in range(3)]
+    for _ in range(2):
+        for tile in tiles:
+            build.on(Engine.vector, 100, tiles=(tile,))
+    spilled = with_spills(build.program)
+    # Two of three fit: the third and then one per use leave, furthest next use first.
+    names = [operation.name for operation in spilled.program.operations]
+    assert names.count("spill") == spilled.nbytes // (big * 128)
+    assert spilled.nbytes >= 2 * big * 128
+    assert (
+        predict(build.program).latency_us > (schedule(build.program, AHEAD).total + T3.fixed) / 1e3
+    )
+
+
+def test_tiles_that_fit_are_not_spilled():
+    build = Builder()
+    for i in range(2):
+        build.on(Engine.vector, 100, tiles=(build.tile(row_bytes=1024, site=i),))
+    spilled = with_spills(build.program)
+    assert spilled.program is build.program
+    assert spilled.nbytes == 0
+
+
+def test_two_cores_run_in_parallel_and_meet_at_a_barrier():
+    build = Builder()
+    early = build.on(Engine.vector, 100, core=0)
+    late = build.on(Engine.vector, 900, core=1)
+    build.on(Engine.gpsimd, 600, needs=(early,), core=0, joins=0)
+    build.on(Engine.gpsimd, 600, needs=(late,), core=1, joins=0)
+    times = build.times()
+    assert times.start[0] == times.start[1] == 0
+    assert times.start[2] == pytest.approx(900, abs=T3.handoff)
+    assert times.start[3] == 900 + T3.handoff
+
+
+def _random_program(rng, ordered):
+    build = Builder(ordered=ordered)
+    for _ in range(int(rng.integers(2, 60))):
+        count = len(build.program.operations)
+        needs = {int(n) for n in rng.integers(0, count, 2)} if count else set()
+        if rng.random() < 0.4:
+            build.load(nbytes=int(rng.integers(1, 1 << 18)), needs=needs, line=int(rng.integers(3)))
+        else:
+            engines = (Engine.vector, Engine.scalar, Engine.tensor, Engine.gpsimd)
+            engine = engines[int(rng.integers(4))]
+            build.on(engine, int(rng.integers(50, 3000)), tail=100, needs=needs)
+    return build.program
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_removing_the_last_instruction_of_an_ordered_kernel_never_makes_it_slower(seed):
+    program = _random_program(np.random.default_rng(seed), ordered=True)
+    shorter = replace(program, operations=program.operations[:-1])
+    assert schedule(shorter, AHEAD).total <= schedule(program, AHEAD).total
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_schedules_respect_every_dependency_and_are_the_same_each_time(ordered):
+    for seed in range(20):
+        program = _random_program(np.random.default_rng(seed), ordered)
+        times = schedule(program, AHEAD)
+        for operation in program.operations:
+            for need in operation.needs:
+                assert times.start[operation.number] >= times.ready[need]
+        assert schedule(program, AHEAD) == times

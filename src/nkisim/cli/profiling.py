@@ -79,6 +79,7 @@ class _Settings:
     shapes: Shapes
     targets: tuple[str, ...]
     values: bool
+    trip_count: int | None
     max_instructions: int
     max_seconds: float
 
@@ -88,6 +89,11 @@ class _Settings:
 @click.option("--shapes", default="", help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
 @click.option("--values", is_flag=True, help="Compute values, where loops depend on them.")
+@click.option(
+    "--trip-count",
+    type=click.IntRange(min=0),
+    help="Value of registers loaded from memory, without --values.",
+)
 @click.option("--trace", metavar="FILE", help="Chrome trace for Perfetto: FILE.json or .json.gz.")
 @click.option("--html", metavar="FILE", help="Report as one page: FILE.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -99,6 +105,7 @@ def profile(
     shapes: str,
     target: str | None,
     values: bool,
+    trip_count: int | None,
     trace: str | None,
     html: str | None,
     as_json: bool,
@@ -121,6 +128,7 @@ def profile(
             shapes=parse_shapes(shapes) if shapes else {},
             targets=_targets(target or project.target or "trn2"),
             values=values,
+            trip_count=trip_count,
             max_instructions=max_instructions or project.max_instructions or 2_000_000,
             max_seconds=max_seconds,
         )
@@ -177,6 +185,7 @@ def _profile(call: _Call, target: str, settings: _Settings, outcome: _Outcome) -
         call.kernel,
         target,
         values=settings.values,
+        trip_count=settings.trip_count,
         max_instructions=settings.max_instructions,
     )
     try:

@@ -79,7 +79,6 @@ def _section(profile: Profile, most_blocks: int, name: str) -> str:
         "</div><div><h2>Roofline</h2>",
         roofline_drawing(profile),
         f"<p>{escape(roofline_text(profile))}</p></div></div>",
-        _advice(profile.advice),
         "<h2>Timeline and memory</h2>",
         '<div class="tools"><button data-zoom="0.5">+</button><button data-zoom="2">&#8722;'
         '</button><button data-zoom="0">all</button><span class="label range"></span>'
@@ -87,6 +86,7 @@ def _section(profile: Profile, most_blocks: int, name: str) -> str:
         '<div class="chart"><canvas tabindex="0" role="img" aria-label="instructions by engine '
         'and queue, and memory in use, over time"></canvas><div class="tip"></div></div>',
         _timeline_note(profile),
+        _advice(profile.advice),
         "<h2>Source</h2>",
         _sources(profile),
         _counts(profile),

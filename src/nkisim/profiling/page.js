@@ -159,7 +159,7 @@
         c.stroke();
         c.setLineDash([]);
         c.fillStyle = "#d1495b";
-        c.fillText("capacity " + bytes(memory.capacity), LEFT + 6, y(memory.capacity) - 7);
+        c.fillText("capacity " + bytes(memory.capacity), LEFT + 6, y(memory.capacity) + 9);
       }
     }
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import click
 
@@ -142,7 +142,7 @@ def profile(
     for note in outcome.notes:
         click.echo(f"nkisim: {note}", err=True)
     _write_reports(outcome, trace, html)
-    text = _json(outcome) if as_json else _text(outcome, printed=output == "-")
+    text = _json(outcome) if as_json else _text(outcome, None if _file(output) else sys.stdout)
     if output == "-":
         click.echo(text, nl=False)
     else:
@@ -233,11 +233,12 @@ def _calls(file: Path, kernel: str | None, shapes: Shapes, notes: list[str]) -> 
 # -- output ----------------------------------------------------------------------------------------
 
 
-def _text(outcome: _Outcome, *, printed: bool) -> str:
-    colour = printed and wants_colour(sys.stdout)
-    terminal = printed and sys.stdout.isatty()
+def _text(outcome: _Outcome, stream: TextIO | None) -> str:
+    """Return the text for a stream, or for a file."""
+    colour = stream is not None and wants_colour(stream)
+    unicode = stream is None or _encodes_blocks(stream.encoding)
+    terminal = stream is not None and stream.isatty()
     width = shutil.get_terminal_size((_WIDTH, 24)).columns if terminal else _WIDTH
-    unicode = not printed or _encodes_blocks(sys.stdout.encoding)
     parts = [summary(found, width, colour=colour, unicode=unicode) for found in outcome.profiles]
     if len(outcome.profiles) > 1:
         parts.append(comparison(outcome.profiles))

@@ -66,6 +66,6 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """
 
     def write(stream: BinaryIO) -> None:
-        stream.write(text.encode())
+        stream.write(text.encode("utf-8", "replace"))
 
     write_whole(path, write)

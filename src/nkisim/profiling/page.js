@@ -40,16 +40,24 @@
     for (const memory of data.memory) {
       memory.top = (top += GAP);
       top += MEMORY;
-      memory.high = Math.max(memory.peak, memory.peak * 4 >= memory.capacity ? memory.capacity : 0)
-        * 1.1;
+      memory.full = memory.peak * 4 >= memory.capacity;
     }
     const height = top + 8;
+
+    // Scale of the memories: up to the capacity where they are full enough, or all of them.
+    function rescale(all) {
+      for (const memory of data.memory) {
+        memory.high = 1.1 * Math.max(memory.peak, memory.full || all ? memory.capacity : 0);
+      }
+    }
+    rescale(false);
     const x = (t) => LEFT + (t - from) / (to - from) * (width - LEFT);
     const t = (px) => from + (px - LEFT) / (width - LEFT) * (to - from);
 
     function draw() {
       const scale = window.devicePixelRatio || 1;
       width = canvas.clientWidth;
+      if (!width) return; // not laid out yet
       canvas.width = width * scale;
       canvas.height = height * scale;
       canvas.style.height = height + "px";
@@ -91,24 +99,35 @@
     }
 
     function blocks(c, row) {
-      const end = row.first + row.blocks, colour = row.colour;
+      const end = row.first + row.blocks;
+      const narrow = new Float32Array(width + 1); // by pixel, the share of time in narrow blocks
       let i = Math.max(last(b.start, from, row.first, end), row.first), drawn = 0;
       for (; i < end && b.start[i] <= to; i++) {
         if (b.end[i] < from) continue;
+        drawn++;
         const left = Math.max(x(b.start[i]), LEFT), right = Math.min(x(b.end[i]), width);
-        const w = Math.max(right - left - (right - left > 4 ? 0.6 : 0), 0.6);
-        const share = b.busy[i] / Math.max(b.end[i] - b.start[i], 1);
-        c.globalAlpha = (chosen >= 0 && b.place[i] !== chosen ? 0.15 : 1)
-          * (0.35 + 0.65 * Math.min(share, 1));
-        c.fillStyle = colour;
+        const share = Math.min(b.busy[i] / Math.max(b.end[i] - b.start[i], 1), 1);
+        const faded = chosen >= 0 && b.place[i] !== chosen ? 0.15 : 1;
+        if (right - left < 1) {
+          narrow[Math.floor(left)] += faded * Math.max(share * (right - left), 0.05);
+          continue;
+        }
+        const w = right - left - (right - left > 4 ? 0.6 : 0);
+        c.globalAlpha = faded * (0.35 + 0.65 * share);
+        c.fillStyle = row.colour;
         c.fillRect(left, row.top + 2, w, ROW - 4);
         const name = data.names[b.name[i]];
         if (w > 30 && c.measureText(name).width < w - 6) {
           c.fillStyle = "#fff";
           c.fillText(name, left + 3, row.top + ROW / 2);
         }
-        drawn++;
       }
+      c.fillStyle = row.colour;
+      narrow.forEach((share, px) => {
+        if (!share) return;
+        c.globalAlpha = Math.min(0.15 + 0.85 * share, 1);
+        c.fillRect(px, row.top + 2, 1, ROW - 4);
+      });
       c.globalAlpha = 1;
       return drawn;
     }
@@ -140,7 +159,8 @@
       c.lineTo(LEFT, memory.top + MEMORY);
       c.lineTo(width, memory.top + MEMORY);
       c.stroke();
-      const each = step(memory.high / 1024, 4) * 1024;
+      const unit = memory.high < 2048 ? 1 : 1024;
+      const each = step(memory.high / unit, 4) * unit;
       c.fillStyle = "#66758a";
       c.textAlign = "right";
       for (let n = 0; n <= memory.high; n += each) c.fillText(bytes(n), LEFT - 5, y(n));
@@ -286,6 +306,10 @@
       button.addEventListener("click", () => factor ? zoom(factor, (from + to) / 2)
         : show(0, whole));
     }
+    root.querySelector(".whole").addEventListener("change", (event) => {
+      rescale(event.target.checked);
+      draw();
+    });
     const numbers = new Map(data.places.map(([file, line], i) => [file + ":" + line, i]));
     for (const row of root.querySelectorAll("tr[data-line]")) {
       const place = numbers.get(row.dataset.file + ":" + row.dataset.line);
@@ -293,8 +317,8 @@
       row.dataset.place = place;
       row.addEventListener("click", () => choose(place));
     }
-    window.addEventListener("resize", draw);
     draw();
+    new ResizeObserver(draw).observe(canvas);
   }
 
   for (const root of document.querySelectorAll(".nkisim-profile:not([data-ready])")) {

@@ -82,7 +82,8 @@ def _section(profile: Profile, most_blocks: int, name: str) -> str:
         "<h2>Timeline and memory</h2>",
         '<div class="tools"><button data-zoom="0.5">+</button><button data-zoom="2">&#8722;'
         '</button><button data-zoom="0">all</button><span class="label range"></span>'
-        '<span class="label">wheel: zoom, drag: pan, click: one line</span></div>',
+        '<label class="label"><input type="checkbox" class="whole"> memory up to its capacity'
+        '</label><span class="label">wheel: zoom, drag: pan, click: one line</span></div>',
         '<div class="chart"><canvas tabindex="0" role="img" aria-label="instructions by engine '
         'and queue, and memory in use, over time"></canvas><div class="tip"></div></div>',
         _timeline_note(profile),

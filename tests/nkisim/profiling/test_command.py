@@ -84,6 +84,14 @@ def test_kernels_with_examples_are_profiled_on_trn2(run):
     assert "\ncritical path" in out
 
 
+def test_a_stream_without_block_characters_gets_ascii(run, tmp_path):
+    (tmp_path / "k.py").write_text(HEAD + COPY)
+    done = CliRunner(charset="ascii").invoke(commands, ["profile", "k.py", *SHAPES])
+    assert done.exception is None
+    assert "|" in done.stdout
+    assert done.stdout.isascii()
+
+
 def test_generations_are_compared(run):
     status, out, _ = run(HEAD + COPY, *SHAPES, "--target", "trn1,trn2")
     assert status == 0

@@ -14,7 +14,7 @@ from nkisim.profiling.text import duration, size
 
 from .profile_cases import made, span, tile, two_cores
 
-VOID = {"meta", "line", "polyline", "circle"}
+VOID = {"input", "meta", "line", "polyline", "circle"}
 
 
 class Balanced(HTMLParser):
@@ -213,6 +213,7 @@ seen.panned = state();
 document.querySelector("button[data-zoom='0']").click();
 seen.all = state();
 document.querySelector("tr[data-place]").click();
+document.querySelector(".whole").click();
 seen.chosen = document.querySelectorAll("tr.chosen").length;
 const note = document.createElement("pre");
 note.id = "seen";

@@ -35,6 +35,7 @@ COLOURS = {
 """Colours of the engines."""
 
 _MOST_QUEUES = 8
+_OTHER = "other queues"
 _MOST_OWNERS = 12
 _MOST_INSTANTS = 1500
 
@@ -74,7 +75,7 @@ def blocks_of(spans: Iterable[Span]) -> list[Block]:
     ]
 
 
-def merged(rows: list[list[Block]], most: int, whole: float) -> list[list[Block]]:
+def _merged(rows: list[list[Block]], most: int, whole: float) -> list[list[Block]]:
     """Merge neighbours in each row, over ever longer gaps, until the blocks are few enough."""
     gap = whole / most
     while sum(map(len, rows)) > max(most, len(rows)):
@@ -123,7 +124,7 @@ def chart_data(profile: Profile, most_blocks: int = MOST_BLOCKS) -> dict[str, An
         if number is None:
             number = numbers[span.core, span.engine, _OTHER]
         rows[number].append(span)
-    blocks = merged([blocks_of(row) for row in rows], most_blocks, end)
+    blocks = _merged([blocks_of(row) for row in rows], most_blocks, end)
     names: dict[str, int] = {}
     places: dict[tuple[str, int], int] = {}
     columns: dict[str, list[int]] = {
@@ -152,9 +153,6 @@ def chart_data(profile: Profile, most_blocks: int = MOST_BLOCKS) -> dict[str, An
         "blocks": columns,
         "memory": list(_memories(profile)),
     }
-
-
-_OTHER = "other queues"
 
 
 def _rows(profile: Profile) -> list[tuple[int, str, str]]:

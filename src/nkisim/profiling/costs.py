@@ -225,8 +225,10 @@ def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Tim
     cycles = max(timing.least_cycles, cycles * _stride_factor(streamed)) + cost.extra
     if _dynamic(event):
         cycles = max(cycles, timing.dynamic_cycles)
-    busy = (cycles + timing.vector_issue_cycles) / timing.vector_ghz
-    return Work(event.engine, busy, float(tail), fast_vector=fast and rate > 1)
+    # The published tails count from the end of the stream, before the issue of the next one.
+    issue = timing.vector_issue_cycles / timing.vector_ghz
+    busy = cycles / timing.vector_ghz + issue
+    return Work(event.engine, busy, tail - issue, fast_vector=fast and rate > 1)
 
 
 def _two_inputs(event: Event) -> bool:
@@ -287,13 +289,14 @@ def _scalar(event: Event, cost: Cost | None, generation: Generation, timing: Tim
         extra += timing.accumulator_cycles
     if _dynamic(event):
         cycles = max(cycles, timing.dynamic_cycles)
-    busy = (cycles + extra + timing.scalar_issue_cycles) / timing.scalar_ghz
+    issue = timing.scalar_issue_cycles / timing.scalar_ghz
+    busy = (cycles + extra) / timing.scalar_ghz + issue
     op = event.arguments.get("op") if event.instruction.startswith("activation") else None
     name = "" if op is None else str(getattr(op, "name", op))
     copies = op is None or name in _EVERY_TABLE
     tail = timing.scalar_copy_tail if copies else timing.scalar_tail
     table = "" if copies else _TABLES.get(name, "gelu" if name.startswith("gelu") else name)
-    return Work(Engine.scalar, busy, float(tail), table=table)
+    return Work(Engine.scalar, busy, tail - issue, table=table)
 
 
 def _gpsimd(event: Event, cost: Cost | None, timing: Timing) -> Work:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from nkisim.arch import Generation
 from nkisim.diagnostics import Place
@@ -162,7 +163,8 @@ class Capture:
     def __init__(self, generation: Generation) -> None:
         self.program = Program(generation)
         self._works: dict[object, Work] = {}
-        self._accesses: dict[Any, _Accesses] = {}
+        # What is known of a tile's bytes ends with them.
+        self._accesses: WeakKeyDictionary[Any, _Accesses] = WeakKeyDictionary()
         self._tiles: dict[Any, Tile] = {}
         self._sites: dict[Any, int] = {}
         self._barriers: dict[int, int] = {}

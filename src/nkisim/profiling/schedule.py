@@ -444,9 +444,10 @@ def _alive_together(tiles: list[Tile]) -> int:
 
 
 def _queue(operation: Operation) -> Queue:
-    """Return the queue of an operation: its engine, or the line of a transfer."""
+    """Return the queue of an operation: its engine, or the line and the tile of a transfer."""
     if operation.work.transfer is not None:
         if operation.name == "spill":
             return ("dma", operation.core, operation.name, operation.work.transfer.stores)
-        return ("dma", operation.core, operation.place.file, operation.place.line)
+        site = operation.tiles[0].site if operation.tiles else None
+        return ("dma", operation.core, operation.place.file, operation.place.line, site)
     return (operation.work.engine, operation.core)

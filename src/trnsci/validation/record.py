@@ -55,6 +55,8 @@ class Record:
         fingerprint: Hash of the sources that the record covers.
         stamp: Date, versions, commit and, for hardware, the instance and the SDK.
         values_on: Generations that computed values; the others were checked without values.
+        speed: Predicted device time by generation: ``us``, ``bound_by``, ``bound_share`` and
+            ``advice``, or the reason why it was ``refused``; empty in records of other runs.
     """
 
     library: str
@@ -73,6 +75,7 @@ class Record:
     fingerprint: str = ""
     stamp: dict[str, str] = field(default_factory=dict)
     values_on: tuple[str, ...] = ()
+    speed: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the record as JSON text."""
@@ -91,7 +94,7 @@ class Record:
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise FlagError(f"no record of format {FORMAT}")
         names = {entry.name for entry in dataclasses.fields(cls)}
-        if set(content) != names:
+        if {*content, "speed"} != names:  # records of version 0.1.0 have no speed
             raise FlagError(f"other fields than a record has: {sorted(set(content) ^ names)}")
         if content["status"] not in ("passed", "failed"):
             raise FlagError(f"a status of {content['status']!r}")

@@ -36,6 +36,7 @@ class _Observer:
         always: Whether the kernel needs values on all generations.
         findings: Ids by generation.
         instructions, hbm_bytes: Counts of one launch.
+        speed: Predicted device time by generation.
     """
 
     def __init__(self, kernel: str, values_on: Sequence[str]) -> None:
@@ -45,6 +46,7 @@ class _Observer:
         self.findings: dict[str, list[str]] = {}
         self.instructions = 0
         self.hbm_bytes = 0
+        self.speed: dict[str, dict[str, Any]] = {}
 
     def __call__(self, kernel: Any) -> Callable[..., Any]:
         """Return the kernel as a function of arrays."""
@@ -59,6 +61,8 @@ class _Observer:
                 if generation != first:
                     values = self.always or generation in self.values_on
                     self._checked(kernel, generation, arguments, values=values)
+            for generation in GENERATIONS:
+                self.speed[generation] = self._predicted(kernel, generation, arguments)
             if found.stopped:
                 raise KernelError(f"{self.kernel} stopped on {first}: {found.stopped}")
             return found.outputs
@@ -70,6 +74,19 @@ class _Observer:
         ids = Counter(finding.rule.id for finding in report.findings)
         self.findings.setdefault(generation, []).extend(ids)
         return report
+
+    def _predicted(self, kernel: Any, generation: str, arguments: Any) -> dict[str, Any]:
+        """Return the predicted device time of a launch, or why there is none."""
+        try:
+            found = nkisim.profile(kernel, generation, values=self.always)(*arguments)
+        except nkisim.ProfileError as error:
+            return {"refused": str(error).partition("\n")[0]}
+        return {
+            "us": round(found.latency_us, 2),
+            "bound_by": found.bound_by,
+            "bound_share": round(found.bound_share, 3),
+            "advice": [f"{piece.rule} {piece.title}: {piece.action}" for piece in found.advice],
+        }
 
     def _count(self, event: Any) -> None:
         self.instructions += 1
@@ -140,6 +157,7 @@ def run_case(
         generations={name: sorted(set(ids)) for name, ids in observer.findings.items()},
         instructions=observer.instructions,
         hbm_bytes=observer.hbm_bytes,
+        speed=observer.speed,
         message=message,
         fingerprint=fingerprint(library),
         stamp={

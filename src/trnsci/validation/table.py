@@ -39,10 +39,12 @@ _HEADINGS = (
     *GENERATIONS,
     "instructions",
     "HBM bytes",
+    *(f"time {generation}" for generation in GENERATIONS),
     "hardware",
 )
 
 _DISPENSABLE = (
+    *(f"time {generation}" for generation in reversed(GENERATIONS)),
     "HBM bytes",
     "instructions",
     "reference",
@@ -101,6 +103,7 @@ class Row:
             *clean,
             f"{record.instructions:,}",
             f"{record.hbm_bytes:,}",
+            *(_speed(record, generation) for generation in GENERATIONS),
             self.hardware,
         )
 
@@ -108,6 +111,16 @@ class Row:
 def _clean(record: Record, generation: str) -> str:
     found = record.generations.get(generation)
     return "-" if found is None else "clean" if not found else " ".join(found)
+
+
+def _speed(record: Record, generation: str) -> str:
+    """Return predicted time, what binds it, and the bound as a share of the time."""
+    found = record.speed.get(generation)
+    if found is None:
+        return "-"
+    if "refused" in found:
+        return "refused"
+    return f"{found['us']:,.1f} us, {found['bound_by']} {found['bound_share']:.0%}"
 
 
 def rows(folder: Path, libraries: Iterable[str] = LIBRARIES) -> tuple[list[Row], list[Unreadable]]:

@@ -1,0 +1,235 @@
+"""Compare predicted device times with published ones, and write the calibration page.
+
+python tools/calibrate.py            print the page, without the largest kernels
+python tools/calibrate.py --write    write docs/design/profile-calibration.md, with them
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from calibration import kernels
+from calibration.measurements import GRID, INSTRUCTIONS, KERNELS, GridRow, KernelTime
+
+import nkisim
+from nkisim.arch import GENERATIONS, resolve_target
+from nkisim.arch.timing import timing_of
+from nkisim.profiling.analysis import Prediction, predict
+from nkisim.profiling.program import Capture
+
+PAGE = Path(__file__).parent.parent / "docs" / "design" / "profile-calibration.md"
+_ORDER = 2048
+_SIZES = (128, 512, 2048)
+
+
+class Compared(NamedTuple):
+    """Predictions of grid rows beside their published times."""
+
+    rows: list[GridRow]
+    predicted: np.ndarray
+    published: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """Mean absolute error, in percent."""
+        return float(np.mean(np.abs(self.predicted / self.published - 1))) * 100
+
+    @property
+    def rank(self) -> float:
+        """Spearman's rank correlation."""
+        return rank_correlation(self.predicted, self.published)
+
+    @property
+    def regret(self) -> float:
+        """Published time of the predicted best over the best, minus one, in percent."""
+        best = self.published[int(np.argmin(self.predicted))]
+        return float(best / self.published.min() - 1) * 100
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Return Spearman's rank correlation; equal values share the mean of their ranks."""
+    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    found: np.ndarray = (ends - (counts - 1) / 2)[inverse]
+    return found
+
+
+def captured(kernel: object, target: str, *arguments: object) -> Capture:
+    """Return the program of a kernel."""
+    capture = Capture(resolve_target(target))
+    options = {"target": target, "values": False, "watchers": (capture,)}
+    nkisim.simulate(kernel, **options)(*arguments)
+    return capture
+
+
+def grid_prediction(row: GridRow) -> tuple[Prediction, int, int]:
+    """Return the prediction of a grid row, and the bytes and transfers that its source asks for."""
+    operand = np.broadcast_to(np.float32(0), (_ORDER, _ORDER))
+    program = captured(kernels.blocked_product, "trn2", operand, operand, *row.tiles).program
+    moved = [o.work.transfer for o in program.operations if o.work.transfer is not None]
+    return predict(program), sum(m.nbytes for m in moved), len(moved)
+
+
+def compare(rows: list[GridRow]) -> Compared:
+    """Return the predictions of grid rows."""
+    predicted = np.array([grid_prediction(row)[0].latency_us for row in rows])
+    return Compared(rows, predicted, np.array([row.us for row in rows]))
+
+
+def kernel_prediction(entry: KernelTime) -> float:
+    """Return the predicted time of a published kernel, in us."""
+    m, n, k = entry.order
+    zero = np.zeros((), ml_dtypes.bfloat16)
+    a, b = np.broadcast_to(zero, (k, m)), np.broadcast_to(zero, (k, n))
+    kernel = nkisim.jit(getattr(kernels, entry.kernel))
+    if entry.kernel.endswith("two_cores"):
+        kernel = kernel[2]
+    return float(nkisim.profile(kernel, entry.target, advice=False)(a, b, *entry.blocks).latency_us)
+
+
+def leave_one_out() -> list[tuple[int, float, float]]:
+    """Fit ``stall_share`` without the rows of one M, and return the error on those rows.
+
+    Returns:
+        M, the fitted share, and the error in percent.
+    """
+    timing = timing_of(resolve_target("trn2"))
+    tight, loose, spill, published = [], [], [], []
+    for row in GRID:
+        found = grid_prediction(row)[0]
+        tight.append(found.tight.total)
+        loose.append(max(found.loose.total, found.tight.total))
+        spill.append(timing.spill_share * found.spill_bytes / timing.dma_core_rate)
+        published.append(row.us)
+    base = np.array(tight) + np.array(spill) + timing.fixed
+    stall, wanted = np.array(loose) - np.array(tight), np.array(published) * 1e3
+    shares = np.linspace(0, 0.5, 101)
+    found_rows: list[tuple[int, float, float]] = []
+    for m in (1, 2, 4, 8, 16):
+        out = np.array([row.tiles[0] == m for row in GRID])
+        errors = [np.mean(np.abs((base + share * stall) / wanted - 1)[~out]) for share in shares]
+        share = float(shares[int(np.argmin(errors))])
+        error = float(np.mean(np.abs((base + share * stall) / wanted - 1)[out])) * 100
+        found_rows.append((m, share, error))
+    return found_rows
+
+
+def page(*, large: bool) -> str:
+    """Return the page."""
+    lines = [
+        "# Calibration of predicted device times",
+        "",
+        "Written by `python tools/calibrate.py --write`. Predicted beside published, for every "
+        "published time that the constants come from.",
+        "",
+        "## Blocked float32 product of order 2048, Trainium 2, one core",
+        "",
+        "Tiles per block in M, N, K. *Spills* marks rows that moved more than the kernel asks for.",
+        "",
+        "| M, N, K | published us | predicted | ratio | MB | predicted | transfers | predicted |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    predicted = []
+    for row in GRID:
+        found, nbytes, transfers = grid_prediction(row)
+        predicted.append(found.latency_us)
+        megabytes = (nbytes + found.spill_bytes) / 1e6
+        mark = " spills" if row.spills else ""
+        lines.append(
+            f"| {', '.join(map(str, row.tiles))}{mark} | {row.us:,.1f} | {found.latency_us:,.1f} | "
+            f"{found.latency_us / row.us:.3f} | {row.megabytes} | {megabytes:.1f} | "
+            f"{row.transfers} | {transfers} |"
+        )
+    both = Compared(list(GRID), np.array(predicted), np.array([row.us for row in GRID]))
+    lines += [
+        "",
+        f"Mean absolute error {both.error:.1f} %, rank correlation {both.rank:.2f}, regret "
+        f"{both.regret:.1f} %.",
+        "",
+        "`stall_share` fitted without the rows of one M, and the error on those rows:",
+        "",
+        "| M | share | error % |",
+        "| ---: | ---: | ---: |",
+        *(f"| {m} | {share:.3f} | {error:.1f} |" for m, share, error in leave_one_out()),
+        "",
+        "## Whole kernels",
+        "",
+        "| kernel | M, N, K | target | source | published us | predicted us | ratio |",
+        "| --- | --- | --- | --- | ---: | ---: | ---: |",
+    ]
+    for entry in KERNELS:
+        if entry.large and not large:
+            continue
+        us = kernel_prediction(entry)
+        lines.append(
+            f"| {entry.name} | {', '.join(map(str, entry.order))} bfloat16 | {entry.target} | "
+            f"{entry.source} | {entry.us:,.0f} | {us:,.0f} | {us / entry.us:.2f} |"
+        )
+    lines += [
+        "",
+        "## Isolated instructions, Trainium 2",
+        "",
+        "Completion time in ns for 128 partitions and N elements per partition.",
+        "",
+        "| instruction | " + " | ".join(f"N = {n}, published | predicted" for n in _SIZES) + " |",
+        "| --- |" + " ---: |" * (2 * len(_SIZES)),
+    ]
+    for probe in INSTRUCTIONS:
+        cells = []
+        for n in _SIZES:
+            if n > 512 and nkisim.language.psum in probe.buffers:
+                cells += ["", ""]
+                continue
+            kernel = kernels.one_instruction(probe.call, (128, n), probe.dtype, probe.buffers)
+            work = captured(kernel, "trn2").program.operations[-1].work
+            cells += [f"{probe.start + probe.slope * n:,.0f}", f"{work.busy + work.tail:,.0f}"]
+        lines.append(f"| {probe.name} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *constants_table()]) + "\n"
+
+
+def constants_table() -> list[str]:
+    """Return the table of constants."""
+    by_generation = {g.name: timing_of(g).constants() for g in GENERATIONS}
+    lines = [
+        "## Constants",
+        "",
+        "Times in ns, clocks in GHz, rates in bytes per ns. *Documented*: AWS's text. *Measured*: "
+        "published timings. *Fitted*: chosen so that the times above agree. *Assumed*: a guess "
+        "from the neighbouring generation or from a range.",
+        "",
+        "| constant | " + " | ".join(by_generation) + " | gen3 is | source |",
+        "| --- |" + " ---: |" * len(by_generation) + " --- | --- |",
+    ]
+    for name, constant in by_generation["gen3"].items():
+        values = " | ".join(f"{found[name]:g}" for found in by_generation.values())
+        lines.append(f"| `{name}` | {values} | {constant.confidence} | {constant.source} |")
+    return lines
+
+
+def main() -> None:
+    """Print or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    wanted = parser.parse_args()
+    text = page(large=wanted.write)
+    if wanted.write:
+        PAGE.write_text(text, encoding="utf-8")
+        print(PAGE)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

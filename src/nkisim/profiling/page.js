@@ -94,7 +94,8 @@
         c.lineTo(x(at), height);
         c.stroke();
         const digits = Math.max(0, 3 - Math.floor(Math.log10(each)));
-        c.fillText((at / 1e3).toFixed(Math.min(digits, 3)) + " us", x(at) + 2, AXIS - 12);
+        const text = (at / 1e3).toFixed(Math.min(digits, 3)) + " us";
+        if (x(at) + c.measureText(text).width < width) c.fillText(text, x(at) + 2, AXIS - 12);
       }
     }
 

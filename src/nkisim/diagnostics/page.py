@@ -1,4 +1,4 @@
-"""HTML page of a ledger."""
+"""HTML pages: the frame of every page, and the page of a ledger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nkisim.diagnostics.html import body
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.report import counted
 
-__all__ = ["ledger_page"]
+__all__ = ["document", "ledger_page"]
 
 
 def ledger_page(ledger: Ledger) -> str:
@@ -17,9 +17,14 @@ def ledger_page(ledger: Ledger) -> str:
         (kernel.name, picture) for kernel in ledger.kernels.values() for picture in kernel.memory
     ]
     inner = body("nkisim check", ledger.summary(), ledger.remarks(), ledger.findings, memory)
+    return document(f"nkisim: {counted(ledger.findings)}", inner)
+
+
+def document(title: str, body: str) -> str:
+    """Return a complete HTML page."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>nkisim: {escape(counted(ledger.findings))}</title></head>"
-        f'<body style="margin: 20px">{inner}</body></html>\n'
+        f"<title>{escape(title)}</title></head>"
+        f'<body style="margin: 20px">{body}</body></html>\n'
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from typing import Any, NamedTuple
 
 __all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "Profile", "Span"]
@@ -198,6 +199,14 @@ class Profile:
     def to_json(self, *, timeline: bool = False) -> str:
         """Return the profile as JSON text."""
         return json.dumps(self.to_dict(timeline=timeline), indent=2)
+
+    # The renderers import this module; import_module keeps the imports free of circles.
+    def __str__(self) -> str:
+        return str(import_module("nkisim.profiling.text").summary(self))
+
+    def _repr_html_(self) -> str:
+        """Return the HTML for notebooks."""
+        return str(import_module("nkisim.profiling.page").fragment(self))
 
 
 def _tuples(values: Iterable[Any]) -> list[dict[str, Any]]:

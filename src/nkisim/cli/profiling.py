@@ -1,0 +1,308 @@
+"""``nkisim profile``: predict the device time of the kernels of files.
+
+Exit status: 0 profiled, 1 a kernel was refused, 2 a mistake on the command line, 3 nothing was
+profiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import click
+
+from nkisim import profiling
+from nkisim.api import as_kernel
+from nkisim.checker import Shapes, parse_shapes
+from nkisim.checker.arguments import arguments_of
+from nkisim.checker.files import _HOW, _Call, _check_shape_names, _examples, _named, _where
+from nkisim.checker.limits import GaveUp, time_limit
+from nkisim.checker.modules import CannotImport, imported
+from nkisim.checks import file_findings
+from nkisim.cli.checking import _project, _python_files, _split, _targets
+from nkisim.cli.group import commands
+from nkisim.diagnostics.findings import MOST_SHOWN
+from nkisim.diagnostics.ledger import Ledger
+from nkisim.diagnostics.text import finding_text, wants_colour
+from nkisim.profiling.files import require_writable, write_text
+from nkisim.profiling.page import profile_page
+from nkisim.profiling.text import comparison, summary
+from nkisim.profiling.trace import write_trace
+
+__all__ = ["profile"]
+
+PROFILED, REFUSED, NOTHING = 0, 1, 3
+
+SCHEMA = 1
+"""Version of the JSON format; incremented when the meaning of a key changes."""
+
+_WIDTH = 100
+"""Columns of text that is not printed on a terminal."""
+
+
+class _Refusal(NamedTuple):
+    """A kernel without a device time on a generation, and the reason in one line."""
+
+    kernel: str
+    target: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """Results of a command.
+
+    Attributes:
+        profiles: The profiles.
+        refused: The kernels without a device time.
+        findings: The errors for which kernels were refused.
+        notes: Why other kernels were not run.
+    """
+
+    profiles: list[profiling.Profile] = field(default_factory=list)
+    refused: list[_Refusal] = field(default_factory=list)
+    findings: Ledger = field(default_factory=Ledger)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Settings:
+    """Settings of the runs, as the options give them."""
+
+    shapes: Shapes
+    targets: tuple[str, ...]
+    values: bool
+    trip_count: int | None
+    max_instructions: int
+    max_seconds: float
+
+
+@commands.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE[::KERNEL]...")
+@click.option("--shapes", default="", help='Arguments: "x=bf16[128,512] eps=1e-6".')
+@click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
+@click.option("--values", is_flag=True, help="Compute values, where loops depend on them.")
+@click.option(
+    "--trip-count",
+    type=click.IntRange(min=0),
+    help="Value of registers loaded from memory, without --values.",
+)
+@click.option("--trace", metavar="FILE", help="Chrome trace for Perfetto: FILE.json or .json.gz.")
+@click.option("--html", metavar="FILE", help="Report as one page: FILE.html.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
+@click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
+@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
+def profile(
+    files: tuple[str, ...],
+    shapes: str,
+    target: str | None,
+    values: bool,
+    trip_count: int | None,
+    trace: str | None,
+    html: str | None,
+    as_json: bool,
+    output: str,
+    max_instructions: int | None,
+    max_seconds: float,
+) -> int:
+    """Predict the device time of the kernels of each FILE, or of one of them.
+
+    Arguments come from nkisim_examples() in the file, from --shapes, nt.tensor annotations and
+    defaults. The target is trn2 by default. What the files print goes to stderr. Exit status:
+    0 profiled, 1 a kernel was refused, 2 a mistake on the command line, 3 nothing was profiled.
+    """
+    wanted = [_split(name) for name in files]
+    project = _project(wanted[0][0])
+    _require_writable({"--trace": trace, "--html": html, "--output": _file(output)})
+    outcome = _Outcome()
+    try:
+        settings = _Settings(
+            shapes=parse_shapes(shapes) if shapes else {},
+            targets=_targets(target or project.target or "trn2"),
+            values=values,
+            trip_count=trip_count,
+            max_instructions=max_instructions or project.max_instructions or 2_000_000,
+            max_seconds=max_seconds,
+        )
+        with contextlib.redirect_stdout(sys.stderr):
+            for file, kernel in wanted:
+                for path in _python_files(file):
+                    _profile_file(path, kernel, settings, outcome)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    outcome.findings.relative_to(os.getcwd())
+    for note in outcome.notes:
+        click.echo(f"nkisim: {note}", err=True)
+    _write_reports(outcome, trace, html)
+    text = _json(outcome) if as_json else _text(outcome, None if _file(output) else sys.stdout)
+    if output == "-":
+        click.echo(text, nl=False)
+    else:
+        _write("--output", output, lambda path: write_text(path, text))
+    return _status(outcome)
+
+
+def _status(outcome: _Outcome) -> int:
+    if outcome.refused:
+        return REFUSED
+    if outcome.profiles:
+        return PROFILED
+    if not outcome.notes:
+        click.echo("nkisim: nothing was profiled: no function with @nki.jit", err=True)
+    return NOTHING
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def _profile_file(file: Path, kernel: str | None, settings: _Settings, outcome: _Outcome) -> None:
+    """Profile the kernels of a file, or one of them, with known arguments."""
+    try:
+        for call in _calls(file.resolve(), kernel, settings.shapes, outcome.notes):
+            for target in settings.targets:
+                _profile(call, target, settings, outcome)
+    except CannotImport as error:
+        outcome.notes.append(f"{file}: {error}")
+    except SyntaxError as error:
+        place = file if error.lineno is None else f"{file}:{error.lineno}"
+        outcome.notes.append(f"{place}: not valid Python: {error.msg}")
+    except UnicodeDecodeError as error:
+        outcome.notes.append(f"{file}: not UTF-8 text: {error.reason}")
+
+
+def _profile(call: _Call, target: str, settings: _Settings, outcome: _Outcome) -> None:
+    """Profile one call on one generation."""
+    name = call.kernel.__name__
+    predict = profiling.profile(
+        call.kernel,
+        target,
+        values=settings.values,
+        trip_count=settings.trip_count,
+        max_instructions=settings.max_instructions,
+    )
+    try:
+        with time_limit(settings.max_seconds):
+            outcome.profiles.append(predict(*call.args, **call.kwargs))
+    except profiling.ProfileError as error:
+        reason = str(error).partition("\n")[0]
+        outcome.refused.append(_Refusal(name, target, reason))
+        outcome.findings.add(error.report.errors, target)
+    except GaveUp as error:
+        outcome.refused.append(_Refusal(name, target, f"{name} exceeded {error}"))
+    except (Exception, SystemExit) as error:
+        reason = f"{name} raised {type(error).__name__}: {error}{_where(error)}"
+        outcome.refused.append(_Refusal(name, target, reason))
+
+
+def _calls(file: Path, kernel: str | None, shapes: Shapes, notes: list[str]) -> Iterator[_Call]:
+    """Yield the kernels of a file with arguments; note at the others what is missing."""
+    selected, grid = _named(kernel)
+    names, _ = file_findings(str(file), selected or None)
+    _check_shape_names(file, names, shapes)
+    if not names:
+        return
+    with imported(file) as module:
+        called = set()
+        for example in _examples(module, names, file):
+            called.add(example.kernel.__name__)
+            yield example
+        for name in names:
+            if name in called:
+                continue
+            function = getattr(module, name, None)
+            if not callable(function):
+                notes.append(f"{name} was not profiled: it is not a name of the module; {_HOW}")
+                continue
+            found = as_kernel(function)
+            given, missing = arguments_of(found.function, shapes)
+            if missing:
+                without = f"no value for {', '.join(missing)}"
+                notes.append(f"{name} was not profiled, {without}: {_HOW}")
+            else:
+                yield _Call(found if grid is None else found[grid], (), given)
+
+
+# -- output ----------------------------------------------------------------------------------------
+
+
+def _text(outcome: _Outcome, stream: TextIO | None) -> str:
+    """Return the text for a stream, or for a file."""
+    colour = stream is not None and wants_colour(stream)
+    unicode = stream is None or _encodes_blocks(stream.encoding)
+    terminal = stream is not None and stream.isatty()
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns if terminal else _WIDTH
+    parts = [summary(found, width, colour=colour, unicode=unicode) for found in outcome.profiles]
+    if len(outcome.profiles) > 1:
+        parts.append(comparison(outcome.profiles))
+    shown = outcome.findings.findings[:MOST_SHOWN]
+    refused = [f"on {refusal.target}: {refusal.reason}" for refusal in outcome.refused]
+    if refused:
+        parts.append("\n".join([*(finding_text(f, colour) for f in shown), *refused]) + "\n")
+    return "\n".join(parts)
+
+
+def _encodes_blocks(encoding: str | None) -> bool:
+    """Return whether an encoding has the characters of bars and timelines."""
+    try:
+        "░▒▓█".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _json(outcome: _Outcome) -> str:
+    data = {
+        "schema": SCHEMA,
+        "profiles": [found.to_dict() for found in outcome.profiles],
+        "refused": [refusal._asdict() for refusal in outcome.refused],
+        "findings": [finding.to_dict() for finding in outcome.findings.findings],
+        "notes": outcome.notes,
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _file(output: str) -> str | None:
+    return None if output == "-" else output
+
+
+def _require_writable(files: dict[str, str | None]) -> None:
+    """Raise before anything runs if a file cannot be written, or two options name the same."""
+    taken: dict[Path, str] = {}
+    for option, path in files.items():
+        if path is None:
+            continue
+        _write(option, path, require_writable)
+        other = taken.setdefault(Path(path).resolve(), option)
+        if other != option:
+            raise click.UsageError(f"{option}: {path} is also the file of {other}")
+
+
+def _write_reports(outcome: _Outcome, trace: str | None, html: str | None) -> None:
+    """Write the trace and the page; without a profile the files are unchanged."""
+    found = outcome.profiles
+    reports: list[tuple[str, str | None, Callable[[str], None]]] = [
+        ("--trace", trace, lambda path: write_trace(found, path)),
+        ("--html", html, lambda path: write_text(path, profile_page(found))),
+    ]
+    for option, path, write in reports:
+        if path is None:
+            continue
+        if found:
+            _write(option, path, write)
+        else:
+            click.echo(f"nkisim: {option}: no profile; {path} was not written", err=True)
+
+
+def _write(option: str, path: str, write: Callable[[str], None]) -> None:
+    try:
+        write(path)
+    except OSError as error:
+        raise click.UsageError(f"{option}: cannot write {path}: {error}") from None

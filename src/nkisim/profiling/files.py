@@ -1,0 +1,71 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["require_writable", "write_text", "write_whole"]
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise unless a file can probably be written.
+
+    Raises:
+        OSError: The path is a folder, or its folder does not exist or is read-only.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError("it is a folder")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist")
+    written = target if target.exists() else target.parent
+    if not os.access(written, os.W_OK):
+        raise PermissionError(f"no permission to write {written}")
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> None:
+    """Write a file through a temporary one next to it, so that it is complete or unchanged.
+
+    A device or a pipe is written directly; a link keeps its target.
+
+    Args:
+        path: The file.
+        write: Called with the open file.
+
+    Raises:
+        OSError: The file cannot be written; nothing is left of the attempt.
+    """
+    require_writable(path)
+    target = Path(os.path.realpath(path))
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
+        with target.open("wb") as stream:
+            write(stream)
+        return
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with part.open("xb") as stream:
+            write(stream)
+        if mode is not None:
+            os.chmod(part, stat.S_IMODE(mode))
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text in UTF-8, whole or not at all.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(text.encode("utf-8", "replace"))
+
+    write_whole(path, write)

@@ -7,6 +7,7 @@ cannot express is a note without a number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -95,7 +96,8 @@ def _transfer_advice(
     numbers = {operation.number for operation in operations}
     moved = operations[0].work.transfer
     assert moved is not None
-    run, count = moved.run_bytes, len(operations)
+    run = moved.run_bytes
+    count = max(Counter(operation.core for operation in operations).values())
     element_wise = run <= 8 and moved.descriptors >= 1024
     if element_wise or moved.transposes:
         blocks = max(1, moved.nbytes // (_BLOCK * _BLOCK * 4))
@@ -136,8 +138,8 @@ def _transfer_advice(
                 "P001",
                 "short DMA runs",
                 f"{count} transfers have runs of {run} bytes; DMA is efficient from 4096 bytes on",
-                f"move {merged} tiles with one transfer: a wider tile, several columns of tiles "
-                "per row",
+                f"move {merged} tiles with one transfer: wider tiles, or several consecutive rows "
+                "in each partition",
                 None,
                 file,
                 line,

@@ -211,6 +211,19 @@ def _timeline(program: Program, times: Schedule) -> list[Span]:
                 "" if moved is None else _queue_name(operation),
             )
         )
+        if moved is not None and moved.mode == "software":
+            spans.append(
+                Span(
+                    moved.trigger.name,
+                    times.start[number] / 1e3,
+                    times.issued[number] / 1e3,
+                    times.issued[number] / 1e3,
+                    "descriptors",
+                    operation.place.file,
+                    operation.place.line,
+                    operation.core,
+                )
+            )
     return sorted(spans, key=lambda span: (span.start_us, span.engine))
 
 

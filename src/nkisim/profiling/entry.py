@@ -31,8 +31,8 @@ class ProfileError(RuntimeError):
         self.report = report
 
 
-class _TooLong(Exception):
-    """The kernel executes more instructions than allowed."""
+class _TooLong(BaseException):
+    """The kernel executes too many instructions; its own ``except Exception`` does not catch it."""
 
 
 def profile(

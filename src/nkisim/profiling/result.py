@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -185,15 +184,18 @@ class Profile:
 
     def to_dict(self, *, timeline: bool = False) -> dict[str, Any]:
         """Return the profile as plain data; without the timeline unless asked for."""
-        plain = asdict(self)
-        plain["timeline"] = [span._asdict() for span in self.timeline] if timeline else []
-        plain["lines"] = [line._asdict() for line in self.lines]
-        plain["memory"] = _tuples(self.memory) if timeline else []
+        long = ("timeline", "memory")
+        plain = {
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if timeline or entry.name not in long
+        }
+        for name in ("lines", *(long if timeline else ())):
+            plain[name] = [value._asdict() for value in plain[name]]
+        plain["advice"] = [asdict(piece) for piece in self.advice]
         plain["achieved_tflops"] = self.achieved_tflops
         plain["bound_share"] = self.bound_share
         plain["roofline_tflops"] = self.roofline_tflops
-        if not timeline:
-            del plain["timeline"], plain["memory"]
         return plain
 
     def to_json(self, *, timeline: bool = False) -> str:
@@ -207,7 +209,3 @@ class Profile:
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks."""
         return str(import_module("nkisim.profiling.page").fragment(self))
-
-
-def _tuples(values: Iterable[Any]) -> list[dict[str, Any]]:
-    return [value._asdict() for value in values]

@@ -55,6 +55,7 @@ class Schedule:
         moved: When the bytes of a transfer begin to move; else as ``start``.
         end: When the engine is free again.
         ready: When the result can be read.
+        issued: When the descriptors of a transfer are made, by operation.
         cause: The operation that determined the start, or -1.
         total: When the last result is ready.
     """
@@ -64,6 +65,7 @@ class Schedule:
     end: list[float]
     ready: list[float]
     cause: list[int]
+    issued: dict[int, float]
     total: float
 
 
@@ -87,7 +89,8 @@ class _Scheduler:
         self.cause = [-1] * count
         self.free: dict[Queue, float] = {}
         self.last: dict[Queue, int] = {}
-        self.issue: dict[Queue, float] = {}
+        self.issue: dict[Queue, tuple[float, int]] = {}
+        self.issued: dict[int, float] = {}
         self.bus: dict[int, tuple[float, int]] = {}
         self.under_way: dict[Queue, list[float]] = {}
         self.tables: dict[int, str] = {}
@@ -119,7 +122,9 @@ class _Scheduler:
         else:
             _ListScheduling(self).run()
         total = max(self.ready, default=0.0)
-        return Schedule(self.start, self.moved, self.end, self.ready, self.cause, total)
+        return Schedule(
+            self.start, self.moved, self.end, self.ready, self.cause, self.issued, total
+        )
 
     def _earliest(self, operation: Operation, *, forced: bool = False) -> tuple[float, int] | None:
         """Return when an operation can start and what decides it, or None if that is unknown.
@@ -153,9 +158,9 @@ class _Scheduler:
                         when, cause = ready[need], need
         if operation.work.transfer is not None:
             trigger = (operation.core, operation.work.transfer.trigger)
-            free = self.issue.get(trigger, 0.0)
+            free, other = self.issue.get(trigger, (0.0, -1))
             if free > when:
-                when, cause = free, -1
+                when, cause = free, other
             under_way = self.under_way.get(queue, ())
             if len(under_way) >= self.policy.in_flight:
                 at = under_way[-self.policy.in_flight]
@@ -226,7 +231,7 @@ class _Scheduler:
             self.free[queue] = end
             if work.engine is Engine.gpsimd:
                 trigger = (operation.core, Engine.gpsimd)
-                self.issue[trigger] = max(self.issue.get(trigger, 0.0), end)
+                self.issue[trigger] = max(self.issue.get(trigger, (0.0, -1)), (end, number))
             for token in self._tokens(operation):
                 self.exclusive[token] = (end, number)
         self.last[queue] = number
@@ -263,7 +268,8 @@ class _Scheduler:
             hardware = moved.mode == "hardware"
             issue = timing.dma_hardware_issue if hardware else timing.dma_prebuilt_issue
         issued = when + issue / moved.merged
-        self.issue[trigger] = issued
+        self.issue[trigger] = (issued, number)
+        self.issued[number] = issued
         if moved.mode == "software":
             engine = (Engine.gpsimd, operation.core)
             self.free[engine] = max(self.free.get(engine, 0.0), issued)

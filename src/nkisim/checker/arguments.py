@@ -16,24 +16,10 @@ import numpy as np
 
 from nkisim.dtypes import DTYPES, DType
 from nkisim.host import kernel_parameters, tensor_annotations
+from nkisim.intents import DTYPE_NAMES
 
 __all__ = ["ArraySpec", "Shapes", "arguments_of", "made_array", "parse_shapes"]
 
-_SHORT = {
-    "f32": "float32",
-    "fp32": "float32",
-    "f16": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "f8": "float8_e4m3",
-    "fp8": "float8_e4m3",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "u8": "uint8",
-    "u16": "uint16",
-    "u32": "uint32",
-}
 _ENTRY = re.compile(r"(\w+)\s*=\s*(?:(\w+)\s*\[([^\]]*)\]|([^\s;\[\]]+)(?=[\s;]|$))")
 _EXAMPLE = '--shapes "x=bf16[128,512] w=f32[512] eps=1e-6"'
 
@@ -76,10 +62,10 @@ def parse_shapes(text: str) -> Shapes:
 
 
 def _spec(name: str, dtype: str, extents: str) -> ArraySpec:
-    known = DTYPES.get(_SHORT.get(dtype, dtype))
+    known = DTYPES.get(DTYPE_NAMES.get(dtype, dtype))
     if known is None:
         raise ValueError(
-            f"shapes: {name} has dtype {dtype!r}; accepted: {', '.join((*_SHORT, *DTYPES))}"
+            f"shapes: {name} has dtype {dtype!r}; accepted: {', '.join((*DTYPE_NAMES, *DTYPES))}"
         )
     parts = [part.strip() for part in extents.split(",") if part.strip()]
     if not all(re.fullmatch(r"[1-9]\d*", part) for part in parts) or not parts:

@@ -18,6 +18,7 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from nkisim.checks.langcheck.api import API_RULES, check_api
 from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
@@ -46,6 +47,7 @@ _CHECKS = (
     check_statements,
     check_expressions,
     check_calls,
+    check_api,
     check_names,
     check_moments,
     check_values,
@@ -53,7 +55,10 @@ _CHECKS = (
     check_loops,
     check_signature,
 )
-_OF_RUNS = ("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L034", "L036", "L060", "M029")
+_OF_RUNS = (
+    *("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L034", "L036", "L060", "M029"),
+    *API_RULES,
+)
 """Rules of runs that are also checked in the source."""
 
 _KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()

@@ -320,7 +320,7 @@ def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Rep
 
     Args:
         path: A Python file.
-        kernel: Check this function only, decorated or not.
+        kernel: Check this function only, decorated or not; one of a class as ``Class.kernel``.
 
     Raises:
         SyntaxError: The file is not valid Python.
@@ -329,8 +329,8 @@ def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Rep
     Returns:
         A report without outputs, for no target; one without any kernel is ``stopped``.
     """
-    names, findings = file_findings(os.fspath(path), kernel)
-    report = Report(stopped="" if names else "having no function with @nki.jit to check")
+    kernels, findings = file_findings(os.fspath(path), kernel)
+    report = Report(stopped="" if kernels else "having no function with @nki.jit to check")
     _add_source_findings(report, findings)
     return report
 

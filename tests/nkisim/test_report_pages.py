@@ -11,9 +11,8 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from browser import browse, needs_browser, photograph
 from kernels import TWINS, cores, races
-from nkisim.checker import CheckSettings, check_file
+from nkisim.checker import CheckSettings, check_files
 from nkisim.diagnostics.formats import rendered
-from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.pictures import bitmap, pattern_bitmap
 
 from .checker_cases import write
@@ -72,8 +71,7 @@ def parsed(text):
 @pytest.fixture
 def page(tmp_path):
     """The text of the page about ``KERNEL``."""
-    ledger = Ledger()
-    check_file(write(tmp_path, KERNEL), None, CheckSettings(), ledger)
+    ledger = check_files([(write(tmp_path, KERNEL), None)], CheckSettings())
     return rendered(ledger, "html")
 
 
@@ -96,9 +94,8 @@ def test_the_page_needs_nothing_else(page):
 
 
 def test_text_is_escaped(tmp_path):
-    ledger = Ledger()
     kernel = KERNEL.replace("(rows, 1)", "(rows, 1 if rows < 99 else 2)")
-    check_file(write(tmp_path, kernel), None, CheckSettings(), ledger)
+    ledger = check_files([(write(tmp_path, kernel), None)], CheckSettings())
     parsed(rendered(ledger, "html"))
     assert "rows &lt; 99" in rendered(ledger, "html")
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import nkisim
-from nkisim.checker import CheckSettings, check_file
+from nkisim.checker import CheckSettings, check_files
 from nkisim.checker.modules import imported
 from nkisim.diagnostics import NkiValidationError
-from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import finding_text
 from nkisim.suggestions import complete
 
@@ -28,7 +27,7 @@ def findings_of(file, name, inputs):
 def mended(file, name, inputs):
     """Pastes the code of the first finding, until none is left; returns how often."""
     for pastes in range(MOST_PASTES + 1):
-        check_file(file, name, CheckSettings(), Ledger())  # the source has changed
+        check_files([(file, name)], CheckSettings())  # the source has changed
         found = findings_of(file, name, inputs)
         if not found:
             return pastes

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -169,17 +169,23 @@ class Ledger:
             if rewrite is not None:
                 finding.rewrite = dataclasses.replace(rewrite, file=short(rewrite.file))
             finding.notes = tuple(note.replace(folder + os.sep, "") for note in finding.notes)
+            finding.fix = finding.fix.replace(folder + os.sep, "")
         for record in self.kernels.values():
             record.place = dataclasses.replace(record.place, file=short(record.place.file))
+            record.note = record.note.replace(folder + os.sep, "")
             record.stopped = {
                 target: reason.replace(folder + os.sep, "")
                 for target, reason in record.stopped.items()
             }
 
-    def fails(self, at: FailOn = "error") -> bool:
-        """Return whether a build must fail: a finding is severe enough, or a kernel was stopped."""
+    def fails(self, at: FailOn = "error", besides: Collection[str] = ()) -> bool:
+        """Return whether a build must fail: a finding is severe enough, or a kernel was stopped.
+
+        Findings of the rules ``besides`` do not count.
+        """
         levels = ("error",) if at == "error" else ("error", "warning")
-        return bool(self.stopped) or any(f.severity in levels for f in self.findings)
+        found = (f for f in self.findings if f.rule.id not in besides)
+        return bool(self.stopped) or any(f.severity in levels for f in found)
 
     def summary(self) -> str:
         """Return the summary line: numbers of findings and of checked kernels."""

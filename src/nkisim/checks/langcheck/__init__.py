@@ -26,14 +26,15 @@ from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
 from nkisim.checks.langcheck.moments import check_moments
 from nkisim.checks.langcheck.names import check_names
 from nkisim.checks.langcheck.signature import check_signature
-from nkisim.checks.langcheck.source import definition_of
+from nkisim.checks.langcheck.source import Tree, definition_of, raise_if_unreadable
 from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.checks.langcheck.values import check_values
 from nkisim.diagnostics import Finding, Place, Rule, declare, defined_at
+from nkisim.intents import nearest
 
-__all__ = ["file_findings", "kernel_findings", "source_rules"]
+__all__ = ["KernelSource", "file_findings", "kernel_findings", "source_rules"]
 
 NO_SOURCE = declare(
     "L065",
@@ -114,8 +115,25 @@ def _without_source(name: str, place: Place, seen: str) -> Finding:
     )
 
 
-def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str], list[Finding]]:
-    """Return the names of a file's kernels, and the findings in their source; imports nothing.
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelSource:
+    """A kernel in a file.
+
+    Attributes:
+        name: Its name, with its class as in ``Class.kernel``.
+        node: Its definition; a lambda for a kernel without source.
+        constants: The values that the file assigns to its names.
+    """
+
+    name: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+    constants: dict[str, ast.expr]
+
+
+def file_findings(
+    path: str | Path, kernel: str | None = None
+) -> tuple[list[KernelSource], list[Finding]]:
+    """Return the kernels of a file, and the findings in their source; imports nothing.
 
     Args:
         path: A Python file.
@@ -130,16 +148,31 @@ def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str
     linecache.checkcache(file)
     scope = file_scope(file)
     if scope is None:
-        # Read again, for the error that Python has for it.
-        ast.parse(Path(file).read_text(encoding="utf-8"), file)
+        raise_if_unreadable(file)
         return [], []
+    tree = scope.tree
     chosen = scope.kernels() if kernel is None else [scope.function(kernel)]
     if kernel is not None and isinstance(chosen[0].value, ast.Lambda):
-        return [kernel], [_without_source(kernel, Place(file, chosen[0].value.lineno), "a lambda")]
+        node = chosen[0].value
+        found = [_without_source(kernel, Place(file, node.lineno), "a lambda")]
+        return [KernelSource(kernel, node, tree.constants)], found
     if kernel is not None and chosen[0].kind != "definition":
-        raise ValueError(f"{file} defines no function {kernel}")
+        raise ValueError(f"{file} defines no function {kernel}{_others(tree, kernel)}")
     units = [unit_of(dataclasses.replace(meaning, is_kernel=True)) for meaning in chosen]
-    return [unit.name for unit in units], _of_kernels(units)
+    kernels = [KernelSource(tree.qualified(u.node), u.node, tree.constants) for u in units]
+    try:
+        return kernels, _of_kernels(units)
+    except RecursionError:
+        raise SyntaxError("too deeply nested", (file, 1, None, None)) from None
+
+
+def _others(tree: Tree, name: str) -> str:
+    """Return which function of a file was probably meant."""
+    names = [tree.qualified(n) for n in tree.definitions if not isinstance(n, ast.ClassDef)]
+    near = nearest(name, names)
+    if near:
+        return f"; did you mean {near}?"
+    return f"; it has {', '.join(names)}" if names else "; it has none"
 
 
 def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:

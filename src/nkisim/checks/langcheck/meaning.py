@@ -214,11 +214,16 @@ class FileScope:
         return [meaning for meaning in found if meaning.is_kernel]
 
     def function(self, name: str) -> Meaning:
-        """Return the function or class of a name, at the top of the module or inside another."""
+        """Return the function or class of a name, at the top or inside another definition.
+
+        A method may be named with its class, as in ``Class.kernel``.
+        """
         found = self.meaning(name)
         if found.kind == "definition" or isinstance(found.value, ast.Lambda):
             return found
-        inner = [node for node in self.tree.definitions if node.name == name]
+        inner = [
+            node for node in self.tree.definitions if name in (node.name, self.tree.qualified(node))
+        ]
         return self._defined(inner[0]) if inner else UNKNOWN
 
     def _defined(self, node: Definition) -> Meaning:

@@ -36,7 +36,7 @@ from nkisim.host import definition_place, kernel_name, kernel_parameters
 from nkisim.machine import CORE
 from nkisim.options import SimOptions
 from nkisim.runs import LAUNCH_GRID, RUNS, run
-from nkisim.suggestions import complete, suggestion
+from nkisim.suggestions import complete, settle, suggestion
 
 __all__ = [
     "Kernel",
@@ -267,7 +267,10 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
     The report includes the source findings of the kernel and of all functions that it calls.
     Errors of the kernel's own Python code still raise.
     """
-    chosen = _options("check", {**options, "strictness": "check"})
+    chosen = _options("check", options)
+    if chosen.strictness not in (None, "check"):
+        raise ValueError(f"check: strictness is {chosen.strictness!r}, accepted: 'check'")
+    chosen = dataclasses.replace(chosen, strictness="check")
     target = as_kernel(kernel)
 
     def checked(*args: Any, **kwargs: Any) -> Report:
@@ -306,8 +309,9 @@ def _add_source_findings(
             continue
         if (finding.rule.id, finding.file, finding.line) not in known:
             finding.level = "error" if finding.rule.id in errors else None
-            complete(finding)
+            complete([finding])
             report.findings.append(finding)
+    settle(report.findings)
     report.silenced |= silent.silenced
 
 

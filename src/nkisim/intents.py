@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 __all__ = [
     "ARGUMENTS",
+    "CONDITION",
     "DTYPE_NAMES",
     "METHODS",
     "Intent",
@@ -127,6 +128,13 @@ METHODS = {
 }
 """Methods of other libraries' tensors, and their replacements."""
 
+
+CONDITION = (
+    "the value is known only on the device: compute both results and select by a mask, with "
+    "nl.where or nisa.tensor_copy_predicated; to repeat work, load it with nisa.register_load and "
+    "write `while register:` or nl.dynamic_range(register)"
+)
+"""The replacements of a Python condition on the contents of a tensor."""
 
 DTYPE_NAMES = {
     "f32": "float32",

@@ -13,11 +13,13 @@ from nkisim.diagnostics import (
     NkiValidationError,
     Place,
     Rule,
+    decides,
     declare,
     flag,
     raised_at,
+    user_place,
 )
-from nkisim.intents import DTYPE_NAMES, METHODS, intent_of, nearest
+from nkisim.intents import CONDITION, DTYPE_NAMES, METHODS, intent_of, nearest
 
 __all__ = [
     "BAD_CALL",
@@ -239,16 +241,22 @@ def _refuse(
     raise AssertionError("unreachable: the rules of removed names always raise")
 
 
+_COMPARISONS = ("<", "<=", ">", ">=")
+
+
 def _operator(symbol: str, name: str) -> Callable[..., NoReturn]:
     """Return a method that raises for an operator; ``name`` is the function to call instead."""
 
     def refuse(self: Any, *others: Any) -> NoReturn:
+        fix = f"nl.{name}, or an instruction of nki.isa with a dst="
+        if symbol in _COMPARISONS and decides(user_place()):
+            fix = CONDITION
         kinds = " and ".join(f"{type(operand).__name__!r}" for operand in (self, *others))
         _refuse_operator(
             MATRIX_OPERATOR if symbol == "@" else TENSOR_OPERATOR,
             f"unsupported operand type{'(s)' if others else ''} for {symbol}: {kinds}",
             self,
-            f"nl.{name}, or an instruction of nki.isa with a dst=",
+            fix,
         )
 
     return refuse

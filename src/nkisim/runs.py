@@ -41,7 +41,7 @@ from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.parts import rebuilt
 from nkisim.removed import report_missing
-from nkisim.suggestions import complete
+from nkisim.suggestions import complete, settle
 
 __all__ = ["LAUNCH_GRID", "RUNS", "run"]
 
@@ -131,8 +131,8 @@ def run(
             raise
     finally:
         report.findings = recorder.findings
-        for finding in report.findings:
-            complete(finding)
+        complete(report.findings)
+        settle(report.findings)
         report.silenced = recorder.silenced
         report.arithmetic = arithmetic()
         report.instructions = sum(core.clock for core in cores)

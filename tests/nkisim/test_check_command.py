@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES, Finding, Place
 from nkisim.diagnostics.findings import MOST_SHOWN
@@ -518,3 +519,44 @@ def test_rules_lists_and_rule_prints_offline(check):
     status, _, err = check("M0004", command="rule")
     assert status == 2
     assert "did you mean 'M004'?" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (("deadlock",), None),
+        (("psum", "bank"), "M011"),
+        (("ACCUMULATE-after",), "M004"),
+        (("M", "accumulation"), "M004"),
+        (("unwritten",), "M001"),
+    ],
+)
+def test_rules_are_searched_in_names_and_texts(check, text, found):
+    status, out, _ = check(*text, command="rules")
+    ids = [line.split()[0] for line in out.splitlines()]
+    assert status in (0, None)
+    assert 0 < len(ids) < len(RULES) / 4
+    assert found is None or found in ids
+
+
+def test_a_text_that_no_rule_has_is_usage(check):
+    status, _, err = check("unwriten", command="rules")
+    assert status == 2
+    assert "no rule has 'unwriten'; did you mean 'unwritten'?" in err
+
+
+# The moving free size of a matmul
+
+
+@pytest.mark.parametrize("generation", GENERATIONS, ids=str)
+def test_info_and_the_lesson_give_one_moving_size(check, generation):
+    most = generation.moving_free_max
+    _, out, _ = check("--target", generation.name, command="info")
+    assert re.search(rf"matmul moving free size +at most {most}\s", out)
+    pages = Path(__file__).parents[2] / "docs"
+    for page in ("start/the-chip.md", "guides/run-existing-code.md"):
+        rows = [r for r in (pages / page).read_text().splitlines() if "| `trn" in r]
+        (row,) = [r for r in rows if f"trn{generation.number - 1}" in r]
+        assert f"| {most} |" in row
+        others = {g.moving_free_max for g in GENERATIONS} - {most}
+        assert not any(f"| {other} |" in row for other in others)

@@ -15,7 +15,7 @@ from nkisim.checker.settings import CheckSettings
 from nkisim.checks import KernelSource, file_findings, source_rules
 from nkisim.diagnostics import RULES, Finding, Place, Recorder
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
-from nkisim.suggestions import complete
+from nkisim.suggestions import complete, settle
 
 __all__ = ["check_files"]
 
@@ -87,8 +87,9 @@ def _check(source: _Source, settings: CheckSettings, ledger: Ledger) -> None:
         if recorder.silences(finding):
             continue
         if (finding.rule.id, finding.file, finding.line) not in known:
-            complete(finding)
+            complete([finding])
             found.add([finding])
+    settle(found.findings)
     found.silenced |= recorder.silenced
     ran = [found.kernels.get((file, name)) for name in records]
     all_ran = all(record is not None and not record.stopped for record in ran)

@@ -19,6 +19,7 @@ __all__ = [
     "Place",
     "assigned_name",
     "caught_by_own",
+    "decides",
     "defined_at",
     "is_own_file",
     "loops_around",
@@ -116,6 +117,23 @@ def _assigned(source: str) -> dict[int, str]:
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                 found[line] = target.id
     return found
+
+
+def decides(place: Place) -> bool:
+    """Return whether a line is part of a condition of ``if``, ``while``, ``assert`` or ``else``."""
+    return place.line in _conditions("".join(linecache.getlines(place.file)))
+
+
+@lru_cache(maxsize=64)
+def _conditions(source: str) -> frozenset[int]:
+    """Return the lines of a source's conditions."""
+    tree = parsed(source)
+    return frozenset(
+        line
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp))
+        for line in range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
+    )
 
 
 def defined_at(code: CodeType) -> Place:

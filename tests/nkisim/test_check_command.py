@@ -524,7 +524,7 @@ def test_rules_lists_and_rule_prints_offline(check):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (("deadlock",), None),
+        (("barrier",), None),
         (("psum", "bank"), "M011"),
         (("ACCUMULATE-after",), "M004"),
         (("M", "accumulation"), "M004"),

@@ -25,17 +25,16 @@ from nkisim.diagnostics import (
     NkiValidationError,
     Recorder,
     Report,
-    caught_by_own,
     declare,
     flag,
+    hide_own_frames,
     user_stacklevel,
-    users_traceback,
 )
 from nkisim.gate import enter
 from nkisim.host import definition_place, kernel_name, kernel_parameters
 from nkisim.machine import CORE
 from nkisim.options import SimOptions
-from nkisim.runs import LAUNCH_GRID, RUNS, run
+from nkisim.runs import LAUNCH_GRID, run
 from nkisim.suggestions import complete, settle, suggestion
 
 __all__ = [
@@ -48,8 +47,6 @@ __all__ = [
     "jit",
     "simulate",
 ]
-
-_ENTRY = (__file__, RUNS)
 
 PLATFORM_TARGET = declare(
     "A019",
@@ -219,12 +216,9 @@ class _UsersTraceback:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            is_finding = isinstance(error, NkiValidationError)
-            error.__traceback__ = users_traceback(error, _ENTRY, to_the_end=is_finding)
-            if isinstance(error, NkiValidationError):
-                error.rewritten(error.finding.rewrite or suggestion(error.finding))
-            if is_finding and caught_by_own(error.__context__):
-                error.__suppress_context__ = True
+            hide_own_frames(error, is_finding=isinstance(error, NkiValidationError))
+        if isinstance(error, NkiValidationError):
+            error.rewritten(error.finding.rewrite or suggestion(error.finding))
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -275,7 +269,8 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
 
     def checked(*args: Any, **kwargs: Any) -> Report:
         report = Report()
-        check_into(report, target, chosen, args, kwargs)
+        with _UsersTraceback():
+            check_into(report, target, chosen, args, kwargs)
         return report
 
     return checked
@@ -286,8 +281,7 @@ def check_into(
 ) -> None:
     """Run a kernel and fill a report; findings before an exception of the kernel are included."""
     try:
-        with _UsersTraceback():
-            run(kernel, options, args, kwargs, report)
+        run(kernel, options, args, kwargs, report)
     finally:
         if options.reads_source():
             found = kernel_findings(kernel.function)

@@ -43,12 +43,9 @@ from nkisim.parts import rebuilt
 from nkisim.removed import report_missing
 from nkisim.suggestions import complete, settle
 
-__all__ = ["LAUNCH_GRID", "RUNS", "run"]
+__all__ = ["LAUNCH_GRID", "run"]
 
 _LOG = logging.getLogger(__name__)
-
-RUNS = __file__
-"""This file: its frames are between the user's call and the user's kernel."""
 
 LAUNCH_GRID = declare(
     "C001",

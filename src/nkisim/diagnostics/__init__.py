@@ -15,16 +15,15 @@ from nkisim.diagnostics.findings import (
 from nkisim.diagnostics.frames import (
     Place,
     assigned_name,
-    caught_by_own,
     decides,
     defined_at,
+    hide_own_frames,
     is_own_file,
     loops_around,
     raised_at,
     user_line,
     user_place,
     user_stacklevel,
-    users_traceback,
 )
 from nkisim.diagnostics.report import Report
 from nkisim.diagnostics.rules import RULES, Rule, Severity, declare
@@ -45,16 +44,15 @@ __all__ = [
     "Severity",
     "Strictness",
     "assigned_name",
-    "caught_by_own",
     "decides",
     "declare",
     "defined_at",
     "flag",
+    "hide_own_frames",
     "is_own_file",
     "loops_around",
     "raised_at",
     "user_line",
     "user_place",
     "user_stacklevel",
-    "users_traceback",
 ]

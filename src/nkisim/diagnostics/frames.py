@@ -16,11 +16,12 @@ from typing import Any
 from nkisim.diagnostics.syntax import parsed
 
 __all__ = [
+    "TRACEBACK_VARIABLE",
     "Place",
     "assigned_name",
-    "caught_by_own",
     "decides",
     "defined_at",
+    "hide_own_frames",
     "is_own_file",
     "loops_around",
     "raised_at",
@@ -28,8 +29,9 @@ __all__ = [
     "user_locals",
     "user_place",
     "user_stacklevel",
-    "users_traceback",
 ]
+
+TRACEBACK_VARIABLE = "NKISIM_TRACEBACK"
 
 _Loops = tuple[tuple[int, int, int, str], ...]
 """Header line, first and last body line, and target of loops."""
@@ -167,29 +169,40 @@ def user_stacklevel() -> int:
     return level
 
 
-def users_traceback(
-    error: BaseException, entry: tuple[str, ...], *, to_the_end: bool
-) -> TracebackType | None:
-    """Return an exception's traceback without the frames of this package that ran the kernel.
+def hide_own_frames(error: BaseException, *, is_finding: bool) -> None:
+    """Remove the frames of this package from the tracebacks of an exception and of its causes.
 
-    Args:
-        error: The exception, as it was caught.
-        entry: The files whose functions were called by the user and called the kernel.
-        to_the_end: Whether to remove also the frames of this package that the kernel's code called.
+    With NKISIM_TRACEBACK=1, an exception that is no finding keeps them.
     """
+    if os.environ.get(TRACEBACK_VARIABLE) == "1" and not is_finding:
+        return
     steps = list(_steps(error.__traceback__))
-    users = [step for step in steps if not _is_own(step.tb_frame)]
-    if not to_the_end:
-        # A fault of this package is found by its frames, also where no code of a user ran yet.
-        entries = [i for i, s in enumerate(steps) if s.tb_frame.f_code.co_filename in entry]
-        users = steps[steps.index(users[0]) if users else max(entries, default=-1) + 1 :]
-    traceback: TracebackType | None = None
-    for step in reversed(users):
-        traceback = TracebackType(traceback, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    return traceback
+    own = [_is_own(step.tb_frame) for step in steps]
+    if not is_finding and False in own and own[-1]:
+        error.add_note(f"raised inside nkisim; {TRACEBACK_VARIABLE}=1 shows its frames")
+    seen: set[int] = set()
+    chained: list[BaseException | None] = [error]
+    while chained:
+        part = chained.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if _caught_by_own(part.__context__) and part.__context__ is not part.__cause__:
+            part.__suppress_context__ = True
+        chained += [part.__cause__, part.__context__]
+        part.__traceback__ = _of_users(part.__traceback__)
 
 
-def caught_by_own(error: BaseException | None) -> bool:
+def _of_users(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of this package."""
+    found: TracebackType | None = None
+    for step in reversed(list(_steps(traceback))):
+        if not _is_own(step.tb_frame):
+            found = TracebackType(found, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return found
+
+
+def _caught_by_own(error: BaseException | None) -> bool:
     """Return whether an exception was caught by this package, so that a user need not see it."""
     caught = None if error is None else error.__traceback__
     return caught is not None and _is_own(caught.tb_frame)

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from nkisim.diagnostics import NkiCallError, Rule, flag
@@ -86,7 +87,8 @@ def open_function(
     scope |= {"_MISSING": MISSING, "_refuse": refuse, "_call": call}
     # private: a function of a given signature can only be made from source text; exec and compile
     # are builtins of every Python.
-    exec(compile(source, __file__, "exec"), scope)
+    # A traceback shows no line of it: there is no file of that name.
+    exec(compile(source, f"{Path(__file__).parent}/<{name}>", "exec"), scope)
     made: Callable[..., Any] = scope[name]
     return made
 

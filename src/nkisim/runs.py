@@ -34,7 +34,7 @@ from nkisim.diagnostics import (
     declare,
     flag,
 )
-from nkisim.host import HostBoundary, definition_place, tensors_of
+from nkisim.host import HostBoundary, definition_place, kernel_name, tensors_of
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
@@ -134,9 +134,13 @@ def run(
         report.arithmetic = arithmetic()
         report.instructions = sum(core.clock for core in cores)
         if strictness == "check":
+            name = kernel_name(kernel.function)
             for core in cores:
                 where = "" if core.member is None else core.member.label
-                report.memory += occupancy_of(core, where)
+                report.memory += [
+                    dataclasses.replace(used, kernel=name, target=report.target)
+                    for used in occupancy_of(core, where)
+                ]
         RECORDER.reset(token)
 
 

@@ -26,9 +26,11 @@ __all__ = [
     "NkiRemovedError",
     "NoOperators",
     "hide_modules",
+    "method_remedy",
     "missing_name",
     "removed_names",
     "report_missing",
+    "tensor_attributes",
     "why_missing",
 ]
 
@@ -145,6 +147,9 @@ _METHODS = {
 }
 
 
+_REMEDIES = {name: f"write {remedy}" for name, remedy in METHODS.items()} | _METHODS
+
+
 class NkiRemovedError(NkiValidationError, AttributeError):
     """A name that NKI 0.3.0 does not have; ``hasattr`` returns False for it."""
 
@@ -222,8 +227,17 @@ def report_missing(error: AttributeError) -> None:
     place, name = raised_at(error), error.name
     asked = isinstance(error.obj, NoOperators) and not isinstance(error, NkiRemovedError)
     if asked and place is not None and name is not None and not name.startswith("_"):
-        remedy = "write a function of nki.language, or an instruction with a dst="
-        _refuse(BAD_CALL, f"NkiTensor.{name}", name, remedy, place)
+        _refuse(BAD_CALL, f"NkiTensor.{name}", name, method_remedy(name), place)
+
+
+def tensor_attributes(tensor: type[NoOperators]) -> set[str]:
+    """Return the attributes that a class of tensors has, without those that only raise."""
+    return set(dir(tensor)) - _REMEDIES.keys()
+
+
+def method_remedy(name: str) -> str:
+    """Return what replaces an attribute that tensors do not have."""
+    return _REMEDIES.get(name, "write a function of nki.language, or an instruction with a dst=")
 
 
 def _refuse(
@@ -293,7 +307,7 @@ class NoOperators:
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [n for n in super().__dir__() if type(vars(NoOperators).get(n)) is not _NoMethod]
+        return [n for n in super().__dir__() if n not in _REMEDIES]
 
     __add__ = __radd__ = _operator("+", "add")
     __sub__ = __rsub__ = _operator("-", "subtract")
@@ -349,5 +363,5 @@ class NoOperators:
         _refuse_number(self, "a sequence", "loop over range({}.shape[0]) and index")
 
 
-for _name, _remedy in ({n: f"write {r}" for n, r in METHODS.items()} | _METHODS).items():
+for _name, _remedy in _REMEDIES.items():
     setattr(NoOperators, _name, _NoMethod(_name, _remedy))

@@ -50,6 +50,8 @@ def found(folder, body, header=HEADER):
         ("nisa.tensor_copy(dst=x, src=y, mask=None)", "A027", "slice"),
         ("nl.load(x, mask=None)", "A027", "slice"),
         ("if flag:\n    nl.arange(4)", "A029", "slices"),
+        ("t = nl.load(x)\nu = t.astype(nl.bfloat16)", "A025", "nisa.tensor_copy"),
+        ("t = nl.load(x)\nu = t.colour", "A025", "a function of nki.language"),
     ],
 )
 def test_the_source_alone_shows_it(tmp_path, line, rule, fix):
@@ -110,6 +112,16 @@ def test_every_function_is_known_with_its_signature(tmp_path):
     assert api_findings(tmp_path, opened) == set()
 
 
+def test_arguments_of_jit_are_read(tmp_path):
+    text = """
+    @nki.jit(platform_target="trn2", mode="jax")
+    def kernel(x):
+        return x
+    """
+    found = check_source(written(tmp_path, text)).findings
+    assert [(f.rule.id, f.severity) for f in found] == [("A019", "error"), ("A020", "warning")]
+
+
 OWN = "from mine import nl\nimport nki\nimport nki.isa as nisa\n"
 PATCHED = f"{HEADER}nl.fp32 = nl.float32\n"
 ADDED = f"{HEADER}setattr(nisa, 'copy', nisa.tensor_copy)\n"
@@ -142,6 +154,9 @@ except ImportError:
         (f"{HEADER}nl = nl.wrapped\n", "nl.fp32"),
         (f"{HEADER}def swap():\n    global nl\n    nl = 1\n", "nl.fp32"),
         (f"{HEADER}HAS = hasattr(nl, 'fp32')\n", "nl.fp32"),
+        (HEADER, "t = nl.load(x)\nif flag:\n    t = y\nu = t.colour"),
+        (HEADER, "t = nl.load(x)\nt.colour = 3\nu = t.colour"),
+        (HEADER, "t = nl.load(x)\nu = (t.shape, t.dtype, t.buffer, t.ap, t.reshape, t.view)"),
         (HEADER, "if nisa.get_nc_version() > nisa.nc_version.gen4:\n    nisa.fast_copy(x, y)"),
         (f"import functools\n{HEADER}copy = functools.partial(nisa.dma_copy, dst=1)\n", "copy()"),
     ],

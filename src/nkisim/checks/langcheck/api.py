@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import sys
 from collections.abc import Iterator
 from enum import EnumMeta
 from types import ModuleType
@@ -16,10 +15,19 @@ from typing import Any
 from nkisim import collectives, isa, language
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.guards import is_guarded
+from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.meaning import FileScope, Meaning
 from nkisim.checks.langcheck.unit import Unit
+from nkisim.diagnostics import RULES
 from nkisim.intents import nearest
-from nkisim.removed import BAD_CALL, removed_names, why_missing
+from nkisim.memory import NkiTensor
+from nkisim.removed import (
+    BAD_CALL,
+    method_remedy,
+    removed_names,
+    tensor_attributes,
+    why_missing,
+)
 from nkisim.spec.signatures import CALLS, CheckedCall
 
 __all__ = ["API_RULES", "check_api"]
@@ -35,7 +43,7 @@ API_RULES = sorted(
     {rule.id for names in removed_names().values() for rule, _ in names.values()}
     | {rule.id for call in CALLS.values() for rule, _ in call.removed.values()}
     | {call.misfit.id for call in CALLS.values() if call.misfit is not None}
-    | {"A025", "A026"}
+    | {"A019", "A020", "A025", "A026"}
 )
 """Ids of the rules that names and calls can violate."""
 
@@ -51,6 +59,8 @@ def check_api(unit: Unit) -> Iterator[Found]:
             yield from _misfit(unit, call, checked)
     for node in _before_the_run(unit):
         yield from _missing(unit, node, unit.scope_meaning(node))
+    yield from _attributes(unit)
+    yield from _jit_arguments(unit)
 
 
 def _before_the_run(unit: Unit) -> Iterator[ast.Attribute]:
@@ -93,10 +103,40 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
 def _members(path: str) -> list[str]:
     """Return the public attributes of an enum or of ``nl.tile_size``; none for other objects."""
     module, _, name = path.rpartition(".")
-    owner: Any = vars(_MODULES.get(module, sys)).get(name)
+    owner: Any = vars(_MODULES[module]).get(name) if module in _MODULES else None
     if not isinstance(owner, EnumMeta) and owner is not language.tile_size:
         return []
     return [n for n in {*dir(type(owner)), *dir(owner)} if not n.startswith("__")]
+
+
+def _attributes(unit: Unit) -> Iterator[Found]:
+    """Find attributes that tensors do not have."""
+    kinds = Kinds(unit)
+    known = tensor_attributes(NkiTensor)
+    for node in unit.of(ast.Attribute):
+        name = node.attr
+        if name in known or not isinstance(node.ctx, ast.Load) or name.startswith("_"):
+            continue
+        if kinds.of(node.value) == "tensor" and not is_guarded(unit, node, name):
+            message = _MESSAGE.format(f"NkiTensor.{name}")
+            fix = method_remedy(name)
+            yield Found(BAD_CALL, node, message, fix, seen=f"NkiTensor.{name}", operand=name)
+
+
+def _jit_arguments(unit: Unit) -> Iterator[Found]:
+    """Find arguments of ``nki.jit`` that 0.3.0 refuses or ignores."""
+    for decorator in unit.node.decorator_list:
+        if not isinstance(decorator, ast.Call) or unit.of_decorator(decorator).path != "nki.jit":
+            continue
+        for keyword in decorator.keywords:
+            if keyword.arg == "platform_target":
+                message = "nki.jit(platform_target=...) is not supported in NKI 0.3.0"
+                fix = "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE"
+                yield Found(RULES["A019"], decorator, message, fix, operand=keyword.arg)
+            elif keyword.arg is not None:
+                message = f"nki.jit ignores {keyword.arg} in NKI 0.3.0"
+                fix = f"remove {keyword.arg}="
+                yield Found(RULES["A020"], decorator, message, fix, operand=keyword.arg)
 
 
 def _declared(meaning: Meaning) -> CheckedCall | None:

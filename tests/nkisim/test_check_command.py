@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -164,6 +165,25 @@ def test_only_the_report_is_on_stdout(check, tmp_path, form, capfd):
         assert said in err
     below = capfd.readouterr()
     assert (below.out, below.err) == ("", "to the descriptor\n")
+
+
+LATE = """\
+import atexit
+import threading
+import time
+
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.1), print("in a thread"))).start()
+"""
+
+
+def test_what_is_printed_late_is_not_on_stdout(tmp_path):
+    file = write(tmp_path, GOOD.replace("(x)", "(x: nt.tensor[4, 8])"), LATE)
+    command = [sys.executable, "-m", "nkisim", "check", str(file), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout)["ok"]
+    assert "at exit" in done.stderr
+    assert "in a thread" in done.stderr
 
 
 def test_a_kernel_of_a_class(check, tmp_path):

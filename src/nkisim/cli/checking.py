@@ -6,10 +6,8 @@ cannot be read or imported.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -26,6 +24,7 @@ from nkisim.checker import (
     project_settings,
 )
 from nkisim.cli.group import commands
+from nkisim.cli.streams import Stdout, claimed_stdout
 from nkisim.diagnostics.formats import FORMATS, rendered
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.diagnostics.text import wants_colour
@@ -87,36 +86,14 @@ def check(
             require_run=require_run or project.require_run,
         )
         paths = [(path, kernel) for file, kernel in wanted for path in _python_files(file)]
-        with _stdout_to_stderr():
+        with claimed_stdout() as stdout:
             ledger = check_files(paths, settings)
+            ledger.relative_to(os.getcwd())
+            colour = form == "text" and wants_colour(stdout.stream)
+            _emit(rendered(ledger, form, colour), output, stdout)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    ledger.relative_to(os.getcwd())
-    _emit(rendered(ledger, form, form == "text" and wants_colour(sys.stdout)), output)
     return _status(ledger, fail_on or project.fail_on, allow_none)  # type: ignore[arg-type]
-
-
-@contextlib.contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
-    """Send what runs in a context prints to stderr, also what child processes and C code print."""
-    streams = [s for s in (sys.stdout, sys.__stdout__) if s is not None]
-    try:
-        descriptor = os.dup(1)
-    except OSError:  # the process was started without a stdout
-        descriptor = -1
-    for stream in streams:
-        stream.flush()
-    if descriptor >= 0:
-        os.dup2(2, 1)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        for stream in streams:
-            stream.flush()
-        if descriptor >= 0:
-            os.dup2(descriptor, 1)
-            os.close(descriptor)
 
 
 def _status(ledger: Ledger, fail_on: FailOn, allow_none: bool) -> int:
@@ -165,9 +142,9 @@ def _ids(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
 
 
-def _emit(text: str, output: str) -> None:
+def _emit(text: str, output: str, stdout: Stdout) -> None:
     if output == "-":
-        click.echo(text, nl=False)
+        stdout.write(text)
         return
     try:
         Path(output).write_text(text, encoding="utf-8")

@@ -231,6 +231,10 @@ def test_the_source_answers_the_same(tmp_path, compared):
     assert "nl.where" in finding.fix
 
 
+def test_a_parameter_may_be_a_number_or_a_tensor(tmp_path):
+    assert not source_findings(tmp_path, "t = nl.load(x)\nif x == 1:\n    pass\n")
+
+
 @pytest.mark.parametrize(
     ("line", "fixed_by"),
     [

@@ -93,12 +93,16 @@ def _operators(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 
 def _comparisons(unit: Unit, kinds: Kinds) -> Iterator[Found]:
-    """Find comparisons of a tensor; one with ``==`` only where the other side is a number."""
+    """Find comparisons of a tensor; with ``==`` only of a tile, or an element, with a number.
+
+    A parameter may be a number in some calls and a tensor in others, and ``==`` tells them apart.
+    """
+    parameters = {parameter.arg for parameter in unit.parameters}
     for compare in unit.of(ast.Compare):
         op, sides = compare.ops[0], (compare.left, compare.comparators[0])
         tensors = [ast.unparse(side) for side in sides if kinds.of(side) == "tensor"]
         numbers = [s for s in sides if isinstance(s, ast.Constant) and _is_number(s.value)]
-        equality = isinstance(op, (ast.Eq, ast.NotEq)) and numbers
+        equality = isinstance(op, (ast.Eq, ast.NotEq)) and numbers and not parameters & set(tensors)
         if tensors and (equality or isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))):
             message = f"`{ast.unparse(compare)}`: no comparison of tensor {tensors[0]}"
             fix = "use nisa.tensor_scalar or tensor_tensor with a comparing op and dst="

@@ -61,6 +61,21 @@ def test_the_source_alone_shows_it(tmp_path, line, rule, fix):
     assert finding.line == 8 + line.count("\n")
 
 
+@pytest.mark.parametrize("size", ["128", "(128, 512)", "4 * 128"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if x.shape == SIZE:\n    nl.arange(4)",
+        "assert x.shape == SIZE\nnl.arange(4)",
+        "if x.shape != SIZE:\n    return x\nnl.arange(4)",
+        "if isinstance(x, nl.NkiTensor) and helper(x) > SIZE:\n    nl.arange(4)",
+    ],
+)
+def test_conditions_on_sizes_excuse_nothing(tmp_path, body, size):
+    header = f"{HEADER}SIZE = {size}\n\ndef helper(x):\n    return x.shape[0]\n\n"
+    assert [f.rule.id for f in found(tmp_path, body, header)] == ["A029"]
+
+
 def test_names_in_defaults_constants_and_imports(tmp_path):
     text = """
     from nki.language import bf16

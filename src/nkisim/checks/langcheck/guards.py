@@ -98,8 +98,7 @@ def _is_setup(unit: Unit, name: ast.expr) -> bool:
         return False  # a field of an argument, such as x.shape
     meaning = unit.meaning(name)
     if meaning.kind == "value":
-        value = meaning.value.value if isinstance(meaning.value, ast.Constant) else meaning.value
-        return isinstance(value, bool) or not isinstance(value, (int, float))
+        return not _is_size(meaning.value)
     if meaning.kind == "nki":
         return meaning.path.startswith(_VERSIONS)
     if meaning.kind == "definition":
@@ -109,6 +108,19 @@ def _is_setup(unit: Unit, name: ast.expr) -> bool:
     if meaning.kind == "foreign":
         return meaning.path.partition(".")[0] not in _ARITHMETIC
     return meaning.kind != "builtin" or meaning.path in _BY_NAME
+
+
+def _is_size(value: object) -> bool:
+    """Return whether a global is a number or a shape, live or as an expression of the source."""
+    if isinstance(value, ast.Constant):
+        value = value.value
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return all(_is_size(part) for part in value.elts)
+    if isinstance(value, ast.BinOp):
+        return _is_size(value.left) and _is_size(value.right)
+    if isinstance(value, (tuple, list)):
+        return all(_is_size(part) for part in value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_provided(unit: Unit, node: ast.AST, attribute: str) -> bool:

@@ -134,13 +134,14 @@ def test_a_run_can_be_required(check, tmp_path):
     (finding,) = json.loads(out)["findings"]
     assert (status, finding["rule"], finding["line"]) == (1, "X003", 8)
     assert "doubled was not run: x has no value" in finding["message"]
-    assert "--shapes" in finding["fix"]
+    assert finding["fix"].startswith("nkisim check kernels.py::doubled --shapes ")
     assert check(file, "--require-run", *SHAPES)[0] == 0
     (tmp_path / "pyproject.toml").write_text("[tool.nkisim]\nrequire-run = true\n")
     assert check(file)[0] == 1
     missing = write(tmp_path, GOOD, "import no_such_module_at_all\n")
     status, out, _ = check(missing, *SHAPES)
     assert (status, "X003" in out) == (1, True)
+    assert "was not run: kernels.py cannot be imported: ModuleNotFoundError: No module" in out
 
 
 LOUD = """\

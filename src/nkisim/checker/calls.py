@@ -68,14 +68,14 @@ def run_kernels(
     has_examples = EXAMPLES in "".join(linecache.getlines(str(file)))
     if not has_examples and all(missing.values()):
         for kernel in kernels:
-            records[kernel.name].note = _only_read(file, kernel, missing[kernel.name])
+            _note_missing(records[kernel.name], file, kernel, missing[kernel.name])
         return False
     try:
         with imported(file, settings.max_seconds) as module:
             return _run_all(module, file, kernels, selected, grid, settings, found, records)
     except CannotImport as error:
         for record in records.values():
-            record.note = f"only the source was checked, {error}"
+            record.note = str(error)
         if error.is_broken:
             _add_broken(found, file, str(error), error.line)
         return error.is_broken
@@ -105,8 +105,8 @@ def _run_all(
     called = {call.name for call in calls}
     for kernel in kernels:
         if kernel.name not in called:
-            note = _run_named(module, kernel, grid, file, settings, found)
-            records[kernel.name].note = note
+            record = records[kernel.name]
+            _run_named(module, kernel, grid, file, settings, found, record)
     return broken
 
 
@@ -167,34 +167,36 @@ def _run_named(
     file: Path,
     settings: CheckSettings,
     found: Ledger,
-) -> str:
-    """Run a kernel with generated arguments; return the reason if that is not possible."""
+    record: KernelRecord,
+) -> None:
+    """Run a kernel with generated arguments; note the reason if that is not possible."""
     thing = _attribute(module, source.name)
     if thing is None or not callable(thing):
-        return (
-            f"only the source was checked, {source.name} is not a name of the module: "
-            f"define {EXAMPLES}() in {file}"
-        )
+        record.note = f"{source.name} is not a name of the module"
+        record.hint = f"define {EXAMPLES}() in {file}"
+        return
     kernel = as_kernel(thing)
     given, missing = arguments_of(kernel.function, settings.shapes)
     if missing:
-        return _only_read(file, source, missing)
+        _note_missing(record, file, source, missing)
+        return
     chosen = kernel if grid is None else kernel[grid]
     _run(_Call(source.name, chosen, (), given), file, settings, found)
-    return ""
 
 
-def _only_read(file: Path, kernel: KernelSource, missing: list[str]) -> str:
-    """Return the reason why a kernel was only read, and how to run it."""
+def _note_missing(
+    record: KernelRecord, file: Path, kernel: KernelSource, missing: list[str]
+) -> None:
+    """Note the parameters without a value, and how to give them one."""
     *most, last = missing
-    names = f"{', '.join(most)} and {last} have" if most else f"{last} has"
-    reason = f"only the source was checked, {names} no value: "
-    if missing[0] == "self":
-        return f"{reason}define {EXAMPLES}() in {file}"
-    return (
-        f'{reason}nkisim check {file}::{kernel.name} --shapes "{shapes_hint(kernel, missing)}", '
-        f"or annotate with nt.tensor[128, 512], or define {EXAMPLES}()"
-    )
+    record.note = f"{', '.join(most)} and {last} have no value" if most else f"{last} has no value"
+    record.hint = f"define {EXAMPLES}() in {file}"
+    if missing[0] != "self":
+        shapes = shapes_hint(kernel, missing)
+        record.hint = (
+            f'nkisim check {file}::{kernel.name} --shapes "{shapes}", '
+            f"or annotate with nt.tensor[128, 512], or define {EXAMPLES}()"
+        )
 
 
 def _run(call: _Call, file: Path, settings: CheckSettings, found: Ledger) -> None:

@@ -107,11 +107,8 @@ def _not_run(records: Iterable[KernelRecord], found: Ledger) -> Iterable[Finding
     """Yield a finding for each kernel that did not run."""
     for record in records:
         if (record.place.file, record.name) not in found.kernels:
-            reason, _, fix = record.note.removeprefix("only the source was checked, ").partition(
-                ": "
-            )
-            message = f"{record.name} was not run: {reason}"
-            yield Finding(NOT_RUN, message, record.place, operand=record.name, fix=fix)
+            message = f"{record.name} was not run: {record.note}"
+            yield Finding(NOT_RUN, message, record.place, operand=record.name, fix=record.hint)
 
 
 def _named(kernel: str | None) -> tuple[str, int | None]:

@@ -261,9 +261,15 @@ def test_a_comment_without_an_id_silences_nothing(check, tmp_path):
     assert "the comment names no rule" in out
 
 
-def test_a_comment_is_not_called_unused_where_the_kernel_did_not_run(check, tmp_path):
-    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[M001]"))
+@pytest.mark.parametrize("rule", ["M001", "L028", "A026"])
+def test_a_comment_is_not_called_unused_where_the_kernel_did_not_run(check, tmp_path, rule):
+    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK=f"  # nkisim: ignore[{rule}]"))
     assert "X001" not in out
+
+
+def test_a_comment_for_a_rule_of_the_source_is_decidable_without_a_run(check, tmp_path):
+    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[L006]"))
+    assert "X001" in out
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def unused_ignores(
     file: str, found: Ledger, settings: CheckSettings, all_ran: bool
 ) -> list[Finding]:
     """Return the comments of a file that suppress nothing, as far as that is decidable."""
-    of_source = source_rules()
+    of_source = source_rules(alone=True)
     used = {(line, rule) for name, line, rule in found.silenced if name == file}
     unused = []
     for line, ids in comments_of("".join(linecache.getlines(file))):

@@ -65,11 +65,11 @@ _OF_RUNS = (
 _KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
 
 
-def source_rules() -> set[str]:
-    """Return the ids of the rules that are checked in the source."""
+def source_rules(*, alone: bool = False) -> set[str]:
+    """Return the ids of the rules that are checked in the source, or in the source alone."""
     homes = [vars(sys.modules[check.__module__]) for check in _CHECKS]
     own = {value.id for names in homes for value in names.values() if isinstance(value, Rule)}
-    return own | {NO_SOURCE.id, *_OF_RUNS}
+    return (own | {NO_SOURCE.id}) - set(_OF_RUNS) if alone else own | {NO_SOURCE.id, *_OF_RUNS}
 
 
 def kernel_findings(kernel: Any) -> list[Finding]:

@@ -28,6 +28,8 @@ from nkisim.diagnostics import (
     declare,
     flag,
     hide_own_frames,
+    note_if_raised_inside,
+    own_frames_shown,
     user_stacklevel,
 )
 from nkisim.gate import enter
@@ -215,10 +217,12 @@ class _UsersTraceback:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None:
-            hide_own_frames(error, is_finding=isinstance(error, NkiValidationError))
         if isinstance(error, NkiValidationError):
             error.rewritten(error.finding.rewrite or suggestion(error.finding))
+            hide_own_frames(error)
+        elif error is not None and not own_frames_shown():
+            note_if_raised_inside(error)
+            hide_own_frames(error)
 
 
 def as_kernel(kernel: Any) -> Kernel:

@@ -1,5 +1,7 @@
 """Tracebacks show the user's lines, and neither generated source nor the simulator's frames."""
 
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 
@@ -107,3 +109,19 @@ def test_outside_a_kernel_no_other_source_is_shown_for_generated_code(call):
             assert step.line == ""
             return
     raise AssertionError("there is no generated frame")
+
+
+def test_a_script_shows_the_users_lines_only(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import nki.language as nl\nnl.float23\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "nkisim", "run", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "line 2, in <module>" in done.stderr
+    assert PACKAGE not in done.stderr
+    assert "Did you mean: 'float" in done.stderr

@@ -24,6 +24,8 @@ __all__ = [
     "hide_own_frames",
     "is_own_file",
     "loops_around",
+    "note_if_raised_inside",
+    "own_frames_shown",
     "raised_at",
     "user_line",
     "user_locals",
@@ -169,17 +171,20 @@ def user_stacklevel() -> int:
     return level
 
 
-def hide_own_frames(error: BaseException, *, is_finding: bool) -> None:
-    """Remove the frames of this package from the tracebacks of an exception and of its causes.
+def own_frames_shown() -> bool:
+    """Return whether the environment asks for the frames of this package in tracebacks."""
+    return os.environ.get(TRACEBACK_VARIABLE) == "1"
 
-    With NKISIM_TRACEBACK=1, an exception that is no finding keeps them.
-    """
-    if os.environ.get(TRACEBACK_VARIABLE) == "1" and not is_finding:
-        return
-    steps = list(_steps(error.__traceback__))
-    own = [_is_own(step.tb_frame) for step in steps]
-    if not is_finding and False in own and own[-1]:
+
+def note_if_raised_inside(error: BaseException) -> None:
+    """Add a note to an exception that this package raised in code that a kernel called."""
+    own = [_is_own(step.tb_frame) for step in _steps(error.__traceback__)]
+    if False in own and own[-1]:
         error.add_note(f"raised inside nkisim; {TRACEBACK_VARIABLE}=1 shows its frames")
+
+
+def hide_own_frames(error: BaseException) -> None:
+    """Remove the frames of this package from the tracebacks of an exception and of its causes."""
     seen: set[int] = set()
     chained: list[BaseException | None] = [error]
     while chained:

@@ -94,8 +94,8 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
         if not accepted or name in accepted or is_guarded(unit, node, name):
             return
         near = nearest(name, accepted)
-        owner = module.rpartition(".")[2]
-        rule, fix = BAD_CALL, f"did you mean {near}?" if near else f"{owner} has {accepted}"
+        shown = ", ".join(n for n in accepted if n != "mro")
+        rule, fix = BAD_CALL, f"did you mean {near}?" if near else f"there is {shown}"
     message = _MESSAGE.format(meaning.path)
     yield Found(rule, node, message, fix, seen=meaning.path, operand=name)
 
@@ -106,7 +106,7 @@ def _members(path: str) -> list[str]:
     owner: Any = vars(_MODULES[module]).get(name) if module in _MODULES else None
     if not isinstance(owner, EnumMeta) and owner is not language.tile_size:
         return []
-    return [n for n in {*dir(type(owner)), *dir(owner)} if not n.startswith("__")]
+    return sorted(n for n in {*dir(type(owner)), *dir(owner)} if not n.startswith("_"))
 
 
 def _attributes(unit: Unit) -> Iterator[Found]:

@@ -25,18 +25,19 @@ from nkisim.diagnostics import (
     NkiValidationError,
     Recorder,
     Report,
-    caught_by_own,
     declare,
     flag,
+    hide_own_frames,
+    note_if_raised_inside,
+    own_frames_shown,
     user_stacklevel,
-    users_traceback,
 )
 from nkisim.gate import enter
 from nkisim.host import definition_place, kernel_name, kernel_parameters
 from nkisim.machine import CORE
 from nkisim.options import SimOptions
-from nkisim.runs import LAUNCH_GRID, RUNS, run
-from nkisim.suggestions import complete, suggestion
+from nkisim.runs import LAUNCH_GRID, run
+from nkisim.suggestions import complete, settle, suggestion
 
 __all__ = [
     "Kernel",
@@ -48,8 +49,6 @@ __all__ = [
     "jit",
     "simulate",
 ]
-
-_ENTRY = (__file__, RUNS)
 
 PLATFORM_TARGET = declare(
     "A019",
@@ -218,13 +217,12 @@ class _UsersTraceback:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None:
-            is_finding = isinstance(error, NkiValidationError)
-            error.__traceback__ = users_traceback(error, _ENTRY, to_the_end=is_finding)
-            if isinstance(error, NkiValidationError):
-                error.rewritten(error.finding.rewrite or suggestion(error.finding))
-            if is_finding and caught_by_own(error.__context__):
-                error.__suppress_context__ = True
+        if isinstance(error, NkiValidationError):
+            error.rewritten(error.finding.rewrite or suggestion(error.finding))
+            hide_own_frames(error)
+        elif error is not None and not own_frames_shown():
+            note_if_raised_inside(error)
+            hide_own_frames(error)
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -267,12 +265,16 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
     The report includes the source findings of the kernel and of all functions that it calls.
     Errors of the kernel's own Python code still raise.
     """
-    chosen = _options("check", {**options, "strictness": "check"})
+    chosen = _options("check", options)
+    if chosen.strictness not in (None, "check"):
+        raise ValueError(f"check: strictness is {chosen.strictness!r}, accepted: 'check'")
+    chosen = dataclasses.replace(chosen, strictness="check")
     target = as_kernel(kernel)
 
     def checked(*args: Any, **kwargs: Any) -> Report:
         report = Report()
-        check_into(report, target, chosen, args, kwargs)
+        with _UsersTraceback():
+            check_into(report, target, chosen, args, kwargs)
         return report
 
     return checked
@@ -283,8 +285,7 @@ def check_into(
 ) -> None:
     """Run a kernel and fill a report; findings before an exception of the kernel are included."""
     try:
-        with _UsersTraceback():
-            run(kernel, options, args, kwargs, report)
+        run(kernel, options, args, kwargs, report)
     finally:
         if options.reads_source():
             found = kernel_findings(kernel.function)
@@ -306,8 +307,9 @@ def _add_source_findings(
             continue
         if (finding.rule.id, finding.file, finding.line) not in known:
             finding.level = "error" if finding.rule.id in errors else None
-            complete(finding)
+            complete([finding])
             report.findings.append(finding)
+    settle(report.findings)
     report.silenced |= silent.silenced
 
 
@@ -320,7 +322,7 @@ def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Rep
 
     Args:
         path: A Python file.
-        kernel: Check this function only, decorated or not.
+        kernel: Check this function only, decorated or not; one of a class as ``Class.kernel``.
 
     Raises:
         SyntaxError: The file is not valid Python.
@@ -329,8 +331,8 @@ def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Rep
     Returns:
         A report without outputs, for no target; one without any kernel is ``stopped``.
     """
-    names, findings = file_findings(os.fspath(path), kernel)
-    report = Report(stopped="" if names else "having no function with @nki.jit to check")
+    kernels, findings = file_findings(os.fspath(path), kernel)
+    report = Report(stopped="" if kernels else "having no function with @nki.jit to check")
     _add_source_findings(report, findings)
     return report
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-__all__ = ["ARGUMENTS", "METHODS", "Intent", "argument_meant", "intent_of"]
+__all__ = [
+    "ARGUMENTS",
+    "CONDITION",
+    "DTYPE_NAMES",
+    "METHODS",
+    "Intent",
+    "argument_meant",
+    "intent_of",
+    "nearest",
+]
 
 Kind = Literal["binary", "unary", "reduce", "move", "matmul", "transpose", "fill", "select"]
 
@@ -116,6 +127,37 @@ METHODS = {
     "expand": "nl.broadcast_to(tensor, shape)",
 }
 """Methods of other libraries' tensors, and their replacements."""
+
+
+CONDITION = (
+    "the value is known only on the device: compute both results and select by a mask, with "
+    "nl.where or nisa.tensor_copy_predicated; to repeat work, load it with nisa.register_load and "
+    "write `while register:` or nl.dynamic_range(register)"
+)
+"""The replacements of a Python condition on the contents of a tensor."""
+
+DTYPE_NAMES = {
+    "f32": "float32",
+    "fp32": "float32",
+    "f16": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "f8": "float8_e4m3",
+    "fp8": "float8_e4m3",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+}
+"""Short names of dtypes, and the names that ``nki.language`` has."""
+
+
+def nearest(name: str, accepted: Iterable[str]) -> str:
+    """Return the accepted name that is spelled most like a name, or an empty string."""
+    found = difflib.get_close_matches(name, list(accepted), 1)
+    return found[0] if found else ""
 
 
 def intent_of(name: str) -> Intent | None:

@@ -82,7 +82,8 @@ class SimOptions:
 
     def __post_init__(self) -> None:
         if self.strictness is not None and self.strictness not in _LEVELS:
-            raise ValueError(f"strictness: got {self.strictness!r}, accepted: {', '.join(_LEVELS)}")
+            accepted = ", ".join(map(repr, _LEVELS))
+            raise ValueError(f"strictness: got {self.strictness!r}, accepted: {accepted}")
         if self.target is not None:
             resolve_target(self.target)
         if not isinstance(self.ranks, int) or self.ranks < 1:
@@ -110,7 +111,10 @@ class SimOptions:
         """Return the strictness of a call made now."""
         if self.strictness is not None:
             return self.strictness
-        return "strict" if os.environ.get(STRICT_VARIABLE) == "1" else "simulate"
+        asked = os.environ.get(STRICT_VARIABLE, "")
+        if asked not in ("", "0", "1"):
+            raise ValueError(f"{STRICT_VARIABLE}: got {asked!r}, accepted: '0' or '1'")
+        return "strict" if asked == "1" else "simulate"
 
     def ignored(self) -> tuple[str, ...]:
         """Return the ids of rules that a call made now ignores."""

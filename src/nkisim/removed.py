@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -14,19 +13,25 @@ from nkisim.diagnostics import (
     NkiValidationError,
     Place,
     Rule,
+    decides,
     declare,
     flag,
     raised_at,
+    user_place,
 )
-from nkisim.intents import METHODS, intent_of
+from nkisim.intents import CONDITION, DTYPE_NAMES, METHODS, intent_of, nearest
 
 __all__ = [
     "BAD_CALL",
     "NkiRemovedError",
     "NoOperators",
     "hide_modules",
+    "method_remedy",
     "missing_name",
+    "removed_names",
     "report_missing",
+    "tensor_attributes",
+    "why_missing",
 ]
 
 BAD_CALL = declare(
@@ -142,6 +147,9 @@ _METHODS = {
 }
 
 
+_REMEDIES = {name: f"write {remedy}" for name, remedy in METHODS.items()} | _METHODS
+
+
 class NkiRemovedError(NkiValidationError, AttributeError):
     """A name that NKI 0.3.0 does not have; ``hasattr`` returns False for it."""
 
@@ -159,39 +167,59 @@ def hide_modules(names: dict[str, Any], keep: tuple[str, ...] = ()) -> None:
 
 def missing_name(module: str) -> Callable[[str], NoReturn]:
     """Return the ``__getattr__`` of a module of NKI: removed names raise with the remedy."""
-    home = module.replace("nki", "nkisim", 1)
 
     def get(name: str) -> NoReturn:
-        known = _RULES[module].get(name)
-        if known is None and RECORDER.get() is not None and not name.startswith("_"):
-            _refuse(BAD_CALL, f"{module}.{name}", name, _meant(home, name))
-        if known is None:
+        known = name in _RULES.get(module, ())
+        if not known and (RECORDER.get() is None or name.startswith("_")):
             # Python searches the exception's ``obj`` for the nearest name.
+            home = sys.modules[_home(module)]
             raise AttributeError(
-                f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[home]
+                f"module {module!r} has no attribute {name!r}", name=name, obj=home
             )
-        rule, remedy = known
+        rule, remedy = why_missing(module, name)
         _refuse(rule, f"{module}.{name}", name, remedy)
 
     return get
 
 
+def removed_names() -> Mapping[str, Mapping[str, tuple[Rule, str]]]:
+    """Return the names of other releases by module, with the violated rule and the remedy."""
+    return _RULES
+
+
+def why_missing(module: str, name: str) -> tuple[Rule, str]:
+    """Return the rule that the use of a missing name of a module violates, and the remedy."""
+    return _RULES.get(module, {}).get(name) or (BAD_CALL, _meant(_home(module), name))
+
+
+def _home(module: str) -> str:
+    """Return the module of this package that implements one of NKI."""
+    return module.replace("nki", "nkisim", 1)
+
+
+_SHORT = {
+    "nkisim.isa": "nisa",
+    "nkisim.language": "nl",
+    "nkisim.collectives": "ncc",
+    "nkisim": "nki",
+}
+
+
 def _meant(home: str, name: str) -> str:
-    """Return the replacement of a function that does not exist."""
+    """Return the replacement of a name that does not exist."""
     names = [n for n in vars(sys.modules[home]) if not n.startswith("_")]
-    other = "nkisim.isa" if home.endswith("language") else "nkisim.language"
-    short = {"nkisim.isa": "nisa", "nkisim.language": "nl", "nkisim": "nki"}
-    intent = intent_of(name)
+    intent, here = intent_of(name), _SHORT.get(home, home)
     if home == "nkisim.isa" and intent is not None:
         return f"write {intent.remedy()}"
-    if name in vars(sys.modules.get(other, sys)):
-        return f"it is in the other module: {short[other]}.{name}"
+    for other, short in _SHORT.items():
+        if other != home and other != "nkisim" and name in vars(sys.modules.get(other, sys)):
+            return f"it is in the other module: {short}.{name}"
     if intent is not None and intent.op in names:
-        return f"write {short[home]}.{intent.op}"
-    near = difflib.get_close_matches(name, names, 1)
-    if near:
-        return f"did you mean {short.get(home, home)}.{near[0]}?"
-    return f"look at dir({short.get(home, home)})"
+        return f"write {here}.{intent.op}"
+    if name in DTYPE_NAMES:
+        return f"write nl.{DTYPE_NAMES[name]}"
+    near = nearest(name, names)
+    return f"did you mean {here}.{near}?" if near else f"dir({here}) lists the names"
 
 
 def report_missing(error: AttributeError) -> None:
@@ -199,8 +227,17 @@ def report_missing(error: AttributeError) -> None:
     place, name = raised_at(error), error.name
     asked = isinstance(error.obj, NoOperators) and not isinstance(error, NkiRemovedError)
     if asked and place is not None and name is not None and not name.startswith("_"):
-        remedy = "write a function of nki.language, or an instruction with a dst="
-        _refuse(BAD_CALL, f"NkiTensor.{name}", name, remedy, place)
+        _refuse(BAD_CALL, f"NkiTensor.{name}", name, method_remedy(name), place)
+
+
+def tensor_attributes(tensor: type[NoOperators]) -> set[str]:
+    """Return the attributes that a class of tensors has, without those that only raise."""
+    return set(dir(tensor)) - _REMEDIES.keys()
+
+
+def method_remedy(name: str) -> str:
+    """Return what replaces an attribute that tensors do not have."""
+    return _REMEDIES.get(name, "write a function of nki.language, or an instruction with a dst=")
 
 
 def _refuse(
@@ -218,16 +255,22 @@ def _refuse(
     raise AssertionError("unreachable: the rules of removed names always raise")
 
 
+_COMPARISONS = ("<", "<=", ">", ">=")
+
+
 def _operator(symbol: str, name: str) -> Callable[..., NoReturn]:
     """Return a method that raises for an operator; ``name`` is the function to call instead."""
 
     def refuse(self: Any, *others: Any) -> NoReturn:
+        fix = f"nl.{name}, or an instruction of nki.isa with a dst="
+        if symbol in _COMPARISONS and decides(user_place()):
+            fix = CONDITION
         kinds = " and ".join(f"{type(operand).__name__!r}" for operand in (self, *others))
         _refuse_operator(
             MATRIX_OPERATOR if symbol == "@" else TENSOR_OPERATOR,
             f"unsupported operand type{'(s)' if others else ''} for {symbol}: {kinds}",
             self,
-            f"nl.{name}, or an instruction of nki.isa with a dst=",
+            fix,
         )
 
     return refuse
@@ -264,7 +307,7 @@ class NoOperators:
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [n for n in super().__dir__() if type(vars(NoOperators).get(n)) is not _NoMethod]
+        return [n for n in super().__dir__() if n not in _REMEDIES]
 
     __add__ = __radd__ = _operator("+", "add")
     __sub__ = __rsub__ = _operator("-", "subtract")
@@ -320,5 +363,5 @@ class NoOperators:
         _refuse_number(self, "a sequence", "loop over range({}.shape[0]) and index")
 
 
-for _name, _remedy in ({n: f"write {r}" for n, r in METHODS.items()} | _METHODS).items():
+for _name, _remedy in _REMEDIES.items():
     setattr(NoOperators, _name, _NoMethod(_name, _remedy))

@@ -34,21 +34,18 @@ from nkisim.diagnostics import (
     declare,
     flag,
 )
-from nkisim.host import HostBoundary, definition_place, tensors_of
+from nkisim.host import HostBoundary, definition_place, kernel_name, tensors_of
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.parts import rebuilt
 from nkisim.removed import report_missing
-from nkisim.suggestions import complete
+from nkisim.suggestions import complete, settle
 
-__all__ = ["LAUNCH_GRID", "RUNS", "run"]
+__all__ = ["LAUNCH_GRID", "run"]
 
 _LOG = logging.getLogger(__name__)
-
-RUNS = __file__
-"""This file: its frames are between the user's call and the user's kernel."""
 
 LAUNCH_GRID = declare(
     "C001",
@@ -131,15 +128,19 @@ def run(
             raise
     finally:
         report.findings = recorder.findings
-        for finding in report.findings:
-            complete(finding)
+        complete(report.findings)
+        settle(report.findings)
         report.silenced = recorder.silenced
         report.arithmetic = arithmetic()
         report.instructions = sum(core.clock for core in cores)
         if strictness == "check":
+            name = kernel_name(kernel.function)
             for core in cores:
                 where = "" if core.member is None else core.member.label
-                report.memory += occupancy_of(core, where)
+                report.memory += [
+                    dataclasses.replace(used, kernel=name, target=report.target)
+                    for used in occupancy_of(core, where)
+                ]
         RECORDER.reset(token)
 
 

@@ -2,19 +2,21 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES, Finding, Place
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import ledger_text
 
-from .checker_cases import COMPREHENSION, EXAMPLES, GOOD, UNWRITTEN, WARNED, write
+from .checker_cases import COMPREHENSION, EXAMPLES, GOOD, HEAD, UNWRITTEN, WARNED, write
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ WIDE = "(x.shape[0], 50000), dtype=nl.float32, buffer=nl.sbuf"  # 200,000 bytes:
 def test_without_shapes_the_source_alone_is_checked_and_it_says_so(check, tmp_path):
     status, out, _ = check(write(tmp_path, UNWRITTEN))
     assert status == 0
-    assert "unwritten: only the source was checked, shapes are missing" in out
+    assert "unwritten: only the source was checked, x has no value" in out
     assert "checked 1 kernel (1 by source alone), 0 instructions" in out
     status, out, _ = check(write(tmp_path, COMPREHENSION))
     assert status == 1
@@ -101,17 +103,99 @@ def test_examples_may_be_a_dictionary_by_name(check, tmp_path):
     assert (status, "9 instructions" in out) == (0, True)
 
 
-def test_examples_of_another_form_are_refused(check, tmp_path):
-    examples = "def nkisim_examples():\n    return [np.ones((4, 8), np.float32)]\n"
-    status, _, err = check(write(tmp_path, GOOD, examples))
-    assert status == 2
-    assert "nkisim_examples() must return pairs of a kernel and a tuple or a dict" in err
-    assert "got ndarray" in err
-
-
 def test_annotations_are_enough(check, tmp_path):
     kernel = UNWRITTEN.replace("(x)", "(x: nt.tensor[4, 8, nl.bfloat16])")
     assert check(write(tmp_path, kernel))[0] == 1
+
+
+def test_defaults_are_enough(check, tmp_path):
+    made = "np.ones((4, 8), np.float32)"
+    assert check(write(tmp_path, UNWRITTEN.replace("(x)", f"(x={made})")))[0] == 1
+
+
+def test_an_annotation_may_have_a_name(check, tmp_path):
+    kernel = "Tile = nt.tensor[4, 8]\n" + UNWRITTEN.replace("(x)", "(x: Tile)")
+    assert check(write(tmp_path, kernel))[0] == 1
+
+
+def test_the_hint_names_the_parameters_and_the_file(check, tmp_path):
+    kernel = GOOD.replace("(x)", "(x, w: nt.tensor[4, 8], n: int, scale: float, flag=True)")
+    _, out, _ = check(write(tmp_path, kernel))
+    assert "doubled: only the source was checked, x, n and scale have no value" in out
+    assert 'nkisim check kernels.py::doubled --shapes "x=f32[128,512] n=1 scale=1.0"' in out
+    hint = re.search(r'--shapes "([^"]*)"', out)[1]
+    assert "checked 1 kernel, 9 instructions" in check("kernels.py", "--shapes", hint)[1]
+
+
+def test_a_run_can_be_required(check, tmp_path):
+    file = write(tmp_path, GOOD)
+    assert check(file)[0] == 0
+    status, out, _ = check(file, "--require-run", "--format", "json")
+    (finding,) = json.loads(out)["findings"]
+    assert (status, finding["rule"], finding["line"]) == (1, "X003", 8)
+    assert "doubled was not run: x has no value" in finding["message"]
+    assert finding["fix"].startswith("nkisim check kernels.py::doubled --shapes ")
+    assert check(file, "--require-run", *SHAPES)[0] == 0
+    (tmp_path / "pyproject.toml").write_text("[tool.nkisim]\nrequire-run = true\n")
+    assert check(file)[0] == 1
+    missing = write(tmp_path, GOOD, "import no_such_module_at_all\n")
+    status, out, _ = check(missing, *SHAPES)
+    assert (status, "X003" in out) == (1, True)
+    assert "was not run: kernels.py cannot be imported: ModuleNotFoundError: No module" in out
+
+
+LOUD = """\
+import os
+print("while imported")
+os.write(1, b"to the descriptor\\n")
+
+
+def nkisim_examples():
+    print("in the examples")
+    yield doubled, (np.ones((4, 8), np.float32),)
+"""
+
+
+@pytest.mark.parametrize("form", ["json", "sarif"])
+def test_only_the_report_is_on_stdout(check, tmp_path, form, capfd):
+    kernel = GOOD.replace("    return out", '    print("in the kernel")\n    return out')
+    status, out, err = check(write(tmp_path, kernel, LOUD), "--format", form)
+    assert status == 0
+    json.loads(out)
+    for said in ("while imported", "in the examples", "in the kernel"):
+        assert said in err
+    below = capfd.readouterr()
+    assert (below.out, below.err) == ("", "to the descriptor\n")
+
+
+LATE = """\
+import atexit
+import threading
+import time
+
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.1), print("in a thread"))).start()
+"""
+
+
+def test_what_is_printed_late_is_not_on_stdout(tmp_path):
+    file = write(tmp_path, GOOD.replace("(x)", "(x: nt.tensor[4, 8])"), LATE)
+    command = [sys.executable, "-m", "nkisim", "check", str(file), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout)["ok"]
+    assert "at exit" in done.stderr
+    assert "in a thread" in done.stderr
+
+
+def test_a_kernel_of_a_class(check, tmp_path):
+    lines = UNWRITTEN.replace("MARK", "").splitlines()
+    inner = "\n".join(f"    {line}" for line in ("@staticmethod", *lines))
+    file = write(tmp_path, f"class Group:\n{inner}\n", GOOD)
+    status, out, _ = check(f"{file}::Group.unwritten", *SHAPES)
+    assert (status, "error[M001]" in out) == (1, True)
+    data = json.loads(check(file, *SHAPES, "--format", "json")[1])
+    assert {k["name"]: k["runs"] for k in data["kernels"]} == {"Group.unwritten": 3, "doubled": 3}
+    assert "did you mean Group.unwritten?" in check(f"{file}::Group.unwriten")[2]
 
 
 def test_one_kernel_of_a_file(check, tmp_path):
@@ -177,9 +261,15 @@ def test_a_comment_without_an_id_silences_nothing(check, tmp_path):
     assert "the comment names no rule" in out
 
 
-def test_a_comment_is_not_called_unused_where_the_kernel_did_not_run(check, tmp_path):
-    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[M001]"))
+@pytest.mark.parametrize("rule", ["M001", "L028", "A026"])
+def test_a_comment_is_not_called_unused_where_the_kernel_did_not_run(check, tmp_path, rule):
+    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK=f"  # nkisim: ignore[{rule}]"))
     assert "X001" not in out
+
+
+def test_a_comment_for_a_rule_of_the_source_is_decidable_without_a_run(check, tmp_path):
+    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[L006]"))
+    assert "X001" in out
 
 
 @pytest.mark.parametrize(
@@ -244,14 +334,74 @@ def test_a_missing_file_or_kernel_is_usage(check, tmp_path):
     assert check("absent.py")[0] == 2
     status, _, err = check(f"{file}::halved")
     assert status == 2
-    assert "defines no function halved" in err
+    assert "kernels.py defines no function halved; it has doubled" in err
+    assert "did you mean doubled?" in check(f"{file}::doubble")[2]
 
 
-def test_a_syntax_error_says_where_and_nothing_was_checked(check, tmp_path):
-    (tmp_path / "broken.py").write_text("x = 1\ndef f(:\n")
-    status, _, err = check("broken.py")
-    assert status == 3
-    assert "broken.py:2: not valid Python:" in err
+DEEP = "x = " + "-" * 20_000 + "1\n"
+BROKEN = {
+    "syntax": (b"x = 1\ndef f(:\n", "broken.py:2", "not valid Python: "),
+    "nesting": (DEEP.encode(), "broken.py:1", "too deeply nested"),
+    "bytes": (b"x = '\xff'\n", "broken.py:1", "not valid Python: "),
+    "encoding": (b"# coding: klingon\n", "broken.py:1", "unknown encoding: klingon"),
+    "zero": (b"x = 1\0\n", "broken.py:1", "null bytes"),
+    "exit": (b"RUN\nraise SystemExit(0)\n", "broken.py:16", "cannot be imported: SystemExit: 0"),
+    "import": (b"RUN\n1 / 0\n", "broken.py:16", "cannot be imported: ZeroDivisionError"),
+    "examples": (
+        b"RUN\ndef nkisim_examples():\n    return [1 / 0]\n",
+        "broken.py:17",
+        "nkisim_examples() raised ZeroDivisionError: division by zero",
+    ),
+    "exiting examples": (
+        b"RUN\ndef nkisim_examples():\n    raise SystemExit(3)\n",
+        "broken.py:17",
+        "nkisim_examples() raised SystemExit: 3",
+    ),
+    "no pairs": (
+        b"RUN\ndef nkisim_examples():\n    return [np.ones(4)]\n",
+        "broken.py:16",
+        "nkisim_examples() must return pairs of a kernel and a tuple or a dict",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_is_one_finding_and_the_others_are_checked(check, tmp_path, kind):
+    text, place, said = BROKEN[kind]
+    good = GOOD.replace("(x)", "(x: nt.tensor[4, 8])")
+    file = write(tmp_path, good, name="whole.py")
+    head = HEAD + good.replace("doubled", "held").replace(": nt.tensor[4, 8]", "")
+    (tmp_path / "broken.py").write_bytes(text.replace(b"RUN", head.encode()))
+    status, out, _ = check("broken.py", file, *SHAPES, "--format", "json")
+    data = json.loads(out)
+    assert status == 4
+    assert not data["ok"]
+    (finding,) = data["findings"]
+    assert (finding["rule"], finding["severity"]) == ("X002", "error")
+    assert f"{finding['file']}:{finding['line']}" == place
+    assert said in finding["message"]
+    assert "doubled" in [k["name"] for k in data["kernels"] if k["runs"]]
+    write(tmp_path, UNWRITTEN, name="whole.py")
+    assert check("broken.py", file, *SHAPES)[0] == 1  # findings come first
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"\xef\xbb\xbfTEXT", b"# coding: latin-1\n# \xe9\nTEXT", b"# \xc3\xa9\nTEXT"],
+)
+def test_every_encoding_that_python_reads_is_read(check, tmp_path, text):
+    kernel = (HEAD + UNWRITTEN).replace("(x)", "(x: nt.tensor[4, 8])").replace("MARK", "")
+    comment = kernel.replace("src=t)", "src=t)  # nkisim: ignore[M001]")
+    for body, status in ((kernel, 1), (comment, 0)):
+        (tmp_path / "kernels.py").write_bytes(text.replace(b"TEXT", body.encode()))
+        assert check("kernels.py")[0] == status
+
+
+def test_a_shape_may_be_for_one_of_several_files(check, tmp_path):
+    write(tmp_path, GOOD, name="a.py")
+    write(tmp_path, GOOD.replace("x", "y"), name="b.py")
+    status, out, _ = check("a.py", "b.py", "--shapes", "x=f32[4,8] y=f32[4,8]")
+    assert (status, "checked 2 kernels, 18 instructions" in out) == (0, True)
 
 
 def test_a_file_without_kernels_is_nothing_checked(check, tmp_path):
@@ -266,22 +416,6 @@ def test_a_file_that_cannot_be_imported_is_read(check, tmp_path):
     status, out, _ = check(write(tmp_path, GOOD, "import no_such_module_at_all\n"), *SHAPES)
     assert status == 0
     assert "cannot be imported: ModuleNotFoundError" in out
-
-
-@pytest.mark.parametrize(
-    ("end", "said"),
-    [
-        ("raise SystemExit(0)", "kernels.py cannot be imported: SystemExit: 0"),
-        (
-            "def nkisim_examples():\n    return [1 / 0]",
-            "nkisim_examples() raised ZeroDivisionError: division by zero at",
-        ),
-    ],
-)
-def test_a_file_that_ends_or_whose_examples_fail_is_read(check, tmp_path, end, said):
-    status, out, _ = check(write(tmp_path, GOOD, end), *SHAPES)
-    assert status == 0
-    assert said in out
 
 
 def test_a_grid_that_no_chip_has_is_usage(check, tmp_path):
@@ -412,3 +546,44 @@ def test_rules_lists_and_rule_prints_offline(check):
     status, _, err = check("M0004", command="rule")
     assert status == 2
     assert "did you mean 'M004'?" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (("barrier",), None),
+        (("psum", "bank"), "M011"),
+        (("ACCUMULATE-after",), "M004"),
+        (("M", "accumulation"), "M004"),
+        (("unwritten",), "M001"),
+    ],
+)
+def test_rules_are_searched_in_names_and_texts(check, text, found):
+    status, out, _ = check(*text, command="rules")
+    ids = [line.split()[0] for line in out.splitlines()]
+    assert status in (0, None)
+    assert 0 < len(ids) < len(RULES) / 4
+    assert found is None or found in ids
+
+
+def test_a_text_that_no_rule_has_is_usage(check):
+    status, _, err = check("unwriten", command="rules")
+    assert status == 2
+    assert "no rule has 'unwriten'; did you mean 'unwritten'?" in err
+
+
+# The moving free size of a matmul
+
+
+@pytest.mark.parametrize("generation", GENERATIONS, ids=str)
+def test_info_and_the_lesson_give_one_moving_size(check, generation):
+    most = generation.moving_free_max
+    _, out, _ = check("--target", generation.name, command="info")
+    assert re.search(rf"matmul moving free size +at most {most}\s", out)
+    pages = Path(__file__).parents[2] / "docs"
+    for page in ("start/the-chip.md", "guides/run-existing-code.md"):
+        rows = [r for r in (pages / page).read_text().splitlines() if "| `trn" in r]
+        (row,) = [r for r in rows if f"trn{generation.number - 1}" in r]
+        assert f"| {most} |" in row
+        others = {g.moving_free_max for g in GENERATIONS} - {most}
+        assert not any(f"| {other} |" in row for other in others)

@@ -5,7 +5,10 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import nkisim
 
 from .checker_cases import GOOD, UNWRITTEN, WARNED, write
 
@@ -168,3 +171,20 @@ def test_pytest_refuses_an_unknown_target(suite):
     done = pytest_in(suite, "--nkisim-target", "trn9")
     assert done.returncode == 4
     assert "trn9" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("entry", [nkisim.simulate, nkisim.check])
+def test_an_unknown_strictness_is_refused(entry, monkeypatch):
+    def kernel(x):
+        return x
+
+    with pytest.raises(ValueError, match="got 'hard', accepted: 'simulate', 'strict', 'check'"):
+        entry(kernel, strictness="hard")
+    monkeypatch.setenv("NKISIM_STRICT", "hard")
+    with pytest.raises(ValueError, match="NKISIM_STRICT: got 'hard', accepted: '0' or '1'"):
+        nkisim.simulate(kernel)(np.ones((4, 4), np.float32))
+
+
+def test_check_has_one_strictness():
+    with pytest.raises(ValueError, match="check: strictness is 'strict', accepted: 'check'"):
+        nkisim.check(lambda x: x, strictness="strict")

@@ -11,10 +11,11 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from browser import browse, needs_browser, photograph
 from kernels import TWINS, cores, races
-from nkisim.checker import CheckSettings, check_file
+from nkisim.arch import resolve_target
+from nkisim.checker import CheckSettings, check_files
+from nkisim.diagnostics.charts import occupancy_chart
 from nkisim.diagnostics.formats import rendered
-from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.pictures import bitmap, pattern_bitmap
+from nkisim.diagnostics.pictures import Occupancy, Tile, bitmap, pattern_bitmap
 
 from .checker_cases import write
 
@@ -39,7 +40,7 @@ def nkisim_examples():
     yield halves, (np.ones((32, 128), np.float32),)
 """
 
-VOID = {"meta", "rect", "line"}
+VOID = {"meta", "rect", "line", "path"}
 
 
 class Balanced(HTMLParser):
@@ -72,8 +73,7 @@ def parsed(text):
 @pytest.fixture
 def page(tmp_path):
     """The text of the page about ``KERNEL``."""
-    ledger = Ledger()
-    check_file(write(tmp_path, KERNEL), None, CheckSettings(), ledger)
+    ledger = check_files([(write(tmp_path, KERNEL), None)], CheckSettings())
     return rendered(ledger, "html")
 
 
@@ -86,9 +86,42 @@ def test_the_page_shows_source_findings_maps_and_memory(page):
     assert "<mark>t</mark>" in page
     assert "coloured: read, and never written" in page
     assert "coloured: touched" in page  # the access patterns of dst and data1
-    assert "SBUF over" in page
+    assert "halves: SBUF on gen4" in page
     assert ">scale: 4 bytes per partition" in page
     assert "nisa.tensor_scalar(dst=e[:, 0:32], data=e[:, 32:64]" in page
+
+
+def texts(chart, kind):
+    """The texts of a class in a chart."""
+    return re.findall(rf'<text class="{kind}"[^>]*>([^<]*)</text>', chart)
+
+
+def test_a_memory_chart_has_axes_its_capacity_and_the_kernels_name(page):
+    charts = re.findall(r'<figure class="memory">.*?</figure>', page)
+    assert charts
+    for chart in charts:
+        (title,) = texts(chart, "title")
+        assert title == "halves: SBUF on gen4"
+        marks = texts(chart, "axis")
+        assert marks[-2:] == ["instruction", "bytes per partition"]
+        assert {"0", "200", "400"} <= set(marks)
+        (limit,) = texts(chart, "limit")
+        usable = resolve_target("gen4").sbuf_usable_bytes
+        assert limit.startswith(f"capacity {usable:,} bytes, above this chart")
+
+
+@pytest.mark.parametrize("peak", [1, 24_000, 60_000, 98_304, 200_000])
+def test_a_capacity_that_is_near_is_a_line_in_the_chart(peak):
+    tiles = (Tile("a", peak, 0, 7, "k.py:3"), Tile("b", 1, 3, 90_000, "k.py:4"))
+    chart = occupancy_chart(Occupancy("sbuf", 98_304, tiles, "core 1", "k", "gen3"))
+    parsed(chart)
+    assert texts(chart, "title") == ["k: SBUF of core 1 on gen3"]
+    near = 4 * (peak + 1) > 98_304
+    assert ("line" in [tag for tag, _ in parsed(chart).seen]) == near
+    assert texts(chart, "limit")[0].startswith("capacity 98,304 bytes")
+    heights = [float(h) for h in re.findall(r' y="(-?[\d.]+)" width', chart)]
+    assert all(0 <= height <= 220 for height in heights)
+    assert 3 <= len([m for m in texts(chart, "axis") if m[0].isdigit()]) <= 16
 
 
 def test_the_page_needs_nothing_else(page):
@@ -96,9 +129,8 @@ def test_the_page_needs_nothing_else(page):
 
 
 def test_text_is_escaped(tmp_path):
-    ledger = Ledger()
     kernel = KERNEL.replace("(rows, 1)", "(rows, 1 if rows < 99 else 2)")
-    check_file(write(tmp_path, kernel), None, CheckSettings(), ledger)
+    ledger = check_files([(write(tmp_path, kernel), None)], CheckSettings())
     parsed(rendered(ledger, "html"))
     assert "rows &lt; 99" in rendered(ledger, "html")
 

@@ -244,7 +244,7 @@ class Faulty:
         raise RuntimeError("cannot be read")
 
 
-def test_a_fault_behind_the_kernels_frames_keeps_the_simulators():
+def test_a_fault_behind_the_kernels_frames_keeps_the_users():
     with pytest.raises(RuntimeError, match="cannot be read") as caught:
         ends(Faulty(), "own")
     assert steps_of(caught.value)[-1][0] == "__array__"
@@ -259,7 +259,7 @@ def test_a_fault_behind_the_kernels_frames_keeps_the_simulators():
     with pytest.raises(RuntimeError, match="watching failed") as caught:
         nkisim.simulate(ends, watchers=(Watcher(),))(SOURCE, "nothing")
     steps = steps_of(caught.value)
-    assert any(own for _, own in steps)
+    assert not any(own for _, own in steps)
     assert steps[-1] == ("__call__", False)
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import nkisim
-from nkisim.checker import CheckSettings, check_file
+from nkisim.checker import CheckSettings, check_files
 from nkisim.checker.modules import imported
 from nkisim.diagnostics import NkiValidationError
-from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import finding_text
 from nkisim.suggestions import complete
 
@@ -20,7 +19,7 @@ MOST_PASTES = 5
 
 def findings_of(file, name, inputs):
     """What a check of the file's kernel finds, with the kernel's own arguments."""
-    with imported(file) as module:
+    with imported(file, 60.0) as module:
         report = nkisim.check(getattr(module, name), target="gen3", source=True)(*inputs)
     return report.findings
 
@@ -28,7 +27,7 @@ def findings_of(file, name, inputs):
 def mended(file, name, inputs):
     """Pastes the code of the first finding, until none is left; returns how often."""
     for pastes in range(MOST_PASTES + 1):
-        check_file(file, name, CheckSettings(), Ledger())  # the source has changed
+        check_files([(file, name)], CheckSettings())  # the source has changed
         found = findings_of(file, name, inputs)
         if not found:
             return pastes
@@ -45,7 +44,7 @@ def test_pasted_code_makes_the_kernel_right(name, tmp_path):
     file.write_text(text)
     assert mended(file, name, inputs) >= 1
     for target in ("gen2", "gen3", "gen4"):
-        with imported(file) as module:
+        with imported(file, 60.0) as module:
             kernel = nkisim.simulate(getattr(module, name), strictness="strict", target=target)
             np.testing.assert_allclose(kernel(*inputs), wanted, rtol=1e-5)
             assert not kernel.report.findings, str(kernel.report)
@@ -55,11 +54,20 @@ def test_there_are_ten_of_them():
     assert len(KERNELS) >= 10
 
 
+def source_findings(tmp_path, body):
+    """What the source of a kernel with a body shows."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    head = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
+    file = tmp_path / "read.py"
+    file.write_text(f"{head}@nki.jit\ndef kernel(x):\n{lines}    return x\n")
+    return nkisim.check_source(file).findings
+
+
 def raised(tmp_path, body, *inputs):
     """The finding at which a strict run of a kernel stops."""
     file = tmp_path / "raising.py"
     file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    ") + "    return x\n")
-    with imported(file) as module, pytest.raises(NkiValidationError) as caught:
+    with imported(file, 60.0) as module, pytest.raises(NkiValidationError) as caught:
         nkisim.simulate(module.kernel, strictness="strict")(*(inputs or (f32(4, 8),)))
     assert str(caught.value.finding.line) in str(caught.value)
     return caught.value
@@ -181,7 +189,7 @@ def test_a_tile_has_the_name_of_its_variable(tmp_path):
 def test_the_operand_is_underlined(tmp_path):
     body = "t = nl.load(x)\nnisa.activation(dst=x, op=nl.exp, data=t)\n"
     finding = raised(tmp_path, body).finding
-    complete(finding)
+    complete([finding])
     plain = finding_text(finding).splitlines()
     at = plain[1].index("dst=x") + 4
     assert plain[2] == " " * at + "^"
@@ -194,3 +202,52 @@ def test_no_code_where_it_is_not_certain(tmp_path):
     """Rows that are used again after the last tile: a loop would change what the kernel does."""
     body = "t = nl.load(x)\nu = nl.exp(t)\nif x.shape[0] > 4:\n    v = nl.exp(u)\n"
     assert raised(tmp_path, body, f32(300, 8)).finding.rewrite is None
+
+
+# Conditions, and several findings on a line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if t[0, 0] > 0:\n    pass",
+        "while t[0, 0] > 0:\n    pass",
+        "u = t if t[0, 0] < 0 else x",
+        "assert t[0, 0] >= 0",
+        "if x.shape[0] > 2 and t[0, 0] > 0:\n    pass",
+    ],
+)
+def test_a_condition_on_contents_is_answered_by_what_to_use(tmp_path, line):
+    finding = raised(tmp_path, f"t = nl.load(x)\n{line}\n").finding
+    assert finding.rule.id == "L027"
+    for said in ("nl.where", "tensor_copy_predicated", "register_load", "nl.dynamic_range"):
+        assert said in finding.fix
+    assert finding.rewrite is None
+
+
+@pytest.mark.parametrize("compared", ["t[0, 0] > 0", "t[0, 0] == 0", "0 != t", "t"])
+def test_the_source_answers_the_same(tmp_path, compared):
+    (finding,) = source_findings(tmp_path, f"t = nl.load(x)\nif {compared}:\n    pass\n")
+    assert "nl.where" in finding.fix
+
+
+def test_a_parameter_may_be_a_number_or_a_tensor(tmp_path):
+    assert not source_findings(tmp_path, "t = nl.load(x)\nif x == 1:\n    pass\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "fixed_by"),
+    [
+        ("t += nisa.nc_matmul(t, t)", "L029"),
+        ("t[...] = t + t", "L027"),
+        ("t[...] = nisa.tensor_copy(src=t)", "L028"),
+    ],
+)
+def test_a_line_gets_one_fix(tmp_path, line, fixed_by):
+    found = source_findings(tmp_path, f"t = nl.load(x)\n{line}\n")
+    assert len(found) == 2
+    (first,) = [f for f in found if f.rule.id == fixed_by]
+    (other,) = [f for f in found if f.rule.id != fixed_by]
+    assert other.fix == f"as for {fixed_by} on this line"
+    assert other.rewrite is None
+    assert not first.fix.startswith("as for")

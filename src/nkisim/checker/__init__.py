@@ -1,18 +1,25 @@
 """File checker: finds kernels and arguments for them, and runs them on every generation."""
 
 from nkisim.checker.arguments import Shapes, parse_shapes
-from nkisim.checker.files import CheckSettings, check_file
+from nkisim.checker.files import check_files
+from nkisim.checker.rules import BROKEN_FILE
 from nkisim.checker.selection import Selection, all_rules
-from nkisim.checker.settings import ProjectSettings, SettingsError, project_settings
+from nkisim.checker.settings import (
+    CheckSettings,
+    ProjectSettings,
+    SettingsError,
+    project_settings,
+)
 
 __all__ = [
+    "BROKEN_FILE",
     "CheckSettings",
     "ProjectSettings",
     "Selection",
     "SettingsError",
     "Shapes",
     "all_rules",
-    "check_file",
+    "check_files",
     "parse_shapes",
     "project_settings",
 ]

@@ -14,26 +14,21 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.checks import KernelSource
 from nkisim.dtypes import DTYPES, DType
 from nkisim.host import kernel_parameters, tensor_annotations
+from nkisim.intents import DTYPE_NAMES
 
-__all__ = ["ArraySpec", "Shapes", "arguments_of", "made_array", "parse_shapes"]
+__all__ = [
+    "ArraySpec",
+    "Shapes",
+    "arguments_of",
+    "made_array",
+    "parse_shapes",
+    "shapes_hint",
+    "without_value",
+]
 
-_SHORT = {
-    "f32": "float32",
-    "fp32": "float32",
-    "f16": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "f8": "float8_e4m3",
-    "fp8": "float8_e4m3",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "u8": "uint8",
-    "u16": "uint16",
-    "u32": "uint32",
-}
 _ENTRY = re.compile(r"(\w+)\s*=\s*(?:(\w+)\s*\[([^\]]*)\]|([^\s;\[\]]+)(?=[\s;]|$))")
 _EXAMPLE = '--shapes "x=bf16[128,512] w=f32[512] eps=1e-6"'
 
@@ -76,10 +71,10 @@ def parse_shapes(text: str) -> Shapes:
 
 
 def _spec(name: str, dtype: str, extents: str) -> ArraySpec:
-    known = DTYPES.get(_SHORT.get(dtype, dtype))
+    known = DTYPES.get(DTYPE_NAMES.get(dtype, dtype))
     if known is None:
         raise ValueError(
-            f"shapes: {name} has dtype {dtype!r}; accepted: {', '.join((*_SHORT, *DTYPES))}"
+            f"shapes: {name} has dtype {dtype!r}; accepted: {', '.join((*DTYPE_NAMES, *DTYPES))}"
         )
     parts = [part.strip() for part in extents.split(",") if part.strip()]
     if not all(re.fullmatch(r"[1-9]\d*", part) for part in parts) or not parts:
@@ -129,3 +124,35 @@ def arguments_of(function: Any, shapes: Shapes) -> tuple[dict[str, Any], list[st
         elif parameter.default is parameter.empty:
             missing.append(name)
     return given, missing
+
+
+def without_value(kernel: KernelSource, shapes: Shapes) -> list[str]:
+    """Return the parameters of a kernel in a file whose value its source does not show."""
+    if isinstance(kernel.node, ast.ClassDef):
+        return ["self"]
+    given = kernel.node.args
+    named = [*given.posonlyargs, *given.args]
+    required = named[: len(named) - len(given.defaults)]
+    defaults = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    required += [parameter for parameter, default in defaults if default is None]
+    return [p.arg for p in required if p.arg not in shapes and not _is_tensor(kernel, p)]
+
+
+def _is_tensor(kernel: KernelSource, parameter: ast.arg) -> bool:
+    """Return whether an annotation may give a shape."""
+    note = parameter.annotation
+    if isinstance(note, ast.Name):
+        note = kernel.constants.get(note.id, note)
+    return note is not None and "tensor[" in ast.unparse(note)
+
+
+_SCALARS = {"int": "1", "float": "1.0", "bool": "True", "str": "'text'"}
+
+
+def shapes_hint(kernel: KernelSource, missing: list[str]) -> str:
+    """Return a text for ``--shapes`` with the parameters that have no value."""
+    given = None if isinstance(kernel.node, ast.ClassDef) else kernel.node.args
+    every = [] if given is None else [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    notes = {p.arg: ast.unparse(p.annotation) for p in every if p.annotation is not None}
+    values = [_SCALARS.get(notes.get(name, ""), "f32[128,512]") for name in missing]
+    return " ".join(f"{name}={value}" for name, value in zip(missing, values, strict=True))

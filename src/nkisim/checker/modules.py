@@ -6,31 +6,51 @@ import contextlib
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 from nkisim import shim
+from nkisim.checker.limits import GaveUp, time_limit
 
-__all__ = ["CannotImport", "imported"]
+__all__ = ["CannotImport", "imported", "raising_line"]
 
 
 class CannotImport(Exception):
-    """A file cannot be imported, or its ``nkisim_examples`` is invalid."""
+    """A file cannot be imported.
+
+    Attributes:
+        line: The line of the file that raised, 1 if it is not known.
+        is_broken: False where only a module of another package is missing.
+    """
+
+    def __init__(self, file: Path, error: BaseException) -> None:
+        super().__init__(f"{file.name} cannot be imported: {type(error).__name__}: {error}")
+        self.line = raising_line(error, str(file))
+        name = getattr(error, "name", None) or ""
+        own = name.partition(".")[0] == "nki"
+        self.is_broken = own or not isinstance(error, ImportError)
+
+
+def raising_line(error: BaseException, file: str) -> int:
+    """Return the last line of a file in an exception's traceback, or 1."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return (lines[-1] if lines else None) or 1
 
 
 @contextlib.contextmanager
-def imported(file: Path) -> Iterator[ModuleType]:
+def imported(file: Path, max_seconds: float) -> Iterator[ModuleType]:
     """Import a file for the duration of a context; a file in a package as a submodule of it."""
     path, modules = list(sys.path), set(sys.modules)
     was_installed = shim.installed()
     shim.install()
     try:
         try:
-            module = _module(file.resolve())
-        except (Exception, SystemExit) as error:
-            message = f"{file.name} cannot be imported: {type(error).__name__}: {error}"
-            raise CannotImport(message) from error
+            with time_limit(max_seconds):
+                module = _module(file.resolve())
+        except (Exception, SystemExit, GaveUp) as error:
+            raise CannotImport(file, error) from error
         yield module
     finally:
         sys.path[:] = path

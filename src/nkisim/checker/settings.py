@@ -1,4 +1,4 @@
-"""The table ``[tool.nkisim]`` of a project's ``pyproject.toml``."""
+"""Settings of a check, and the table ``[tool.nkisim]`` of a project's ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ProjectSettings", "SettingsError", "project_settings"]
+from nkisim.checker.arguments import Shapes
+from nkisim.checker.selection import Selection
+
+__all__ = ["CheckSettings", "ProjectSettings", "SettingsError", "project_settings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSettings:
+    """Settings of a check.
+
+    Attributes:
+        shapes: Arguments by parameter name.
+        targets: Generations to run on.
+        selection: Selected rules.
+        max_instructions: Number of instructions after which a run is aborted.
+        max_seconds: Seconds after which a run is aborted.
+        require_run: Whether a kernel that is only read is an error.
+    """
+
+    shapes: Shapes = field(default_factory=dict)
+    targets: tuple[str, ...] = ("gen2", "gen3", "gen4")
+    selection: Selection = field(default_factory=Selection)
+    max_instructions: int = 2_000_000
+    max_seconds: float = 600.0
+    require_run: bool = False
 
 
 class SettingsError(ValueError):
@@ -26,6 +50,7 @@ class ProjectSettings:
         fail_on: ``"error"`` or ``"warning"``.
         strict: Whether ``nkisim run`` and ``pytest --nkisim`` are strict.
         max_instructions: As ``--max-instructions``.
+        require_run: As ``--require-run``.
     """
 
     only: tuple[str, ...] = ()
@@ -35,6 +60,7 @@ class ProjectSettings:
     fail_on: str = "error"
     strict: bool = False
     max_instructions: int = 0
+    require_run: bool = False
 
 
 def project_settings(folder: Path) -> ProjectSettings:
@@ -66,6 +92,7 @@ def _settings(file: Path, table: dict[str, Any]) -> ProjectSettings:
         "fail-on": _severity,
         "strict": lambda v: _of(bool, v),
         "max-instructions": lambda v: _of(int, v),
+        "require-run": lambda v: _of(bool, v),
     }
     found: dict[str, Any] = {}
     for key, value in table.items():

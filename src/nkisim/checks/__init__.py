@@ -3,13 +3,19 @@
 from nkisim.checks.arguments import check_arguments
 from nkisim.checks.capacity import check_capacity
 from nkisim.checks.detectors import Detectors
-from nkisim.checks.langcheck import file_findings, kernel_findings, source_rules
+from nkisim.checks.langcheck import (
+    KernelSource,
+    file_findings,
+    kernel_findings,
+    source_rules,
+)
 from nkisim.checks.occupancy import occupancy_of
 from nkisim.checks.outputs import check_outputs
 from nkisim.checks.unbound import report_unbound
 
 __all__ = [
     "Detectors",
+    "KernelSource",
     "check_arguments",
     "check_capacity",
     "check_outputs",

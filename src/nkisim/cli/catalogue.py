@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import resources
 
 import click
@@ -12,8 +11,9 @@ from rich.table import Table
 
 from nkisim.checker import all_rules
 from nkisim.cli.group import commands
-from nkisim.diagnostics import RULES
+from nkisim.diagnostics import RULES, Rule
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
+from nkisim.intents import nearest
 
 __all__ = ["rule", "rules"]
 
@@ -30,8 +30,8 @@ def rule(name: str, plain: bool) -> None:
         click.echo(_no_rule(name.upper()))
         return
     if id is None:
-        near = difflib.get_close_matches(name, by_name, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, by_name)
+        hint = f"; did you mean {near!r}?" if near else ""
         raise click.UsageError(f"no rule is called {name!r}{hint}")
     text = page_text(id)
     console = Console(highlight=False)
@@ -64,16 +64,25 @@ def page_text(id: str) -> str:
 
 
 @commands.command()
-@click.argument("families", nargs=-1)
-def rules(families: tuple[str, ...]) -> None:
-    """List all rules, or those whose id begins with one of FAMILIES."""
+@click.argument("text", nargs=-1)
+def rules(text: tuple[str, ...]) -> None:
+    """List all rules, or those that TEXT selects.
+
+    TEXT is the beginning of ids, such as M or S028, or words of a rule's name, description and
+    page, all of which it must have: `nkisim rules psum bank`.
+    """
+    known = sorted(all_rules().items())
+    families = [t.upper() for t in text if any(id.startswith(t.upper()) for id, _ in known)]
+    words = [t.lower() for t in text if t.upper() not in families]
     shown = [
         r
-        for _, r in sorted(all_rules().items())
-        if not families or any(r.id.startswith(family.upper()) for family in families)
+        for id, r in known
+        if (not families or id.startswith(tuple(families))) and (not words or _has(r, words))
     ]
     if not shown:
-        raise click.UsageError(f"no rule begins with {' or '.join(families)}")
+        near = nearest(text[0].lower(), {w for _, r in known for w in r.slug.split("-")})
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise click.UsageError(f"no rule has {' '.join(text)!r}{hint}")
     console = Console(highlight=False)
     if not console.is_terminal:
         for r in shown:
@@ -85,3 +94,10 @@ def rules(families: tuple[str, ...]) -> None:
     for r in shown:
         table.add_row(r.id, r.severity, r.slug, r.checks)
     console.print(table)
+
+
+def _has(rule: Rule, words: list[str]) -> bool:
+    """Return whether a rule has all words; the page is read only if its own text does not."""
+    own = f"{rule.slug} {rule.checks} {rule.matters}".lower()
+    missing = [word for word in words if word not in own]
+    return not missing or all(word in page_text(rule.id).lower() for word in missing)

@@ -1,12 +1,12 @@
 """``nkisim check``: check the kernels of files.
 
-Exit status: 0 clean, 1 findings, 2 a mistake on the command line, 3 nothing was checked.
+Exit status: 0 clean, 1 findings, 2 a mistake on the command line, 3 nothing was checked, 4 a file
+cannot be read or imported.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,22 +14,24 @@ import click
 
 from nkisim.arch import GENERATIONS, resolve_target
 from nkisim.checker import (
+    BROKEN_FILE,
     CheckSettings,
     ProjectSettings,
     Selection,
     SettingsError,
-    check_file,
+    check_files,
     parse_shapes,
     project_settings,
 )
 from nkisim.cli.group import commands
+from nkisim.cli.streams import Stdout, claimed_stdout
 from nkisim.diagnostics.formats import FORMATS, rendered
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.diagnostics.text import wants_colour
 
 __all__ = ["check"]
 
-CLEAN, FINDINGS, NOTHING = 0, 1, 3
+CLEAN, FINDINGS, NOTHING, BROKEN = 0, 1, 3, 4
 
 _COMMAS = "ids or families, separated by commas; may be repeated"
 
@@ -45,6 +47,7 @@ _COMMAS = "ids or families, separated by commas; may be repeated"
 @click.option("--fail-on", type=click.Choice(["error", "warning"]), help="Default: error.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
+@click.option("--require-run", is_flag=True, help="Fail where a kernel is only read.")
 @click.option("--allow-none", is_flag=True, help="Exit with status 0 if no file has a kernel.")
 def check(
     files: tuple[str, ...],
@@ -57,13 +60,15 @@ def check(
     fail_on: FailOn | None,
     max_instructions: int | None,
     max_seconds: float,
+    require_run: bool,
     allow_none: bool,
 ) -> int:
     """Check the kernels of each FILE, or one of them, on every generation.
 
-    Arguments come from nkisim_examples() in the file, from nt.tensor annotations or from --shapes;
-    without any, only the source is checked. Exit status: 0 clean, 1 findings, 2 a mistake on the
-    command line, 3 nothing was checked.
+    KERNEL is a name, Class.name or name[2]. Arguments come from nkisim_examples() in the file, from
+    --shapes, nt.tensor annotations and defaults; without them only the source is checked. What the
+    files print goes to stderr. Exit status: 0 clean, 1 findings, 2 a mistake on the command line,
+    3 nothing was checked, 4 a file cannot be read or imported.
     """
     wanted = [_split(name) for name in files]
     project = _project(wanted[0][0])
@@ -78,34 +83,24 @@ def check(
             ),
             max_instructions=max_instructions or project.max_instructions or 2_000_000,
             max_seconds=max_seconds,
+            require_run=require_run or project.require_run,
         )
+        paths = [(path, kernel) for file, kernel in wanted for path in _python_files(file)]
+        with claimed_stdout() as stdout:
+            ledger = check_files(paths, settings)
+            ledger.relative_to(os.getcwd())
+            colour = form == "text" and wants_colour(stdout.stream)
+            _emit(rendered(ledger, form, colour), output, stdout)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    ledger = Ledger(0)
-    complaints = []
-    for file, kernel in wanted:
-        for path in _python_files(file):
-            try:
-                check_file(path, kernel, settings, ledger)
-            except SyntaxError as error:
-                place = path if error.lineno is None else f"{path}:{error.lineno}"
-                complaints.append(f"{place}: not valid Python: {error.msg}")
-            except UnicodeDecodeError as error:
-                complaints.append(f"{path}: not UTF-8 text: {error.reason}")
-            except ValueError as error:
-                raise click.UsageError(str(error)) from None
-    ledger.relative_to(os.getcwd())
-    _emit(rendered(ledger, form, form == "text" and wants_colour(sys.stdout)), output)
-    for complaint in complaints:
-        click.echo(f"nkisim: {complaint}", err=True)
-    return _status(ledger, complaints, fail_on or project.fail_on, allow_none)  # type: ignore[arg-type]
+    return _status(ledger, fail_on or project.fail_on, allow_none)  # type: ignore[arg-type]
 
 
-def _status(ledger: Ledger, complaints: list[str], fail_on: FailOn, allow_none: bool) -> int:
-    if ledger.fails(fail_on):
+def _status(ledger: Ledger, fail_on: FailOn, allow_none: bool) -> int:
+    if ledger.fails(fail_on, besides=(BROKEN_FILE.id,)):
         return FINDINGS
-    if complaints:
-        return NOTHING
+    if ledger.fails(fail_on):
+        return BROKEN
     if not ledger.kernels and not allow_none:
         click.echo("nkisim: nothing was checked: no function with @nki.jit", err=True)
         return NOTHING
@@ -147,9 +142,9 @@ def _ids(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
 
 
-def _emit(text: str, output: str) -> None:
+def _emit(text: str, output: str, stdout: Stdout) -> None:
     if output == "-":
-        click.echo(text, nl=False)
+        stdout.write(text)
         return
     try:
         Path(output).write_text(text, encoding="utf-8")

@@ -14,9 +14,12 @@ from typing import Any
 
 import click
 
-__all__ = ["DISTRIBUTION", "commands", "main"]
+__all__ = ["DISTRIBUTION", "PROCESS", "commands", "main"]
 
 DISTRIBUTION = "trnsci"
+
+PROCESS = object()
+"""The object of click's context in a process that ends after the command."""
 
 
 class _ScriptOrCommand(click.Group):
@@ -45,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             args=None if arguments is None else list(arguments),
             prog_name="nkisim",
             standalone_mode=False,
+            obj=PROCESS,
         )
     except click.ClickException as error:
         error.show()

@@ -27,6 +27,7 @@ _VARIABLES = (
     "NKISIM_REPORT",
     "NKISIM_IGNORE",
     "NKISIM_FAST",
+    "NKISIM_TRACEBACK",
 )
 
 

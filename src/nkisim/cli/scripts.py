@@ -15,6 +15,7 @@ from nkisim import shim
 from nkisim.arch import resolve_target
 from nkisim.checker.settings import SettingsError, project_settings
 from nkisim.cli.group import commands
+from nkisim.diagnostics import hide_own_frames, own_frames_shown
 from nkisim.diagnostics.formats import format_of
 from nkisim.diagnostics.ledger import FailOn
 from nkisim.diagnostics.text import ledger_text, wants_colour
@@ -132,13 +133,15 @@ run.allow_interspersed_args = False  # options after the script are the script's
 
 
 def _hide_frames_before(path: str) -> None:
-    """Make an uncaught exception print its traceback from the frames of the file ``path`` on."""
+    """Make an uncaught exception print the frames of the file ``path`` and those that follow."""
     print_exception = sys.excepthook
 
     def from_script(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
-        start = traceback
+        if not own_frames_shown():
+            hide_own_frames(error)
+        start = error.__traceback__
         while start is not None and start.tb_frame.f_code.co_filename != path:
             start = start.tb_next
         # A script that does not compile has no frame; its SyntaxError has the location.

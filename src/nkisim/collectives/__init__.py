@@ -14,6 +14,7 @@ from nkisim.collectives.operations import (
     reduce_scatter,
 )
 from nkisim.objects import NKIObject
+from nkisim.removed import missing_name
 
 __all__ = [
     "NKIObject",
@@ -29,3 +30,5 @@ __all__ = [
     "rank_id",
     "reduce_scatter",
 ]
+
+__getattr__ = missing_name("nki.collectives")

@@ -1,4 +1,4 @@
-"""SVG drawings: element maps, memory use over time, two cores side by side."""
+"""SVG drawings of findings: element maps, two cores side by side."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import re
 from html import escape
 
 from nkisim.diagnostics.findings import Finding
-from nkisim.diagnostics.pictures import Bitmap, Occupancy, Tile, pattern_bitmap
+from nkisim.diagnostics.pictures import Bitmap, pattern_bitmap
 
-__all__ = ["access_drawings", "map_drawing", "occupancy_drawing", "two_sides"]
+__all__ = ["access_drawings", "map_drawing", "two_sides"]
 
-_MOST_TILES = 400
 _MOST_PATTERNS = 3
-_WIDTH, _HEIGHT = 640, 220
-_COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#777777")
 
 
 def map_drawing(picture: Bitmap, colour: str = "#ee6677") -> str:
@@ -55,74 +52,6 @@ def access_drawings(finding: Finding) -> str:
                 + map_drawing(picture, "#4477aa")
             )
     return "".join(drawn)
-
-
-def occupancy_drawing(picture: Occupancy) -> str:
-    """Return the memory use over the instructions of a run: one box per tile, height = bytes."""
-    tiles = sorted(picture.tiles, key=lambda t: (t.first, -t.nbytes))
-    left_out = max(len(tiles) - _MOST_TILES, 0)
-    if left_out:
-        tiles = sorted(tiles, key=lambda t: -t.nbytes)[:_MOST_TILES]
-        tiles.sort(key=lambda t: t.first)
-    placed = _placed(tiles)
-    peak = max((at + t.nbytes for t, at in placed), default=1)
-    near = 4 * peak > picture.limit
-    top = max(picture.limit, peak) if near else peak * 1.2
-    end = max((t.last for t in tiles), default=1) + 1
-    x, y = _WIDTH / end, _HEIGHT / top
-    owners = list(dict.fromkeys(t.label for t in tiles))
-    boxes = []
-    for tile, at in placed:
-        colour = _COLOURS[owners.index(tile.label) % len(_COLOURS)]
-        width = max((tile.last - tile.first + 1) * x, 1.5)
-        high = max(tile.nbytes * y, 1.0)
-        title = (
-            f"{tile.label}: {tile.nbytes} bytes per partition, instructions {tile.first} to "
-            f"{tile.last}, made at {tile.place}"
-        )
-        left, down = tile.first * x, _HEIGHT - at * y - high
-        boxes.append(
-            f'<rect x="{left:.2f}" y="{down:.2f}" width="{width:.2f}" height="{high:.2f}" '
-            f'fill="{colour}"><title>{escape(title)}</title></rect>'
-        )
-        if high > 11 and width > 7 * len(tile.label):
-            boxes.append(
-                f'<text x="{left + 3:.1f}" y="{down + 11:.1f}">{escape(tile.label)}</text>'
-            )
-    at_limit = _HEIGHT - picture.limit * y
-    line = (
-        f'<line x1="0" x2="{_WIDTH}" y1="{at_limit:.2f}" y2="{at_limit:.2f}" class="limit"/>'
-        if near
-        else ""
-    )
-    limit = f"{picture.limit:,} bytes per partition"
-    limit = f"the line is at {limit}" if near else f"at most {peak:,} of {limit}"
-    where = f" of {escape(picture.where)}" if picture.where else ""
-    more = f"; {left_out} smaller tiles are not drawn" if left_out else ""
-    named = ", ".join(map(escape, owners[:12])) + (", ..." if len(owners) > 12 else "")
-    return (
-        f'<figure class="memory"><svg viewBox="0 -4 {_WIDTH} {_HEIGHT + 8}" role="img">'
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#f2f5f8"/>{"".join(boxes)}'
-        f"{line}</svg>"
-        f"<figcaption>{picture.memory.upper()}{where} over {end - 1} instructions; {limit}. "
-        f"Tiles: {named}{more}</figcaption></figure>"
-    )
-
-
-def _placed(tiles: list[Tile]) -> list[tuple[Tile, int]]:
-    """Return an offset for each tile: the lowest that is free during its lifetime."""
-    live: list[tuple[Tile, int]] = []
-    placed = []
-    for tile in tiles:
-        live = [(other, at) for other, at in live if other.last >= tile.first]
-        at = 0
-        for other, start in sorted(live, key=lambda pair: pair[1]):
-            if start - at >= tile.nbytes:
-                break
-            at = max(at, start + other.nbytes)
-        live.append((tile, at))
-        placed.append((tile, at))
-    return placed
 
 
 _WHO = re.compile(r"\b((?:core|rank) \d+|the other core|\w+ engine)\b")

@@ -16,19 +16,24 @@ from typing import Any
 from nkisim.diagnostics.syntax import parsed
 
 __all__ = [
+    "TRACEBACK_VARIABLE",
     "Place",
     "assigned_name",
-    "caught_by_own",
+    "decides",
     "defined_at",
+    "hide_own_frames",
     "is_own_file",
     "loops_around",
+    "note_if_raised_inside",
+    "own_frames_shown",
     "raised_at",
     "user_line",
     "user_locals",
     "user_place",
     "user_stacklevel",
-    "users_traceback",
 ]
+
+TRACEBACK_VARIABLE = "NKISIM_TRACEBACK"
 
 _Loops = tuple[tuple[int, int, int, str], ...]
 """Header line, first and last body line, and target of loops."""
@@ -118,6 +123,23 @@ def _assigned(source: str) -> dict[int, str]:
     return found
 
 
+def decides(place: Place) -> bool:
+    """Return whether a line is part of a condition of ``if``, ``while``, ``assert`` or ``else``."""
+    return place.line in _conditions("".join(linecache.getlines(place.file)))
+
+
+@lru_cache(maxsize=64)
+def _conditions(source: str) -> frozenset[int]:
+    """Return the lines of a source's conditions."""
+    tree = parsed(source)
+    return frozenset(
+        line
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp))
+        for line in range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
+    )
+
+
 def defined_at(code: CodeType) -> Place:
     """Return the line of a function's ``def``; Python's own number is that of a decorator.
 
@@ -149,29 +171,43 @@ def user_stacklevel() -> int:
     return level
 
 
-def users_traceback(
-    error: BaseException, entry: tuple[str, ...], *, to_the_end: bool
-) -> TracebackType | None:
-    """Return an exception's traceback without the frames of this package that ran the kernel.
-
-    Args:
-        error: The exception, as it was caught.
-        entry: The files whose functions were called by the user and called the kernel.
-        to_the_end: Whether to remove also the frames of this package that the kernel's code called.
-    """
-    steps = list(_steps(error.__traceback__))
-    users = [step for step in steps if not _is_own(step.tb_frame)]
-    if not to_the_end:
-        # A fault of this package is found by its frames, also where no code of a user ran yet.
-        entries = [i for i, s in enumerate(steps) if s.tb_frame.f_code.co_filename in entry]
-        users = steps[steps.index(users[0]) if users else max(entries, default=-1) + 1 :]
-    traceback: TracebackType | None = None
-    for step in reversed(users):
-        traceback = TracebackType(traceback, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    return traceback
+def own_frames_shown() -> bool:
+    """Return whether the environment asks for the frames of this package in tracebacks."""
+    return os.environ.get(TRACEBACK_VARIABLE) == "1"
 
 
-def caught_by_own(error: BaseException | None) -> bool:
+def note_if_raised_inside(error: BaseException) -> None:
+    """Add a note to an exception that this package raised in code that a kernel called."""
+    own = [_is_own(step.tb_frame) for step in _steps(error.__traceback__)]
+    if False in own and own[-1]:
+        error.add_note(f"raised inside nkisim; {TRACEBACK_VARIABLE}=1 shows its frames")
+
+
+def hide_own_frames(error: BaseException) -> None:
+    """Remove the frames of this package from the tracebacks of an exception and of its causes."""
+    seen: set[int] = set()
+    chained: list[BaseException | None] = [error]
+    while chained:
+        part = chained.pop()
+        if part is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if _caught_by_own(part.__context__) and part.__context__ is not part.__cause__:
+            part.__suppress_context__ = True
+        chained += [part.__cause__, part.__context__]
+        part.__traceback__ = _of_users(part.__traceback__)
+
+
+def _of_users(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of this package."""
+    found: TracebackType | None = None
+    for step in reversed(list(_steps(traceback))):
+        if not _is_own(step.tb_frame):
+            found = TracebackType(found, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return found
+
+
+def _caught_by_own(error: BaseException | None) -> bool:
     """Return whether an exception was caught by this package, so that a user need not see it."""
     caught = None if error is None else error.__traceback__
     return caught is not None and _is_own(caught.tb_frame)

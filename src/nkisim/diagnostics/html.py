@@ -6,12 +6,8 @@ import linecache
 from collections.abc import Iterable
 from html import escape
 
-from nkisim.diagnostics.drawings import (
-    access_drawings,
-    map_drawing,
-    occupancy_drawing,
-    two_sides,
-)
+from nkisim.diagnostics.charts import occupancy_chart
+from nkisim.diagnostics.drawings import access_drawings, map_drawing, two_sides
 from nkisim.diagnostics.findings import MOST_SHOWN, Finding
 from nkisim.diagnostics.pictures import Occupancy
 
@@ -47,7 +43,12 @@ _STYLE = """
 .nkisim figcaption { color: #66758a; font-size: 12px; }
 .nkisim figure.memory svg { width: 100%; max-width: 860px; height: auto; }
 .nkisim svg text { font: 10px system-ui, sans-serif; fill: #fff; }
-.nkisim .limit { stroke: #d1495b; stroke-dasharray: 5 3; }
+.nkisim svg line.limit { stroke: #d1495b; stroke-dasharray: 5 3; }
+.nkisim svg text.limit { fill: #b03447; }
+.nkisim svg text.axis, .nkisim svg text.title { fill: #46566a; }
+.nkisim svg text.title { font-size: 13px; font-weight: 600; fill: #1c2733; }
+.nkisim svg path.axis { stroke: #8795a5; fill: none; }
+.nkisim svg path.grid { stroke: #dde4ec; fill: none; }
 .nkisim table.sides { border-collapse: collapse; width: 100%; table-layout: fixed; }
 .nkisim table.sides td, .nkisim table.sides th { border: 1px solid #cfd8e1; padding: 4px 6px;
   vertical-align: top; text-align: left; }
@@ -76,7 +77,7 @@ def fragment(
     title: str, summary: str, findings: list[Finding], memory: Iterable[Occupancy] = ()
 ) -> str:
     """Return the HTML representation of one run for notebooks."""
-    return body(title, summary, [], findings, [("", picture) for picture in memory])
+    return body(title, summary, [], findings, list(memory))
 
 
 def body(
@@ -84,7 +85,7 @@ def body(
     summary: str,
     notes: list[str],
     findings: list[Finding],
-    memory: list[tuple[str, Occupancy]],
+    memory: list[Occupancy],
 ) -> str:
     """Return the findings by file and the memory use by kernel."""
     shown = findings[:MOST_SHOWN]
@@ -99,8 +100,7 @@ def body(
         parts.append(f"<p>... and {len(findings) - len(shown):,} more</p>")
     if memory:
         parts.append("<h2>Memory in use</h2>")
-    for name, picture in memory:
-        parts.append((f"<p>{escape(name)}</p>" if name else "") + occupancy_drawing(picture))
+    parts += map(occupancy_chart, memory)
     parts.append(f"<script>{_SCRIPT}</script>")
     return f'<div class="nkisim">{"".join(parts)}</div>'
 

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -36,6 +36,7 @@ class KernelRecord:
         targets: Generations that it ran on.
         stopped: Reason why it did not complete, by generation.
         note: Reason why only its source was checked, if so.
+        hint: How it can be run, then.
         memory: Use of SBUF and PSUM over its last run.
     """
 
@@ -46,7 +47,16 @@ class KernelRecord:
     targets: list[str] = field(default_factory=list)
     stopped: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    hint: str = ""
     memory: tuple[Occupancy, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """The reason why only its source was checked and how it can be run; empty if it ran."""
+        if not self.note:
+            return ""
+        hint = f": {self.hint}" if self.hint else ""
+        return f"only the source was checked, {self.note}{hint}"
 
 
 class Ledger:
@@ -90,7 +100,7 @@ class Ledger:
         notes: dict[str, list[str]] = {}
         for kernel in self.kernels.values():
             if kernel.note:
-                notes.setdefault(kernel.note, []).append(kernel.name)
+                notes.setdefault(kernel.remark, []).append(kernel.name)
         found = [f"{', '.join(names)}: {note}" for note, names in notes.items()]
         for kernel in self.kernels.values():
             reasons: dict[str, list[str]] = {}
@@ -152,7 +162,8 @@ class Ledger:
             mine.instructions += record.instructions
             mine.targets += [t for t in record.targets if t not in mine.targets]
             mine.stopped |= record.stopped
-            mine.note = mine.note or record.note
+            if not mine.note:
+                mine.note, mine.hint = record.note, record.hint
             mine.memory = record.memory or mine.memory
         self.silenced |= other.silenced
         self.add(other.findings)
@@ -169,17 +180,23 @@ class Ledger:
             if rewrite is not None:
                 finding.rewrite = dataclasses.replace(rewrite, file=short(rewrite.file))
             finding.notes = tuple(note.replace(folder + os.sep, "") for note in finding.notes)
+            finding.fix = finding.fix.replace(folder + os.sep, "")
         for record in self.kernels.values():
             record.place = dataclasses.replace(record.place, file=short(record.place.file))
+            record.hint = record.hint.replace(folder + os.sep, "")
             record.stopped = {
                 target: reason.replace(folder + os.sep, "")
                 for target, reason in record.stopped.items()
             }
 
-    def fails(self, at: FailOn = "error") -> bool:
-        """Return whether a build must fail: a finding is severe enough, or a kernel was stopped."""
+    def fails(self, at: FailOn = "error", besides: Collection[str] = ()) -> bool:
+        """Return whether a build must fail: a finding is severe enough, or a kernel was stopped.
+
+        Findings of the rules ``besides`` do not count.
+        """
         levels = ("error",) if at == "error" else ("error", "warning")
-        return bool(self.stopped) or any(f.severity in levels for f in self.findings)
+        found = (f for f in self.findings if f.rule.id not in besides)
+        return bool(self.stopped) or any(f.severity in levels for f in found)
 
     def summary(self) -> str:
         """Return the summary line: numbers of findings and of checked kernels."""
@@ -214,6 +231,7 @@ class Ledger:
                     "targets": k.targets,
                     "stopped": k.stopped,
                     "note": k.note,
+                    "hint": k.hint,
                 }
                 for k in self.kernels.values()
             ],
@@ -231,7 +249,8 @@ class Ledger:
         for k in data["kernels"]:
             record = ledger.kernel(k["name"], Place(k["file"], k["line"]))
             record.runs, record.instructions = k["runs"], k["instructions"]
-            record.targets, record.stopped, record.note = k["targets"], k["stopped"], k["note"]
+            record.targets, record.stopped = k["targets"], k["stopped"]
+            record.note, record.hint = k["note"], k["hint"]
         ledger.add(_finding(f) for f in data["findings"])
         return ledger
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 
 from nkisim.diagnostics.html import body
@@ -14,7 +15,9 @@ __all__ = ["document", "ledger_page"]
 def ledger_page(ledger: Ledger) -> str:
     """Return a ledger as a complete HTML page."""
     memory = [
-        (kernel.name, picture) for kernel in ledger.kernels.values() for picture in kernel.memory
+        replace(picture, kernel=kernel.name)
+        for kernel in ledger.kernels.values()
+        for picture in kernel.memory
     ]
     inner = body("nkisim check", ledger.summary(), ledger.remarks(), ledger.findings, memory)
     return document(f"nkisim: {counted(ledger.findings)}", inner)

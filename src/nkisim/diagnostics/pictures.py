@@ -50,12 +50,16 @@ class Occupancy:
         limit: Bytes per partition available.
         tiles: The tiles in it.
         where: Core, where there are several.
+        kernel: Name of the kernel.
+        target: Generation, which the limit is that of.
     """
 
     memory: str
     limit: int
     tiles: tuple[Tile, ...]
     where: str = ""
+    kernel: str = ""
+    target: str = ""
 
 
 def bitmap(mask: Any, marked: str) -> Bitmap:

@@ -20,5 +20,5 @@ def parsed(source: str) -> ast.Module | None:
     with SYNTAX_LOCK:
         try:
             return ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None

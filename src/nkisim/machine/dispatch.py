@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from nkisim.memory import NkiTensor
 from nkisim.spec import enums, rules
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
 from nkisim.spec.ops import Op
-from nkisim.spec.signatures import Removed, open_function, reject_call
+from nkisim.spec.signatures import CALLS, CheckedCall, Removed, open_function
 
 __all__ = ["instruction"]
 
@@ -74,12 +74,9 @@ def _callable(declared: Instruction) -> Callable[..., None]:
 
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
-    def refuse(given: Any, more: Any, unknown: Any) -> NoReturn:
-        reject_call(
-            declared.name, declared.signature, given, more, unknown, declared.removed, tiles
-        )
-
-    call = open_function(declared.name, declared.signature, execute, refuse)
+    checked = CheckedCall(declared.name, declared.signature, declared.removed, tiles)
+    CALLS[declared.name] = checked
+    call = open_function(declared.name, declared.signature, execute, checked.reject)
     functools.update_wrapper(call, declared.body)
     del call.__wrapped__  # type: ignore[attr-defined]
     call.__signature__ = declared.signature  # type: ignore[attr-defined]

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from nkisim.diagnostics import NkiCallError, Rule, flag
-from nkisim.intents import argument_meant
+from nkisim.intents import argument_meant, nearest
 from nkisim.spec import rules
 
-__all__ = ["Removed", "call_text", "checked_call", "open_function", "reject_call"]
+__all__ = [
+    "CALLS",
+    "CallFault",
+    "CheckedCall",
+    "Removed",
+    "call_text",
+    "checked_call",
+    "open_function",
+]
 
 Removed = Mapping[str, tuple[Rule, str]]
 """Keywords of earlier releases: the violated rule and the fix."""
 
 Refuse = Callable[[Mapping[str, Any], tuple[Any, ...], Mapping[str, Any]], NoReturn]
-"""Callback that reports a call that does not match; same arguments as ``reject_call``."""
+"""Callback that reports a call that does not match; same arguments as ``CheckedCall.reject``."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,86 +87,130 @@ def open_function(
     scope |= {"_MISSING": MISSING, "_refuse": refuse, "_call": call}
     # private: a function of a given signature can only be made from source text; exec and compile
     # are builtins of every Python.
-    exec(compile(source, __file__, "exec"), scope)
+    # A traceback shows no line of it: there is no file of that name.
+    exec(compile(source, f"{Path(__file__).parent}/<{name}>", "exec"), scope)
     made: Callable[..., Any] = scope[name]
     return made
 
 
-def reject_call(
-    name: str,
-    signature: inspect.Signature,
-    given: Mapping[str, Any],
-    more: tuple[Any, ...],
-    unknown: Mapping[str, Any],
-    removed: Removed,
-    tiles: Collection[str] = (),
-    misfit: Rule | None = None,
-) -> NoReturn:
-    """Report a call that does not match: a removed keyword, a missing destination, or a typo.
+@dataclass(frozen=True, slots=True)
+class CallFault:
+    """The reason why a call does not match a signature; fields as those of a finding."""
 
-    Args:
-        name: Name of the called function.
+    rule: Rule
+    message: str
+    operand: str
+    seen: str
+    allowed: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """The declaration of a callable function.
+
+    Attributes:
+        name: Its name in messages.
         signature: Its signature.
-        given: The arguments by parameter; MISSING, or the default, for those that were not given.
-        more: Arguments beyond the last parameter.
-        unknown: Arguments with unknown names.
         removed: Keywords of earlier releases.
         tiles: The parameters that must be tensors.
         misfit: The rule that missing arguments violate, if it is not the general one.
     """
-    accepted = list(signature.parameters)
-    written = call_text(name, signature)
-    defaults = {p.name: p.default for p in signature.parameters.values()}
-    passed = [p for p, x in given.items() if x is not MISSING and x is not defaults[p]]
-    for keyword in unknown:
-        if keyword in removed:
-            rule, remedy = removed[keyword]
-            message = f"{name} has no argument {keyword}= in NKI 0.3.0"
+
+    name: str
+    signature: inspect.Signature
+    removed: Removed
+    tiles: Collection[str] = ()
+    misfit: Rule | None = None
+
+    def fault(
+        self,
+        passed: Collection[str],
+        more: int,
+        unknown: Collection[str],
+        missing: Collection[str],
+        first_is_tensor: bool,
+    ) -> CallFault | None:
+        """Return why a call does not match: a removed keyword, no destination, a typo; or None.
+
+        Args:
+            passed: The parameters that the call gives.
+            more: Number of positional arguments beyond the last parameter.
+            unknown: Keywords that are no parameters.
+            missing: Required parameters that the call does not give.
+            first_is_tensor: Whether the first parameter is given, as a tensor.
+        """
+        accepted = list(self.signature.parameters)
+        written = call_text(self.name, self.signature)
+        for keyword in unknown:
+            return self._unknown(keyword, [p for p in accepted if p not in passed], written)
+        seen = ", ".join(passed)
+        without = f"{self.name} is called without {', '.join(missing)}"
+        # Without its destination a call of Beta 1 ends one tile short, or begins with something
+        # else.
+        shifted = not first_is_tensor or set(missing) <= set(self.tiles)
+        if "dst" in self.tiles and missing and passed and shifted:
+            message = f"{without}: instructions return nothing, dst comes first"
+            fix = "allocate dst with nl.ndarray and pass it as the first argument"
+            return CallFault(rules.NO_DESTINATION, message, "dst", seen, written, fix)
+        if not missing and not more:
+            return None
+        many = f"{self.name} takes {len(accepted)} arguments, not {len(accepted) + more}"
+        return CallFault(
+            self.misfit or rules.BAD_CALL,
+            without if missing else many,
+            "",
+            seen or "no arguments",
+            written,
+            f"call {written}",
+        )
+
+    def _unknown(self, keyword: str, free: list[str], written: str) -> CallFault:
+        """Return the fault of a keyword that is no parameter."""
+        accepted = list(self.signature.parameters)
+        if keyword in self.removed:
+            rule, remedy = self.removed[keyword]
+            message = f"{self.name} has no argument {keyword}= in NKI 0.3.0"
         else:
-            rule, message = rules.BAD_CALL, f"{name} has no argument {keyword}="
-            meant = argument_meant(keyword, [p for p in accepted if p not in passed])
-            near = [meant] if meant else difflib.get_close_matches(keyword, accepted, 1)
-            remedy = f"did you mean {near[0]}=? " if near else ""
-            if keyword.startswith("transpose") and name == "nc_matmul":
+            rule, message = rules.BAD_CALL, f"{self.name} has no argument {keyword}="
+            near = argument_meant(keyword, free) or nearest(keyword, accepted)
+            remedy = f"did you mean {near}=? " if near else ""
+            if keyword.startswith("transpose") and self.name == "nc_matmul":
                 remedy = "transpose the operand first, with nisa.nc_transpose. "
             remedy += f"The signature is {written}"
+        return CallFault(rule, message, keyword, keyword, ", ".join(accepted), remedy)
+
+    def reject(
+        self, given: Mapping[str, Any], more: tuple[Any, ...], unknown: Mapping[str, Any]
+    ) -> NoReturn:
+        """Raise for a call that does not match.
+
+        Args:
+            given: The arguments by parameter; MISSING, or the default, for those not given.
+            more: Arguments beyond the last parameter.
+            unknown: Arguments with unknown names.
+        """
+        defaults = {p.name: p.default for p in self.signature.parameters.values()}
+        passed = [p for p, x in given.items() if x is not MISSING and x is not defaults[p]]
+        missing = [p for p, x in given.items() if x is MISSING]
+        first = next(iter(given.values()), MISSING)
+        fault = self.fault(passed, len(more), unknown, missing, hasattr(first, "dtype"))
+        assert fault is not None, "only calls that do not match are rejected"
         flag(
-            rule,
-            message,
-            instruction=name,
-            operand=keyword,
-            seen=keyword,
-            allowed=", ".join(accepted),
-            fix=remedy,
+            fault.rule,
+            fault.message,
+            instruction=self.name,
+            operand=fault.operand,
+            seen=fault.seen,
+            allowed=fault.allowed,
+            fix=fault.fix,
             error=NkiCallError,
         )
-    missing = [p for p, x in given.items() if x is MISSING]
-    without = f"is called without {', '.join(missing)}"
-    # Without its destination a call of Beta 1 ends one tile short, or begins with something else.
-    first = given[accepted[0]] if accepted else MISSING
-    shifted = first is MISSING or not hasattr(first, "dtype") or set(missing) <= set(tiles)
-    if "dst" in tiles and missing and passed and shifted:
-        flag(
-            rules.NO_DESTINATION,
-            f"{name} {without}: instructions return nothing, dst comes first",
-            instruction=name,
-            operand="dst",
-            seen=", ".join(passed),
-            allowed=f"{written}",
-            fix="allocate dst with nl.ndarray and pass it as the first argument",
-            error=NkiCallError,
-        )
-    many = f"takes {len(accepted)} arguments, not {len(accepted) + len(more)}"
-    flag(
-        misfit or rules.BAD_CALL,
-        f"{name} {without if missing else many}",
-        instruction=name,
-        seen=", ".join(passed) or "no arguments",
-        allowed=f"{written}",
-        fix=f"call {written}",
-        error=NkiCallError,
-    )
-    raise AssertionError("unreachable: A025 always raises")
+        raise AssertionError("unreachable: A025 always raises")
+
+
+CALLS: dict[str, CheckedCall] = {}
+"""Every function of NKI whose calls are checked, by its name in messages."""
 
 
 def checked_call(
@@ -172,10 +225,8 @@ def checked_call(
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
 
-        def refuse(given: Any, more: Any, unknown: Any) -> NoReturn:
-            reject_call(name, signature, given, more, unknown, known, misfit=misfit)
-
-        call = open_function(function.__name__, signature, function, refuse)
+        declared = CALLS[name] = CheckedCall(name, signature, known, misfit=misfit)
+        call = open_function(function.__name__, signature, function, declared.reject)
         return functools.wraps(function)(call)  # type: ignore[return-value]
 
     return decorate

@@ -7,7 +7,7 @@ where it certainly preserves the evident meaning of the statement.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
@@ -20,7 +20,10 @@ from nkisim.suggestions.source import SOURCE_MENDS
 from nkisim.suggestions.staging import STAGING_MENDS
 from nkisim.suggestions.statement import Case, case_of
 
-__all__ = ["complete", "suggestion"]
+__all__ = ["complete", "settle", "suggestion"]
+
+_WHOLE_STATEMENT = ("L029", "L026", "L027", "L028", "L021", "A025", "A026", "A037")
+"""Rules whose fix replaces the statement by another one, the most specific first."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,10 +54,34 @@ def suggestion(finding: Finding) -> Rewrite | None:
         return None
 
 
-def complete(finding: Finding) -> None:
-    """Add to a finding the span of its operand and, where there is one, a fix as code."""
-    if finding.span is None:
-        case = case_of(finding)
-        finding.span = None if case is None else case.operand_span()
-    if finding.rewrite is None:
-        finding.rewrite = suggestion(finding)
+def complete(findings: Iterable[Finding]) -> None:
+    """Add to findings the spans of their operands and, where there is one, a fix as code."""
+    for finding in findings:
+        if finding.span is None:
+            case = case_of(finding)
+            finding.span = None if case is None else case.operand_span()
+        if finding.rewrite is None:
+            finding.rewrite = suggestion(finding)
+
+
+def settle(findings: Iterable[Finding]) -> None:
+    """Leave one fix to every line: of fixes that replace the same statement, the first remains."""
+    by_line: dict[tuple[str, int], list[Finding]] = {}
+    for finding in findings:
+        by_line.setdefault((finding.file, finding.line), []).append(finding)
+    for found in by_line.values():
+        if len(found) > 1:
+            _settle(found)
+
+
+def _settle(found: list[Finding]) -> None:
+    forms = [f for f in found if f.rule.id in _WHOLE_STATEMENT]
+    # Code comes before words; among words, the most specific rule comes first.
+    forms.sort(key=lambda f: _WHOLE_STATEMENT.index(f.rule.id) if f.rewrite is None else -1)
+    for finding in forms[1:]:
+        if finding.rule.id != forms[0].rule.id:
+            finding.fix, finding.rewrite = f"as for {forms[0].rule.id} on this line", None
+    coded = [f for f in found if f.rewrite is not None]
+    for finding in coded[1:]:
+        if finding.rewrite != coded[0].rewrite:
+            finding.rewrite = None

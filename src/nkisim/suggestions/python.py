@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from nkisim import language
 from nkisim.diagnostics import Rewrite
+from nkisim.intents import CONDITION
 from nkisim.suggestions.statement import Case
 
 __all__ = ["PYTHON_MENDS"]
@@ -39,6 +40,8 @@ _NUMPY = {"maximum": "maximum", "minimum": "minimum", "absolute": "abs", "true_d
 
 def _operators(case: Case) -> Rewrite | None:
     """Operators and functions of NumPy become functions of ``nki.language``."""
+    if case.finding.fix == CONDITION:
+        return None  # a tile in place of the condition would decide nothing
     made: set[str] = set()
 
     def is_tensor(node: ast.expr) -> bool:

@@ -18,6 +18,7 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from nkisim.checks.langcheck.api import API_RULES, check_api
 from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
@@ -25,14 +26,15 @@ from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
 from nkisim.checks.langcheck.moments import check_moments
 from nkisim.checks.langcheck.names import check_names
 from nkisim.checks.langcheck.signature import check_signature
-from nkisim.checks.langcheck.source import definition_of
+from nkisim.checks.langcheck.source import Tree, definition_of, raise_if_unreadable
 from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.checks.langcheck.values import check_values
 from nkisim.diagnostics import Finding, Place, Rule, declare, defined_at
+from nkisim.intents import nearest
 
-__all__ = ["file_findings", "kernel_findings", "source_rules"]
+__all__ = ["KernelSource", "file_findings", "kernel_findings", "source_rules"]
 
 NO_SOURCE = declare(
     "L065",
@@ -46,6 +48,7 @@ _CHECKS = (
     check_statements,
     check_expressions,
     check_calls,
+    check_api,
     check_names,
     check_moments,
     check_values,
@@ -53,17 +56,20 @@ _CHECKS = (
     check_loops,
     check_signature,
 )
-_OF_RUNS = ("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L034", "L036", "L060", "M029")
+_OF_RUNS = (
+    *("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L034", "L036", "L060", "M029"),
+    *API_RULES,
+)
 """Rules of runs that are also checked in the source."""
 
 _KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
 
 
-def source_rules() -> set[str]:
-    """Return the ids of the rules that are checked in the source."""
+def source_rules(*, alone: bool = False) -> set[str]:
+    """Return the ids of the rules that are checked in the source, or in the source alone."""
     homes = [vars(sys.modules[check.__module__]) for check in _CHECKS]
     own = {value.id for names in homes for value in names.values() if isinstance(value, Rule)}
-    return own | {NO_SOURCE.id, *_OF_RUNS}
+    return (own | {NO_SOURCE.id}) - set(_OF_RUNS) if alone else own | {NO_SOURCE.id, *_OF_RUNS}
 
 
 def kernel_findings(kernel: Any) -> list[Finding]:
@@ -109,8 +115,25 @@ def _without_source(name: str, place: Place, seen: str) -> Finding:
     )
 
 
-def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str], list[Finding]]:
-    """Return the names of a file's kernels, and the findings in their source; imports nothing.
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelSource:
+    """A kernel in a file.
+
+    Attributes:
+        name: Its name, with its class as in ``Class.kernel``.
+        node: Its definition; a lambda for a kernel without source.
+        constants: The values that the file assigns to its names.
+    """
+
+    name: str
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+    constants: dict[str, ast.expr]
+
+
+def file_findings(
+    path: str | Path, kernel: str | None = None
+) -> tuple[list[KernelSource], list[Finding]]:
+    """Return the kernels of a file, and the findings in their source; imports nothing.
 
     Args:
         path: A Python file.
@@ -125,16 +148,31 @@ def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str
     linecache.checkcache(file)
     scope = file_scope(file)
     if scope is None:
-        # Read again, for the error that Python has for it.
-        ast.parse(Path(file).read_text(encoding="utf-8"), file)
+        raise_if_unreadable(file)
         return [], []
+    tree = scope.tree
     chosen = scope.kernels() if kernel is None else [scope.function(kernel)]
     if kernel is not None and isinstance(chosen[0].value, ast.Lambda):
-        return [kernel], [_without_source(kernel, Place(file, chosen[0].value.lineno), "a lambda")]
+        node = chosen[0].value
+        found = [_without_source(kernel, Place(file, node.lineno), "a lambda")]
+        return [KernelSource(kernel, node, tree.constants)], found
     if kernel is not None and chosen[0].kind != "definition":
-        raise ValueError(f"{file} defines no function {kernel}")
+        raise ValueError(f"{file} defines no function {kernel}{_others(tree, kernel)}")
     units = [unit_of(dataclasses.replace(meaning, is_kernel=True)) for meaning in chosen]
-    return [unit.name for unit in units], _of_kernels(units)
+    kernels = [KernelSource(tree.qualified(u.node), u.node, tree.constants) for u in units]
+    try:
+        return kernels, _of_kernels(units)
+    except RecursionError:
+        raise SyntaxError("too deeply nested", (file, 1, None, None)) from None
+
+
+def _others(tree: Tree, name: str) -> str:
+    """Return which function of a file was probably meant."""
+    names = [tree.qualified(n) for n in tree.definitions if not isinstance(n, ast.ClassDef)]
+    near = nearest(name, names)
+    if near:
+        return f"; did you mean {near}?"
+    return f"; it has {', '.join(names)}" if names else "; it has none"
 
 
 def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:

@@ -22,6 +22,8 @@ class Found:
         seen: The value or the text that is wrong.
         operand: The name at fault.
         notes: Other places.
+        allowed: The legal values.
+        instruction: Name of the called instruction.
     """
 
     rule: Rule
@@ -31,6 +33,8 @@ class Found:
     seen: str = ""
     operand: str = ""
     notes: tuple[str, ...] = ()
+    allowed: str = ""
+    instruction: str = ""
 
     def finding(self, file: str) -> Finding:
         """Return the finding in a file."""
@@ -38,8 +42,10 @@ class Found:
             self.rule,
             self.message,
             Place(file, getattr(self.node, "lineno", 0)),
+            instruction=self.instruction,
             operand=self.operand,
             seen=self.seen,
+            allowed=self.allowed,
             fix=self.fix,
             notes=self.notes,
         )

@@ -11,15 +11,24 @@ import builtins
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
 from nkisim.checks.langcheck.source import Definition, Tree, definition_of, read_tree
+from nkisim.diagnostics import is_own_file
 
-__all__ = ["UNKNOWN", "LiveScope", "Meaning", "Scope", "file_scope", "is_kernel_decorator"]
+__all__ = [
+    "UNKNOWN",
+    "FileScope",
+    "LiveScope",
+    "Meaning",
+    "Scope",
+    "file_scope",
+    "is_kernel_decorator",
+]
 
 Kind = Literal["nki", "foreign", "builtin", "definition", "module", "value", "unknown"]
 
@@ -60,6 +69,7 @@ class Meaning:
         scope: Scope that resolves the names in it, or those of a module.
         value: The object, or the expression that makes it.
         is_kernel: Whether a definition is a kernel.
+        assumed: Whether only the usual spelling, as in ``from package import nl``, speaks for it.
     """
 
     kind: Kind
@@ -69,6 +79,15 @@ class Meaning:
     scope: Scope | None = None
     value: Any = None
     is_kernel: bool = False
+    assumed: bool = False
+
+    def attribute(self, name: str) -> Meaning:
+        """Return the meaning of an attribute; unknown where the object has to be known."""
+        if self.kind in ("nki", "foreign"):
+            return Meaning(self.kind, f"{self.path}.{name}", assumed=self.assumed)
+        if self.kind == "module" and self.scope is not None:
+            return self.scope.meaning(name)
+        return UNKNOWN
 
 
 UNKNOWN = Meaning("unknown")
@@ -195,11 +214,16 @@ class FileScope:
         return [meaning for meaning in found if meaning.is_kernel]
 
     def function(self, name: str) -> Meaning:
-        """Return the function or class of a name, at the top of the module or inside another."""
+        """Return the function or class of a name, at the top or inside another definition.
+
+        A method may be named with its class, as in ``Class.kernel``.
+        """
         found = self.meaning(name)
         if found.kind == "definition" or isinstance(found.value, ast.Lambda):
             return found
-        inner = [node for node in self.tree.definitions if node.name == name]
+        inner = [
+            node for node in self.tree.definitions if name in (node.name, self.tree.qualified(node))
+        ]
         return self._defined(inner[0]) if inner else UNKNOWN
 
     def _defined(self, node: Definition) -> Meaning:
@@ -213,9 +237,7 @@ class FileScope:
         if isinstance(node, ast.Name):
             return self.meaning(node.id)
         if isinstance(node, ast.Attribute):
-            base = self._evaluated(node.value)
-            if base.kind in ("nki", "foreign"):
-                return _dotted(f"{base.path}.{node.attr}")
+            return self._evaluated(node.value).attribute(node.attr)
         return UNKNOWN
 
     @cached_property
@@ -244,8 +266,13 @@ class FileScope:
         return bound
 
     def _imported(self, local: str, module: str, level: int, name: str | None) -> Meaning:
-        if not level and (module.partition(".")[0] in _NKI or _is_foreign(module)):
-            return _dotted(module if name is None else f"{module}.{name}")
+        root = module.partition(".")[0]
+        if not level and (root in _NKI or _is_foreign(module)):
+            found = _dotted(module if name is None else f"{module}.{name}")
+            own = self._file_of(root, 0) if root in _NKI else None
+            # A folder of the user that is called nki is imported in place of AWS's.
+            shadowed = own is not None and not is_own_file(str(own))
+            return replace(found, assumed=True) if shadowed else found
         scope = self._scope_of(module, level)
         if name is None:
             return _usual(local) if scope is None else Meaning("module", module, scope=scope)
@@ -276,7 +303,7 @@ class FileScope:
 
 
 def _usual(name: str) -> Meaning:
-    return Meaning("nki", _USUAL[name]) if name in _USUAL else UNKNOWN
+    return Meaning("nki", _USUAL[name], assumed=True) if name in _USUAL else UNKNOWN
 
 
 def _fallbacks_first(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -6,12 +6,13 @@ import ast
 import inspect
 import linecache
 from collections.abc import Iterator
+from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
 
-from nkisim.diagnostics.syntax import parsed
+from nkisim.diagnostics.syntax import SYNTAX_LOCK, parsed
 
-__all__ = ["Definition", "Tree", "definition_of", "read_tree"]
+__all__ = ["Definition", "Tree", "definition_of", "raise_if_unreadable", "read_tree"]
 
 _READ: dict[str, tuple[list[str], Tree | None]] = {}
 
@@ -61,6 +62,13 @@ class Tree:
                 return None
             body = found.body
         return found
+
+    def qualified(self, node: Definition) -> str:
+        """Return the name of a definition with the classes around it, as in ``Class.kernel``."""
+        name, outer = node.name, self._outer.get(node)
+        while isinstance(outer, ast.ClassDef):
+            name, outer = f"{outer.name}.{name}", self._outer.get(outer)
+        return name
 
     def outer(self, node: Definition) -> Definition | None:
         """Return the enclosing definition of a definition."""
@@ -115,6 +123,20 @@ def read_tree(file: str) -> Tree | None:
         # linecache gives the same list until the file is read again.
         _READ[file] = (lines, tree)
     return tree
+
+
+def raise_if_unreadable(file: str) -> None:
+    """Raise a SyntaxError for a file that is not valid Python.
+
+    Python reads the bytes itself, so that encodings and their marks are as in an import.
+    """
+    with SYNTAX_LOCK:
+        try:
+            ast.parse(Path(file).read_bytes(), file)
+        except (RecursionError, MemoryError):
+            raise SyntaxError("too deeply nested", (file, 1, None, None)) from None
+        except ValueError as error:
+            raise SyntaxError(str(error), (file, 1, None, None)) from None
 
 
 def definition_of(thing: object) -> tuple[Tree, Definition] | None:

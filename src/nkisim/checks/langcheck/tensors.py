@@ -13,6 +13,7 @@ from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
+from nkisim.intents import CONDITION
 
 __all__ = ["check_tensors"]
 
@@ -68,14 +69,7 @@ def _operators(unit: Unit, kinds: Kinds) -> Iterator[Found]:
             text = ast.unparse(unary.operand)
             message = f"`{ast.unparse(unary)}`: no operators on tensor {text}"
             yield Found(RULES["L027"], unary, message, "use nisa.tensor_scalar with dst=")
-    for compare in unit.of(ast.Compare):
-        ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-        sides = (compare.left, compare.comparators[0])
-        tensors = [ast.unparse(side) for side in sides if kinds.of(side) == "tensor"]
-        if tensors and isinstance(compare.ops[0], ordered):
-            message = f"`{ast.unparse(compare)}`: no comparison of tensor {tensors[0]}"
-            fix = "use nisa.tensor_scalar or tensor_tensor with a comparing op and dst="
-            yield Found(RULES["L027"], compare, message, fix, operand=tensors[0])
+    yield from _comparisons(unit, kinds)
     for augmented in unit.of(ast.AugAssign):
         left = ast.unparse(augmented.target)
         if kinds.of(augmented.target) == "tensor":
@@ -93,7 +87,38 @@ def _operators(unit: Unit, kinds: Kinds) -> Iterator[Found]:
                 text = ast.unparse(target)
                 message = f"{text} is assigned"
                 fix = f"nisa.tensor_copy(dst={text}, src=...), or pass dst={text} to what makes it"
+                if isinstance(assign.value, (ast.BinOp, ast.Call)):
+                    fix = f"pass dst={text} to the instruction that computes it"
                 yield Found(RULES["L028"], assign, message, fix, operand=ast.unparse(target.value))
+
+
+def _comparisons(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    """Find comparisons of a tensor; with ``==`` only of a tile, or an element, with a number.
+
+    A parameter may be a number in some calls and a tensor in others, and ``==`` tells them apart.
+    """
+    parameters = {parameter.arg for parameter in unit.parameters}
+    for compare in unit.of(ast.Compare):
+        op, sides = compare.ops[0], (compare.left, compare.comparators[0])
+        tensors = [ast.unparse(side) for side in sides if kinds.of(side) == "tensor"]
+        numbers = [s for s in sides if isinstance(s, ast.Constant) and _is_number(s.value)]
+        equality = isinstance(op, (ast.Eq, ast.NotEq)) and numbers and not parameters & set(tensors)
+        if tensors and (equality or isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))):
+            message = f"`{ast.unparse(compare)}`: no comparison of tensor {tensors[0]}"
+            fix = "use nisa.tensor_scalar or tensor_tensor with a comparing op and dst="
+            if any(_is_test(outer, compare) for outer in unit.enclosing(compare)):
+                fix = CONDITION
+            yield Found(RULES["L027"], compare, message, fix, operand=tensors[0])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_test(outer: ast.AST, node: ast.AST) -> bool:
+    """Return whether an expression is part of the condition of a statement."""
+    kinds = (ast.If, ast.While, ast.Assert, ast.IfExp)
+    return isinstance(outer, kinds) and any(node is inner for inner in ast.walk(outer.test))
 
 
 def _truth(unit: Unit, kinds: Kinds) -> Iterator[Found]:
@@ -102,7 +127,7 @@ def _truth(unit: Unit, kinds: Kinds) -> Iterator[Found]:
         text = ast.unparse(test)
         if kind == "tensor":
             message = f"tensor {text} is used as a condition"
-            fix = "test its shape or dtype, or load a value with nisa.register_load"
+            fix = f"test its shape or dtype; {CONDITION}"
             yield Found(RULES["L030"], test, message, fix, operand=text)
         elif kind == "index" or (kind == "register" and not _is_while_test(unit, test)):
             message = f"{kind} {text} decides a branch"

@@ -136,11 +136,7 @@ class Unit:
                 known = self._meanings[node.id] = self.scope.meaning(node.id)
             return known
         if isinstance(node, ast.Attribute):
-            base = self.meaning(node.value)
-            if base.kind in ("nki", "foreign"):
-                return Meaning(base.kind, f"{base.path}.{node.attr}")
-            if base.kind == "module" and base.scope is not None:
-                return base.scope.meaning(node.attr)
+            return self.meaning(node.value).attribute(node.attr)
         return UNKNOWN
 
     def scope_meaning(self, node: ast.AST) -> Meaning:
@@ -148,9 +144,7 @@ class Unit:
         if isinstance(node, ast.Name):
             return self.scope.meaning(node.id)
         if isinstance(node, ast.Attribute):
-            base = self.scope_meaning(node.value)
-            if base.kind in ("nki", "foreign"):
-                return Meaning(base.kind, f"{base.path}.{node.attr}")
+            return self.scope_meaning(node.value).attribute(node.attr)
         return UNKNOWN
 
     def of_decorator(self, node: ast.expr) -> Meaning:
@@ -160,9 +154,7 @@ class Unit:
         if isinstance(node, ast.Name):
             return UNKNOWN if node.id in self.outer_names else self.scope.meaning(node.id)
         if isinstance(node, ast.Attribute):
-            base = self.of_decorator(node.value)
-            if base.kind in ("nki", "foreign"):
-                return Meaning(base.kind, f"{base.path}.{node.attr}")
+            return self.of_decorator(node.value).attribute(node.attr)
         return UNKNOWN
 
     def calls(self) -> Iterator[tuple[ast.Call, Meaning]]:

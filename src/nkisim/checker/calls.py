@@ -1,0 +1,228 @@
+"""Runs of a file's kernels, with arguments from ``nkisim_examples``, ``--shapes``, annotations."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nkisim.api import Kernel, as_kernel, check_into
+from nkisim.checker.arguments import arguments_of, shapes_hint, without_value
+from nkisim.checker.limits import GaveUp, instruction_limit, time_limit
+from nkisim.checker.modules import CannotImport, imported, raising_line
+from nkisim.checker.rules import BROKEN_FILE
+from nkisim.checker.settings import CheckSettings
+from nkisim.checks import KernelSource, kernel_findings
+from nkisim.diagnostics import Finding, Place, Report, is_own_file
+from nkisim.diagnostics.ledger import KernelRecord, Ledger
+from nkisim.host import definition_place
+from nkisim.options import SimOptions
+
+__all__ = ["EXAMPLES", "run_kernels"]
+
+EXAMPLES = "nkisim_examples"
+"""Name of the function in a file that yields kernels with arguments."""
+
+_FORM = (
+    f"{EXAMPLES}() must return pairs of a kernel and a tuple or a dict of its arguments, such as "
+    "[(kernel, (x, y))] or {'kernel': (x, y)}"
+)
+
+
+class _Call(NamedTuple):
+    """A kernel with arguments, and its name in the report."""
+
+    name: str
+    kernel: Kernel
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class _BadExamples(Exception):
+    """``nkisim_examples`` raised, or returned something else."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def run_kernels(
+    file: Path,
+    kernels: list[KernelSource],
+    selected: str,
+    grid: int | None,
+    settings: CheckSettings,
+    found: Ledger,
+    records: Mapping[str, KernelRecord],
+) -> bool:
+    """Run every kernel with known arguments; note at the others why they were only read.
+
+    The file is imported only if arguments of a kernel are known.
+
+    Returns:
+        Whether the file is broken, which is a finding.
+    """
+    missing = {k.name: without_value(k, settings.shapes) for k in kernels}
+    has_examples = EXAMPLES in "".join(linecache.getlines(str(file)))
+    if not has_examples and all(missing.values()):
+        for kernel in kernels:
+            _note_missing(records[kernel.name], file, kernel, missing[kernel.name])
+        return False
+    try:
+        with imported(file, settings.max_seconds) as module:
+            return _run_all(module, file, kernels, selected, grid, settings, found, records)
+    except CannotImport as error:
+        for record in records.values():
+            record.note = str(error)
+        if error.is_broken:
+            _add_broken(found, file, str(error), error.line)
+        return error.is_broken
+
+
+def _run_all(
+    module: Any,
+    file: Path,
+    kernels: list[KernelSource],
+    selected: str,
+    grid: int | None,
+    settings: CheckSettings,
+    found: Ledger,
+    records: Mapping[str, KernelRecord],
+) -> bool:
+    """Run the examples, then the other kernels; return whether the examples are broken."""
+    calls: list[_Call] = []
+    broken = False
+    try:
+        with time_limit(settings.max_seconds):
+            calls = _examples(module, file, kernels, selected)
+    except _BadExamples as error:
+        broken = True
+        _add_broken(found, file, str(error), error.line)
+    for call in calls:
+        _run(call, file, settings, found)
+    called = {call.name for call in calls}
+    for kernel in kernels:
+        if kernel.name not in called:
+            record = records[kernel.name]
+            _run_named(module, kernel, grid, file, settings, found, record)
+    return broken
+
+
+def _add_broken(found: Ledger, file: Path, message: str, line: int) -> None:
+    fix = "correct it; what the source shows is checked all the same"
+    found.add([Finding(BROKEN_FILE, message, Place(str(file), line), fix=fix)])
+
+
+def _examples(module: Any, file: Path, kernels: list[KernelSource], selected: str) -> list[_Call]:
+    """Return the calls that a file's ``nkisim_examples`` yields."""
+    function = getattr(module, EXAMPLES, None)
+    if function is None:
+        return []
+    try:
+        made = function()
+        entries = list(made.items() if isinstance(made, dict) else made)
+    except (Exception, SystemExit, GaveUp) as error:
+        message = f"{EXAMPLES}() raised {type(error).__name__}: {error}"
+        raise _BadExamples(message, raising_line(error, str(file))) from error
+    names = {kernel.node.lineno: kernel.name for kernel in kernels}
+    calls = []
+    for entry in entries:
+        if isinstance(entry, tuple) and entry and isinstance(entry[0], str):
+            entry = (_attribute(module, entry[0]), *entry[1:])
+        well_formed = isinstance(entry, tuple) and len(entry) == 2 and callable(entry[0])
+        if not well_formed or not isinstance(entry[1], (tuple, dict)):
+            line = definition_place(function).line
+            raise _BadExamples(f"{_FORM}, got {_short(entry)}", line)
+        kernel = as_kernel(entry[0])
+        place = definition_place(kernel.function)
+        here = place.file == str(file)
+        if here and selected and place.line not in names:
+            continue  # another kernel was selected
+        name = names.get(place.line, kernel.__name__) if here else kernel.__name__
+        args, kwargs = ((), entry[1]) if isinstance(entry[1], dict) else (entry[1], {})
+        calls.append(_Call(name, kernel, args, kwargs))
+    return calls
+
+
+def _short(entry: Any) -> str:
+    """Describe an entry that is not a pair."""
+    if isinstance(entry, tuple) and len(entry) == 2:
+        return f"{type(entry[0]).__name__} and {type(entry[1]).__name__}"
+    return type(entry).__name__
+
+
+def _attribute(module: Any, name: str) -> Any:
+    """Return the object of a dotted name in a module, or None."""
+    for part in name.split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def _run_named(
+    module: Any,
+    source: KernelSource,
+    grid: int | None,
+    file: Path,
+    settings: CheckSettings,
+    found: Ledger,
+    record: KernelRecord,
+) -> None:
+    """Run a kernel with generated arguments; note the reason if that is not possible."""
+    thing = _attribute(module, source.name)
+    if thing is None or not callable(thing):
+        record.note = f"{source.name} is not a name of the module"
+        record.hint = f"define {EXAMPLES}() in {file}"
+        return
+    kernel = as_kernel(thing)
+    given, missing = arguments_of(kernel.function, settings.shapes)
+    if missing:
+        _note_missing(record, file, source, missing)
+        return
+    chosen = kernel if grid is None else kernel[grid]
+    _run(_Call(source.name, chosen, (), given), file, settings, found)
+
+
+def _note_missing(
+    record: KernelRecord, file: Path, kernel: KernelSource, missing: list[str]
+) -> None:
+    """Note the parameters without a value, and how to give them one."""
+    *most, last = missing
+    record.note = f"{', '.join(most)} and {last} have no value" if most else f"{last} has no value"
+    record.hint = f"define {EXAMPLES}() in {file}"
+    if missing[0] != "self":
+        shapes = shapes_hint(kernel, missing)
+        record.hint = (
+            f'nkisim check {file}::{kernel.name} --shapes "{shapes}", '
+            f"or annotate with nt.tensor[128, 512], or define {EXAMPLES}()"
+        )
+
+
+def _run(call: _Call, file: Path, settings: CheckSettings, found: Ledger) -> None:
+    place = definition_place(call.kernel.function)
+    for target in settings.targets:
+        report = Report()
+        options = SimOptions(
+            strictness="check",
+            target=target,
+            source=False,
+            ignore=(),
+            watchers=(instruction_limit(settings.max_instructions),),
+        )
+        try:
+            with time_limit(settings.max_seconds):
+                check_into(report, call.kernel, options, call.args, call.kwargs)
+        except GaveUp as error:
+            report.stopped = str(error)
+        except (Exception, SystemExit) as error:
+            report.stopped = f"{type(error).__name__}: {error}{_where(error)}"
+        found.enter(call.name, place, report)
+    if place.file != str(file):
+        found.add(kernel_findings(call.kernel.function))
+
+
+def _where(error: BaseException) -> str:
+    """Return the line of the user's code that raised."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_own_file(f.filename)]
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

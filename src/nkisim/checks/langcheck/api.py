@@ -1,0 +1,196 @@
+"""Names of NKI that 0.3.0 does not have, and calls that do not fit its signatures.
+
+A run stops at the first of them; the source shows all, also of kernels that are not run.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from enum import EnumMeta
+from types import ModuleType
+from typing import Any
+
+from nkisim import collectives, isa, language
+from nkisim.checks.langcheck.found import Found
+from nkisim.checks.langcheck.guards import is_guarded
+from nkisim.checks.langcheck.kinds import Kinds
+from nkisim.checks.langcheck.meaning import FileScope, Meaning
+from nkisim.checks.langcheck.unit import Unit
+from nkisim.diagnostics import RULES
+from nkisim.intents import nearest
+from nkisim.memory import NkiTensor
+from nkisim.removed import (
+    BAD_CALL,
+    method_remedy,
+    removed_names,
+    tensor_attributes,
+    why_missing,
+)
+from nkisim.spec.signatures import CALLS, CheckedCall
+
+__all__ = ["API_RULES", "check_api"]
+
+_MODULES: dict[str, ModuleType] = {
+    "nki.collectives": collectives,
+    "nki.isa": isa,
+    "nki.language": language,
+}
+_MESSAGE = "{} does not exist in NKI 0.3.0"
+
+API_RULES = sorted(
+    {rule.id for names in removed_names().values() for rule, _ in names.values()}
+    | {rule.id for call in CALLS.values() for rule, _ in call.removed.values()}
+    | {call.misfit.id for call in CALLS.values() if call.misfit is not None}
+    | {"A019", "A020", "A025", "A026"}
+)
+"""Ids of the rules that names and calls can violate."""
+
+
+def check_api(unit: Unit) -> Iterator[Found]:
+    """Find missing names of NKI, and calls that do not fit."""
+    for node in unit.of(ast.Attribute, ast.Name):
+        if isinstance(node.ctx, ast.Load):
+            yield from _missing(unit, node, unit.meaning(node))
+    for call, meaning in unit.calls():
+        checked = _declared(meaning)
+        if checked is not None:
+            yield from _misfit(unit, call, checked)
+    for node in _before_the_run(unit):
+        yield from _missing(unit, node, unit.scope_meaning(node))
+    yield from _attributes(unit)
+    yield from _jit_arguments(unit)
+
+
+def _before_the_run(unit: Unit) -> Iterator[ast.Attribute]:
+    """Yield the dotted names that Python evaluates on import: defaults and the file's constants."""
+    if not unit.is_kernel or isinstance(unit.node, ast.ClassDef):
+        return
+    if not isinstance(unit.scope, FileScope):
+        return  # the file was imported without an error
+    given = unit.node.args
+    values = [*given.defaults, *(d for d in given.kw_defaults if d is not None)]
+    for value in (*values, *unit.tree.constants.values()):
+        yield from (n for n in ast.walk(value) if isinstance(n, ast.Attribute))
+
+
+def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
+    if meaning.kind != "nki" or meaning.assumed:
+        return
+    module, _, name = meaning.path.rpartition(".")
+    if isinstance(node, ast.Name) and not isinstance(unit.scope, FileScope):
+        return  # an object that exists; its path is a guess
+    if module in _MODULES and not name.startswith("_"):
+        if name in vars(_MODULES[module]) or is_guarded(unit, node, name):
+            return
+        rule, fix = why_missing(module, name)
+    elif module == "nki" and name in removed_names()["nki"]:
+        if is_guarded(unit, node, name):
+            return
+        rule, fix = removed_names()["nki"][name]
+    else:
+        accepted = _members(module)
+        if not accepted or name in accepted or is_guarded(unit, node, name):
+            return
+        near = nearest(name, accepted)
+        shown = ", ".join(n for n in accepted if n != "mro")
+        rule, fix = BAD_CALL, f"did you mean {near}?" if near else f"there is {shown}"
+    message = _MESSAGE.format(meaning.path)
+    yield Found(rule, node, message, fix, seen=meaning.path, operand=name)
+
+
+def _members(path: str) -> list[str]:
+    """Return the public attributes of an enum or of ``nl.tile_size``; none for other objects."""
+    module, _, name = path.rpartition(".")
+    owner: Any = vars(_MODULES[module]).get(name) if module in _MODULES else None
+    if not isinstance(owner, EnumMeta) and owner is not language.tile_size:
+        return []
+    return sorted(n for n in {*dir(type(owner)), *dir(owner)} if not n.startswith("_"))
+
+
+def _attributes(unit: Unit) -> Iterator[Found]:
+    """Find attributes that tensors do not have."""
+    kinds = Kinds(unit)
+    known = tensor_attributes(NkiTensor)
+    for node in unit.of(ast.Attribute):
+        name = node.attr
+        if name in known or not isinstance(node.ctx, ast.Load) or name.startswith("_"):
+            continue
+        if kinds.of(node.value) == "tensor" and not is_guarded(unit, node, name):
+            message = _MESSAGE.format(f"NkiTensor.{name}")
+            fix = method_remedy(name)
+            yield Found(BAD_CALL, node, message, fix, seen=f"NkiTensor.{name}", operand=name)
+
+
+def _jit_arguments(unit: Unit) -> Iterator[Found]:
+    """Find arguments of ``nki.jit`` that 0.3.0 refuses or ignores."""
+    for decorator in unit.node.decorator_list:
+        if not isinstance(decorator, ast.Call) or unit.of_decorator(decorator).path != "nki.jit":
+            continue
+        for keyword in decorator.keywords:
+            if keyword.arg == "platform_target":
+                message = "nki.jit(platform_target=...) is not supported in NKI 0.3.0"
+                fix = "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE"
+                yield Found(RULES["A019"], decorator, message, fix, operand=keyword.arg)
+            elif keyword.arg is not None:
+                message = f"nki.jit ignores {keyword.arg} in NKI 0.3.0"
+                fix = f"remove {keyword.arg}="
+                yield Found(RULES["A020"], decorator, message, fix, operand=keyword.arg)
+
+
+def _declared(meaning: Meaning) -> CheckedCall | None:
+    """Return the declaration of a called function of NKI."""
+    module, _, name = meaning.path.rpartition(".")
+    if meaning.kind != "nki" or meaning.assumed or module not in _MODULES:
+        return None
+    return CALLS.get(f"nl.{name}" if module == "nki.language" else name)
+
+
+def _misfit(unit: Unit, call: ast.Call, checked: CheckedCall) -> Iterator[Found]:
+    """Find arguments that a signature does not have, and required ones that are not given."""
+    parameters = list(checked.signature.parameters.values())
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        return
+    names = [p.name for p in parameters]
+    unfolded = any(isinstance(a, ast.Starred) for a in call.args)
+    unfolded |= any(k.arg is None for k in call.keywords)
+    positional = [] if unfolded else call.args
+    keywords = [k.arg for k in call.keywords if k.arg is not None]
+    passed = [*names[: len(positional)], *(k for k in keywords if k in names)]
+    required = [p.name for p in parameters if p.default is inspect.Parameter.empty]
+    fault = checked.fault(
+        [name for name in names if name in passed],
+        max(0, len(positional) - len(names)),
+        [k for k in keywords if k not in names],
+        [] if unfolded else [name for name in required if name not in passed],
+        _may_be_tensor(unit, call, names[0] if names else ""),
+    )
+    twice = [name for name in keywords if name in names[: len(positional)]]
+    if fault is None and not twice:
+        return
+    if is_guarded(unit, call, checked.name):
+        return
+    if fault is None:
+        message = f"{checked.name} gets {twice[0]} by position and by name"
+        yield Found(BAD_CALL, call, message, f"remove {twice[0]}=", operand=twice[0])
+        return
+    yield Found(
+        fault.rule,
+        call,
+        fault.message,
+        fault.fix,
+        seen=fault.seen,
+        operand=fault.operand,
+        allowed=fault.allowed,
+        instruction=checked.name,
+    )
+
+
+def _may_be_tensor(unit: Unit, call: ast.Call, first: str) -> bool:
+    """Return whether the first parameter is given, and as something that may be a tensor."""
+    named = [k.value for k in call.keywords if k.arg == first]
+    given = call.args[0] if call.args else named[0] if named else None
+    if given is None or isinstance(given, (ast.Constant, ast.Tuple, ast.List)):
+        return False
+    return unit.meaning(given).kind != "nki"

@@ -6,11 +6,9 @@ profiled.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,13 +19,15 @@ import click
 from nkisim import profiling
 from nkisim.api import as_kernel
 from nkisim.checker import Shapes, parse_shapes
-from nkisim.checker.arguments import arguments_of
-from nkisim.checker.files import _HOW, _Call, _check_shape_names, _examples, _named, _where
+from nkisim.checker.arguments import arguments_of, shapes_hint
+from nkisim.checker.calls import EXAMPLES, _attribute, _BadExamples, _Call, _examples, _where
+from nkisim.checker.files import _check_shape_names, _named, _Source
 from nkisim.checker.limits import GaveUp, time_limit
 from nkisim.checker.modules import CannotImport, imported
 from nkisim.checks import file_findings
 from nkisim.cli.checking import _project, _python_files, _split, _targets
 from nkisim.cli.group import commands
+from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import finding_text, wants_colour
@@ -132,21 +132,22 @@ def profile(
             max_instructions=max_instructions or project.max_instructions or 2_000_000,
             max_seconds=max_seconds,
         )
-        with contextlib.redirect_stdout(sys.stderr):
+        with claimed_stdout() as stdout:
             for file, kernel in wanted:
                 for path in _python_files(file):
                     _profile_file(path, kernel, settings, outcome)
+            outcome.findings.relative_to(os.getcwd())
+            for note in outcome.notes:
+                click.echo(f"nkisim: {note}", err=True)
+            _write_reports(outcome, trace, html)
+            stream = None if _file(output) else stdout.stream
+            text = _json(outcome) if as_json else _text(outcome, stream)
+            if stream is not None:
+                stdout.write(text)
+            else:
+                _write("--output", output, lambda path: write_text(path, text))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    outcome.findings.relative_to(os.getcwd())
-    for note in outcome.notes:
-        click.echo(f"nkisim: {note}", err=True)
-    _write_reports(outcome, trace, html)
-    text = _json(outcome) if as_json else _text(outcome, None if _file(output) else sys.stdout)
-    if output == "-":
-        click.echo(text, nl=False)
-    else:
-        _write("--output", output, lambda path: write_text(path, text))
     return _status(outcome)
 
 
@@ -166,21 +167,21 @@ def _status(outcome: _Outcome) -> int:
 def _profile_file(file: Path, kernel: str | None, settings: _Settings, outcome: _Outcome) -> None:
     """Profile the kernels of a file, or one of them, with known arguments."""
     try:
-        for call in _calls(file.resolve(), kernel, settings.shapes, outcome.notes):
+        for call in _calls(file.resolve(), kernel, settings, outcome.notes):
             for target in settings.targets:
                 _profile(call, target, settings, outcome)
-    except CannotImport as error:
+    except (CannotImport, _BadExamples) as error:
         outcome.notes.append(f"{file}: {error}")
     except SyntaxError as error:
         place = file if error.lineno is None else f"{file}:{error.lineno}"
         outcome.notes.append(f"{place}: not valid Python: {error.msg}")
-    except UnicodeDecodeError as error:
-        outcome.notes.append(f"{file}: not UTF-8 text: {error.reason}")
+    except OSError as error:
+        outcome.notes.append(f"{file}: {error}")
 
 
 def _profile(call: _Call, target: str, settings: _Settings, outcome: _Outcome) -> None:
     """Profile one call on one generation."""
-    name = call.kernel.__name__
+    name = call.name
     predict = profiling.profile(
         call.kernel,
         target,
@@ -202,32 +203,40 @@ def _profile(call: _Call, target: str, settings: _Settings, outcome: _Outcome) -
         outcome.refused.append(_Refusal(name, target, reason))
 
 
-def _calls(file: Path, kernel: str | None, shapes: Shapes, notes: list[str]) -> Iterator[_Call]:
+def _calls(
+    file: Path, kernel: str | None, settings: _Settings, notes: list[str]
+) -> Iterator[_Call]:
     """Yield the kernels of a file with arguments; note at the others what is missing."""
     selected, grid = _named(kernel)
-    names, _ = file_findings(str(file), selected or None)
-    _check_shape_names(file, names, shapes)
-    if not names:
+    source = _Source(file, *file_findings(str(file), selected or None), selected, grid)
+    _check_shape_names([source], settings.shapes)
+    if not source.kernels:
         return
-    with imported(file) as module:
-        called = set()
-        for example in _examples(module, names, file):
-            called.add(example.kernel.__name__)
-            yield example
-        for name in names:
+    with imported(file, settings.max_seconds) as module:
+        with time_limit(settings.max_seconds):
+            examples = _examples(module, file, source.kernels, selected)
+        yield from examples
+        called = {call.name for call in examples}
+        for kernel_source in source.kernels:
+            name = kernel_source.name
+            function = _attribute(module, name)
             if name in called:
                 continue
-            function = getattr(module, name, None)
             if not callable(function):
-                notes.append(f"{name} was not profiled: it is not a name of the module; {_HOW}")
+                notes.append(
+                    f"{name} was not profiled, it is not a name of the module: define {EXAMPLES}()"
+                )
                 continue
             found = as_kernel(function)
-            given, missing = arguments_of(found.function, shapes)
+            given, missing = arguments_of(found.function, settings.shapes)
             if missing:
-                without = f"no value for {', '.join(missing)}"
-                notes.append(f"{name} was not profiled, {without}: {_HOW}")
+                shapes = shapes_hint(kernel_source, missing)
+                notes.append(
+                    f"{name} was not profiled, no value for {', '.join(missing)}: give --shapes "
+                    f'"{shapes}", annotate with nt.tensor[128, 512], or define {EXAMPLES}()'
+                )
             else:
-                yield _Call(found if grid is None else found[grid], (), given)
+                yield _Call(name, found if grid is None else found[grid], (), given)
 
 
 # -- output ----------------------------------------------------------------------------------------

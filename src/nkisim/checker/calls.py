@@ -20,7 +20,15 @@ from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.host import definition_place
 from nkisim.options import SimOptions
 
-__all__ = ["EXAMPLES", "run_kernels"]
+__all__ = [
+    "EXAMPLES",
+    "BadExamples",
+    "KernelCall",
+    "attribute_of",
+    "example_calls",
+    "run_kernels",
+    "where_raised",
+]
 
 EXAMPLES = "nkisim_examples"
 """Name of the function in a file that yields kernels with arguments."""
@@ -31,7 +39,7 @@ _FORM = (
 )
 
 
-class _Call(NamedTuple):
+class KernelCall(NamedTuple):
     """A kernel with arguments, and its name in the report."""
 
     name: str
@@ -40,7 +48,7 @@ class _Call(NamedTuple):
     kwargs: dict[str, Any]
 
 
-class _BadExamples(Exception):
+class BadExamples(Exception):
     """``nkisim_examples`` raised, or returned something else."""
 
     def __init__(self, message: str, line: int) -> None:
@@ -92,12 +100,12 @@ def _run_all(
     records: Mapping[str, KernelRecord],
 ) -> bool:
     """Run the examples, then the other kernels; return whether the examples are broken."""
-    calls: list[_Call] = []
+    calls: list[KernelCall] = []
     broken = False
     try:
         with time_limit(settings.max_seconds):
-            calls = _examples(module, file, kernels, selected)
-    except _BadExamples as error:
+            calls = example_calls(module, file, kernels, selected)
+    except BadExamples as error:
         broken = True
         _add_broken(found, file, str(error), error.line)
     for call in calls:
@@ -115,7 +123,9 @@ def _add_broken(found: Ledger, file: Path, message: str, line: int) -> None:
     found.add([Finding(BROKEN_FILE, message, Place(str(file), line), fix=fix)])
 
 
-def _examples(module: Any, file: Path, kernels: list[KernelSource], selected: str) -> list[_Call]:
+def example_calls(
+    module: Any, file: Path, kernels: list[KernelSource], selected: str
+) -> list[KernelCall]:
     """Return the calls that a file's ``nkisim_examples`` yields."""
     function = getattr(module, EXAMPLES, None)
     if function is None:
@@ -125,16 +135,16 @@ def _examples(module: Any, file: Path, kernels: list[KernelSource], selected: st
         entries = list(made.items() if isinstance(made, dict) else made)
     except (Exception, SystemExit, GaveUp) as error:
         message = f"{EXAMPLES}() raised {type(error).__name__}: {error}"
-        raise _BadExamples(message, raising_line(error, str(file))) from error
+        raise BadExamples(message, raising_line(error, str(file))) from error
     names = {kernel.node.lineno: kernel.name for kernel in kernels}
     calls = []
     for entry in entries:
         if isinstance(entry, tuple) and entry and isinstance(entry[0], str):
-            entry = (_attribute(module, entry[0]), *entry[1:])
+            entry = (attribute_of(module, entry[0]), *entry[1:])
         well_formed = isinstance(entry, tuple) and len(entry) == 2 and callable(entry[0])
         if not well_formed or not isinstance(entry[1], (tuple, dict)):
             line = definition_place(function).line
-            raise _BadExamples(f"{_FORM}, got {_short(entry)}", line)
+            raise BadExamples(f"{_FORM}, got {_short(entry)}", line)
         kernel = as_kernel(entry[0])
         place = definition_place(kernel.function)
         here = place.file == str(file)
@@ -142,7 +152,7 @@ def _examples(module: Any, file: Path, kernels: list[KernelSource], selected: st
             continue  # another kernel was selected
         name = names.get(place.line, kernel.__name__) if here else kernel.__name__
         args, kwargs = ((), entry[1]) if isinstance(entry[1], dict) else (entry[1], {})
-        calls.append(_Call(name, kernel, args, kwargs))
+        calls.append(KernelCall(name, kernel, args, kwargs))
     return calls
 
 
@@ -153,7 +163,7 @@ def _short(entry: Any) -> str:
     return type(entry).__name__
 
 
-def _attribute(module: Any, name: str) -> Any:
+def attribute_of(module: Any, name: str) -> Any:
     """Return the object of a dotted name in a module, or None."""
     for part in name.split("."):
         module = getattr(module, part, None)
@@ -170,7 +180,7 @@ def _run_named(
     record: KernelRecord,
 ) -> None:
     """Run a kernel with generated arguments; note the reason if that is not possible."""
-    thing = _attribute(module, source.name)
+    thing = attribute_of(module, source.name)
     if thing is None or not callable(thing):
         record.note = f"{source.name} is not a name of the module"
         record.hint = f"define {EXAMPLES}() in {file}"
@@ -181,7 +191,7 @@ def _run_named(
         _note_missing(record, file, source, missing)
         return
     chosen = kernel if grid is None else kernel[grid]
-    _run(_Call(source.name, chosen, (), given), file, settings, found)
+    _run(KernelCall(source.name, chosen, (), given), file, settings, found)
 
 
 def _note_missing(
@@ -199,7 +209,7 @@ def _note_missing(
         )
 
 
-def _run(call: _Call, file: Path, settings: CheckSettings, found: Ledger) -> None:
+def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -> None:
     place = definition_place(call.kernel.function)
     for target in settings.targets:
         report = Report()
@@ -216,13 +226,13 @@ def _run(call: _Call, file: Path, settings: CheckSettings, found: Ledger) -> Non
         except GaveUp as error:
             report.stopped = str(error)
         except (Exception, SystemExit) as error:
-            report.stopped = f"{type(error).__name__}: {error}{_where(error)}"
+            report.stopped = f"{type(error).__name__}: {error}{where_raised(error)}"
         found.enter(call.name, place, report)
     if place.file != str(file):
         found.add(kernel_findings(call.kernel.function))
 
 
-def _where(error: BaseException) -> str:
+def where_raised(error: BaseException) -> str:
     """Return the line of the user's code that raised."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_own_file(f.filename)]
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -17,11 +17,11 @@ from nkisim.diagnostics import RULES, Finding, Place, Recorder
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.suggestions import complete, settle
 
-__all__ = ["check_files"]
+__all__ = ["SourceFile", "check_files", "check_shape_names", "named_kernel"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class SourceFile:
     """A file that was read.
 
     Attributes:
@@ -55,23 +55,23 @@ def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettin
     ledger = Ledger(0)
     sources = []
     for file, kernel in wanted:
-        name, grid = _named(kernel)
+        name, grid = named_kernel(kernel)
         file = file.resolve()
         try:
-            sources.append(_Source(file, *file_findings(str(file), name or None), name, grid))
+            sources.append(SourceFile(file, *file_findings(str(file), name or None), name, grid))
         except (SyntaxError, OSError) as error:
             line = (error.lineno if isinstance(error, SyntaxError) else None) or 1
             why = f"not valid Python: {error.msg}" if isinstance(error, SyntaxError) else str(error)
             place = Place(str(file), line)
             ledger.add([Finding(BROKEN_FILE, why, place, fix="correct the file")])
-    _check_shape_names(sources, settings.shapes)
+    check_shape_names(sources, settings.shapes)
     for source in sources:
         if source.kernels:
             _check(source, settings, ledger)
     return ledger
 
 
-def _check(source: _Source, settings: CheckSettings, ledger: Ledger) -> None:
+def _check(source: SourceFile, settings: CheckSettings, ledger: Ledger) -> None:
     file = str(source.file)
     records = {
         kernel.name: ledger.kernel(kernel.name, Place(file, kernel.node.lineno))
@@ -111,7 +111,7 @@ def _not_run(records: Iterable[KernelRecord], found: Ledger) -> Iterable[Finding
             yield Finding(NOT_RUN, message, record.place, operand=record.name, fix=record.hint)
 
 
-def _named(kernel: str | None) -> tuple[str, int | None]:
+def named_kernel(kernel: str | None) -> tuple[str, int | None]:
     """Return the name of a kernel and its grid, from ``name`` or ``name[2]``."""
     name, bracket, grid = (kernel or "").partition("[")
     if bracket and grid not in ("1]", "2]"):
@@ -119,7 +119,7 @@ def _named(kernel: str | None) -> tuple[str, int | None]:
     return name, int(grid[0]) if bracket else None
 
 
-def _check_shape_names(sources: list[_Source], shapes: Shapes) -> None:
+def check_shape_names(sources: list[SourceFile], shapes: Shapes) -> None:
     """Raise on a shape for a parameter that none of the kernels has."""
     known: set[str] = set()
     for source in sources:

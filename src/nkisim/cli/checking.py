@@ -29,7 +29,7 @@ from nkisim.diagnostics.formats import FORMATS, rendered
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.diagnostics.text import wants_colour
 
-__all__ = ["check"]
+__all__ = ["check", "project_of", "python_files", "split_name", "targets_of"]
 
 CLEAN, FINDINGS, NOTHING, BROKEN = 0, 1, 3, 4
 
@@ -70,12 +70,12 @@ def check(
     files print goes to stderr. Exit status: 0 clean, 1 findings, 2 a mistake on the command line,
     3 nothing was checked, 4 a file cannot be read or imported.
     """
-    wanted = [_split(name) for name in files]
-    project = _project(wanted[0][0])
+    wanted = [split_name(name) for name in files]
+    project = project_of(wanted[0][0])
     try:
         settings = CheckSettings(
             shapes=parse_shapes(shapes) if shapes else {},
-            targets=_targets(target or project.target or "all"),
+            targets=targets_of(target or project.target or "all"),
             selection=Selection(
                 _ids(only) or project.only,
                 (*project.ignore, *_ids(ignore)),
@@ -85,7 +85,7 @@ def check(
             max_seconds=max_seconds,
             require_run=require_run or project.require_run,
         )
-        paths = [(path, kernel) for file, kernel in wanted for path in _python_files(file)]
+        paths = [(path, kernel) for file, kernel in wanted for path in python_files(file)]
         with claimed_stdout() as stdout:
             ledger = check_files(paths, settings)
             ledger.relative_to(os.getcwd())
@@ -107,7 +107,7 @@ def _status(ledger: Ledger, fail_on: FailOn, allow_none: bool) -> int:
     return CLEAN
 
 
-def _split(name: str) -> tuple[Path, str | None]:
+def split_name(name: str) -> tuple[Path, str | None]:
     """Return the file and the kernel of ``FILE::KERNEL``."""
     file, _, kernel = name.partition("::")
     path = Path(file)
@@ -118,20 +118,22 @@ def _split(name: str) -> tuple[Path, str | None]:
     return path, kernel or None
 
 
-def _python_files(path: Path) -> Iterable[Path]:
+def python_files(path: Path) -> Iterable[Path]:
+    """Return a file itself, or the Python files of a folder."""
     if not path.is_dir():
         return [path]
     return sorted(p for p in path.rglob("*.py") if not any(s.startswith(".") for s in p.parts[1:]))
 
 
-def _project(path: Path) -> ProjectSettings:
+def project_of(path: Path) -> ProjectSettings:
+    """Return the settings of the project that a file or folder belongs to."""
     try:
         return project_settings(path.resolve() if path.is_dir() else path.resolve().parent)
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _targets(text: str) -> tuple[str, ...]:
+def targets_of(text: str) -> tuple[str, ...]:
     """Return the generations that a text such as ``"all"`` or ``"trn2,trn3"`` names."""
     if text == "all":
         return tuple(generation.name for generation in GENERATIONS)

@@ -20,12 +20,19 @@ from nkisim import profiling
 from nkisim.api import as_kernel
 from nkisim.checker import Shapes, parse_shapes
 from nkisim.checker.arguments import arguments_of, shapes_hint
-from nkisim.checker.calls import EXAMPLES, _attribute, _BadExamples, _Call, _examples, _where
-from nkisim.checker.files import _check_shape_names, _named, _Source
+from nkisim.checker.calls import (
+    EXAMPLES,
+    BadExamples,
+    KernelCall,
+    attribute_of,
+    example_calls,
+    where_raised,
+)
+from nkisim.checker.files import SourceFile, check_shape_names, named_kernel
 from nkisim.checker.limits import GaveUp, time_limit
 from nkisim.checker.modules import CannotImport, imported
 from nkisim.checks import file_findings
-from nkisim.cli.checking import _project, _python_files, _split, _targets
+from nkisim.cli.checking import project_of, python_files, split_name, targets_of
 from nkisim.cli.group import commands
 from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
@@ -119,14 +126,14 @@ def profile(
     defaults. The target is trn2 by default. What the files print goes to stderr. Exit status:
     0 profiled, 1 a kernel was refused, 2 a mistake on the command line, 3 nothing was profiled.
     """
-    wanted = [_split(name) for name in files]
-    project = _project(wanted[0][0])
+    wanted = [split_name(name) for name in files]
+    project = project_of(wanted[0][0])
     _require_writable({"--trace": trace, "--html": html, "--output": _file(output)})
     outcome = _Outcome()
     try:
         settings = _Settings(
             shapes=parse_shapes(shapes) if shapes else {},
-            targets=_targets(target or project.target or "trn2"),
+            targets=targets_of(target or project.target or "trn2"),
             values=values,
             trip_count=trip_count,
             max_instructions=max_instructions or project.max_instructions or 2_000_000,
@@ -134,7 +141,7 @@ def profile(
         )
         with claimed_stdout() as stdout:
             for file, kernel in wanted:
-                for path in _python_files(file):
+                for path in python_files(file):
                     _profile_file(path, kernel, settings, outcome)
             outcome.findings.relative_to(os.getcwd())
             for note in outcome.notes:
@@ -170,7 +177,7 @@ def _profile_file(file: Path, kernel: str | None, settings: _Settings, outcome: 
         for call in _calls(file.resolve(), kernel, settings, outcome.notes):
             for target in settings.targets:
                 _profile(call, target, settings, outcome)
-    except (CannotImport, _BadExamples) as error:
+    except (CannotImport, BadExamples) as error:
         outcome.notes.append(f"{file}: {error}")
     except SyntaxError as error:
         place = file if error.lineno is None else f"{file}:{error.lineno}"
@@ -179,7 +186,7 @@ def _profile_file(file: Path, kernel: str | None, settings: _Settings, outcome: 
         outcome.notes.append(f"{file}: {error}")
 
 
-def _profile(call: _Call, target: str, settings: _Settings, outcome: _Outcome) -> None:
+def _profile(call: KernelCall, target: str, settings: _Settings, outcome: _Outcome) -> None:
     """Profile one call on one generation."""
     name = call.name
     predict = profiling.profile(
@@ -199,27 +206,27 @@ def _profile(call: _Call, target: str, settings: _Settings, outcome: _Outcome) -
     except GaveUp as error:
         outcome.refused.append(_Refusal(name, target, f"{name} exceeded {error}"))
     except (Exception, SystemExit) as error:
-        reason = f"{name} raised {type(error).__name__}: {error}{_where(error)}"
+        reason = f"{name} raised {type(error).__name__}: {error}{where_raised(error)}"
         outcome.refused.append(_Refusal(name, target, reason))
 
 
 def _calls(
     file: Path, kernel: str | None, settings: _Settings, notes: list[str]
-) -> Iterator[_Call]:
+) -> Iterator[KernelCall]:
     """Yield the kernels of a file with arguments; note at the others what is missing."""
-    selected, grid = _named(kernel)
-    source = _Source(file, *file_findings(str(file), selected or None), selected, grid)
-    _check_shape_names([source], settings.shapes)
+    selected, grid = named_kernel(kernel)
+    source = SourceFile(file, *file_findings(str(file), selected or None), selected, grid)
+    check_shape_names([source], settings.shapes)
     if not source.kernels:
         return
     with imported(file, settings.max_seconds) as module:
         with time_limit(settings.max_seconds):
-            examples = _examples(module, file, source.kernels, selected)
+            examples = example_calls(module, file, source.kernels, selected)
         yield from examples
         called = {call.name for call in examples}
         for kernel_source in source.kernels:
             name = kernel_source.name
-            function = _attribute(module, name)
+            function = attribute_of(module, name)
             if name in called:
                 continue
             if not callable(function):
@@ -236,7 +243,7 @@ def _calls(
                     f'"{shapes}", annotate with nt.tensor[128, 512], or define {EXAMPLES}()'
                 )
             else:
-                yield _Call(name, found if grid is None else found[grid], (), given)
+                yield KernelCall(name, found if grid is None else found[grid], (), given)
 
 
 # -- output ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import torch
 
 import trnblas
 import trnblas.nki
+from each_case import each_case
 from oracles import blas as oracle
 from oracles import blas_energy
 from trnsci.core import explain
@@ -72,7 +73,7 @@ def test_every_kernel_is_reached_by_some_case():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", REACHED, ids=lambda case: case.name)
+@each_case("case", REACHED, ids=lambda case: case.name)
 def test_one_launch_gives_what_the_definition_gives(case, dtype):
     tensors = case.operands(dtype)
     before = counts()
@@ -126,7 +127,7 @@ def test_the_other_operations_are_clean_on_every_generation(generation):
         trnblas.trmm(1.0, square, sides, diag="unit")
 
 
-@pytest.mark.parametrize("case", REACHED, ids=lambda case: case.name)
+@each_case("case", REACHED, ids=lambda case: case.name)
 def test_gradients_are_those_of_torch(case):
     tensors = case.operands(torch.float32)
     weights = None
@@ -243,10 +244,10 @@ def test_grouped_products_with_factors_that_are_tensors():
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
-@pytest.mark.parametrize("case", REACHED, ids=lambda case: case.name)
+@each_case("case", REACHED, ids=lambda case: case.name)
 def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monkeypatch):
     """Each option means the same where kernels are wanted, and gradients are those of torch."""
-    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
+    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI", raising=False)
     tensors = case.operands(dtype)
     before = counts()
     got = case.call(trnblas, unchanged, *tensors)

@@ -8,12 +8,13 @@ import scipy.linalg.blas as reference
 import torch
 
 import trnblas
+from each_case import each_case
 from oracles import blas as oracle
 
 from .agreement import FLOATING, INTEGERS, array, assert_agrees, draw
 from .cases import CASES, DIAG, SIDE, TRANS, UPLO, K, M, N, unchanged
 
-by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+by_name = each_case("case", CASES, ids=lambda case: case.name)
 
 
 def check(case, dtype, tensors):
@@ -35,7 +36,7 @@ def test_agrees_with_the_definition(case, dtype):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("case", [c for c in CASES if not c.floats_only], ids=lambda c: c.name)
+@each_case("case", [c for c in CASES if not c.floats_only], ids=lambda c: c.name)
 def test_integers_are_exact(case, dtype):
     if dtype is torch.uint8:
         # Negative factors wrap; of the absolute ones every result is an unsigned number.

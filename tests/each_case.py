@@ -60,11 +60,12 @@ def each_case(names, values, ids=None, group=None):
 
 def _case(names, value, ids, i):
     """Return the name of a case and its arguments by name."""
-    name = ids(value) if callable(ids) else None if ids is None else ids[i]
+    name = None
     if hasattr(value, "marks"):  # pytest.param
         assert not value.marks, f"a mark can only be on a test of its own: {value}"
-        name = value.id if value.id is not None else name
-        values = value.values
+        name, values = value.id, value.values
     else:
         values = (value,) if len(names) == 1 else tuple(value)
-    return name or ", ".join(map(str, values)), dict(zip(names, values, strict=True))
+    if name is None:
+        name = ids[i] if isinstance(ids, list) else ", ".join(map(ids or str, values))
+    return name, dict(zip(names, values, strict=True))

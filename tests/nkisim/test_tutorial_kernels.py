@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import nkisim
+from each_case import each_case
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 U = 2.0**-24
@@ -68,7 +69,7 @@ def assert_within(out, exact, bound):
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("shape", [(1, 1), *around(128, 2048)])
+@each_case("shape", [(1, 1), *around(128, 2048)])
 def test_tensor_add(shape, dtype, target):
     a, b = draw(dtype, shape, shape)
     out = outputs(script("tensor_add").tensor_add, target, a, b)
@@ -79,7 +80,7 @@ def test_tensor_add(shape, dtype, target):
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 130), (130, 70, 2), *around(128, 64, 64)])
+@each_case("shape", [(1, 1, 1), (3, 5, 130), (130, 70, 2), *around(128, 64, 64)])
 def test_transpose_free_axes(shape, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("transpose").transpose_free_axes, target, x)
@@ -88,7 +89,7 @@ def test_transpose_free_axes(shape, dtype, target):
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("shape", [(1, 1), (1, 200), (5, 33), *around(128, 256)])
+@each_case("shape", [(1, 1), (1, 200), (5, 33), *around(128, 256)])
 def test_transpose_matrix(shape, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("transpose").transpose_matrix, target, x)
@@ -97,8 +98,8 @@ def test_transpose_matrix(shape, dtype, target):
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("pool", [1, 2, 3])
-@pytest.mark.parametrize("shape", [(2, 3, 3), (5, 200, 90), *around(128, 16, 18)])
+@each_case("pool", [1, 2, 3])
+@each_case("shape", [(2, 3, 3), (5, 200, 90), *around(128, 16, 18)])
 def test_average_pool(shape, pool, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("average_pool").average_pool, target, x, pool)
@@ -142,8 +143,8 @@ def test_softmax_of_large_numbers_neither_overflows_nor_vanishes():
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("kernel", ["layernorm_sums", "layernorm_stats"])
-@pytest.mark.parametrize("shape", [(1, 2), (3, 1025), *around(128, 512)])
+@each_case("kernel", ["layernorm_sums", "layernorm_stats"])
+@each_case("shape", [(1, 2), (3, 1025), *around(128, 512)])
 def test_layernorm(shape, kernel, dtype, target):
     x, weight, bias = draw(dtype, shape, shape[1], shape[1])
     eps = 1e-5

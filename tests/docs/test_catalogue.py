@@ -118,7 +118,9 @@ def test_kernels_of_rule_pages_run_as_they_are_shown(id, catalogue, tmp_path):
 
 
 def checked(twin, name, text, inputs, folder):
-    file = folder / "kernel.py"
+    # Each in a folder of its own: bytecode is found by the time and size of a file.
+    file = folder / name / "kernel.py"
+    file.parent.mkdir()
     file.write_text(text)
     spec = importlib.util.spec_from_file_location("kernel", file)
     module = importlib.util.module_from_spec(spec)

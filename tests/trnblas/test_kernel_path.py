@@ -72,7 +72,7 @@ def test_every_kernel_is_reached_by_some_case():
     assert {kernel_of(case) for case in REACHED} == set(KERNELS)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@each_case("dtype", [torch.float32, torch.bfloat16], ids=str)
 @each_case("case", REACHED, ids=lambda case: case.name)
 def test_one_launch_gives_what_the_definition_gives(case, dtype):
     tensors = case.operands(dtype)
@@ -98,8 +98,8 @@ PRODUCTS = [
 ]
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("size", PRODUCTS, ids=str)
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("size", PRODUCTS, ids=str)
 def test_products_are_clean_on_every_generation(size, generation):
     m, k, n = size
     a, b, c = random_tensor(m, k), random_tensor(k, n, seed=1), random_tensor(m, n, seed=2)
@@ -367,7 +367,7 @@ class TestNkiFunctions:
         limit = 8 * (24 + 16) * 2.0**-24 * float(b.grad.abs().max())
         assert (ours - b.grad).abs().max() <= limit
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("call", "message"),
         [
             (lambda n: n.nki_gemm(torch.ones(2, 3, 4), torch.ones(4, 5)), "A must have 2 dim"),

@@ -3,9 +3,8 @@
 import inspect
 from types import ModuleType
 
-import pytest
-
 import trnblas
+from each_case import each_case
 from fresh_process import printed_after_torch
 
 PRODUCT = "(alpha, A, B, beta=0.0, C=None, transA=False, transB=False, *, out_dtype=None, out=None)"
@@ -51,7 +50,7 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@each_case("name", SIGNATURES)
 def test_signatures(name):
     signature = inspect.signature(getattr(trnblas, name))
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]

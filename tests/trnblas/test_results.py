@@ -35,7 +35,7 @@ def test_agrees_with_the_definition(case, dtype):
     check(case, dtype, case.operands(dtype))
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@each_case("dtype", INTEGERS, ids=str)
 @each_case("case", [c for c in CASES if not c.floats_only], ids=lambda c: c.name)
 def test_integers_are_exact(case, dtype):
     if dtype is torch.uint8:
@@ -173,9 +173,9 @@ def test_sizes_beyond_a_panel(problem, uplo):
         assert torch.equal(got, got.mH)
 
 
-@pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex64], ids=str)
-@pytest.mark.parametrize("n", [1, 3, 64, 129, 200])
+@each_case("requires_grad", [False, True])
+@each_case("dtype", [torch.bfloat16, torch.float32, torch.complex64], ids=str)
+@each_case("n", [1, 3, 64, 129, 200])
 def test_rank_k_updates_are_exactly_symmetric(n, dtype, requires_grad):
     a = draw((n, 33), dtype, n).requires_grad_(requires_grad)
     for trans in (False, True):

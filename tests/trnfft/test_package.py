@@ -3,9 +3,8 @@
 import inspect
 from types import ModuleType
 
-import pytest
-
 import trnfft
+from each_case import each_case
 from fresh_process import printed_after_torch
 
 ONE = "(input, n=None, dim=-1, norm=None, *, out=None)"
@@ -58,7 +57,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@each_case("name", SIGNATURES)
 def test_signatures(name):
     signature = inspect.signature(getattr(trnfft, name))
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import trnrand
+from each_case import each_case
 from fresh_process import printed_after_torch
 from oracles import random_words as oracle
 from trnrand._paths.dispatch import stream
@@ -110,8 +111,8 @@ def test_half_precision_is_rounded_float32(kind, dtype):
     assert torch.equal(samples(kind, dtype), samples(kind, torch.float32).to(dtype))
 
 
-@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@each_case("kind", ["uniform", "normal", "exponential"])
+@each_case("dtype", FLOATS, ids=str)
 def test_any_cut_of_a_stream_is_the_stream(kind, dtype):
     whole = samples(kind, dtype, 100_003)
     for start, count in [(0, 1), (1, 1), (1, 2), (2, 5), (3, 0), (5, 99_998), (70_001, 30_002)]:
@@ -149,8 +150,8 @@ EDGES = [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FEFF, 0xFFFF_FF7D, 0xFFFF_FF7E, 
 EDGES += [0xFFFF_FF80, 0xFFFF_FFFE, 0xFFFF_FFFF, 0x1234_5678]
 
 
-@pytest.mark.parametrize("number", [np.uint32, np.uint64])
-@pytest.mark.parametrize("largest", [0xFFFF_FF7E, 0xFFFF_FF7F, 0xFFFF_FFFF])
+@each_case("number", [np.uint32, np.uint64])
+@each_case("largest", [0xFFFF_FF7E, 0xFFFF_FF7F, 0xFFFF_FFFF])
 def test_arrays_make_the_normals_of_the_edges(number, largest):
     """With the words next to u = 1, which have a way of their own, and without them."""
     chosen = [word for word in EDGES if word <= largest]

@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import pytest
 
+from each_case import each_case
 from fresh_process import printed_after_torch
 from trnsci.core.errors import NkiFallbackWarning
 
@@ -34,9 +35,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error(library):
         _ = library.nothing_of_the_kind
 
 
-@pytest.mark.parametrize(
-    "package", [f"{name}{part}" for name in LIBRARIES for part in ("", ".nki")]
-)
+@each_case("package", [f"{name}{part}" for name in LIBRARIES for part in ("", ".nki")])
 def test_a_package_shows_what_it_has_and_has_what_it_shows(package):
     module = import_module(package)
     shown = dir(module)

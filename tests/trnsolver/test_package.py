@@ -6,6 +6,7 @@ from types import ModuleType
 import pytest
 
 import trnsolver
+from each_case import each_case
 from fresh_process import printed_after_torch
 
 ITERATIVE = "x0=None, tol=1e-06, maxiter={}, {}, rtol=None, atol=0.0, max_iter=None, callback=None)"
@@ -37,7 +38,7 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@each_case("name", SIGNATURES)
 def test_signatures(name):
     signature = inspect.signature(getattr(trnsolver, name))
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]

@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 import trnsparse
+from each_case import each_case
 from fresh_process import printed_after_torch
 
 # Names, order and defaults that callers rely on.
@@ -40,7 +41,7 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@each_case("name", SIGNATURES)
 def test_signatures(name):
     signature = inspect.signature(getattr(trnsparse, name))
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]

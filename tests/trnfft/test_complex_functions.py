@@ -65,7 +65,7 @@ def value_of(other):
 
 class TestOperators:
     # One test over all combinations: as parameters they would be 256 of a hundred examples each.
-    @settings(max_examples=500)
+    @settings(max_examples=300)
     @given(
         shapes=mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=4),
         form=st.sampled_from(sorted(HELD)),

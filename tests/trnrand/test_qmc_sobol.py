@@ -132,11 +132,15 @@ def test_scrambling_keeps_how_full_boxes_are(method):
         assert np.array_equal(got, want)
 
 
-@pytest.mark.parametrize("method", SCRAMBLES)
-@pytest.mark.parametrize(
-    "shared",
-    [0, LEVELS - 1, LEVELS, *(pytest.param(k, marks=pytest.mark.slow) for k in (4, LEVELS + 3))],
-)
+FAST = {("owen", 0), ("linear", LEVELS - 1), ("owen", LEVELS)}
+SHARED = [
+    pytest.param(method, k, marks=() if (method, k) in FAST else pytest.mark.slow)
+    for method in SCRAMBLES
+    for k in (0, 4, LEVELS - 1, LEVELS, LEVELS + 3)
+]
+
+
+@pytest.mark.parametrize(("method", "shared"), SHARED)
 def test_two_points_part_where_they_did_and_are_independent_after(method, shared):
     """Over seeds, digits after the first that differs are independent and uniform in both points.
 

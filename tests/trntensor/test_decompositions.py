@@ -444,7 +444,7 @@ def test_models_scale_with_the_tensor(name, dtype):
     model, x = MODELS[name], NOISY.to(dtype)
     want = model(x)
     exponents = math.log2(torch.finfo(dtype).max)
-    for share in (-0.9, -0.6, -0.3, 0.3, 0.6, 0.9):
+    for share in (-0.9, -0.3, 0.6, 0.9):
         exponent = round(share * exponents)
         if name == "cp, not negative" and exponent < -60:
             continue  # factors are at least 1e-10, their products 1e-30

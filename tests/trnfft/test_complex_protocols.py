@@ -225,6 +225,6 @@ def test_importing_the_package_registers_once():
         "z = ComplexTensor(torch.ones(2))\n"
         "print(json.dumps(len(torch.utils._pytree.tree_leaves([z, z]))))"
     )
-    from fresh_process import printed_after_torch
+    from fresh_process import printed_after
 
-    assert printed_after_torch(code) == json.loads("2")
+    assert printed_after("torch", code) == json.loads("2")

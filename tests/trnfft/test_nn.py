@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from each_case import each_case
-from fresh_process import printed_after_torch
+from fresh_process import printed_after
 from trnfft import nn
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -317,7 +317,7 @@ class TestModReLU:
 
 def test_is_not_imported_with_the_package():
     code = "import sys, trnfft; early = 'trnfft.nn' in sys.modules; import trnfft.nn"
-    assert printed_after_torch(f"{code}\nprint(json.dumps(early))") is False
+    assert printed_after("torch", f"{code}\nprint(json.dumps(early))") is False
 
 
 def test_a_network_learns_a_complex_rotation():

@@ -9,7 +9,7 @@ import torch
 
 import trnrand
 from each_case import each_case
-from fresh_process import printed_after_torch
+from fresh_process import printed_after
 from oracles import random_words as oracle
 from trnrand._paths.dispatch import stream
 from trnrand._paths.torch_path import _exponentials, _fill_by_chunks, _normals, torch_stream
@@ -181,7 +181,8 @@ def test_stretches_of_arrays_make_one_stream(engine, monkeypatch):
 
 
 def test_loading_numba_is_for_large_draws():
-    sizes = printed_after_torch(
+    sizes = printed_after(
+        "torch",
         """
 import sys, trnrand
 g = trnrand.Generator(1)
@@ -204,7 +205,7 @@ import trnrand
 print(json.dumps(trnrand.normal(2**18 + 5, generator=trnrand.Generator(1))[-5:].tolist()))
 """
     want = samples("normal", torch.float32, 5, 2**18, seed=1).tolist()
-    assert printed_after_torch(code, path=[SOURCES]) == want
+    assert printed_after("torch", code, path=[SOURCES]) == want
 
 
 @pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])

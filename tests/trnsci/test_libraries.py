@@ -6,7 +6,7 @@ from importlib.metadata import version
 import pytest
 
 from each_case import each_case
-from fresh_process import printed_after_torch
+from fresh_process import printed_after
 from trnsci.core.errors import NkiFallbackWarning
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
@@ -52,7 +52,7 @@ def test_a_package_shows_what_it_has_and_has_what_it_shows(package):
 def test_submodules_need_no_import_of_their_own(library, parts):
     found = ", ".join(f"{library}.{part}.__name__" for part in parts.split())
     code = f"import {library}; print(json.dumps([{found}]))"
-    assert printed_after_torch(code) == [f"{library}.{part}" for part in parts.split()]
+    assert printed_after("torch", code) == [f"{library}.{part}" for part in parts.split()]
 
 
 @pytest.mark.parametrize(

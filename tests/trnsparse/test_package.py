@@ -6,7 +6,7 @@ import pytest
 
 import trnsparse
 from each_case import each_case
-from fresh_process import printed_after_torch
+from fresh_process import printed_after
 
 # Names, order and defaults that callers rely on.
 SIGNATURES = {
@@ -57,6 +57,6 @@ def test_modules_that_callers_import_have_what_they_show(module):
 
 def test_importing_it_brings_in_neither_nki_nor_anything_optional():
     loaded = set(
-        printed_after_torch("import sys, trnsparse\nprint(json.dumps(sorted(sys.modules)))")
+        printed_after("torch", "import sys, trnsparse\nprint(json.dumps(sorted(sys.modules)))")
     )
     assert loaded.isdisjoint({"matplotlib", "nkisim", "numba", "pyamg", "scipy"})

@@ -202,7 +202,13 @@ def printed_by_default(name):
     return printed
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+# Fast tests elsewhere run the whole of these with arguments: test_workflows.py and trnfft's.
+ELSEWHERE = ("option_pricing.py", "speech_enhancement.py")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ELSEWHERE else n for n in SCRIPTS]
+)
 def test_runs_without_arguments(name, monkeypatch, load_example, capfd):
     printed = printed_by_default(name)
     monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name)])

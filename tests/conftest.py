@@ -14,7 +14,13 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 # The same examples in every run and on every worker, no time limit on a loaded machine, and no
 # database: a test leaves no files behind.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.load_profile("repeatable")
+settings.register_profile("fewer", settings.get_profile("repeatable"), max_examples=40)
+
+
+def pytest_configure(config):
+    """Try 40 examples of a property, 100 together with the slow tests, where it says no number."""
+    settings.load_profile("fewer" if config.option.markexpr == "not slow" else "repeatable")
+
 
 # What numba kept of a module is not to be trusted after a change of another that it uses, so tests
 # compile anew, once for all workers. The folder goes when the process does that made it.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from each_case import each_case
+
 # api and collectives are imported for the rules that they declare.
 from nkisim import api, collectives, isa, language, uninstall  # noqa: F401
 from nkisim.cli import commands
@@ -96,7 +98,7 @@ ROLES = {
 }
 
 
-@pytest.mark.parametrize(("library", "role"), ROLES.items())
+@each_case(("library", "role"), ROLES.items())
 def test_what_stands_beside_a_library_exists(library, role):
     prose = Page.read(DOCS / "libraries" / f"{library}.md").prose
     start = prose.index(f"| {library} | {role} | torch |") + 2

@@ -22,8 +22,8 @@ VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE
 # What begins with an underscore is imported by scripts, and is none itself.
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py"))
 
-# Those that the fast tests start as a process too: of nkisim, of a library, in a folder.
-ALONE = ("softmax.py", "scf.py", "nvidia_samples/conjugate_gradient.py")
+# Those that the fast tests start as a process too: of nkisim; of a library, in a folder.
+ALONE = ("softmax.py", "nvidia_samples/conjugate_gradient.py")
 
 
 def matmul(lhs_t, rhs):
@@ -202,7 +202,13 @@ def printed_by_default(name):
     return printed
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+# Fast tests elsewhere run the whole of these with arguments: test_workflows.py and trnfft's.
+ELSEWHERE = ("option_pricing.py", "speech_enhancement.py")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ELSEWHERE else n for n in SCRIPTS]
+)
 def test_runs_without_arguments(name, monkeypatch, load_example, capfd):
     printed = printed_by_default(name)
     monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name)])
@@ -244,7 +250,7 @@ def test_runs_as_written_for_a_trainium_host(tmp_path):
     assert "no findings" in done.stdout
 
 
-def test_demo_ends_with_the_finding_of_its_mistake(load_example):
+def test_demo_ends_with_the_finding_of_its_mistake(load_example, capsys):
     demo = load_example("demo.py")
     x = np.random.default_rng(0).standard_normal((128, 700), dtype=np.float32)
     report = nkisim.check(demo.row_sums)(x)
@@ -252,6 +258,7 @@ def test_demo_ends_with_the_finding_of_its_mistake(load_example):
     (finding,) = report.findings
     lines = (EXAMPLES / "demo.py").read_text().splitlines()
     assert "tensor_reduce" in lines[finding.line - 1]
-    assert str(report) in python(EXAMPLES / "demo.py").stdout
+    demo.main()
+    assert str(report) in capsys.readouterr().out
     # 512 columns fill their tile: the same kernel is then right.
     assert nkisim.check(demo.row_sums)(x[:, :512]).codes == set()

@@ -18,6 +18,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
+from each_case import each_case
 from nkisim.dtypes import as_dtype
 
 from .samples import SAMPLES, Sample, Tile, fill, run, whole
@@ -80,8 +81,8 @@ def said(outcome) -> list[tuple[str, str, int]]:
     return [(f.rule.id, f.operand, f.count) for f in outcome.findings if not f.rule.on_values]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+@each_case("place", PLACES)
+@each_case("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 def test_executors_agree(sample: Sample, place: str):
     want = run(sample, PLACES[place]())
     simulated = run(sample, PLACES[place](), entry=nkisim.simulate)
@@ -94,7 +95,7 @@ def test_executors_agree(sample: Sample, place: str):
             assert_same_bits(want.outputs[name], output)
 
 
-@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+@each_case("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 def test_without_values_the_same_is_found(sample: Sample):
     for place in ("apart", "placed", "slices"):
         assert said(run(sample, PLACES[place](), values=False)) == said(
@@ -144,8 +145,8 @@ def calls(x, y, column):
     return tuple(returned)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", TYPES)
+@each_case("size", SIZES)
+@each_case("kind", TYPES)
 def test_executors_agree_around_every_size(kind, size):
     rng = np.random.default_rng(size)
     shape = shaped(size)

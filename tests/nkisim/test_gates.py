@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nkisim
+from fresh_process import nkisim_command
 
 from .checker_cases import GOOD, UNWRITTEN, WARNED, write
 
@@ -32,17 +33,21 @@ def told(x):
 """
 
 
-def python(*arguments, env=None, cwd=None):
+def without_ours(env):
     kept = {k: v for k, v in os.environ.items() if k not in VARIABLES and "PYTEST" not in k}
+    return kept | (env or {})
+
+
+def python(*arguments, env=None, cwd=None):
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(
-        command, env=kept | (env or {}), cwd=cwd, capture_output=True, text=True, timeout=300
+        command, env=without_ours(env), cwd=cwd, capture_output=True, text=True, timeout=300
     )
     return done
 
 
-def run(*arguments, **options):
-    return python("-m", "nkisim", "run", *arguments, **options)
+def run(*arguments, env=None, cwd=None):
+    return nkisim_command("run", *arguments, env=without_ours(env), cwd=cwd)
 
 
 @pytest.fixture

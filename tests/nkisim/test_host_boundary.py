@@ -12,6 +12,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 import nkisim.typing as nt
+from each_case import each_case
 from tiles import loaded, stored
 
 TYPES = {
@@ -58,8 +59,8 @@ def copied_as(source, dtype, shape):
     return out
 
 
-@pytest.mark.parametrize("name", sorted(TYPES))
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (2, 3, 4), (2, 1, 3, 1, 2)])
+@each_case("name", sorted(TYPES))
+@each_case("shape", [(), (1,), (7,), (3, 5), (2, 3, 4), (2, 1, 3, 1, 2)])
 def test_numpy_arrays_of_every_type_and_rank(name, shape):
     dtype = np.dtype(TYPES[name])
     drawn = np.random.default_rng(0).integers(0, 256, (*shape, dtype.itemsize)).astype(np.uint8)
@@ -72,7 +73,7 @@ def test_numpy_arrays_of_every_type_and_rank(name, shape):
     assert not np.shares_memory(got, data)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint64, np.complex64, object, "U4"])
+@each_case("dtype", [np.float64, np.int64, np.uint64, np.complex64, object, "U4"])
 def test_types_unknown_to_the_device_are_refused(dtype):
     with pytest.raises(nkisim.NkiValidationError) as caught:
         nkisim.simulate(copied)(np.zeros((2, 2), dtype))
@@ -134,8 +135,8 @@ def overwritten_without_return(target, source):
     return stored(loaded(source))
 
 
-@pytest.mark.parametrize("kernel", [overwritten, overwritten_without_return])
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
+@each_case("kernel", [overwritten, overwritten_without_return])
+@each_case("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
 def test_inputs_that_the_kernel_writes_are_updated_in_place(kernel, dtype):
     target, source = np.zeros((4, 3), dtype), np.ones((2, 3), dtype)
     want = target.copy()
@@ -396,7 +397,7 @@ def test_a_postponed_annotation_is_enforced():
     assert caught.value.rule_id == "L064"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "annotation",
     ["Unimported", "np.absent", "int[3]", "rows by columns", "1 / 0", "{}['key']", "int('x')"],
 )
@@ -469,7 +470,7 @@ def test_instructions_outside_a_kernel_are_refused():
 # Dtypes on the host
 
 
-@pytest.mark.parametrize("name", sorted(TYPES))
+@each_case("name", sorted(TYPES))
 def test_a_dtype_is_a_numpy_dtype_a_name_and_a_key(name):
     dtype = getattr(nl, name)
     assert np.zeros(3, dtype).dtype == TYPES[name]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 
 WIDTH = 70_000  # bytes of a partition; more than one instruction's fields reach
 
@@ -43,7 +44,7 @@ def patterned(pattern, offset=0, engine=nisa.engine.gpsimd, dtype=nl.uint8, widt
 FOUR = [[81, 2], [27, 2], [9, 2], [3, 2]]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "offset", "fits"),
     [
         (FOUR, 0, True),
@@ -99,7 +100,7 @@ def legal_starts(count):
     return {0, 32, 64, 96} if count <= 32 else {0, 64} if count <= 64 else {0}
 
 
-@pytest.mark.parametrize("count", [1, 31, 32, 33, 63, 64, 65, 127])
+@each_case("count", [1, 31, 32, 33, 63, 64, 65, 127])
 def test_partitions_where_an_instruction_starts(count):
     def fill(start):
         def write():

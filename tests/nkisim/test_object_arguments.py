@@ -17,6 +17,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import hbm, loaded, stored
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class DataSlots(nl.NKIObject):
 
 
 KINDS = [Plain, Frozen, Slots, FrozenSlots, Pair, Bare, Data, DataSlots]
-each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind = each_case("kind", KINDS)
 
 
 @nkisim.jit

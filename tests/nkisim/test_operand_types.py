@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nkisim
+from each_case import each_case
 from nkisim.diagnostics import NkiValidationError
 from nkisim.dtypes import DTYPES
 
@@ -38,8 +39,8 @@ def choices(sample):
     return [{name} for name in sample.tiles] + [set(sample.tiles)]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+@each_case("dtype", TYPES)
+@each_case("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 def test_a_type_is_computed_or_refused(sample, dtype):
     for names in choices(sample):
         other = retyped(sample, names, dtype)

@@ -12,6 +12,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
+from each_case import each_case
 from nkisim.machine import core as machine
 
 from .samples import SAMPLES, Tile, fill, run, whole
@@ -85,8 +86,8 @@ def assert_same(one, other):
         assert_same_bits(one[0][name], other[0][name])
 
 
-@pytest.mark.parametrize("entry", [nkisim.check, nkisim.simulate], ids=["check", "simulate"])
-@pytest.mark.parametrize(("sample", "name"), OPERANDS)
+@each_case("entry", [nkisim.check, nkisim.simulate], ids=["check", "simulate"])
+@each_case(("sample", "name"), OPERANDS)
 def test_an_operand_with_a_dynamic_offset_equals_its_slice(sample, name, entry):
     static = outcome(sample, placed(name, sliced), entry=entry)
     for offset in (register, tile_offset):
@@ -121,17 +122,26 @@ def patterned(view):
 VIEWS = [reshaped, reinterpreted, expanded, sliced_again, patterned]
 
 
-def viewed():
+def viewed(fast):
     """Operands and views: of each operand two views are fast, of each view two operands in five."""
     for number, operand in enumerate(OPERANDS):
         for place, again in enumerate(VIEWS):
-            marks = () if (place - number) % len(VIEWS) < 2 else pytest.mark.slow
-            named = f"{operand.id}-{again.__name__}"
-            yield pytest.param(*operand.values, again, id=named, marks=marks)
+            if ((place - number) % len(VIEWS) < 2) == fast:
+                yield pytest.param(*operand.values, again, id=f"{operand.id}-{again.__name__}")
 
 
-@pytest.mark.parametrize(("sample", "name", "again"), list(viewed()))
+@each_case(("sample", "name", "again"), viewed(fast=True))
 def test_a_view_of_a_dynamic_view_keeps_its_offset(sample, name, again):
+    assert_view_keeps_the_offset(sample, name, again)
+
+
+@pytest.mark.slow
+@each_case(("sample", "name", "again"), viewed(fast=False))
+def test_the_other_views_of_a_dynamic_view_keep_its_offset(sample, name, again):
+    assert_view_keeps_the_offset(sample, name, again)
+
+
+def assert_view_keeps_the_offset(sample, name, again):
     def views_of(how):
         def place(tile, source):
             made = how(tile, source)
@@ -145,8 +155,8 @@ def test_a_view_of_a_dynamic_view_keeps_its_offset(sample, name, again):
     assert_same(static, moved)
 
 
-@pytest.mark.parametrize("offset", [register, tile_offset])
-@pytest.mark.parametrize(("sample", "name"), OPERANDS)
+@each_case("offset", [register, tile_offset])
+@each_case(("sample", "name"), OPERANDS)
 def test_a_dynamic_offset_that_leaves_the_tensor_is_refused(sample, name, offset):
     """Also one that would reach into the next partition."""
 
@@ -163,7 +173,7 @@ def test_a_dynamic_offset_that_leaves_the_tensor_is_refused(sample, name, offset
         run(sample, placed(name, how), entry=nkisim.simulate)
 
 
-@pytest.mark.parametrize(("sample", "name"), OPERANDS)
+@each_case(("sample", "name"), OPERANDS)
 def test_a_run_without_values_finds_the_same(sample, name):
     """Among the rules that do not look at values; here on operands that nobody has written."""
     if sample.grid > 1:

@@ -4,11 +4,12 @@ import pytest
 
 import nkisim
 from comparing import assert_same_bits
+from each_case import each_case
 from nkisim.spec.instruction import INSTRUCTIONS
 
 from .samples import SAMPLES, run
 
-each_sample = pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+each_sample = each_case("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 
 
 def test_every_declared_instruction_has_a_sample():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from kernels import TWINS, copies
 from kernels import cores as _cores  # noqa: F401, declares its twins
 from kernels import ranks as _ranks  # noqa: F401, declares its twins
@@ -49,7 +50,7 @@ def test_there_are_kernels_for_two_cores():
     assert len(TWO_CORES) > 30
 
 
-@pytest.mark.parametrize(("twin", "kind"), TWO_CORES)
+@each_case(("twin", "kind"), TWO_CORES)
 def test_a_kernel_without_a_race_has_one_result(twin, kind):
     kernel, inputs = (twin.good, twin.mended) if kind == "good" else (twin.bad, twin.inputs)
 

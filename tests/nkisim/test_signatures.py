@@ -11,6 +11,7 @@ import nkisim
 import nkisim.collectives
 import nkisim.isa
 import nkisim.language
+from each_case import each_case
 from nkisim.diagnostics import NkiCallError
 from nkisim.spec import INSTRUCTIONS
 
@@ -108,7 +109,7 @@ def test_no_function_is_left_without_a_meaning():
     assert [f.name for f in files if "NotImplementedError" in f.read_text()] == []
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@each_case("name", sorted(INSTRUCTIONS))
 def test_calls_that_do_not_fit_name_what_does_not(name):
     function, parameters = getattr(nkisim.isa, name), INSTRUCTIONS[name].signature.parameters
     required = [p.name for p in parameters.values() if p.default is p.empty]

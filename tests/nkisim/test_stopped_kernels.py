@@ -16,6 +16,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import loaded, stored
 
 SOURCE = np.ones((4, 3), np.float32)
@@ -55,8 +56,8 @@ def ends(source, how):
 # Reports
 
 
-@pytest.mark.parametrize("how", ["removed", "finding", "signature"])
-@pytest.mark.parametrize("kernel", [ends, ends[2]], ids=["one-core", "two-cores"])
+@each_case("how", ["removed", "finding", "signature"])
+@each_case("kernel", [ends, ends[2]], ids=["one-core", "two-cores"])
 def test_a_stopped_kernel_is_not_ok(kernel, how):
     report = nkisim.check(kernel)(SOURCE, how)
     rule = {"removed": "A021"}.get(how, "A025")
@@ -159,7 +160,7 @@ each_launch = pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 
 
 @each_launch
-@pytest.mark.parametrize(
+@each_case(
     ("how", "last"),
     [("removed", ["ends"]), ("finding", ["ends", "refuse"]), ("inside", ["ends"] * 2 + ["refuse"])],
 )

@@ -10,6 +10,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import hbm, sbuf
 
 from .harness_cores import (  # the fixtures guard every test here
@@ -72,7 +73,7 @@ STUCK = [
     (crossed, "C009", {0, 1}),
     (crossed_pipes, "C013", {0, 1}),
 ]
-each_stuck = pytest.mark.parametrize(
+each_stuck = each_case(
     ("kernel", "rule", "waiting"), STUCK, ids=[kernel.__name__ for kernel, _, _ in STUCK]
 )
 
@@ -92,7 +93,7 @@ def marked_line(kernel, core):
 
 
 @each_stuck
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_stuck_cores_are_reported_with_their_places(kernel, rule, waiting, seed):
     report = report_of(kernel, numbers(8, 4), schedule_seed=seed)
     assert report.codes == {rule}
@@ -109,7 +110,7 @@ def test_stuck_cores_are_reported_with_their_places(kernel, rule, waiting, seed)
 
 
 @each_stuck
-@pytest.mark.parametrize("strictness", ["simulate", "strict"])
+@each_case("strictness", ["simulate", "strict"])
 def test_stuck_cores_raise(kernel, rule, waiting, strictness):
     with pytest.raises(nkisim.NkiValidationError) as caught:
         nkisim.simulate(nkisim.jit(kernel)[2], strictness=strictness)(numbers(8, 4))
@@ -129,8 +130,8 @@ def test_stuck_cores_are_noticed_at_once():
 # -- errors and threads ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guilty", [0, 1])
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("guilty", [0, 1])
+@each_case("seed", [None, *SEEDS])
 def test_an_error_of_one_core_wins_over_the_others_barrier(guilty, seed):
     text = "[NCC_INKI016] Kernel validation exception: rows must be even"
 

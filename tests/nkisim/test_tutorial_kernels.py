@@ -17,14 +17,17 @@ import numpy as np
 import pytest
 
 import nkisim
+from each_case import each_case
+from pairwise import pairwise
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 U = 2.0**-24
 FUNCTION = 4 * U
 ROUNDING = {np.dtype(np.float32): U, np.dtype(ml_dtypes.bfloat16): 2.0**-8}
 
-each_target = pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-each_dtype = pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
+TARGETS, DTYPES = ["gen2", "gen3", "gen4"], list(ROUNDING)
+each_target = pytest.mark.parametrize("target", TARGETS)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
 @cache
@@ -68,7 +71,7 @@ def assert_within(out, exact, bound):
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("shape", [(1, 1), *around(128, 2048)])
+@each_case("shape", [(1, 1), *around(128, 2048)])
 def test_tensor_add(shape, dtype, target):
     a, b = draw(dtype, shape, shape)
     out = outputs(script("tensor_add").tensor_add, target, a, b)
@@ -79,7 +82,7 @@ def test_tensor_add(shape, dtype, target):
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 130), (130, 70, 2), *around(128, 64, 64)])
+@each_case("shape", [(1, 1, 1), (3, 5, 130), (130, 70, 2), *around(128, 64, 64)])
 def test_transpose_free_axes(shape, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("transpose").transpose_free_axes, target, x)
@@ -88,7 +91,7 @@ def test_transpose_free_axes(shape, dtype, target):
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("shape", [(1, 1), (1, 200), (5, 33), *around(128, 256)])
+@each_case("shape", [(1, 1), (1, 200), (5, 33), *around(128, 256)])
 def test_transpose_matrix(shape, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("transpose").transpose_matrix, target, x)
@@ -97,8 +100,8 @@ def test_transpose_matrix(shape, dtype, target):
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("pool", [1, 2, 3])
-@pytest.mark.parametrize("shape", [(2, 3, 3), (5, 200, 90), *around(128, 16, 18)])
+@each_case("pool", [1, 2, 3])
+@each_case("shape", [(2, 3, 3), (5, 200, 90), *around(128, 16, 18)])
 def test_average_pool(shape, pool, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("average_pool").average_pool, target, x, pool)
@@ -142,8 +145,8 @@ def test_softmax_of_large_numbers_neither_overflows_nor_vanishes():
 
 @each_target
 @each_dtype
-@pytest.mark.parametrize("kernel", ["layernorm_sums", "layernorm_stats"])
-@pytest.mark.parametrize("shape", [(1, 2), (3, 1025), *around(128, 512)])
+@each_case("kernel", ["layernorm_sums", "layernorm_stats"])
+@each_case("shape", [(1, 2), (3, 1025), *around(128, 512)])
 def test_layernorm(shape, kernel, dtype, target):
     x, weight, bias = draw(dtype, shape, shape[1], shape[1])
     eps = 1e-5
@@ -236,13 +239,14 @@ TILES = {
 }
 
 
-@each_target
-@each_dtype
+PROBLEMS = [(stage, size) for stage, sizes in TILES.items() for size in sizes]
+
+
 @pytest.mark.parametrize(
-    ("stage", "size"), [(stage, size) for stage, sizes in TILES.items() for size in sizes]
+    ("problem", "dtype", "target"), pairwise(PROBLEMS, DTYPES, TARGETS), ids=str
 )
-def test_matmul(stage, size, dtype, target):
-    k, m, n = size
+def test_matmul(problem, dtype, target):
+    stage, (k, m, n) = problem
     lhs_t, rhs = draw(dtype, (k, m), (k, n))
     out = outputs(getattr(script("matmul_six_stages"), stage), target, lhs_t, rhs)
     a, b = wide(lhs_t, rhs)
@@ -259,7 +263,8 @@ def test_every_stage_of_the_matmul_is_tested():
 class TestAttentionForward:
     """Sizes are (heads, queries, keys, d)."""
 
-    each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+    MASKS = (False, True)
+    each_mask = pytest.mark.parametrize("causal", MASKS, ids=["full", "causal"])
 
     @staticmethod
     def script():
@@ -290,30 +295,29 @@ class TestAttentionForward:
         bound = 1.01 * relative * (weights @ np.abs(v64))
         assert_within(out, exact, bound + ROUNDING[dtype] * (np.abs(exact) + bound))
 
-    @each_target
-    @each_dtype
-    @each_mask
+    SIZES = (
+        (1, 1, 1, 2),
+        (2, 1, 2, 2),
+        (1, 130, 700, 128),
+        (1, 300, 40, 16),
+        (2, 128, 512, 64),
+        *((1, *near) for near in around(128, 128, 64)),
+        *((1, *near) for near in around(512, 512, 8)),
+        *((1, *near) for near in around(128, 2048, 128)[:2]),
+    )
+
     @pytest.mark.parametrize(
-        "size",
-        [
-            (1, 1, 1, 2),
-            (2, 1, 2, 2),
-            (1, 130, 700, 128),
-            (1, 300, 40, 16),
-            (2, 128, 512, 64),
-            *((1, *near) for near in around(128, 128, 64)),
-            *((1, *near) for near in around(512, 512, 8)),
-            *((1, *near) for near in around(128, 2048, 128)[:2]),
-        ],
+        ("size", "causal", "dtype", "target"), pairwise(SIZES, MASKS, DTYPES, TARGETS), ids=str
     )
     def test_around_tiles(self, size, causal, dtype, target):
         self.judge(size, causal, dtype, target)
 
     # gen2 and gen3 keep a result in a bank, and gen2 has the least memory.
-    @each_dtype
-    @each_mask
-    @pytest.mark.parametrize("keys", [127, 128, 129, 511, 512, 513, 2047, 2048, 2049])
-    @pytest.mark.parametrize("queries", [127, 128, 129])
+    @pytest.mark.parametrize(
+        ("queries", "keys", "causal", "dtype"),
+        pairwise([127, 128, 129], [127, 128, 129, 511, 512, 513, 2047, 2048, 2049], MASKS, DTYPES),
+        ids=str,
+    )
     def test_tails_of_keys(self, queries, keys, causal, dtype):
         self.judge((1, queries, keys, 16), causal, dtype, "gen2", sections=2)
 
@@ -332,11 +336,17 @@ class TestAttentionForward:
     def test_several_sections_and_groups(self, dtype, causal):
         self.judge((1, 4225, 4609, 16), causal, dtype, "gen2", sections=3)
 
-    @each_target
-    @each_dtype
-    @each_mask
-    @pytest.mark.parametrize("resident", [64 * 1024, 0], ids=["resident", "streamed"])
-    @pytest.mark.parametrize("size", [(2, 300, 1100, 16), (1, 641, 513, 64), (1, 2, 1025, 128)])
+    @pytest.mark.parametrize(
+        ("size", "resident", "causal", "dtype", "target"),
+        pairwise(
+            [(2, 300, 1100, 16), (1, 641, 513, 64), (1, 2, 1025, 128)],
+            [64 * 1024, 0],
+            MASKS,
+            DTYPES,
+            TARGETS,
+        ),
+        ids=str,
+    )
     def test_sections_are_joined(self, size, resident, causal, dtype, target, monkeypatch):
         monkeypatch.setattr(self.script(), "RESIDENT", resident)
         monkeypatch.setattr(self.script(), "SECTION", 512)

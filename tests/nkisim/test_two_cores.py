@@ -7,6 +7,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import hbm, sbuf
 
 from .harness_cores import (  # the fixtures guard every test here
@@ -67,7 +68,7 @@ def test_a_launched_kernel_can_be_called():
 # -- memories --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_shared_tensors_are_matched_by_order(seed):
     def kernel(a):
         core = nl.program_id(0)
@@ -84,8 +85,8 @@ def test_shared_tensors_are_matched_by_order(seed):
     np.testing.assert_array_equal(got, np.stack([4 * a, 3 * a]))
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, nl.private_hbm], ids=str)
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("buffer", [nl.sbuf, nl.psum, nl.private_hbm], ids=str)
+@each_case("seed", [None, *SEEDS])
 def test_other_memories_are_each_cores_own(buffer, seed):
     def kernel(a):
         core = nl.program_id(0)
@@ -104,7 +105,7 @@ def test_other_memories_are_each_cores_own(buffer, seed):
     np.testing.assert_array_equal(got, np.stack([a, a + 1]))
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_equal_addresses_on_two_cores_are_different_memory(seed):
     def kernel(a):
         own = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.sbuf, address=(0, 64))
@@ -212,7 +213,7 @@ def test_every_engine_can_wait_at_a_barrier(engine):
     np.testing.assert_array_equal(on_two_cores(kernel, a), np.stack([a, a]))
 
 
-@pytest.mark.parametrize("cores", [2, None, (1, 0), (0,), (0, 2), "01"])
+@each_case("cores", [2, None, (1, 0), (0,), (0, 2), "01"])
 def test_a_barrier_of_other_cores_is_refused(cores):
     def kernel(a):
         nisa.core_barrier(a, cores)
@@ -221,8 +222,8 @@ def test_a_barrier_of_other_cores_is_refused(cores):
     assert report_of(kernel, numbers(8, 4)).codes == {"C009"}
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, nl.private_hbm], ids=str)
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("buffer", [nl.sbuf, nl.psum, nl.private_hbm], ids=str)
+@each_case("seed", [None, *SEEDS])
 def test_cores_meet_at_a_barrier_on_data_of_their_own(buffer, seed):
     def kernel(a):
         core, shared = nl.program_id(0), hbm((2, 8, 4))
@@ -262,7 +263,7 @@ def unordered_read(a):
     return out
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_a_read_without_a_barrier_is_found_in_every_schedule(seed):
     # Who comes first reads what is not written yet; who comes second reads what nothing orders.
     report = report_of(unordered_read, numbers(8, 4), schedule_seed=seed)
@@ -270,7 +271,7 @@ def test_a_read_without_a_barrier_is_found_in_every_schedule(seed):
     assert not report.ok
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_a_barrier_before_the_write_does_not_order_it(seed):
     def kernel(a):
         out, shared = hbm((2, 8, 4)), hbm((8, 4))
@@ -352,7 +353,7 @@ def test_unordered_accesses_to_an_argument_are_found(rule):
     assert rule in report_of(kernel, numbers(8, 4)).codes
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_the_same_bytes_written_twice_are_a_warning(seed):
     def kernel(a):
         table = hbm((8, 4))
@@ -367,7 +368,7 @@ def test_the_same_bytes_written_twice_are_a_warning(seed):
     np.testing.assert_array_equal(report.outputs[1], np.stack([a * a, a * a]))
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_one_byte_that_differs_is_an_error(seed):
     def kernel(a):
         table, tile = hbm((8, 4)), nl.load(a)
@@ -401,7 +402,7 @@ def test_bytes_that_only_one_core_wrote_are_not_the_others_to_read():
     assert {"C034", "C007"} <= report_of(kernel, numbers(8, 4)).codes
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_a_write_of_what_is_there_disturbs_no_reader(seed):
     def kernel(a):
         out, table, tile = hbm((8, 4)), hbm((8, 4)), nl.load(a)
@@ -418,8 +419,8 @@ def test_a_write_of_what_is_there_disturbs_no_reader(seed):
     assert report.ok, str(report)
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
-@pytest.mark.parametrize("core", [0, 1])
+@each_case("seed", [None, *SEEDS])
+@each_case("core", [0, 1])
 def test_views_of_another_type_clash_by_their_bytes(core, seed):
     def kernel(a):
         out = hbm((8, 4))
@@ -480,7 +481,7 @@ def test_another_order_of_the_same_cores_loses_a_half():
     assert set(lost) == {0, 4}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each_case("seed", range(10))
 def test_the_last_write_is_that_of_the_later_instruction(seed):
     # Each core writes one place in some of its instructions, and does other things between.
     rng = np.random.default_rng(seed)
@@ -531,8 +532,8 @@ TILES = [
 ]
 
 
-@pytest.mark.parametrize("target", GEN3_UP)
-@pytest.mark.parametrize(("shape", "dtype"), TILES, ids=str)
+@each_case("target", GEN3_UP)
+@each_case(("shape", "dtype"), TILES, ids=str)
 def test_sendrecv_exchanges_tiles_bit_by_bit(shape, dtype, target):
     def kernel(a):
         tile = sbuf(shape, a.dtype)
@@ -558,7 +559,7 @@ def test_gpsimd_carries_as_much_as_its_dma_can(columns, dtype):
     assert report_of(kernel, a[0:40]).codes == {"C015"}
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_exchanges_on_one_pipe_arrive_in_order(seed):
     def kernel(a):
         out = hbm((2, 5, 8, 4))
@@ -573,7 +574,7 @@ def test_exchanges_on_one_pipe_arrive_in_order(seed):
     np.testing.assert_array_equal(got, np.array(expected))
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_a_tile_may_change_as_soon_as_it_is_sent(seed):
     def kernel(a):
         tile = nl.add(nl.load(a), float(nl.program_id(0)))

@@ -8,6 +8,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.diagnostics import NkiFindingWarning, NkiValidationError
 from tiles import hbm, loaded, sbuf, stored
 
@@ -71,14 +72,14 @@ CASES = {
     "overflowing product": (multiplied("float32"), 1e30, "D042", np.inf),
 }
 
-each_case = pytest.mark.parametrize("case", [pytest.param(c, id=n) for n, c in CASES.items()])
+each_of_them = each_case("case", [pytest.param(c, id=n) for n, c in CASES.items()])
 
 
 def full(value):
     return np.full((8, 16), value, np.float32)
 
 
-@each_case
+@each_of_them
 def test_strict_computes_and_records_a_warning(case):
     kernel, value, rule, result = case
     simulation = nkisim.simulate(kernel, strictness="strict")
@@ -86,7 +87,7 @@ def test_strict_computes_and_records_a_warning(case):
     assert [(f.rule.id, f.severity) for f in simulation.report.findings] == [(rule, "warning")]
 
 
-@each_case
+@each_of_them
 def test_strict_stops_where_the_rule_is_an_error(case):
     kernel, value, rule, _ = case
     strict = nkisim.simulate(kernel, strictness="strict", errors=(rule,))
@@ -96,7 +97,7 @@ def test_strict_stops_where_the_rule_is_an_error(case):
     strict(full(1.0))
 
 
-@each_case
+@each_of_them
 def test_simulate_computes_and_warns_where_the_rule_is_an_error(case):
     kernel, value, rule, result = case
     simulation = nkisim.simulate(kernel, errors=(rule,))
@@ -106,7 +107,7 @@ def test_simulate_computes_and_warns_where_the_rule_is_an_error(case):
     assert not simulation.report.ok
 
 
-@each_case
+@each_of_them
 def test_a_check_is_not_ok_where_the_rule_is_an_error(case):
     kernel, value, rule, _ = case
     assert nkisim.check(kernel)(full(value)).ok
@@ -137,7 +138,7 @@ def filled(dtype, value):
     return kernel
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtype", "value", "codes", "result"),
     [
         ("int8", 300, {"D019"}, 127),
@@ -161,7 +162,7 @@ def filled(dtype, value):
         ("float32", float("nan"), set(), np.nan),
     ],
 )
-@pytest.mark.parametrize("values", [True, False])
+@each_case("values", [True, False])
 def test_memset_reports_a_constant_that_does_not_fit(dtype, value, codes, result, values):
     report = nkisim.check(filled(dtype, value), values=values)(full(0.0))
     assert {code for code in report.codes if code[0] != "L"} == codes
@@ -178,7 +179,7 @@ def test_strict_stops_at_a_float_for_an_integer_tile():
             nkisim.simulate(filled("int8", value), strictness="strict")(full(0.0))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtype", "pattern", "offset", "step", "codes"),
     [
         ("int8", [[1, 16]], 0, 0, set()),
@@ -195,7 +196,7 @@ def test_strict_stops_at_a_float_for_an_integer_tile():
         ("float32", [[1, 16]], 2**31 - 16, 0, set()),
     ],
 )
-@pytest.mark.parametrize("values", [True, False])
+@each_case("values", [True, False])
 def test_iota_reports_numbers_that_do_not_fit(dtype, pattern, offset, step, codes, values):
     def kernel(x):
         tile = sbuf(x.shape, dtype)
@@ -237,7 +238,7 @@ def doubled(dtype):
     return kernel
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kernel", "clean", "rule", "found"),
     [
         # What rounds to an integer of the type is none that saturates.

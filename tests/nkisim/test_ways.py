@@ -13,12 +13,13 @@ import pytest
 import nkisim
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
+from each_case import each_case
 from nkisim.dtypes import as_dtype
 
 from . import sampling
 from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
 
-each_sample = pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+each_sample = each_case("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 
 # -- ways ------------------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ def test_simulation_and_check_give_the_same_bits_on_large_tiles(arithmetic, samp
         assert_same_bits(output, want[name])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sample",
     [
         pytest.param(s, id=s.name)
@@ -199,12 +200,12 @@ def assert_same_or_found(sample: Sample, written: str, read: str, columns: dict[
                 assert_same_bits(got.outputs[name], output)
 
 
-@pytest.mark.parametrize(("sample", "written", "read"), PAIRS)
+@each_case(("sample", "written", "read"), PAIRS)
 def test_in_place_equals_apart_or_is_found(sample, written, read):
     assert_same_or_found(sample, written, read, {written: 0, read: 0})
 
 
-@pytest.mark.parametrize("columns", [(0, 1), (1, 0), (0, 3), (5, 0)])
-@pytest.mark.parametrize(("sample", "written", "read"), PAIRS)
+@each_case("columns", [(0, 1), (1, 0), (0, 3), (5, 0)])
+@each_case(("sample", "written", "read"), PAIRS)
 def test_an_overlap_equals_apart_or_is_found(sample, written, read, columns):
     assert_same_or_found(sample, written, read, {written: columns[0], read: columns[1]})

@@ -17,8 +17,8 @@ BFLOAT16_ROUNDOFF = 2.0**-8
 def fourier_matrix(n: int, inverse: bool = False) -> np.ndarray:
     """``exp(-2 pi i j k / n)``, or with the other sign; the inverse is not scaled."""
     index = np.arange(n)
-    turns = (np.outer(index, index) % n) / n
-    return np.exp((2j if inverse else -2j) * np.pi * turns)
+    roots = np.exp((2j if inverse else -2j) * np.pi * (index / n))
+    return roots[np.outer(index, index) % n]
 
 
 def complex_product(

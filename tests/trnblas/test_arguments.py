@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnblas
+from each_case import each_case
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 from .agreement import draw
@@ -55,7 +56,7 @@ OPTIONS = [
     *((name, t) for name in ("gemm", "batched_gemm", "gemmt") for t in ("transA", "transB")),
     *(("geam", t) for t in ("transA", "transB")),
 ]
-each_option = pytest.mark.parametrize(("name", "option"), OPTIONS)
+each_option = each_case(("name", "option"), OPTIONS)
 
 
 @each_option
@@ -69,7 +70,7 @@ def test_words_and_letters_mean_the_same(name, option):
 
 
 @each_option
-@pytest.mark.parametrize("value", ["X", "", "uppr", "lefty", None, 2, [True]], ids=repr)
+@each_case("value", ["X", "", "uppr", "lefty", None, 2, [True]], ids=repr)
 def test_unknown_options_are_refused(name, option, value):
     with pytest.raises(FlagError, match=rf"^{name}: {option} must be one of .*, got ") as caught:
         CALLS[name](**{option: value})
@@ -129,7 +130,7 @@ def several(cases):
     return found.values()
 
 
-@pytest.mark.parametrize("case", several(CASES), ids=lambda case: case.name)
+@each_case("case", several(CASES), ids=lambda case: case.name)
 def test_operands_of_two_dtypes_or_devices(case):
     name = case.name.partition("-")[0]
     for odd in range(len(case.shapes)):
@@ -244,7 +245,7 @@ WRONG_SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), WRONG_SHAPES, ids=lambda v: v if v is str else "")
+@each_case(("call", "message"), WRONG_SHAPES, ids=lambda v: v if v is str else "")
 def test_shapes_that_do_not_fit(call, message):
     with pytest.raises(ShapeError, match=f"^{message}"):
         call()
@@ -300,7 +301,7 @@ FRACTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", FRACTIONS)
+@each_case("name", FRACTIONS)
 def test_fractions_of_integers_are_refused(name):
     factor = name.split()[1]
     with pytest.raises(DTypeError, match=rf"{factor} must be whole for torch.int64, got"):
@@ -330,8 +331,8 @@ FORGOTTEN = {
 }
 
 
-@pytest.mark.parametrize("beta", [0.5, 1, float("nan"), torch.tensor(2.0)], ids=str)
-@pytest.mark.parametrize("name", FORGOTTEN)
+@each_case("beta", [0.5, 1, float("nan"), torch.tensor(2.0)], ids=str)
+@each_case("name", FORGOTTEN)
 def test_a_factor_of_no_accumulator_is_refused(name, beta):
     for backend in ("pytorch", "simulator"):
         with (
@@ -341,7 +342,7 @@ def test_a_factor_of_no_accumulator_is_refused(name, beta):
             FORGOTTEN[name](beta)
 
 
-@pytest.mark.parametrize("name", FORGOTTEN)
+@each_case("name", FORGOTTEN)
 def test_zero_is_a_factor_of_no_accumulator(name):
     for zero in (0, 0.0, -0.0, np.float32(0)):
         assert torch.equal(FORGOTTEN[name](zero), FORGOTTEN[name](0.0))

@@ -9,6 +9,7 @@ import torch
 from torch.func import jvp, vjp
 
 import trnblas
+from each_case import each_case
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
 
@@ -81,7 +82,7 @@ def test_backward_runs_on_kernels_and_gives_the_gradients(name):
     assert_close(got, want)
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_case("name", CASES)
 def test_the_derivative_forward_runs_on_kernels(name):
     function, matrices = function_of(name), CASES[name][1]
     tangents = tuple(random_tensor(*m.shape, seed=11 + i) for i, m in enumerate(matrices))
@@ -94,8 +95,8 @@ def test_the_derivative_forward_runs_on_kernels(name):
     assert_close([got], [want])
 
 
-@pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (0, 0), (2, 1)])
-@pytest.mark.parametrize("routine", ["gemm", "trsm"])
+@each_case("in_dims", [(0, None), (None, 0), (0, 0), (2, 1)])
+@each_case("routine", ["gemm", "trsm"])
 def test_vmap_is_one_launch(routine, in_dims):
     function = getattr(trnblas, routine)
     matrices = [

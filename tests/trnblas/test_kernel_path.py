@@ -6,6 +6,7 @@ import torch
 
 import trnblas
 import trnblas.nki
+from each_case import each_case
 from oracles import blas as oracle
 from oracles import blas_energy
 from trnsci.core import explain
@@ -71,8 +72,8 @@ def test_every_kernel_is_reached_by_some_case():
     assert {kernel_of(case) for case in REACHED} == set(KERNELS)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", REACHED, ids=lambda case: case.name)
+@each_case("dtype", [torch.float32, torch.bfloat16], ids=str)
+@each_case("case", REACHED, ids=lambda case: case.name)
 def test_one_launch_gives_what_the_definition_gives(case, dtype):
     tensors = case.operands(dtype)
     before = counts()
@@ -97,8 +98,8 @@ PRODUCTS = [
 ]
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("size", PRODUCTS, ids=str)
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("size", PRODUCTS, ids=str)
 def test_products_are_clean_on_every_generation(size, generation):
     m, k, n = size
     a, b, c = random_tensor(m, k), random_tensor(k, n, seed=1), random_tensor(m, n, seed=2)
@@ -126,7 +127,7 @@ def test_the_other_operations_are_clean_on_every_generation(generation):
         trnblas.trmm(1.0, square, sides, diag="unit")
 
 
-@pytest.mark.parametrize("case", REACHED, ids=lambda case: case.name)
+@each_case("case", REACHED, ids=lambda case: case.name)
 def test_gradients_are_those_of_torch(case):
     tensors = case.operands(torch.float32)
     weights = None
@@ -246,10 +247,10 @@ def test_grouped_products_with_factors_that_are_tensors():
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
-@pytest.mark.parametrize("case", REACHED, ids=lambda case: case.name)
+@each_case("case", REACHED, ids=lambda case: case.name)
 def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monkeypatch):
     """Each option means the same where kernels are wanted, and gradients are those of torch."""
-    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
+    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI", raising=False)
     tensors = case.operands(dtype)
     before = counts()
     got = case.call(trnblas, unchanged, *tensors)
@@ -369,7 +370,7 @@ class TestNkiFunctions:
         limit = 8 * (24 + 16) * 2.0**-24 * float(b.grad.abs().max())
         assert (ours - b.grad).abs().max() <= limit
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("call", "message"),
         [
             (lambda n: n.nki_gemm(torch.ones(2, 3, 4), torch.ones(4, 5)), "A must have 2 dim"),

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnblas
+from each_case import each_case
 from oracles import blas as oracle
 from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
@@ -129,8 +130,8 @@ def test_grouped_results_go_into_out():
 NARROW = [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 
 
-@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
-@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@each_case("backend", ["pytorch", "simulator"])
+@each_case("dtype", NARROW, ids=str)
 def test_narrow_operands_give_float32_results(dtype, backend):
     a, b = draw((3, 4, 5), torch.float32, 0).to(dtype), draw((3, 5, 2), torch.float32, 1).to(dtype)
     c = draw((3, 4, 2), torch.float32, 2)

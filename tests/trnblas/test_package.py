@@ -3,10 +3,9 @@
 import inspect
 from types import ModuleType
 
-import pytest
-
 import trnblas
-from fresh_process import printed_after_torch
+from each_case import each_case
+from fresh_process import printed_after
 
 PRODUCT = "(alpha, A, B, beta=0.0, C=None, transA=False, transB=False, *, out_dtype=None, out=None)"
 TRIANGLE = "(alpha, A, B, side='left', uplo='upper', trans=False, diag='nonunit', *, out=None)"
@@ -51,7 +50,7 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@each_case("name", SIGNATURES)
 def test_signatures(name):
     signature = inspect.signature(getattr(trnblas, name))
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
@@ -82,7 +81,7 @@ def test_importing_it_imports_neither_the_simulator_nor_scipy():
         "used = [name for name in ('scipy', 'nkisim') if name in sys.modules]\n"
         "print(json.dumps([sorted(added - set(sys.stdlib_module_names)), used]))"
     )
-    assert printed_after_torch(code) == [["trnblas", "trnsci"], []]
+    assert printed_after("torch", code) == [["trnblas", "trnsci"], []]
 
 
 def test_without_scipy_torch_computes(tmp_path):
@@ -95,7 +94,7 @@ def test_without_scipy_torch_computes(tmp_path):
         "print(json.dumps([trnblas.symv(1.0, a, x).tolist(), trnblas.trmv(a, x).tolist(),\n"
         "    trnblas.symm(1.0, a, a.nan_to_num()).tolist()]))"
     )
-    assert printed_after_torch(code, path=[tmp_path]) == [
+    assert printed_after("torch", code, path=[tmp_path]) == [
         [3.0, 5.0],
         [3.0, 3.0],
         [[1.0, 8.0], [2.0, 13.0]],

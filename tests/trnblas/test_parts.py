@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnblas
+from each_case import each_case
 from oracles import blas as oracle
 from trnblas._paths import operations
 from trnblas.plans import plan_gemm
@@ -45,13 +46,13 @@ FLOPS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "args", "want"), FLOPS, ids=lambda v: v if type(v) is str else "")
+@each_case(("name", "args", "want"), FLOPS, ids=lambda v: v if type(v) is str else "")
 def test_the_work_of_a_call(name, args, want):
     assert getattr(operations, name.upper())._flops(*args) == want
 
 
-@pytest.mark.parametrize("name", ["symv", "hemv", "trmv", "trsv"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@each_case("name", ["symv", "hemv", "trmv", "trsv"])
+@each_case("dtype", [torch.float64, torch.complex128], ids=str)
 def test_batches_of_vectors_next_to_one_matrix(name, dtype):
     n = 60
     a, x = draw((n, n), dtype, 0) / n + 2 * torch.eye(n, dtype=dtype), draw((3, n), dtype, 1)

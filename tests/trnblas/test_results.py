@@ -8,12 +8,13 @@ import scipy.linalg.blas as reference
 import torch
 
 import trnblas
+from each_case import each_case
 from oracles import blas as oracle
 
 from .agreement import FLOATING, INTEGERS, array, assert_agrees, draw
 from .cases import CASES, DIAG, SIDE, TRANS, UPLO, K, M, N, unchanged
 
-by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+by_name = each_case("case", CASES, ids=lambda case: case.name)
 
 
 def check(case, dtype, tensors):
@@ -34,8 +35,8 @@ def test_agrees_with_the_definition(case, dtype):
     check(case, dtype, case.operands(dtype))
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("case", [c for c in CASES if not c.floats_only], ids=lambda c: c.name)
+@each_case("dtype", INTEGERS, ids=str)
+@each_case("case", [c for c in CASES if not c.floats_only], ids=lambda c: c.name)
 def test_integers_are_exact(case, dtype):
     if dtype is torch.uint8:
         # Negative factors wrap; of the absolute ones every result is an unsigned number.
@@ -172,9 +173,9 @@ def test_sizes_beyond_a_panel(problem, uplo):
         assert torch.equal(got, got.mH)
 
 
-@pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex64], ids=str)
-@pytest.mark.parametrize("n", [1, 3, 64, 129, 200])
+@each_case("requires_grad", [False, True])
+@each_case("dtype", [torch.bfloat16, torch.float32, torch.complex64], ids=str)
+@each_case("n", [1, 3, 64, 129, 200])
 def test_rank_k_updates_are_exactly_symmetric(n, dtype, requires_grad):
     a = draw((n, 33), dtype, n).requires_grad_(requires_grad)
     for trans in (False, True):

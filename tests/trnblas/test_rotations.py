@@ -8,6 +8,7 @@ import scipy.linalg.blas as reference
 import torch
 
 import trnblas
+from each_case import each_case
 from oracles import blas as oracle
 
 from .agreement import FLOATING, ROUNDOFF, array, assert_agrees, draw
@@ -31,7 +32,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
+@each_case("pair", PAIRS, ids=str)
 def test_real_rotations_are_those_of_blas(pair):
     a, b = pair
     tensors = (torch.tensor(value, dtype=torch.float64) for value in pair)
@@ -74,8 +75,8 @@ def test_complex_rotations_are_those_of_blas(dtype):
         assert abs(c * g - s.conjugate() * f) <= 8 * ROUNDOFF[dtype] * (abs(f) + abs(g))
 
 
-@pytest.mark.parametrize("dtype", FLOATING, ids=str)
-@pytest.mark.parametrize("scale", [1.0, 1e-4, 2e3])
+@each_case("dtype", FLOATING, ids=str)
+@each_case("scale", [1.0, 1e-4, 2e3])
 def test_rotations_of_every_dtype_turn_b_to_zero(dtype, scale):
     a, b = scale * draw((5, 4), dtype, 0), scale * draw((5, 4), dtype, 1)
     r, _, c, s = trnblas.rotg(a, b)
@@ -88,8 +89,8 @@ def test_rotations_of_every_dtype_turn_b_to_zero(dtype, scale):
     assert (np.abs(wide[3] * wide[1] - wide[4].conj() * wide[0]) <= bound).all()
 
 
-@pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e30, 1e38])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@each_case("scale", [1e-38, 1e-30, 1e30, 1e38])
+@each_case("dtype", [torch.float32, torch.complex64], ids=str)
 def test_no_square_overflows_or_vanishes(dtype, scale):
     r, _, c, s = trnblas.rotg(
         torch.tensor(3 * scale / 2, dtype=dtype), torch.tensor(2 * scale, dtype=dtype)
@@ -98,7 +99,7 @@ def test_no_square_overflows_or_vanishes(dtype, scale):
         assert abs(complex(got) - want) <= 16 * 2.0**-24 * want
 
 
-@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@each_case("dtype", FLOATING, ids=str)
 def test_rot_agrees_with_the_definition(dtype):
     x, y = draw((3, 4), dtype, 0), draw((3, 4), dtype, 1)
     sine = 0.8j if dtype.is_complex else -0.8

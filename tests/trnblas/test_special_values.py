@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import trnblas
+from each_case import each_case
 from oracles import blas as oracle
 
 from .agreement import ROUNDOFF, array, draw
@@ -19,8 +20,8 @@ WITH_ALPHA = [c for c in CASES if c.name.partition("-")[0] not in WITHOUT_ALPHA]
 ONE = ("scal", "axpy", "syrk", "herk", "syr", "her", "geam")
 
 
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("case", WITH_ALPHA, ids=lambda case: case.name)
+@each_case("grad", [False, True])
+@each_case("case", WITH_ALPHA, ids=lambda case: case.name)
 def test_alpha_zero_reads_no_factor(case, grad):
     name = case.name.partition("-")[0]
     seen = []
@@ -126,16 +127,16 @@ def test_a_singular_system_gives_infinities():
     assert got.isinf().all()
 
 
-@pytest.mark.parametrize("scale", [1e30, 1e-30, 1e-44, 1.0, 3e38])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+@each_case("scale", [1e30, 1e-30, 1e-44, 1.0, 3e38])
+@each_case("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
 def test_nrm2_of_narrow_numbers_beyond_their_squares(dtype, scale):
     x = torch.full((4,), scale if dtype is not torch.complex64 else complex(scale, 0)).to(dtype)
     x[1:] /= 4
     check_norm(x)
 
 
-@pytest.mark.parametrize("scale", [1e300, 1e-300, 5e-324, 1.5e308, 1.0])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@each_case("scale", [1e300, 1e-300, 5e-324, 1.5e308, 1.0])
+@each_case("dtype", [torch.float64, torch.complex128], ids=str)
 def test_nrm2_of_wide_numbers_beyond_their_squares(dtype, scale):
     x = torch.full((4,), scale, dtype=torch.float64).to(dtype)
     x[1:] /= 4
@@ -171,7 +172,7 @@ def test_sums_of_many_float32_keep_their_digits(kind):
     assert abs(float(trnblas.asum(x)) - total) <= 3 * 2.0**-23 * total
 
 
-@pytest.mark.parametrize("count", [255, 256, 257, 511, 512, 513, 256 * 256 + 1])
+@each_case("count", [255, 256, 257, 511, 512, 513, 256 * 256 + 1])
 def test_blocks_of_a_norm_leave_no_element_out(count):
     for place in (0, 255, count - 1):
         x = torch.zeros(count)

@@ -5,11 +5,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import trnblas
+from each_case import each_case
 
 from .agreement import draw
 from .cases import CASES, unchanged
 
-by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+by_name = each_case("case", CASES, ids=lambda case: case.name)
 
 
 def agree(got, want):
@@ -36,7 +37,7 @@ COMPLEX = [
 ]
 
 
-@pytest.mark.parametrize("case", COMPLEX, ids=lambda case: case.name)
+@each_case("case", COMPLEX, ids=lambda case: case.name)
 def test_complex_gradients(case):
     tensors = [t.requires_grad_() for t in case.operands(torch.complex128)]
     assert torch.autograd.gradcheck(

@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from each_case import each_case
 from trnfft._planning import angles
 
 # sin(a) with a in [0, pi/4] from an angle with three roundings: 3 u a cos(a) <= 1.7 u, the function
@@ -28,7 +29,7 @@ def assert_roots(pair, n, numerators):
         assert max(errors) <= TOLERANCE
 
 
-@pytest.mark.parametrize("n", LENGTHS)
+@each_case("n", LENGTHS)
 def test_roots(n):
     k = np.unique(np.random.default_rng(n).integers(0, n, 200))
     assert_roots(angles.roots(n, k), n, k)
@@ -74,8 +75,8 @@ def test_dft_matrix(inverse):
     assert np.array_equal(part, (re[:7, :3], im[:7, :3]))
 
 
-@pytest.mark.parametrize("inverse", [False, True])
-@pytest.mark.parametrize("shape", [(1, 5), (12, 8), (9, 11)])
+@each_case("inverse", [False, True])
+@each_case("shape", [(1, 5), (12, 8), (9, 11)])
 def test_twiddles(shape, inverse):
     j, k = np.indices(shape)
     re, im = angles.twiddles(*shape, inverse)
@@ -84,8 +85,8 @@ def test_twiddles(shape, inverse):
     assert_roots((re.ravel(), im.ravel()), shape[0] * shape[1], sign * (j * k).ravel())
 
 
-@pytest.mark.parametrize("inverse", [False, True])
-@pytest.mark.parametrize("n", [1, 2, 97, 100003])
+@each_case("inverse", [False, True])
+@each_case("n", [1, 2, 97, 100003])
 def test_chirp(n, inverse):
     re, im = angles.chirp(n, inverse)
     assert re.shape == im.shape == (n,)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
 
+from each_case import each_case
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
 from trnsci.core.errors import ShapeError
 
@@ -20,7 +21,7 @@ HELD = {
 }
 U = {"complex64": 2.0**-24, "complex128": 2.0**-53}
 forms = pytest.mark.parametrize("form", HELD)
-widths = pytest.mark.parametrize("width", U)
+widths = each_case("width", U)
 
 
 def drawn(shape, seed, width="complex128"):
@@ -64,7 +65,7 @@ def value_of(other):
 
 class TestOperators:
     # One test over all combinations: as parameters they would be 256 of a hundred examples each.
-    @settings(max_examples=500)
+    @settings(max_examples=300)
     @given(
         shapes=mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=4),
         form=st.sampled_from(sorted(HELD)),
@@ -105,7 +106,7 @@ class TestOperators:
             assert_near(1 / z * size, [0.12 - 0.16j], 10 * U["complex64"])
 
     @forms
-    @pytest.mark.parametrize("exponent", [*range(-3, 6), 16, 17, 0.5, 1 - 2j])
+    @each_case("exponent", [*range(-3, 6), 16, 17, 0.5, 1 - 2j])
     def test_powers(self, form, exponent):
         z = drawn((20,), 3)
         # Products: two roundings per factor; exp(n log z): |n log z| of them.
@@ -131,8 +132,8 @@ class TestOperators:
             z < z  # noqa: B015
 
     @forms
-    @pytest.mark.parametrize("other", ["split", "native form", "native tensor", "real tensor"])
-    @pytest.mark.parametrize("name", ["matmul", *OPERATORS])
+    @each_case("other", ["split", "native form", "native tensor", "real tensor"])
+    @each_case("name", ["matmul", *OPERATORS])
     def test_tensors_may_stand_on_the_left(self, form, name, other):
         operate = getattr(operator, name)
         a, b = drawn((3, 3), 4), drawn((3, 3), 5)
@@ -151,8 +152,8 @@ class TestOperators:
 
 class TestInPlace:
     @forms
-    @pytest.mark.parametrize("name", ["iadd", "isub", "imul", "itruediv"])
-    @pytest.mark.parametrize("other", OTHERS)
+    @each_case("name", ["iadd", "isub", "imul", "itruediv"])
+    @each_case("other", OTHERS)
     def test_writes_into_the_same_memory(self, form, name, other):
         a, b = drawn((2, 3), 1), drawn((3,), 2)
         z, right = HELD[form](a), OTHERS[other](b)
@@ -253,7 +254,7 @@ REARRANGEMENTS = {
 
 @forms
 @widths
-@pytest.mark.parametrize("name", REARRANGEMENTS)
+@each_case("name", REARRANGEMENTS)
 def test_rearrangements_are_exact(name, width, form):
     of_torch, of_numpy = REARRANGEMENTS[name]
     z = drawn((2, 3, 4), 6, width)
@@ -321,7 +322,7 @@ FUNCTIONS = {
 
 @forms
 @widths
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_case("name", FUNCTIONS)
 def test_functions_agree_with_numpy(name, width, form):
     of_torch, of_numpy, size = FUNCTIONS[name]
     z = drawn((2, 3, 4), 8, width)
@@ -331,8 +332,8 @@ def test_functions_agree_with_numpy(name, width, form):
     assert_near(got, want, U[width] * size(exact))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_case("dtype", [torch.float16, torch.bfloat16])
+@each_case("name", FUNCTIONS)
 def test_functions_of_halves_stay_halves(name, dtype):
     if name == "sum to complex128":
         pytest.skip("asks for another dtype")
@@ -385,7 +386,7 @@ def test_compiles_in_one_graph(form):
 
 
 @forms
-@pytest.mark.parametrize("options", [{}, {"value": 2.0}, {"mode": "reflect"}, {"mode": "circular"}])
+@each_case("options", [{}, {"value": 2.0}, {"mode": "reflect"}, {"mode": "circular"}])
 def test_padding(form, options):
     z = drawn((2, 3, 5), 3)
     pads = (2, 1)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from each_case import each_case
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
 
 from .agreement import in_parts
@@ -41,7 +42,7 @@ FUNCTIONS = {
 
 
 @forms
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_case("name", FUNCTIONS)
 def test_gradcheck(name, form):
     def compute(re, im):
         return as_real(FUNCTIONS[name](MADE[form](re, im)))
@@ -59,8 +60,8 @@ def test_gradgradcheck(name, form):
 
 
 @forms
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("name", ["abs", "angle", "polar"])
+@each_case("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@each_case("name", ["abs", "angle", "polar"])
 def test_gradient_at_zero_is_zero(name, dtype, form):
     if form == "native" and dtype.itemsize == 2:
         pytest.skip("no native complex numbers of this dtype")
@@ -78,7 +79,7 @@ def test_gradient_at_zero_is_zero(name, dtype, form):
 
 
 @forms
-@pytest.mark.parametrize("size", [1e-38, 1e-30, 1e30])
+@each_case("size", [1e-38, 1e-30, 1e30])
 def test_gradients_of_extreme_magnitudes(size, form):
     # |z| is 5 size and the angle's derivative (-im, re) / |z|^2 is (-0.16, 0.12) / size, though
     # |z|^2 is outside float32. Where 1 / size is, there is nothing to compare.

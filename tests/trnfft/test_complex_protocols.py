@@ -9,6 +9,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, default_collate
 
 import trnfft
+from each_case import each_case
 from trnfft import ComplexTensor
 from trnsci.core.testing import random_tensor
 
@@ -132,8 +133,8 @@ METHODS = {
 TWO = {"add", "sub", "mul", "div", "mm", "matmul", "eq", "ne", "isclose", "dist"}
 
 
-@pytest.mark.parametrize("make", [native, parts], ids=["native", "parts"])
-@pytest.mark.parametrize("name", [*METHODS, *sorted(TWO)])
+@each_case("make", [native, parts], ids=["native", "parts"])
+@each_case("name", [*METHODS, *sorted(TWO)])
 def test_methods_are_those_of_torch(make, name):
     z = make(3, 3)
     arguments = METHODS.get(name, (make(3, 3, seed=1),))
@@ -224,6 +225,6 @@ def test_importing_the_package_registers_once():
         "z = ComplexTensor(torch.ones(2))\n"
         "print(json.dumps(len(torch.utils._pytree.tree_leaves([z, z]))))"
     )
-    from fresh_process import printed_after_torch
+    from fresh_process import printed_after
 
-    assert printed_after_torch(code) == json.loads("2")
+    assert printed_after("torch", code) == json.loads("2")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from each_case import each_case
 from trnfft._complex import arguments
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
 from trnsci.core.errors import DTypeError, ShapeError
@@ -81,7 +82,7 @@ class TestConstruction:
         assert z.dtype == torch.complex64
         assert z.tolist() == [0, 1 + 1j, 2 + 2j]
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("real", "imag", "error", "text"),
         [
             (torch.ones(4, 8), torch.ones(8), ShapeError, r"real and imag .* \(4, 8\) and \(8,\)"),
@@ -290,8 +291,8 @@ PRODUCTS = [
 
 
 class TestMatmul:
-    @pytest.mark.parametrize("dtype", REAL_DTYPES)
-    @pytest.mark.parametrize(("a", "b"), PRODUCTS)
+    @each_case("dtype", REAL_DTYPES)
+    @each_case(("a", "b"), PRODUCTS)
     def test_against_numpy(self, a, b, dtype):
         z, w = ComplexTensor(*parts(*a, dtype=dtype)), ComplexTensor(*parts(*b, dtype=dtype))
         got = complex_matmul(z, w)

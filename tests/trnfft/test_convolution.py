@@ -6,6 +6,7 @@ import scipy.signal
 import torch
 
 import trnfft
+from each_case import each_case
 from oracles import fourier as oracle
 from trnfft import ComplexTensor, convolution
 from trnfft._paths.overlap_add import block_length
@@ -33,8 +34,8 @@ def assert_convolved(got, want, a, b, dtype=torch.float32):
     assert np.abs(values - want).max(initial=0.0) <= steps * roundoff * size
 
 
-@pytest.mark.parametrize(("first", "second"), SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@each_case(("first", "second"), SHAPES, ids=str)
+@each_case("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 def test_full_agrees_with_the_definition(first, second, dtype):
     a, b = randn(*first, dtype=dtype), randn(*second, dtype=dtype, seed=1)
     got = trnfft.fftconvolve(a, b)
@@ -42,8 +43,8 @@ def test_full_agrees_with_the_definition(first, second, dtype):
     assert_convolved(got, oracle.convolve(array(a), array(b)), a, b, dtype.to_real())
 
 
-@pytest.mark.parametrize("mode", ["full", "same", "valid"])
-@pytest.mark.parametrize(
+@each_case("mode", ["full", "same", "valid"])
+@each_case(
     ("first", "second", "axes"),
     [
         ((9, 7), (4, 3), None),
@@ -120,8 +121,8 @@ LONG = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second"), LONG, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@each_case(("first", "second"), LONG, ids=str)
+@each_case("dtype", [torch.float32, torch.complex64], ids=str)
 def test_blocks_agree_with_the_definition(first, second, dtype):
     a, b = randn(*first, dtype=dtype), randn(*second, dtype=dtype, seed=1)
     got = trnfft.oaconvolve(a, b)
@@ -130,8 +131,8 @@ def test_blocks_agree_with_the_definition(first, second, dtype):
     assert_convolved(got, want, a, b)
 
 
-@pytest.mark.parametrize("mode", ["full", "same", "valid"])
-@pytest.mark.parametrize(
+@each_case("mode", ["full", "same", "valid"])
+@each_case(
     ("first", "second", "axes"),
     [
         ((300, 7), (4, 3), None),
@@ -147,8 +148,8 @@ def test_blocks_have_the_modes_of_scipy(first, second, axes, mode):
     assert_convolved(trnfft.oaconvolve(a, b, mode, axes), want, a, b)
 
 
-@pytest.mark.parametrize("longer", [50, 1000, 20000])
-@pytest.mark.parametrize("shorter", [2, 3, 10, 49])
+@each_case("longer", [50, 1000, 20000])
+@each_case("shorter", [2, 3, 10, 49])
 def test_blocks_are_of_the_length_with_the_least_work(longer, shorter):
     def work(size):
         return -(-longer // (size - shorter + 1)) * size * np.log2(size)
@@ -178,16 +179,16 @@ def correlation(a, b):
     return sums
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
-@pytest.mark.parametrize(("n", "m"), [(9, 4), (4, 9), (5, 5), (1, 3)])
+@each_case("dtype", [torch.float32, torch.complex64], ids=str)
+@each_case(("n", "m"), [(9, 4), (4, 9), (5, 5), (1, 3)])
 def test_correlation_agrees_with_the_definition(n, m, dtype):
     a, b = randn(n, dtype=dtype), randn(m, dtype=dtype, seed=1)
     assert_convolved(trnfft.correlate(a, b), correlation(array(a), array(b)), a, b)
 
 
-@pytest.mark.parametrize("mode", ["full", "same", "valid"])
-@pytest.mark.parametrize(("first", "second"), [((9, 7), (4, 3)), ((4, 3), (9, 7))], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@each_case("mode", ["full", "same", "valid"])
+@each_case(("first", "second"), [((9, 7), (4, 3)), ((4, 3), (9, 7))], ids=str)
+@each_case("dtype", [torch.float32, torch.complex64], ids=str)
 def test_correlation_has_the_modes_of_scipy(first, second, mode, dtype):
     a, b = randn(*first, dtype=dtype), randn(*second, dtype=dtype, seed=1)
     want = scipy.signal.correlate(array(a), array(b), mode, method="direct")

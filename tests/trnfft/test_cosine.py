@@ -8,6 +8,7 @@ import scipy.fft
 import torch
 
 import trnfft
+from each_case import each_case
 from oracles import fourier as oracle
 from trnfft import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -49,9 +50,9 @@ def test_scales_are_those_of_scipy(name, type, tracked):
         assert_near(got, want, 18, torch.float64, factor=2)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("norm", [None, "forward", "ortho"])
+@each_case("name", NAMES)
+@each_case("type", TYPES)
+@each_case("norm", [None, "forward", "ortho"])
 def test_inverse(name, type, norm):
     x = randn(3, 17)
     back = getattr(trnfft, f"i{name}")(getattr(trnfft, name)(x, type, norm=norm), type, norm=norm)
@@ -94,9 +95,9 @@ def test_bad_arguments():
 SEVERAL = ("dctn", "idctn", "dstn", "idstn")
 
 
-@pytest.mark.parametrize("name", ["dctn", "dstn"])
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("tracked", [False, True], ids=["scipy", "torch"])
+@each_case("name", ["dctn", "dstn"])
+@each_case("type", TYPES)
+@each_case("tracked", [False, True], ids=["scipy", "torch"])
 def test_several_dimensions_agree_with_the_matrices(name, type, tracked):
     x = randn(3, 4, 5, dtype=torch.float64).requires_grad_(tracked)
     want = array(x)
@@ -106,8 +107,8 @@ def test_several_dimensions_agree_with_the_matrices(name, type, tracked):
     assert_near(getattr(trnfft, name)(x, type, dim=(0, 2)), want, 144, torch.float64, factor=2)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-@pytest.mark.parametrize("type", TYPES)
+@each_case("name", SEVERAL)
+@each_case("type", TYPES)
 def test_arguments_of_several_dimensions_are_those_of_scipy(name, type):
     x = randn(4, 5, 6, dtype=torch.float64)
     for s, dim, norm, orthogonalize in [
@@ -126,8 +127,8 @@ def test_arguments_of_several_dimensions_are_those_of_scipy(name, type):
     assert_near(kept, reference(array(x), type, (4, 8), (0, 1)), 32, torch.float64, factor=4)
 
 
-@pytest.mark.parametrize("name", ["dct", "dst"])
-@pytest.mark.parametrize("type", TYPES)
+@each_case("name", ["dct", "dst"])
+@each_case("type", TYPES)
 def test_inverse_over_several_dimensions(name, type):
     x = randn(3, 5, 4)
     for norm in (None, "forward", "ortho"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 import torch
 from torch.func import vjp
 
 import trnfft
+from each_case import each_case
 from trnfft._paths import operations  # noqa: F401  (declares the operations)
 from trnfft._paths.library import LIBRARY
 from trnsci.core.counters import counts
@@ -56,16 +56,16 @@ def assert_same_gradients(name, tensors, *flags):
         assert float((found - truth).abs().max()) <= bound
 
 
-@pytest.mark.parametrize(("name", "shape", "real", "kind", "size", "norm"), CASES)
+@each_case(("name", "shape", "real", "kind", "size", "norm"), CASES)
 def test_transforms(name, shape, real, kind, size, norm):
     x = random_tensor(*shape, *(() if real else (2,)))
     assert_same_gradients(name, [x], not real, kind, size, norm)
 
 
-@pytest.mark.parametrize("is_complex", [True, False])
-@pytest.mark.parametrize("onesided", [True, False])
-@pytest.mark.parametrize("normalized", [True, False])
-@pytest.mark.parametrize("hop", [1, 3, 4])
+@each_case("is_complex", [True, False])
+@each_case("onesided", [True, False])
+@each_case("normalized", [True, False])
+@each_case("hop", [1, 3, 4])
 def test_short_time(is_complex, onesided, normalized, hop):
     if is_complex and onesided:
         onesided = False  # which complex signals always are

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from trnfft import ComplexTensor
 from trnfft.nn import ComplexLinear
 
@@ -50,8 +51,8 @@ def calls():
 CALLS = calls()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", CALLS)
+@each_case("backend", BACKENDS)
+@each_case("name", CALLS)
 def test_vmap_over_no_elements(name, backend):
     function, one = CALLS[name]
     want = native(function(one))
@@ -61,8 +62,8 @@ def test_vmap_over_no_elements(name, backend):
     assert got.dtype is want.dtype
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["rfft", "rfft2", "dct", "stft", "fftconvolve"])
+@each_case("backend", BACKENDS)
+@each_case("name", ["rfft", "rfft2", "dct", "stft", "fftconvolve"])
 def test_vmap_of_gradients_over_no_elements(name, backend):
     function, one = CALLS[name]
 
@@ -74,12 +75,12 @@ def test_vmap_of_gradients_over_no_elements(name, backend):
     assert got.shape == (0, *one.shape)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
+@each_case("backend", BACKENDS)
+@each_case(
     ("options", "samples"),
     [({}, 16), ({"center": False}, 24), ({"length": 5}, 5), ({"length": 0}, 0)],
 )
-@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
+@each_case("shape", [(0,), (2, 0), (0, 3)])
 def test_short_time_spectra_of_no_signals(shape, options, samples, backend):
     bins = torch.zeros(*shape, 5, 9, dtype=torch.complex64, requires_grad=True)
     with trnfft.backend(backend):

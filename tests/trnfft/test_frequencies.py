@@ -5,14 +5,15 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from trnfft import ComplexTensor
 from trnsci.core.errors import DTypeError, ShapeError
 
 from .agreement import array, randn
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 8])
-@pytest.mark.parametrize("d", [1.0, 0.25, 3])
+@each_case("n", [1, 2, 7, 8])
+@each_case("d", [1.0, 0.25, 3])
 def test_frequencies(n, d):
     bins = [k if k < (n + 1) // 2 else k - n for k in range(n)]
     got = trnfft.fftfreq(n, d, dtype=torch.float64)

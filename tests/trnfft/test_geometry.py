@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from each_case import each_case
 from trnfft._kernels.four_step_geometry import (
     PSUM_COLUMNS,
     Geometry,
@@ -63,12 +64,12 @@ LENGTHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("n", LENGTHS)
+@each_case("n", LENGTHS)
 def test_the_cut_is_the_quickest_by_the_model(n):
     assert find_geometry(n) == quickest(n)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("n", "padded"), [(2, 4), (3, 8), (4, 8), (5, 16), (1031, 4096), (1025, 4096), (1024, 2048)]
 )
 def test_a_padded_length_holds_twice_the_points_but_one(n, padded):

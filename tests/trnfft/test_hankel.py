@@ -10,6 +10,7 @@ import scipy.fft
 import torch
 
 import trnfft
+from each_case import each_case
 from trnfft.hankel import coefficients, log_gamma
 from trnsci.core.errors import DTypeError, ShapeError
 
@@ -26,8 +27,8 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize("mu", [0.0, 1.0, 2.5])
-@pytest.mark.parametrize("bias", [0.0, 0.1, -0.1])
+@each_case("mu", [0.0, 1.0, 2.5])
+@each_case("bias", [0.0, 0.1, -0.1])
 def test_a_function_that_is_its_own_transform(mu, bias):
     # The integral of r^(mu+1) exp(-r^2/2) J_mu(k r) k dr is k^(mu+1) exp(-k^2/2).
     r = np.logspace(-4, 4, 256)
@@ -41,8 +42,8 @@ def test_a_function_that_is_its_own_transform(mu, bias):
     assert error <= 10 * (1e-4) ** (min(mu, 2) + 1 - abs(bias)) + 1e-9
 
 
-@pytest.mark.parametrize(("mu", "offset", "bias"), PARAMETERS)
-@pytest.mark.parametrize("n", [1, 2, 7, 8, 33])
+@each_case(("mu", "offset", "bias"), PARAMETERS)
+@each_case("n", [1, 2, 7, 8, 33])
 def test_sums_term_by_term(n, mu, offset, bias):
     dln, j = 0.2, np.arange(n) - (n - 1) / 2
     a = array(randn(n, dtype=torch.float64))
@@ -63,7 +64,7 @@ def test_sums_term_by_term(n, mu, offset, bias):
     assert np.abs(got - want).max() <= 1e-13 * np.abs(want).max() + 1e-15
 
 
-@pytest.mark.parametrize(("mu", "offset", "bias"), PARAMETERS)
+@each_case(("mu", "offset", "bias"), PARAMETERS)
 def test_is_that_of_scipy_and_inverted(mu, offset, bias):
     for n in (7, 16):
         a = randn(3, n, dtype=torch.float64)
@@ -79,9 +80,9 @@ def test_is_that_of_scipy_and_inverted(mu, offset, bias):
         np.testing.assert_allclose(back.numpy(), a.numpy(), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.5, 3.0])
-@pytest.mark.parametrize("bias", [0.0, 0.3])
-@pytest.mark.parametrize("initial", [0.0, 0.2, -1.0])
+@each_case("mu", [0.0, 0.5, 3.0])
+@each_case("bias", [0.0, 0.3])
+@each_case("initial", [0.0, 0.2, -1.0])
 def test_offset_without_ringing(mu, bias, initial):
     found = trnfft.fhtoffset(0.1, mu, initial, bias)
     assert abs(found - initial) <= 0.05
@@ -95,7 +96,7 @@ def test_offset_without_ringing(mu, bias, initial):
     assert coefficients((n, 0.1, mu, found, bias))[0][-1].imag == 0.0
 
 
-@pytest.mark.parametrize("z", [0.5, 3, 25 + 4j, 0.1 + 100j, -1.5, -2.3 + 0.7j, 11.99, 12.0 + 1j])
+@each_case("z", [0.5, 3, 25 + 4j, 0.1 + 100j, -1.5, -2.3 + 0.7j, 11.99, 12.0 + 1j])
 def test_gamma_function(z):
     want = complex(mpmath.gamma(z))
     if want == 0 or not np.isfinite(want):

@@ -7,6 +7,7 @@ import torch
 import trnfft
 import trnfft.nki
 import trnfft.nn
+from each_case import each_case
 from oracles import fourier_kernels as oracle
 from trnfft import torch_fft
 from trnsci.core import explain
@@ -47,8 +48,8 @@ def operand(kind, n, is_complex, rows=2):
     return random_tensor(rows, points, dtype=torch.complex64 if is_complex else torch.float32)
 
 
-@pytest.mark.parametrize("n", LENGTHS)
-@pytest.mark.parametrize(
+@each_case("n", LENGTHS)
+@each_case(
     ("kind", "is_complex"),
     [*((kind, True) for kind in COMPLEX_INPUT), *((kind, False) for kind in REAL_INPUT)],
 )
@@ -93,7 +94,7 @@ ND = ("fft2", "ifft2", "fftn", "ifftn", "irfft2", "irfftn", "hfft2", "hfftn")
 ND_REAL = ("rfft2", "rfftn", "ihfft2", "ihfftn")
 
 
-@pytest.mark.parametrize("kind", [*ND, *ND_REAL])
+@each_case("kind", [*ND, *ND_REAL])
 def test_several_dimensions(kind):
     dtype = torch.complex64 if kind in ND else torch.float32
     x = random_tensor(3, 10, 12, dtype=dtype)
@@ -112,7 +113,7 @@ def test_the_drop_in_reaches_the_kernels_too(kind):
     assert relative_error(got, getattr(torch.fft, kind)(wide(x))) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("kind", [name for name in (*ND, *ND_REAL) if name.endswith("2")])
+@each_case("kind", [name for name in (*ND, *ND_REAL) if name.endswith("2")])
 def test_an_image_is_one_launch(kind):
     x = random_tensor(2, 130, 20, dtype=torch.float32 if kind in ND_REAL else torch.complex64)
     before = counts()
@@ -162,7 +163,7 @@ STFT_OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", STFT_OPTIONS, ids=str)
+@each_case("options", STFT_OPTIONS, ids=str)
 def test_short_time_transform(options):
     x = random_tensor(2, 3, 700)
     with launched("stft"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.fft
 
+from each_case import each_case
 from trnfft import next_fast_len
 from trnsci.core.errors import DTypeError, ShapeError
 
@@ -22,7 +23,7 @@ def test_least_smooth_length(real, largest):
         assert next_fast_len(target, real) == wanted
 
 
-@pytest.mark.parametrize("target", [10**6 + 3, 2**20, 2**20 + 1, 3**12 + 1, 10**9 + 7, 2**31 - 1])
+@each_case("target", [10**6 + 3, 2**20, 2**20 + 1, 3**12 + 1, 10**9 + 7, 2**31 - 1])
 def test_long_lengths_are_those_of_scipy(target):
     for real in (False, True):
         assert next_fast_len(target, real) == scipy.fft.next_fast_len(target, real)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from oracles import fourier as oracle
 from trnfft import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -51,7 +52,7 @@ def test_agrees_with_the_definition(name, dtype):
             assert isinstance(got, ComplexTensor if name in OF_REAL else torch.Tensor)
 
 
-@pytest.mark.parametrize("name", TWO)
+@each_case("name", TWO)
 def test_two_dimensions_are_the_last_two(name):
     x = input_of(name.replace("2", "n"), torch.float32, 3, 8, 16)
     definition = getattr(oracle, name.replace("2", "n"))
@@ -60,7 +61,7 @@ def test_two_dimensions_are_the_last_two(name):
     assert_near(got, definition(array(x), (16, 32), (0, 1), "ortho"), 512)
 
 
-@pytest.mark.parametrize("name", ["fftn", "ifftn", "irfftn", "hfftn", "fft2", "irfft2"])
+@each_case("name", ["fftn", "ifftn", "irfftn", "hfftn", "fft2", "irfft2"])
 def test_kinds_of_complex_input(name):
     z = randn(4, 5, dtype=torch.complex64)
     native = getattr(trnfft, name)(z)
@@ -83,7 +84,7 @@ def test_no_dimensions_change_nothing():
     assert trnfft.fftn(torch.tensor(2.0)).to_torch_complex().item() == 2
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_an_empty_batch_has_an_empty_result(name):
     x = torch.zeros(0, 4, 6, requires_grad=True)
     last = 4 if name in OF_REAL else 10 if name in TO_REAL else 6
@@ -103,8 +104,8 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("what", "error", "arguments"), BAD, ids=[bad[0] for bad in BAD])
-@pytest.mark.parametrize("name", NAMES)
+@each_case(("what", "error", "arguments"), BAD, ids=[bad[0] for bad in BAD])
+@each_case("name", NAMES)
 def test_bad_arguments(name, what, error, arguments):
     with pytest.raises(error, match=f"^{name}: "):
         getattr(trnfft, name)(torch.ones(3, 3), **arguments)
@@ -122,7 +123,7 @@ def test_halves_need_a_dimension(name):
         getattr(trnfft, name)(torch.ones(3, 3), dim=())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_no_points(name):
     with pytest.raises(ShapeError, match=f"^{name}: input must have"):
         getattr(trnfft, name)(torch.ones(3, 0))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fresh_process import printed_after_torch
+from each_case import each_case
+from fresh_process import printed_after
 from trnfft import nn
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -85,7 +86,7 @@ class TestEveryLayer:
         assert torch.autograd.gradcheck(compute, [x.clone().requires_grad_() for x in inputs])
 
     @layers
-    @pytest.mark.parametrize("bias", [-0.5, 0.0, 0.5])
+    @each_case("bias", [-0.5, 0.0, 0.5])
     def test_gradients_of_silence_are_finite(self, layer, bias):
         module, z = layer()
         for name, parameter in module.named_parameters():
@@ -115,7 +116,7 @@ class TestEveryLayer:
             module([1])
 
     @layers
-    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+    @each_case("dtype", [torch.bfloat16, torch.float16, torch.float32])
     def test_other_dtypes(self, layer, dtype):
         module, z = layer()
         module.eval()
@@ -182,8 +183,8 @@ class TestLinear:
 
 
 class TestConv1d:
-    @pytest.mark.parametrize("batch", [(), (1,), (3,)])
-    @pytest.mark.parametrize(
+    @each_case("batch", [(), (1,), (3,)])
+    @each_case(
         "options",
         [
             {},
@@ -269,7 +270,7 @@ class TestBatchNorm1d:
 
 
 class TestModReLU:
-    @pytest.mark.parametrize("channel_dim", [-1, 0, 1])
+    @each_case("channel_dim", [-1, 0, 1])
     def test_definition(self, channel_dim):
         layer = seeded(nn.ComplexModReLU, 3, channel_dim=channel_dim)
         z = drawn(3, 3, 3).numpy()
@@ -316,7 +317,7 @@ class TestModReLU:
 
 def test_is_not_imported_with_the_package():
     code = "import sys, trnfft; early = 'trnfft.nn' in sys.modules; import trnfft.nn"
-    assert printed_after_torch(f"{code}\nprint(json.dumps(early))") is False
+    assert printed_after("torch", f"{code}\nprint(json.dumps(early))") is False
 
 
 def test_a_network_learns_a_complex_rotation():

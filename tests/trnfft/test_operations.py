@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from each_case import each_case
 from trnfft._kernels.dft import LARGEST_N
 from trnfft._paths import operations
 
@@ -38,7 +39,7 @@ FLOPS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "args", "want"), FLOPS)
+@each_case(("name", "args", "want"), FLOPS)
 def test_the_work_of_a_call(name, args, want):
     assert getattr(operations, name.upper())._flops(*args) == pytest.approx(want)
 

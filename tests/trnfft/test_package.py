@@ -3,10 +3,9 @@
 import inspect
 from types import ModuleType
 
-import pytest
-
 import trnfft
-from fresh_process import printed_after_torch
+from each_case import each_case
+from fresh_process import printed_after
 
 ONE = "(input, n=None, dim=-1, norm=None, *, out=None)"
 TWO = "(input, s=None, dim=(-2, -1), norm=None, *, out=None)"
@@ -58,7 +57,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@each_case("name", SIGNATURES)
 def test_signatures(name):
     signature = inspect.signature(getattr(trnfft, name))
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
@@ -87,7 +86,7 @@ def test_plan_is_the_function_whatever_was_imported_first():
         "import trnfft\n"
         "print(json.dumps([callable(trnfft.plan), trnfft.plan.FFTAlgorithm is FFTAlgorithm]))"
     )
-    assert printed_after_torch(code) == [True, True]
+    assert printed_after("torch", code) == [True, True]
 
 
 def test_importing_it_imports_neither_the_simulator_nor_scipy_nor_the_layers():
@@ -99,7 +98,7 @@ def test_importing_it_imports_neither_the_simulator_nor_scipy_nor_the_layers():
         "used = [name for name in ('scipy', 'nkisim', 'trnfft.nn') if name in sys.modules]\n"
         "print(json.dumps([sorted(added - {'numpy'} - set(sys.stdlib_module_names)), used]))"
     )
-    assert printed_after_torch(code) == [["trnfft", "trnsci"], []]
+    assert printed_after("torch", code) == [["trnfft", "trnsci"], []]
 
 
 def test_without_scipy_torch_computes(tmp_path):
@@ -111,4 +110,4 @@ def test_without_scipy_torch_computes(tmp_path):
         "dct = trnfft.dct(torch.ones(4))\n"
         "print(json.dumps([trnfft.rfft(x).real[0].item(), round(dct[0].item(), 3)]))"
     )
-    assert printed_after_torch(code, path=[tmp_path]) == [1000.0, 8.0]
+    assert printed_after("torch", code, path=[tmp_path]) == [1000.0, 8.0]

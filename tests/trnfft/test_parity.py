@@ -1,11 +1,13 @@
 """Shapes, dtypes and values of every combination of arguments, beside those of torch."""
 
-from itertools import product
+from itertools import chain, product
 
 import pytest
 import torch
 
 import trnfft
+from each_case import each_case
+from pairwise import pairwise
 from trnfft import ComplexTensor, torch_fft
 
 from .agreement import randn
@@ -74,7 +76,7 @@ def assert_the_same(got, want):
 def test_one_dimension(name, dtype):
     for shape in ((8,), (5, 8), (1, 8), (2, 3, 7)):
         x = operand(dtype, *shape)
-        for n, dim, norm in product((None, 0, -1, 1, 6, 7, 8, 13), (-1, 0, 1, 3), NORMS):
+        for n, dim, norm in pairwise((None, 0, -1, 1, 6, 7, 8, 13), (-1, 0, 1, 3), NORMS):
             want = outcome(getattr(torch.fft, name), x, n, dim, norm)
             assert_as_torch(outcome(getattr(trnfft, name), x, n, dim, norm), want)
             assert_the_same(outcome(getattr(torch_fft, name), x, n, dim, norm), want)
@@ -86,7 +88,7 @@ def test_several_dimensions(name, dtype):
     x = operand(dtype, 3, 4, 5)
     sizes = (None, (4,), (3, 6), (-1, 5), (2, 3, 4), (0, 2), (2, 2, 2, 2))
     dims = (None, (0,), (1, 2), (-1, 0), (0, 0), (3,), (2, 0, 1))
-    for s, dim, norm in product(sizes, dims, (None, "ortho", "forward")):
+    for s, dim, norm in pairwise(sizes, dims, (None, "ortho", "forward")):
         if dim is None and name.endswith("2"):
             continue  # which torch does not take, and which means all dimensions here
         want = outcome(getattr(torch.fft, name), x, s, dim, norm)
@@ -94,7 +96,7 @@ def test_several_dimensions(name, dtype):
         assert_the_same(outcome(getattr(torch_fft, name), x, s, dim, norm), want)
 
 
-@pytest.mark.parametrize("name", [*ONE, *SEVERAL])
+@each_case("name", [*ONE, *SEVERAL])
 def test_the_drop_in_takes_the_same_arguments(name):
     x = operand(torch.float32, 4, 5)
     want = getattr(torch.fft, name)(x)
@@ -126,7 +128,7 @@ def test_the_drop_in_on_vectors(name, n):
             assert_the_same(got, outcome(getattr(torch.fft, name), x, size, 0, norm))
 
 
-@pytest.mark.parametrize("name", ONE)
+@each_case("name", ONE)
 def test_the_drop_in_refuses_what_torch_refuses_on_kernels_too(name):
     for x in (operand(torch.float32, 8), operand(torch.complex64, 5000), torch.zeros(0)):
         for bad in ((None, -1, "none"), (None, 1, None), (0, -1, None), (2.5, -1, None)):
@@ -142,23 +144,24 @@ def test_the_drop_in_has_every_name():
     assert public == set(torch_fft.__all__)
 
 
-STFT = {
-    "hop_length": (None, 3),
-    "win_length": (None, 10),
-    "window": (None, torch.float32, torch.float64),
-    "center": (True, False),
-    "normalized": (False, True),
-    "onesided": (None, True, False),
-    "pad_mode": ("reflect", "constant", "replicate", "circular"),
-}
+# All combinations inside of a group, and any two of different groups.
+STFT = [
+    {
+        "hop_length": (None, 3),
+        "win_length": (None, 10),
+        "window": (None, torch.float32, torch.float64),
+    },
+    {"center": (True, False), "pad_mode": ("reflect", "constant", "replicate", "circular")},
+    {"normalized": (False, True), "onesided": (None, True, False)},
+]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 @pytest.mark.parametrize("shape", [(40,), (1, 40), (3, 40)], ids=str)
 def test_stft(dtype, shape):
     x = operand(dtype, *shape)
-    for n_fft, *values in product((12, 13), *STFT.values()):
-        arguments = dict(zip(STFT, values, strict=True))
+    for n_fft, *groups in pairwise((12, 13), *(list(product(*of.values())) for of in STFT)):
+        arguments = dict(zip(chain(*STFT), chain(*groups), strict=True))
         size = arguments["win_length"] or n_fft
         real = x.dtype.to_real()
         # torch takes a window of any dtype; the result has that of the signal here.

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from oracles.fourier_long import hermitian, image, transform, worst_error
+from pairwise import pairwise
 from trnfft import ComplexTensor
 from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft.plan import FFTAlgorithm, FFTPlan, clear_plan_cache, create_plan, plan
@@ -20,13 +22,13 @@ LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
 BACKWARD = {"fft": 0, "ifft": 1, "rfft": 0, "irfft": 1, "hfft": 0, "ihfft": 1}
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 128, 257, 509, 512, 521, 1009, 1021])
+@each_case("n", [1, 2, 7, 128, 257, 509, 512, 521, 1009, 1021])
 def test_short_and_prime_lengths_are_one_product(n):
     assert create_plan(n).algorithm is FFTAlgorithm.DFT_GEMM
     assert create_plan(n).padded_n is None
 
 
-@pytest.mark.parametrize("n", [1024, 1000, 44_100, 2**16, 2**20, 3 * 2**14, 5 * 7 * 11 * 13])
+@each_case("n", [1024, 1000, 44_100, 2**16, 2**20, 3 * 2**14, 5 * 7 * 11 * 13])
 def test_composite_lengths_go_by_factors(n):
     made = create_plan(n)
     assert made.algorithm is FFTAlgorithm.COOLEY_TUKEY is FFTAlgorithm.FOUR_STEP
@@ -151,7 +153,7 @@ def test_stated_errors_term_by_term():
     assert chain.error_bound == pytest.approx(error(total(4), total(40), total(60)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "error", "words"),
     [
         (lambda: plan((8,), kind="dct"), FlagError, "plan: kind must be one of"),
@@ -183,8 +185,8 @@ def test_refusals(call, error, words):
         call()
 
 
-@pytest.mark.parametrize("kind", list(BACKWARD))
-@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+@each_case("kind", list(BACKWARD))
+@each_case("norm", [None, "ortho", "forward"])
 def test_execute_is_the_transform(kind, norm):
     rng = np.random.default_rng(3)
     x = torch.from_numpy(rng.standard_normal((3, 10, 2)).astype(np.float32))
@@ -197,7 +199,7 @@ def test_execute_is_the_transform(kind, norm):
     assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("kind", [name + several for name in BACKWARD for several in "2n"])
+@each_case("kind", [name + several for name in BACKWARD for several in "2n"])
 def test_execute_over_several_dimensions(kind):
     x = torch.from_numpy(np.random.default_rng(4).standard_normal((3, 6, 5)).astype(np.float32))
     if kind[:-1] not in ("rfft", "ihfft"):
@@ -222,7 +224,7 @@ def test_execute_along_chosen_dimensions(kind):
     assert torch.equal(got, getattr(torch.fft, kind)(x, (7, 6), (2, 0), "ortho"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "kind", "algorithm", "launches"),
     [
         ((4, 6), "fftn", FFTAlgorithm.TWO_D, 1),
@@ -300,9 +302,10 @@ def launched(made, x):
     return result, launch.launches
 
 
-@pytest.mark.parametrize("kind", list(BACKWARD))
-@pytest.mark.parametrize("n", [60, 77, 1000, 1155, 1031])
-@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize(
+    ("kind", "n", "norm"),
+    pairwise(list(BACKWARD), [60, 77, 1000, 1155, 1031], ["backward", "ortho", "forward"]),
+)
 def test_kernels_with_the_constants_of_a_plan(kind, n, norm):
     rng = np.random.default_rng((n, 7))
     length = n // 2 + 1 if kind in ("irfft", "hfft") else n
@@ -342,6 +345,6 @@ def test_image_kernel_with_the_constants_of_a_plan(kind):
     assert worst_error(got, want * scale) <= made.error_bound <= LIMIT
 
 
-@pytest.mark.parametrize("n", [2**k for k in range(1, 28)] + [997, 4099, 44_100, 10**6 + 3])
+@each_case("n", [2**k for k in range(1, 28)] + [997, 4099, 44_100, 10**6 + 3])
 def test_stated_error_keeps_the_limit(n):
     assert create_plan(n).error_bound <= LIMIT

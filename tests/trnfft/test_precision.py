@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from oracles import fourier as oracle
 from oracles.fourier_kernels import relative_error
 from trnfft import ComplexTensor
@@ -26,7 +27,7 @@ LEVELS = {
 }
 
 
-@pytest.mark.parametrize("mode", LEVELS)
+@each_case("mode", LEVELS)
 def test_modes_and_the_levels_they_mean(mode):
     assert (trnfft.get_precision(), level()) == ("fp32", "fp32")
     trnfft.set_precision(mode)

@@ -11,7 +11,7 @@ from oracles.fourier_kernels import relative_error
 
 from .agreement import array, bound
 
-SETTINGS = settings(deadline=None, max_examples=60, derandomize=True)
+SETTINGS = settings(deadline=None, max_examples=30, derandomize=True)
 # Below this float32 loses bits to underflow, and relative errors say nothing.
 FINITE = st.floats(-1e6, 1e6, width=32).map(lambda v: 0.0 if abs(v) < 1e-6 else v)
 LENGTHS = st.one_of(st.integers(1, 300), st.sampled_from([512, 769, 1000, 1024]))

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from oracles import fourier as oracle
 from trnfft import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -17,8 +18,8 @@ from .agreement import array, assert_near, randn
 NUMPY_PADS = {"reflect": "reflect", "constant": "constant", "replicate": "edge", "circular": "wrap"}
 
 
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("pad_mode", NUMPY_PADS)
+@each_case("center", [True, False])
+@each_case("pad_mode", NUMPY_PADS)
 def test_stft_agrees_with_the_definition(center, pad_mode):
     x = randn(50)
     for n_fft, hop, win, normalized in product((8, 9, 16), (None, 5), (None, 6), (True, False)):
@@ -112,8 +113,8 @@ def test_samples_that_no_window_covers():
         torch.istft(bins, 8, 4, window=torch.hann_window(8), center=False)
 
 
-@pytest.mark.parametrize("n_fft", [16, 64, 255, 256])
-@pytest.mark.parametrize("shape", [(1024,), (4, 1024)], ids=str)
+@each_case("n_fft", [16, 64, 255, 256])
+@each_case("shape", [(1024,), (4, 1024)], ids=str)
 def test_round_trip(shape, n_fft):
     x = randn(*shape)
     back = trnfft.istft(trnfft.stft(x, n_fft), n_fft, length=1024)
@@ -149,7 +150,7 @@ BAD_STFT = [
 ]
 
 
-@pytest.mark.parametrize(("what", "error", "args", "kwargs"), BAD_STFT, ids=lambda v: str(v)[:30])
+@each_case(("what", "error", "args", "kwargs"), BAD_STFT, ids=lambda v: str(v)[:30])
 def test_bad_arguments_of_stft(what, error, args, kwargs):
     with pytest.raises(error, match=r"^stft: "):
         trnfft.stft(*args, **kwargs)
@@ -168,7 +169,7 @@ BAD_ISTFT = [
 ]
 
 
-@pytest.mark.parametrize(("what", "error", "args", "kwargs"), BAD_ISTFT, ids=lambda v: str(v)[:30])
+@each_case(("what", "error", "args", "kwargs"), BAD_ISTFT, ids=lambda v: str(v)[:30])
 def test_bad_arguments_of_istft(what, error, args, kwargs):
     with pytest.raises(error, match=r"^istft: "):
         trnfft.istft(*args, **kwargs)

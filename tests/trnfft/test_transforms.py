@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from oracles import fourier as oracle
 from trnfft import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -86,7 +87,7 @@ def test_length_dimension_and_norm(name, dtype):
             assert isinstance(got, ComplexTensor if name in OF_REAL else torch.Tensor)
 
 
-@pytest.mark.parametrize("n", [4, 6, 7, 8, 9, 12])
+@each_case("n", [4, 6, 7, 8, 9, 12])
 def test_bins_are_resized_before_the_inverse(n):
     bins = randn(5, dtype=torch.complex64)
     assert_near(trnfft.irfft(bins, n), oracle.irfft(array(bins), n), n)
@@ -111,7 +112,7 @@ def test_kinds_of_complex_input(name):
     np.testing.assert_array_equal(array(split), array(native))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_real_input_gives_a_complex_tensor(name):
     x = randn(3, 9)
     got = getattr(trnfft, name)(x)
@@ -120,8 +121,8 @@ def test_real_input_gives_a_complex_tensor(name):
     assert_near(got, getattr(oracle, name)(array(x)), 16)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@each_case("name", NAMES)
+@each_case("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_precision_is_computed_in_float32_and_rounded(name, dtype):
     x = randn(4, 33).to(dtype)
     got = getattr(trnfft, name)(x)
@@ -145,8 +146,8 @@ def test_half_precision_complex_tensors(dtype):
     assert trnfft.irfft(z).dtype is dtype
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.uint8, torch.bool], ids=str)
-@pytest.mark.parametrize("name", NAMES)
+@each_case("dtype", [torch.int64, torch.int8, torch.uint8, torch.bool], ids=str)
+@each_case("name", NAMES)
 def test_integers_are_promoted_as_torch_promotes_them(name, dtype):
     x = torch.arange(12).to(dtype)
     got = getattr(trnfft, name)(x)
@@ -154,7 +155,7 @@ def test_integers_are_promoted_as_torch_promotes_them(name, dtype):
     assert_near(got, getattr(oracle, name)(array(x)), 22)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_integers_follow_the_default_dtype(name):
     try:
         for default, part in ((torch.float64, torch.float64), (torch.float16, torch.float32)):
@@ -185,7 +186,7 @@ def test_nan_and_infinity_reach_every_bin():
     assert not np.isfinite(array(trnfft.rfft(y))).any()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_an_empty_batch_has_an_empty_result(name):
     x = torch.zeros(0, 6, requires_grad=True)
     got = getattr(trnfft, name)(x)
@@ -239,8 +240,8 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("what", "error", "call"), BAD, ids=[bad[0] for bad in BAD])
-@pytest.mark.parametrize("name", NAMES)
+@each_case(("what", "error", "call"), BAD, ids=[bad[0] for bad in BAD])
+@each_case("name", NAMES)
 def test_bad_input(name, what, error, call):
     with pytest.raises(error, match=f"^{name}: "):
         call(getattr(trnfft, name))
@@ -267,8 +268,8 @@ def test_numpy_integers_are_integers():
 OUT = [name + several for name in NAMES for several in ("", "2", "n")]
 
 
-@pytest.mark.parametrize("name", OUT)
-@pytest.mark.parametrize("kind", [torch.Tensor, ComplexTensor])
+@each_case("name", OUT)
+@each_case("kind", [torch.Tensor, ComplexTensor])
 def test_results_are_written_to_out(name, kind):
     of_real = name.startswith(("rfft", "ihfft"))
     x = randn(3, 4, 6) if of_real else randn(3, 4, 6, dtype=torch.complex64)

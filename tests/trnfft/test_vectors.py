@@ -9,6 +9,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import trnfft
+from each_case import each_case
 from trnfft import ComplexTensor
 
 from .agreement import array, assert_near, randn
@@ -50,7 +51,7 @@ def test_results_are_those_of_torch(name):
                 assert_as_torch(name, x, size, 0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_who_computes_depends_on_the_length_alone(name):
     """Bits are the same at each call, for each layout and whatever was computed before."""
     x = vector(name, LONG)
@@ -79,7 +80,7 @@ def test_points_that_are_all_padding():
     assert not array(trnfft.rfft(torch.zeros(0, dtype=torch.float64), LONG)).any()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_nan_reaches_every_bin(name):
     for n in LENGTHS:
         x = vector(name, n)

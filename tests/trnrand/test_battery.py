@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
+from each_case import each_case
 from trnrand._stream.words import Source, unsigned
 from trnrand.engines import ENGINES, philox4x32, threefry4x32
 
@@ -170,6 +171,6 @@ FLAWED = {
 }
 
 
-@pytest.mark.parametrize("test", TESTS, ids=lambda f: f.__name__)
+@each_case("test", TESTS, ids=lambda f: f.__name__)
 def test_the_battery_sees_flaws(test):
     assert test(FLAWED[test]) < SMALLEST_P

@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 
 import trnrand
+from each_case import each_case
 from trnrand._sampling.mass import (
     _deviance,
     _stirling_rest,
@@ -85,7 +86,7 @@ def transformed(hat, centre, first):
 # -- hats ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mean", MEANS)
+@each_case("mean", MEANS)
 def test_the_hat_of_poisson_is_above_and_close(mean):
     hat = poisson_hat(number(mean))
     k, us, density = transformed(hat, mean + 0.43, FIRST)
@@ -98,7 +99,7 @@ def test_the_hat_of_poisson_is_above_and_close(mean):
     assert np.all(ratio[ends] <= us[ends])
 
 
-@pytest.mark.parametrize(("n", "p"), TRIALS)
+@each_case(("n", "p"), TRIALS)
 def test_the_hat_of_binomial_is_above_and_close(n, p):
     hat = binomial_hat(number(n), number(p))
     law = stats.binom(n, p)
@@ -155,7 +156,7 @@ def test_ptrs_accepts_what_is_under_the_probability(mean):
 
 
 @pytest.mark.usefixtures("loops")
-@pytest.mark.parametrize(("n", "p"), [(20, 0.5), (1000, 0.011), (10**6, 0.4999)])
+@each_case(("n", "p"), [(20, 0.5), (1000, 0.011), (10**6, 0.4999)])
 def test_btrs_accepts_what_is_under_the_probability(n, p):
     u, v = grid(FIRST[::7])
     source = Chosen(u, v)
@@ -297,7 +298,7 @@ def test_methods_change_at_a_mean_of_ten(draw, again, monkeypatch):
 # -- probabilities ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mean", [1e-3, 0.5, 9.0, 16.0, 300.0, 1e9, 2.0**50])
+@each_case("mean", [1e-3, 0.5, 9.0, 16.0, 300.0, 1e9, 2.0**50])
 def test_log_poisson(mean):
     """Relative to the sum of its terms, each of them rounded: 1e-13 to k = 1e9."""
     root = math.sqrt(mean)

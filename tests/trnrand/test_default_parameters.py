@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator, ParameterError, qmc, rsample
 
 DEFAULTS = {
@@ -117,8 +118,8 @@ ABOVE = {
 FROM = {"von_mises": ("kappa",)}
 
 
-@pytest.mark.parametrize("module", [trnrand, rsample], ids=["draws", "rsample"])
-@pytest.mark.parametrize("name", [*ABOVE, *FROM])
+@each_case("module", [trnrand, rsample], ids=["draws", "rsample"])
+@each_case("name", [*ABOVE, *FROM])
 def test_parameters_at_the_ends_of_their_ranges(module, name):
     draw, names = getattr(module, name), ABOVE.get(name) or FROM[name]
     good = dict.fromkeys(names, 1.5)

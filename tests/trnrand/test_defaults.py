@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import trnrand
-from fresh_process import printed_by
+from fresh_process import printed_after, printed_by
 from trnrand import Generator
 
 FORKED = """
@@ -62,7 +62,7 @@ def default_is_put_back():
 
 
 def test_forks_differ_and_are_reproducible():
-    first, again = printed_by(FORKED, path=[SOURCES])
+    first, again = printed_after("torch", FORKED, path=[SOURCES])
     assert first == again
     assert len({tuple(drawn) for drawn in first}) == 4
     trnrand.manual_seed(5)
@@ -70,10 +70,11 @@ def test_forks_differ_and_are_reproducible():
 
 
 def test_other_generators_are_the_same_in_a_fork():
-    drawn = printed_by(
+    drawn = printed_after(
+        "torch",
         FORKED.replace(
             "trnrand.uniform(4).tolist()", "trnrand.uniform(4, generator=explicit)[0].item()"
-        )
+        ),
     )
     assert len({tuple(family[:2]) for family in drawn}) == 2
     assert all(family[0] == family[1] != family[3] for family in drawn)

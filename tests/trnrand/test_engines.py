@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnrand
+from each_case import each_case
 from oracles import random123
 from oracles.random_words import BLOCKS as VECTORISED
 from oracles.random_words import stream_words
@@ -40,7 +41,7 @@ def words_of(engine, seed, first, count, domain=0):
     return words.unsigned(source.words(domain, count)).numpy().astype(np.uint32)
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=str)
+@each_case("answer", ANSWERS, ids=str)
 def test_published_answers(answer):
     got = FUNCTIONS[answer.engine](
         torch.tensor(answer.counter), torch.tensor(answer.key), answer.rounds
@@ -48,7 +49,7 @@ def test_published_answers(answer):
     assert tuple(got.tolist()) == answer.output
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=str)
+@each_case("answer", ANSWERS, ids=str)
 def test_the_oracles_give_the_published_answers(answer):
     assert random123.BLOCKS[answer.engine](answer.counter, answer.key, answer.rounds) == (
         answer.output
@@ -137,10 +138,10 @@ def test_wrong_counters_and_keys(counter, key, match):
         philox4x32(counter, key)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("first", [0, 5, 2**32 - 3, 2**40 + 1, 2**64 - 4])
-@pytest.mark.parametrize("seed", [0, 7, 2**32, 2**64 - 1])
-@pytest.mark.parametrize("count", [0, 4, 6])
+@each_case("engine", ENGINES)
+@each_case("first", [0, 5, 2**32 - 3, 2**40 + 1, 2**64 - 4])
+@each_case("seed", [0, 7, 2**32, 2**64 - 1])
+@each_case("count", [0, 4, 6])
 def test_blocks_of_arrays_are_those_of_the_definition(engine, first, seed, count):
     """Both halves of seed, index and domain are where the definition has them, past 2**64 too."""
     steps = np.array([0, 1, 2, 3, 9, 6], np.int64)[:count]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator
 from trnrand.generator import _BATCH_SIZE
 
@@ -73,7 +74,7 @@ def test_a_torch_generator_comes_with_it():
 # -- positions -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@each_case("name", DRAWS)
 def test_positions_count_samples(name):
     generator = Generator(1)
     DRAWS[name](3, 7, generator=generator)
@@ -216,8 +217,8 @@ def test_a_generator_shows_what_it_is():
 COPIES = [copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g)), Generator.clone_state]
 
 
-@pytest.mark.parametrize("copied", COPIES)
-@pytest.mark.parametrize("seed", [-1, -(2**63), 2**63, 2**64 - 1, 2**32, 0])
+@each_case("copied", COPIES)
+@each_case("seed", [-1, -(2**63), 2**63, 2**64 - 1, 2**32, 0])
 def test_seeds_survive_copies(copied, seed):
     twin = copied(Generator(seed))
     assert twin.seed == seed
@@ -282,7 +283,7 @@ def test_threads_share_a_stream_without_a_gap():
 # -- errors ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "match"),
     [
         (lambda: Generator(0, partition_size=0, partition_rank=5), "partition_size must be"),

@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator
 
 from .fits import assert_fits
@@ -20,7 +21,7 @@ COUNT = 100_000
 # -- counts and their dtypes -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("draw", "dtype"),
     [
         (lambda **k: trnrand.poisson(3, lam=3e9, **k), I32),
@@ -58,7 +59,7 @@ def test_the_last_parameters_whose_counts_fit():
         trnrand.geometric(9, p=0.2, dtype=torch.int8)
 
 
-@pytest.mark.parametrize("mean", [0.0, 0.5, 3.0, 11.0, 1e3, 1e9, 2.0**50])
+@each_case("mean", [0.0, 0.5, 3.0, 11.0, 1e3, 1e9, 2.0**50])
 def test_the_end_of_a_poisson_distribution(mean):
     from trnrand._stream.counting import poisson_end
 
@@ -135,7 +136,7 @@ def test_gammas_of_large_shapes_are_normal(shape):
     assert_fits((samples - shape) / shape**0.5, stats.norm())
 
 
-@pytest.mark.parametrize("d", [2 / 3, 1.0, 30.0, 9.9e3, 1.01e4, 1e8, 1e16, 1e30])
+@each_case("d", [2 / 3, 1.0, 30.0, 9.9e3, 1.01e4, 1e8, 1e16, 1e30])
 def test_what_accepts_a_gamma_against_exact_arithmetic(d):
     """z**2 / 2 + d - d v + d log(v), of which 120 digits are enough."""
     from trnrand._sampling.gammas import log_acceptance

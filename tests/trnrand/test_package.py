@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 
 import trnrand
-from fresh_process import printed_after_torch
+from fresh_process import printed_after
 from trnsci.core.errors import BackendError
 
 # The names that callers of earlier releases know.
@@ -54,7 +54,7 @@ def test_the_public_names_are_listed():
 
 
 def test_the_import_brings_no_simulator_and_no_scipy():
-    modules = printed_after_torch("import sys, trnrand; print(json.dumps(list(sys.modules)))")
+    modules = printed_after("torch", "import sys, trnrand; print(json.dumps(list(sys.modules)))")
     imported = {name.partition(".")[0] for name in modules}
     assert not imported & {"nkisim", "scipy", "numba", "nki"}
 

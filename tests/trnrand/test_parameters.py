@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator, ParameterError
 
 from .draws import DRAWS
@@ -33,14 +34,14 @@ def test_sizes_in_every_form(name, generator):
     assert draw(2, 0, 3, generator=generator).shape == (2, 0, 3)
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@each_case("name", DRAWS)
 def test_the_shape_is_no_part_of_the_numbers(name):
     flat = DRAWS[name](24, generator=Generator(2))
     assert torch.equal(DRAWS[name](2, 3, 4, generator=Generator(2)), flat.reshape(2, 3, 4))
     assert not flat.requires_grad
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@each_case("name", DRAWS)
 def test_out_is_filled_and_returned(name):
     want = DRAWS[name](3, 5, generator=Generator(2))
     for out in (torch.empty(3, 5, dtype=want.dtype), torch.empty(5, 3, dtype=want.dtype).mT):
@@ -253,8 +254,8 @@ def test_a_size_that_memory_cannot_hold_is_named_and_nothing_is_drawn(name, monk
     assert generator.offset == 0
 
 
-@pytest.mark.parametrize("size", [(-1,), (2, -1), ((3, -1),), (0, -1), (-1, 0)])
-@pytest.mark.parametrize("name", ["uniform", "normal", "exponential", "poisson", "rand"])
+@each_case("size", [(-1,), (2, -1), ((3, -1),), (0, -1), (-1, 0)])
+@each_case("name", ["uniform", "normal", "exponential", "poisson", "rand"])
 def test_sizes_below_zero_are_refused(name, size):
     generator = trnrand.Generator(0)
     with pytest.raises(ValueError, match=r"size must be non-negative, got"):
@@ -262,8 +263,8 @@ def test_sizes_below_zero_are_refused(name, size):
     assert generator.offset == 0
 
 
-@pytest.mark.parametrize("size", [(0,), (3, 0), ((0, 2),)])
-@pytest.mark.parametrize("name", ["uniform", "normal", "exponential", "poisson", "rand"])
+@each_case("size", [(0,), (3, 0), ((0, 2),)])
+@each_case("name", ["uniform", "normal", "exponential", "poisson", "rand"])
 def test_sizes_of_nothing_draw_nothing(name, size):
     generator = trnrand.Generator(0)
     drawn = getattr(trnrand, name)(*size, generator=generator)

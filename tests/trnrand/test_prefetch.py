@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator
 
 from .draws import DRAWS
@@ -76,7 +77,7 @@ def compare_draws(generator, name, shape, times):
         assert generator.offset == fresh.offset
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@each_case("name", DRAWS)
 def test_small_draws_are_the_stream(name):
     whole = DRAWS[name](600, generator=Generator(7))
     generator, at = Generator(7), 0

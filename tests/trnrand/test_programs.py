@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator, GeneratorProgram
 from trnrand.nki.program import ProgramBuilder
 
@@ -14,8 +15,8 @@ INTO = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", INTO)
+@each_case("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@each_case("name", INTO)
 def test_into_fills_with_what_the_function_returns(name, dtype):
     fill, draw, parameters = INTO[name]
     for buffer in (torch.empty(3, 7, dtype=dtype), torch.empty(7, 6, dtype=dtype)[:, ::2]):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from each_case import each_case
 from oracles import lowdiscrepancy as oracle
 from trnrand.qmc import discrepancy
 
@@ -27,8 +28,8 @@ def tolerance(method, dims):
     return (32 * dims + 64) * 2.0**-53 * magnitude
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("count", "dims"), [(1, 1), (2, 3), (9, 4), (16, 2)])
+@each_case("method", METHODS)
+@each_case(("count", "dims"), [(1, 1), (2, 3), (9, 4), (16, 2)])
 def test_small_sets_follow_the_formula(method, count, dims):
     points = np.random.default_rng(count).random((count, dims))
     points[0, 0] = 0.0
@@ -40,8 +41,8 @@ def test_small_sets_follow_the_formula(method, count, dims):
     assert abs(got - float(exact)) <= tolerance(method, dims)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("count", "dims"), [(255, 2), (256, 2), (257, 2), (700, 6)])
+@each_case("method", METHODS)
+@each_case(("count", "dims"), [(255, 2), (256, 2), (257, 2), (700, 6)])
 def test_values_are_those_of_scipy(method, count, dims):
     points = np.random.default_rng(count).random((count, dims))
     got = discrepancy(torch.from_numpy(points), method)
@@ -60,7 +61,7 @@ def test_short_dtypes_are_taken_as_they_are():
     assert discrepancy(points.requires_grad_()) == discrepancy(points.detach())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("points", "method", "message"),
     [
         (torch.rand(3, 2), "cd", "method must be one of 'CD', 'WD', 'MD', 'L2-star', got 'cd'"),

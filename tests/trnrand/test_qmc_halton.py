@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from each_case import each_case
 from oracles import lowdiscrepancy as oracle
 from trnrand.qmc import HaltonEngine, discrepancy, halton
 
@@ -72,8 +73,8 @@ def test_a_later_start_gives_the_tail_of_a_longer_draw(start, count, dims, scram
     assert torch.equal(tail, whole[start:])
 
 
-@pytest.mark.parametrize("scramble", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@each_case("scramble", [False, True])
+@each_case("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_short_dtypes_round_down_and_stay_inside(scramble, dtype):
     exact = halton(70000, 3, torch.float64, scramble=scramble, seed=5)
     got = halton(70000, 3, dtype, scramble=scramble, seed=5)
@@ -155,7 +156,7 @@ def test_seeds_and_aliases():
     assert torch.equal(first, halton(5, 2, scramble=True, generator=generator.manual_seed(3)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
         ({"n_dims": 0}, "n_dims must be an integer from 1 to 21201, got 0"),

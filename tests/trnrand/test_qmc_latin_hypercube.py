@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from each_case import each_case
 from oracles import lowdiscrepancy as oracle
 from trnrand.qmc import latin_hypercube
 
@@ -139,7 +140,7 @@ def test_empty_samples():
     assert latin_hypercube(0, 3, seed=1).shape == (0, 3)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
         ({"n_dims": 0}, "n_dims must be an integer from 1 to 21201, got 0"),

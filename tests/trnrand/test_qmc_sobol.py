@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from each_case import each_case
 from oracles import lowdiscrepancy as oracle
 from trnrand.qmc import SobolEngine, discrepancy, sobol
 
@@ -89,10 +90,8 @@ def test_a_dimension_does_not_depend_on_how_many_there_are(method):
         assert torch.equal(sobol(100, dims, 3, method), wide[:, :dims])
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
-    ("dtype", "digits"), [(torch.float32, 24), (torch.float16, 11), (torch.bfloat16, 8)]
-)
+@each_case("method", METHODS)
+@each_case(("dtype", "digits"), [(torch.float32, 24), (torch.float16, 11), (torch.bfloat16, 8)])
 def test_short_dtypes_cut_digits_off(method, dtype, digits):
     exact = sobol(5000, 3, 11, method, torch.float64)
     got = sobol(5000, 3, 11, method, dtype)
@@ -101,8 +100,8 @@ def test_short_dtypes_cut_digits_off(method, dtype, digits):
     assert got.max() < 1
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("block", [0, 3])
+@each_case("method", METHODS)
+@each_case("block", [0, 3])
 def test_every_interval_holds_its_share(method, block):
     """In one dimension every aligned block of 2**m points has one in each interval of 2**-m."""
     for m in (0, 1, 7, LEVELS, 13):
@@ -111,8 +110,8 @@ def test_every_interval_holds_its_share(method, block):
             assert (oracle.box_counts(column[:, None], [m]) == 1).all()
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("block", [0, 5])
+@each_case("method", METHODS)
+@each_case("block", [0, 5])
 def test_every_elementary_rectangle_holds_one_point(method, block):
     """The first two dimensions make a (0, m, 2)-net of every aligned block."""
     m = 12
@@ -133,11 +132,15 @@ def test_scrambling_keeps_how_full_boxes_are(method):
         assert np.array_equal(got, want)
 
 
-@pytest.mark.parametrize("method", SCRAMBLES)
-@pytest.mark.parametrize(
-    "shared",
-    [0, LEVELS - 1, LEVELS, *(pytest.param(k, marks=pytest.mark.slow) for k in (4, LEVELS + 3))],
-)
+FAST = {("owen", 0), ("linear", LEVELS - 1), ("owen", LEVELS)}
+SHARED = [
+    pytest.param(method, k, marks=() if (method, k) in FAST else pytest.mark.slow)
+    for method in SCRAMBLES
+    for k in (0, 4, LEVELS - 1, LEVELS, LEVELS + 3)
+]
+
+
+@pytest.mark.parametrize(("method", "shared"), SHARED)
 def test_two_points_part_where_they_did_and_are_independent_after(method, shared):
     """Over seeds, digits after the first that differs are independent and uniform in both points.
 
@@ -238,7 +241,7 @@ def test_aliases():
     assert sobol(np.int64(3), np.int32(2)).shape == (3, 2)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
         ({"n_dims": 0}, "n_dims must be an integer from 1 to 21201, got 0"),

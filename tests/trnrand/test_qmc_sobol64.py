@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
+from each_case import each_case
 from oracles import lowdiscrepancy as oracle
 from trnrand.qmc import SobolEngine, sobol
 from trnrand.qmc._directions import joe_kuo
@@ -30,8 +31,8 @@ def test_plain_points_are_those_of_scipy(dims):
     assert np.array_equal(got.numpy(), engine.random(500))
 
 
-@pytest.mark.parametrize("index", INDICES)
-@pytest.mark.parametrize("seed", [0, 2**64 - 1])
+@each_case("index", INDICES)
+@each_case("seed", [0, 2**64 - 1])
 def test_points_follow_the_definition(index, seed):
     """float64 has the first 53 of 64 digits."""
     options = {"seed": seed, "dtype": F64, "start_index": index, "bits": 64}
@@ -43,8 +44,8 @@ def test_points_follow_the_definition(index, seed):
         assert linear[dim] * 2.0**53 == oracle.linear_scrambled(word, dim, seed, 64) >> 11
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("start", [0, 777, 2**30 - 3000])
+@each_case("method", METHODS)
+@each_case("start", [0, 777, 2**30 - 3000])
 def test_the_first_digits_are_those_of_32_bits(method, start):
     options = {"seed": 5, "scramble": method, "start_index": start, "dtype": F64}
     narrow, wide = (sobol(3000, 20, bits=bits, **options) for bits in (32, 64))
@@ -55,8 +56,8 @@ def test_the_first_digits_are_those_of_32_bits(method, start):
         assert torch.equal(sobol(300, 20, bits=64, **options), sobol(300, 20, bits=32, **options))
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("start", [2**30 - 500, 2**40 - 3, 2**64 - 1000])
+@each_case("method", METHODS)
+@each_case("start", [2**30 - 500, 2**40 - 3, 2**64 - 1000])
 def test_a_later_start_gives_the_tail_of_a_longer_draw(method, start):
     engine = SobolEngine(3, method, seed=9, start_index=start, bits=64)
     whole = engine.draw(1000 if start > 2**63 else 1500, F64)

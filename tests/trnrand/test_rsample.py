@@ -9,6 +9,7 @@ from scipy import stats
 from torch.autograd import forward_ad
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator, rsample
 from trnrand._sampling.pathwise import log_gamma_slope, von_mises_slope
 
@@ -48,8 +49,8 @@ def called(module, name, generator, dtype=F64, **parameters):
     return function(COUNT, dtype=dtype, generator=generator, **parameters)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, F64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", [*LAWS, *OF_TWO])
+@each_case("dtype", [torch.float32, F64, torch.bfloat16], ids=str)
+@each_case("name", [*LAWS, *OF_TWO])
 def test_the_numbers_are_those_of_the_plain_function(name, dtype):
     parameters = LAWS[name][0] if name in LAWS else OF_TWO[name]
     tensors = {k: torch.tensor(v, dtype=F64, requires_grad=True) for k, v in parameters.items()}
@@ -66,7 +67,7 @@ def test_the_numbers_are_those_of_the_plain_function(name, dtype):
 
 
 # scipy takes long for the quantiles of von Mises; its slopes are looked at by themselves below.
-@pytest.mark.parametrize("name", [name for name in LAWS if name != "von_mises"])
+@each_case("name", [name for name in LAWS if name != "von_mises"])
 def test_samples_move_as_the_quantile_they_are(name):
     """dx / dp by central differences, whose error is that of the third derivative and rounding."""
     parameters, law = LAWS[name]
@@ -92,7 +93,7 @@ def test_samples_move_as_the_quantile_they_are(name):
         assert torch.allclose(slope, want, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("shape", [1e-4, 0.03, 0.7, 1.0, 3.0, 40.0, 2e3])
+@each_case("shape", [1e-4, 0.03, 0.7, 1.0, 3.0, 40.0, 2e3])
 def test_slopes_of_gammas_against_exact_arithmetic(shape):
     """-dP/da over the density, P being summed in 60 digits and differenced by 1e-15 of a."""
     q = [1e-6, 0.02, 0.3, 0.5, 0.8, 0.99, 1 - 1e-6]
@@ -263,7 +264,7 @@ def test_bounds_far_away_do_not_move_a_sample():
     assert high.grad.abs().max() < 1e-280
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "match"),
     [
         (lambda: rsample.uniform(3, low=1.0), "uniform: low must be less than high"),

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import trnrand
-from fresh_process import printed_after_torch
+from each_case import each_case
+from fresh_process import printed_after
 from oracles import random_words as oracle
 from trnrand._paths.dispatch import stream
 from trnrand._paths.torch_path import _exponentials, _fill_by_chunks, _normals, torch_stream
@@ -110,8 +111,8 @@ def test_half_precision_is_rounded_float32(kind, dtype):
     assert torch.equal(samples(kind, dtype), samples(kind, torch.float32).to(dtype))
 
 
-@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@each_case("kind", ["uniform", "normal", "exponential"])
+@each_case("dtype", FLOATS, ids=str)
 def test_any_cut_of_a_stream_is_the_stream(kind, dtype):
     whole = samples(kind, dtype, 100_003)
     for start, count in [(0, 1), (1, 1), (1, 2), (2, 5), (3, 0), (5, 99_998), (70_001, 30_002)]:
@@ -149,8 +150,8 @@ EDGES = [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FEFF, 0xFFFF_FF7D, 0xFFFF_FF7E, 
 EDGES += [0xFFFF_FF80, 0xFFFF_FFFE, 0xFFFF_FFFF, 0x1234_5678]
 
 
-@pytest.mark.parametrize("number", [np.uint32, np.uint64])
-@pytest.mark.parametrize("largest", [0xFFFF_FF7E, 0xFFFF_FF7F, 0xFFFF_FFFF])
+@each_case("number", [np.uint32, np.uint64])
+@each_case("largest", [0xFFFF_FF7E, 0xFFFF_FF7F, 0xFFFF_FFFF])
 def test_arrays_make_the_normals_of_the_edges(number, largest):
     """With the words next to u = 1, which have a way of their own, and without them."""
     chosen = [word for word in EDGES if word <= largest]
@@ -180,7 +181,8 @@ def test_stretches_of_arrays_make_one_stream(engine, monkeypatch):
 
 
 def test_loading_numba_is_for_large_draws():
-    sizes = printed_after_torch(
+    sizes = printed_after(
+        "torch",
         """
 import sys, trnrand
 g = trnrand.Generator(1)
@@ -203,7 +205,7 @@ import trnrand
 print(json.dumps(trnrand.normal(2**18 + 5, generator=trnrand.Generator(1))[-5:].tolist()))
 """
     want = samples("normal", torch.float32, 5, 2**18, seed=1).tolist()
-    assert printed_after_torch(code, path=[SOURCES]) == want
+    assert printed_after("torch", code, path=[SOURCES]) == want
 
 
 @pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])

@@ -5,6 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator
 from trnsci.core import explain
 
@@ -157,7 +158,7 @@ def test_exported_programs_draw():
 # -- tensors without values ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_case("name", EVERY)
 def test_fake_draws_have_a_shape_and_draw_nothing(name):
     generator = Generator(3)
     want = EVERY[name](2, 3, generator=Generator(3))
@@ -179,7 +180,7 @@ def test_fake_parameters_make_fake_draws():
     assert got.shape == (5, 3, 2)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_case("name", EVERY)
 def test_meta_draws_have_a_shape_and_draw_nothing(name):
     generator = Generator(3)
     got = EVERY[name](2, 3, generator=generator, device="meta")
@@ -197,7 +198,7 @@ def test_meta_buffers_and_meta_generators():
     assert trnrand.normal(4, generator=Generator(3, "meta")).is_meta
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_case("name", EVERY)
 def test_a_default_device_changes_nothing(name):
     want = EVERY[name](20, generator=Generator(3))
     with torch.device("meta"):
@@ -220,7 +221,7 @@ def test_a_generator_made_under_a_mode_is_a_generator():
         assert torch.equal(trnrand.uniform(5, generator=generator), FIRST_OF_SEED_1)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_case("name", EVERY)
 def test_explanations_draw_nothing(name):
     generator = Generator(3)
     found = explain(EVERY[name], 10, generator=generator)

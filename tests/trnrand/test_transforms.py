@@ -5,6 +5,7 @@ import torch
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator, rsample
 
 F64 = torch.float64
@@ -147,7 +148,7 @@ def test_batches_of_parameters(dim):
     assert generator.offset == 3
 
 
-@pytest.mark.parametrize("name", MOST_PARAMETERS)
+@each_case("name", MOST_PARAMETERS)
 def test_gradients_of_each_member_of_a_batch(name):
     law, value = MOVING[name]
     values = torch.stack([number(value), number(value) * 1.25])

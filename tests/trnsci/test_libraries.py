@@ -5,7 +5,8 @@ from importlib.metadata import version
 
 import pytest
 
-from fresh_process import printed_after_torch
+from each_case import each_case
+from fresh_process import printed_after
 from trnsci.core.errors import NkiFallbackWarning
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
@@ -34,9 +35,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error(library):
         _ = library.nothing_of_the_kind
 
 
-@pytest.mark.parametrize(
-    "package", [f"{name}{part}" for name in LIBRARIES for part in ("", ".nki")]
-)
+@each_case("package", [f"{name}{part}" for name in LIBRARIES for part in ("", ".nki")])
 def test_a_package_shows_what_it_has_and_has_what_it_shows(package):
     module = import_module(package)
     shown = dir(module)
@@ -53,7 +52,7 @@ def test_a_package_shows_what_it_has_and_has_what_it_shows(package):
 def test_submodules_need_no_import_of_their_own(library, parts):
     found = ", ".join(f"{library}.{part}.__name__" for part in parts.split())
     code = f"import {library}; print(json.dumps([{found}]))"
-    assert printed_after_torch(code) == [f"{library}.{part}" for part in parts.split()]
+    assert printed_after("torch", code) == [f"{library}.{part}" for part in parts.split()]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import trnsolver
+from each_case import each_case
 
 without_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, without_cuda])]
@@ -25,7 +26,7 @@ def library(request, monkeypatch):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_case("dtype", DTYPES, ids=str)
 def test_a_nan_in_the_lower_triangle_leaves_no_factor(dtype, device):
     for n in (1, 2, 3, 40):
         for row, column in {(0, 0), (n - 1, 0), (n // 2, n // 3), (n - 1, n - 1)}:
@@ -36,7 +37,7 @@ def test_a_nan_in_the_lower_triangle_leaves_no_factor(dtype, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_case("dtype", DTYPES, ids=str)
 def test_a_batch_has_factors_if_every_matrix_has_one(dtype, device):
     good = 4 * torch.eye(3, dtype=dtype, device=device).repeat(2, 2, 1, 1)
     assert torch.equal(trnsolver.cholesky(good), good / 2)

@@ -11,6 +11,7 @@ import scipy.linalg
 import torch
 
 import trnsolver
+from each_case import each_case
 from trnsci.core.testing import random_tensor
 
 N = 4
@@ -238,7 +239,7 @@ def tensors(found):
     return [found] if isinstance(found, torch.Tensor) else list(found)
 
 
-@pytest.mark.parametrize("name", [*CASES, *VALUES])
+@each_case("name", [*CASES, *VALUES])
 def test_values_are_those_of_numpy(name):
     function, oracle, operands = (CASES | VALUES)[name]
     given = [prepared(leaf) for leaf, prepared in map(OPERANDS.get, operands)]
@@ -250,7 +251,7 @@ def test_values_are_those_of_numpy(name):
         np.testing.assert_allclose(ours.resolve_conj().numpy(), theirs, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_case("name", CASES)
 def test_gradients_are_differences_of_values(name):
     function, _, operands = CASES[name]
     leaves = [leaf.clone().requires_grad_() for leaf, _ in map(OPERANDS.get, operands)]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.func import jvp, vjp
 
+from each_case import each_case
 from trnsci.core.testing import random_tensor
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths import (
@@ -56,7 +57,7 @@ def _gauge_free(name, result):
     return tuple(_direction("", part, 3 + i) for i, part in enumerate(_parts(result)))
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_case("name", CASES)
 def test_rules_agree_with_torch(name):
     a, reference, options = CASES[name]
     rule = name.split()[0]

@@ -6,6 +6,7 @@ import scipy.linalg
 import torch
 
 import trnsolver
+from each_case import each_case
 from oracles.solver_matrices import GENERAL, hilbert, with_values
 from trnsci.core.testing import random_tensor, unit_roundoff
 
@@ -14,8 +15,8 @@ def unit(a):
     return 20 * max(a.shape[-2:]) * unit_roundoff(a.real.dtype if a.is_complex() else a.dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("name", GENERAL)
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
+@each_case("name", GENERAL)
 def test_solve_is_backward_stable_on_every_family(name, dtype):
     a = GENERAL[name].to(dtype)
     b = random_tensor(a.shape[-1], 3, dtype=dtype)
@@ -154,9 +155,9 @@ def test_the_operand_that_is_not_positive_definite_is_named():
         trnsolver.block_jacobi_preconditioner(torch.block_diag(torch.eye(2), NAN), 2)
 
 
-@pytest.mark.parametrize("call", [trnsolver.eigh, trnsolver.eigvalsh, trnsolver.inv_sqrt_spd])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
-@pytest.mark.parametrize("place", [(0, 0), (1, 0), (1, 1)])
+@each_case("call", [trnsolver.eigh, trnsolver.eigvalsh, trnsolver.inv_sqrt_spd])
+@each_case("dtype", [torch.float32, torch.complex128], ids=str)
+@each_case("place", [(0, 0), (1, 0), (1, 1)])
 def test_a_nan_in_a_small_block_does_not_end_as_a_number(call, dtype, place):
     block = torch.tensor([[4.0, 1.0], [1.0, 3.0]], dtype=dtype)
     block[place] = block[place[::-1]] = float("nan")
@@ -179,7 +180,7 @@ def test_a_nan_that_is_not_read_does_not_matter():
         torch.testing.assert_close(call(a), call(full))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "call",
     [
         trnsolver.eigh,
@@ -193,7 +194,7 @@ def test_a_nan_that_is_not_read_does_not_matter():
         lambda a: trnsolver.eigh(a, k=1),
     ],
 )
-@pytest.mark.parametrize("bad", [NAN, torch.full((2, 2), float("inf"))], ids=["nan", "inf"])
+@each_case("bad", [NAN, torch.full((2, 2), float("inf"))], ids=["nan", "inf"])
 def test_nan_and_infinity_are_named(call, bad):
     with pytest.raises(trnsolver.NotFiniteError, match="A must be finite"):
         call(bad)
@@ -206,8 +207,8 @@ def test_nan_spreads_through_the_rest():
     assert bool(trnsolver.expm(NAN).isnan().any())
 
 
-@pytest.mark.parametrize("name", ["cholesky", "inv", "inv_spd", "det", "slogdet", "expm", "eigh"])
-@pytest.mark.parametrize("a", [torch.ones(2, 3), torch.ones(3), torch.tensor(1.0)], ids=str)
+@each_case("name", ["cholesky", "inv", "inv_spd", "det", "slogdet", "expm", "eigh"])
+@each_case("a", [torch.ones(2, 3), torch.ones(3), torch.tensor(1.0)], ids=str)
 def test_matrices_that_are_not_square_are_refused(name, a):
     with pytest.raises(ValueError, match=f"{name}: A must be"):
         getattr(trnsolver, name)(a)
@@ -224,7 +225,7 @@ def test_wrong_kinds_are_refused():
         trnsolver.solve(torch.eye(3).expand(2, 3, 3), torch.ones(5, 3, 1))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "shape"),
     [
         (trnsolver.cholesky, (0, 0)),

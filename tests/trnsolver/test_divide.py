@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from each_case import each_case
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ConvergenceError
 from trnsolver._eigen import divide
@@ -41,7 +42,7 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("name", MATRICES)
+@each_case("name", MATRICES)
 def test_on_torch(name):
     a = MATRICES[name]
     kernels, orders = on_torch()

@@ -6,6 +6,7 @@ import scipy.linalg
 import torch
 
 import trnsolver
+from each_case import each_case
 from oracles.solver_matrices import SYMMETRIC, hilbert, orthogonal, with_values
 from trnsci.core.errors import DerivativeError
 from trnsci.core.testing import random_tensor, unit_roundoff
@@ -29,8 +30,8 @@ def assert_pairs(a, w, v, b=None):
     assert bool((w.diff(dim=-1) >= 0).all())
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", SYMMETRIC)
+@each_case("dtype", DTYPES, ids=str)
+@each_case("name", SYMMETRIC)
 def test_every_family(name, dtype):
     a = SYMMETRIC[name].to(dtype)
     w, v = trnsolver.eigh(a)
@@ -249,8 +250,8 @@ def structured():
     }
 
 
-@pytest.mark.parametrize("method", ["exact", "refined", "chebyshev", "randomized", "qdwh"])
-@pytest.mark.parametrize("name", structured())
+@each_case("method", ["exact", "refined", "chebyshev", "randomized", "qdwh"])
+@each_case("name", structured())
 def test_the_bound_of_every_way_holds_and_its_pairs_are_the_wanted_ones(name, method):
     a = torch.from_numpy(structured()[name]).float()
     exact = np.linalg.eigvalsh(a.double().numpy())

@@ -11,6 +11,7 @@ import scipy.linalg
 import torch
 
 import trnsolver
+from each_case import each_case
 from oracles.solver_matrices import GENERAL, SYMMETRIC, with_condition
 from trnsci.core.testing import random_tensor, unit_roundoff
 
@@ -31,8 +32,8 @@ def assert_orthonormal(q):
     assert float(torch.linalg.matrix_norm(q.mH @ q - eye).max()) <= allowed(q)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", GENERAL)
+@each_case("dtype", DTYPES, ids=str)
+@each_case("name", GENERAL)
 def test_lu_qr_and_svd_of_every_family(name, dtype):
     a = GENERAL[name].to(dtype)
     p, lower, upper = trnsolver.lu(a)
@@ -59,8 +60,8 @@ def test_lu_qr_and_svd_of_every_family(name, dtype):
     assert torch.allclose(trnsolver.svdvals(a), s, rtol=0, atol=allowed(a) * float(s[0]))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("condition", [1e0, 1e3, 1e6])
+@each_case("dtype", DTYPES, ids=str)
+@each_case("condition", [1e0, 1e3, 1e6])
 def test_cholesky(condition, dtype):
     b = with_condition(condition**0.5)
     a = (b @ b.mT).to(dtype)
@@ -78,10 +79,8 @@ def test_the_lower_triangle_is_read():
     )
 
 
-@pytest.mark.parametrize(
-    "shape", [(8, 5), (5, 8), (3, 7, 4), (2, 2, 4, 4), (1, 1), (4, 0), (0, 3, 3)]
-)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@each_case("shape", [(8, 5), (5, 8), (3, 7, 4), (2, 2, 4, 4), (1, 1), (4, 0), (0, 3, 3)])
+@each_case("dtype", [torch.float64, torch.complex128], ids=str)
 def test_any_shape_and_complex_numbers(shape, dtype):
     a = random_tensor(*shape, dtype=dtype)
     p, lower, upper = trnsolver.lu(a)
@@ -119,8 +118,8 @@ def test_cholqr2_says_when_it_cannot():
         trnsolver.cholqr2(torch.ones(2, 3))
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (40, 3), (300, 30), (3000, 30)])
+@each_case("dtype", [torch.float64, torch.complex128], ids=str)
+@each_case("shape", [(1, 1), (40, 3), (300, 30), (3000, 30)])
 def test_cholqr2_of_one_matrix_is_that_of_a_batch(shape, dtype):
     a = random_tensor(*shape, dtype=dtype)
     q, r = trnsolver.cholqr2(a)
@@ -131,9 +130,9 @@ def test_cholqr2_of_one_matrix_is_that_of_a_batch(shape, dtype):
     assert float((q - of_batch.Q[0]).abs().max()) <= 1e-12
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("size", [1e-37, 1e-22, 1.0, 1e22])
-@pytest.mark.parametrize("condition", [1.0, 30.0, 300.0])
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
+@each_case("size", [1e-37, 1e-22, 1.0, 1e22])
+@each_case("condition", [1.0, 30.0, 300.0])
 def test_cholqr2_is_exact_at_every_size_and_condition(condition, size, dtype):
     m, n = 512, 16
     left = np.linalg.qr(np.random.default_rng(5).standard_normal((m, n)))[0]
@@ -148,8 +147,8 @@ def test_cholqr2_is_exact_at_every_size_and_condition(condition, size, dtype):
         assert float(off) <= allowed(a) * float(torch.linalg.matrix_norm(a.double()))
 
 
-@pytest.mark.parametrize("shape", [(30, 3), (3000, 30)])
-@pytest.mark.parametrize("bad", ["zero", "equal", "twice", "nearly equal", "nan", "inf"])
+@each_case("shape", [(30, 3), (3000, 30)])
+@each_case("bad", ["zero", "equal", "twice", "nearly equal", "nan", "inf"])
 def test_cholqr2_refuses_dependent_columns_at_every_size(shape, bad):
     a = random_tensor(*shape, dtype=torch.float64)
     a[:, 1] = {
@@ -182,8 +181,8 @@ def test_schur(dtype):
     assert float(off.abs().max()) <= allowed(off) * 3
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (0, 4, 4), (3, 0, 0)], ids=str)
-@pytest.mark.parametrize("output", ["real", "complex"])
+@each_case("shape", [(0, 0), (0, 4, 4), (3, 0, 0)], ids=str)
+@each_case("output", ["real", "complex"])
 def test_schur_forms_of_nothing(shape, output):
     t, q = trnsolver.schur(torch.empty(shape), output=output)
     assert t.shape == q.shape == shape

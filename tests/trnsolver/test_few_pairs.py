@@ -7,6 +7,7 @@ import scipy.linalg
 import torch
 
 import trnsolver
+from each_case import each_case
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsolver._eigen import quality
 
@@ -22,8 +23,8 @@ def wide(value):
     return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("places", [(0, 0), (3, 6), (58, 59)], ids=str)
+@each_case("dtype", DTYPES, ids=str)
+@each_case("places", [(0, 0), (3, 6), (58, 59)], ids=str)
 def test_pairs_of_any_dtype_and_layout(dtype, places):
     n = 60
     a = symmetric(n, dtype)

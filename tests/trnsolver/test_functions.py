@@ -7,13 +7,14 @@ import torch
 from torch.func import jvp
 
 import trnsolver
+from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsolver._matrix_functions.sylvester import sylvester
 
 
-@pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
-@pytest.mark.parametrize("scale", [1e-14, 1.0, 1e14])
+@each_case("condition", [1.0, 1e4, 1e8])
+@each_case("scale", [1e-14, 1.0, 1e14])
 def test_inverse_square_roots_at_any_scale(condition, scale):
     values = np.logspace(0, -np.log10(condition), 16)
     a = scale * with_values(values)
@@ -33,8 +34,8 @@ def test_inverse_square_roots_of_complex_batches_and_tiny_matrices():
         trnsolver.inv_sqrt_spd(torch.zeros(3, 3))
 
 
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-@pytest.mark.parametrize("place", [(0, 0), (2, 2), (4, 4), (3, 1)])
+@each_case("bad", [torch.nan, torch.inf])
+@each_case("place", [(0, 0), (2, 2), (4, 4), (3, 1)])
 def test_inverse_square_roots_of_what_is_no_number(bad, place):
     # In a diagonal matrix a NaN stays with its eigenvalue, which is neither first nor last.
     a = torch.diag(torch.arange(1.0, 6.0))
@@ -90,10 +91,10 @@ def test_exponentials():
     assert np.abs(trnsolver.expm(a).numpy() - want).max() <= 1e-13 * np.abs(want).max()
 
 
-@pytest.mark.parametrize("method", ["svd", "qdwh"])
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("shape", [(7, 7), (9, 4), (4, 9)])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@each_case("method", ["svd", "qdwh"])
+@each_case("side", ["right", "left"])
+@each_case("shape", [(7, 7), (9, 4), (4, 9)])
+@each_case("dtype", [torch.float64, torch.complex128], ids=str)
 def test_polar(method, side, shape, dtype):
     a = random_tensor(*shape, dtype=dtype)
     u, p = trnsolver.polar(a, side, method=method)
@@ -103,9 +104,9 @@ def test_polar(method, side, shape, dtype):
     assert torch.equal(p, p.mH) or method == "svd"
 
 
-@pytest.mark.parametrize("method", ["svd", "qdwh"])
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@each_case("method", ["svd", "qdwh"])
+@each_case("side", ["right", "left"])
+@each_case("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 def test_polar_factors_at_the_ends_of_the_numbers(method, side, dtype):
     a = torch.eye(6, dtype=dtype) + 0.1 * random_tensor(6, 6, dtype=dtype)
     info = torch.finfo(dtype)
@@ -129,8 +130,8 @@ def test_qdwh_needs_few_steps_at_any_condition(condition):
     assert float((u.mT @ u - torch.eye(20)).abs().max()) <= 20 * 20 * unit_roundoff(torch.float64)
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (12, 5), (5, 12), (2, 3, 6, 4)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128], ids=str)
+@each_case("shape", [(8, 8), (12, 5), (5, 12), (2, 3, 6, 4)])
+@each_case("dtype", [torch.float32, torch.float64, torch.complex128], ids=str)
 def test_signs(shape, dtype):
     a = random_tensor(*shape, dtype=dtype)
     u, _, vh = torch.linalg.svd(a, full_matrices=False)
@@ -146,8 +147,8 @@ def test_signs_are_exact_down_to_small_singular_values():
     assert torch.equal(trnsolver.msign(torch.zeros(3, 2)), torch.zeros(3, 2))
 
 
-@pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("shape", [(32, 32), (128, 16), (16, 128), (3, 64, 16)])
+@each_case("dtype", [None, torch.bfloat16], ids=str)
+@each_case("shape", [(32, 32), (128, 16), (16, 128), (3, 64, 16)])
 def test_updates_for_muon_have_singular_values_about_one(shape, dtype):
     g = random_tensor(*shape)
     update = trnsolver.orthogonalize(g, dtype=dtype)

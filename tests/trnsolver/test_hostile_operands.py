@@ -9,6 +9,7 @@ import scipy.sparse.linalg
 import torch
 
 import trnsolver
+from each_case import each_case
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.testing import random_tensor
 
@@ -20,10 +21,10 @@ def system(n=8, dtype=torch.float64):
     return z @ z.mH + torch.eye(n), random_tensor(n, dtype=dtype, seed=1)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("edge", ["largest", "smallest"])
-@pytest.mark.parametrize("dense", [True, False])
+@each_case("name", SOLVERS)
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
+@each_case("edge", ["largest", "smallest"])
+@each_case("dense", [True, False])
 def test_right_sides_at_the_ends_of_the_numbers(name, dtype, edge, dense):
     a, b = system(dtype=torch.float64)
     a = a.to(dtype)
@@ -47,9 +48,9 @@ def test_right_sides_at_the_ends_of_the_numbers(name, dtype, edge, dense):
         assert float((told[-1].x.double() / unit - want.x.double()).abs().max()) <= 1e-4
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("place", ["A", "b", "x0"])
+@each_case("name", SOLVERS)
+@each_case("bad", [math.nan, math.inf])
+@each_case("place", ["A", "b", "x0"])
 def test_what_is_no_number_is_never_a_solution(name, bad, place):
     a, b = system()
     operands = {"A": a, "b": b, "x0": torch.zeros_like(b)}
@@ -58,8 +59,8 @@ def test_what_is_no_number_is_never_a_solution(name, bad, place):
     assert (result.converged, result.info.reason) == (False, "diverged")
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("which", ["A", "M"])
+@each_case("name", SOLVERS)
+@each_case("which", ["A", "M"])
 def test_products_that_do_not_fit_are_named(name, which):
     a, b = system()
     right = (lambda v: a @ v) if which == "A" else (lambda v: v / a.diagonal())
@@ -213,8 +214,8 @@ def test_newton_schulz_of_a_negative_matrix_diverges():
     assert trnsolver.inv_sqrt_spd_ns(-system()[0]).info.reason == "diverged"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("edge", ["largest", "smallest"])
+@each_case("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@each_case("edge", ["largest", "smallest"])
 def test_signs_and_roots_at_the_ends_of_the_numbers(dtype, edge):
     info = torch.finfo(dtype)
     unit = 2.0 ** round(math.log2(info.max) - 8 if edge == "largest" else math.log2(info.tiny) + 12)

@@ -9,6 +9,7 @@ import torch
 
 import trnsolver
 import trnsparse
+from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError, DerivativeError
@@ -33,8 +34,8 @@ def relative_residual(a, x, b):
     return float(torch.linalg.vector_norm(b - a @ x) / torch.linalg.vector_norm(b))
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("kind", ["dense", "function", "operator", "scipy", "sparse"])
+@each_case("name", SOLVERS)
+@each_case("kind", ["dense", "function", "operator", "scipy", "sparse"])
 def test_every_kind_of_operator(name, kind):
     solver, a = SOLVERS[name]
     given = {

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import trnsolver
+from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.backend.explanation import explain
 from trnsci.core.counters import counts
@@ -237,7 +238,7 @@ def test_explain_names_the_kernels_path():
     assert "simulator" in text
 
 
-@pytest.mark.parametrize("name", ["eigh", "cholesky", "lu", "qr", "svd", "msign", "inv", "polar"])
+@each_case("name", ["eigh", "cholesky", "lu", "qr", "svd", "msign", "inv", "polar"])
 def test_vmap_over_no_matrices(name):
     function = getattr(trnsolver, name)
     found, want = (part(POSITIVE.expand(0, N, N)) for part in (torch.vmap(function), function))

@@ -5,6 +5,7 @@ import torch
 
 import trnsolver
 import trnsolver.nki as low_level
+from each_case import each_case
 from trnsci.core.counters import counts
 from trnsci.core.errors import ShapeError
 from trnsci.core.testing import random_tensor
@@ -42,7 +43,7 @@ def test_results(name, path, lower, monkeypatch):
     torch.testing.assert_close(got, formula(*arguments), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "place", "wrong"),
     [
         ("rotate_pairs", 1, torch.ones(3, 5)),

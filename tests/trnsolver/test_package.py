@@ -6,7 +6,8 @@ from types import ModuleType
 import pytest
 
 import trnsolver
-from fresh_process import printed_after_torch
+from each_case import each_case
+from fresh_process import printed_after
 
 ITERATIVE = "x0=None, tol=1e-06, maxiter={}, {}, rtol=None, atol=0.0, max_iter=None, callback=None)"
 # Names, order and defaults that callers rely on.
@@ -37,7 +38,7 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@each_case("name", SIGNATURES)
 def test_signatures(name):
     signature = inspect.signature(getattr(trnsolver, name))
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
@@ -54,10 +55,11 @@ def test_every_name_is_there_and_documented():
 
 
 def test_importing_it_imports_no_scipy_matplotlib_nki_or_distributed():
-    found = printed_after_torch(
+    found = printed_after(
+        "torch",
         "import sys, trnsolver;"
         "print([m for m in ('scipy.linalg', 'matplotlib', 'nkisim', 'trnsolver._paths.kernel_path',"
-        " 'trnsolver._kernels', 'trnsolver.distributed', 'trnsparse') if m in sys.modules])"
+        " 'trnsolver._kernels', 'trnsolver.distributed', 'trnsparse') if m in sys.modules])",
     )
     assert found == []
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import trnsolver
+from each_case import each_case
 from oracles.solver_matrices import orthogonal, with_values
 from trnrand import Generator
 from trnsci.core.testing import random_tensor
@@ -64,8 +65,8 @@ def test_nystrom():
         trnsolver.nystrom(-FALLING, k)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("share", [-0.95, -0.5, 0.5, 0.9])
+@each_case("dtype", [torch.float32, torch.float64])
+@each_case("share", [-0.95, -0.5, 0.5, 0.9])
 def test_results_scale_with_the_matrix(dtype, share):
     """By a power of two, which is exact, between the smallest and the largest numbers."""
     limits = torch.finfo(dtype)

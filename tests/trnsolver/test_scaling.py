@@ -3,10 +3,10 @@
 import math
 from typing import NamedTuple
 
-import pytest
 import torch
 
 import trnsolver
+from each_case import each_case
 from trnsci.core.testing import random_tensor
 
 ORDER = 24
@@ -64,8 +64,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("name", CASES)
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
+@each_case("name", CASES)
 def test_results_scale_with_the_matrix(name, dtype):
     matrix, call, power, reach = CASES[name]
     matrix = matrix.to(dtype)

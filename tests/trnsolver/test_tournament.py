@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from each_case import each_case
 from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_bound
 
 
-@pytest.mark.parametrize("order", [2, 4, 6, 8, 16, 66, 128])
+@each_case("order", [2, 4, 6, 8, 16, 66, 128])
 def test_every_pair_meets_once_in_a_sweep(order):
     slots = list(range(order))
     met = []

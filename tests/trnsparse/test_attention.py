@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from each_case import each_case
 from oracles.attention import dense_attention
 from trnsci.core import explain
 from trnsci.core.counters import counts
@@ -73,20 +74,20 @@ def check(q, k, v, mask, scale, bias=None):
     assert not out[hidden].any()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", MASKS)
+@each_case("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@each_case("name", MASKS)
 def test_every_mask(name, dtype):
     check(*problem(50, dtype), MASKS[name](50), 0.4)
 
 
-@pytest.mark.parametrize("n", [15, 16, 17, 64])
-@pytest.mark.parametrize("name", ["causal", "local", "elements"])
+@each_case("n", [15, 16, 17, 64])
+@each_case("name", ["causal", "local", "elements"])
 def test_lengths_around_blocks(n, name):
     check(*problem(n, torch.float32), MASKS[name](n), 0.4)
 
 
-@pytest.mark.parametrize("name", ["causal", "ragged", "per head", "elements"])
-@pytest.mark.parametrize("shape", [(2, 4, 50, 50), (4, 1, 50), (1, 50), (2, 1, 50, 50)], ids=str)
+@each_case("name", ["causal", "ragged", "per head", "elements"])
+@each_case("shape", [(2, 4, 50, 50), (4, 1, 50), (1, 50), (2, 1, 50, 50)], ids=str)
 def test_bias(name, shape):
     bias = torch.randn(*shape, generator=torch.manual_seed(3))
     check(*problem(50, torch.float32), MASKS[name](50), 0.4, bias)
@@ -97,8 +98,8 @@ def test_scale(scale):
     check(*problem(40, torch.float32), MASKS["causal"](40), scale)
 
 
-@pytest.mark.parametrize(("d", "dv"), [(8, 3), (3, 8), (1, 1)])
-@pytest.mark.parametrize("groups", [1, 4])
+@each_case(("d", "dv"), [(8, 3), (3, 8), (1, 1)])
+@each_case("groups", [1, 4])
 def test_widths_and_groups(d, dv, groups):
     check(*problem(40, torch.float64, groups, d, dv), MASKS["local causal"](40), 0.3)
 

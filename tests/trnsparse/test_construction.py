@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import torch
 
 import trnsparse as ts
+from each_case import each_case
 
 VALUES = torch.ones(3)
 COLUMNS = torch.tensor([0, 2, 1])
@@ -30,7 +31,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("message", BAD)
+@each_case("message", BAD)
 def test_indices_that_describe_no_matrix_are_value_errors(message):
     with pytest.raises(ValueError, match=message):
         csr(**BAD[message])
@@ -137,7 +138,7 @@ def test_a_pattern_whose_indices_were_changed_in_place_is_found_out_again():
     assert torch.equal(A.T.to_dense(), A.to_dense().T)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "make",
     [
         lambda: ts.from_dense(torch.eye(2, dtype=torch.int64)),

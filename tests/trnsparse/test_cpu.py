@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trnsparse as ts
+from each_case import each_case
 
 from .cases import FORMATS
 
@@ -116,8 +117,8 @@ def test_substitutions_and_their_gradients(lower, trans, unit, wanted, problem):
 
 
 @pytest.mark.parametrize("wanted", WAYS)
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_case("whole", [False, True])
+@each_case("dtype", DTYPES, ids=str)
 def test_a_diagonal_that_is_no_number_is_no_error_and_stays(dtype, whole, wanted):
     dense = torch.ones(3, 3, dtype=dtype)
     dense[1, 1] = torch.nan

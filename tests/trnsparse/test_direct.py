@@ -5,6 +5,7 @@ import torch
 from scipy.sparse.linalg import splu
 
 import trnsparse as ts
+from each_case import each_case
 
 from .cases import FORMATS, in_format, random_dense, spd_dense
 
@@ -15,8 +16,8 @@ def general(n, seed=0, dtype=torch.float64):
     return random_dense(n, n, 0.2, seed, dtype) + 4 * torch.eye(n, dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", FORMATS)
+@each_case("dtype", DTYPES, ids=str)
+@each_case("name", FORMATS)
 def test_solutions_are_those_of_the_dense_matrix(name, dtype):
     dense = general(12, dtype=dtype)
     b = random_dense(12, 3, 1.0, 1, dtype)
@@ -72,10 +73,10 @@ def test_factors_are_kept_and_counted():
     assert ts.splu(ts.from_dense(torch.zeros(0, 0))).solve(torch.zeros(0)).shape == (0,)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("unit", [False, True])
-@pytest.mark.parametrize("trans", [False, True])
-@pytest.mark.parametrize("lower", [False, True])
+@each_case("dtype", DTYPES, ids=str)
+@each_case("unit", [False, True])
+@each_case("trans", [False, True])
+@each_case("lower", [False, True])
 def test_substitution_reads_one_triangle(lower, trans, unit, dtype):
     dense = general(9, dtype=dtype)
     b = random_dense(9, 2, 1.0, 1, dtype)

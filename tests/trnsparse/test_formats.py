@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnsparse as ts
+from each_case import each_case
 
 from .cases import DTYPES, FORMATS, dense_matrices, in_format, random_dense
 
@@ -26,8 +27,8 @@ def test_every_format_becomes_every_other_and_stays_the_matrix(dense, start, end
     assert torch.equal(found.to_dense(), dense)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_case("name", FORMATS)
+@each_case("dtype", DTYPES, ids=str)
 def test_conversions_keep_dtype_and_index_dtype(name, dtype):
     dense = random_dense(7, 9, dtype=dtype)
     csr = ts.from_dense(dense)
@@ -62,8 +63,8 @@ def test_products_are_those_of_the_dense_matrix(dense, name, columns):
     assert A.sum() == dense.sum()
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_case("name", FORMATS)
+@each_case("dtype", DTYPES, ids=str)
 def test_products_round_once(name, dtype):
     dense = random_dense(40, 33, dtype=dtype)
     wide = torch.complex128 if dtype.is_complex else torch.float64
@@ -178,8 +179,8 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS, ids=str)
-@pytest.mark.parametrize("name", FORMATS)
+@each_case("key", KEYS, ids=str)
+@each_case("name", FORMATS)
 def test_selections_are_those_of_the_dense_matrix(key, name):
     dense = random_dense(6, 7)
     want = torch.from_numpy(dense.numpy()[key].copy())
@@ -276,9 +277,9 @@ def test_batches_on_one_pattern(name):
 # -- SciPy and torch -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
-@pytest.mark.parametrize("array", [True, False])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@each_case("name", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
+@each_case("array", [True, False])
+@each_case("dtype", [np.float32, np.float64, np.complex128])
 def test_scipy_comes_in_as_it_is(name, array, dtype):
     dense = random_dense(6, 8).numpy().astype(dtype)
     made = getattr(sp, f"{name}_{'array' if array else 'matrix'}")(dense)
@@ -298,8 +299,8 @@ def test_scipy_csr_shares_memory_both_ways():
     assert again.data.ctypes.data == made.data.ctypes.data
 
 
-@pytest.mark.parametrize("name", ["csr", "csc", "bsr", "coo"])
-@pytest.mark.parametrize("method", ["sort_indices", "sum_duplicates"])
+@each_case("name", ["csr", "csc", "bsr", "coo"])
+@each_case("method", ["sort_indices", "sum_duplicates"])
 def test_what_scipy_does_in_place_leaves_the_matrix_as_it_was(name, method):
     # Columns out of order, and one twice.
     indices, pointers = torch.tensor([3, 0, 1, 1, 2]), torch.tensor([0, 2, 2, 4, 5])

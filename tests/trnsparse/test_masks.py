@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask
 
+from each_case import each_case
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import (
@@ -31,8 +32,8 @@ def seen(seq_len, block_size, rule):
     return rule(q // block_size, k // block_size, q, k)
 
 
-@pytest.mark.parametrize("seq_len", [127, 128, 129, 300])
-@pytest.mark.parametrize(
+@each_case("seq_len", [127, 128, 129, 300])
+@each_case(
     ("made", "rule"),
     [
         (lambda n: causal_mask(n, 64), lambda r, c, q, k: q >= k),
@@ -142,7 +143,7 @@ def test_full_and_partial_blocks_come_apart():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("counts", "indices", "words"),
     [
         ([1, 3], [[0, 1], [0, 1]], "must be 0 to 2"),

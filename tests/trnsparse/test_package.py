@@ -5,7 +5,8 @@ import inspect
 import pytest
 
 import trnsparse
-from fresh_process import printed_after_torch
+from each_case import each_case
+from fresh_process import printed_after
 
 # Names, order and defaults that callers rely on.
 SIGNATURES = {
@@ -40,7 +41,7 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@each_case("name", SIGNATURES)
 def test_signatures(name):
     signature = inspect.signature(getattr(trnsparse, name))
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
@@ -56,6 +57,6 @@ def test_modules_that_callers_import_have_what_they_show(module):
 
 def test_importing_it_brings_in_neither_nki_nor_anything_optional():
     loaded = set(
-        printed_after_torch("import sys, trnsparse\nprint(json.dumps(sorted(sys.modules)))")
+        printed_after("torch", "import sys, trnsparse\nprint(json.dumps(sorted(sys.modules)))")
     )
     assert loaded.isdisjoint({"matplotlib", "nkisim", "numba", "pyamg", "scipy"})

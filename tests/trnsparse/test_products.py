@@ -9,6 +9,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import trnsparse as ts
+from each_case import each_case
 from trnsci.core.errors import DeviceError, DTypeError, OperandError
 
 from .cases import FORMATS, in_format, random_dense
@@ -60,8 +61,8 @@ def test_sampled_products_have_gradients_of_second_order():
     assert ts.sddmm(pattern, C.expand(2, 5, 3), D.expand(2, 4, 3)).batch_shape == (2,)
 
 
-@pytest.mark.parametrize(("rows", "width"), [(30, 40), (3, 40), (300, 1), (40, 3000)])
-@pytest.mark.parametrize("density", [0.01, 0.5])
+@each_case(("rows", "width"), [(30, 40), (3, 40), (300, 1), (40, 3000)])
+@each_case("density", [0.01, 0.5])
 def test_products_of_many_shapes(rows, width, density):
     dense = random_dense(rows, 200, density, dtype=torch.float32)
     B = random_dense(200, width, 1.0, 1, dtype=torch.float32)
@@ -72,8 +73,8 @@ def test_products_of_many_shapes(rows, width, density):
     assert ((A @ B[:, 0].contiguous() - want[:, 0]).abs() <= bound[:, 0]).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
-@pytest.mark.parametrize("width", [1, 3, 128])
+@each_case("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@each_case("width", [1, 3, 128])
 def test_results_do_not_have_what_was_in_their_memory(dtype, width):
     draw = torch.manual_seed(0)
     dense = torch.randn(200, 90, generator=draw).to(dtype) * (torch.arange(200) % 3 == 0)[:, None]
@@ -176,8 +177,8 @@ def test_products_follow_values_that_are_not_contiguous_or_conjugated(columns):
         A.values.div_(2)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("inference", [False, True])
+@each_case("name", FORMATS)
+@each_case("inference", [False, True])
 def test_products_follow_index_tensors_that_change_in_place(name, inference):
     x = torch.tensor([1.0, 10.0, 100.0, 1000.0], dtype=torch.float64)
     with torch.inference_mode(inference):
@@ -208,9 +209,9 @@ def test_products_follow_places_that_change_in_every_way(columns):
     torch.testing.assert_close(A @ x, moved @ x)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("other", ["to_coo", "to_csr", "to_csc", "to_ell", "transpose"])
-@pytest.mark.parametrize("differentiated", [False, True])
+@each_case("name", FORMATS)
+@each_case("other", ["to_coo", "to_csr", "to_csc", "to_ell", "transpose"])
+@each_case("differentiated", [False, True])
 def test_a_matrix_is_unchanged_by_changes_of_what_was_made_of_it(name, other, differentiated):
     dense = random_dense(6, 6, 0.5)
     A = in_format(dense, name, **({"block_size": 2} if name == "bsr" else {}))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnsparse as ts
+from each_case import each_case
 
 few = settings(max_examples=30, deadline=None)
 
@@ -77,8 +78,8 @@ def test_stats_of_a_full_set():
     assert stats["pair_sparsity"] == stats["quartet_sparsity"] == 0.0
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.5, 0.9, 1e30])
-@pytest.mark.parametrize("shape", [(64, 64), (40, 70)])
+@each_case("threshold", [0.0, 0.5, 0.9, 1e30])
+@each_case("shape", [(64, 64), (40, 70)])
 def test_screened_products(threshold, shape):
     generator = torch.Generator().manual_seed(0)
     A = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()

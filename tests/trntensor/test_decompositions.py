@@ -12,6 +12,7 @@ import torch
 from torch.autograd import forward_ad
 
 import trntensor as tt
+from each_case import each_case
 from trnsci.core.errors import DTypeError, NotFiniteError
 from trnsci.core.testing import random_tensor
 
@@ -329,9 +330,9 @@ def test_decompositions_run_on_kernels():
     assert relative(x, model) <= 1e-2
 
 
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize(
+@each_case("bad", [torch.nan, torch.inf, -torch.inf])
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
+@each_case(
     "call",
     [
         lambda x: tt.cp_decompose(x, 2),
@@ -369,7 +370,7 @@ def test_missing_values_may_be_no_numbers():
     assert bool(tt.cp_reconstruct(factors, weights).isfinite().all())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "words"),
     [
         (
@@ -443,7 +444,7 @@ def test_models_scale_with_the_tensor(name, dtype):
     model, x = MODELS[name], NOISY.to(dtype)
     want = model(x)
     exponents = math.log2(torch.finfo(dtype).max)
-    for share in (-0.9, -0.6, -0.3, 0.3, 0.6, 0.9):
+    for share in (-0.9, -0.3, 0.6, 0.9):
         exponent = round(share * exponents)
         if name == "cp, not negative" and exponent < -60:
             continue  # factors are at least 1e-10, their products 1e-30

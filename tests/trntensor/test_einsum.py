@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trntensor
+from each_case import each_case
 from oracles.einsum import contraction
 from trnsci.core.testing import random_tensor, sum_bound
 
@@ -24,7 +25,7 @@ def terms_of(subscripts: str) -> tuple[list[str], str]:
     return inputs, right if arrow else "".join(sorted(x for x in every if every.count(x) == 1))
 
 
-@pytest.mark.parametrize("subscripts", TRICKY + COMMON)
+@each_case("subscripts", TRICKY + COMMON)
 def test_the_result_is_that_of_the_definition(subscripts):
     tensors = operands(subscripts)
     before = [x.clone() for x in tensors]
@@ -156,7 +157,7 @@ def test_out_must_have_the_shape_of_the_result():
         trntensor.einsum("ij,jk->ik", a, a, beta=1.0, out=a[0])
 
 
-@pytest.mark.parametrize("name", ["bf16", "BFloat16", "fp16", torch.float64, "f64", None])
+@each_case("name", ["bf16", "BFloat16", "fp16", torch.float64, "f64", None])
 def test_dtype_casts_operands_and_result(name):
     a, b = random_tensor(8, 6), random_tensor(6, 10)
     got = trntensor.einsum("ij,jk->ik", a, b, dtype=name)

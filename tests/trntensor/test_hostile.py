@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import trntensor
+from each_case import each_case
 from trnsci.core.testing import random_tensor
 from trntensor import einsum, estimate_flops, plan_contraction
 
@@ -50,7 +51,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+@each_case("case", WRONG)
 def test_a_wrong_type_is_named(case):
     call, message = WRONG[case]
     with pytest.raises(TypeError, match=re.escape(message)) as info:

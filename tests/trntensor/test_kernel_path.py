@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trntensor
+from each_case import each_case
 from oracles.einsum import contraction
 from trnsci.core import explain
 from trnsci.core.counters import counts
@@ -23,7 +24,7 @@ def _required(monkeypatch):
     monkeypatch.setenv("TRNTENSOR_REQUIRE_NKI", "1")
 
 
-@pytest.mark.parametrize("subscripts", TRICKY + COMMON)
+@each_case("subscripts", TRICKY + COMMON)
 def test_kernels_give_what_torch_gives(subscripts):
     tensors = operands(subscripts, torch.float32)
     with trntensor.backend("simulator"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import trntensor
-from fresh_process import printed_after_torch
+from fresh_process import printed_after
 
 
 def test_the_public_names_are_listed():
@@ -22,7 +22,7 @@ def test_importing_it_imports_no_planner_and_no_simulator():
         "        if name in set(sys.modules) - before]\n"
         "print(json.dumps([sorted(added - set(sys.stdlib_module_names)), used]))"
     )
-    assert printed_after_torch(code) == [["trnsci", "trntensor"], []]
+    assert printed_after("torch", code) == [["trnsci", "trntensor"], []]
 
 
 def test_residency_without_a_device():

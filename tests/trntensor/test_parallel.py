@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import trntensor
+from each_case import each_case
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trntensor.parallel import (
     ShardedTensor,
@@ -42,7 +43,7 @@ def test_shards_are_parts_that_go_together_again():
         ShardedTensor([], 0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("subscripts", "shapes", "sharded", "partition"),
     [
         ("ij,jk->ik", ((7, 5), (5, 4)), {0: 0}, 0),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import trntensor
+from each_case import each_case
 from trnsci.core.testing import random_tensor
 from trntensor import plan_contraction
 from trntensor._planning.annealing import Network, linear_path, tree_of
@@ -62,8 +63,8 @@ STRUCTURED = {
 }
 
 
-@pytest.mark.parametrize("count", [3, 4, 5, 6, 7, EXACT])
-@pytest.mark.parametrize("seed", range(3))
+@each_case("count", [3, 4, 5, 6, 7, EXACT])
+@each_case("seed", range(3))
 def test_no_path_of_few_operands_has_fewer_flops(count, seed):
     inputs, output, sizes = network(count, seed)
     path, _ = find_path(inputs, output, sizes)
@@ -161,7 +162,12 @@ def test_slices_of_structured_networks_beside_those_of_cotengra(name, share):
     assert ours <= 1.1 * theirs
 
 
-@pytest.mark.parametrize("name", STRUCTURED)
+FEW = ("lattice", "ring", "hyper")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in STRUCTURED]
+)
 def test_no_slice_is_smaller_than_needed(name):
     inputs, output, sizes = STRUCTURED[name]
     tensors = [torch.empty([sizes[x] for x in term], device="meta") for term in inputs]
@@ -316,7 +322,7 @@ def test_a_plan_takes_the_path_of_another_planner():
     assert plan_contraction(text, *tensors) is not plan
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path", [[(0, 1)], [(0, 1), (0, 2)], [(0, 0), (0, 1)], [(0, 1, 2)], [(-1, 0), (0, 1)], []]
 )
 def test_a_path_that_is_none_is_refused(path):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trntensor
+from each_case import each_case
 from trnsci.core.testing import random_tensor
 from trntensor import estimate_flops, plan_contraction
 
@@ -22,7 +23,7 @@ from .networks import network
 # -- what a plan says ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("subscripts", "shapes", "strategy", "turned", "batch", "depth"),
     [
         ("ij,jk->ik", ((4, 3), (3, 5)), "matmul", (False, False), "", "j"),

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import trntensor
+from each_case import each_case
 from trnsci.core.testing import random_tensor
 from trntensor import select_precision_for_error
 from trntensor._paths.precision import parts_of, stochastically_rounded
@@ -96,7 +97,7 @@ def test_sr_is_right_in_the_mean():
     assert torch.equal(trntensor.einsum("ij,jk", whole, whole, precision="sr"), whole @ whole)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtype", "k", "target", "precision"),
     [
         (torch.bfloat16, 4, 0.1, "fast"),

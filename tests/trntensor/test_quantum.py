@@ -8,6 +8,7 @@ import torch
 
 import trnblas
 import trntensor
+from each_case import each_case
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation
 from trntensor._paths import kernel_path
@@ -51,8 +52,8 @@ def test_an_empty_space_has_no_energy():
     assert float(trntensor.mp2_energy(*problem(2, 0, 4))) == 0.0
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("shape", [(2, 19, 30), (2, 129, 5)])
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("shape", [(2, 19, 30), (2, 129, 5)])
 def test_the_energy_is_one_launch(shape, generation):
     tensors = [x.float() for x in problem(*shape)]
     want, size = by_definition(*tensors)

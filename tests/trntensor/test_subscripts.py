@@ -9,12 +9,13 @@ import pytest
 import torch
 
 import trntensor
+from each_case import each_case
 from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError
 
 A, B, C = torch.ones(4, 3), torch.ones(3, 5), torch.ones(5, 5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("subscripts", "tensors", "error", "message"),
     [
         ("i!,j0", (A, B), FlagError, "invalid characters: '!', '0'\n    i!,j0\n     ^  ^"),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Collection
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -94,13 +95,14 @@ class InputCoverage:
         place: Place,
     ) -> None:
         """Flag unread arguments and tails of a kernel, which is defined at ``place``."""
-        unused = _unused_parameters(kernel) if self._inputs else set()
-        in_steps = _read_in_steps(kernel)
+        # The source is analysed only where something was not read, which is rare.
+        unused = cache(lambda: _unused_parameters(kernel) if self._inputs else set())
+        in_steps = cache(lambda: _read_in_steps(kernel))
         for name, tensor in arguments:
             if tensor.life.first_use >= 0 or not tensor.size:
                 continue
             found = self._inputs.get(tensor.life)
-            if found is None and name in unused:
+            if found is None and name in unused():
                 flag(
                     UNREAD_INPUT,
                     f"argument {name} is never read",
@@ -109,8 +111,10 @@ class InputCoverage:
                     fix="use it, or drop the parameter",
                     place=place,
                 )
-            elif found is not None and found.starts is not None and name in in_steps:
-                _check_tail(name, tensor, found.read, found.starts, place)
+            elif found is not None and found.starts is not None:
+                missing = found.read.missing(tensor.region)
+                if missing is not None and name in in_steps():
+                    _check_tail(name, tensor, missing, found.starts, place)
 
 
 def _unused_parameters(kernel: Callable[..., Any]) -> set[str]:
@@ -168,11 +172,10 @@ def _has_floor(node: ast.AST) -> bool:
     )
 
 
-def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], place: Place) -> None:
+def _check_tail(
+    name: str, tensor: NkiTensor, missing: np.ndarray, starts: set[int], place: Place
+) -> None:
     """Flag an input that is read in equal steps from its beginning, but not to its end."""
-    missing = read.missing(tensor.region)
-    if missing is None:
-        return
     axes = [axis for axis in range(missing.ndim) if not _is_uniform(missing, axis)]
     if len(axes) != 1:
         return

@@ -9,6 +9,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from kernels import bf16, f32
 from tiles import stored
 
@@ -51,12 +52,12 @@ def called(extra):
     return type(extra).__name__
 
 
-@pytest.mark.parametrize("extra", [*NUMBERS, *NAMES], ids=called)
+@each_case("extra", [*NUMBERS, *NAMES], ids=called)
 def test_what_the_front_end_takes_is_no_finding(extra):
     assert not check(copied, f32(8, 16), extra).findings
 
 
-@pytest.mark.parametrize("extra", [*SCALARS, *OBJECTS], ids=called)
+@each_case("extra", [*SCALARS, *OBJECTS], ids=called)
 def test_what_the_front_end_does_not_take_is_one(extra):
     report = check(copied, f32(8, 16), extra)
     (finding,) = report.findings

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.arch import resolve_target
 from nkisim.checks import capacity
 from nkisim.diagnostics import RECORDER, Place, Recorder
@@ -63,7 +64,7 @@ def test_psum_overflows_when_no_placement_exists(heights):
     assert codes == ({"M010"} if banks_needed(heights) > 8 else set())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("heights", "fits"),
     [
         ([96] * 10, False),

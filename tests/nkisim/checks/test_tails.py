@@ -2,11 +2,11 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from kernels import f32
 from tiles import sbuf, stored
 
@@ -44,8 +44,8 @@ def test_a_kernel_runs_once_more_only_on_suspicion():
     assert len(runs) == 3
 
 
-@pytest.mark.parametrize("op", [nl.add, nl.maximum])
-@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
+@each_case("op", [nl.add, nl.maximum])
+@each_case("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
 def test_old_elements_are_found_in_any_type_and_reduction(dtype, op):
     a = (8 * f32(8, 100)).astype(dtype)
     assert nkisim.check(summed([], whole, op), source=False)(a).codes == {"S067"}

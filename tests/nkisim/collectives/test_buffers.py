@@ -8,6 +8,7 @@ import pytest
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import hbm, sbuf
 
 from ..harness_cores import SEEDS, no_hang, no_thread_left  # noqa: F401
@@ -73,7 +74,7 @@ def test_the_buffers_of_ranks_of_two_cores_are_freed():
     assert many - few < 2 * 64 * 256 * 4
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_a_collective_of_two_cores_begins_when_both_have_come(seed):
     def kernel(a):
         core, total, out = nl.program_id(0), hbm(a.shape), hbm(a.shape)
@@ -135,7 +136,7 @@ def test_a_tile_is_in_use_until_a_collective_took_it():
     assert launch(kernel, [[a, False] for a in data]).codes == set()
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_a_collective_on_tiles_does_not_release_one_on_shared_memory(seed):
     def kernel(a):
         core, total = nl.program_id(0), hbm(a.shape)

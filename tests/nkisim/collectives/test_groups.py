@@ -7,6 +7,7 @@ import nkisim
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import hbm, sbuf, stored
 
 from ..harness_cores import SEEDS, no_hang, no_thread_left  # noqa: F401
@@ -166,8 +167,8 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize("kernel", DIFFERENT)
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("kernel", DIFFERENT)
+@each_case("seed", [None, *SEEDS])
 def test_ranks_that_issue_different_collectives_are_reported_with_both_lines(kernel, seed):
     report = launch(kernel, numbered(3), schedule_seed=seed)
     finding = only_finding(report)
@@ -204,8 +205,8 @@ def not_all_permute(a, rank):
     return total
 
 
-@pytest.mark.parametrize("kernel", [leaves_early, one_round_less, not_all_permute])
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("kernel", [leaves_early, one_round_less, not_all_permute])
+@each_case("seed", [None, *SEEDS])
 def test_ranks_that_wait_for_ever_are_named_with_their_line(kernel, seed):
     finding = only_finding(launch(kernel, numbered(3), schedule_seed=seed))
     line = line_of(kernel, "# waits")
@@ -254,7 +255,7 @@ def test_ranks_that_order_their_group_differently_do_not_meet():
     assert only_finding(launch(kernel, numbered(2))).rule.id == "C024"
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_an_error_of_one_rank_wins_over_the_wait_of_the_others(seed):
     def kernel(a, rank):
         total = hbm((6, 4))
@@ -387,7 +388,7 @@ def test_other_operators_are_refused_by_every_reduction(operator):
         assert launch(kernel, [[a] for a in inputs(3, (6, 4))]).codes == {"C021"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("metadata", "options"),
     [
         pytest.param([[4, 4], [0, 5]], {}, id="beyond-the-source"),

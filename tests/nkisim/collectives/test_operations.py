@@ -8,6 +8,7 @@ import nkisim
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from oracles import collectives as oracle
 from tiles import hbm, sbuf, stored
 
@@ -22,9 +23,9 @@ GROUPS = [
     pytest.param([[0], [1], [2], [3]], id="alone"),
 ]
 
-each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+each_dtype = each_case("dtype", DTYPES)
 each_memory = pytest.mark.parametrize("memory", MEMORIES)
-each_size = pytest.mark.parametrize("ranks", range(1, 9))
+each_size = each_case("ranks", range(1, 9))
 each_grouping = pytest.mark.parametrize("groups", GROUPS)
 
 
@@ -85,7 +86,7 @@ def test_all_reduce_adds_over_any_number_of_ranks(ranks, dtype, memory):
     assert_each_equal(got, oracle.all_reduce(data, world(ranks), "add"))
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_case("op", OPS)
 @each_grouping
 @each_dtype
 def test_all_reduce_stays_inside_its_group(op, groups, dtype):
@@ -120,7 +121,7 @@ def test_integers_beyond_float32_are_reported():
     assert launch(all_reduce, by_rank(data, world(2), "add", "hbm")).codes == {"D016"}
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_case("op", OPS)
 @each_size
 @each_dtype
 @each_memory
@@ -142,7 +143,7 @@ def test_reduce_scatter_slices_by_position_in_the_group(groups):
 
 @each_size
 @each_dtype
-@pytest.mark.parametrize(("memory", "dim"), [("hbm", 0), ("sbuf", 0), ("sbuf", 1)])
+@each_case(("memory", "dim"), [("hbm", 0), ("sbuf", 0), ("sbuf", 1)])
 def test_all_gather_joins_along_a_dimension(ranks, dtype, memory, dim):
     data = inputs(ranks, (16, 5), dtype)
     got = outputs(all_gather, by_rank(data, world(ranks), dim, memory))
@@ -288,7 +289,7 @@ def test_what_a_rank_brought_may_change_once_the_collective_is_over():
     assert_each_equal(outputs(overwrites, by_rank(data)), wanted)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_case("seed", range(20))
 def test_results_do_not_depend_on_the_schedule(seed):
     data = list(zip(inputs(3, (3, 4)), inputs(3, (6, 2)), inputs(3, (9, 1)), strict=True))
     wanted = outputs(coalesced, data)

@@ -6,6 +6,7 @@ import pytest
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.collectives import (
     collective_permute_implicit_current_processing_rank_id as processing_rank,
 )
@@ -22,7 +23,7 @@ RINGS = [
     pytest.param([[2, 0, 3, 1]], id="unsorted"),
     pytest.param([[5, 1, 3], [0, 4, 2]], id="unsorted-triples"),
 ]
-each_ring = pytest.mark.parametrize("groups", RINGS)
+each_ring = each_case("groups", RINGS)
 
 
 def size(groups):
@@ -33,7 +34,7 @@ def size(groups):
 
 
 @each_ring
-@pytest.mark.parametrize("memory", ["hbm", "sbuf"])
+@each_case("memory", ["hbm", "sbuf"])
 def test_a_ring_step_receives_from_the_rank_before(groups, memory):
     def step(a):
         mine, received = (a, hbm(a.shape)) if memory == "hbm" else (nl.load(a), sbuf(a.shape))
@@ -112,7 +113,7 @@ def zeros(rows, like):
 
 
 @each_ring
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+@each_case("dtype", ["float32", "bfloat16", "int32"])
 def test_an_all_gather_by_a_ring(groups, dtype):
     data = inputs(size(groups), (4, 3), dtype)
     got = outputs(ring_all_gather(groups), [[a] for a in data])
@@ -153,8 +154,8 @@ def ring_reduce_scatter(groups, op):
 
 
 @each_ring
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@each_case("op", OPS)
+@each_case("dtype", ["float32", "bfloat16"])
 def test_a_reduce_scatter_by_a_ring(groups, op, dtype):
     ranks = size(groups)
     data = inputs(ranks, (ranks, 4, 3), dtype)
@@ -232,8 +233,8 @@ def exchange(a, old, metadata, groups, known, placed):
     return received
 
 
-@pytest.mark.parametrize("groups", RAGGED)
-@pytest.mark.parametrize(("known", "placed"), [(False, False), (True, False), (True, True)])
+@each_case("groups", RAGGED)
+@each_case(("known", "placed"), [(False, False), (True, False), (True, True)])
 def test_ragged_runs_arrive_in_order_or_at_their_place(groups, known, placed):
     counts, starts, data = ragged(groups)
     ranks = size(groups)
@@ -322,7 +323,7 @@ def sharded_sum(a):
     return out
 
 
-@pytest.mark.parametrize("seed", [None, *range(20)])
+@each_case("seed", [None, *range(20)])
 def test_ranks_may_have_two_cores(seed):
     # Squares of halves below 8 are quarters below 64; sums of three need 10 bits.
     data = inputs(3, (8, 5))

@@ -10,6 +10,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
+from each_case import each_case
 from nkisim.compiled import FUNCTIONS, LARGE
 from nkisim.dtypes import DTYPES, encode
 
@@ -77,7 +78,7 @@ def test_every_upper_half_is_rounded_as_by_numpy(name):
         assert_same_bits(got, want)
 
 
-@pytest.mark.parametrize("size", [1, 3, 1023, 1024, 1025, 4099])
+@each_case("size", [1, 3, 1023, 1024, 1025, 4099])
 def test_roundings_of_every_size_agree(size):
     values = patterns(np.random.default_rng(size), size)
     for name in ("bfloat16", "float8_e4m3"):

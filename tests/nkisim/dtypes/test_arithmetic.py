@@ -2,11 +2,11 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 
 BF16 = ml_dtypes.bfloat16
 
@@ -18,9 +18,9 @@ def through_float32(name, a, b):
         return wide.astype(BF16)
 
 
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
-@pytest.mark.parametrize("shift", [0, 1, 127, 4099, 32640, 32768])
-@pytest.mark.parametrize("width", [8, 512])
+@each_case("name", ["add", "subtract", "multiply"])
+@each_case("shift", [0, 1, 127, 4099, 32640, 32768])
+@each_case("width", [8, 512])
 def test_small_tiles_are_computed_as_through_float32(name, shift, width):
     every = np.arange(65536, dtype=np.uint16).view(BF16).reshape(-1, width)
     other = np.roll(every.reshape(-1), shift).reshape(every.shape)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each_case import each_case
 from nkisim import dtypes
 from nkisim.dtypes import DTYPES, decode, encode
 from oracles import formats as oracle
@@ -168,7 +169,7 @@ def integer_cases(low: int, high: int) -> list[int]:
     return around + [SIGN | b for b in around] + SPECIAL
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@each_case("name", INTEGERS)
 def test_integers_round_to_even_then_saturate(name):
     info = np.iinfo(DTYPES[name].numpy)
     bits = integer_cases(int(info.min), int(info.max))
@@ -265,8 +266,8 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("name", UNPACKED)
+@each_case("view", VIEWS)
+@each_case("name", UNPACKED)
 def test_views_convert_like_their_elements(name, view):
     dtype = DTYPES[name]
     rng = np.random.default_rng(0)
@@ -283,7 +284,7 @@ def test_views_convert_like_their_elements(name, view):
     assert decoded.tobytes() == VIEWS[view](decode(stored, dtype)).tobytes()
 
 
-@pytest.mark.parametrize("name", UNPACKED)
+@each_case("name", UNPACKED)
 def test_read_only_inputs_are_accepted_and_left_alone(name):
     dtype = DTYPES[name]
     values = float32s(SPECIAL * 1000)

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from each_case import each_case
 from fresh_process import printed_by
 from nkisim import dtypes
 from nkisim.dtypes import DTYPES, DType, as_dtype, promote
@@ -52,7 +53,7 @@ def test_public_names_are_sorted_and_complete():
     assert missing == []
 
 
-@pytest.mark.parametrize(("name", "kind", "itemsize", "storage"), TABLE)
+@each_case(("name", "kind", "itemsize", "storage"), TABLE)
 def test_a_format_knows_its_size_and_storage(name, kind, itemsize, storage):
     dtype = DTYPES[name]
     assert dtype.kind == kind
@@ -65,7 +66,7 @@ def test_a_format_knows_its_size_and_storage(name, kind, itemsize, storage):
     assert dtype.is_integer == (kind in ("int", "uint"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_largest_finite_value_is_the_oracles(name):
     if name == "float32":
         expected = float(np.finfo(np.float32).max)
@@ -76,7 +77,7 @@ def test_largest_finite_value_is_the_oracles(name):
     assert DTYPES[name].max_finite == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_a_format_is_its_name(name):
     dtype = DTYPES[name]
     assert isinstance(dtype, str)
@@ -88,7 +89,7 @@ def test_a_format_is_its_name(name):
     assert {name: 1}[dtype] == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_copies_are_the_same_object(name):
     dtype = DTYPES[name]
     assert copy.copy(dtype) is dtype
@@ -96,7 +97,7 @@ def test_copies_are_the_same_object(name):
     assert pickle.loads(pickle.dumps(dtype)) is dtype
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_numpy_takes_a_format_as_a_dtype(name):
     dtype = DTYPES[name]
     array = np.zeros((2, 3), dtype)
@@ -107,8 +108,8 @@ def test_numpy_takes_a_format_as_a_dtype(name):
     assert as_dtype(np.dtype(dtype)) is dtype
 
 
-@pytest.mark.parametrize("name", TAGGED)
-@pytest.mark.parametrize(
+@each_case("name", TAGGED)
+@each_case(
     "derive",
     [
         lambda a: a[1:, ::2],
@@ -140,7 +141,7 @@ class Carrier:
         self.dtype = dtype
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("obj", "name"),
     [
         ("float8e4", "float8_e4m3"),
@@ -180,7 +181,7 @@ class OwnDtype:
         return self
 
 
-@pytest.mark.parametrize(
+@each_case(
     "obj",
     [
         np.int64,
@@ -229,12 +230,12 @@ DOCUMENTED = [
 ]
 
 
-@pytest.mark.parametrize(("a", "b", "result"), DOCUMENTED)
+@each_case(("a", "b", "result"), DOCUMENTED)
 def test_documented_promotions(a, b, result):
     assert promote(DTYPES[a], DTYPES[b]) is DTYPES[result]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("a", "b", "result"),
     [
         ("bool", "int8", "int8"),
@@ -251,7 +252,7 @@ def test_promotions_that_follow_from_the_rules(a, b, result):
     assert promote(DTYPES[a], DTYPES[b]) is DTYPES[result]
 
 
-@pytest.mark.parametrize(("a", "b"), list(itertools.product(UNPACKED, UNPACKED)))
+@each_case(("a", "b"), list(itertools.product(UNPACKED, UNPACKED)))
 def test_promotion_is_symmetric_and_stays_among_the_formats(a, b):
     result = promote(a, b)
     assert isinstance(result, DType)
@@ -260,7 +261,7 @@ def test_promotion_is_symmetric_and_stays_among_the_formats(a, b):
     assert promote(a, result) is result
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("a", "b"), [(a, b) for a in UNPACKED for b in UNPACKED if a.is_integer and b.is_integer]
 )
 def test_promoted_integers_hold_both_ranges(a, b):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each_case import each_case
 from nkisim.dtypes import DTYPES, as_dtype
 from nkisim.dtypes.packed import ELEMENT_TYPES, pack, unpack, unpack_planes
 from oracles import formats, mx
@@ -66,7 +67,7 @@ def test_planes_are_the_values_by_element(name):
 
 
 @each_pack
-@pytest.mark.parametrize("shape", [(4,), (3, 8), (2, 3, 16), (0, 4), (3, 0)])
+@each_case("shape", [(4,), (3, 8), (2, 3, 16), (0, 4), (3, 0)])
 def test_shapes(name, shape):
     packed = pack(np.zeros(shape, np.float32), name)
     assert packed.shape == (*shape[:-1], shape[-1] // 4)
@@ -130,7 +131,7 @@ def test_float32_is_rounded_to_float4_and_saturates():
     assert got == want
 
 
-@pytest.mark.parametrize("wide", [np.float16, ml_dtypes.bfloat16])
+@each_case("wide", [np.float16, ml_dtypes.bfloat16])
 @each_pack
 def test_sixteen_bit_floats_are_rounded_once(name, wide):
     values = np.random.default_rng(0).standard_normal(64).astype(wide)

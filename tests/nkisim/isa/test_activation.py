@@ -14,6 +14,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_within
+from each_case import each_case
 from oracles import elementwise as oracle
 from oracles import reductions
 from tiles import loaded, stored
@@ -66,7 +67,7 @@ def test_activation_evaluates_the_function(op, data):
     assert_within(got, want, oracle.float32_ulps(want, 0 if exact else FUNCTION_ULPS))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("op", "at_minus_infinity", "at_zero", "at_infinity"),
     [
         ("copy", -np.inf, 0, np.inf),
@@ -403,9 +404,9 @@ def test_exponential_accumulates_over_instructions(chain, data):
     assert_within(got["total"].ravel(), *reductions.perturbed_sum(*terms))
 
 
-@pytest.mark.parametrize("instruction", ["activation", "activation_reduce"])
-@pytest.mark.parametrize("columns", [8, 512])
-@pytest.mark.parametrize(("bias", "levels"), [(0.0, ["note"]), (1.5, ["note", "error"])])
+@each_case("instruction", ["activation", "activation_reduce"])
+@each_case("columns", [8, 512])
+@each_case(("bias", "levels"), [(0.0, ["note"]), (1.5, ["note", "error"])])
 def test_the_bias_of_a_copy_is_ignored_and_said_so(instruction, columns, bias, levels):
     reduction = instruction == "activation_reduce"
 

@@ -4,10 +4,10 @@ The limits are those of the instruction reference; what is found is compared wor
 """
 
 import numpy as np
-import pytest
 
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 
 from .boundaries import BF16, F8, F16, F32, GEN3, GEN4, tile, told
 
@@ -385,7 +385,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_case("name", CALLS)
 def test_what_is_said_at_a_limit(name):
     target, call, message = CALLS[name]
     wanted = [message] if message else []

@@ -4,9 +4,8 @@ The generations and engines are those of the instruction reference. Costs are it
 instruction cost", in cycles for N elements per partition, and the same law where it names none.
 """
 
-import pytest
-
 import nkisim.isa  # noqa: F401 (declares the instructions)
+from each_case import each_case
 from nkisim.spec import INSTRUCTIONS
 
 # Cycles per element and beside them. At least 64 on the engines that stream, 150 more on GpSimd.
@@ -113,7 +112,7 @@ ENGINES = {
     "core_barrier": "gpsimd vector scalar tensor sync",
 }
 
-each = pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+each = each_case("name", sorted(INSTRUCTIONS))
 
 
 def test_all_are_listed():

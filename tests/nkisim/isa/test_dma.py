@@ -7,6 +7,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from oracles import formats as oracle
 from tiles import stored
 
@@ -23,7 +24,7 @@ HOST = {
     "int8": np.int8,
     "uint8": np.uint8,
 }
-BY_REGISTER = pytest.mark.parametrize("by_register", [False, True], ids=["tile", "register"])
+BY_REGISTER = each_case("by_register", [False, True], ids=["tile", "register"])
 INTEGERS = [name for name in HOST if "int" in name]
 FLOATS = [name for name in HOST if "int" not in name]
 
@@ -52,8 +53,8 @@ def along(source, path, shapes):
     return at
 
 
-@pytest.mark.parametrize("name", sorted(HOST))
-@pytest.mark.parametrize(
+@each_case("name", sorted(HOST))
+@each_case(
     "path",
     [
         (nl.shared_hbm,),
@@ -69,7 +70,7 @@ def test_every_bit_arrives(name, path):
     np.testing.assert_array_equal(bits(got), bits(data))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "shapes"),
     [
         ((128, 6), [(128, 2, 3), (128, 6)]),
@@ -190,8 +191,8 @@ def by_definition(data, name):
     return np.array(found, f"u{target.itemsize}").view(target).reshape(data.shape)
 
 
-@pytest.mark.parametrize("source", sorted(HOST))
-@pytest.mark.parametrize("target", sorted(HOST))
+@each_case("source", sorted(HOST))
+@each_case("target", sorted(HOST))
 def test_types_convert_through_float32(source, target):
     # Halves and odd multiples of 1/8 exercise the ties; 0 to 96 fits every type here.
     values = np.random.default_rng(0).integers(0, 8 * 96, (16, 24)) / 8
@@ -201,7 +202,7 @@ def test_types_convert_through_float32(source, target):
     np.testing.assert_array_equal(bits(report.outputs), bits(by_definition(data, target)))
 
 
-@pytest.mark.parametrize("target", ["int8", "uint8", "int32", "uint32", "float8_e4m3", "float16"])
+@each_case("target", ["int8", "uint8", "int32", "uint32", "float8_e4m3", "float16"])
 def test_values_beyond_the_range_saturate_or_overflow(target):
     data = np.array([[1e9, -1e9, 3e38, -3e38, np.inf, -np.inf, np.nan, -0.5, 240, 248, 65520]])
     data = data.astype(np.float32)
@@ -262,8 +263,8 @@ def gathered(table, index, first, width, oob):
     return out
 
 
-@pytest.mark.parametrize("index_type", [np.uint32, np.int32])
-@pytest.mark.parametrize(("first", "width"), [(0, 12), (3, 5), (11, 1)])
+@each_case("index_type", [np.uint32, np.int32])
+@each_case(("first", "width"), [(0, 12), (3, 5), (11, 1)])
 def test_gather_reads_one_row_per_partition(index_type, first, width):
     table = patterns((50, 12), "float32")
     index = np.random.default_rng(1).integers(0, 50, (40, 1)).astype(index_type)
@@ -420,7 +421,7 @@ def block_at(table, position, dim, by_register, oob):
 
 
 @BY_REGISTER
-@pytest.mark.parametrize(("dim", "position"), [(0, 0), (0, 5), (1, 2), (1, 7)])
+@each_case(("dim", "position"), [(0, 0), (0, 5), (1, 2), (1, 7)])
 def test_a_scalar_offset_moves_the_whole_block(by_register, dim, position):
     table = np.arange(8 * 12, dtype=np.float32).reshape(8, 12)
     at = np.array([[position]], np.int32)
@@ -430,7 +431,7 @@ def test_a_scalar_offset_moves_the_whole_block(by_register, dim, position):
 
 
 @BY_REGISTER
-@pytest.mark.parametrize("position", [8, -1, 10**6])
+@each_case("position", [8, -1, 10**6])
 def test_a_scalar_offset_out_of_bounds(by_register, position):
     table = np.zeros((8, 12), np.float32)
     at = np.array([[position]], np.int32)

@@ -14,6 +14,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
+from each_case import each_case
 from oracles import gather
 from oracles.elementwise import DTYPES, reals
 
@@ -71,7 +72,7 @@ def test_n_gather(dtype, data):
     assert_same_bits(got, gather.n_gather(x.rows, indices.rows))
 
 
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
+@each_case("dtype", ALL_DTYPES)
 def test_n_gather_beyond_the_data_is_undefined_there_only(dtype):
     rng = np.random.default_rng(0)
     data = rng.integers(5, 100, (40, 6)).astype(DTYPES[dtype])
@@ -164,8 +165,8 @@ def test_local_gather_of_the_most_indices():
     assert_same_bits(got, gather.local_gather(np.zeros_like(got), data, index, 1, None))
 
 
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
-@pytest.mark.parametrize(("width", "wrong"), [(1, 12), (4, 9), (4, 60000)])
+@each_case("dtype", ALL_DTYPES)
+@each_case(("width", "wrong"), [(1, 12), (4, 9), (4, 60000)])
 def test_local_gather_beyond_the_source_is_undefined_there_only(dtype, width, wrong):
     rng = np.random.default_rng(0)
     data = rng.integers(5, 100, (32, 12)).astype(DTYPES[dtype])
@@ -256,8 +257,8 @@ def test_stream_shuffle_in_place(data):
     assert_same_bits(got, gather.stream_shuffle(x.rows, x.rows, mask))
 
 
-@pytest.mark.parametrize("start", [0, 32, 64, 96])
-@pytest.mark.parametrize("dtype", ALL_DTYPES)
+@each_case("start", [0, 32, 64, 96])
+@each_case("dtype", ALL_DTYPES)
 def test_a_mask_of_zeros_broadcasts_one_partition(dtype, start):
     rng = np.random.default_rng(0)
     row = rng.integers(0, 100, (1, 7)).astype(DTYPES[dtype])
@@ -304,7 +305,7 @@ def shuffled_from_two_rows(data):
     return out(picked)
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, "int32", "uint8"])
+@each_case("dtype", [*FLOATS, "int32", "uint8"])
 def test_rows_that_the_source_does_not_have_are_undefined(dtype):
     data = np.arange(8, 16).reshape(2, 4).astype(DTYPES[dtype])
     report = nkisim.check(shuffled_from_two_rows)(data)

@@ -14,6 +14,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
+from each_case import each_case
 
 BF16 = ml_dtypes.bfloat16
 F32 = np.float32
@@ -73,9 +74,9 @@ def numbers(shape, dtype, seed=0):
     return values.astype(TYPES[dtype])
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("into", TYPES)
-@pytest.mark.parametrize("of", TYPES)
+@each_case("shape", SHAPES)
+@each_case("into", TYPES)
+@each_case("of", TYPES)
 def test_elementwise(of, into, shape):
     def kernel(a, b, c):
         x, y, z = nl.load(a), nl.load(b), nl.load(c)
@@ -128,9 +129,9 @@ def test_activation(of, into, shape):
     assert_blocks_agree(kernel, numbers(shape, of), numbers((shape[0], 1), "float32", 2))
 
 
-@pytest.mark.parametrize("shape", [(128, 2048), (90, 700)])
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("in_place", [False, True])
+@each_case("shape", [(128, 2048), (90, 700)])
+@each_case("dtype", TYPES)
+@each_case("in_place", [False, True])
 def test_inputs_outside_the_domain_are_one_finding(dtype, shape, in_place):
     def kernel(a):
         x = nl.load(a)
@@ -168,8 +169,8 @@ def test_special_values_pass_through(dtype):
     assert_blocks_agree(kernel, a, numbers(a.shape, "float32"), same=assert_same)
 
 
-@pytest.mark.parametrize("shape", [(128, 2048), (128, 8, 16), (77, 3, 41)])
-@pytest.mark.parametrize("dtype", TYPES)
+@each_case("shape", [(128, 2048), (128, 8, 16), (77, 3, 41)])
+@each_case("dtype", TYPES)
 def test_reductions_of_rows_and_of_parts_of_them(dtype, shape):
     def kernel(a):
         x = sbuf(a.shape, dtype)
@@ -187,8 +188,8 @@ def test_reductions_of_rows_and_of_parts_of_them(dtype, shape):
     assert_blocks_agree(kernel, numbers(shape, dtype))
 
 
-@pytest.mark.parametrize("width", [512, 480, 256, 511, 100, 48])
-@pytest.mark.parametrize("dtype", TYPES)
+@each_case("width", [512, 480, 256, 511, 100, 48])
+@each_case("dtype", TYPES)
 def test_statistics(dtype, width):
     def kernel(a):
         tiles = [sbuf((a.shape[0], 6), nl.float32) for _ in range(2)]
@@ -201,8 +202,8 @@ def test_statistics(dtype, width):
     assert_blocks_agree(kernel, numbers((128, width), dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "int8"])
-@pytest.mark.parametrize("shape", [(128, 128), (100, 37), (32, 32), (64, 128)])
+@each_case("dtype", ["float32", "bfloat16", "int32", "int8"])
+@each_case("shape", [(128, 128), (100, 37), (32, 32), (64, 128)])
 def test_transposes(dtype, shape):
     def kernel(a):
         x, wide = nl.load(a), sbuf((a.shape[0], 300), dtype)

@@ -7,6 +7,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from oracles import matmul as oracle
 
 NARROW = ["float8_e4m3", "float8_e5m2", "bfloat16", "float16"]
@@ -221,8 +222,8 @@ def transposed_by_matmul(data, identity):
     return store(acc)
 
 
-@pytest.mark.parametrize("target", ["gen3", "gen4"])
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+@each_case("target", ["gen3", "gen4"])
+@each_case("name", ["float32", "bfloat16", "float16"])
 def test_transpose_mode_moves_every_bit_pattern(target, name):
     width = np.dtype(HOST[name]).itemsize
     bits = np.random.default_rng(0).integers(0, 2 ** (8 * width), (50, 70)).astype(f"u{width}")
@@ -260,8 +261,8 @@ MOVING = {
 }
 
 
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("moving", MOVING)
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("moving", MOVING)
 def test_transpose_mode_with_any_other_operand_is_the_plain_product(target, moving):
     kernel, operands = transposing(MOVING[moving])
     turned = nkisim.check(kernel, target=target)(*operands, False)
@@ -271,8 +272,8 @@ def test_transpose_mode_with_any_other_operand_is_the_plain_product(target, movi
     np.testing.assert_array_equal(turned.outputs, product.outputs)
 
 
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("order", ["identity", "reversed", "shuffled", "first rows"])
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("order", ["identity", "reversed", "shuffled", "first rows"])
 def test_transpose_mode_reorders_by_a_permutation(target, order):
     rows = {
         "identity": np.arange(32),
@@ -286,8 +287,8 @@ def test_transpose_mode_reorders_by_a_permutation(target, order):
     np.testing.assert_array_equal(report.outputs, operands[1][rows].T)
 
 
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("accumulate", [True, False])
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("accumulate", [True, False])
 def test_transpose_mode_adds_when_told(target, accumulate):
     kernel, operands = transposing(np.eye(32), accumulate)
     got = nkisim.check(kernel, target=target)(*operands, False)
@@ -315,8 +316,8 @@ def test_transpose_mode_overwrites_unless_told_to_add(target, values):
         np.testing.assert_array_equal(report.outputs, data[32:].T)
 
 
-@pytest.mark.parametrize("out", ["bfloat16", "float16", "uint16", "int16"])
-@pytest.mark.parametrize("target", ["gen3", "gen4"])
+@each_case("out", ["bfloat16", "float16", "uint16", "int16"])
+@each_case("target", ["gen3", "gen4"])
 def test_transpose_mode_leaves_float8_in_16_bits_with_zeros_above(target, out):
     patterns = np.random.default_rng(0).integers(0, 256, (32, 24)).astype(np.uint8)
     kernel, operands = transposing(np.eye(32), dtype=ml_dtypes.float8_e4m3, out=out)
@@ -429,7 +430,7 @@ def tiled(stationary, moving, position, size):
     return store(acc)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("target", "rows", "position", "size"),
     [
         ("gen4", 32, (0, 0), ()),
@@ -455,7 +456,7 @@ def test_operands_larger_than_the_tile_are_found():
 # What the engine cannot do
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rule", "target", "a", "b", "types", "shape"),
     [
         ("S028", "gen4", (8, 4), (9, 4), ("float32", "float32", "float32"), (4, 4)),

@@ -3,10 +3,9 @@
 The limits are those of the instruction reference; what is found is compared word by word.
 """
 
-import pytest
-
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 
 from .boundaries import BF16, F8, F32, GEN2, GEN3, GEN4, tile, told
 
@@ -374,7 +373,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_case("name", CALLS)
 def test_what_is_said_at_a_limit(name):
     target, call, message = CALLS[name]
     wanted = [message] if message else []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.isa.products.mx import quantize_mx
 from oracles import mx as oracle
 from tiles import loaded, stored
@@ -23,7 +24,7 @@ SOURCES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloa
 each_float8 = pytest.mark.parametrize("packed", FLOAT8_PACKS)
 RELEASES = ["0.3.0", "0.5.0"]
 
-each_release = pytest.mark.parametrize("release", RELEASES)
+each_release = each_case("release", RELEASES)
 each_source = pytest.mark.parametrize("source", SOURCES)
 
 
@@ -114,7 +115,7 @@ def test_quantize_every_finite_pattern(source, packed, binades, words):
 
 # 1 = 2^0 has the scale 2^-E and so becomes 2^E, with the exponent field E + bias; from 0.5.0 on
 # the scale is 2^(1 - E).
-@pytest.mark.parametrize(
+@each_case(
     ("release", "packed", "byte", "pattern"),
     [
         ("0.3.0", "float8_e4m3fn_x4", 127 - 8, (8 + 7) << 3),
@@ -171,8 +172,8 @@ def test_an_element_concerns_its_own_block_only(source, packed, at):
     assert_quantized(tile, packed)
 
 
-@pytest.mark.parametrize("offset", OFFSETS)
-@pytest.mark.parametrize(("rows", "start"), [(32, 0), (32, 96), (64, 0), (64, 64), (96, 0)])
+@each_case("offset", OFFSETS)
+@each_case(("rows", "start"), [(32, 0), (32, 96), (64, 0), (64, 64), (96, 0)])
 def test_scales_lie_in_the_quadrants_of_their_data(rows, start, offset):
     source = np.random.default_rng(0).standard_normal((rows, 8)).astype(np.float16)
     want_words, want_scales = oracle.quantize(source.view(np.uint16), "float16", "float8_e5m2_x4")
@@ -252,7 +253,7 @@ def test_quantize_views_of_more_dimensions():
 @each_float8
 @each_source
 @each_release
-@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+@each_case("special", [np.inf, -np.inf, np.nan])
 def test_infinity_and_nan_count_with_their_exponent(source, packed, special, release):
     tile = np.ones((32, 8), SOURCES[source])
     tile[3, 1] = special
@@ -303,7 +304,7 @@ QUANTIZE = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "code"),
     [
         ({"src": ((64, 32), "float32")}, "D037"),
@@ -335,7 +336,7 @@ def test_quantize_refuses(changes, code):
     assert called(quantize_mx, QUANTIZE | changes) == {code}
 
 
-@pytest.mark.parametrize(
+@each_case(
     "changes",
     [
         {},

@@ -9,6 +9,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.arch import GEN4
 from nkisim.diagnostics import NkiFindingWarning
 from nkisim.dtypes.packed import pack
@@ -43,9 +44,9 @@ def multiply(a: Operand, b: Operand, dtype: str = "float32") -> np.ndarray:
     return run(kernel, a.host, b.host, a.scattered(), b.scattered())
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("moving", PACKS)
-@pytest.mark.parametrize("stationary", PACKS)
+@each_case("dtype", ["float32", "bfloat16"])
+@each_case("moving", PACKS)
+@each_case("stationary", PACKS)
 def test_matmul_of_every_pair_of_types(stationary, moving, dtype):
     a, b = Operand(1, stationary, 64, 6), Operand(2, moving, 64, 5)
     assert_product(multiply(a, b, dtype), matmul(a.values, b.values))
@@ -82,8 +83,8 @@ def test_elements_of_a_word_meet_their_partners():
     np.testing.assert_array_equal(run(kernel, host, ones), place[:, None] == place)
 
 
-@pytest.mark.parametrize("a_offset", OFFSETS)
-@pytest.mark.parametrize("b_offset", OFFSETS)
+@each_case("a_offset", OFFSETS)
+@each_case("b_offset", OFFSETS)
 def test_matmul_reads_scales_at_their_offsets(a_offset, b_offset):
     a, b = Operand(1, "float8_e4m3fn_x4", 128, 4), Operand(2, "float8_e5m2_x4", 128, 4)
     if a_offset == b_offset:
@@ -130,8 +131,8 @@ def test_unwritten_scales_and_words_are_found():
     assert found == {"moving", "moving_scale"}
 
 
-@pytest.mark.parametrize(("rows", "start"), [(32, 32), (32, 96), (64, 64)])
-@pytest.mark.parametrize("tiled", [False, True])
+@each_case(("rows", "start"), [(32, 32), (32, 96), (64, 64)])
+@each_case("tiled", [False, True])
 def test_matmul_on_a_row_tile(rows, start, tiled):
     a, b = Operand(1, "float4_e2m1fn_x4", rows, 4), Operand(2, "float8_e4m3fn_x4", rows, 6)
     place = {"tile_position": (start, 0), "tile_size": (rows, 128)} if tiled else {}
@@ -167,8 +168,8 @@ def test_matmul_views_of_more_dimensions():
     assert_product(got.reshape(4, 6), want)
 
 
-@pytest.mark.parametrize("packed", PACKS)
-@pytest.mark.parametrize("carrier", ["pack", "storage", "uint8"])
+@each_case("packed", PACKS)
+@each_case("carrier", ["pack", "storage", "uint8"])
 def test_packed_arrays_come_from_the_host(packed, carrier):
     a = Operand(1, packed, 32, 4)
     host = {"pack": a.host, "storage": a.words, "uint8": a.words.view(np.uint8)}[carrier]
@@ -248,8 +249,8 @@ def one_by_one(a_byte: int, b_byte: int, packed: str = "float8_e5m2_x4") -> np.f
     return got[0, 0]
 
 
-@pytest.mark.parametrize("packed", PACKS)
-@pytest.mark.parametrize(
+@each_case("packed", PACKS)
+@each_case(
     ("a", "b"), [(127, 127), (254, 0), (0, 254), (254, 127), (254, 1), (0, 127), (64, 64), (0, 240)]
 )
 def test_scales_are_powers_of_two(packed, a, b):
@@ -339,7 +340,7 @@ def accumulated(flags: list[bool | None], codes: frozenset[str] = frozenset()) -
     return run(kernel, *(o.host for o in operands), operands[0].scales, codes=codes)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("flags", "kept"),
     [
         ([None], [0]),
@@ -465,7 +466,7 @@ MULTIPLY = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "code"),
     [
         ({"stationary": ((64, 8), "float8_e4m3fn")}, "D037"),
@@ -500,7 +501,7 @@ ODD = {"stationary": ((64, 7), E4M3), "dst": ((7, 16), "float32", "psum")}
 WIDE = {"moving": ((64, 1025), E4M3), "dst": ((8, 1025), "bfloat16", "psum")}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "tile", "words"),
     [
         (TALL, {}, ("stationary", "48", "32, 64, 96, 128")),
@@ -517,8 +518,8 @@ def test_matmul_says_what_it_takes(changes, tile, words):
     assert (found.operand, str(found.seen), str(found.allowed)) == words
 
 
-@pytest.mark.parametrize("rows", [32, 64, 96])
-@pytest.mark.parametrize("written", [True, False])
+@each_case("rows", [32, 64, 96])
+@each_case("written", [True, False])
 def test_of_a_taller_tile_of_scales_the_first_rows_count(rows, written):
     a, b = Operand(1, E4M3, rows, 4), Operand(2, E4M3, rows, 8)
 
@@ -544,7 +545,7 @@ def test_matmul_refuses_operands_on_different_partitions():
     assert called(nc_matmul_mx, changed) == {"S071"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("position", "size", "code"),
     [
         ((0, 0), (64, 64), "S036"),

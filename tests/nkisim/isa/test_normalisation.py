@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 from comparing import assert_within
+from each_case import each_case
 from oracles import elementwise, reductions
 from oracles.reductions import UNIT
 
@@ -99,8 +99,8 @@ def test_bn_aggr_joins_groups_of_any_size(data):
     assert_within(got[:, 1], variance, 2 * (groups + 5) * UNIT * power)
 
 
-@pytest.mark.parametrize("columns", [511, 512, 513, 1300])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@each_case("columns", [511, 512, 513, 1300])
+@each_case("dtype", ["float32", "bfloat16"])
 def test_mean_and_variance_of_long_rows(columns, dtype):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((128, columns), np.float32) + np.float32(3)

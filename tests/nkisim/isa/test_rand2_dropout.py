@@ -12,6 +12,7 @@ import pytest
 
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.isa.random.rng import dropout, rand2, set_rng_seed
 from oracles import generators as oracle
 from oracles.elementwise import DTYPES, narrow
@@ -50,14 +51,14 @@ RANGES = [(0.0, 1.0), (-1.0, 1.0), (-3.5, -1.25), (0, 10), (1.0, 1.0 + 2.0**-23)
 RANGES += [(2.0**24, 2.0**24 + 16), (-3e38, 3e38), (0.0, 1e-45), (-1e-45, 0.0)]
 
 
-@pytest.mark.parametrize(("low", "high"), RANGES)
+@each_case(("low", "high"), RANGES)
 def test_rand2_stays_in_its_range(low, high):
     got, _ = uniforms(low, high)
     assert got.min() >= np.float32(low)
     assert got.max() < np.float32(high)
 
 
-@pytest.mark.parametrize(("low", "high"), RANGES)
+@each_case(("low", "high"), RANGES)
 def test_rand2_is_the_point_that_the_word_chooses(low, high):
     # One rounding to float32 is half a unit in the last place; staying below max may cost another
     # half; the float64 roundings before are a 2^-27th of that together.
@@ -90,7 +91,7 @@ def test_rand2_with_bounds_per_partition(which):
     assert ((got < middle[:, None]).any(axis=1) & (got > middle[:, None]).any(axis=1)).all()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "dtype",
     [*INTEGERS, "bfloat16", "float16", "float8_e4m3", "float8_e5m2"],
 )
@@ -160,7 +161,7 @@ def patterns(dtype: Any, count: int) -> np.ndarray:
     return raw.view(dtype)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "dtype", [*INTEGERS, *(DTYPES[d] for d in ("float32", "bfloat16", "float16", "float8_e5m2"))]
 )
 def test_dropout_zeroes_or_keeps_every_bit(dtype):
@@ -173,8 +174,8 @@ def test_dropout_zeroes_or_keeps_every_bit(dtype):
     assert np.array_equal(got.view(bits), want)
 
 
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("prob", [0.001, 0.1, 0.5, 0.9])
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("prob", [0.001, 0.1, 0.5, 0.9])
 def test_dropout_drops_the_asked_fraction(target, prob):
     data = np.ones((128, 1024), np.float32)
     got = dropped(data, prob, target=target)

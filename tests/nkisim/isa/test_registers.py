@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.isa import registers
 from tiles import hbm, sbuf
 
@@ -67,8 +68,8 @@ def doubled(x, start, stop, step):
     return out
 
 
-@pytest.mark.parametrize("bounds", [(0, 4, 1), (1, 6, 2), (3, 3, 1), (5, 2, 1), (-2, 2, 3)])
-@pytest.mark.parametrize("in_registers", ["none", "stop", "both"])
+@each_case("bounds", [(0, 4, 1), (1, 6, 2), (3, 3, 1), (5, 2, 1), (-2, 2, 3)])
+@each_case("in_registers", ["none", "stop", "both"])
 def test_dynamic_range_runs_as_often_as_a_range(bounds, in_registers):
     def kernel(x):
         start, stop, step = bounds
@@ -127,7 +128,7 @@ def test_a_register_indexes_and_offsets_tensors():
     np.testing.assert_array_equal(run(kernel, x), [x[2], x[2]])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "rule"),
     [
         (lambda r, t: nisa.register_move(r, imm=3), "A010"),
@@ -226,8 +227,8 @@ def test_a_loop_may_test_as_often_as_the_limit_says():
 
 
 @pytest.mark.usefixtures("short_limit")
-@pytest.mark.parametrize("kernel", ENDLESS, ids=lambda kernel: kernel.__name__)
-@pytest.mark.parametrize("seed", [None, 0, 1])
+@each_case("kernel", ENDLESS, ids=lambda kernel: kernel.__name__)
+@each_case("seed", [None, 0, 1])
 def test_both_cores_in_an_endless_loop_are_stopped(kernel, seed):
     assert report_of(kernel, one(2), schedule_seed=seed).codes == {"R015"}
 
@@ -294,8 +295,8 @@ def test_tests_and_moves_of_registers_are_instructions():
     assert numbers[1] - numbers[0] == 3  # two tests and a move
 
 
-@pytest.mark.parametrize("seed", [None, *range(10)])
-@pytest.mark.parametrize("delay", [0, 60])
+@each_case("seed", [None, *range(10)])
+@each_case("delay", [0, 60])
 def test_a_core_that_spins_on_shared_memory_sees_what_the_other_writes(seed, delay):
     def kernel(flag):
         out = hbm((2, 1), nl.int32)
@@ -357,7 +358,7 @@ def test_a_tile_is_in_use_until_a_register_is_loaded_from_it():
     assert nkisim.check(kernel)(one(2), load_last=False).codes == set()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "held"),
     [
         (2**31 - 1, 2**31 - 1),

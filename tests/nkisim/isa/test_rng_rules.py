@@ -11,6 +11,7 @@ import pytest
 
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.diagnostics import NkiFindingWarning, NkiValidationError
 from nkisim.isa.random.rng import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 
@@ -54,8 +55,8 @@ def test_a_seed_is_a_tile():
     refused(lambda seed: set_rng_seed(42), "A025")
 
 
-@pytest.mark.parametrize("call", [rand_set_state, rand_get_state])
-@pytest.mark.parametrize(
+@each_case("call", [rand_set_state, rand_get_state])
+@each_case(
     ("target", "engine", "shape", "dtype"),
     [
         ("gen3", "gpsimd", (128, 24), "uint32"),
@@ -144,7 +145,7 @@ def test_a_probability_is_checked_in_every_partition():
         run(body, seed_array(1), data, prob, strictness="simulate")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "prob", "legal"),
     [
         ("int32", "float32", True),
@@ -188,7 +189,7 @@ def test_shapes_of_dropout():
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "target", "rule"),
     [
         (lambda s: rng(new((128, 4)), engine=GPSIMD), "gen2", "A034"),

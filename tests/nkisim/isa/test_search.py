@@ -13,6 +13,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
+from each_case import each_case
 from oracles import gather
 from oracles.elementwise import DTYPES
 
@@ -269,8 +270,8 @@ def top24_kernel(data):
     return values, places
 
 
-@pytest.mark.parametrize("distinct", [2, 5, 1000])
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@each_case("distinct", [2, 5, 1000])
+@each_case("target", ["gen2", "gen3", "gen4"])
 def test_repeated_search_sorts(target, distinct):
     data = np.random.default_rng(0).integers(0, distinct, (37, 50)).astype(np.float32)
     values, places = nkisim.simulate(top24_kernel, target=target)(data)

@@ -8,6 +8,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import bits
+from each_case import each_case
 from oracles import matmul as oracle
 from tiles import loaded
 
@@ -59,9 +60,9 @@ def transposed(data, engine, source_buffer, target_buffer):
 # The Tensor engine
 
 
-@pytest.mark.parametrize("target", ["gen3", "gen4"])
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 128), (128, 1), (127, 128), (128, 128), (33, 70)])
+@each_case("target", ["gen3", "gen4"])
+@each_case("name", ["float32", "bfloat16", "float16"])
+@each_case("shape", [(1, 1), (1, 128), (128, 1), (127, 128), (128, 128), (33, 70)])
 def test_tensor_engine_moves_every_bit(target, name, shape):
     data = patterns(shape, name)
     got = nkisim.simulate(transposed, target=target)(data, nisa.tensor_engine, nl.sbuf, nl.psum)
@@ -106,10 +107,10 @@ def spread(data, dtype, buffer, *, step=1):
     return kernel
 
 
-@pytest.mark.parametrize("precise", [True, False])
-@pytest.mark.parametrize("name", ["float8_e4m3", "float8_e5m2"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint16"])
-@pytest.mark.parametrize("target", ["gen3", "gen4"])
+@each_case("precise", [True, False])
+@each_case("name", ["float8_e4m3", "float8_e5m2"])
+@each_case("dtype", ["bfloat16", "float16", "uint16"])
+@each_case("target", ["gen3", "gen4"])
 def test_tensor_engine_leaves_float8_in_16_bits_with_zeros_above(target, dtype, name, precise):
     data = patterns((64, 48), name)
     if not precise:  # NaN has no bits of its own in float32 storage
@@ -121,8 +122,8 @@ def test_tensor_engine_leaves_float8_in_16_bits_with_zeros_above(target, dtype, 
     np.testing.assert_array_equal(bits(got), bits(data).T.astype(np.uint16))
 
 
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("step", [1, 2])
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("step", [1, 2])
 def test_float8_of_its_own_type_needs_room_for_16_bits(target, step):
     data = np.arange(64 * 48).reshape(64, 48).astype(np.uint8) % 100
     data = data.view(ml_dtypes.float8_e4m3)
@@ -136,18 +137,18 @@ def test_float8_of_its_own_type_needs_room_for_16_bits(target, step):
 # The Vector engine
 
 
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("name", sorted(HOST))
-@pytest.mark.parametrize("shape", [(1, 1), (32, 32), (31, 7)])
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("name", sorted(HOST))
+@each_case("shape", [(1, 1), (32, 32), (31, 7)])
 def test_vector_engine_moves_every_bit(target, name, shape):
     data = patterns(shape, name)
     got = nkisim.simulate(transposed, target=target)(data, nisa.vector_engine, nl.sbuf, nl.sbuf)
     np.testing.assert_array_equal(bits(got), bits(oracle.transpose(data)))
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen4"])
-@pytest.mark.parametrize("source", ["sbuf", "psum"])
-@pytest.mark.parametrize("target", ["sbuf", "psum"])
+@each_case("generation", ["gen2", "gen4"])
+@each_case("source", ["sbuf", "psum"])
+@each_case("target", ["sbuf", "psum"])
 def test_vector_engine_reads_and_writes_both_memories(generation, source, target):
     data = patterns((20, 32), "float32")
     data[3, 4] = np.nan
@@ -216,10 +217,10 @@ def dma_transposed(data, shape, axes, through_sbuf):
     return out
 
 
-@pytest.mark.parametrize("through_sbuf", [False, True])
-@pytest.mark.parametrize("named", [False, True])
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "uint8"])
-@pytest.mark.parametrize(
+@each_case("through_sbuf", [False, True])
+@each_case("named", [False, True])
+@each_case("name", ["float32", "bfloat16", "uint8"])
+@each_case(
     ("shape", "axes"),
     [((5, 7), (1, 0)), ((5, 3, 7), (2, 1, 0)), ((5, 2, 3, 7), (3, 1, 2, 0))],
 )

@@ -8,6 +8,7 @@ import pytest
 
 import nkisim.language as nl
 from comparing import assert_same
+from each_case import each_case
 from oracles import elementwise as alu
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, widen
@@ -24,7 +25,7 @@ FLOAT32 = DTYPES["float32"]
 # -- logic and bits --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@each_case("dtype", FLOATS + INTEGERS)
 def test_logical_not_exchanges_zero_and_one(dtype):
     x = np.array([[0, 1, 1, 0], [1, 1, 0, 0]], DTYPES[dtype])
     got = apply(nl.logical_not, x)
@@ -40,8 +41,8 @@ def test_logical_not_of_another_number_is_a_finding(value):
     assert apply(nl.logical_not, x).codes == {"D040"}
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("op", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+@each_case("dtype", INTEGERS)
+@each_case("op", ["bitwise_and", "bitwise_or", "bitwise_xor"])
 def test_bits_of_two_tiles_and_of_a_number(op, dtype):
     x, y = patterns(dtype, (33, 2, 3)), patterns(dtype, (33, 2, 3), 1)
     got = apply(getattr(nl, op), x, y)
@@ -57,8 +58,8 @@ def test_bits_of_two_tiles_and_of_a_number(op, dtype):
             assert_same(apply(function, x).values, alu.bitwise(op, x, other))
 
 
-@pytest.mark.parametrize("op", ["bitwise_and", "bitwise_or", "bitwise_xor"])
-@pytest.mark.parametrize("number", [0xFFFFFFFF, 0x80000000, 0xFF])
+@each_case("op", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+@each_case("number", [0xFFFFFFFF, 0x80000000, 0xFF])
 def test_numbers_have_all_32_bits(op, number):
     x = patterns("uint32", (4, 5))
     got = apply(lambda t: getattr(nl, op)(t, number, dtype=nl.uint32), x)
@@ -66,7 +67,7 @@ def test_numbers_have_all_32_bits(op, number):
     assert_same(got.values, alu.bitwise(op, x, np.array(number, np.uint32)))
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@each_case("dtype", INTEGERS)
 def test_invert_flips_every_bit(dtype):
     x = patterns(dtype, (33, 2, 3))
     got = apply(nl.invert, x)
@@ -109,8 +110,8 @@ def test_floats_have_no_bits(op):
 # -- where -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("condition", [*FLOATS, "uint8", "int32", "bool"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint32"])
+@each_case("condition", [*FLOATS, "uint8", "int32", "bool"])
+@each_case("dtype", ["float32", "bfloat16", "int8", "uint32"])
 def test_where_chooses_between_tiles(condition, dtype):
     rng = np.random.default_rng(0)
     mask = rng.integers(0, 2, (33, 2, 3)).astype(DTYPES.get(condition, condition))

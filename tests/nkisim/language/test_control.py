@@ -15,6 +15,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same
+from each_case import each_case
 from oracles.elementwise import float32
 from tiles import stored
 
@@ -77,8 +78,8 @@ def test_loop_carries_values_from_one_iteration_to_the_next(name):
     assert nkisim.check(kernel)(ONE).outputs.item() == 64
 
 
-@pytest.mark.parametrize("name", RANGES)
-@pytest.mark.parametrize("arguments", [(4.0,), (0, 7 / 2), (0.0, 8, 2)])
+@each_case("name", RANGES)
+@each_case("arguments", [(4.0,), (0, 7 / 2), (0.0, 8, 2)])
 def test_fractional_bound_is_a_finding(name, arguments):
     counted = []
 
@@ -91,8 +92,8 @@ def test_fractional_bound_is_a_finding(name, arguments):
     assert counted == list(range(*[int(a) for a in arguments]))
 
 
-@pytest.mark.parametrize("name", RANGES)
-@pytest.mark.parametrize("keyword", ["precise_schedule", "multi_buffer"])
+@each_case("name", RANGES)
+@each_case("keyword", ["precise_schedule", "multi_buffer"])
 def test_scheduling_hints_are_gone(name, keyword):
     def kernel(source):
         getattr(nl, name)(4, **{keyword: True})
@@ -223,7 +224,7 @@ def test_generations_are_ordered():
 # -- names -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "rule"),
     [
         ("arange", "A029"),
@@ -249,7 +250,7 @@ def test_removed_name_raises_and_is_not_there(name, rule):
     assert nkisim.check(kernel)(ONE).codes == {rule}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_case("name", FUNCTIONS)
 def test_keyword_that_no_release_had_is_explained(name):
     def kernel(source):
         getattr(nl, name)(no_such_keyword=1)

@@ -10,6 +10,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same
+from each_case import each_case
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, narrow
 from tiles import stored
@@ -25,9 +26,9 @@ def region(name: str) -> nl.MemoryRegion:
     return nl.MemoryRegion(name)
 
 
-@pytest.mark.parametrize("buffer", BUFFERS)
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.parametrize(("function", "value"), [("zeros", 0), ("ones", 1)])
+@each_case("buffer", BUFFERS)
+@each_case("dtype", sorted(DTYPES))
+@each_case(("function", "value"), [("zeros", 0), ("ones", 1)])
 def test_zeros_and_ones_fill_a_tensor_of_any_type_in_any_memory(function, value, dtype, buffer):
     made = build(lambda: getattr(nl, function)((5, 2, 3), getattr(nl, dtype), region(buffer)))
     assert made.buffer == buffer
@@ -35,8 +36,8 @@ def test_zeros_and_ones_fill_a_tensor_of_any_type_in_any_memory(function, value,
     assert_same(made.values, np.full((5, 2, 3), value).astype(DTYPES[dtype]))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("buffer", BUFFERS)
+@each_case("shape", SHAPES)
+@each_case("buffer", BUFFERS)
 def test_full_repeats_its_value_in_every_shape(shape, buffer):
     made = build(lambda: nl.full(shape, -2.5, nl.float32, buffer=region(buffer)))
     assert (made.buffer, made.codes) == (buffer, frozenset())
@@ -49,15 +50,15 @@ def test_full_in_hbm_is_not_bound_to_128_rows(shape):
     assert_same(made.values, np.full(shape, 7, np.int32))
 
 
-@pytest.mark.parametrize("buffer", BUFFERS)
-@pytest.mark.parametrize("value", [2**24 + 1, 2**31 - 1, -(2**31)])
+@each_case("buffer", BUFFERS)
+@each_case("value", [2**24 + 1, 2**31 - 1, -(2**31)])
 def test_full_keeps_every_digit_of_an_integer(value, buffer):
     made = build(lambda: nl.full((2, 3), value, nl.int32, buffer=region(buffer)))
     assert_same(made.values, np.full((2, 3), value, np.int32))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3", "float8_e5m2"])
-@pytest.mark.parametrize("value", [1 / 3, -0.1, 200.0, 1.0625, float("inf")])
+@each_case("dtype", ["bfloat16", "float16", "float8_e4m3", "float8_e5m2"])
+@each_case("value", [1 / 3, -0.1, 200.0, 1.0625, float("inf")])
 def test_full_rounds_its_value_to_nearest(dtype, value):
     made = build(lambda: nl.full((2, 3), value, getattr(nl, dtype)))
     assert_same(made.values, narrow(np.full((2, 3), value, np.float32), DTYPES[dtype]))
@@ -145,7 +146,7 @@ def test_a_tensor_like_a_view_has_the_shape_of_the_view():
     assert apply(lambda t: nl.zeros_like(t[:, 1:6:2]), x).shape == (4, 3)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "dtype",
     [
         np.float32,
@@ -221,8 +222,8 @@ def test_shared_constant_of_another_type_is_a_finding(dtype):
     assert stops_with(lambda _: nl.shared_constant(constant), ONE) == "A043"
 
 
-@pytest.mark.parametrize("n", [1, 2, 31, 128])
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@each_case("n", [1, 2, 31, 128])
+@each_case("dtype", sorted(DTYPES))
 def test_identity_matrix_has_ones_on_its_diagonal_only(n, dtype):
     made = build(lambda: nl.shared_identity_matrix(n, getattr(nl, dtype)))
     assert (made.buffer, made.codes) == ("sbuf", frozenset())

@@ -11,6 +11,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_within
+from each_case import each_case
 from oracles import elementwise as alu
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, widen
@@ -52,15 +53,15 @@ def test_function_of_two_tiles(op, data):
     )
 
 
-@pytest.mark.parametrize("one", FLOATS + INTEGERS)
-@pytest.mark.parametrize("other", FLOATS + INTEGERS)
+@each_case("one", FLOATS + INTEGERS)
+@each_case("other", FLOATS + INTEGERS)
 def test_result_has_the_type_that_holds_both(one, other):
     x, y = np.ones((2, 3), DTYPES[one]), np.ones((2, 3), DTYPES[other])
     assert apply(nl.maximum, x, y).dtype == DTYPES[oracle.promoted(one, other)]
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint32"])
-@pytest.mark.parametrize("op", ARITHMETIC + COMPARISONS)
+@each_case("dtype", ["int32", "uint32"])
+@each_case("op", ARITHMETIC + COMPARISONS)
 def test_tiles_of_32_bit_integers_are_combined_exactly(op, dtype):
     rng = np.random.default_rng(0)
     x, y = (rng.integers(0, 2**32, (33, 40), np.uint32).view(DTYPES[dtype]) for _ in range(2))
@@ -178,7 +179,7 @@ def test_function_of_a_tile_and_a_number(op, data):
     assert_rounded(got, alu.alu(op, widen(x), np.float32(number), reverse=first), DTYPES[asked])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("dtype", "number", "result"),
     [
         ("float32", 2, "float32"),
@@ -212,8 +213,8 @@ def test_first_integer_that_float32_drops_is_a_finding(function, rule):
 # -- broadcasting ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", ["add", "multiply", "less", "bitwise_or"])
-@pytest.mark.parametrize(
+@each_case("op", ["add", "multiply", "less", "bitwise_or"])
+@each_case(
     ("one", "other", "code"),
     [
         ((5, 4), (5, 1), "S008"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_within
+from each_case import each_case
 from oracles import elementwise as alu
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, float32_ulps, narrow, widen
@@ -39,8 +40,8 @@ def points(function: str, shape: tuple[int, ...]) -> np.ndarray:
     return float32(spread.reshape(shape))
 
 
-@pytest.mark.parametrize("function", sorted(alu.ACTIVATIONS))
-@pytest.mark.parametrize("shape", [(7, 3), (128, 5), (4, 3, 5), (3, 2, 2, 2)])
+@each_case("function", sorted(alu.ACTIVATIONS))
+@each_case("shape", [(7, 3), (128, 5), (4, 3, 5), (3, 2, 2, 2)])
 def test_function_of_one_tile(function, shape):
     x = points(function, shape)
     want = alu.function(function, x)
@@ -54,7 +55,7 @@ def test_function_of_one_tile(function, shape):
     assert_within(rounded.values, want, tolerance)
 
 
-@pytest.mark.parametrize("function", sorted(alu.ACTIVATIONS))
+@each_case("function", sorted(alu.ACTIVATIONS))
 def test_function_of_a_view_in_psum_and_of_other_types(function):
     x = points(function, (6, 8)).astype(BFLOAT16)
     want = alu.function(function, widen(x)[:, 1::2])
@@ -66,7 +67,7 @@ def test_function_of_a_view_in_psum_and_of_other_types(function):
         assert_within(got.values, want, tolerance)
 
 
-@pytest.mark.parametrize("function", sorted(alu.ACTIVATIONS))
+@each_case("function", sorted(alu.ACTIVATIONS))
 def test_activation_takes_the_function_as_its_operator(function):
     x = points(function, (6, 8))
 
@@ -79,7 +80,7 @@ def test_activation_takes_the_function_as_its_operator(function):
     assert_within(apply(instruction, x).values, want, float32_ulps(want, FUNCTION_ULPS))
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@each_case("dtype", INTEGERS)
 def test_function_of_integers_is_rounded_to_the_type_of_the_tile(dtype):
     x = np.array([[0, 1, 2, 3, 4]], DTYPES[dtype])
     # 2^2 and 3^2 are exact; e, e^2, e^3 and e^4 are 2.718, 7.389, 20.09 and 54.60
@@ -87,7 +88,7 @@ def test_function_of_integers_is_rounded_to_the_type_of_the_tile(dtype):
     assert_same(apply(nl.exp, x).values, np.array([[1, 3, 7, 20, 55]], DTYPES[dtype]))
 
 
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@each_case("dtype", FLOATS + INTEGERS)
 def test_copy_keeps_values_and_memory(dtype):
     x = small(np.random.default_rng(0), (5, 2, 3), dtype)
     for psum, buffer in (("", "sbuf"), ("0", "psum")):
@@ -115,7 +116,7 @@ def test_copy_of_large_integers_goes_through_float32():
     assert_rounded(got, widen(x), DTYPES["int32"])
 
 
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@each_case("dtype", FLOATS + INTEGERS)
 def test_negative_changes_the_sign(dtype):
     x = small(np.random.default_rng(0), (5, 2, 3), dtype)
     got = apply(nl.negative, x)
@@ -157,8 +158,8 @@ HALVES = np.array(
 )
 
 
-@pytest.mark.parametrize("function", ["floor", "ceil", "trunc"])
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_case("function", ["floor", "ceil", "trunc"])
+@each_case("dtype", FLOATS)
 def test_rounding_of_halves_and_negatives(function, dtype):
     x = HALVES.astype(DTYPES[dtype])
     got = apply(getattr(nl, function), x)
@@ -183,8 +184,8 @@ def test_rounding_is_exact_up_to_the_last_fraction(function, data):
     assert_rounded(got, getattr(oracle, function)(x), FLOAT32)
 
 
-@pytest.mark.parametrize("function", ["floor", "ceil", "trunc"])
-@pytest.mark.parametrize("dtype", INTEGERS)
+@each_case("function", ["floor", "ceil", "trunc"])
+@each_case("dtype", INTEGERS)
 def test_rounding_leaves_integers_alone(function, dtype):
     x = small(np.random.default_rng(0), (5, 6), dtype)
     assert_same(apply(getattr(nl, function), x).values, x)

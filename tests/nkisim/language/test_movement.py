@@ -12,6 +12,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same
+from each_case import each_case
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, narrow, widen
 from tiles import stored
@@ -34,8 +35,8 @@ def run(kernel: Any, *arrays: np.ndarray, target: str | None = None) -> np.ndarr
 # -- load ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.parametrize("shape", [(1, 1), (128, 33), (7, 2, 5), (33, 2, 1, 3)])
+@each_case("dtype", sorted(DTYPES))
+@each_case("shape", [(1, 1), (128, 33), (7, 2, 5), (33, 2, 1, 3)])
 def test_load_and_store_keep_every_bit(dtype, shape):
     x = patterns(dtype, shape)
 
@@ -51,8 +52,8 @@ def test_load_and_store_keep_every_bit(dtype, shape):
     assert np.array_equal(got.view(np.uint8), x.view(np.uint8))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3", "int32", "uint8"])
-@pytest.mark.parametrize("asked", ["float32", "bfloat16", "float16", "int16", "uint32"])
+@each_case("dtype", ["float32", "bfloat16", "float8_e4m3", "int32", "uint8"])
+@each_case("asked", ["float32", "bfloat16", "float16", "int16", "uint32"])
 def test_load_converts_with_one_rounding(dtype, asked):
     x = (20 * np.random.default_rng(0).random((9, 11))).astype(DTYPES[dtype])
     got = run(lambda source: stored(nl.load(source, dtype=getattr(nl, asked))), x)
@@ -198,9 +199,9 @@ def test_store_of_another_size_is_refused():
 # -- load_transpose2d ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("shape", [(128, 128), (32, 64), (128, 32)])
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("dtype", ["float32", "bfloat16"])
+@each_case("shape", [(128, 128), (32, 64), (128, 32)])
 def test_load_transpose2d_transposes(shape, dtype, target):
     x = float32(np.random.default_rng(0).standard_normal(shape)).astype(DTYPES[dtype])
 

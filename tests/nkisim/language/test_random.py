@@ -6,6 +6,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 
 TARGETS = ["gen2", "gen3", "gen4"]
 
@@ -24,8 +25,8 @@ def home(tensor):
     return out
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, nl.private_hbm])
+@each_case("target", TARGETS)
+@each_case("buffer", [nl.sbuf, nl.psum, nl.private_hbm])
 def test_rand_fills_every_buffer_with_numbers_of_the_unit_interval(target, buffer):
     def kernel(x):
         seeded(7)

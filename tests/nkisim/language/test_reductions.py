@@ -13,6 +13,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_within
+from each_case import each_case
 from oracles import language as oracle
 from oracles import matmul as products
 from oracles.elementwise import DTYPES, float32, reals, widen
@@ -74,8 +75,8 @@ def test_reduction_of_trailing_axes(function, data):
     assert_within(got.values, value.reshape(left), tolerance.reshape(left))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint8"])
-@pytest.mark.parametrize("first", [1, 2])
+@each_case("dtype", ["float32", "bfloat16", "int32", "uint8"])
+@each_case("first", [1, 2])
 def test_all_tells_whether_no_element_is_zero(dtype, first):
     x = (
         np.random.default_rng(0)
@@ -93,9 +94,9 @@ def test_all_tells_whether_no_element_is_zero(dtype, first):
     assert_same(apply(lambda t: nl.all(t, axis, nl.uint8), x).values, want.astype(np.uint8))
 
 
-@pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize(("shape", "first"), [((33, 70), 1), ((5, 3, 4), 2), ((5, 3, 4), 1)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int16"])
+@each_case("keepdims", [False, True])
+@each_case(("shape", "first"), [((33, 70), 1), ((5, 3, 4), 2), ((5, 3, 4), 1)])
+@each_case("dtype", ["float32", "bfloat16", "float16", "int16"])
 def test_mean_is_a_sum_in_float32(dtype, shape, first, keepdims):
     x = (3 * np.random.default_rng(0).standard_normal(shape)).astype(DTYPES[dtype])
     axis = tuple(range(first, len(shape)))
@@ -109,9 +110,9 @@ def test_mean_is_a_sum_in_float32(dtype, shape, first, keepdims):
     assert_within(wide.values, value.reshape(left), tolerance.reshape(left))
 
 
-@pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize(("shape", "first"), [((33, 70), 1), ((5, 3, 4), 2), ((5, 3, 4), 1)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int16"])
+@each_case("keepdims", [False, True])
+@each_case(("shape", "first"), [((33, 70), 1), ((5, 3, 4), 2), ((5, 3, 4), 1)])
+@each_case("dtype", ["float32", "bfloat16", "int16"])
 def test_variance_always_keeps_its_dimensions(dtype, shape, first, keepdims):
     x = (2 + 3 * np.random.default_rng(0).standard_normal(shape)).astype(DTYPES[dtype])
     axis = tuple(range(first, len(shape)))
@@ -133,8 +134,8 @@ def test_variance_survives_a_large_mean():
     assert_within(got.values, value.reshape(3, 1), tolerance.reshape(3, 1))
 
 
-@pytest.mark.parametrize("function", ["sum", "prod", "max", "min", "all", "mean", "var", "softmax"])
-@pytest.mark.parametrize(
+@each_case("function", ["sum", "prod", "max", "min", "all", "mean", "var", "softmax"])
+@each_case(
     ("shape", "axis"),
     [
         ((4, 5), 0),
@@ -183,10 +184,8 @@ def test_reduction_agrees_with_the_instruction(function, operator):
 # -- softmax and rms_norm --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((33, 70), -1), ((33, 70), 1), ((5, 3, 4), (1, 2)), ((5, 3, 4), 2)]
-)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@each_case(("shape", "axis"), [((33, 70), -1), ((33, 70), 1), ((5, 3, 4), (1, 2)), ((5, 3, 4), 2)])
+@each_case("dtype", ["float32", "bfloat16"])
 def test_softmax_computes_and_is_a_finding(shape, axis, dtype):
     x = (4 * np.random.default_rng(0).standard_normal(shape)).astype(DTYPES[dtype])
     got = apply(lambda t: nl.softmax(t, axis=axis), x)

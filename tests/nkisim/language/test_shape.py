@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same
+from each_case import each_case
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, narrow
 
@@ -21,7 +22,7 @@ BFLOAT16 = DTYPES["bfloat16"]
 # -- broadcast_to ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "target"),
     [
         ((5, 1), (5, 70)),
@@ -34,7 +35,7 @@ BFLOAT16 = DTYPES["bfloat16"]
         ((5, 7), (5, 7)),
     ],
 )
-@pytest.mark.parametrize("psum", ["", "0"])
+@each_case("psum", ["", "0"])
 def test_broadcast_repeats_dimensions_of_extent_one(shape, target, psum):
     x = patterns("float32", shape)
     got = apply(lambda t: nl.broadcast_to(t, target), x, psum=psum)
@@ -44,7 +45,7 @@ def test_broadcast_repeats_dimensions_of_extent_one(shape, target, psum):
     assert_rounded(rounded, np.broadcast_to(x, target), BFLOAT16)
 
 
-@pytest.mark.parametrize("dtype", sorted(DTYPES))
+@each_case("dtype", sorted(DTYPES))
 def test_broadcast_keeps_every_bit(dtype):
     x = patterns(dtype, (6, 1, 3))
     got = apply(lambda t: nl.broadcast_to(t, (6, 5, 3)), x)
@@ -88,7 +89,7 @@ def test_broadcast_mends_what_binary_functions_report():
 # -- expand_dims -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "axis"),
     [((5, 6), 1), ((5, 6), 2), ((5, 6), -1), ((5, 6), -2), ((5, 2, 3), 2), ((5, 2, 3), -1)],
 )
@@ -117,9 +118,9 @@ def test_expand_dims_of_a_view_with_steps():
 # -- transpose -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (128, 128), (33, 127), (128, 1), (1, 128)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@each_case("shape", [(1, 1), (5, 3), (128, 128), (33, 127), (128, 1), (1, 128)])
+@each_case("dtype", ["float32", "bfloat16", "float16"])
+@each_case("target", ["gen2", "gen3", "gen4"])
 def test_transpose_exchanges_partitions_and_elements(shape, dtype, target):
     x = float32(np.random.default_rng(0).standard_normal(shape)).astype(DTYPES[dtype])
     got = apply(nl.transpose, x, target=target)

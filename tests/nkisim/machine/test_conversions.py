@@ -6,6 +6,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import loaded, sbuf, stored
 
 
@@ -53,8 +54,8 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("engine", [nisa.engine.vector, nisa.engine.gpsimd], ids=str)
-@pytest.mark.parametrize("dtype", LIMITS, ids=str)
+@each_case("engine", [nisa.engine.vector, nisa.engine.gpsimd], ids=str)
+@each_case("dtype", LIMITS, ids=str)
 def test_integers_take_what_rounds_into_them(dtype, engine):
     low, high = LIMITS[dtype]
     kernel = copied(dtype, engine)

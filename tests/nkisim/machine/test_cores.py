@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.arch import GEN3
 from nkisim.diagnostics import Place, Recorder
 from nkisim.isa.random.rng import _Source
@@ -211,7 +212,7 @@ def test_writes_are_certain_unless_a_mask_or_an_index_decides():
     assert step(tile).reads[0].plain
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("operators", "added"),
     [
         ({"op": nl.add}, ("data1", "data2")),
@@ -246,7 +247,7 @@ def test_records_of_a_run_do_not_change(record):
         setattr(record, name, None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "kind",
     [DynSlice, Indirection, Event, Lifetime, NkiTensor, Storage, Accumulators, _Task, _Source],
     ids=str,

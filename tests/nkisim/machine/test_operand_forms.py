@@ -6,6 +6,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import loaded, stored
 
 
@@ -19,8 +20,8 @@ def found(kernel, *inputs, **options):
 TYPES = (nl.int8, nl.int32, nl.float16, nl.bfloat16, nl.float32)
 
 
-@pytest.mark.parametrize("target", TYPES, ids=str)
-@pytest.mark.parametrize("source", TYPES, ids=str)
+@each_case("target", TYPES, ids=str)
+@each_case("source", TYPES, ids=str)
 def test_an_empty_tile_converts_without_a_finding(source, target):
     def kernel(x):
         one = nl.ndarray((4, 0), dtype=source, buffer=nl.sbuf)
@@ -114,8 +115,8 @@ def test_an_array_of_the_host_is_no_operand():
     assert finding.fix == "make the array an argument of the kernel"
 
 
-@pytest.mark.parametrize("entry", [nkisim.check, nkisim.simulate], ids=["check", "simulate"])
-@pytest.mark.parametrize("shape", [(4, 3, 4), (3, 2, 2, 5), (4, 12)])
+@each_case("entry", [nkisim.check, nkisim.simulate], ids=["check", "simulate"])
+@each_case("shape", [(4, 3, 4), (3, 2, 2, 5), (4, 12)])
 def test_a_number_per_partition_meets_all_free_dimensions(shape, entry):
     """However many dimensions a tile has, in each way through a small call."""
     rows = shape[0]

@@ -6,6 +6,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.machine.dispatch import _operand_key, _static_key
 
 
@@ -41,8 +42,8 @@ def test_an_integer_is_not_taken_for_a_tensor_whose_layout_has_that_number():
     assert (run(column(layouts)) == 3).all()
 
 
-@pytest.mark.parametrize("first", [1, 1.0, np.float32(1)])
-@pytest.mark.parametrize("second", [2, 2.5, np.float32(3)])
+@each_case("first", [1, 1.0, np.float32(1)])
+@each_case("second", [2, 2.5, np.float32(3)])
 def test_numbers_of_every_kind_keep_their_value(first, second):
     assert (run(first) == 1 + first).all()
     assert (run(second) == 1 + second).all()
@@ -168,8 +169,8 @@ def test_other_arguments_are_keys_themselves():
     hash(tuple(map(_static_key, values)))
 
 
-@pytest.mark.parametrize("operand", ["dst", "data1", "data2"])
-@pytest.mark.parametrize("offset", [5, 8, -1])
+@each_case("operand", ["dst", "data1", "data2"])
+@each_case("offset", [5, 8, -1])
 def test_patterns_are_checked_one_by_one(operand, offset):
     """Each call has the plan of the first, whose pattern lies inside of its rows."""
 

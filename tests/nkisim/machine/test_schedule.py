@@ -5,6 +5,7 @@ import contextvars
 import numpy as np
 import pytest
 
+from each_case import each_case
 from nkisim.diagnostics import NkiValidationError, Rule
 from nkisim.machine.schedule import Schedule, Stopped
 
@@ -44,7 +45,7 @@ def test_without_a_seed_cores_take_turns():
     assert traced(None) == [0, 1, 2] * 6
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_what_nobody_else_sees_gives_no_reason_to_hand_over(seed):
     schedule, order = Schedule(seed), []
 
@@ -57,7 +58,7 @@ def test_what_nobody_else_sees_gives_no_reason_to_hand_over(seed):
     assert all(order[5 * k : 5 * k + 5] == [order[5 * k]] * 5 for k in range(3))
 
 
-@pytest.mark.parametrize("rng_seed", range(20))
+@each_case("rng_seed", range(20))
 def test_shared_steps_come_in_the_order_of_one_instruction_each(rng_seed):
     # The oracle takes one step of each core in turn; the schedule may reorder only private steps.
     rng = np.random.default_rng(rng_seed)
@@ -75,7 +76,7 @@ def test_shared_steps_come_in_the_order_of_one_instruction_each(rng_seed):
     assert seen == sorted(every)
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_only_cores_that_share_memory_take_turns(seed):
     schedule, order = Schedule(seed, sharers=2), []
 
@@ -142,7 +143,7 @@ def test_what_is_ready_is_not_waited_for():
     assert order == ["first", "second"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_case("seed", SEEDS)
 def test_a_seed_gives_one_order(seed):
     order = traced(seed)
     assert sorted(order) == [0] * 6 + [1] * 6 + [2] * 6
@@ -155,7 +156,7 @@ def test_seeds_give_many_orders():
     assert len({tuple(traced(seed)) for seed in SEEDS}) > 15
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_one_core_moves_at_a_time(seed):
     schedule, inside, clashes = Schedule(seed), [], []
 
@@ -213,8 +214,8 @@ class Unusual(BaseException):
     pass
 
 
-@pytest.mark.parametrize("error", [ValueError, AssertionError, KeyboardInterrupt, Unusual])
-@pytest.mark.parametrize("guilty", [0, 1, 2])
+@each_case("error", [ValueError, AssertionError, KeyboardInterrupt, Unusual])
+@each_case("guilty", [0, 1, 2])
 def test_an_error_reaches_the_caller_unchanged(error, guilty):
     schedule, raised = Schedule(), error("[NCC_INKI016] Kernel validation exception: rows")
 
@@ -273,7 +274,7 @@ def test_a_core_that_has_not_begun_does_not_run_after_an_error():
     assert begun == []
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_case("seed", SEEDS)
 def test_an_error_beats_the_deadlock_that_it_causes(seed):
     schedule = Schedule(seed)
 
@@ -315,7 +316,7 @@ def waits_at_a_line(schedule, index, rule):
 LINE = waits_at_a_line.__code__.co_firstlineno + 1
 
 
-@pytest.mark.parametrize("seed", [None, *SEEDS])
+@each_case("seed", [None, *SEEDS])
 def test_a_deadlock_names_every_core_and_its_place(seed):
     schedule = Schedule(seed)
     bodies = [

@@ -1,13 +1,13 @@
 """Which accesses of two cores clash, byte by byte, whatever views they go through."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.arch import resolve_target
 from nkisim.diagnostics import RECORDER, Recorder
 from nkisim.machine.sharing import SharedAccess
@@ -111,8 +111,8 @@ def rewritten(x, other, same):
     return shared
 
 
-@pytest.mark.parametrize("seed", [None, 0, 1, 2])
-@pytest.mark.parametrize("same", [True, False])
+@each_case("seed", [None, 0, 1, 2])
+@each_case("same", [True, False])
 def test_a_write_of_what_was_there_disturbs_no_reader(same, seed):
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     report = nkisim.check(nkisim.jit(rewritten)[2], target="gen3", schedule_seed=seed)(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.arch import GEN3
 from nkisim.machine.core import Garbage
 from nkisim.machine.operands import Rows
@@ -35,7 +36,7 @@ def marked(shape, where, number=3):
 PLACES = list(itertools.product(range(3), range(4)))
 
 
-@pytest.mark.parametrize("at", PLACES)
+@each_case("at", PLACES)
 def test_elements(at):
     origins = one_at((3, 4), at)
     np.testing.assert_array_equal(reached("elements", "data", origins, (3, 4)), origins)
@@ -46,14 +47,14 @@ def test_elements(at):
     np.testing.assert_array_equal(narrow, marked((3, 1), lambda i: i[0] == at[0]))
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (3, 1), (3, 2, 5)])
-@pytest.mark.parametrize("at", PLACES)
+@each_case("shape", [(3, 4), (3, 1), (3, 2, 5)])
+@each_case("at", PLACES)
 def test_lanes(at, shape):
     found = reached("lanes", "data", one_at((3, 4), at), shape)
     np.testing.assert_array_equal(found, marked(shape, lambda i: i[0] == at[0]))
 
 
-@pytest.mark.parametrize("at", PLACES)
+@each_case("at", PLACES)
 def test_a_transpose(at):
     found = reached("transpose", "data", one_at((3, 4), at), (4, 3))
     np.testing.assert_array_equal(found, marked((4, 3), lambda i: i == at[::-1]))
@@ -65,7 +66,7 @@ def test_a_transpose(at):
     )
 
 
-@pytest.mark.parametrize("at", PLACES)
+@each_case("at", PLACES)
 def test_a_product(at):
     """Three rows are contracted: columns of one side are rows of the result."""
     left = reached("product", "stationary", one_at((3, 4), at), (4, 6))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from oracles.memory import Memory, Span, follow, frozen
 
 BUFFERS = {"sbuf": "M001", "psum": "M002", "private_hbm": "M005", "shared_hbm": "M005"}
@@ -59,8 +60,8 @@ def columns(first, last):
     return [("index", ALL, ("slice", first, last, None))]
 
 
-@pytest.mark.parametrize("buffer", sorted(BUFFERS))
-@pytest.mark.parametrize("name", sorted(FLOATS | INTEGERS))
+@each_case("buffer", sorted(BUFFERS))
+@each_case("name", sorted(FLOATS | INTEGERS))
 def test_a_tile_that_nobody_wrote(buffer, name):
     source = np.ones((8, 12), (FLOATS | INTEGERS)[name])
     check = nkisim.check(partly_written)
@@ -79,8 +80,8 @@ def test_a_tile_that_nobody_wrote(buffer, name):
         np.testing.assert_array_equal(report.outputs, np.full((8, 12), 4))
 
 
-@pytest.mark.parametrize("buffer", sorted(BUFFERS))
-@pytest.mark.parametrize("name", ["float32", "int32"])
+@each_case("buffer", sorted(BUFFERS))
+@each_case("name", ["float32", "int32"])
 def test_the_first_element_and_the_count(buffer, name):
     dtype = (FLOATS | INTEGERS)[name]
     source = np.arange(8 * 7).reshape(8, 7).astype(dtype)
@@ -104,8 +105,8 @@ def test_the_first_element_and_the_count(buffer, name):
         assert (report.outputs[:, 3:] == 4).all()
 
 
-@pytest.mark.parametrize("buffer", sorted(BUFFERS))
-@pytest.mark.parametrize(
+@each_case("buffer", sorted(BUFFERS))
+@each_case(
     ("written", "read"),
     [
         (columns(0, 7), columns(0, 7)),

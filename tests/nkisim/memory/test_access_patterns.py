@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from oracles.memory import Memory, Span, follow, frozen
 
 NKI_TYPES = {
@@ -126,15 +127,15 @@ ON_CHIP = [
 ]
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum], ids=["sbuf", "psum"])
-@pytest.mark.parametrize(("pattern", "offset"), ON_CHIP)
+@each_case("buffer", [nl.sbuf, nl.psum], ids=["sbuf", "psum"])
+@each_case(("pattern", "offset"), ON_CHIP)
 def test_on_chip(pattern, offset, buffer):
     if buffer == nl.psum and offset // 24 % 32:
         offset %= 24  # the Vector engine reads PSUM from partition 0 here
     assert_reads_like_the_bytes(numbered((8, 24)), [("ap", pattern, offset, None)], buffer)
 
 
-@pytest.mark.parametrize(("pattern", "offset"), ON_CHIP)
+@each_case(("pattern", "offset"), ON_CHIP)
 def test_writes_on_chip(pattern, offset):
     assert_writes_like_the_bytes(numbered((8, 24)), [("ap", pattern, offset, None)], nl.sbuf)
 
@@ -144,7 +145,7 @@ def test_step_zero_broadcasts_on_chip(pattern):
     assert_reads_like_the_bytes(numbered((8, 24)), [("ap", pattern, 0, None)], nl.sbuf)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "offset"),
     [
         ([[1, 192]], 0),
@@ -164,8 +165,8 @@ def test_windows_overlap_when_read():
     assert_reads_like_the_bytes(numbered((8, 24)), steps, nl.sbuf)
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
-@pytest.mark.parametrize(
+@each_case("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
+@each_case(
     ("source", "target", "pattern", "offset"),
     [
         ("int32", "bfloat16", [[48, 8], [1, 48]], 0),
@@ -184,8 +185,8 @@ def test_a_pattern_counts_elements_of_its_type(source, target, pattern, offset, 
     assert_writes_like_the_bytes(data, steps, buffer)
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
-@pytest.mark.parametrize(
+@each_case("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
+@each_case(
     "steps",
     [
         [("ap", [[24, 8], [6, 4], [1, 3]], 2, None), ("index", ("slice", 1, 3, None), ("at", 2))],
@@ -254,7 +255,7 @@ def test_any_pattern_inside_the_rows(drawn):
 # What has no meaning
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("steps", "rule"),
     [
         ([("ap", [[24, 8], [1, 25]], 0, None)], "S021"),
@@ -320,8 +321,8 @@ def tile_of(shape, dtype=nl.uint32, buffer=nl.sbuf):
     return make
 
 
-@pytest.mark.parametrize("on_chip", [False, True])
-@pytest.mark.parametrize(
+@each_case("on_chip", [False, True])
+@each_case(
     ("kind", "offset", "dim", "legal"),
     [
         ("scalar", tile_of((1, 1)), 0, "both"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from oracles.memory import Memory
 
 HOST = {
@@ -206,7 +207,7 @@ def placed(source, shape, dtype, buffer, address):
     return source
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rule", "target", "shape", "dtype", "buffer", "address"),
     [
         ("M014", "gen4", (64, 4), nl.float32, nl.sbuf, (96, 0)),

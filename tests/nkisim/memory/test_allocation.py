@@ -5,6 +5,7 @@ import pytest
 
 import nkisim
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.arch import GEN2, GEN3, GEN4
 from nkisim.diagnostics import RECORDER
 from nkisim.memory import CoreMemory, MemoryRegion
@@ -45,7 +46,7 @@ def refused(rule, call):
 
 
 @each_generation
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum], ids=["sbuf", "psum"])
+@each_case("buffer", [nl.sbuf, nl.psum], ids=["sbuf", "psum"])
 def test_partitions(generation, buffer):
     memory = memory_of(generation)
     assert memory.allocate((128, 4), nl.float32, buffer).shape == (128, 4)
@@ -113,8 +114,8 @@ def test_empty_tensors_are_found_every_time(buffer, findings):
 
 
 @each_generation
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum], ids=["sbuf", "psum"])
-@pytest.mark.parametrize(
+@each_case("buffer", [nl.sbuf, nl.psum], ids=["sbuf", "psum"])
+@each_case(
     ("partition", "rows", "before_end", "inside"),
     [
         (0, 128, 16, True),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 
 GOOD, ROWS, COLUMNS = 20, 32, 64
 X = np.random.default_rng(7).standard_normal((GOOD, COLUMNS)).astype(np.float32)
@@ -159,14 +160,14 @@ HARMLESS = [
 
 
 @EITHER
-@pytest.mark.parametrize("kernel", HARMLESS, ids=lambda kernel: kernel.__name__)
+@each_case("kernel", HARMLESS, ids=lambda kernel: kernel.__name__)
 def test_garbage_that_nobody_uses_is_a_warning(kernel, values):
     finding = birth(kernel, X, values=values)
     assert finding.severity == "warning"
     assert "nothing has written" in finding.message
 
 
-@pytest.mark.parametrize("kernel", HARMLESS, ids=lambda kernel: kernel.__name__)
+@each_case("kernel", HARMLESS, ids=lambda kernel: kernel.__name__)
 def test_strict_goes_on_and_the_outputs_are_whole(kernel):
     out = nkisim.simulate(kernel, strictness="strict")(X)
     assert np.isfinite(out).all()
@@ -276,14 +277,14 @@ HARMFUL = [
 
 
 @EITHER
-@pytest.mark.parametrize("kernel", HARMFUL, ids=lambda kernel: kernel.__name__)
+@each_case("kernel", HARMFUL, ids=lambda kernel: kernel.__name__)
 def test_garbage_that_reaches_an_output_is_an_error_where_it_was_read(kernel, values):
     finding = birth(kernel, X.copy(), values=values)
     assert finding.severity == "error"
     assert any("output 0" in note for note in finding.notes)
 
 
-@pytest.mark.parametrize("kernel", HARMFUL, ids=lambda kernel: kernel.__name__)
+@each_case("kernel", HARMFUL, ids=lambda kernel: kernel.__name__)
 def test_strict_stops_where_garbage_comes_out(kernel):
     with pytest.raises(nkisim.NkiValidationError) as caught:
         nkisim.simulate(kernel, strictness="strict")(X.copy())
@@ -388,9 +389,7 @@ def an_index_of_cores(x):
 
 
 @EITHER
-@pytest.mark.parametrize(
-    "kernel", [an_index_tile, a_made_index_tile, an_index_operand, an_index_of_cores]
-)
+@each_case("kernel", [an_index_tile, a_made_index_tile, an_index_operand, an_index_of_cores])
 def test_an_index_is_an_error_at_once(kernel, values):
     assert birth(kernel, X, values=values).severity == "error"
 

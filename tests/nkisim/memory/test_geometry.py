@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import nkisim
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.arch import GEN3
 from nkisim.memory import CoreMemory
 from nkisim.memory.psum import AccumulationState
@@ -74,9 +75,9 @@ def test_a_view_without_elements_fits_anywhere():
     assert not _fits(-100, (1, 4), (PITCH, 4), 4, PITCH, ROWS, 16)
 
 
-@pytest.mark.parametrize("stride", [4, 8, 20])
-@pytest.mark.parametrize("offset", range(16))
-@pytest.mark.parametrize("columns", [1, 3])
+@each_case("stride", [4, 8, 20])
+@each_case("offset", range(16))
+@each_case("columns", [1, 3])
 def test_rows_behind_a_start(stride, offset, columns):
     """As many rows of a pattern as end inside of the tensor."""
     view = tensor((15,), nl.float32, nl.private_hbm).ap([[1, 1], [1, columns]], offset=offset)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from oracles.memory import Memory, Span, follow, frozen
 
 SHAPE = (6, 4, 10)
@@ -105,14 +106,14 @@ EACH = [
 ]
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
-@pytest.mark.parametrize("entries", EACH, ids=str)
+@each_case("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
+@each_case("entries", EACH, ids=str)
 def test_one_index(entries, buffer):
     assert_like_the_bytes([("index", *entries)], buffer)
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32])
+@each_case("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
+@each_case("dtype", [np.uint8, np.int16, np.float32])
 def test_an_index_of_an_index(buffer, dtype):
     steps = [
         ("index", ("slice", 1, 6, None), ALL, ("slice", 1, None, 2)),
@@ -122,7 +123,7 @@ def test_an_index_of_an_index(buffer, dtype):
     assert_like_the_bytes(steps, buffer, dtype=dtype)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("entries", "shape"),
     [
         ((("at", 2),), (4, 10)),
@@ -140,7 +141,7 @@ def test_integers_drop_dimensions_in_hbm(entries, shape):
     assert_like_the_bytes([("index", *entries)], nl.shared_hbm)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "entries", "shape"),
     [
         ((6, 5), (ALL, ("at", 1)), (6, 1)),
@@ -254,8 +255,8 @@ def test_any_chain_of_indices_in_hbm(chain):
 # What has no meaning
 
 
-@pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
-@pytest.mark.parametrize(
+@each_case("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
+@each_case(
     ("entries", "rule", "words"),
     [
         (
@@ -310,8 +311,8 @@ def test_a_range_is_no_index():
         nkisim.simulate(indexed_by_a_range)(numbered((4, 5)))
 
 
-@pytest.mark.parametrize("bounds", [(0.0, 4, 0, 5), (0, 4.0, 0, 5), (0, 4, 0.0, 5), (0, 4, 0, 5.0)])
-@pytest.mark.parametrize("known", [False, True])
+@each_case("bounds", [(0.0, 4, 0, 5), (0, 4.0, 0, 5), (0, 4, 0.0, 5), (0, 4, 0, 5.0)])
+@each_case("known", [False, True])
 def test_whole_floats_are_no_indices_even_after_equal_integers(bounds, known):
     first, last, left, right = bounds
 

@@ -1,10 +1,10 @@
 """Marks of written bytes, against a plain map of every byte."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from each_case import each_case
 from nkisim.memory.written_map import Marks, runs_of
 
 SIZE = 96
@@ -78,8 +78,8 @@ def test_what_was_written_is_known_when_somebody_asks(writes, read):
     assert marks.missing_bytes == SIZE - int(every.sum())
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4])
-@pytest.mark.parametrize(
+@each_case("rows", [1, 3, 4])
+@each_case(
     "starts", [(0, 8, 16), (16, 0, 8), (0, 8), (0, 8, 8), (0, 4, 16), (0, 12, 16), (0, 16, 8, 4)]
 )
 def test_parts_side_by_side_are_as_many_bytes_as_they_are(starts, rows):

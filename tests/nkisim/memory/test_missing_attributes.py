@@ -5,6 +5,7 @@ import pytest
 
 import nkisim
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.intents import METHODS
 from nkisim.memory import NkiTensor
 from nkisim.removed import _METHODS, NkiRemovedError
@@ -25,7 +26,7 @@ def asking(name):
     return kernel
 
 
-@pytest.mark.parametrize("name", [*METHODS, *_METHODS, "fraction", "shapes"])
+@each_case("name", [*METHODS, *_METHODS, "fraction", "shapes"])
 def test_a_missing_name_is_a_finding_with_its_line_and_loop(name):
     kernel = asking(name)
     report = nkisim.check(kernel)(X)

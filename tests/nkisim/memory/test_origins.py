@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.arch import GEN3
 from nkisim.diagnostics import RECORDER
 from nkisim.machine import CORE
@@ -66,7 +67,7 @@ def test_a_line_that_asks_again_gets_what_another_would(asked, precise):
         assert outcome(memory, *request) == outcome(cold, *request)
 
 
-@pytest.mark.parametrize("first", SHAPES, ids=repr)
+@each_case("first", SHAPES, ids=repr)
 def test_what_is_equal_to_a_known_shape_is_not_taken_for_it(first):
     for second in SHAPES:
         memory = CoreMemory(GEN3, precise=True)

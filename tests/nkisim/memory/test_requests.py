@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import nkisim.language as nl
+from each_case import each_case
 from nkisim.memory.layout import Form
 from nkisim.memory.lifetime import Origin
 from nkisim.memory.requests import is_tuple_of_ints
@@ -14,7 +15,7 @@ def test_tuples_of_integers(shape):
     assert is_tuple_of_ints(shape)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "shape", [[1, 2], 4, "12", None, (1, 2.0), (True, 2), (1, None), (np.int64(2), 3)], ids=repr
 )
 def test_what_is_no_tuple_of_integers(shape):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from oracles.memory import Memory, Span, follow, frozen
 
 HOST_TYPES = {
@@ -79,7 +80,7 @@ def assert_like_the_bytes(shape, name, steps, buffer):
 
 
 @BUFFERS
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new"),
     [
         ((6, 24), (6, 2, 12)),
@@ -150,14 +151,14 @@ def test_a_reshape_of_a_slice_works_with_a_finding(buffer):
 
 
 @BUFFERS
-@pytest.mark.parametrize("old", sorted(HOST_TYPES))
-@pytest.mark.parametrize("new", sorted(HOST_TYPES))
+@each_case("old", sorted(HOST_TYPES))
+@each_case("new", sorted(HOST_TYPES))
 def test_the_last_dimension_absorbs_the_change_of_size(old, new, buffer):
     assert_like_the_bytes((5, 3, 8), old, [("view", new)], buffer)
 
 
 @BUFFERS
-@pytest.mark.parametrize(
+@each_case(
     "steps",
     [
         [("view", "uint8"), ("index", ALL, ALL, ("slice", 1, None, 4))],
@@ -185,7 +186,7 @@ def test_sizes_go_up_and_down(shape, name, steps):
     assert_like_the_bytes(shape, name, steps, nl.sbuf)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "name", "steps"),
     [
         ((4, 3), "int16", [("view", "int32")]),

@@ -6,6 +6,7 @@ import pytest
 
 import nkisim
 import nkisim.language as nl
+from each_case import each_case
 from tiles import loaded, stored
 
 
@@ -72,7 +73,7 @@ def operated(source, operator):
     return stored(loaded(source))
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@each_case("operator", OPERATORS)
 def test_tensors_have_no_operators(operator):
     with pytest.raises(TypeError, match=r"unsupported operand.*'NkiTensor'") as caught:
         nkisim.simulate(operated)(np.ones((2, 2), np.float32), operator)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from tiles import loaded, stored
 
 ROWS, COLUMNS = 8, 24
@@ -97,8 +98,8 @@ def into_the_next_partition(x):
     return stored(out)
 
 
-@pytest.mark.parametrize("values", [True, False])
-@pytest.mark.parametrize(
+@each_case("values", [True, False])
+@each_case(
     "kernel",
     [past_its_partitions, partly_written, backwards_past_the_start, into_the_next_partition],
 )

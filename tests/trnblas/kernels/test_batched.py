@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_within
+from each_case import each_case
 from oracles.blas_kernels import product, transposed
 from trnblas._kernels.batched import batched_gemm
 from trnsci.core.tiles.tiling import Blocks
@@ -61,21 +62,21 @@ def test_published_edge_batch():
     check(8, 200, 137, 400, "float32", "gen3", beta=0.5)
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("shared", ["", "a", "b"])
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("shared", ["", "a", "b"])
 def test_every_generation(generation, shared):
     check(3, 130, 140, 70, "bfloat16", generation, shared, (False, True), 1.5)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shared", ["", "a", "b"])
-@pytest.mark.parametrize("trans", TRANSPOSES, ids=str)
+@each_case("dtype", DTYPES)
+@each_case("shared", ["", "a", "b"])
+@each_case("trans", TRANSPOSES, ids=str)
 def test_transposes_and_shared_operands(dtype, shared, trans):
     check(2, 129, 150, 140, dtype, "gen3", shared, trans)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 131, 130, 1), (3, 1, 130, 131), (1, 5, 3, 7)])
-@pytest.mark.parametrize("shared", ["", "a", "b"])
+@each_case("shape", [(1, 1, 1, 1), (3, 131, 130, 1), (3, 1, 130, 131), (1, 5, 3, 7)])
+@each_case("shared", ["", "a", "b"])
 def test_vectors(shape, shared):
     check(*shape, "float32", "gen3", shared, beta=0.5)
 

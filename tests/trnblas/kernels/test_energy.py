@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from each_case import each_case
 from oracles import blas_energy as oracle
 from trnblas._kernels import energy_panels
 from trnblas._kernels.energy import batched_pair_energy, mp2_energy, pair_energy
@@ -61,7 +62,7 @@ def test_reduction_at_published_sizes(nvir):
     assert_reduction(2, 3, nvir)
 
 
-@pytest.mark.parametrize("nvir", [1, 2, 127, 128, 129, 131, 257, 511, 512, 513, 641])
+@each_case("nvir", [1, 2, 127, 128, 129, 131, 257, 511, 512, 513, 641])
 def test_reduction_of_ragged_and_prime_sizes(nvir):
     assert_reduction(1, 2, nvir)
 
@@ -86,13 +87,13 @@ def test_one_pair_at_published_shapes_both_ways(shape):
     assert_pair(*shape)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 200), (2, 1), (127, 3), (129, 129), (641, 131)])
+@each_case("shape", [(1, 1), (1, 200), (2, 1), (127, 3), (129, 129), (641, 131)])
 def test_one_pair_of_ragged_shapes(shape):
     assert_pair(*shape)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@each_case("generation", GENERATIONS)
+@each_case("dtype", ["float32", "bfloat16"])
 def test_one_pair_on_every_generation(generation, dtype):
     assert_pair(200, 137, dtype, generation)
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from each_case import each_case
 from trnblas._kernels.energy_panels import (
     column_bytes,
     group_size,
@@ -31,8 +32,8 @@ def test_three_panels_of_two_windows_of_128_rows_fit_128_kib():
     assert most_functions("bfloat16") == 128 * (128 * 1024 // (3 * 2 * 128 * 2))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("naux", [1, 128, 1000, 5000])
+@each_case("dtype", ["float32", "bfloat16"])
+@each_case("naux", [1, 128, 1000, 5000])
 def test_windows_are_all_rows_or_the_fewest_nearly_equal_ones_that_fit(naux, dtype):
     column = -(-naux // 128) * (4 if dtype == "float32" else 2)
     most = 128 * 1024 // (3 * column)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_within
+from each_case import each_case
 from oracles.blas_kernels import product, special_values, transposed
 from trnblas._kernels.gemm import gemm
 from trnsci.core.tiles.tiling import Blocks, fewest_bytes
@@ -71,14 +72,14 @@ def check(m, k, n, dtype, generation, alpha=1.0, beta=0.0, trans=(False, False),
     assert_within(out, want.value, want.tolerance)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", PUBLISHED + EDGES, ids=str)
+@each_case("dtype", DTYPES)
+@each_case("shape", PUBLISHED + EDGES, ids=str)
 def test_product(shape, dtype):
     check(*shape, dtype, "gen3")
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(
+@each_case("generation", GENERATIONS)
+@each_case(
     ("dtype", "shape", "trans"),
     [
         ("float32", (200, 137, 400), (False, False)),
@@ -91,9 +92,9 @@ def test_every_generation(generation, dtype, shape, trans):
     check(*shape, dtype, generation, alpha=2.0, beta=0.5, trans=trans)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("trans", TRANSPOSES, ids=str)
-@pytest.mark.parametrize("scales", [(1.0, 1.0), (-0.37, 1.0), (1.0, 0.5), (3.1, -2.3)], ids=str)
+@each_case("dtype", DTYPES)
+@each_case("trans", TRANSPOSES, ids=str)
+@each_case("scales", [(1.0, 1.0), (-0.37, 1.0), (1.0, 0.5), (3.1, -2.3)], ids=str)
 def test_scales_and_transposes(dtype, trans, scales):
     check(150, 140, 530, dtype, "gen3", *scales, trans=trans)
 
@@ -132,9 +133,9 @@ def test_identity_and_zeros_are_exact():
     assert not run(gemm, "gen3", a, zeros, None, 1.0, 0.0, False, False, blocks).any()
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("trans", TRANSPOSES, ids=str)
+@each_case("generation", GENERATIONS)
+@each_case("dtype", DTYPES)
+@each_case("trans", TRANSPOSES, ids=str)
 def test_special_values_reach_their_rows_and_columns_only(generation, dtype, trans):
     """A transpose by a product with the identity would spread them over a tile."""
     a, b = operands(140, 150, 160, dtype, *trans)

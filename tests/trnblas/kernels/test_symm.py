@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_within
+from each_case import each_case
 from oracles.blas_kernels import product, symmetric
 from trnblas._kernels.symm import symm
 from trnsci.core.tiles.tiling import Blocks
@@ -44,17 +45,17 @@ def check(m, n, left, upper, dtype="float32", generation="gen3", scales=(1.0, 0.
     assert_within(out, want.value, want.tolerance)
 
 
-@pytest.mark.parametrize(("left", "upper"), FLAGS)
-@pytest.mark.parametrize(
+@each_case(("left", "upper"), FLAGS)
+@each_case(
     "shape", [(1, 1), (16, 16), (127, 129), (128, 128), (129, 513), (300, 1), (1, 300), (260, 521)]
 )
 def test_flags_and_edges(shape, left, upper):
     check(*shape, left, upper)
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize(("left", "upper"), FLAGS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case(("left", "upper"), FLAGS)
+@each_case("dtype", DTYPES)
 def test_every_generation(generation, left, upper, dtype):
     check(200, 150, left, upper, dtype, generation, (2.0, 0.5))
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_same_bits, assert_within
+from each_case import each_case
 from oracles.blas_kernels import product, transposed
 from trnblas._kernels.gemm import gemm
 from trnblas._kernels.gemmt import gemmt
@@ -96,9 +97,9 @@ def test_every_generation(generation, dtype, trans):
     check_gemmt(300, 130, dtype, generation, trans, 0.5, (trans, False))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("trans", [False, True])
-@pytest.mark.parametrize("scales", [(-0.37, 0.0), (1.0, 1.0), (2.0, 0.5)], ids=str)
+@each_case("dtype", DTYPES)
+@each_case("trans", [False, True])
+@each_case("scales", [(-0.37, 0.0), (1.0, 1.0), (2.0, 0.5)], ids=str)
 def test_scales(dtype, trans, scales):
     check_syrk(290, 140, dtype, "gen3", *scales, trans)
     check_syr2k(290, 140, dtype, "gen3", *scales, trans)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_within
+from each_case import each_case
 from oracles import blas_triangular as oracle
 from trnblas._kernels.trmm import trmm
 
@@ -25,27 +26,27 @@ def assert_multiplied(order, columns, flags, *, alpha=-0.5, dtype="float32", gen
     assert_within(got, *oracle.multiply(a, b, alpha, *flags))
 
 
-@pytest.mark.parametrize("flags", FLAGS)
-@pytest.mark.parametrize("shape", [(7, 5), (130, 3), (257, 129)])
+@each_case("flags", FLAGS)
+@each_case("shape", [(7, 5), (130, 3), (257, 129)])
 def test_every_combination_of_flags(flags, shape):
     assert_multiplied(*shape, flags)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("flags", FLAGS[::5])
+@each_case("generation", GENERATIONS)
+@each_case("dtype", ["float32", "bfloat16"])
+@each_case("flags", FLAGS[::5])
 def test_every_generation(generation, flags, dtype):
     assert_multiplied(200, 150, flags, dtype=dtype, generation=generation)
 
 
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("order", [1, 2, 127, 128, 129, 255, 256, 383])
+@each_case("left", [True, False])
+@each_case("order", [1, 2, 127, 128, 129, 255, 256, 383])
 def test_orders_around_a_block(order, left):
     assert_multiplied(order, 4, (left, False, False, False))
 
 
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("columns", [1, 2, 127, 129, 511, 512, 513, 1031, 2049])
+@each_case("left", [True, False])
+@each_case("columns", [1, 2, 127, 129, 511, 512, 513, 1031, 2049])
 def test_columns_around_a_strip(columns, left):
     assert_multiplied(131, columns, (left, True, False, False))
 
@@ -66,8 +67,8 @@ def test_alpha_zero_reads_nothing(left):
     assert not got.any()
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("left", [True, False])
+@each_case("generation", GENERATIONS)
+@each_case("left", [True, False])
 def test_nan_in_one_column_leaves_the_others(left, generation):
     flags = (left, False, False, False)
     a = values(200, 200)

@@ -7,6 +7,7 @@ import pytest
 
 import nkisim
 from comparing import assert_within
+from each_case import each_case
 from oracles import blas_triangular as oracle
 from trnblas._kernels import trsm as module
 from trnblas._kernels.trsm import batched_trsm, trsm
@@ -41,8 +42,8 @@ def assert_solved(order, columns, flags, *, alpha=2.5, dtype="float32", generati
     assert_within(got, *oracle.solve(a, b, alpha, *flags))
 
 
-@pytest.mark.parametrize("flags", FLAGS)
-@pytest.mark.parametrize("shape", [(7, 5), (130, 3), (257, 129)])
+@each_case("flags", FLAGS)
+@each_case("shape", [(7, 5), (130, 3), (257, 129)])
 def test_every_combination_of_flags(flags, shape):
     assert_solved(*shape, flags)
 
@@ -59,14 +60,14 @@ def test_published_shapes(shape, flags):
     assert_solved(*shape, flags)
 
 
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("order", [1, 2, 3, 64, 65, 127, 128, 129, 255, 256])
+@each_case("left", [True, False])
+@each_case("order", [1, 2, 3, 64, 65, 127, 128, 129, 255, 256])
 def test_orders_around_a_block(order, left):
     assert_solved(order, 4, (left, False, False, False))
 
 
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("columns", [1, 2, 127, 128, 129, 511, 512, 513, 1031])
+@each_case("left", [True, False])
+@each_case("columns", [1, 2, 127, 128, 129, 511, 512, 513, 1031])
 def test_columns_around_a_strip(columns, left):
     assert_solved(131, columns, (left, True, False, False))
 

@@ -43,8 +43,9 @@ def test_lengths(n):
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [257, 8209])
+@pytest.mark.parametrize(
+    ("generation", "n"), [*((g, 257) for g in GENERATIONS), ("gen2", 8209)], ids=str
+)
 def test_every_generation(generation, n):
     x, bins = signals(3, n), signals(3, n // 2 + 1)
     assert worst_error(spectrum(x, generation=generation), transform(x)) <= LIMIT

@@ -9,6 +9,7 @@ import pytest
 
 from comparing import assert_within
 from oracles.fourier_kernels import complex_product
+from pairwise import in_turn, pairwise
 from trnfft._kernels.complex_gemm import complex_gemm, complex_gemm_bf16
 from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnsci.core.tiles.tiling import Blocks
@@ -85,8 +86,7 @@ CUTS = [
 ]
 
 
-@pytest.mark.parametrize("blocks", CUTS, ids=lambda blocks: "-".join(map(str, blocks)))
-@pytest.mark.parametrize("generation", ["gen2", "gen3"])
+@pytest.mark.parametrize(("blocks", "generation"), in_turn(CUTS, ["gen2", "gen3"]), ids=str)
 def test_every_cut_gives_the_product(blocks, generation):
     check(300, 330, 1100, "float32", generation, blocks=blocks)
 
@@ -151,15 +151,13 @@ def test_up_to_256_columns_both_parts_come_from_one_product():
     assert count.moving_columns == 2 * 512
 
 
-@pytest.mark.parametrize(
-    ("dtype", "wide"), [("float32", False), ("bfloat16", False), ("bfloat16", True)]
-)
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (129, 257, 513), (1100, 700, 1300), (200, 9000, 300), (9, 20000, 5)]
-)
-def test_counts_are_those_of_the_plan(shape, generation, dtype, wide):
-    m, k, n = shape
+SHAPES = [(1, 1, 1), (129, 257, 513), (1100, 700, 1300), (200, 9000, 300), (9, 20000, 5)]
+KINDS = [("float32", False), ("bfloat16", False), ("bfloat16", True)]
+
+
+@pytest.mark.parametrize(("shape", "generation", "kind"), pairwise(SHAPES, GENERATIONS, KINDS))
+def test_counts_are_those_of_the_plan(shape, generation, kind):
+    (m, k, n), (dtype, wide) = shape, kind
     plan = parts_tiling(m, n, k, dtype, generation, wide=wide)
     kernel = complex_gemm_bf16 if wide else complex_gemm
     zeros = [np.zeros(s, DTYPES[dtype]) for s in ((m, k), (m, k), (k, n), (k, n))]

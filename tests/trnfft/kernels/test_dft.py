@@ -13,6 +13,7 @@ from oracles.fourier_kernels import (
     fourier_matrix,
     relative_error,
 )
+from pairwise import in_turn
 from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft._kernels.dft import LARGEST_N, dft
 from trnfft._kernels.dft_constants import dft_constants
@@ -59,8 +60,9 @@ def test_longer(n):
     assert relative_error(transform(*x), defined(*x)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [1536, 2039, 2047, LARGEST_N])
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(
+    ("n", "generation"), in_turn([1536, 2039, 2047, LARGEST_N, LARGEST_N], GENERATIONS)
+)
 def test_longest(n, generation):
     x = signals(2, n)
     assert relative_error(transform(*x, generation=generation), defined(*x)) <= LIMIT

@@ -7,6 +7,7 @@ import pytest
 
 from comparing import assert_within
 from oracles.fourier_kernels import complex_product
+from pairwise import pairwise
 from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft._kernels.linear import complex_linear
 
@@ -70,9 +71,10 @@ def test_long_contraction_adds_the_bias_once():
     check(shape, "float32", "gen3", bias=True)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(1000, 40, 1500), (512, 512, 1024), (5, 90, 3000)], ids=str)
+@pytest.mark.parametrize(
+    ("generation", "dtype", "shape"),
+    pairwise(GENERATIONS, list(DTYPES), [(1000, 40, 1500), (512, 512, 1024), (5, 90, 3000)]),
+)
 def test_counts_are_those_of_the_plan(generation, dtype, shape):
     rows, inputs, outputs = shape
     x, w, b = (np.zeros(s, DTYPES[dtype]) for s in ((rows, inputs), (outputs, inputs), (outputs,)))

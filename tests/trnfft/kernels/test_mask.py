@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_within
+from each_case import each_case
 from oracles.blas_kernels import FLOAT32_ROUNDOFF
 from trnfft._kernels.mask import COLUMNS, complex_mask
 
@@ -49,9 +50,9 @@ def test_every_size(shape):
     check(shape, "float32", "gen3")
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(129,), (251, 257)], ids=str)
+@each_case("generation", GENERATIONS)
+@each_case("dtype", DTYPES)
+@each_case("shape", [(129,), (251, 257)], ids=str)
 def test_every_generation_and_dtype(generation, dtype, shape):
     check(shape, dtype, generation)
 
@@ -63,10 +64,8 @@ def test_nan_stays_where_it_is():
         assert np.argwhere(np.isnan(got)).tolist() == [[5, 6]]
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(
-    ("size", "tiles"), [(1, 1), (1001, 2), (1024, 1), (CHUNK, 1), (CHUNK + 999, 3)]
-)
+@each_case("generation", GENERATIONS)
+@each_case(("size", "tiles"), [(1, 1), (1001, 2), (1024, 1), (CHUNK, 1), (CHUNK + 999, 3)])
 def test_one_pass_over_hbm(generation, size, tiles):
     x = np.zeros(size, np.float32)
     count = Count(complex_mask, generation, x, x, x, x)

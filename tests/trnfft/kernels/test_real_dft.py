@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from each_case import each_case
 from oracles.fourier_kernels import BFLOAT16_ROUNDOFF, fourier_matrix, relative_error
 from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft._kernels.dft import dft
@@ -74,9 +75,9 @@ def test_longer(n):
     assert relative_error(backward(*spectrum, n), real_signal(*spectrum, n)) <= LIMIT
 
 
-@pytest.mark.parametrize("batch", [1, 127, 129, 300])
-@pytest.mark.parametrize("n", [1, 2, 128, 257])
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("batch", [1, 127, 129, 300])
+@each_case("n", [1, 2, 128, 257])
+@each_case("generation", GENERATIONS)
 def test_every_generation_and_batch(batch, n, generation):
     x = values(batch, n)
     spectrum = forward(x, generation=generation)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_same_bits
+from each_case import each_case
 from oracles.random_words import BLOCKS, stream_words
 from trnrand._kernels.operands import drawn_words, first_block, philox_operand, threefry_operand
 from trnrand._kernels.samples import COLUMNS, ROWS
@@ -49,15 +50,15 @@ def check(engine, count, generation="gen3", **place):
     assert_same_bits(got, stream_words(engine, count=count, **place))
 
 
-@pytest.mark.parametrize(("engine", "counter", "key", "block"), KNOWN)
+@each_case(("engine", "counter", "key", "block"), KNOWN)
 def test_definition_gives_the_known_answers(engine, counter, key, block):
     words = [np.array([int(word, 16)], np.uint64) for word in counter.split()]
     got = [int(word[0]) for word in BLOCKS[engine](words, number(key))]
     assert got == [int(word, 16) for word in block.split()]
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("engine", "counter", "key", "block"), KNOWN)
+@each_case("generation", GENERATIONS)
+@each_case(("engine", "counter", "key", "block"), KNOWN)
 def test_kernels_give_the_known_answers(engine, counter, key, block, generation):
     c = [int(word, 16) for word in counter.split()]
     place = operand(engine, number(key), c[0] | c[1] << 32, c[2], c[3])
@@ -83,8 +84,8 @@ def test_1e6_words_with_a_carry_in_the_last_tile(engine, generation):
 COUNTS = [1, 2, 3, 4, 5, 8, 509, 510, 511, 512, 513, 516, 1021, 1024, 1025, 4 * 130 - 1, 4 * 257]
 
 
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("count", COUNTS)
+@each_case("engine", ENGINES)
 def test_every_ragged_end(engine, count):
     check(engine, count, "gen2")
 
@@ -111,8 +112,8 @@ STARTS = [
 ]
 
 
-@pytest.mark.parametrize("start", STARTS, ids=hex)
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("start", STARTS, ids=hex)
+@each_case("engine", ENGINES)
 def test_block_index_carries_into_its_high_word(engine, start):
     check(engine, 4 * 1000, start=start)
 
@@ -138,8 +139,8 @@ def test_operand_may_be_int32_of_the_same_bits(engine):
     assert_same_bits(got, run(kernel(engine), "gen2", place, 1000))
 
 
-@pytest.mark.parametrize("position", [0, 1, 2, 3, 4, 2**33 - 1, 2**66 - 1])
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 1001])
+@each_case("position", [0, 1, 2, 3, 4, 2**33 - 1, 2**66 - 1])
+@each_case("count", [1, 2, 3, 4, 5, 6, 1001])
 def test_drawn_words_hold_a_request_that_begins_inside_a_block(position, count):
     block, skipped = first_block(position)
     assert 4 * block + skipped == position
@@ -168,8 +169,8 @@ EDGES = [0, 1, 2, 0xFFFE, 0xFFFF, 0x10000, 0x10001, 0x7FFFFFFF, 0x80000000, 0xFF
 EDGES += [0xFFFF0001, 0xFFFFFFFE, 0xFFFFFFFF, 0xD2511F53, 0xCD9E8D57]
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("multiplier", EDGES, ids=hex)
+@each_case("generation", GENERATIONS)
+@each_case("multiplier", EDGES, ids=hex)
 def test_products_of_all_64_bits(multiplier, generation):
     words = np.random.default_rng(multiplier).integers(0, 2**32, (16, 40), np.uint32)
     words[:, 0] = EDGES
@@ -192,8 +193,8 @@ def block_indices(start, first):
     return out
 
 
-@pytest.mark.parametrize("first", [0, 1, 2**24 + 1, 2**31 - 128])
-@pytest.mark.parametrize("start", [0, 2**31 - 60, 2**31 + 60, 2**32 - 60, 2**32 - 1, 2**64 - 60])
+@each_case("first", [0, 1, 2**24 + 1, 2**31 - 128])
+@each_case("start", [0, 2**31 - 60, 2**31 + 60, 2**32 - 60, 2**32 - 1, 2**64 - 60])
 def test_block_indices_far_into_a_launch(start, first):
     words = np.array([[start & 0xFFFFFFFF, start >> 32]], np.uint32)
     low, high = run(block_indices, "gen2", words, first)
@@ -202,10 +203,8 @@ def test_block_indices_far_into_a_launch(start, first):
     assert high.ravel().tolist() == [i >> 32 for i in want]
 
 
-@pytest.mark.parametrize(
-    ("make", "key"), [(philox_operand, (0,) * 2), (threefry_operand, (0,) * 4)]
-)
-@pytest.mark.parametrize(
+@each_case(("make", "key"), [(philox_operand, (0,) * 2), (threefry_operand, (0,) * 4)])
+@each_case(
     ("place", "says"),
     [
         ((-1,), r"start must be in \[0, 2\*\*64\), got -1"),
@@ -219,8 +218,8 @@ def test_places_beyond_their_words_are_refused(make, key, place, says):
         make(key, *place)
 
 
-@pytest.mark.parametrize(("make", "words"), [(philox_operand, 2), (threefry_operand, 4)])
-@pytest.mark.parametrize("key", [(), (0,), (0, 0, 0), (0, 2**32), (0, 0, 0, -1)])
+@each_case(("make", "words"), [(philox_operand, 2), (threefry_operand, 4)])
+@each_case("key", [(), (0,), (0, 0, 0), (0, 2**32), (0, 0, 0, -1)])
 def test_keys_of_other_lengths_are_refused(make, words, key):
     says = f"{make.__name__}: key must be {words} words of 32 bits, got "
     with pytest.raises(ValueError, match=says):

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from fresh_process import printed_after_torch
+from fresh_process import printed_after
 from trnsci.core.backend import device
 from trnsci.core.backend.device import neuron_device
 
@@ -64,4 +64,4 @@ device._NODES = {str(tmp_path / "neuron*")!r}
 found = device.neuron_device()
 print(json.dumps([found and found.kind, found and str(found.torch_device)]))
 """
-    assert printed_after_torch(code) == [kind, kind and "neuron"]
+    assert printed_after("torch", code) == [kind, kind and "neuron"]

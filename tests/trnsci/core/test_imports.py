@@ -3,7 +3,7 @@
 import pytest
 
 import trnsci.core
-from fresh_process import printed_after_torch, printed_by
+from fresh_process import printed_after, printed_by
 
 LOADED = "import sys\nprint(json.dumps(sorted(sys.modules)))"
 
@@ -40,7 +40,7 @@ assert torch.equal(from_device(operation(x)), 2 * x)
 assert explain(operation, x).path == "pytorch"
 {LOADED}
 """
-    loaded = set(printed_after_torch(code))
+    loaded = set(printed_after("torch", code))
     assert loaded.isdisjoint({"nki", "nkisim", "trnsci.core.nki", "scipy", "torch_xla"})
 
 

@@ -4,6 +4,7 @@ import importlib
 
 import pytest
 
+from each_case import each_case
 from trnsci.core.backend.device import neuron_device
 from trnsci.core.evidence import kernels_of
 from trnsci.validation import GENERATIONS, LIBRARIES, run_case
@@ -12,7 +13,7 @@ KERNELS = [(library, source.name) for library in LIBRARIES for source in kernels
 EVERY_KERNEL = pytest.mark.parametrize(("library", "kernel"), KERNELS)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@each_case("library", LIBRARIES)
 def test_kernels_and_cases_are_the_same_set(library):
     kernels = [source.name for source in kernels_of(library)]
     assert len(kernels) == len(set(kernels))
@@ -20,7 +21,7 @@ def test_kernels_and_cases_are_the_same_set(library):
     assert sorted(cases) == sorted(kernels)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@each_case("library", LIBRARIES)
 def test_every_kernel_names_its_lever(library):
     assert [source.name for source in kernels_of(library) if not source.lever] == []
 

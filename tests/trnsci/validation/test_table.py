@@ -7,6 +7,7 @@ import json
 import pytest
 
 from browser import browse, needs_browser
+from each_case import each_case
 from trnsci.core.evidence import kernels_of
 from trnsci.validation import Record, render, rows, write_record
 from trnsci.validation.record import fingerprint
@@ -121,7 +122,7 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("library", NAMED)
+@each_case("library", NAMED)
 def test_the_kernels_of_the_suite_have_rows_of_their_names(library):
     module = importlib.import_module(f"{library}.evidence")
     titles = {case.title: case.kernel for case in module.CASES}

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import torch
 
+from each_case import each_case
 from trnsci.core.backend.launch import Launcher
 from trnsolver._eigen.tournament import packed_tables, sweep_bound
 from trnsolver._kernels.cholesky import cholesky
@@ -50,8 +51,8 @@ def assert_factored(a, factor):
     assert_near(wide @ wide.T, a, a.shape[0])
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [1, 2, 31])
+@each_case("generation", GENERATIONS)
+@each_case("n", [1, 2, 31])
 def test_cholesky(n, generation):
     a = definite(n, 1e4)
     assert_factored(a, run(cholesky, generation, lower_only(a)[None], 1)[0])
@@ -71,8 +72,8 @@ def test_cholesky_of_several_blocks(n, generation):
     assert_factored(a, run(cholesky, generation, lower_only(a)[None], 1)[0])
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("n", "copies", "batch"), [(1, 4, 5), (5, 3, 7), (16, 2, 2)])
+@each_case("generation", GENERATIONS)
+@each_case(("n", "copies", "batch"), [(1, 4, 5), (5, 3, 7), (16, 2, 2)])
 def test_cholesky_of_matrices_that_share_a_tile(n, copies, batch, generation):
     a = np.stack([definite(n, 50, k) * np.float32(2.0 ** (20 * k)) for k in range(batch)])
     found = run(cholesky, generation, lower_only(a), copies)
@@ -100,8 +101,8 @@ def assert_lu(a, p, lower, upper):
     assert_near(wide[0] @ wide[1] @ wide[2], a, n)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [1, 2, 3, 17])
+@each_case("generation", GENERATIONS)
+@each_case("n", [1, 2, 3, 17])
 def test_lu(n, generation):
     a = np.random.default_rng(n).standard_normal((2, n, n)).astype(np.float32)
     found = run(lu, generation, a)

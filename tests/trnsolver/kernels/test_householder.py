@@ -1,8 +1,8 @@
 """The pieces of a tridiagonalisation against float64."""
 
 import numpy as np
-import pytest
 
+from each_case import each_case
 from trnsolver._kernels.householder import matvec_kernel, rank2_update_kernel
 
 from .harness_solver import EPS, GENERATIONS, run
@@ -12,8 +12,8 @@ def values(*shape, seed=0):
     return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (127, 1), (128, 512), (129, 513)])
+@each_case("generation", GENERATIONS)
+@each_case("shape", [(1, 1), (3, 5), (127, 1), (128, 512), (129, 513)])
 def test_matvec(shape, generation):
     a, v = values(*shape), values(shape[1], 1, seed=1)
     got = run(matvec_kernel, generation, a, v)
@@ -22,8 +22,8 @@ def test_matvec(shape, generation):
     assert (abs(got - wide[0] @ wide[1]) <= bound).all()
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [1, 2, 127, 128, 129, 513])
+@each_case("generation", GENERATIONS)
+@each_case("n", [1, 2, 127, 128, 129, 513])
 def test_rank2_update(n, generation):
     a, u, v = values(n, n), values(n, 1, seed=1), values(n, 1, seed=2)
     got = run(rank2_update_kernel, generation, a, u, v)

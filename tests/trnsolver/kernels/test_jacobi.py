@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.linalg import hilbert
 
+from each_case import each_case
 from trnsci.core.backend.launch import Launcher
 from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_bound
 from trnsolver._kernels.eigh_blocks import block_jacobi_eigh
@@ -238,8 +239,8 @@ def test_noise_in_the_place_of_rotations_is_seen(part, monkeypatch):
     assert not diagonalises(a, w[0], v[0])
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (5, 7), (127, 3), (128, 4), (129, 2049)])
+@each_case("generation", GENERATIONS)
+@each_case(("rows", "columns"), [(1, 1), (5, 7), (127, 3), (128, 4), (129, 2049)])
 def test_rotated_pairs(rows, columns, generation):
     rng = np.random.default_rng((rows, columns))
     even, odd = rng.standard_normal((2, rows, columns)).astype(np.float32)

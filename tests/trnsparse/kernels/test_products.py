@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnsparse
+from each_case import each_case
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
 from trnsci.core.tiles.hardware import CORES
@@ -57,14 +58,14 @@ def check_blocks(m, n, size, columns, generation, dtype="float32"):
     compare(run(bsr_spmm, generation, blocks, b, pattern, m), dense, b)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@each_case("generation", GENERATIONS)
+@each_case("dtype", ["float32", "bfloat16"])
 def test_blocks_on_every_generation(generation, dtype):
     check_blocks(300, 260, 128, 70, generation, dtype)
 
 
-@pytest.mark.parametrize("shape", [(127, 129, 128), (128, 128, 128), (129, 257, 128)], ids=str)
-@pytest.mark.parametrize("columns", [2, 511, 513 + 1])
+@each_case("shape", [(127, 129, 128), (128, 128, 128), (129, 257, 128)], ids=str)
+@each_case("columns", [2, 511, 513 + 1])
 def test_blocks_around_tiles(shape, columns):
     check_blocks(*shape, columns, "gen3")
 
@@ -235,8 +236,8 @@ def test_work_grows_with_entries_and_not_with_columns():
 # -- sampled ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@each_case("generation", GENERATIONS)
+@each_case("dtype", ["float32", "bfloat16"])
 def test_sampled_on_every_generation(generation, dtype):
     _, _, rows, places, _, _ = row_problem(130, 90, 2, 0.1)
     c, d = values(130, 70, dtype=dtype), values(90, 70, dtype=dtype, seed=1)
@@ -318,8 +319,8 @@ def test_screened_on_every_generation(generation, dtype):
     assert [len(row) for row in kept] == [0, 3, 3]  # small bounds are skipped, row by row
 
 
-@pytest.mark.parametrize("cutoff", [0.0, 0.9, 2.0])
-@pytest.mark.parametrize("shape", [(127, 129, 2), (128, 128, 514), (129, 127, 20)], ids=str)
+@each_case("cutoff", [0.0, 0.9, 2.0])
+@each_case("shape", [(127, 129, 2), (128, 128, 514), (129, 127, 20)], ids=str)
 def test_screened_around_tiles(shape, cutoff):
     check_screened(*shape, cutoff, "gen3")
 

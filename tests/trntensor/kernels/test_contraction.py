@@ -10,6 +10,7 @@ import torch
 
 import trntensor
 from comparing import assert_within
+from each_case import each_case
 from trnsci.core.backend.launch import SIMULATE
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation, sum_bound
@@ -48,14 +49,14 @@ ORDERS = [
 ]
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("subscripts", ORDERS)
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("subscripts", ORDERS)
 def test_a_batch_anywhere(subscripts, generation):
     check(subscripts, {"b": 3, "i": 5, "j": 7, "k": 9}, generation)
 
 
-@pytest.mark.parametrize("i", [127, 128, 129])
-@pytest.mark.parametrize("k", [127, 129])
+@each_case("i", [127, 128, 129])
+@each_case("k", [127, 129])
 def test_tiles_and_one_more_or_less(i, k):
     check("ibk,kbj->ibj", {"b": 2, "i": i, "j": 3, "k": k}, "gen2")
     check("ki,jk->ji", {"i": i, "j": 130, "k": k}, "gen3")
@@ -66,7 +67,7 @@ def test_banks_and_one_more_or_less(columns):
     check("bik,bkj->bij", {"b": 2, "i": 4, "j": columns, "k": 6}, "gen4", torch.bfloat16)
 
 
-@pytest.mark.parametrize("shape", list(itertools.product((1, 3), repeat=4)))
+@each_case("shape", list(itertools.product((1, 3), repeat=4)))
 def test_extents_of_one(shape):
     sizes = dict(zip("bijk", shape, strict=True))
     check("ibk,kbj->ibj", sizes, "gen2")

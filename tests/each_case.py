@@ -1,0 +1,71 @@
+"""Many cases in one test.
+
+A parametrized test costs about 2.5 ms of pytest and xdist for each case, which is most of the time
+where a case takes less. ``each_case`` takes the arguments of ``pytest.mark.parametrize`` and runs
+the cases one after another in one test. All of them run; those that fail are reported together,
+each with its traceback and its name. Fixtures are those of the one test, shared by its cases.
+"""
+
+import inspect
+from functools import wraps
+
+import pytest
+
+
+def each_case(names, values, ids=None, group=None):
+    """Return a decorator that calls a test with each of the values, as ``parametrize`` names them.
+
+    ``ids`` is a function from a value to its name, or a list of names. Decorators can be stacked,
+    also with ``parametrize``: then a test of its own runs the cases for each parameter.
+
+    With ``group``, a function from the values of a case to a name, there is one test for each name,
+    so that tests stay short and can be selected.
+    """
+    names = names.replace(" ", "").split(",") if isinstance(names, str) else list(names)
+    groups = {}
+    for i, value in enumerate(values):
+        name, arguments = _case(names, value, ids, i)
+        key = group(*arguments.values()) if group else None
+        groups.setdefault(key, []).append((name, arguments))
+    assert groups, f"no cases of {', '.join(names)}"
+
+    def decorate(test):
+        @wraps(test)
+        def run(*args, group=None, **kwargs):
+            cases, failed, skipped = groups[group], [], []
+            for name, arguments in cases:
+                try:
+                    test(*args, **kwargs, **arguments)
+                except pytest.skip.Exception as reason:
+                    skipped.append(reason)
+                except (Exception, pytest.fail.Exception) as error:
+                    error.add_note(f"case: {', '.join(names)} = {name}")
+                    failed.append(error)
+            if failed:
+                group = f"{len(failed)} of {len(cases)} cases failed"
+                raise BaseExceptionGroup(group, failed)
+            if len(skipped) == len(cases):
+                raise skipped[0]
+
+        signature = inspect.signature(test)
+        kept = [p for name, p in signature.parameters.items() if name not in names]
+        assert len(kept) == len(signature.parameters) - len(names), f"arguments are not {names}"
+        if group:
+            kept.append(inspect.Parameter("group", inspect.Parameter.KEYWORD_ONLY))
+        run.__signature__ = signature.replace(parameters=kept)
+        return pytest.mark.parametrize("group", list(groups), ids=str)(run) if group else run
+
+    return decorate
+
+
+def _case(names, value, ids, i):
+    """Return the name of a case and its arguments by name."""
+    name = None
+    if hasattr(value, "marks"):  # pytest.param
+        assert not value.marks, f"a mark can only be on a test of its own: {value}"
+        name, values = value.id, value.values
+    else:
+        values = (value,) if len(names) == 1 else tuple(value)
+    if name is None:
+        name = ids[i] if isinstance(ids, list) else ", ".join(map(ids or str, values))
+    return name, dict(zip(names, values, strict=True))

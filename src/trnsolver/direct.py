@@ -12,10 +12,10 @@ from torch import Tensor
 
 from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, LinAlgError
+from trnsci.core.failures import OnFailure
 from trnsci.core.finite import finite, only_finite
 from trnsolver._factors.factored import refined, with_factor
 from trnsolver._paths.arguments import (
-    OnFailure,
     TorchLinAlgError,
     any_matrix,
     batch_shape,

@@ -11,7 +11,8 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsci.core.finite import finite
+from trnsci.core.failures import OnFailure, checked_action, report_iteration
+from trnsci.core.finite import finite, only_finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsci.core.krylov import differentiated
 from trnsci.core.products import matmul
@@ -90,7 +91,9 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
 
 
 @in_full_precision
-def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Solution:
+def inv_sqrt_spd_ns(
+    A: Tensor, *, max_iters: int = 20, tol: float | None = None, on_failure: OnFailure = "warn"
+) -> Solution:
     """Return ``A ** -0.5`` by coupled Newton-Schulz steps, which are products only.
 
     The iteration ends when the residual ``norm(Z Y - I) / norm(I)`` of the scaled roots is below
@@ -100,7 +103,8 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     Args:
         A: Positive definite matrices.
         max_iters: Limit of steps.
-        tol: Tolerance of the residual.
+        tol: Tolerance of the residual; None for 1e-7, or ``4 * eps`` where that is larger.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the steps do not converge.
 
     Returns:
         ``(X, steps, residual)`` with ``info``; for a batch the largest steps and residual. If
@@ -108,11 +112,14 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
         plain tuple.
 
     Raises:
+        ConvergenceError: The steps did not converge, and ``on_failure`` is ``"raise"``.
         FlagError: ``max_iters`` is negative, or ``tol`` is NaN.
         ShapeError: A is not square.
     """
     work = square_matrix("inv_sqrt_spd_ns", "A", A)
+    checked_action("inv_sqrt_spd_ns", on_failure)
     whole("inv_sqrt_spd_ns", "max_iters", max_iters, 0, error=FlagError)
+    tol = max(1e-7, 4 * torch.finfo(work.dtype).eps) if tol is None else tol
     if tol != tol:
         raise FlagError("inv_sqrt_spd_ns: tol must be a number, got nan")
     flat = batch_of(work)
@@ -130,13 +137,15 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     x = restored(x.reshape(work.shape), A.dtype)
     if not concrete(work):
         return x, steps, residual  # type: ignore[return-value]
-    if not steps.numel():
+    if not work.numel():
         return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
     taken, left = int(steps.detach().max()), float(residual.detach().max())
     reason: Reason = "converged" if left < tol else "limit" if taken >= max_iters else "stagnated"
-    if not isfinite(left):
+    if not (isfinite(left) and only_finite(x)):
         reason = "diverged"
-    info = IterationInfo(left < tol, reason, (left,), details={"steps": steps.detach()})
+    converged = reason == "converged"
+    info = IterationInfo(converged, reason, (left,), details={"steps": steps.detach()})
+    report_iteration("inv_sqrt_spd_ns", info, taken, on_failure, "residual")
     return Solution(x, taken, left, info)
 
 

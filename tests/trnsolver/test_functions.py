@@ -62,14 +62,14 @@ def test_newton_schulz(condition):
 
 def test_newton_schulz_stops_where_rounding_has_the_last_word():
     a = (with_values(np.linspace(1, 5, 128))).float()
-    result = trnsolver.inv_sqrt_spd_ns(a, tol=1e-9)
+    result = trnsolver.inv_sqrt_spd_ns(a, tol=1e-9, on_failure="ignore")
     assert result.iterations < 20
     assert result.info.reason == "stagnated"
     assert not result.info.converged
     assert result.residual < 1e-5
-    limited = trnsolver.inv_sqrt_spd_ns(a, max_iters=2)
+    limited = trnsolver.inv_sqrt_spd_ns(a, max_iters=2, on_failure="ignore")
     assert (limited.iterations, limited.info.reason) == (2, "limit")
-    nan = trnsolver.inv_sqrt_spd_ns(torch.full((2, 2), float("nan")))
+    nan = trnsolver.inv_sqrt_spd_ns(torch.full((2, 2), float("nan")), on_failure="ignore")
     assert not nan.info.converged
 
 

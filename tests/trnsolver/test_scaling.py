@@ -77,3 +77,25 @@ def test_results_scale_with_the_matrix(name, dtype):
         exponent = 2 * round(share * exponents / 2)
         found = call(matrix * 2.0**exponent).double() / 2.0 ** (power * exponent)
         assert float((found - want).abs().max()) <= bound, exponent
+
+
+KERNELS = ("eigh", "svd", "qr", "cholesky", "lu", "solve", "inv_spd", "inv_sqrt_spd")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_scale_their_input(name):
+    small = {"svd": TALL[:8, :4], "qr": TALL[:8, :4], "solve": GENERAL[:4, :4]}
+    given, call, power, _ = CASES[name]
+    matrix = small.get(name, given[:4, :4]).float()
+    if name == "solve":
+        call = lambda a: trnsolver.solve(a, RIGHT[:4].to(a.dtype))  # noqa: E731
+    with trnsolver.backend("simulator"):
+        want = call(matrix).double()
+        bound = 100 * torch.finfo(torch.float32).eps * float(want.abs().max())
+        for exponent in (-122, 122):
+            found = call(matrix * 2.0**exponent).double() / 2.0 ** (power * exponent)
+            assert float((found - want).abs().max()) <= bound, exponent
+        for bad in (math.nan, math.inf):
+            if name not in ("qr", "lu", "solve"):  # these return NaN, like torch
+                with pytest.raises(trnsolver.NotFiniteError, match=f"{name}: A must be finite"):
+                    call(matrix * torch.full_like(matrix, bad))

@@ -15,9 +15,9 @@ from torch import Tensor
 from trnblas import trsm
 from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
-from trnsci.core.finite import only_finite
+from trnsci.core.finite import finite, only_finite
 from trnsolver._cuda.batched import batched_eigh, batched_qr, batched_svd
-from trnsolver._paths.arguments import batch_of, not_positive_definite
+from trnsolver._paths.arguments import batch_of, finite_below, not_positive_definite
 from trnsolver._paths.library import LIBRARY
 
 __all__ = [
@@ -49,6 +49,7 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
         factor = CHOLESKY(batch_of(a)).reshape(a.shape)
         if only_finite(factor.diagonal(dim1=-2, dim2=-1)):
             return factor
+    finite_below(function, name, a)
     raise not_positive_definite(function, name, "the factor has no real diagonal")
 
 
@@ -71,6 +72,7 @@ def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[T
 
     w, v = EIGH(batch_of(a), SWEEPS if max_sweeps is None else max_sweeps)
     if not only_finite(w):
+        finite_below(function, "A", a)
         raise ConvergenceError(f"{function}: the rotations did not converge")
     return w.reshape(a.shape[:-1]), v.reshape(a.shape)
 
@@ -120,6 +122,7 @@ def run_svd(
             flat = batch_of(a.mT if wide else a)
             u, s, vh = SVD(flat, SWEEPS if max_sweeps is None else max_sweeps)
             if not only_finite(s):
+                finite(function, "A", a)
                 raise ConvergenceError(f"{function}: the rotations did not converge")
             if wide:
                 u, vh = vh.mT, u.mT

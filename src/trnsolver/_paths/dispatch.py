@@ -49,7 +49,7 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
         factor = CHOLESKY(batch_of(a)).reshape(a.shape)
         if only_finite(factor.diagonal(dim1=-2, dim2=-1)):
             return factor
-    finite_below(function, name, a)
+        finite_below(function, name, a)
     raise not_positive_definite(function, name, "the factor has no real diagonal")
 
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-import trnsparse
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.krylov.preconditioners import (
@@ -47,8 +46,8 @@ def jacobi_preconditioner(A: Matrix) -> Preconditioner:
         SingularMatrixError: A diagonal entry is zero.
     """
     name = "jacobi_preconditioner"
-    if not _dense(A):
-        return trnsparse.jacobi_preconditioner(A)
+    if sparse := _for_sparse(name, A):
+        return sparse(A)
     return jacobi(name, square_matrix(name, "A", A).diagonal(dim1=-2, dim2=-1))
 
 
@@ -65,8 +64,8 @@ def block_jacobi_preconditioner(A: Matrix, block_size: int = 16) -> Precondition
         FlagError: The block size is below 1.
     """
     name = "block_jacobi_preconditioner"
-    if not _dense(A):
-        return trnsparse.block_jacobi_preconditioner(A, block_size)
+    if sparse := _for_sparse(name, A):
+        return sparse(A, block_size)
     work = square_matrix(name, "A", A)
     n = work.shape[-1]
     size = min(whole(name, "block_size", block_size, 1, error=FlagError), max(n, 1))
@@ -93,8 +92,8 @@ def ssor_preconditioner(A: Matrix, omega: float = 1.0) -> Preconditioner:
     """
     if not 0 < omega < 2:
         raise FlagError(f"ssor_preconditioner: omega must be between 0 and 2, got {omega}")
-    if not _dense(A):
-        return trnsparse.ssor_preconditioner(A, omega)
+    if sparse := _for_sparse("ssor_preconditioner", A):
+        return sparse(A, omega)
     work = square_matrix("ssor_preconditioner", "A", A)
     diagonal = checked_diagonal("ssor_preconditioner", work.diagonal(dim1=-2, dim2=-1))
     lower = omega * work.tril(-1) + torch.diag_embed(diagonal)
@@ -131,10 +130,10 @@ def ichol_preconditioner(A: Matrix, pattern: Tensor | None = None) -> Preconditi
         ShapeError: A is not a single square matrix, or the pattern has another shape.
     """
     name = "ichol_preconditioner"
-    if not _dense(A):
+    if sparse := _for_sparse(name, A):
         if pattern is not None:
             raise FlagError(f"{name}: pattern must be None for a sparse A, whose pattern is used")
-        return trnsparse.ichol_preconditioner(A)
+        return sparse(A)
     work = square_matrix(name, "A", A)
     if work.ndim != 2:
         raise ShapeError(f"{name}: A must be 2-D, got shape {tuple(A.shape)}")
@@ -167,10 +166,17 @@ class _Cholesky:
         return torch.cholesky_solve(column, self.factor.to(column.dtype)).squeeze(-1).to(r.dtype)
 
 
-def _dense(A: Matrix) -> bool:
-    """Return whether A is a dense tensor; what is no matrix is rejected as one."""
-    sparse = isinstance(A, trnsparse.formats.SparseMatrix) or hasattr(A, "tocsr")
-    return not sparse and getattr(A, "layout", torch.strided) is torch.strided
+def _for_sparse(name: str, A: Matrix) -> Any:
+    """Return the function of trnsparse if A is sparse, else None."""
+    if isinstance(A, Tensor):
+        sparse = A.layout is not torch.strided
+    else:
+        sparse = hasattr(A, "to_csr") or hasattr(A, "tocsr")
+    if not sparse:
+        return None
+    from trnsparse import preconditioners
+
+    return getattr(preconditioners, name)
 
 
 def _incomplete(a: Tensor, mask: Tensor) -> Tensor | None:

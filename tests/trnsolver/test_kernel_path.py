@@ -142,6 +142,7 @@ def test_kernels_compute_what_the_definition_says(name):
     assert off(found, wanted(name)) <= BOUND
 
 
+@pytest.mark.filterwarnings("ignore::trnsci.core.errors.ConvergenceWarning")
 @pytest.mark.parametrize("name", CALLS)
 def test_nothing_is_right_when_kernels_return_noise(name, monkeypatch):
     # A backstop on the host would hide that a device path computes nothing.

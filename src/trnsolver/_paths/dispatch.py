@@ -17,7 +17,7 @@ from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import finite, only_finite
 from trnsolver._cuda.batched import batched_eigh, batched_qr, batched_svd
-from trnsolver._paths.arguments import batch_of, finite_below, not_positive_definite
+from trnsolver._paths.arguments import batch_of, finite_below, not_positive_definite, singular
 from trnsolver._paths.library import LIBRARY
 
 __all__ = [
@@ -92,11 +92,31 @@ def run_lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def run_lu_solve(a: Tensor, columns: Tensor) -> Tensor:
-    """Return the solution of square systems on kernels: LU, and two triangular solutions."""
-    p, lower, upper = run_lu(a)
-    forward = trsm(1.0, lower, p.mT @ columns, uplo="lower", diag="unit")
-    return trsm(1.0, upper, forward, uplo="upper")
+def run_lu_solve(function: str, a: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution of square systems on kernels: LU, and two triangular solutions.
+
+    Rows and columns are scaled by powers of two to largest entries around 1, so that the pivots of
+    a graded matrix are not zero in float32.
+    """
+    rows = _powers(a.detach().abs().amax(-1, keepdim=True))
+    balanced = a / rows
+    scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))
+    p, lower, upper = run_lu(balanced / scales)
+    forward = trsm(1.0, lower, p.mT @ (columns / rows), uplo="lower", diag="unit")
+    found = trsm(1.0, upper, forward, uplo="upper") / scales.mT
+    if not only_finite(found) and only_finite(a) and only_finite(columns):
+        pivots = upper.detach().diagonal(dim1=-2, dim2=-1)
+        if bool((pivots == 0).any()) or not only_finite(pivots):
+            raise singular(function, "A", "a pivot is zero")
+    return found
+
+
+def _powers(sizes: Tensor) -> Tensor:
+    """Return the powers of two near numbers, 1 for those not positive and finite."""
+    usual = (sizes > 0) & (sizes < torch.inf)
+    # A reciprocal of the largest power is not a normal number.
+    exponents = torch.log2(torch.where(usual, sizes, 1.0)).floor().clamp(max=125)
+    return torch.exp2(exponents)
 
 
 def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:

@@ -75,7 +75,7 @@ def _launched(
 
 
 def _scaled(a: Tensor, lower: bool = False) -> tuple[Tensor, Tensor]:
-    """Return matrices divided by powers of four near their largest entries, and these powers.
+    """Return matrices divided by powers of four near their largest entries, and their roots.
 
     Kernels compute squares in float32, and a device may replace numbers below its smallest normal
     one by zero. The division is exact, except for entries that are far below the largest.
@@ -84,11 +84,17 @@ def _scaled(a: Tensor, lower: bool = False) -> tuple[Tensor, Tensor]:
         a: Matrices, (batch, m, n).
         lower: Whether only lower triangles are read.
     """
-    peak = (a.tril() if lower else a).abs().amax((-2, -1), keepdim=True)
-    halves = torch.frexp(peak).exponent // 2
-    # Two divisions, by the root of the power: the power itself or its inverse may overflow.
-    root = torch.where((peak > 0) & (peak < torch.inf), torch.exp2(halves.to(a.dtype)), 1.0)
+    root = _root_of_power((a.tril() if lower else a).abs().amax((-2, -1), keepdim=True))
     return a / root / root, root.squeeze(-1)
+
+
+def _root_of_power(sizes: Tensor) -> Tensor:
+    """Return roots of the powers of four near numbers, 1 for those not positive and finite.
+
+    Numbers are divided twice by the root: the power itself or its inverse may overflow.
+    """
+    halves = torch.frexp(sizes).exponent // 2
+    return torch.where((sizes > 0) & (sizes < torch.inf), torch.exp2(halves.to(sizes.dtype)), 1.0)
 
 
 def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
@@ -220,12 +226,15 @@ def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
 
 
 def cholesky(launch: Launcher, a: Tensor) -> Tensor:
-    a, root = _scaled(a, lower=True)
+    # Powers of two scale the diagonal to magnitude 1, so that no pivot of a graded matrix is small.
+    diagonal = a.diagonal(dim1=-2, dim2=-1)
+    root = _root_of_power(diagonal).unsqueeze(-1)
+    a = a / root / root.mT
     batch, n = a.shape[0], a.shape[-1]
     copies = max(1, min(batch, TILE // n))
     length = -(-limits.cholesky_instructions(n) // copies)
     found: Tensor = _launched(launch, cholesky_kernels.cholesky, (a,), length, copies)
-    return found * root.unsqueeze(-1)
+    return found * root
 
 
 def lu(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -93,8 +93,8 @@ def cp_decompose(
         rank: R, the number of terms.
         max_iter: Maximum number of sweeps over all modes.
         tol: Iteration stops if the relative error, or its relative change, is below this.
-        nonneg: Whether to constrain factors to be non-negative (at least 1e-10), with weights 1.
-            Columns are solved for one by one (hierarchical ALS).
+        nonneg: Whether to constrain factors to be non-negative, with weights 1. Columns are solved
+            for one by one (hierarchical ALS), and are at least 1e-10 for a tensor of magnitude 1.
         factors: Initial factors, d matrices (I_k, R); they are not written to.
         init: Initialization without ``factors``: ``"svd"`` for the leading singular vectors of each
             unfolding, completed with random columns, or ``"random"``.
@@ -158,7 +158,7 @@ def cp_decompose(
     found, weights, report = best
     if nonneg:  # weights stay 1, so the scale is divided among the factors
         parts = [(round(log2(unit)) + mode) // len(found) for mode in range(len(found))]
-        found = [(f * 2.0**part).clamp(min=_FLOOR) for f, part in zip(found, parts, strict=True)]
+        found = [f * 2.0**part for f, part in zip(found, parts, strict=True)]
     else:
         weights = weights * unit
     return (found, weights, report) if return_report else (found, weights)

@@ -11,7 +11,12 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsci.core.failures import OnFailure, checked_action, report_iteration
+from trnsci.core.failures import (
+    OnFailure,
+    checked_action,
+    report_failure,
+    report_iteration,
+)
 from trnsci.core.finite import finite, only_finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsci.core.krylov import differentiated
@@ -210,7 +215,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
 
 
 @in_full_precision
-def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
+def msign(A: Tensor, steps: int = 10, polish: int = 4, *, on_failure: OnFailure = "warn") -> Tensor:
     """Return ``U @ Vh`` of the singular value decomposition, by products only.
 
     ``steps`` quintic steps with a large slope raise singular values from about ``3.4 ** -steps`` of
@@ -221,8 +226,12 @@ def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
         A: Matrices (m, n).
         steps: Number of steps with a large slope.
         polish: Number of steps that converge.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if a singular value of the result is not
+            1, because it is too small in A: ``polar`` takes matrices of any condition number. It is
+            not checked where values cannot be read, and for matrices of zeros.
 
     Raises:
+        ConvergenceError: A singular value is not 1, and ``on_failure`` is ``"raise"``.
         FlagError: A number of steps is negative.
 
     Example:
@@ -231,6 +240,7 @@ def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
                 [ 0., -1.]])
     """
     work = any_matrix("msign", "A", A)
+    checked_action("msign", on_failure)
     x = _scaled(work)
     for count, name, weights in (
         (steps, "steps", torch_path.MUON),
@@ -238,7 +248,26 @@ def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
     ):
         whole("msign", name, count, 0, error=FlagError)
         x = _quintic(x, count, weights)
+    if on_failure != "ignore" and concrete(x):
+        _report_signs(x.detach(), on_failure)
     return restored(x, A.dtype)
+
+
+def _report_signs(x: Tensor, on_failure: OnFailure) -> None:
+    """Report matrices, other than zero, whose singular values are not all 1."""
+    flat = batch_of(x.mH if x.shape[-2] > x.shape[-1] else x)
+    if not flat.numel():
+        return
+    gram = flat @ flat.mH
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    zero = flat.abs().amax((-2, -1)) == 0
+    far = torch.where(zero, 0.0, torch.linalg.matrix_norm(gram - eye)).max()
+    if not float(far) <= _EPS[far.dtype] ** 0.5:
+        report_failure(
+            f"msign: not converged: norm(X X^H - I) is {float(far):.3g}; the steps raise singular "
+            f"values above about 1e-4 of the norm of A to 1, take more steps or polar",
+            on_failure,
+        )
 
 
 @in_full_precision

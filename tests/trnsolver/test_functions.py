@@ -146,6 +146,20 @@ def test_signs_are_exact_down_to_small_singular_values():
     assert torch.equal(trnsolver.msign(torch.zeros(3, 2)), torch.zeros(3, 2))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_signs_that_are_not_reached_are_reported(dtype):
+    for condition in (1e6, 1e8, 1e12):
+        a = with_condition(condition, 16).to(dtype)
+        with pytest.warns(trnsolver.ConvergenceWarning, match="msign: not converged") as warned:
+            found = trnsolver.msign(torch.stack([torch.eye(16, dtype=dtype), a]))
+        assert warned[0].filename == __file__
+        assert torch.equal(trnsolver.msign(a[:, :], on_failure="ignore"), found[1])
+        with pytest.raises(trnsolver.ConvergenceError, match="msign"):
+            trnsolver.msign(a[:12], on_failure="raise", steps=5)
+    a = with_condition(1e5, 16).to(dtype)
+    assert float((trnsolver.msign(a) - trnsolver.polar(a).U).abs().max()) <= 1e-3
+
+
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape", [(32, 32), (128, 16), (16, 128), (3, 64, 16)])
 def test_updates_for_muon_have_singular_values_about_one(shape, dtype):

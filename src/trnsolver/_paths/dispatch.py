@@ -98,6 +98,8 @@ def run_lu_solve(function: str, a: Tensor, columns: Tensor) -> Tensor:
     Rows and columns are scaled by powers of two to largest entries around 1, so that the pivots of
     a graded matrix are not zero in float32.
     """
+    if not a.numel():
+        return columns.clone()
     rows = _powers(a.detach().abs().amax(-1, keepdim=True))
     balanced = a / rows
     scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))

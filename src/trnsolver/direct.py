@@ -12,10 +12,10 @@ from torch import Tensor
 
 from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, LinAlgError
+from trnsci.core.failures import OnFailure
 from trnsci.core.finite import finite, only_finite
 from trnsolver._factors.factored import refined, with_factor
 from trnsolver._paths.arguments import (
-    OnFailure,
     TorchLinAlgError,
     any_matrix,
     batch_shape,
@@ -137,9 +137,8 @@ def solve(
         )
     try:
         if kernels_wanted():
-            found = run_lu_solve(work, columns_of(right, vectors))
+            found = run_lu_solve("solve", work, columns_of(right, vectors))
             found = found.squeeze(-1) if vectors else found
-            _singular_if_not_finite("solve", found, work, right)
         else:
             found = torch.linalg.solve(work, right)
     except TorchLinAlgError as error:
@@ -186,8 +185,7 @@ def inv(A: Tensor) -> Tensor:
     try:
         if kernels_wanted():
             eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
-            found = run_lu_solve(work, eye.expand_as(work))
-            _singular_if_not_finite("inv", found, work)
+            found = run_lu_solve("inv", work, eye.expand_as(work))
         else:
             found = torch.linalg.inv(work)
     except TorchLinAlgError as error:
@@ -329,12 +327,6 @@ def _svd_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor
 def _cutoff(function: str, rcond: float | None) -> None:
     if rcond is not None and not rcond >= 0:
         raise FlagError(f"{function}: rcond must not be negative, got {rcond}")
-
-
-def _singular_if_not_finite(function: str, found: Tensor, *operands: Tensor) -> None:
-    """Raise if finite operands have a result that is not finite: a pivot was zero."""
-    if not only_finite(found) and all(map(only_finite, operands)):
-        raise singular(function, "A", "a pivot is zero")
 
 
 def _inverse_error(function: str, error: Exception) -> Exception:

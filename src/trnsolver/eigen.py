@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Literal, NamedTuple, overload
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from trnblas import trsm
 from trnsci.core.arguments import agree, whole
-from trnsci.core.backend.fallback import callers_level
 from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import (
     AccuracyError,
@@ -21,6 +19,7 @@ from trnsci.core.errors import (
     LinAlgError,
     ShapeError,
 )
+from trnsci.core.failures import OnFailure, checked_action, report_failure
 from trnsci.core.finite import finite, power_below
 from trnsci.core.krylov import differentiated
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
@@ -29,7 +28,6 @@ from trnsolver._eigen.quality import EighInfo, frobenius_norm, judged_again
 from trnsolver._eigen.spectra import Pairs, approximate_pairs
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import (
-    OnFailure,
     TorchLinAlgError,
     chosen,
     finite_below,
@@ -291,7 +289,7 @@ def _approximate(
     places: tuple[int, int],
 ) -> ApproximateEigenpairs:
     """Return pairs whose residual is below ``tol``; warn or raise if it is not."""
-    chosen("eigh", "on_failure", on_failure, ("raise", "warn", "ignore"))
+    checked_action("eigh", on_failure)
     chosen(
         "eigh", "method", method, ("auto", "exact", "refined", "chebyshev", "randomized", "qdwh")
     )
@@ -333,11 +331,9 @@ def _approximate(
         info = judged_again(a, w.to(a.dtype), v.to(a.dtype), info, size)
     if unit != 1:
         w, info = w * unit, replace(info, forward_error=info.forward_error * unit)
-    if not info.converged and on_failure != "ignore":
+    if not info.converged:
         message = f"eigh: the residual is {info.backward_error:.3g} of norm(A), not {tol:.3g}"
-        if on_failure == "raise":
-            raise AccuracyError(message)
-        warnings.warn(message, AccuracyWarning, stacklevel=callers_level("trnsolver"))
+        report_failure(message, on_failure, AccuracyError, AccuracyWarning)
     return ApproximateEigenpairs(w, v, info)
 
 

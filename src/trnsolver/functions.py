@@ -11,7 +11,13 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsci.core.finite import finite
+from trnsci.core.failures import (
+    OnFailure,
+    checked_action,
+    report_failure,
+    report_iteration,
+)
+from trnsci.core.finite import finite, only_finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsci.core.krylov import differentiated
 from trnsci.core.products import matmul
@@ -91,7 +97,9 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
 
 
 @in_full_precision
-def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Solution:
+def inv_sqrt_spd_ns(
+    A: Tensor, *, max_iters: int = 20, tol: float | None = None, on_failure: OnFailure = "warn"
+) -> Solution:
     """Return ``A ** -0.5`` by coupled Newton-Schulz steps, which are products only.
 
     The iteration ends when the residual ``norm(Z Y - I) / norm(I)`` of the scaled roots is below
@@ -101,7 +109,8 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     Args:
         A: Positive definite matrices.
         max_iters: Limit of steps.
-        tol: Tolerance of the residual.
+        tol: Tolerance of the residual; None for 1e-7, or ``4 * eps`` where that is larger.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the steps do not converge.
 
     Returns:
         ``(X, steps, residual)`` with ``info``; for a batch the largest steps and residual. If
@@ -109,11 +118,14 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
         plain tuple.
 
     Raises:
+        ConvergenceError: The steps did not converge, and ``on_failure`` is ``"raise"``.
         FlagError: ``max_iters`` is negative, or ``tol`` is NaN.
         ShapeError: A is not square.
     """
     work = square_matrix("inv_sqrt_spd_ns", "A", A)
+    checked_action("inv_sqrt_spd_ns", on_failure)
     whole("inv_sqrt_spd_ns", "max_iters", max_iters, 0, error=FlagError)
+    tol = max(1e-7, 4 * torch.finfo(work.dtype).eps) if tol is None else tol
     if tol != tol:
         raise FlagError("inv_sqrt_spd_ns: tol must be a number, got nan")
     flat = batch_of(work)
@@ -131,13 +143,15 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     x = restored(x.reshape(work.shape), A.dtype)
     if not concrete(work):
         return x, steps, residual  # type: ignore[return-value]
-    if not steps.numel():
+    if not work.numel():
         return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
     taken, left = int(steps.detach().max()), float(residual.detach().max())
     reason: Reason = "converged" if left < tol else "limit" if taken >= max_iters else "stagnated"
-    if not isfinite(left):
+    if not (isfinite(left) and only_finite(x)):
         reason = "diverged"
-    info = IterationInfo(left < tol, reason, (left,), details={"steps": steps.detach()})
+    converged = reason == "converged"
+    info = IterationInfo(converged, reason, (left,), details={"steps": steps.detach()})
+    report_iteration("inv_sqrt_spd_ns", info, taken, on_failure, "residual")
     return Solution(x, taken, left, info)
 
 
@@ -203,7 +217,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
 
 
 @in_full_precision
-def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
+def msign(A: Tensor, steps: int = 10, polish: int = 4, *, on_failure: OnFailure = "warn") -> Tensor:
     """Return ``U @ Vh`` of the singular value decomposition, by products only.
 
     ``steps`` quintic steps with a large slope raise singular values from about ``3.4 ** -steps`` of
@@ -214,8 +228,12 @@ def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
         A: Matrices (m, n).
         steps: Number of steps with a large slope.
         polish: Number of steps that converge.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if a singular value of the result is not
+            1, because it is too small in A: ``polar`` takes matrices of any condition number. It is
+            not checked where values cannot be read, and for matrices of zeros.
 
     Raises:
+        ConvergenceError: A singular value is not 1, and ``on_failure`` is ``"raise"``.
         FlagError: A number of steps is negative.
 
     Example:
@@ -224,6 +242,7 @@ def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
                 [ 0., -1.]])
     """
     work = any_matrix("msign", "A", A)
+    checked_action("msign", on_failure)
     x = _scaled(work)
     for count, name, weights in (
         (steps, "steps", torch_path.MUON),
@@ -231,7 +250,26 @@ def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
     ):
         whole("msign", name, count, 0, error=FlagError)
         x = _quintic(x, count, weights)
+    if on_failure != "ignore" and concrete(x):
+        _report_signs(x.detach(), on_failure)
     return restored(x, A.dtype)
+
+
+def _report_signs(x: Tensor, on_failure: OnFailure) -> None:
+    """Report matrices, other than zero, whose singular values are not all 1."""
+    flat = batch_of(x.mH if x.shape[-2] > x.shape[-1] else x)
+    if not flat.numel():
+        return
+    gram = flat @ flat.mH
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    zero = flat.abs().amax((-2, -1)) == 0
+    far = torch.where(zero, 0.0, torch.linalg.matrix_norm(gram - eye)).max()
+    if not float(far) <= _EPS[far.dtype] ** 0.5:
+        report_failure(
+            f"msign: not converged: norm(X X^H - I) is {float(far):.3g}; the steps raise singular "
+            f"values above about 1e-4 of the norm of A to 1, take more steps or polar",
+            on_failure,
+        )
 
 
 @in_full_precision

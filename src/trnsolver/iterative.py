@@ -2,8 +2,12 @@
 
 All return ``(x, iterations, residual)`` with ``.info``: convergence, the reason for stopping and
 the history of residuals. They stop, like SciPy's, when ``norm(b - A x) <= max(rtol * norm(b),
-atol)``; the reported residual is recomputed from x. A and x0 are cast to the dtype of b; float16
-and bfloat16 are computed in float32.
+atol)``; the reported residual is recomputed from the returned x. A solution that overflows or
+underflows in its dtype is not converged. A and x0 are cast to the dtype of b; float16 and bfloat16
+are computed in float32, and converge there: the reported residual includes the final rounding.
+
+A method that does not converge warns (``ConvergenceWarning``), raises or stays silent, as
+``on_failure`` says.
 
 b is a vector, or a batch of vectors (..., n); A may have the same batch dimensions. For a dense A,
 a matrix b of shape (n, k) that is not such a batch has k right-hand sides as columns. Systems of a
@@ -15,13 +19,14 @@ a dense A they also work under ``torch.func.grad`` and in forward mode.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor, whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.failures import OnFailure
 from trnsci.core.finite import power_below
 from trnsci.core.iterations import Solution, plot_residuals
 from trnsci.core.krylov import Method, Run, System, Watch, solve, stopping
@@ -48,6 +53,12 @@ __all__ = [
     "plot_residuals",
 ]
 
+_Operands: TypeAlias = tuple[Any, Tensor, Tensor | None, Any]
+"""A, b, x0 and M."""
+
+_Limits: TypeAlias = tuple[float, float | None, float, int, int | None, Callback | None]
+"""tol, rtol, atol, maxiter, max_iter and callback."""
+
 
 @in_full_precision
 def cg(
@@ -62,6 +73,7 @@ def cg(
     atol: float = 0.0,
     max_iter: int | None = None,
     callback: Callback | None = None,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Return the solution for a symmetric (Hermitian) positive definite A by conjugate gradients.
 
@@ -76,12 +88,14 @@ def cg(
         atol: Absolute tolerance of the norm of the residual.
         max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each iteration.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the method does not converge.
 
     Returns:
-        ``(x, iterations, residual)``. Failure to converge is not an error: see ``info.converged``.
-        A direction in which A is not positive ends the method with ``info.reason == "breakdown"``.
+        ``(x, iterations, residual)``. A direction in which A is not positive ends the method with
+        ``info.reason == "breakdown"``.
 
     Raises:
+        ConvergenceError: The method did not converge, and ``on_failure`` is ``"raise"``.
         ShapeError: The shapes do not fit.
         FlagError: A tolerance is negative.
 
@@ -95,6 +109,7 @@ def cg(
         _kernel_cg if kernels_wanted() else conjugate_gradients,
         (A, b, x0, M),
         (tol, rtol, atol, maxiter, max_iter, callback),
+        on_failure,
         hermitian=True,
     )
 
@@ -112,6 +127,7 @@ def minres(
     atol: float = 0.0,
     max_iter: int | None = None,
     callback: Callback | None = None,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Return the solution for a symmetric (Hermitian) A, definite or not.
 
@@ -123,6 +139,7 @@ def minres(
         minres_method,
         (A, b, x0, M),
         (tol, rtol, atol, maxiter, max_iter, callback),
+        on_failure,
         hermitian=True,
     )
 
@@ -140,6 +157,7 @@ def bicgstab(
     atol: float = 0.0,
     max_iter: int | None = None,
     callback: Callback | None = None,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Return the solution for any A by stabilized biconjugate gradients, in constant memory.
 
@@ -151,6 +169,7 @@ def bicgstab(
         bicgstab_method,
         (A, b, x0, M),
         (tol, rtol, atol, maxiter, max_iter, callback),
+        on_failure,
     )
 
 
@@ -168,6 +187,7 @@ def gmres(
     atol: float = 0.0,
     max_iter: int | None = None,
     callback: Callback | None = None,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Return the solution for any A by GMRES, preconditioned from the right.
 
@@ -183,12 +203,14 @@ def gmres(
         atol: Absolute tolerance of the norm of the residual.
         max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each direction.
+        on_failure: As in ``cg``.
 
     Returns:
         ``(x, products, residual)``, where products is the number of products with A.
     """
     no_kernel("gmres")
-    return _gmres("gmres", A, b, x0, tol, maxiter, restart, M, rtol, atol, max_iter, callback)
+    limits = tol, rtol, atol, maxiter, max_iter, callback
+    return _gmres("gmres", (A, b, x0, M), limits, on_failure, restart)
 
 
 @in_full_precision
@@ -207,6 +229,7 @@ def fgmres(
     atol: float = 0.0,
     max_iter: int | None = None,
     callback: Callback | None = None,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Return the solution for any A by flexible GMRES, which can recycle directions.
 
@@ -230,12 +253,12 @@ def fgmres(
         atol: Absolute tolerance of the norm of the residual.
         max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each direction.
+        on_failure: As in ``cg``.
     """
     no_kernel("fgmres")
     whole("fgmres", "keep", keep, 0, error=FlagError)
-    return _gmres(
-        "fgmres", A, b, x0, tol, maxiter, restart, M, rtol, atol, max_iter, callback, keep, recycle
-    )
+    limits = tol, rtol, atol, maxiter, max_iter, callback
+    return _gmres("fgmres", (A, b, x0, M), limits, on_failure, restart, keep, recycle)
 
 
 def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
@@ -274,17 +297,10 @@ def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watc
 
 def _gmres(
     function: str,
-    A: OperatorLike,
-    b: Tensor,
-    x0: Tensor | None,
-    tol: float,
-    maxiter: int,
+    operands: _Operands,
+    limits: _Limits,
+    on_failure: OnFailure,
     restart: int,
-    M: Any,
-    rtol: float | None,
-    atol: float,
-    max_iter: int | None,
-    callback: Callback | None,
     keep: int = 0,
     recycle: Recycled | None = None,
 ) -> Solution:
@@ -298,14 +314,15 @@ def _gmres(
         run.iterations = run.matvecs
         return run
 
-    return _solved(function, method, (A, b, x0, M), (tol, rtol, atol, maxiter, max_iter, callback))
+    return _solved(function, method, operands, limits, on_failure)
 
 
 def _solved(
     function: str,
     method: Method,
-    operands: tuple[Any, Tensor, Tensor | None, Any],
-    limits: tuple[float, float | None, float, int, int | None, Callback | None],
+    operands: _Operands,
+    limits: _Limits,
+    on_failure: OnFailure,
     hermitian: bool = False,
 ) -> Solution:
     """Validate the arguments and return the solution by a method."""
@@ -323,7 +340,9 @@ def _solved(
     right, columns = _vectors(function, A, working(b))
     start = None if x0 is None else _start(function, x0, b, right, columns)
     matrix = A.unsqueeze(-3) if columns else A
-    found = solve(System(function, method, rule, M, hermitian), matrix, right, start)
+    dtype = b.dtype if right.dtype is not b.dtype else None
+    system = System(function, method, rule, M, hermitian, on_failure=on_failure, dtype=dtype)
+    found = solve(system, matrix, right, start)
     x = restored(found.x.mT if columns else found.x, b.dtype)
     return Solution(x, found.iterations, found.residual, found.info)
 

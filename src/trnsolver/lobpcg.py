@@ -11,6 +11,7 @@ from torch import Tensor
 from trnrand import Generator, normal
 from trnsci.core.arguments import floating, whole
 from trnsci.core.errors import DTypeError, FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.finite import power_below
 from trnsci.core.iterations import IterationInfo, Reason
 from trnsolver._eigen.informed_pairs import InformedPairs
@@ -39,6 +40,7 @@ def lobpcg(
     maxiter: int = 200,
     largest: bool = False,
     seed: int = 0,
+    on_failure: OnFailure = "warn",
 ) -> IteratedEigenpairs:
     """Return eigenpairs ``A v = w B v`` at one end of the spectrum.
 
@@ -53,14 +55,17 @@ def lobpcg(
         maxiter: Limit of iterations.
         largest: Whether to compute the largest values, or the smallest.
         seed: Seed of random initial vectors.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the iteration does not converge.
 
     Returns:
         k values, ascending, and vectors with ``V.mH @ B @ V = I``; ``info`` reports convergence.
 
     Raises:
+        ConvergenceError: The iteration did not converge, and ``on_failure`` is ``"raise"``.
         NotPositiveDefiniteError: B is not positive definite.
         ShapeError: The shapes do not fit, or 3 k is more than n.
     """
+    checked_action("lobpcg", on_failure)
     x = _start(A, X, n, seed)
     size, k = x.shape
     if 3 * k > size:
@@ -112,6 +117,7 @@ def lobpcg(
     w = sign * w * unit
     order = w.argsort()
     info = IterationInfo(reason == "converged", reason, tuple(residuals), matvecs)
+    report_iteration("lobpcg", info, len(residuals) - 1, on_failure)
     return IteratedEigenpairs(w[order], x[:, order], info)
 
 

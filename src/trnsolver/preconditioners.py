@@ -1,10 +1,15 @@
 """Preconditioners: functions ``r -> z`` that approximately solve ``A z = r``.
 
-Each is built from a dense symmetric (Hermitian) positive definite matrix and used as ``M`` of an
-iterative solver. They take vectors (..., n), and compute float16 and bfloat16 in float32.
+Each is built from a symmetric (Hermitian) positive definite matrix and used as ``M`` of an
+iterative solver. A dense matrix may have batch dimensions, and the function takes vectors (..., n).
+A sparse matrix of trnsparse, torch or SciPy stays sparse: its preconditioner is that of trnsparse.
+All can be pickled, and compute float16 and bfloat16 in float32.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -29,10 +34,13 @@ __all__ = [
     "ssor_preconditioner",
 ]
 
+Matrix: TypeAlias = Any
+"""A dense tensor, or a sparse matrix of trnsparse, torch or SciPy."""
+
 _SHIFTS = 12
 
 
-def jacobi_preconditioner(A: Tensor) -> Preconditioner:
+def jacobi_preconditioner(A: Matrix) -> Preconditioner:
     """Return ``r -> r / diag(A)``.
 
     Raises:
@@ -40,11 +48,13 @@ def jacobi_preconditioner(A: Tensor) -> Preconditioner:
     """
     no_kernel("jacobi_preconditioner")
     name = "jacobi_preconditioner"
+    if sparse := _for_sparse(name, A):
+        return sparse(A)
     return jacobi(name, square_matrix(name, "A", A).diagonal(dim1=-2, dim2=-1))
 
 
-def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Preconditioner:
-    """Return the solve with the diagonal blocks of A, by their Cholesky factors.
+def block_jacobi_preconditioner(A: Matrix, block_size: int = 16) -> Preconditioner:
+    """Return the solve with the diagonal blocks of A, by their factors.
 
     Args:
         A: Positive definite matrix.
@@ -57,6 +67,8 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
     """
     no_kernel("block_jacobi_preconditioner")
     name = "block_jacobi_preconditioner"
+    if sparse := _for_sparse(name, A):
+        return sparse(A, block_size)
     work = square_matrix(name, "A", A)
     n = work.shape[-1]
     size = min(whole(name, "block_size", block_size, 1, error=FlagError), max(n, 1))
@@ -67,7 +79,7 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
     return block_jacobi(name, blocks, n, definite=True)
 
 
-def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
+def ssor_preconditioner(A: Matrix, omega: float = 1.0) -> Preconditioner:
     """Return one symmetric sweep of over-relaxation.
 
     With D the diagonal and L the strict lower triangle of A: ``(D + w L) t = r``,
@@ -84,36 +96,49 @@ def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
     no_kernel("ssor_preconditioner")
     if not 0 < omega < 2:
         raise FlagError(f"ssor_preconditioner: omega must be between 0 and 2, got {omega}")
+    if sparse := _for_sparse("ssor_preconditioner", A):
+        return sparse(A, omega)
     work = square_matrix("ssor_preconditioner", "A", A)
     diagonal = checked_diagonal("ssor_preconditioner", work.diagonal(dim1=-2, dim2=-1))
     lower = omega * work.tril(-1) + torch.diag_embed(diagonal)
 
-    def apply(r: Tensor) -> Tensor:
-        column = as_column(r, work)
-        below = lower.to(column.dtype)
+    return _Sweep(lower, omega * (2 - omega) * diagonal)
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    lower: Tensor
+    diagonal: Tensor
+
+    def __call__(self, r: Tensor) -> Tensor:
+        column = as_column(r, self.lower)
+        below = self.lower.to(column.dtype)
         t = torch.linalg.solve_triangular(below, column, upper=False)
-        v = omega * (2 - omega) * diagonal.unsqueeze(-1) * t
-        z = torch.linalg.solve_triangular(below.mH, v, upper=True)
+        z = torch.linalg.solve_triangular(below.mH, self.diagonal.unsqueeze(-1) * t, upper=True)
         return z.squeeze(-1).to(r.dtype)
 
-    return apply
 
-
-def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditioner:
+def ichol_preconditioner(A: Matrix, pattern: Tensor | None = None) -> Preconditioner:
     """Return the solve with an incomplete Cholesky factor, without fill-in.
 
     If the factorization breaks down, it is repeated with a larger diagonal (Manteuffel's shift).
 
     Args:
         A: Positive definite matrix; one matrix, no batch.
-        pattern: Boolean mask of the entries of the factor; None for the pattern of A.
+        pattern: Boolean mask of the entries of the factor, for a dense A; None for the pattern of
+            A.
 
     Raises:
+        FlagError: A pattern is given for a sparse A.
         NotPositiveDefiniteError: The factorization breaks down for all shifts of the diagonal.
         ShapeError: A is not a single square matrix, or the pattern has another shape.
     """
     no_kernel("ichol_preconditioner")
     name = "ichol_preconditioner"
+    if sparse := _for_sparse(name, A):
+        if pattern is not None:
+            raise FlagError(f"{name}: pattern must be None for a sparse A, whose pattern is used")
+        return sparse(A)
     work = square_matrix(name, "A", A)
     if work.ndim != 2:
         raise ShapeError(f"{name}: A must be 2-D, got shape {tuple(A.shape)}")
@@ -134,12 +159,29 @@ def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditi
         shift = max(2 * shift, 1e-3)
     else:
         raise NotPositiveDefiniteError(f"{name}: A has no incomplete factor up to shift {shift:g}")
+    return _Cholesky(factor)
 
-    def apply(r: Tensor) -> Tensor:
-        column = as_column(r, work)
-        return torch.cholesky_solve(column, factor.to(column.dtype)).squeeze(-1).to(r.dtype)
 
-    return apply
+@dataclass(frozen=True)
+class _Cholesky:
+    factor: Tensor
+
+    def __call__(self, r: Tensor) -> Tensor:
+        column = as_column(r, self.factor)
+        return torch.cholesky_solve(column, self.factor.to(column.dtype)).squeeze(-1).to(r.dtype)
+
+
+def _for_sparse(name: str, A: Matrix) -> Any:
+    """Return the function of trnsparse if A is sparse, else None."""
+    if isinstance(A, Tensor):
+        sparse = A.layout is not torch.strided
+    else:
+        sparse = hasattr(A, "to_csr") or hasattr(A, "tocsr")
+    if not sparse:
+        return None
+    from trnsparse import preconditioners
+
+    return getattr(preconditioners, name)
 
 
 def _incomplete(a: Tensor, mask: Tensor) -> Tensor | None:

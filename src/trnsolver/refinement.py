@@ -14,7 +14,7 @@ the residual, its own rounding included (Rump 2010).
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from trnsci.core.backend.fallback import callers_level
 from trnsci.core.eager import concrete
 from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
+from trnsci.core.failures import OnFailure, checked_action, report_failure
 from trnsci.core.finite import finite
 from trnsci.core.krylov import Watch, differentiated
 from trnsci.core.krylov.gmres import flexible_gmres
@@ -35,7 +35,7 @@ from trnsolver._factors.bounds import (
     estimated_bound,
     inverse_norm,
 )
-from trnsolver._paths.arguments import OnFailure, batch_shape, chosen, restored, singular
+from trnsolver._paths.arguments import batch_shape, restored, singular
 from trnsolver._paths.dispatch import kernels_wanted, run_lu
 
 __all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
@@ -125,7 +125,7 @@ def accurate_solution(
 
     Complex systems are solved as real ones of twice the order.
     """
-    chosen("solve", "on_failure", on_failure, ("raise", "warn", "ignore"))
+    checked_action("solve", on_failure)
     if not 0 < target < 1:
         raise FlagError(f"solve: target_forward_error must be between 0 and 1, got {target}")
     if not concrete(a, b):
@@ -147,20 +147,19 @@ def accurate_solution(
         # The result is rounded once more if the precision of A suffices for the target.
         unit = torch.finfo(dtype).eps / 2
         narrow = unit if unit > UNIT and target >= 4 * unit else 0.0
+        kept = dtype.to_real() if narrow else torch.float64
         found = [
-            _ladder(m.double(), s.double(), target - narrow, certify)
+            _scaled(m.double(), s.double(), target - narrow, certify, kept)
             for m, s in zip(matrices, sides, strict=True)
         ]
         x = torch.stack([attempt.x for attempt in found]).reshape(*batch, -1, columns.shape[-1])
-    info = _summary(found, target, narrow, certify)
-    if not info.converged and on_failure != "ignore":
+    info = _summary(found, target, certify)
+    if not info.converged:
         message = (
             f"solve: the forward error is at most {info.forward_error:.3g}, not {target:.3g}, at "
             f"condition number {info.condition:.3g}"
         )
-        if on_failure == "raise":
-            raise AccuracyError(message)
-        warnings.warn(message, AccuracyWarning, stacklevel=callers_level("trnsolver"))
+        report_failure(message, on_failure, AccuracyError, AccuracyWarning)
     if a.is_complex():
         x = torch.complex(x[..., :order, :], x[..., order:, :])
     if narrow:
@@ -182,11 +181,32 @@ def _real(value: Tensor, square: bool) -> Tensor:
     return torch.cat([above, torch.cat([value.imag, value.real], -1)], -2)
 
 
+def _scaled(a: Tensor, b: Tensor, target: float, certify: bool, dtype: torch.dtype) -> _Attempt:
+    """Return the solution rounded to a dtype, with a bound that includes the rounding.
+
+    A and the columns of B are scaled to magnitude 1 by powers of two, which is exact: only the
+    result itself can overflow or underflow.
+    """
+    if not a.shape[-1] or not b.shape[-1]:
+        return _Attempt(b.clone(), 0.0, 0.0, 1.0, 0, [], [])
+    of_a, of_b = torch.frexp(a.abs().max()).exponent, torch.frexp(b.abs().amax(0)).exponent
+    found = _ladder(_times_power(a, -of_a), _times_power(b, -of_b), target, certify)
+    x = _times_power(found.x, of_b - of_a).to(dtype).double()
+    change = (_times_power(x, of_a - of_b) - found.x).abs().amax(0)
+    rounding = float((change / _positive(found.x.abs().amax(0))).max())
+    bound = found.bound + rounding * (1 + found.bound)
+    return replace(found, x=x, bound=bound if bound == bound else math.inf)
+
+
+def _times_power(value: Tensor, exponent: Tensor) -> Tensor:
+    """Return ``value * 2 ** exponent``, in two factors that are representable."""
+    half = exponent // 2
+    return value * torch.exp2(half.double()) * torch.exp2((exponent - half).double())
+
+
 def _ladder(a: Tensor, b: Tensor, target: float, certify: bool) -> _Attempt:
     """Return the first attempt that reaches the target, or the best one."""
     n = a.shape[-1]
-    if not n or not b.shape[-1]:
-        return _Attempt(b.clone(), 0.0, 0.0, 1.0, 0, [], [])
     # Scaled to a largest entry of one, any matrix fits float32.
     scale = float(a.abs().max())
     if scale == 0:
@@ -366,16 +386,14 @@ def _one_norm(a: Tensor) -> float:
     return float(a.abs().sum(-2).max())
 
 
-def _summary(found: list[_Attempt], target: float, narrow: float, certify: bool) -> SolveInfo:
+def _summary(found: list[_Attempt], target: float, certify: bool) -> SolveInfo:
     if not found:
         return SolveInfo(True, target, 0.0, certify, 0.0, 1.0, 0, (), ())
     worst = max(found, key=lambda attempt: attempt.bound)
-    # Rounding to the precision of A adds its unit roundoff times a value within the bound.
-    bound = worst.bound + narrow * (1 + worst.bound) if narrow else worst.bound
     return SolveInfo(
-        bound <= target,
+        worst.bound <= target,
         target,
-        bound,
+        worst.bound,
         certify,
         max(attempt.backward for attempt in found),
         max(attempt.condition for attempt in found),

@@ -58,8 +58,11 @@ from trnsparse.preconditioners import (
     amg_preconditioner,
     block_jacobi_preconditioner,
     bsr_diagonal,
+    ichol_preconditioner,
+    ilu_preconditioner,
     jacobi_preconditioner,
     jacobi_preconditioner_bsr,
+    ssor_preconditioner,
 )
 from trnsparse.products import bsr_spmm, sddmm, spmm, spmv, spmv_symmetric
 from trnsparse.screening import (
@@ -114,6 +117,8 @@ __all__ = [
     "from_torch_sparse",
     "get_backend",
     "global_window_mask",
+    "ichol_preconditioner",
+    "ilu_preconditioner",
     "jacobi_preconditioner",
     "jacobi_preconditioner_bsr",
     "local_window_mask",
@@ -144,6 +149,7 @@ __all__ = [
     "spmv_symmetric",
     "spsolve",
     "sptrsv",
+    "ssor_preconditioner",
     "transpose",
 ]
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree, whole
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
+from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.iterations import Solution
 from trnsci.core.krylov import (
     LinearOperator,
@@ -228,12 +229,15 @@ class RowShardedCSR:
         tol: float = 1e-6,
         max_iter: int = 1000,
         M: Product | None = None,
+        *,
+        on_failure: OnFailure = "warn",
     ) -> Solution:
         """Solve ``A x = b`` for a symmetric positive definite matrix by conjugate gradients.
 
         Arguments are those of ``trnsparse.cg``, where each vector is this rank's part; M maps parts
         to parts. Every rank returns its part of x, and the same iterations and residual.
         """
+        checked_action("cg", on_failure)
         rule = stopping("cg", tol, None, 0.0, ("max_iter", max_iter), None)
         if b.dtype in (torch.float16, torch.bfloat16):
             raise DTypeError(f"cg: takes float32, float64 and complex vectors, got {b.dtype}")
@@ -247,7 +251,9 @@ class RowShardedCSR:
             inverse = as_preconditioner("cg", M, b, columns=True)
             start = None if x0 is None else x0.detach()
             run = run_system(conjugate_gradients, op, b.detach(), start, inverse, rule, space)
-        return solution(run.x, [run])
+        found = solution(run.x, [run])
+        report_iteration("cg", found.info, found.iterations, on_failure)
+        return found
 
     def _summed(self, part: Tensor) -> Tensor:
         """Return the sum over all ranks; every rank gets the same bits."""

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, whole
+from trnsci.core.backend.explanation import recording
 from trnsci.core.errors import FlagError, OperandError
+from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.interop import with_forward_mode
 from trnsci.core.iterations import Eigenpair, Solution
 from trnsci.core.krylov import Callback, Method, Product, Stopping, System, as_operator, solve
@@ -62,6 +64,7 @@ def cg(
     atol: float = 0.0,
     maxiter: int | None = None,
     callback: Callback | None = None,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Solve ``A x = b`` for a symmetric positive definite A by conjugate gradients.
 
@@ -76,11 +79,15 @@ def cg(
         atol: Absolute tolerance of the norm of the residual.
         maxiter: SciPy's name for ``max_iter``; takes precedence over it.
         callback: Called with a ``Progress`` after each iteration.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the method does not converge.
 
     Returns:
-        ``(x, iterations, residual)`` with ``info``. Failure to converge is not an error. The
-        residual is that of x itself, not of the recurrence, which is restarted if the two differ. A
-        direction in which A is not positive ends the method with ``info.reason == "breakdown"``.
+        ``(x, iterations, residual)`` with ``info``. The residual is that of x itself, not of the
+        recurrence, which is restarted if the two differ. A direction in which A is not positive
+        ends the method with ``info.reason == "breakdown"``.
+
+    Raises:
+        ConvergenceError: The method did not converge, and ``on_failure`` is ``"raise"``.
 
     Example:
         >>> x, iterations, residual = cg(eye_sparse(3), torch.ones(3))
@@ -91,7 +98,7 @@ def cg(
     if LIBRARY.kernels_wanted():
         from trnsparse._products.resident import resident_cg as method
     rule = _rule("cg", tol, rtol, atol, max_iter, maxiter, callback)
-    return _solved("cg", method, A, b, x0, M, rule, hermitian=True)
+    return _solved("cg", method, A, b, x0, M, rule, on_failure, hermitian=True)
 
 
 def minres(
@@ -106,6 +113,7 @@ def minres(
     atol: float = 0.0,
     maxiter: int | None = None,
     callback: Callback | None = None,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Solve ``A x = b`` for a symmetric A, definite or not, by minimal residuals.
 
@@ -115,7 +123,7 @@ def minres(
     if isinstance(b, Tensor) and b.ndim == 2:
         raise OperandError(f"minres: b must be a vector, got shape {tuple(b.shape)}")
     rule = _rule("minres", tol, rtol, atol, max_iter, maxiter, callback)
-    return _solved("minres", minres_method, A, b, x0, M, rule, hermitian=True)
+    return _solved("minres", minres_method, A, b, x0, M, rule, on_failure, hermitian=True)
 
 
 def chebyshev_coeffs(
@@ -148,10 +156,13 @@ def chebyshev(
     lam_max: float,
     K: int = 50,
     x0: Tensor | None = None,
+    *,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Do K steps of Chebyshev's iteration for a positive definite A with a known spectrum.
 
-    It needs no inner products, so it never waits for a value from the device.
+    It has no inner products between the first step and the last, so it does not wait for values
+    from the device.
 
     Args:
         A: A sparse matrix of any format, a dense one, or a function of vectors.
@@ -160,9 +171,12 @@ def chebyshev(
         lam_max: A bound above all eigenvalues.
         K: Number of steps; ``chebyshev_steps`` returns that for a tolerance.
         x0: Initial guess; None for zero.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the steps diverge: the residual is
+            larger than at the start, for example because an eigenvalue is outside of the bounds.
 
     Raises:
         FlagError: Not ``0 < lam_min <= lam_max``, or K is negative.
+        ConvergenceError: The steps diverged, and ``on_failure`` is ``"raise"``.
     """
     _spectrum("chebyshev", lam_min, lam_max)
     rule = Stopping(0.0, 0.0, _limit("chebyshev", "K", K), fixed=True)
@@ -170,25 +184,33 @@ def chebyshev(
     def method(op: Any, b: Tensor, x: Tensor, M: Any, watch: Any) -> Any:
         return chebyshev_steps_of(op, b, x, watch, lam_min, lam_max)
 
-    return _solved("chebyshev", method, A, b, x0, None, rule, hermitian=True)
+    return _solved("chebyshev", method, A, b, x0, None, rule, on_failure, hermitian=True)
 
 
 def richardson(
-    A: Matrix, b: Tensor, omega: float, K: int = 100, x0: Tensor | None = None
+    A: Matrix,
+    b: Tensor,
+    omega: float,
+    K: int = 100,
+    x0: Tensor | None = None,
+    *,
+    on_failure: OnFailure = "warn",
 ) -> Solution:
     """Do K steps ``x + omega * (b - A x)``.
 
     Stable for ``0 < omega < 2 / lam_max``, fastest at ``omega = 2 / (lam_min + lam_max)``.
+    ``on_failure`` is that of ``chebyshev``.
 
     Raises:
         FlagError: K is negative.
+        ConvergenceError: The steps diverged, and ``on_failure`` is ``"raise"``.
     """
     rule = Stopping(0.0, 0.0, _limit("richardson", "K", K), fixed=True)
 
     def method(op: Any, b: Tensor, x: Tensor, M: Any, watch: Any) -> Any:
         return richardson_steps_of(op, b, x, watch, omega)
 
-    return _solved("richardson", method, A, b, x0, None, rule)
+    return _solved("richardson", method, A, b, x0, None, rule, on_failure)
 
 
 def power_iteration(
@@ -196,6 +218,8 @@ def power_iteration(
     v0: Tensor | None = None,
     max_iter: int = 100,
     tol: float = 1e-9,
+    *,
+    on_failure: OnFailure = "warn",
 ) -> Eigenpair:
     """Return the eigenvalue of largest magnitude, with its sign, and its eigenvector.
 
@@ -203,12 +227,18 @@ def power_iteration(
         A: A square sparse or dense matrix, or a function of vectors, which needs ``v0``.
         v0: Initial vector; None for a random vector, the same in every call.
         max_iter: Limit of iterations.
-        tol: Relative change of the Rayleigh quotient at which to stop.
+        tol: Relative change of the Rayleigh quotient at which to stop, if also
+            ``norm(A v - value v)`` is at most ``sqrt(tol)`` of ``norm(A v)``.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the iteration does not converge.
 
     Returns:
-        ``(value, vector, iterations)`` with ``info``, whose residuals are the changes. Results have
-        no derivatives.
+        ``(value, vector, iterations)`` with ``info``, whose residuals are the relative changes.
+        Results have no derivatives.
+
+    Raises:
+        ConvergenceError: The iteration did not converge, and ``on_failure`` is ``"raise"``.
     """
+    checked_action("power_iteration", on_failure)
     rule = _rule("power_iteration", tol, None, 0.0, max_iter, None, None)
     if v0 is None:
         if not isinstance(A, (SparseMatrix, Tensor)):
@@ -219,7 +249,11 @@ def power_iteration(
     with torch.no_grad(), with_forward_mode(False):
         start = v0.detach()
         product = as_operator("power_iteration", A, start)
-        return dominant_pair("power_iteration", product, start, rule.tol, rule.limit)
+        found = dominant_pair("power_iteration", product, start, rule.tol, rule.limit)
+    if not recording():
+        quantity = "relative change of the eigenvalue"
+        report_iteration("power_iteration", found.info, found.iterations, on_failure, quantity)
+    return found
 
 
 cg_bsr = cg
@@ -236,6 +270,7 @@ def _solved(
     x0: Tensor | None,
     M: Matrix | None,
     rule: Stopping,
+    on_failure: OnFailure,
     hermitian: bool = False,
 ) -> Solution:
     """Return the solution by a method; float16 and bfloat16 are computed in float32."""
@@ -251,7 +286,16 @@ def _solved(
     if dtype in _NARROW:
         A, M = _widened(A, dtype), _widened(M, dtype)
         b, x0 = b.float(), None if x0 is None else x0.float()
-    system = System(function, method, rule, M, hermitian, columns=True)
+    system = System(
+        function,
+        method,
+        rule,
+        M,
+        hermitian,
+        columns=True,
+        on_failure=on_failure,
+        dtype=dtype if dtype in _NARROW else None,
+    )
     if isinstance(A, SparseMatrix):
         system = replace(system, with_data=A._with_data)
         found = solve(system, A, b, x0, A._data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, expandable
@@ -91,10 +92,10 @@ def spmv_symmetric(
     """Return ``alpha * S @ x`` for a symmetric S given by one triangle.
 
     Args:
-        A: The upper or the lower triangle, with the diagonal, (n, n).
+        A: A matrix (n, n) with the triangle and the diagonal; the other triangle is not read.
         x: A vector (n,).
         alpha: Factor of the product.
-        uplo: ``"upper"`` or ``"lower"``; the result is the same for either.
+        uplo: The triangle to read, ``"upper"`` or ``"lower"``.
 
     Raises:
         OperandError: A is not square, or x does not fit.
@@ -105,8 +106,12 @@ def spmv_symmetric(
         raise FlagError(f"spmv_symmetric: uplo must be 'upper' or 'lower', got {uplo!r}")
     if A.shape[0] != A.shape[1]:
         raise OperandError(f"spmv_symmetric: A must be square, got {A.shape}")
+    triangle = A.to_csr()
+    rows, columns = triangle.pattern.row_indices, triangle.col_indices
+    read = rows <= columns if uplo == "upper" else rows >= columns
+    triangle = triangle.with_values(torch.where(read, triangle.values, 0.0))
     # The other triangle is the transpose without the diagonal, which is already included.
-    whole = spmv(A, x) + x @ A - A.diagonal() * x
+    whole = spmv(triangle, x) + x @ triangle - triangle.diagonal() * x
     return alpha * whole
 
 

@@ -56,8 +56,9 @@ def einsum(
         dtype: Dtype to cast the operands to first: a torch dtype, or bf16, fp16, f32, f64 and
             their long names.
         precision: ``"fast"``, ``"sr"``, ``"dd"`` or ``"kahan"``.
-        target_forward_error: Error bound from which the precision is selected (see
-            ``select_precision_for_error``); excludes ``precision``.
+        target_forward_error: Error bound from which the precision is selected, by the sharp bounds
+            of ``select_precision_for_error``, which include the rounding of the result; excludes
+            ``precision``.
         memory_limit: Maximum bytes allocated at a time, the result included; larger contractions
             are computed in slices.
 
@@ -68,7 +69,8 @@ def einsum(
         of the result.
 
     Raises:
-        FlagError: The subscripts are malformed, or an option is invalid.
+        FlagError: The subscripts are malformed, an option is invalid, or no precision reaches the
+            target.
         ShapeError: The shapes do not match the subscripts, each other or ``out``, or the memory
             limit is too small.
         DTypeError, DeviceError: The operands differ in dtype or device.
@@ -151,7 +153,9 @@ def _chosen_precision(
             f"einsum: precision and target_forward_error exclude each other, got {precision!r} "
             f"and {target}"
         )
-    return select_precision_for_error(dtype, max(terms, 1), target)
+    # Real and imaginary parts are sums of twice as many products, each with an error.
+    terms = max(terms, 1) * (3 if dtype.is_complex else 1)
+    return select_precision_for_error(dtype, terms, target, model="sharp")
 
 
 def _accumulated(

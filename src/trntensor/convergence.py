@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trnsci.core.failures import OnFailure, report_failure
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -55,11 +57,23 @@ class ConvergenceReport:
         return axes
 
 
-class Sweeps:
-    """Stopping criterion, evaluated after every sweep."""
+def report_sweeps(function: str, report: ConvergenceReport, on_failure: OnFailure) -> None:
+    """Report sweeps that did not converge."""
+    if not report.converged:
+        message = f"{function}: not converged: {report} (on_failure='ignore' accepts the result)"
+        report_failure(message, on_failure)
 
-    def __init__(self, tol: float) -> None:
-        self.tol = tol
+
+class Sweeps:
+    """Stopping criterion, evaluated after every sweep.
+
+    Args:
+        tol: Tolerance of the error, and of its relative change.
+        resolution: Rounding error of the squared errors.
+    """
+
+    def __init__(self, tol: float, resolution: float = 0.0) -> None:
+        self.tol, self.resolution = tol, resolution
         self.errors: list[float] = []
         self.reason = "max_iter"
 
@@ -72,6 +86,9 @@ class Sweeps:
             return True
         if last is not None and abs(last - error) <= self.tol * error:
             self.reason = f"the error changes by less than tol = {self.tol:g} of it"
+            return True
+        if last is not None and abs(last**2 - error**2) <= self.resolution:
+            self.reason = "the error changes by rounding only"
             return True
         return False
 

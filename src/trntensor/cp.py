@@ -18,6 +18,7 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
 from trntensor._decompositions.unfolding import (
     check_parts,
@@ -27,7 +28,7 @@ from trntensor._decompositions.unfolding import (
 )
 from trntensor._planning.subscripts import LETTERS
 from trntensor.contraction import einsum
-from trntensor.convergence import ConvergenceReport, Sweeps
+from trntensor.convergence import ConvergenceReport, Sweeps, report_sweeps
 
 __all__ = ["cp_decompose", "cp_reconstruct"]
 
@@ -50,6 +51,7 @@ def cp_decompose(
     seed: int = 0,
     batch: bool = False,
     return_report: Literal[False] = False,
+    on_failure: OnFailure = "warn",
 ) -> tuple[list[Tensor], Tensor]: ...
 
 
@@ -68,6 +70,7 @@ def cp_decompose(
     seed: int = 0,
     batch: bool = False,
     return_report: Literal[True],
+    on_failure: OnFailure = "warn",
 ) -> tuple[list[Tensor], Tensor, ConvergenceReport]: ...
 
 
@@ -85,6 +88,7 @@ def cp_decompose(
     seed: int = 0,
     batch: bool = False,
     return_report: bool = False,
+    on_failure: OnFailure = "warn",
 ) -> tuple[list[Tensor], Tensor] | tuple[list[Tensor], Tensor, ConvergenceReport]:
     """Return the factors and weights of a CP approximation of a tensor.
 
@@ -93,8 +97,8 @@ def cp_decompose(
         rank: R, the number of terms.
         max_iter: Maximum number of sweeps over all modes.
         tol: Iteration stops if the relative error, or its relative change, is below this.
-        nonneg: Whether to constrain factors to be non-negative (at least 1e-10), with weights 1.
-            Columns are solved for one by one (hierarchical ALS).
+        nonneg: Whether to constrain factors to be non-negative, with weights 1. Columns are solved
+            for one by one (hierarchical ALS), and are at least 1e-10 for a tensor of magnitude 1.
         factors: Initial factors, d matrices (I_k, R); they are not written to.
         init: Initialization without ``factors``: ``"svd"`` for the leading singular vectors of each
             unfolding, completed with random columns, or ``"random"``.
@@ -105,18 +109,22 @@ def cp_decompose(
         batch: Whether the first dimension is a batch of tensors to decompose; factors and weights
             have it too. Every tensor gets ``max_iter`` sweeps.
         return_report: Whether to return a ``ConvergenceReport`` as well.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if ``max_iter`` sweeps do not reach the
+            tolerance; not for ``batch``.
 
     Returns:
         ``factors``, d matrices (I_k, R) with columns of norm 1, ``weights`` (R,), and with
         ``return_report`` the report of the best start.
 
     Raises:
+        ConvergenceError: The sweeps did not converge, and ``on_failure`` is ``"raise"``.
         ShapeError: The tensor has fewer than two dimensions, or factors or mask do not match it.
         DTypeError: The tensor is not floating point, or factors or mask are not tensors.
         NotFiniteError: A known value is NaN or infinite.
         FlagError: An option is invalid, or excluded by another.
     """
     function = "cp_decompose"
+    checked_action(function, on_failure)
     check_tensor(function, tensor, 2 + batch, complex_too=False)
     rank = whole(function, "rank", rank, 1, error=ShapeError)
     max_iter = whole(function, "max_iter", max_iter, 1, error=ShapeError)
@@ -156,9 +164,10 @@ def cp_decompose(
             best = tried
     assert best is not None
     found, weights, report = best
+    report_sweeps(function, report, on_failure)
     if nonneg:  # weights stay 1, so the scale is divided among the factors
         parts = [(round(log2(unit)) + mode) // len(found) for mode in range(len(found))]
-        found = [(f * 2.0**part).clamp(min=_FLOOR) for f, part in zip(found, parts, strict=True)]
+        found = [f * 2.0**part for f, part in zip(found, parts, strict=True)]
     else:
         weights = weights * unit
     return (found, weights, report) if return_report else (found, weights)

@@ -130,7 +130,9 @@ class ContractionPlan(Plan):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of the plan: its functions cannot be pickled."""
         options = self.precision, self.memory_limit, self.minimize, self.contraction_path
-        return _remade, (self.subscripts, self.shapes, self.dtype, options, self.program.searched)
+        strides = (unary.strides for unary in self.program.unaries)
+        layouts = tuple(zip(self.shapes, strides, strict=True))
+        return _remade, (self.subscripts, layouts, self.dtype, options, self.program.searched)
 
     @cached_property
     def run(self) -> Any:
@@ -238,13 +240,18 @@ def _steps(count: int) -> str:
 
 def _remade(
     text: str,
-    shapes: tuple[tuple[int, ...], ...],
+    layouts: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...],
     dtype: torch.dtype,
     options: tuple[Precision, int | None, Minimize, Path],
     searched: str,
 ) -> ContractionPlan:
-    """Return an unpickled plan, from the cache if it has an equal one."""
-    tensors = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
+    """Return an unpickled plan for operands of these shapes and strides."""
+    tensors = [
+        torch.empty(shape, dtype=dtype, device="meta")
+        if strides is None
+        else torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+        for shape, strides in layouts
+    ]
     plan = make_plan("plan_contraction", text, tensors, *options)
     plan.program.searched = searched
     return plan
@@ -270,7 +277,8 @@ def plan_contraction(
         subscripts: As for ``einsum``.
         *operands: Tensors; only shape and dtype are used.
         precision: As for ``einsum``.
-        memory_limit: Maximum bytes that an execution allocates at a time, the result included;
+        memory_limit: Maximum bytes that an execution allocates at a time, the result included, for
+            operands with the strides of these;
             larger contractions are computed in slices.
         minimize: Objective of the path search: ``"flops"``; ``"time"`` on a NeuronCore, from bytes,
             tiles of 128 and residency in SBUF; or ``"size"`` of the largest intermediate.
@@ -305,7 +313,8 @@ def cached_plan(
 ) -> ContractionPlan:
     """Return the plan for validated operands, cached or new."""
     shapes = tuple(x.shape for x in tensors)
-    key = text, precision, memory_limit, minimize, tensors[0].dtype, shapes
+    layout = None if memory_limit is None else _strides_of(tensors)
+    key = text, precision, memory_limit, minimize, tensors[0].dtype, shapes, layout
     try:
         found = PLANS.get(key)
     except TypeError:  # symbolic sizes have no hash
@@ -333,7 +342,10 @@ def make_plan(
     equation = parse(function, text, tuple(x.ndim for x in tensors))
     shapes = tuple(tuple(x.shape) for x in tensors)
     itemsize = tensors[0].element_size()
-    program = make_program(function, equation, shapes, itemsize, minimize, memory_limit, path)
+    strides = None if memory_limit is None else _strides_of(tensors)
+    program = make_program(
+        function, equation, shapes, itemsize, minimize, memory_limit, path, strides
+    )
     inputs, output = equation.inputs, equation.output
     batch = contraction = ""
     strategy, transposed = "path", (False, False)
@@ -363,6 +375,13 @@ def make_plan(
         minimize,
         program,
     )
+
+
+def _strides_of(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], ...] | None:
+    """Return the strides of operands, or None if all are contiguous."""
+    if all(x.is_contiguous() for x in tensors):
+        return None
+    return tuple(x.stride() for x in tensors)
 
 
 def _transposed(inputs: tuple[str, ...], contraction: str, batch: str) -> tuple[bool, bool]:

@@ -11,11 +11,12 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ParameterError, ShapeError
+from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
 from trntensor._decompositions.unfolding import check_parts, check_tensor, split, unfolded
 from trntensor._planning.subscripts import LETTERS
 from trntensor.contraction import einsum
-from trntensor.convergence import ConvergenceReport, Sweeps
+from trntensor.convergence import ConvergenceReport, Sweeps, report_sweeps
 
 __all__ = ["tucker_decompose", "tucker_reconstruct"]
 
@@ -30,6 +31,7 @@ def tucker_decompose(
     eps: float | None = None,
     batch: bool = False,
     return_report: Literal[False] = False,
+    on_failure: OnFailure = "warn",
 ) -> tuple[Tensor, list[Tensor]]: ...
 
 
@@ -43,6 +45,7 @@ def tucker_decompose(
     eps: float | None = None,
     batch: bool = False,
     return_report: Literal[True],
+    on_failure: OnFailure = "warn",
 ) -> tuple[Tensor, list[Tensor], ConvergenceReport]: ...
 
 
@@ -55,6 +58,7 @@ def tucker_decompose(
     eps: float | None = None,
     batch: bool = False,
     return_report: bool = False,
+    on_failure: OnFailure = "warn",
 ) -> tuple[Tensor, list[Tensor]] | tuple[Tensor, list[Tensor], ConvergenceReport]:
     """Return the core and factors of a Tucker approximation of a tensor.
 
@@ -70,17 +74,21 @@ def tucker_decompose(
         eps: Maximum relative error; ranks are the smallest for which HOSVD reaches it.
         batch: Whether the first dimension is a batch; requires ``ranks``.
         return_report: Whether to return a ``ConvergenceReport`` as well.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if ``max_iter`` sweeps do not reach the
+            tolerance; not for ``batch``.
 
     Returns:
         The core (R_1, ..., R_d), and d factors (I_k, R_k) with orthonormal columns.
 
     Raises:
+        ConvergenceError: The sweeps did not converge, and ``on_failure`` is ``"raise"``.
         ParameterError: The number of ranks is not that of dimensions.
         ShapeError: A rank is below 1 or above its dimension, or not exactly one of ranks and
             eps is given.
         NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tucker_decompose"
+    checked_action(function, on_failure)
     check_tensor(function, tensor, 1 + batch)
     finite(function, "tensor", tensor)
     if (ranks is None) == (eps is None):
@@ -96,7 +104,8 @@ def tucker_decompose(
     unit = power_below(tensor)  # squares are formed
     tensor = tensor / unit
     norm = float(torch.linalg.vector_norm(tensor.detach(), dtype=_wide(tensor)))
-    sweeps = Sweeps(tol)
+    # Errors are the roots of differences of squares.
+    sweeps = Sweeps(tol, 4 * torch.finfo(tensor.dtype).eps)
     cut = sizes is not None and sizes != tuple(tensor.shape)
     if cut and max_iter:
         factors = [split(unfolded(tensor, m), rank)[0] for m, rank in enumerate(sizes or ())]
@@ -113,8 +122,9 @@ def tucker_decompose(
         sweeps.reason = "max_iter"
         if sweeps.ended(_error(norm, core)):
             break
-    core = core * unit
-    return (core, factors, sweeps.report()) if return_report else (core, factors)
+    core, report = core * unit, sweeps.report()
+    report_sweeps(function, report, on_failure)
+    return (core, factors, report) if return_report else (core, factors)
 
 
 def tucker_reconstruct(core: Tensor, factors: Sequence[Tensor]) -> Tensor:

@@ -22,6 +22,8 @@ VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE
 # What begins with an underscore is imported by scripts, and is none itself.
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py"))
 
+# Those that take more than a few seconds without arguments.
+LONG = ("preconditioned_cg.py",)
 # Those that the fast tests start as a process too: of nkisim; of a library, in a folder.
 ALONE = ("softmax.py", "nvidia_samples/conjugate_gradient.py")
 
@@ -100,6 +102,7 @@ LIBRARY_SCRIPTS = {
     "nvidia_samples/simple_cufft_2d_r2c.py": (None, "passed"),
     "option_pricing.py": (None, "passed"),
     "poisson_fft.py": (None, "passed"),
+    "preconditioned_cg.py": (None, "passed"),
     "quantum_chemistry/df_mp2_synthetic.py": (None, "passed"),
     "scf.py": (None, "above the Hartree-Fock limit"),
     "sparse_fock.py": (None, "max |error|"),
@@ -204,10 +207,11 @@ def printed_by_default(name):
 
 # Fast tests elsewhere run the whole of these with arguments: test_workflows.py and trnfft's.
 ELSEWHERE = ("option_pricing.py", "speech_enhancement.py")
+SLOW = (*LONG, *ELSEWHERE)
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ELSEWHERE else n for n in SCRIPTS]
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in SCRIPTS]
 )
 def test_runs_without_arguments(name, monkeypatch, load_example, capfd):
     printed = printed_by_default(name)

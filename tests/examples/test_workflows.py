@@ -74,6 +74,7 @@ def test_every_library_runs_on_its_kernels(demo, monkeypatch):
     [
         ("option_pricing.py", ()),
         ("poisson_fft.py", ("--grid", "32")),
+        ("preconditioned_cg.py", ("--grid", "24")),
         ("nvidia_samples/mc_estimate_pi.py", ()),
     ],
 )
@@ -92,6 +93,7 @@ def test_pictures_are_drawn(name, arguments, tmp_path, capsys):
         ("nvidia_samples/mc_estimate_pi.py", ("--plot",)),
         ("option_pricing.py", ("--plot",)),
         ("poisson_fft.py", ("--grid", "32", "--plot")),
+        ("preconditioned_cg.py", ("--grid", "8", "--plot")),
         ("sparse_fock.py", ("--atoms", "6", "--picture")),
     ],
 )
@@ -126,6 +128,7 @@ def test_the_price_is_that_of_a_fine_grid_of_paths():
         ("df_mp2.py", ("--shape", "huge"), "'small', 'medium', 'large'"),
         ("quantum_chemistry/df_mp2_synthetic.py", ("--n-occ", "99"), "0 < n-occ < n-ao"),
         ("poisson_fft.py", ("--grid", "0"), "2 or more points"),
+        ("preconditioned_cg.py", ("--grid", "0"), "2 or more points"),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(name, arguments, wanted, capsys):

@@ -63,14 +63,14 @@ def test_newton_schulz(condition):
 
 def test_newton_schulz_stops_where_rounding_has_the_last_word():
     a = (with_values(np.linspace(1, 5, 128))).float()
-    result = trnsolver.inv_sqrt_spd_ns(a, tol=1e-9)
+    result = trnsolver.inv_sqrt_spd_ns(a, tol=1e-9, on_failure="ignore")
     assert result.iterations < 20
     assert result.info.reason == "stagnated"
     assert not result.info.converged
     assert result.residual < 1e-5
-    limited = trnsolver.inv_sqrt_spd_ns(a, max_iters=2)
+    limited = trnsolver.inv_sqrt_spd_ns(a, max_iters=2, on_failure="ignore")
     assert (limited.iterations, limited.info.reason) == (2, "limit")
-    nan = trnsolver.inv_sqrt_spd_ns(torch.full((2, 2), float("nan")))
+    nan = trnsolver.inv_sqrt_spd_ns(torch.full((2, 2), float("nan")), on_failure="ignore")
     assert not nan.info.converged
 
 
@@ -145,6 +145,20 @@ def test_signs_are_exact_down_to_small_singular_values():
     want = trnsolver.polar(a).U
     assert float((trnsolver.msign(a) - want).abs().max()) <= 1e-6
     assert torch.equal(trnsolver.msign(torch.zeros(3, 2)), torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_signs_that_are_not_reached_are_reported(dtype):
+    for condition in (1e6, 1e8, 1e12):
+        a = with_condition(condition, 16).to(dtype)
+        with pytest.warns(trnsolver.ConvergenceWarning, match="msign: not converged") as warned:
+            found = trnsolver.msign(torch.stack([torch.eye(16, dtype=dtype), a]))
+        assert warned[0].filename == __file__
+        assert torch.equal(trnsolver.msign(a[:, :], on_failure="ignore"), found[1])
+        with pytest.raises(trnsolver.ConvergenceError, match="msign"):
+            trnsolver.msign(a[:12], on_failure="raise", steps=5)
+    a = with_condition(1e5, 16).to(dtype)
+    assert float((trnsolver.msign(a) - trnsolver.polar(a).U).abs().max()) <= 1e-3
 
 
 @each_case("dtype", [None, torch.bfloat16], ids=str)

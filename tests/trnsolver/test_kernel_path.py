@@ -143,6 +143,7 @@ def test_kernels_compute_what_the_definition_says(name):
     assert off(found, wanted(name)) <= BOUND
 
 
+@pytest.mark.filterwarnings("ignore::trnsci.core.errors.ConvergenceWarning")
 @pytest.mark.parametrize("name", CALLS)
 def test_nothing_is_right_when_kernels_return_noise(name, monkeypatch):
     # A backstop on the host would hide that a device path computes nothing.
@@ -201,7 +202,7 @@ def test_iterations_are_those_of_the_kernel():
     assert result.converged
     assert 0 < result.iterations <= N + 2
     assert len(result.info.residuals) == result.iterations + 1
-    stopped = trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-6, maxiter=2)
+    stopped = trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-6, maxiter=2, on_failure="ignore")
     assert (stopped.iterations, stopped.info.reason) == (2, "limit")
 
 

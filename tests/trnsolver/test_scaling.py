@@ -77,3 +77,53 @@ def test_results_scale_with_the_matrix(name, dtype):
         exponent = 2 * round(share * exponents / 2)
         found = call(matrix * 2.0**exponent).double() / 2.0 ** (power * exponent)
         assert float((found - want).abs().max()) <= bound, exponent
+
+
+KERNELS = ("eigh", "svd", "qr", "cholesky", "lu", "solve", "inv_spd", "inv_sqrt_spd")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_scale_their_input(name):
+    small = {"svd": TALL[:8, :4], "qr": TALL[:8, :4], "solve": GENERAL[:4, :4]}
+    given, call, power, _ = CASES[name]
+    matrix = small.get(name, given[:4, :4]).float()
+    if name == "solve":
+        call = lambda a: trnsolver.solve(a, RIGHT[:4].to(a.dtype))  # noqa: E731
+    with trnsolver.backend("simulator"):
+        want = call(matrix).double()
+        bound = 100 * torch.finfo(torch.float32).eps * float(want.abs().max())
+        for exponent in (-122, 122):
+            found = call(matrix * 2.0**exponent).double() / 2.0 ** (power * exponent)
+            assert float((found - want).abs().max()) <= bound, exponent
+        for bad in (math.nan, math.inf):
+            if name not in ("qr", "lu", "solve"):  # these return NaN, like torch
+                with pytest.raises(trnsolver.NotFiniteError, match=f"{name}: A must be finite"):
+                    call(matrix * torch.full_like(matrix, bad))
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@pytest.mark.parametrize("least", [-20, -30, -40])
+def test_regular_graded_matrices_have_solutions(backend, least):
+    grades = torch.logspace(0, least, 6, dtype=torch.float64)
+    general = (GENERAL[:6, :6] * grades[:, None]).float()
+    definite = (DEFINITE[:6, :6] * (grades[:, None] * grades) ** 0.5).float()
+    sides = grades.float()
+    eps = torch.finfo(torch.float32).eps
+    with trnsolver.backend(backend):
+        for solve, matrix in (
+            (trnsolver.solve, torch.diag(grades).float()),
+            (trnsolver.solve_spd, torch.diag(grades).float()),
+            (trnsolver.solve, general),
+            (trnsolver.solve_spd, definite),
+        ):
+            x = solve(matrix, sides).double()
+            # Each row is solved to the precision of its own entries.
+            left = (sides.double() - matrix.double() @ x).abs()
+            size = matrix.double().abs() @ x.abs() + sides.double().abs()
+            smallest = 1e-44 if backend == "pytorch" else 0.0  # rounding of subnormal numbers
+            assert bool((left <= 100 * eps * size + smallest).all())
+        with pytest.raises(trnsolver.SingularMatrixError):
+            trnsolver.solve(torch.diag(torch.tensor([1.0, 0.0])), torch.ones(2))
+        if least > -38:
+            inverse = trnsolver.inv(torch.diag(grades).float()).diagonal().double()
+            assert torch.allclose(inverse * grades.float().double(), torch.ones(6).double())

@@ -85,7 +85,9 @@ def test_richardson_contracts_as_its_spectrum_says():
     b[0] = 1.0
     found = ts.richardson(ts.from_dense(dense), b, 2 / 5, K=20)
     assert found.residual == pytest.approx((3 / 5) ** 20)
-    assert ts.richardson(ts.from_dense(dense), b + 1, 2.5 / 4, K=40).residual > 1
+    assert (
+        ts.richardson(ts.from_dense(dense), b + 1, 2.5 / 4, K=40, on_failure="ignore").residual > 1
+    )
 
 
 def test_power_iteration_converges_at_the_ratio_of_eigenvalues():
@@ -165,11 +167,11 @@ def test_power_iteration_needs_a_direction():
 
 def test_breakdown_reports_the_iterations_done():
     A = ts.from_dense(torch.zeros(4, 4, dtype=torch.float64))
-    found = ts.cg(A, torch.ones(4, dtype=torch.float64))
+    found = ts.cg(A, torch.ones(4, dtype=torch.float64), on_failure="ignore")
     assert (found.iterations, found.info.reason, found.converged) == (0, "breakdown", False)
     assert found.residual == 1.0
     A, b = ts.from_dense(laplacian_1d(60)), torch.ones(60, dtype=torch.float64)
-    limited = ts.cg(A, b, max_iter=3)
+    limited = ts.cg(A, b, max_iter=3, on_failure="ignore")
     assert (limited.iterations, limited.info.reason) == (3, "limit")
     assert len(limited.info.residuals) == 4
 
@@ -177,7 +179,7 @@ def test_breakdown_reports_the_iterations_done():
 def test_float32_stagnates_where_it_must_and_says_so():
     A = ts.from_dense(laplacian_1d(200, torch.float32))
     b = random_dense(200, 1, 1.0, dtype=torch.float32)[:, 0]
-    found = ts.cg(A, b, tol=1e-12, max_iter=5000)
+    found = ts.cg(A, b, tol=1e-12, max_iter=5000, on_failure="ignore")
     assert (found.converged, found.info.reason) == (False, "stagnated")
     assert found.iterations < 2000
 
@@ -185,9 +187,9 @@ def test_float32_stagnates_where_it_must_and_says_so():
 def test_fixed_steps_of_none():
     A, b = ts.from_dense(spd_dense(5)), torch.ones(5, dtype=torch.float64)
     assert ts.chebyshev(A, b, 1.0, 2.0, K=0).iterations == 0
-    assert ts.chebyshev(A, b, 2.0, 2.0, K=1).iterations == 1
+    assert ts.chebyshev(A, b, 2.0, 2.0, K=1, on_failure="ignore").iterations == 1
     assert ts.richardson(A, b, 0.1, K=0).residual == 1.0
-    value, _, iterations = ts.power_iteration(A, b, max_iter=0)
+    value, _, iterations = ts.power_iteration(A, b, max_iter=0, on_failure="ignore")
     assert iterations == 0
     assert value == pytest.approx((b @ (A @ b) / 5).item())
     assert ts.power_iteration(ts.from_dense(torch.zeros(3, 3))).value == 0.0

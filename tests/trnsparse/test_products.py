@@ -37,6 +37,12 @@ def test_symmetric_products_read_one_triangle(uplo):
     whole = part + part.T - torch.diag(part.diagonal())
     found = ts.spmv_symmetric(ts.from_dense(part), x, 1.5, uplo)
     torch.testing.assert_close(found, 1.5 * whole @ x)
+    other = torch.full_like(half, torch.nan)
+    filled = part + (other.tril(-1) if uplo == "upper" else other.triu(1))
+    for A in (ts.from_dense(half), ts.from_dense(filled), ts.BSRMatrix.from_dense(filled, 2)):
+        values = A.to_dense().triu() if uplo == "upper" else A.to_dense().tril()
+        torch.testing.assert_close(values, part)
+        torch.testing.assert_close(ts.spmv_symmetric(A, x, 1.5, uplo), 1.5 * whole @ x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex128])

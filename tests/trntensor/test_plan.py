@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import trntensor
 from each_case import each_case
+from trnsci.core.errors import ShapeError
 from trnsci.core.testing import random_tensor
 from trntensor import estimate_flops, plan_contraction
 
@@ -193,6 +194,40 @@ def test_a_memory_limit_holds(subscripts, shapes):
     assert torch.allclose(
         trntensor.einsum(subscripts, *tensors, memory_limit=least), want, rtol=1e-12, atol=1e-12
     )
+
+
+def laid_out(x, kind):
+    """Return a tensor with the values of x in another layout."""
+    if kind == "permuted":
+        return x.permute(*reversed(range(x.ndim))).contiguous().permute(*reversed(range(x.ndim)))
+    if kind == "rotated":
+        return x.movedim(0, -1).contiguous().movedim(-1, 0)
+    if kind == "strided":
+        return torch.stack([x, x], -1)[..., 0]
+    return x[:1].expand_as(x)
+
+
+@pytest.mark.parametrize("kind", ["permuted", "rotated", "strided", "expanded"])
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [*LIMITED, ("ijx,jky->ik", ((20, 30, 3), (30, 25, 2))), ("iij,jk->ik", ((8, 8, 9), (9, 7)))],
+)
+def test_a_memory_limit_holds_for_any_layout(subscripts, shapes, kind):
+    tensors = [
+        laid_out(random_tensor(*shape, dtype=torch.float64, seed=at), kind)
+        for at, shape in enumerate(shapes)
+    ]
+    want = torch.einsum(subscripts, *tensors)
+    least = 2 * want.numel() * 8 + 4096
+    for limit in (4 * least, 2 * least, least):
+        try:
+            plan = plan_contraction(subscripts, *tensors, memory_limit=limit)
+        except ShapeError:
+            continue
+        with Allocated(*tensors) as counted:
+            got = plan.execute(*tensors)
+        assert counted.peak <= limit, f"{counted.peak} bytes of {limit}"
+        assert torch.allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
 def test_a_limit_below_the_result_is_refused():

@@ -7,6 +7,7 @@ import torch
 
 import trntensor
 from each_case import each_case
+from trnsci.core.errors import FlagError
 from trnsci.core.testing import random_tensor
 from trntensor import select_precision_for_error
 from trntensor._paths.precision import parts_of, stochastically_rounded
@@ -123,10 +124,34 @@ def test_the_sharp_model_knows_that_sums_are_float32():
 
 
 def test_a_target_chooses_the_precision():
-    a, b = (x.bfloat16() for x in products(16))
-    got = trntensor.einsum("ij,jk->ik", a, b, target_forward_error=1e-5)
-    assert torch.equal(got, trntensor.einsum("ij,jk->ik", a, b, precision="kahan"))
+    a, b = (x.float() for x in products(16))
+    target = 10 * 2.0**-24  # 16 terms in float32 have a larger bound
+    got = trntensor.einsum("ij,jk->ik", a, b, target_forward_error=target)
+    assert torch.equal(got, trntensor.einsum("ij,jk->ik", a, b, precision="dd"))
     with pytest.raises(ValueError, match="no precision reaches 1e-20"):
         trntensor.einsum("ij,jk->ik", a, b, target_forward_error=1e-20)
-    many = trntensor.multi_einsum(("ij,jk->ik", a, b), ("ij->i", a), target_forward_error=1e-5)
+    # The result itself is rounded to bfloat16.
+    with pytest.raises(ValueError, match=r"no precision reaches 1e-05 for torch\.bfloat16"):
+        trntensor.einsum("ij,jk->ik", a.bfloat16(), b.bfloat16(), target_forward_error=1e-5)
+    many = trntensor.multi_einsum(("ij,jk->ik", a, b), ("ij->i", a), target_forward_error=target)
     assert torch.equal(many[0], got)
+
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128], ids=str)
+def test_a_target_that_is_accepted_is_reached(dtype):
+    a, b = (random_tensor(32, 32, dtype=torch.complex128, seed=k) for k in (1, 2))
+    a, b = (x if dtype.is_complex else x.real for x in (a, b))
+    a, b = a.to(dtype), b.to(dtype)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    want, size = a.to(wide) @ b.to(wide), a.to(wide).abs() @ b.to(wide).abs()
+    for exponent in range(-60, 0, 3):
+        try:
+            got = trntensor.einsum("ij,jk->ik", a, b, target_forward_error=2.0**exponent)
+        except FlagError:
+            continue
+        # The reference in float64 has an error of its own.
+        own = 0.0 if wide is not dtype else 32 * 2.0**-52
+        assert float(((got.to(wide) - want).abs() / size).max()) <= 2.0**exponent + own

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from math import prod
-from typing import Literal, ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,7 +27,6 @@ from trnsci.core.finite import finite, only_finite
 from trnsci.core.interop import any_autocast
 
 __all__ = [
-    "OnFailure",
     "TorchLinAlgError",
     "any_matrix",
     "batch_of",
@@ -44,8 +43,6 @@ __all__ = [
     "square_matrix",
     "working",
 ]
-
-OnFailure: TypeAlias = Literal["raise", "warn", "ignore"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,10 +15,10 @@ from torch import Tensor
 from trnblas import trsm
 from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
-from trnsci.core.finite import only_finite
+from trnsci.core.finite import finite, only_finite
 from trnsolver._cuda.batched import batched_eigh, batched_qr, batched_svd
 from trnsolver._cuda.launch import pays
-from trnsolver._paths.arguments import batch_of, not_positive_definite
+from trnsolver._paths.arguments import batch_of, finite_below, not_positive_definite, singular
 from trnsolver._paths.library import LIBRARY
 
 __all__ = [
@@ -50,6 +50,7 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
         factor = CHOLESKY(batch_of(a)).reshape(a.shape)
         if only_finite(factor.diagonal(dim1=-2, dim2=-1)):
             return factor
+        finite_below(function, name, a)
     raise not_positive_definite(function, name, "the factor has no real diagonal")
 
 
@@ -72,6 +73,7 @@ def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[T
 
     w, v = EIGH(batch_of(a), SWEEPS if max_sweeps is None else max_sweeps)
     if not only_finite(w):
+        finite_below(function, "A", a)
         raise ConvergenceError(f"{function}: the rotations did not converge")
     return w.reshape(a.shape[:-1]), v.reshape(a.shape)
 
@@ -91,11 +93,33 @@ def run_lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def run_lu_solve(a: Tensor, columns: Tensor) -> Tensor:
-    """Return the solution of square systems on kernels: LU, and two triangular solutions."""
-    p, lower, upper = run_lu(a)
-    forward = trsm(1.0, lower, p.mT @ columns, uplo="lower", diag="unit")
-    return trsm(1.0, upper, forward, uplo="upper")
+def run_lu_solve(function: str, a: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution of square systems on kernels: LU, and two triangular solutions.
+
+    Rows and columns are scaled by powers of two to largest entries around 1, so that the pivots of
+    a graded matrix are not zero in float32.
+    """
+    if not a.numel():
+        return columns.clone()
+    rows = _powers(a.detach().abs().amax(-1, keepdim=True))
+    balanced = a / rows
+    scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))
+    p, lower, upper = run_lu(balanced / scales)
+    forward = trsm(1.0, lower, p.mT @ (columns / rows), uplo="lower", diag="unit")
+    found = trsm(1.0, upper, forward, uplo="upper") / scales.mT
+    if not only_finite(found) and only_finite(a) and only_finite(columns):
+        pivots = upper.detach().diagonal(dim1=-2, dim2=-1)
+        if bool((pivots == 0).any()) or not only_finite(pivots):
+            raise singular(function, "A", "a pivot is zero")
+    return found
+
+
+def _powers(sizes: Tensor) -> Tensor:
+    """Return the powers of two near numbers, 1 for those not positive and finite."""
+    usual = (sizes > 0) & (sizes < torch.inf)
+    # A reciprocal of the largest power is not a normal number.
+    exponents = torch.log2(torch.where(usual, sizes, 1.0)).floor().clamp(max=125)
+    return torch.exp2(exponents)
 
 
 def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,6 +145,7 @@ def run_svd(
             flat = batch_of(a.mT if wide else a)
             u, s, vh = SVD(flat, SWEEPS if max_sweeps is None else max_sweeps)
             if not only_finite(s):
+                finite(function, "A", a)
                 raise ConvergenceError(f"{function}: the rotations did not converge")
             if wide:
                 u, vh = vh.mT, u.mT

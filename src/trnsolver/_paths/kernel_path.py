@@ -74,7 +74,36 @@ def _launched(
     return tuple(torch.cat(results) for results in zip(*parts, strict=True))
 
 
+def _scaled(a: Tensor, lower: bool = False) -> tuple[Tensor, Tensor]:
+    """Return matrices divided by powers of four near their largest entries, and their roots.
+
+    Kernels compute squares in float32, and a device may replace numbers below its smallest normal
+    one by zero. The division is exact, except for entries that are far below the largest.
+
+    Args:
+        a: Matrices, (batch, m, n).
+        lower: Whether only lower triangles are read.
+    """
+    root = _root_of_power((a.tril() if lower else a).abs().amax((-2, -1), keepdim=True))
+    return a / root / root, root.squeeze(-1)
+
+
+def _root_of_power(sizes: Tensor) -> Tensor:
+    """Return roots of the powers of four near numbers, 1 for those not positive and finite.
+
+    Numbers are divided twice by the root: the power itself or its inverse may overflow.
+    """
+    halves = torch.frexp(sizes).exponent // 2
+    return torch.where((sizes > 0) & (sizes < torch.inf), torch.exp2(halves.to(sizes.dtype)), 1.0)
+
+
 def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    a, root = _scaled(a, lower=True)
+    w, v = _eigh(launch, a, max_sweeps)
+    return w * root * root, v
+
+
+def _eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
     batch, n = a.shape[0], a.shape[-1]
     sweeps = min(max_sweeps, sweep_bound(n))
     if n <= TILE:
@@ -117,7 +146,7 @@ def eigh_by_division(
         return trnblas.trsm(1.0, lower, y, side="right", uplo="lower", trans=True)
 
     def small(x: Tensor) -> tuple[Tensor, Tensor]:
-        w, v = eigh(launch, x[None], max_sweeps)
+        w, v = _eigh(launch, x[None], max_sweeps)
         return w[0], v[0]
 
     kernels = Kernels(product, factor, solve, small)
@@ -127,6 +156,12 @@ def eigh_by_division(
 
 
 def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
+    a, root = _scaled(a)
+    u, s, vh = _svd(launch, a, max_sweeps)
+    return u, s * root * root, vh
+
+
+def _svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
     m, n = a.shape[-2:]
     # Angles come from squared lengths, which lose half of the digits: the smallest columns of an
     # ill-conditioned matrix converge after the others.
@@ -138,9 +173,28 @@ def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, T
         u, s, vh, rest = _launched(launch, kernel, (a,), length, tables, sweeps, True)
     else:
         u, s, vh, rest = svd_by_meetings(launch, a, 2 * -(-n // TILE), sweeps)
+    if bool((rest > _negligible(m)).any()):
+        s, rest = _without_noise(launch, u, s, rest)
     if bool((s[:, -1] == 0).any()):
         u = _completed(launch, u, s)
     return u, torch.where(rest <= _negligible(m), s, torch.nan), vh
+
+
+def _without_noise(launch: Launcher, u: Tensor, s: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
+    """Return singular values with rounding errors set to zero, and the cosines of the others.
+
+    The columns of a matrix of low rank end as rounding errors of the largest one, which every sweep
+    makes anew: they do not become orthogonal. Matrices that have converged are unchanged.
+    """
+    m, n = u.shape[-2:]
+    open_ = rest > _negligible(m)
+    noise = open_ & (s <= torch.finfo(torch.float32).eps * n * s.amax(-1, keepdim=True))
+    kept = torch.where(noise.unsqueeze(-2), 0.0, u)
+    with trnblas.backend(launch.path):
+        gram = trnblas.gemm(1.0, kept, kept, transA=True)
+    cosines = gram - torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1))
+    left = cosines.abs().amax((-2, -1)).unsqueeze(-1)
+    return torch.where(noise, 0.0, s), torch.where(open_, left, rest)
 
 
 def svd_by_meetings(
@@ -172,23 +226,29 @@ def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
 
 
 def cholesky(launch: Launcher, a: Tensor) -> Tensor:
+    # Powers of two scale the diagonal to magnitude 1, so that no pivot of a graded matrix is small.
+    diagonal = a.diagonal(dim1=-2, dim2=-1)
+    root = _root_of_power(diagonal).unsqueeze(-1)
+    a = a / root / root.mT
     batch, n = a.shape[0], a.shape[-1]
     copies = max(1, min(batch, TILE // n))
     length = -(-limits.cholesky_instructions(n) // copies)
     found: Tensor = _launched(launch, cholesky_kernels.cholesky, (a,), length, copies)
-    return found
+    return found * root
 
 
 def lu(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    a, root = _scaled(a)
     p, lower, upper = _launched(launch, lu_kernels.lu, (a,), limits.lu_instructions(a.shape[-1]))
-    return p, lower, upper
+    return p, lower, upper * root.unsqueeze(-1) * root.unsqueeze(-1)
 
 
 def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
     m, n = a.shape[-2:]
     length = limits.qr_instructions(m, n)
+    a, root = _scaled(a)
     q, r = _launched(launch, qr_kernels.cholesky_qr, (a,), length, *_NOISE((m, n)))
-    return q, r
+    return q, r * root.unsqueeze(-1) * root.unsqueeze(-1)
 
 
 def inv_sqrt_spd_ns(

@@ -151,8 +151,9 @@ def select_precision_for_error(
     """
     function = "select_precision_for_error"
     K = whole(function, "K", K, 1, error=ShapeError)
-    u = _ROUNDOFF.get(dtype, 2.0**-24)
-    narrow = dtype in _NARROW
+    real = dtype.to_real()
+    u = _ROUNDOFF.get(real, 2.0**-24)
+    narrow = real in _NARROW
     if model == "published":
         bounds = {"fast": K * u}
         if narrow:
@@ -163,7 +164,7 @@ def select_precision_for_error(
         bounds = {"fast": K * single + (u if narrow else 0.0)}
         if dtype is torch.float32:
             bounds["dd"] = K * 2.0**-25 + u
-        bounds["kahan"] = K * 2.0**-53 + (0.0 if dtype is torch.float64 else u)
+        bounds["kahan"] = K * 2.0**-53 + (0.0 if real is torch.float64 else u)
     else:
         raise FlagError(f"{function}: model must be 'published' or 'sharp', got {model!r}")
     for name, bound in bounds.items():

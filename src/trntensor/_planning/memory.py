@@ -3,7 +3,7 @@
 A contraction is sliced along some of its indices. Each slice contracts views of the operands;
 slices of a summed index are added, those of an index of the result are concatenated. The peak
 counts everything allocated at one time: intermediates, copies of operands whose dimensions do not
-merge, and the result. Operands are assumed to be contiguous.
+merge, and the result.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _peak(
         return prod(parts[x] for x in labels) * itemsize
 
     labels = [unary.kept for unary in unaries]
-    strides = [_strides(u, sizes) if not u.summed else _dense(u.kept, parts) for u in unaries]
+    strides = [_prepared(u, sizes, parts) for u in unaries]
     # Tensors that are neither operands nor views of them.
     made = {at: nbytes(u.kept) for at, u in enumerate(unaries) if u.summed}
     peak = live = sum(made.values())
@@ -91,6 +91,16 @@ def _dense(labels: str, sizes: Mapping[str, int]) -> Strides:
     return strides
 
 
+def _prepared(unary: Unary, sizes: Mapping[str, int], parts: Mapping[str, int]) -> Strides:
+    """Return the strides of an operand after its diagonals, slicing and sums."""
+    strides = _strides(unary, sizes)
+    if not unary.summed:
+        return strides
+    # torch allocates a sum in the order of the operand's strides.
+    order = sorted(unary.kept, key=lambda label: -strides[label])
+    return _dense("".join(order), parts)
+
+
 def _strides(unary: Unary, sizes: Mapping[str, int]) -> Strides:
     """Return the strides of an operand after diagonals and slicing."""
     strides: Strides = {}
@@ -98,21 +108,27 @@ def _strides(unary: Unary, sizes: Mapping[str, int]) -> Strides:
     for at in range(len(unary.labels) - 1, -1, -1):
         label = unary.labels[at]
         if at not in unary.dropped:
-            strides[label] = strides.get(label, 0) + step
+            here = step if unary.strides is None else unary.strides[at]
+            strides[label] = strides.get(label, 0) + here
             step *= sizes[label]
     return strides
 
 
 def _copied(strides: Strides, groups: tuple[str, str, str], parts: Mapping[str, int]) -> bool:
     """Return whether a matrix product must copy its operand."""
-    steps = []
+    steps, counts = [], []
     for group in groups:
         real = [x for x in group if parts[x] != 1]
         for outer, inner in pairwise(real):
             if strides[outer] != parts[inner] * strides[inner]:
                 return True
         steps.append(strides[real[-1]] if real else 1)
-    return 1 not in steps[1:]
+        counts.append(prod(parts[x] for x in real))
+    # One dimension of a matrix must be contiguous, and the other step over it.
+    (first, second), (rows, columns) = steps[1:], counts[1:]
+    by_rows = second == 1 and (rows == 1 or first >= columns)
+    by_columns = first == 1 and (columns == 1 or second >= rows)
+    return not (by_rows or by_columns)
 
 
 def flops_of(unaries: Sequence[Unary], steps: Steps, sizes: Mapping[str, int]) -> int:

@@ -121,6 +121,7 @@ class Unary(NamedTuple):
         dropped: Positions of dimensions of size 1 that broadcast, which are removed.
         diagonals: Pairs of positions of which to take the diagonal, in sequence.
         summed: Positions to sum after that.
+        strides: Strides of the operand; None if it is contiguous.
     """
 
     labels: str
@@ -128,6 +129,7 @@ class Unary(NamedTuple):
     dropped: tuple[int, ...]
     diagonals: tuple[tuple[int, int], ...]
     summed: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
 
     @property
     def trivial(self) -> bool:
@@ -156,7 +158,7 @@ def unary_of(labels: str, shape: tuple[int, ...], needed: str, sizes: Mapping[st
 
 def unary_call(unary: Unary) -> Function:
     """Return the function that prepares an operand."""
-    _, _, dropped, diagonals, summed = unary
+    dropped, diagonals, summed = unary.dropped, unary.diagonals, unary.summed
 
     def prepare(x: Tensor) -> Tensor:
         if dropped:

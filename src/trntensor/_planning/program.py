@@ -229,6 +229,7 @@ def make_program(
     minimize: Minimize = "flops",
     memory_limit: int | None = None,
     path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
+    strides: Sequence[tuple[int, ...]] | None = None,
 ) -> Program:
     """Return the program of a contraction.
 
@@ -240,6 +241,7 @@ def make_program(
         minimize: Objective of the path search.
         memory_limit: Maximum bytes allocated at a time; None for no limit.
         path: A path given by the caller, or a path optimizer.
+        strides: Strides of the operands, for the limit; None if they are contiguous.
 
     Raises:
         ShapeError: The shapes are incompatible, or the limit is too small.
@@ -253,7 +255,8 @@ def make_program(
     unaries = []
     for number, (term, shape) in enumerate(zip(equation.inputs, shapes, strict=True)):
         others = set(equation.output).union(*(p for at, p in enumerate(present) if at != number))
-        unaries.append(unary_of(term, shape, "".join(others), sizes))
+        unary = unary_of(term, shape, "".join(others), sizes)
+        unaries.append(unary if strides is None else unary._replace(strides=strides[number]))
     kept = [unary.kept for unary in unaries]
     chosen, searched = None, "given"
     if path is not None:

@@ -239,7 +239,7 @@ def _block_products(m: int, n: int) -> None:
 def _sparse_systems(m: int, n: int) -> None:
     a = 0.1 * random_tensor(m, m) / m
     matrix = trnsparse.BSRMatrix.from_dense(a + a.mT + torch.eye(m), min(m, 64))
-    trnsparse.cg(matrix, random_tensor(m, min(n, 5)), tol=1e-5)
+    trnsparse.cg(matrix, random_tensor(m, min(n, 5)), tol=1e-5, on_failure="ignore")
     trnsparse.cg_bsr(matrix, random_tensor(m), tol=1e-5)
 
 
@@ -310,10 +310,10 @@ def _groups_of_rows(m: int, n: int) -> None:
 
 def _iterations(m: int, n: int) -> None:
     a = _definite(m)
-    trnsolver.inv_sqrt_spd_ns(a, max_iters=4, tol=1e-3)
-    trnsolver.inv_sqrt_spd_ns(torch.stack([a, 2 * a]), max_iters=3, tol=1e-3)
+    trnsolver.inv_sqrt_spd_ns(a, max_iters=4, tol=1e-3, on_failure="ignore")
+    trnsolver.inv_sqrt_spd_ns(torch.stack([a, 2 * a]), max_iters=3, tol=1e-3, on_failure="ignore")
     trnsolver.msign(torch.eye(m, n) + 0.1 * random_tensor(m, n) / m)
-    trnsolver.cg(a, random_tensor(m), tol=1e-5, maxiter=4)
+    trnsolver.cg(a, random_tensor(m), tol=1e-5, maxiter=4, on_failure="ignore")
 
 
 def _pieces(m: int, n: int) -> None:

@@ -213,6 +213,20 @@ def test_svd_of_matrices_near_singular(name):
     assert_svd(a, *(x[0].numpy() for x in found))
 
 
+@pytest.mark.parametrize(
+    ("order", "rank"), [(10, 1), (12, 1), pytest.param(50, 1, marks=pytest.mark.slow)]
+)
+def test_svd_of_low_rank_converges(order, rank):
+    rng = np.random.default_rng(1)
+    for _ in range(2):
+        a = rng.standard_normal((order, rank)) @ rng.standard_normal((rank, order))
+        a = a.astype(np.float32)
+        found = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+        assert_svd(a, *(x[0].numpy() for x in found))
+        want = np.linalg.svd(a.astype(np.float64), compute_uv=False)
+        assert np.abs(found[1][0].numpy() - want).max() <= 20 * EPS * want[0]
+
+
 @pytest.mark.parametrize("name", ["normal", "graded", "rank three", "zeros"])
 def test_svd_of_groups_of_columns(name):
     rng = np.random.default_rng(4)

@@ -53,12 +53,12 @@ def forget_causes() -> None:
         _reported.clear()
 
 
-def callers_level(library: str) -> int:
-    """Return the ``stacklevel`` that attributes a warning to the caller of the library.
+def callers_level(*libraries: str) -> int:
+    """Return the ``stacklevel`` that attributes a warning to the caller of the libraries.
 
     Call it in the function that warns.
     """
-    inner = {library, "torch", "trnsci"}
+    inner = {*libraries, "torch", "trnsci"}
     level, frame = 0, inspect.currentframe()
     while frame is not None and frame.f_back is not None and _package(frame.f_globals) in inner:
         level, frame = level + 1, frame.f_back

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import acosh, ceil
+from math import acosh, ceil, inf
 
 from torch import Tensor
 
@@ -16,12 +16,13 @@ __all__ = ["chebyshev", "coefficients", "needed_steps"]
 def chebyshev(
     product: Product, b: Tensor, x: Tensor, watch: Watch, lam_min: float, lam_max: float
 ) -> Run:
-    """Return a run of ``watch.limit`` steps, without inner products before the end."""
-    before = x
+    """Return a run of ``watch.limit`` steps; only the first and the last have an inner product."""
+    before, start = x, None
     for alpha, beta in zip(*coefficients(lam_min, lam_max, watch.limit), strict=True):
-        step = alpha * (b - product(x)) + beta * (x - before)
-        before, x = x, x + step
-    return stepped(product, b, x, watch)
+        r = b - product(x)
+        start = watch.space.norm(r) if start is None else start
+        before, x = x, x + alpha * r + beta * (x - before)
+    return stepped(product, b, x, watch, inf if start is None else start)
 
 
 def coefficients(lam_min: float, lam_max: float, K: int) -> tuple[list[float], list[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from trnsci.core.errors import OperandError
@@ -19,7 +20,9 @@ def power_iteration(
 ) -> Eigenpair:
     """Return the eigenpair reached from ``v0``, without derivatives.
 
-    The iteration stops when the relative change of the Rayleigh quotient is at most ``tol``.
+    The iteration stops when the relative change of the Rayleigh quotient is at most ``tol`` and the
+    relative residual of the pair at most its root, as for symmetric matrices: the quotient of a
+    vector far from any eigenvector can be stationary too.
 
     Raises:
         OperandError: ``v0`` is zero or not finite.
@@ -32,19 +35,23 @@ def power_iteration(
     value = 0.0
     changes: list[float] = []
     reason: Reason = "limit"
+    accepted = max(math.sqrt(tol), 8 * torch.finfo(v.dtype).eps * math.sqrt(v.numel()))
     for _ in range(limit):
         w = product(v)
         previous, value = value, ONE.inner(v, w)
-        changes.append(abs(value - previous) if changes else math.inf)
         size = norm(w)
         if not math.isfinite(size):
             reason = "diverged"
+            changes.append(math.nan)
             break
         if size == 0:  # v is an eigenvector for 0
             reason, value = "converged", 0.0
+            changes.append(0.0)
             break
+        changes.append(abs(value - previous) / size if changes else math.inf)
+        rest = norm(w - value * v) if changes[-1] <= tol else math.inf
         v = w / size
-        if changes[-1] <= tol * abs(value):
+        if rest <= accepted * size:
             reason = "converged"
             break
     iterations = len(changes)

@@ -1,10 +1,12 @@
-"""Jacobi and block Jacobi preconditioners.
+"""Jacobi and block Jacobi preconditioners: functions of vectors that can be pickled.
 
 They accept vectors (..., n), and compute in the dtype of the matrix or, for complex vectors, in the
 complex dtype of its precision.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,13 +24,13 @@ def checked_diagonal(function: str, diagonal: Tensor) -> Tensor:
     """Return a checked diagonal (..., n) for division, without derivatives.
 
     Raises:
-        SingularMatrixError: An element is zero, or its reciprocal overflows.
+        SingularMatrixError: An element is zero, or has no finite reciprocal.
     """
     diagonal = diagonal.detach()
     diagonal = diagonal.float() if diagonal.dtype in _NARROW else diagonal
-    small = (diagonal.abs() < torch.finfo(diagonal.dtype).tiny).nonzero()
-    if small.numel():
-        place = tuple(small[0].tolist())
+    bad = (~torch.isfinite(1 / diagonal.abs())).nonzero()
+    if bad.numel():
+        place = tuple(bad[0].tolist())
         raise SingularMatrixError(
             f"{function}: A must have no zero on its diagonal, got {diagonal[place].item()} at "
             f"{place[-1]}"
@@ -42,8 +44,15 @@ def jacobi(function: str, diagonal: Tensor) -> Product:
     Raises:
         SingularMatrixError: An element is zero.
     """
-    checked = checked_diagonal(function, diagonal)
-    return lambda r: (_widened(r) / checked).to(r.dtype)
+    return _Jacobi(checked_diagonal(function, diagonal))
+
+
+@dataclass(frozen=True)
+class _Jacobi:
+    diagonal: Tensor
+
+    def __call__(self, r: Tensor) -> Tensor:
+        return (_widened(r) / self.diagonal).to(r.dtype)
 
 
 def block_jacobi(function: str, blocks: Tensor, n: int, definite: bool) -> Product:
@@ -82,23 +91,39 @@ def block_jacobi(function: str, blocks: Tensor, n: int, definite: bool) -> Produ
             raise NotPositiveDefiniteError(f"{where} must be positive definite")
         raise SingularMatrixError(f"{where} has no inverse")
 
-    def apply(r: Tensor) -> Tensor:
-        column = as_column(r, factors)
-        padded = pad(column, (0, 0, 0, count * size - n))
+    return _BlockJacobi(factors, pivots, n)
+
+
+@dataclass(frozen=True)
+class _BlockJacobi:
+    factors: Tensor
+    pivots: Tensor | None
+    order: int
+
+    def __call__(self, r: Tensor) -> Tensor:
+        count, size = self.factors.shape[-3:-1]
+        column = as_column(r, self.factors)
+        padded = pad(column, (0, 0, 0, count * size - self.order))
         right = padded.reshape(*padded.shape[:-2], count, size, 1)
-        kept = factors.to(right.dtype)
-        if pivots is None:
+        kept = self.factors.to(right.dtype)
+        if self.pivots is None:
             solved = torch.cholesky_solve(right, kept)
         else:
-            solved = torch.linalg.lu_solve(kept, pivots, right)
-        return solved.reshape(padded.shape[:-1])[..., :n].to(r.dtype)
-
-    return apply
+            solved = torch.linalg.lu_solve(kept, self.pivots, right)
+        return solved.reshape(padded.shape[:-1])[..., : self.order].to(r.dtype)
 
 
 def on_columns(apply: Product) -> Product:
     """Return a function of vectors (..., n) as one of a vector (n,) or of columns (n, k)."""
-    return lambda r: apply(r) if r.ndim == 1 else apply(r.mT).mT
+    return _OnColumns(apply)
+
+
+@dataclass(frozen=True)
+class _OnColumns:
+    apply: Product
+
+    def __call__(self, r: Tensor) -> Tensor:
+        return self.apply(r) if r.ndim == 1 else self.apply(r.mT).mT
 
 
 def as_column(r: Tensor, a: Tensor) -> Tensor:

@@ -14,11 +14,12 @@ from trnsci.core.arguments import whole
 from trnsci.core.backend.explanation import recording
 from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError
+from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.interop import forward_level, transform_level, with_forward_mode
 from trnsci.core.iterations import IterationInfo, Solution
 from trnsci.core.krylov.implicit import Rules, differentiated, matrix_solution, operator_solution
 from trnsci.core.krylov.operators import LinearOperator, as_operator, as_preconditioner
-from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch
+from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
 from trnsci.core.krylov.vectors import ONE, Number, Vectors
 
 __all__ = ["Method", "Stopping", "System", "run_system", "solution", "solve", "stopping"]
@@ -31,7 +32,8 @@ Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Product | None, Wa
 class Stopping:
     """Stopping rule: ``norm(b - A x) <= max(tol * norm(b), atol)``, or ``limit`` steps.
 
-    ``fixed`` is for methods that make ``limit`` steps without a residual test.
+    ``fixed`` is for methods that make ``limit`` steps without a residual test, whose usual end is
+    that limit.
     """
 
     tol: float
@@ -77,6 +79,8 @@ class System:
         columns: Whether vectors are the columns (n, k) of b, which share products, or lie along
             its last dimension.
         with_data: Returns the matrix with a given data tensor, for matrices that have one.
+        on_failure: Action if the method does not converge.
+        dtype: Dtype that the caller rounds the solution to; None for that of b.
     """
 
     function: str
@@ -86,6 +90,11 @@ class System:
     hermitian: bool = False
     columns: bool = False
     with_data: Callable[[Tensor], Any] | None = None
+    on_failure: OnFailure = "warn"
+    dtype: torch.dtype | None = None
+
+    def __post_init__(self) -> None:
+        checked_action(self.function, self.on_failure)
 
 
 def solve(
@@ -102,6 +111,7 @@ def solve(
 
     Raises:
         FlagError: Values cannot be read, as under ``vmap`` and with fake tensors.
+        ConvergenceError: The method did not converge, and ``system.on_failure`` is ``"raise"``.
     """
     if torch.compiler.is_compiling():  # loops that depend on values run outside of the graph
         outside: Callable[..., Solution] = torch.compiler.disable(solve)  # type: ignore[no-untyped-call]
@@ -128,7 +138,16 @@ def solve(
         x = _of_matrix(system, data, b, start, compute)
     else:
         x = _of_operator(system, A, b, start, compute)
-    return solution(x, runs)
+    found = solution(x, runs)
+    if not recording():
+        report_iteration(
+            system.function,
+            found.info,
+            found.iterations,
+            system.on_failure,
+            fixed=system.stopping.fixed,
+        )
+    return found
 
 
 def run_system(
@@ -139,10 +158,12 @@ def run_system(
     M: Product | None,
     rule: Stopping,
     space: Vectors = ONE,
+    dtype: torch.dtype | None = None,
 ) -> Run:
     """Return a run with b scaled to about 1 by a power of two, which is exact.
 
-    The squares of its elements are then representable. For b = 0 the result is x = 0.
+    The squares of its elements are then representable. For b = 0 the result is x = 0. The residual
+    is that of x at the scale of b and rounded to ``dtype``, which may overflow or underflow.
     """
     if recording():  # explain() only needs the path
         x = torch.zeros_like(b) if start is None else start
@@ -151,7 +172,7 @@ def run_system(
     if not math.isfinite(space.worst(peak)):
         x = torch.zeros_like(b) if start is None else start.clone()
         return Run(x, [math.nan], 0, 0, "diverged")
-    if not rule.fixed and not space.some(peak > 0):
+    if not space.some(peak > 0):
         return Run(torch.zeros_like(b), [0.0], 0, 0, "converged")
     unit = _power_below(peak)
     factor = unit.to(b.real.dtype) if isinstance(unit, Tensor) else unit
@@ -162,11 +183,10 @@ def run_system(
     scale: Number
     if isinstance(size, Tensor):
         goal = torch.maximum(rule.tol * size, rule.atol / unit)
-        scale = torch.where(size > 0, size, 1.0 if rule.fixed else math.inf)
-        if not rule.fixed:
-            x = torch.where(size > 0, x, 0.0)
+        scale = torch.where(size > 0, size, math.inf)
+        x = torch.where(size > 0, x, 0.0)
     else:
-        goal, scale = max(rule.tol * size, rule.atol / unit), size or 1.0
+        goal, scale = max(rule.tol * size, rule.atol / unit), size
     callback = rule.callback
 
     def scaled(progress: Progress) -> None:
@@ -175,8 +195,31 @@ def run_system(
 
     watch = Watch(goal, rule.limit, scale, None if callback is None else scaled, space)
     run = method(op, b, x, M, watch)
-    run.x = run.x * factor
-    return run
+    return _returned(run, op, b, watch, factor, dtype or b.dtype)
+
+
+def _returned(
+    run: Run, op: LinearOperator, b: Tensor, watch: Watch, factor: Any, dtype: torch.dtype
+) -> Run:
+    """Return the run with x at the scale of b, rounded to ``dtype``, and the residual of that x.
+
+    Rounding to a narrower dtype does not undo convergence, unless x overflows or underflows.
+    """
+    space, exact = watch.space, run.x
+    run.x = (exact * factor).to(dtype).to(exact.dtype)
+    rounded = run.x / factor
+    change = space.peak(rounded - exact)
+    if space.worst(change) == 0:
+        return run
+    norms = space.norm(b - op(rounded))
+    run.matvecs += 1
+    usual = dtype is not exact.dtype and math.isfinite(space.worst(change))
+    if usual and not space.some(change > torch.finfo(dtype).eps * space.peak(exact)):
+        run.residuals[-1] = watch.relative(norms)
+        return run
+    if run.reason == "limit" and watch.relative(norms) > 2 * run.residuals[-1]:
+        run.reason = "stagnated"  # more steps do not help
+    return ended(run, watch, norms)
 
 
 def solution(x: Tensor, runs: list[Run]) -> Solution:
@@ -223,7 +266,7 @@ def _run(system: System, A: Any, b: Tensor, start: Tensor | None) -> Run:
     op = as_operator(system.function, A, b, columns=system.columns)
     M = as_preconditioner(system.function, system.M, b, system.columns)
     space = Vectors(0) if b.ndim == 2 else ONE
-    return run_system(system.method, op, b, start, M, system.stopping, space)
+    return run_system(system.method, op, b, start, M, system.stopping, space, system.dtype)
 
 
 def _of_matrix(

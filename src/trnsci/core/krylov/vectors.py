@@ -18,6 +18,9 @@ __all__ = ["ONE", "Number", "Vectors", "inner", "norm"]
 Number: TypeAlias = Any
 """A Python number, or a tensor with one number for each vector."""
 
+_LEAST = 1e-280
+"""Squares below this have lost digits to underflow."""
+
 _WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
@@ -62,8 +65,18 @@ class Vectors:
         return square.detach().sqrt() if isinstance(square, Tensor) else math.sqrt(square)
 
     def norm(self, v: Tensor) -> Number:
-        """Return the Euclidean norm, without a derivative."""
-        return self.root(self.inner(v, v))
+        """Return the Euclidean norm, without a derivative.
+
+        That of one vector neither overflows nor underflows where its square does.
+        """
+        square = self.inner(v, v)
+        if isinstance(square, Tensor) or _LEAST < square < math.inf:
+            return self.root(square)
+        peak = self.peak(v)
+        if not 0 < peak < math.inf:
+            return peak
+        unit = 2.0 ** math.frexp(peak)[1]
+        return self.root(self.inner(v / unit, v / unit)) * unit
 
     def peak(self, v: Tensor) -> Number:
         """Return a float64 number at least as large as every element; NaN if one is NaN."""

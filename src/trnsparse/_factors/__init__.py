@@ -1,0 +1,1 @@
+"""Incomplete factors of sparse matrices."""

@@ -143,6 +143,13 @@ def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, T
     return u, torch.where(rest <= _negligible(m), s, torch.nan), vh
 
 
+def pinv(launch: Launcher, a: Tensor, rcond: float, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    u, s, vh = svd(launch, a, max_sweeps)
+    kept = s > rcond * s[..., :1]
+    inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
+    return (vh.mT * inverse.unsqueeze(-2)) @ u.mT, s
+
+
 def svd_by_meetings(
     launch: Launcher, a: Tensor, groups: int, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -4,13 +4,13 @@ The result unpacks as ``(x, iterations, residual)`` and has ``info``. Names that
 aliases.
 
 Solutions have the derivatives of the exact solution by b and by the entries of A, computed by one
-more system with the conjugate transpose of A: gradients of any order, ``torch.func.grad`` and
-forward mode. If A is a function, there are first derivatives only.
+more system with the conjugate transpose of A, in every mode of autograd and ``torch.func``. If A is
+a function, what it captures has first derivatives only. The backward of a solution that did not
+converge warns (``ConvergenceWarning``).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -252,11 +252,7 @@ def _solved(
         A, M = _widened(A, dtype), _widened(M, dtype)
         b, x0 = b.float(), None if x0 is None else x0.float()
     system = System(function, method, rule, M, hermitian, columns=True)
-    if isinstance(A, SparseMatrix):
-        system = replace(system, with_data=A._with_data)
-        found = solve(system, A, b, x0, A._data)
-    else:
-        found = solve(system, A, b, x0)
+    found = solve(system, A, b, x0)
     return Solution(found.x.to(dtype), found.iterations, found.residual, found.info)
 
 

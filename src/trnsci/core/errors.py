@@ -25,6 +25,7 @@
         └── KernelError     (also a RuntimeError)  a kernel that violates its contract
     Warning
     ├── NkiFallbackWarning (a UserWarning)       a kernel failed and torch computed the result
+    ├── ConvergenceWarning (a UserWarning)       an iteration did not converge
     └── AccuracyWarning    (a UserWarning)       a requested accuracy was not reached
 
 Each also derives from the built-in exception that a caller of torch or NumPy would catch. The
@@ -53,6 +54,7 @@ __all__ = [
     "AccuracyWarning",
     "BackendError",
     "ConvergenceError",
+    "ConvergenceWarning",
     "DTypeError",
     "DerivativeError",
     "DeviceError",
@@ -135,6 +137,10 @@ class KernelError(TrnsciError, RuntimeError):
 
 class NkiFallbackWarning(UserWarning):
     """A kernel failed and torch computed the result instead."""
+
+
+class ConvergenceWarning(UserWarning):
+    """An iteration did not converge; the result has its last iterate."""
 
 
 class AccuracyWarning(UserWarning):

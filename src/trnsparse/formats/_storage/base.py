@@ -54,6 +54,22 @@ class StoredMatrix(ABC):
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch of matrices that share the pattern, usually ()."""
 
+    # -- entries -----------------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> Tensor:
+        """The tensor of stored entries, in the layout of the format."""
+        return self._data
+
+    def with_entries(self, entries: Tensor) -> Self:
+        """Return the matrix of this pattern with other entries, of the shape of ``entries``."""
+        if entries.shape != self._data.shape:
+            raise OperandError(
+                f"with_entries: entries must have shape {tuple(self._data.shape)}, "
+                f"got {tuple(entries.shape)}"
+            )
+        return self._with_data(entries)
+
     # -- attributes --------------------------------------------------------------------------------
 
     @property

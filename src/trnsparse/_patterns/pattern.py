@@ -41,9 +41,10 @@ def quieten() -> None:
     """Trigger and suppress torch's one-time warning about its compressed layouts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        one = torch.zeros(1, dtype=torch.int64)
-        torch.sparse_csr_tensor(torch.tensor([0, 1]), one, torch.ones(1), (1, 1))
-        torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))
+        with torch.device("cpu"):
+            one = torch.zeros(1, dtype=torch.int64)
+            torch.sparse_csr_tensor(torch.tensor([0, 1]), one, torch.ones(1), (1, 1))
+            torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))
 
 
 class cached_attribute(Generic[T]):

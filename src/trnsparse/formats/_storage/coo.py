@@ -115,4 +115,6 @@ class COOStorage(StoredMatrix):
     def to_torch_sparse(self) -> Tensor:
         """Return torch's COO tensor, not coalesced; gradients reach the values."""
         places = torch.stack(self._places).to(torch.int64)
-        return torch.sparse_coo_tensor(places, self.values, self.shape, check_invariants=False)
+        return torch.sparse_coo_tensor(
+            places, self.values, self.shape, device=self.device, check_invariants=False
+        )

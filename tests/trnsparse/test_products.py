@@ -292,3 +292,9 @@ def test_one_graph_of_a_compiler_holds_products_and_their_gradients():
         grads.append(torch.autograd.grad(call(*leaves), leaves))
     torch._dynamo.reset()
     torch.testing.assert_close(grads[0], grads[1])
+
+
+def test_matmul_is_what_a_whole_graph_takes_in_place_of_the_operator():
+    A, x = ts.from_dense(random_dense(4, 4, 0.5)), torch.ones(4)
+    compiled = torch.compile(lambda x: A.matmul(x), fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x.to(A.dtype)), A @ x.to(A.dtype))

@@ -157,7 +157,10 @@ class StoredMatrix(ABC):
         return run_spmm(RowMatrix(*self._by_rows()), b)
 
     def matmul(self, other: Tensor) -> Tensor:
-        """Return the product with a dense vector (n,) or matrix (..., n, N)."""
+        """Return the product with a dense vector (n,) or matrix (..., n, N).
+
+        The same as ``@``, which ``torch.compile(fullgraph=True)`` does not trace.
+        """
         agree("matmul", "the matrix", self._data, "the dense operand", other)
         shape = other.shape
         if not shape or (shape[0] if len(shape) == 1 else shape[-2]) != self.shape[1]:

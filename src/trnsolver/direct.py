@@ -27,7 +27,7 @@ from trnsolver._paths.arguments import (
     singular,
     square_matrix,
 )
-from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_svd
+from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_pinv
 from trnsolver._paths.library import no_kernel
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
@@ -228,22 +228,19 @@ def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
     work = any_matrix("pinv", "A", A)
     _cutoff("pinv", rcond)
     try:
-        if not kernels_wanted():
+        if kernels_wanted():
+            finite("pinv", "A", work)
+            found = run_pinv("pinv", work, _or_usual(rcond, work))[0]
+        else:
             found = torch.linalg.pinv(work, rtol=rcond)
             if not only_finite(found):
                 finite("pinv", "A", work)
-            return restored(found, A.dtype)
-        u, s, vh = run_svd("pinv", work)
+        return restored(found, A.dtype)
     except TorchLinAlgError as error:
         if isinstance(error, LinAlgError):
             raise
         finite("pinv", "A", work)
         raise LinAlgError(f"pinv: {error}") from None
-    if rcond is None:
-        rcond = torch.finfo(work.dtype).eps * max(work.shape[-2:])
-    kept = s > rcond * s[..., :1]
-    inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
-    return restored((vh.mH * inverse.unsqueeze(-2)) @ u.mH, A.dtype)
 
 
 @in_full_precision
@@ -265,16 +262,16 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     _cutoff("lstsq", rcond)
     right, vectors = right_side("lstsq", A, B)
     columns = columns_of(right, vectors)
-    if rcond is None:
-        rcond = torch.finfo(work.dtype).eps * max(work.shape[-2:])
+    cutoff = _or_usual(rcond, work)
     # LAPACK reports NaN and infinity as wrong arguments.
     finite("lstsq", "A", work)
     finite("lstsq", "B", columns)
     try:
         if work.is_cpu and not kernels_wanted():
-            solution, rank, s = _lapack_lstsq(work, columns, rcond)
+            solution, rank, s = _lapack_lstsq(work, columns, cutoff)
         else:
-            solution, rank, s = _svd_lstsq(work, columns, rcond)
+            inverse, s = run_pinv("lstsq", work, cutoff)
+            solution, rank = inverse @ columns, (s > cutoff * s[..., :1]).sum(-1)
     except TorchLinAlgError as error:
         if isinstance(error, LinAlgError):
             raise
@@ -317,11 +314,9 @@ def _lapack_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Ten
     return found.solution, found.rank, found.singular_values
 
 
-def _svd_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
-    u, s, vh = run_svd("lstsq", a)
-    kept = s > rcond * s[..., :1]
-    inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
-    return vh.mH @ (inverse.unsqueeze(-1) * (u.mH @ columns)), kept.sum(-1), s
+def _or_usual(rcond: float | None, a: Tensor) -> float:
+    """Return the cutoff of singular values; LAPACK's for None."""
+    return torch.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond
 
 
 def _cutoff(function: str, rcond: float | None) -> None:

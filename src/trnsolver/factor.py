@@ -253,7 +253,7 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     if work.ndim == 2:
         t, q = schur_form(array_of(host))
     else:
-        t, q = torch.empty(2, *work.shape, dtype=dtype)
+        t, q = torch.empty(2, *work.shape, dtype=dtype, device=work.device)
         matrices = array_of(batch_of(host))
         for place, (into_t, into_q) in enumerate(zip(batch_of(t), batch_of(q), strict=True)):
             form = schur_form(matrices[place])

@@ -13,8 +13,9 @@ b is a vector, or a batch of vectors (..., n); A may have the same batch dimensi
 a matrix b of shape (n, k) that is not such a batch has k right-hand sides as columns. Systems of a
 batch are solved one at a time.
 
-Gradients are those of the exact solution, by one more system with the conjugate transpose of A. For
-a dense A they also work under ``torch.func.grad`` and in forward mode.
+Derivatives are those of the exact solution, by one more system with the adjoint of A, in every
+mode of autograd and ``torch.func``. Where A is a function, what it captures has first
+derivatives only. The backward of a solution that did not converge warns (``ConvergenceWarning``).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def lobpcg(
         return product(v) / unit
 
     ax = ax / unit
-    w = torch.empty(0)
+    w = torch.empty(0, device="cpu")
     for _ in range(maxiter + 1):
         inner = x.mH @ ax
         w, rotation = torch.linalg.eigh(sign * symmetric_part(inner))
@@ -133,7 +133,11 @@ def _start(A: OperatorLike, X: Tensor | int, n: int | None, seed: int) -> Tensor
     size = getattr(A, "order", None) if size is None else size
     if size is None:
         raise ShapeError("lobpcg: n must give the order of the operator")
-    real = torch.empty(0, dtype=dtype).abs().dtype if isinstance(dtype, torch.dtype) else None
+    real = (
+        torch.empty(0, dtype=dtype, device="cpu").abs().dtype
+        if isinstance(dtype, torch.dtype)
+        else None
+    )
     drawn = normal(size, k, dtype=torch.float64, generator=Generator(seed))
     device = A.device if isinstance(A, Tensor) else "cpu"
     return drawn.to(real or torch.float32).to(dtype if real else torch.float32).to(device)

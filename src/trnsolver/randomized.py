@@ -192,7 +192,15 @@ def hutch_plus_plus(
     rank = min(matvecs // 3, order)
     samples = max(matvecs - 2 * rank, 1)
     if rank == order:
-        return Trace(float(product(torch.eye(order).to(like)).diagonal().real.sum()), 0.0, order)
+        return Trace(
+            float(
+                product(torch.eye(order, dtype=like.dtype, device=like.device))
+                .diagonal()
+                .real.sum()
+            ),
+            0.0,
+            order,
+        )
     real = like.real.dtype if like.is_complex() else like.dtype
 
     def signs(columns: int) -> Tensor:

@@ -6,18 +6,24 @@ the pattern of the matrix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from trnsci.core.arguments import agree
 from trnsci.core.arrays import array_of, tensor_of
 from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
+from trnsci.core.interop import is_wrapped, with_forward_mode, without_transforms
+from trnsci.core.krylov.implicit import values_of
 from trnsparse._paths.library import no_kernel
+from trnsparse._patterns.conversions import transposed
+from trnsparse._patterns.index import outside_transforms, plain
 from trnsparse._patterns.layouts import NATIVE
 from trnsparse._patterns.pattern import Pattern
-from trnsparse._products.row_products import sampled_product
+from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
 from trnsparse._products.triangles import Triangle
 from trnsparse.formats import CSRMatrix, SparseMatrix
 
@@ -51,7 +57,8 @@ def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
         tensor([1., 2.])
     """
     no_kernel("spsolve")
-    return SparseLU(A).solve(b)
+    matrix = _square("spsolve", A)
+    return _solved("spsolve", matrix, b, lambda values: SparseLU(matrix.with_values(values)))
 
 
 def splu(A: SparseMatrix) -> SparseLU:
@@ -84,17 +91,19 @@ class SparseLU:
         self._factors: Any = None
         self.nnz = 0
         if A.shape[0]:
+            values = values_of("splu", self.matrix.values)
             try:
                 # SuperLU needs CSC with 32-bit indices.
-                single = self.matrix.detach().cpu().sum_duplicates()
-                self._factors = factored(single.to_scipy().tocsc(), permc_spec=_order(single))
+                with without_transforms():
+                    single = self.matrix.with_values(values.detach()).cpu().sum_duplicates()
+                    self._factors = factored(single.to_scipy().tocsc(), permc_spec=_order(single))
             except RuntimeError as error:
                 raise SingularMatrixError(f"splu: the matrix has no inverse: {error}") from error
             self.nnz = int(self._factors.nnz)
 
     def solve(self, b: Tensor) -> Tensor:
         """Return x with ``A x = b`` for a vector (n,) or matrix (n, k)."""
-        return _solved("spsolve", self.matrix, self, b)
+        return _solved("spsolve", self.matrix, b, lambda values: self)
 
     def apply(self, b: Tensor, adjoint: bool) -> Tensor:
         """Return the solution for a matrix of right-hand sides, outside of autograd's graph."""
@@ -143,55 +152,105 @@ def sptrsv(
     csr = _square("sptrsv", A).sum_duplicates()
     if A.dtype not in NATIVE:
         raise DTypeError(f"sptrsv: takes float32, float64 and complex matrices, got {A.dtype}")
-    rows, columns = csr.pattern.row_indices, csr.col_indices
-    read = rows >= columns if lower else rows <= columns
+    pattern = csr.pattern
+    read = (
+        pattern.row_indices >= pattern.indices if lower else pattern.row_indices <= pattern.indices
+    )
     if unit:
-        read = read & (rows != columns)
-    elif not bool((csr.diagonal().detach() != 0).all()):
-        raise SingularMatrixError("sptrsv: the diagonal has a zero; unit=True assumes ones")
+        read = read & (pattern.row_indices != pattern.indices)
     # Entries outside of the triangle are multiplied by 0, so they have no effect and no gradient.
     triangle = csr.with_values(torch.where(read, csr.values, 0.0)) if not read.all() else csr
     if trans:
         triangle, lower = triangle.transpose(), not lower
-    return _solved("sptrsv", triangle, Triangle(triangle.values, triangle.pattern, lower, unit), b)
+    return _solved("sptrsv", triangle, b, lambda values: _triangle(triangle, values, lower, unit))
+
+
+def _triangle(matrix: CSRMatrix, values: Tensor, lower: bool, unit: bool) -> Triangle:
+    if not unit and not bool((matrix.with_values(values.detach()).diagonal() != 0).all()):
+        raise SingularMatrixError("sptrsv: the diagonal has a zero; unit=True assumes ones")
+    return Triangle(values, matrix.pattern, lower, unit)
 
 
 class _Solve(torch.autograd.Function):
-    """A solution as one autograd node; its gradients are solutions with the adjoint."""
+    """A solution as one autograd node; its derivatives are solutions with the same factors."""
 
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, b: Tensor, pattern: Pattern, inverse: _Inverse, adjoint: bool
+        values: Tensor,
+        b: Tensor,
+        pattern: Pattern,
+        inverse: _Inverse | None,
+        make: Callable[[Tensor], _Inverse],
+        adjoint: bool,
     ) -> Tensor:
         """Return the solution."""
-        x = inverse.apply(b, adjoint)
-        ctx.save_for_backward(values, x)
-        ctx.others = pattern, inverse, adjoint
-        return x
+        return (inverse or make(values)).apply(b, adjoint)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Save the entries and the solution."""
+        values, _, *ctx.others, ctx.adjoint = inputs
+        ctx.save_for_backward(values, output)
+        ctx.save_for_forward(values, output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients by the entries and by the right-hand sides."""
-        (values, x), (pattern, inverse, adjoint) = ctx.saved_tensors, ctx.others
-        by_b = _solve(values, grads[0], pattern, inverse, not adjoint)
+        (values, x), pattern = ctx.saved_tensors, ctx.others[0]
+        by_b = _solve(values, grads[0], *ctx.others, not ctx.adjoint)
         by_values = None
         if ctx.needs_input_grad[0]:
-            left, right = (x, by_b) if adjoint else (by_b, x)
+            left, right = (x, by_b) if ctx.adjoint else (by_b, x)
             by_values = -sampled_product(pattern, left, right.conj())
-        return by_values, by_b, None, None, None
+        return by_values, by_b, None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, of_values: Tensor | None, of_b: Tensor | None, *others: Any) -> Tensor:
+        """Return the solution for the tangent of b less that of the matrix times x."""
+        # Outer derivatives are needed here, and the tangents of this level are not.
+        with with_forward_mode(True):
+            values, x = (_unpack_dual(saved)[0] for saved in ctx.saved_tensors)
+            pattern = ctx.others[0]
+            right = torch.zeros_like(x) if of_b is None else of_b
+            if of_values is not None:
+                if ctx.adjoint:
+                    of_values, pattern = transposed(of_values.conj(), pattern)
+                right = right - csr_product(RowMatrix(of_values, pattern), x)
+            found: Tensor = _solve(values, right, *ctx.others, ctx.adjoint)
+        return found
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
+        """Return the solutions of a batch: further columns, or one matrix after the other."""
+        values, b, pattern, inverse, make, adjoint = inputs
+        size = info.batch_size
+        sides = b.expand(size, *b.shape) if in_dims[1] is None else b.movedim(in_dims[1], 0)
+        if in_dims[0] is None:
+            columns = sides.movedim(0, -1).flatten(1)
+            x = _solve(values, columns, pattern, inverse, make, adjoint)
+            return x.unflatten(-1, (-1, size)).movedim(-1, 0), 0
+        each = zip(values.movedim(in_dims[0], 0), sides, strict=True)
+        return torch.stack([_solve(v, c, pattern, make(v), make, adjoint) for v, c in each]), 0
 
 
 _solve: Any = _Solve.apply
+_unpack_dual: Any = forward_ad.unpack_dual
 
 
-def _solved(function: str, matrix: CSRMatrix, inverse: _Inverse, b: Tensor) -> Tensor:
+def _solved(
+    function: str, matrix: CSRMatrix, b: Tensor, make: Callable[[Tensor], _Inverse]
+) -> Tensor:
+    """Return the solution; ``make`` returns the solver for given entries of the matrix."""
     agree(function, "A", matrix.values, "b", b)
     if b.ndim not in (1, 2) or b.shape[0] != matrix.shape[0]:
         raise OperandError(
             f"{function}: A and b must agree in their rows, got {matrix.shape} and {tuple(b.shape)}"
         )
     columns = b if b.ndim == 2 else b.unsqueeze(-1)
-    x: Tensor = _solve(matrix.values, columns, matrix.pattern, inverse, False)
+    values = plain(matrix.values)
+    # One solver for the solution and its derivatives; each entry of a batch of vmap has its own.
+    inverse = None if is_wrapped(values) else outside_transforms(make)(values)
+    x: Tensor = _solve(matrix.values, columns, matrix.pattern, inverse, make, False)
     return x if b.ndim == 2 else x.squeeze(-1)
 
 

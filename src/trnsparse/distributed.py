@@ -162,7 +162,11 @@ class RowShardedCSR:
             raise OperandError(f"RowShardedCSR: the matrix must be square, got {A.shape}")
         csr = A.to_csr()
         size = dist.get_world_size(group)
-        cuts = tuple(starts) if starts is not None else tuple(balanced_rows(csr.row_ptrs, size))
+        cuts = (
+            tuple(starts)
+            if starts is not None
+            else tuple(balanced_rows(csr.pattern.pointers, size))
+        )
         if len(cuts) != size + 1:
             raise OperandError(f"RowShardedCSR: starts must be {size + 1} numbers, got {cuts}")
         rank = dist.get_rank(group)

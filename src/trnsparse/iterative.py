@@ -4,13 +4,13 @@ The result unpacks as ``(x, iterations, residual)`` and has ``info``. Names that
 aliases.
 
 Solutions have the derivatives of the exact solution by b and by the entries of A, computed by one
-more system with the conjugate transpose of A: gradients of any order, ``torch.func.grad`` and
-forward mode. If A is a function, there are first derivatives only.
+more system with the conjugate transpose of A, in every mode of autograd and ``torch.func``. If A is
+a function, what it captures has first derivatives only. The backward of a solution that did not
+converge warns (``ConvergenceWarning``).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -296,11 +296,7 @@ def _solved(
         on_failure=on_failure,
         dtype=dtype if dtype in _NARROW else None,
     )
-    if isinstance(A, SparseMatrix):
-        system = replace(system, with_data=A._with_data)
-        found = solve(system, A, b, x0, A._data)
-    else:
-        found = solve(system, A, b, x0)
+    found = solve(system, A, b, x0)
     return Solution(found.x.to(dtype), found.iterations, found.residual, found.info)
 
 

@@ -29,6 +29,7 @@ from trnsparse._attention.blocks import (
     joined,
     to_lists,
 )
+from trnsparse._patterns.index import outside_transforms
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -399,4 +400,9 @@ def _sizes(
 
 
 def _array(values: Tensor | Array) -> Array:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    return _read(values) if isinstance(values, Tensor) else np.asarray(values)
+
+
+@outside_transforms
+def _read(values: Tensor) -> Array:
+    return values.detach().cpu().numpy()

@@ -181,6 +181,8 @@ def _graph(A: SparseMatrix) -> object:
 
     csr = A.to_csr().detach().cpu()
     ones = np.ones(csr.nnz, np.int8)
-    indices, pointers = (a.numpy().astype(np.int32) for a in (csr.col_indices, csr.row_ptrs))
+    indices, pointers = (
+        a.numpy().astype(np.int32) for a in (csr.pattern.indices, csr.pattern.pointers)
+    )
     pattern = csr_array((ones, indices, pointers), shape=csr.shape)
     return (pattern + pattern.T).tocsr()

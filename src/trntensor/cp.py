@@ -333,7 +333,9 @@ def _start(x: Tensor, rank: int, init: str, seed: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     found = []
     for mode, size in enumerate(x.shape):
-        drawn = torch.randn(size, rank, dtype=torch.float64, generator=generator).to(x)
+        drawn = torch.randn(size, rank, dtype=torch.float64, generator=generator, device="cpu").to(
+            x
+        )
         drawn = drawn / torch.linalg.vector_norm(drawn, dim=0)
         if init == "svd":
             basis = leading_basis(unfolded(x.detach(), mode), min(rank, size))

@@ -6,8 +6,9 @@ of numbers up to the condition squared, so they agree to 1e4 * 10 * eps = 2e-11.
 
 import pytest
 import torch
-from torch.func import jvp, vjp
+from torch.func import grad, jvp, vjp, vmap
 
+import trnsolver
 from each_case import each_case
 from trnsci.core.testing import random_tensor
 from trnsolver._paths import derivatives as rules
@@ -96,3 +97,59 @@ def test_the_gradient_of_a_solution_is_that_of_the_inverse():
     right = grad - (POSITIVE @ result[0].unsqueeze(-1)).squeeze(-1)
     want = torch.linalg.solve(POSITIVE, right.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(moved, want, rtol=0, atol=1e-9 * float(want.abs().max()))
+
+
+# Two equal pairs of values; the functions below are symmetric in them, so they have derivatives.
+LEFT, RIGHT = (torch.linalg.qr(random_tensor(n, 4, seed=3)).Q for n in (6, 4))
+REPEATED = LEFT @ torch.diag(torch.tensor([2.0, 2.0, 1.0, 1.0])) @ RIGHT.mT
+DEFICIENT = LEFT @ torch.diag(torch.tensor([2.0, 2.0, 0.0, 0.0])) @ RIGHT.mT
+EQUAL = RIGHT @ torch.diag(torch.tensor([2.0, 2.0, 1.0, 1.0])) @ RIGHT.mT
+COLUMNS = random_tensor(6, 2, seed=4)
+
+AT_REPEATED = {
+    "pinv": (trnsolver.pinv, REPEATED),
+    "pinv of wide matrices": (trnsolver.pinv, REPEATED.mT.contiguous()),
+    "pinv of low rank": (lambda a: trnsolver.pinv(a, rcond=1e-3), DEFICIENT),
+    "lstsq": (lambda a: trnsolver.lstsq(a, COLUMNS.to(a)).solution, REPEATED),
+    "residuals of lstsq": (lambda a: trnsolver.lstsq(a, COLUMNS.to(a)).residuals, REPEATED),
+    "lstsq by B": (lambda b: trnsolver.lstsq(REPEATED.to(b), b).solution, COLUMNS),
+    "svdvals": (trnsolver.svdvals, REPEATED),
+    "svdvals of wide matrices": (trnsolver.svdvals, REPEATED.mT.contiguous()),
+    "svdvals of low rank": (trnsolver.svdvals, DEFICIENT),
+    "values of svd": (lambda a: trnsolver.svd(a)[1], REPEATED),
+    "eigvalsh": (trnsolver.eigvalsh, EQUAL),
+    "values of eigh": (lambda a: trnsolver.eigh(a).eigenvalues, EQUAL),
+}
+
+
+def _assert_same_on_kernels(function, *operands):
+    """Compare a function of float32 operands on the kernels with torch in float64.
+
+    Condition numbers are at most 2, and about 10 roundings of results up to 50 are made.
+    """
+    want = function(*(operand.double() for operand in operands))
+    with trnsolver.backend("simulator"):
+        got = function(*operands)
+    torch.testing.assert_close(got.double(), want, rtol=0, atol=1e-5 * max(1, want.abs().max()))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", AT_REPEATED)
+def test_derivatives_at_repeated_values_are_those_of_torch(name):
+    function, operand = AT_REPEATED[name]
+
+    def energy(a):
+        return (function(a) ** 3).sum()
+
+    _assert_same_on_kernels(grad(energy), operand)
+    direction = random_tensor(*operand.shape, seed=6)
+    _assert_same_on_kernels(lambda a, t: jvp(energy, (a,), (t,))[1], operand, direction)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", ["pinv", "lstsq"])
+def test_second_derivatives_at_repeated_values_are_those_of_torch(name):
+    function, operand = AT_REPEATED[name]
+    first = grad(lambda a: (function(a) ** 2).sum())
+    _assert_same_on_kernels(grad(lambda a: (first(a) ** 2).sum()), operand)
+    _assert_same_on_kernels(vmap(first), torch.stack([operand, 1.25 * operand]))

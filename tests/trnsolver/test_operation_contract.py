@@ -54,6 +54,7 @@ SAMPLES = (
     Sample("lu", lambda a: trnsolver.lu(a)[1:], (APART,), 500, False),
     Sample("qr", qr, (TALL,), 2000, False),
     Sample("svd", svd, (TALL,), 2000, False),
+    Sample("pinv", lambda a: trnsolver.pinv(a, 1e-6), (TALL,), 2000, False),
     Sample(
         "inv_sqrt_spd_ns",
         lambda a: trnsolver.inv_sqrt_spd_ns(positive(a), max_iters=10, tol=1e-6)[0],

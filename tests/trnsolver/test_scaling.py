@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+import pytest
 import torch
 
 import trnsolver

@@ -165,3 +165,39 @@ def test_what_is_no_number_is_not_dropped_by_a_threshold(threshold):
     ):
         assert made.to_dense()[0, 0].isnan()
         assert float(made.to_dense()[1, 0]) == (0.0 if threshold else pytest.approx(0.1))
+
+
+@pytest.mark.parametrize("uncounted", ["data", "inference mode", "numpy"])
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("name", ["csr", "csc", "coo", "bsr", "ell"])
+def test_changes_of_indices_past_autograd_leave_one_matrix(name, given, uncounted):
+    """Torch counts changes under inference mode: they are noticed; the others have no effect."""
+    pointers, indices, values = torch.arange(4), torch.tensor([2, 0, 1]), torch.arange(1.0, 4.0)
+    A = {
+        "csr": lambda: ts.CSRMatrix(values, indices, pointers, (3, 3)),
+        "csc": lambda: ts.CSCMatrix(values, indices, pointers, (3, 3)),
+        "coo": lambda: ts.COOMatrix(values, indices, pointers[:3], (3, 3)),
+        "bsr": lambda: ts.BSRMatrix(values.reshape(3, 1, 1), indices, pointers, (3, 3), 1),
+        "ell": lambda: ts.ELLMatrix(values[:, None], indices[:, None], (3, 3)),
+    }[name]()
+    if not given:
+        A = A * 2.0
+    x = torch.tensor([1.0, 10.0, 100.0])
+    before = A.to_dense()
+    assert torch.equal(A.T @ x, before.T @ x)  # fills the caches
+    assert torch.equal(A @ x, before @ x)
+    names = {"csc": "row_indices", "coo": "row_indices", "bsr": "block_col_indices"}
+    held = getattr(A, names.get(name, "col_indices"))
+    if uncounted == "data":
+        held.data.fill_(1)
+    elif uncounted == "numpy":
+        held.numpy()[:] = 1
+    else:
+        with torch.inference_mode():
+            held.fill_(1)
+    dense = A.to_dense()
+    assert torch.equal(dense, before) == (uncounted != "inference mode")
+    assert torch.equal(A @ x, dense @ x)
+    assert torch.equal(A.T.to_dense(), dense.T)
+    assert torch.equal(A.to_csr().to_dense(), dense)
+    assert np.array_equal(A.to_scipy().toarray(), dense.numpy())

@@ -309,3 +309,9 @@ def test_beta_needs_an_addend():
     ):
         with pytest.raises(ValueError, match=r"^spm[mv]: beta must be 0 where [Cy] is not given"):
             call()
+
+
+def test_matmul_is_what_a_whole_graph_takes_in_place_of_the_operator():
+    A, x = ts.from_dense(random_dense(4, 4, 0.5)), torch.ones(4)
+    compiled = torch.compile(lambda x: A.matmul(x), fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x.to(A.dtype)), A @ x.to(A.dtype))

@@ -38,7 +38,7 @@ def svd_in_groups(
     half = -(-n // groups)
     columns = torch.nn.functional.pad(a, (0, groups * half - n))
     v = torch.eye(groups * half, dtype=a.dtype, device=a.device).repeat(batch, 1, 1)
-    moves = torch.tensor(slot_permutation(groups))
+    moves = torch.tensor(slot_permutation(groups), device="cpu")
     for _ in range(sweeps):
         for _ in range(groups - 1):
             u, s, vh = meeting(_paired(columns, groups))

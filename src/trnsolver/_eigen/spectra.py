@@ -173,7 +173,7 @@ def _chebyshev(a: Tensor, k: int, which: str, tol: float) -> tuple[Tensor, Tenso
     start = normal(n, block, dtype=real, generator=Generator(20)).to(a.device)
     v = torch.linalg.qr(start.to(a.dtype)).Q
     low, high = _ends(a)
-    w = torch.empty(0)
+    w = torch.empty(0, device=a.device)
     for rounds in range(1, _MOST_ROUNDS + 1):
         image = a @ v
         inner = v.mH @ image
@@ -218,8 +218,8 @@ def _ends(a: Tensor) -> tuple[float, float]:
         if betas[-1] == 0:
             break
         basis.append(w / betas[-1])
-    small = torch.diag(torch.tensor(alphas, dtype=torch.float64))
-    beyond = torch.tensor(betas[: len(alphas) - 1], dtype=torch.float64)
+    small = torch.diag(torch.tensor(alphas, dtype=torch.float64, device="cpu"))
+    beyond = torch.tensor(betas[: len(alphas) - 1], dtype=torch.float64, device="cpu")
     small = small + torch.diag(beyond, 1) + torch.diag(beyond, -1)
     values = torch.linalg.eigvalsh(small)
     return float(values[0]) - betas[-1], float(values[-1]) + betas[-1]

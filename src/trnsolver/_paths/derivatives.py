@@ -26,6 +26,8 @@ __all__ = [
     "folded",
     "lu_backward",
     "lu_jvp",
+    "pinv_backward",
+    "pinv_jvp",
     "qr_backward",
     "qr_jvp",
     "svd_backward",
@@ -61,11 +63,19 @@ def folded(name: str) -> Callable[..., tuple[Any, Any]]:
 
 
 def eigh_backward(
-    grads: tuple[Tensor, Tensor], needed: Needed, a: Tensor, max_sweeps: int, *, result: Any
+    grads: Gradients, needed: Needed, a: Tensor, max_sweeps: int, *, result: Any
 ) -> Gradients:
-    """Return V (diag(Gw) + skew(V^T Gv) / 2 E) V^T with E_ij = w_j - w_i, which is symmetric."""
+    """Return V (diag(Gw) + skew(V^T Gv) / 2 E) V^T with E_ij = w_j - w_i, which is symmetric.
+
+    Without a gradient by V nothing is divided by E: eigenvalues may be repeated.
+    """
     w, v = result
-    inner = 0.5 * _skew(v.mT @ grads[1]) / _differences(w) + torch.diag_embed(grads[0])
+    for_w, for_v = grads
+    if for_v is None:
+        return (v * _or_zeros(for_w, w).unsqueeze(-2)) @ v.mT, None
+    inner = 0.5 * _skew(v.mT @ for_v) / _differences(w)
+    if for_w is not None:
+        inner = inner + torch.diag_embed(for_w)
     return v @ inner @ v.mT, None
 
 
@@ -80,11 +90,17 @@ def eigh_jvp(
 
 
 def svd_backward(
-    grads: tuple[Tensor, Tensor, Tensor], needed: Needed, a: Tensor, max_sweeps: int, *, result: Any
+    grads: Gradients, needed: Needed, a: Tensor, max_sweeps: int, *, result: Any
 ) -> Gradients:
-    """Return the gradient by A of its thin factors, for m >= n (Townsend 2016)."""
+    """Return the gradient by A of its thin factors, for m >= n (Townsend 2016).
+
+    Without gradients by U and V nothing is divided by differences of singular values or by them.
+    """
     u, s, vh = result
     for_u, for_s, for_vh = grads
+    if for_u is None and for_vh is None:
+        return (u * _or_zeros(for_s, s).unsqueeze(-2)) @ vh, None
+    for_u, for_s, for_vh = _or_zeros(for_u, u), _or_zeros(for_s, s), _or_zeros(for_vh, vh)
     gaps = _differences(s * s)
     left = _skew(u.mT @ for_u) / gaps * s.unsqueeze(-2)
     right = s.unsqueeze(-1) * (_skew(vh @ for_vh.mT) / gaps)
@@ -111,6 +127,43 @@ def svd_jvp(
     return of_u, projected.diagonal(dim1=-2, dim2=-1), of_vh
 
 
+# -- pseudo-inverses -------------------------------------------------------------------------------
+
+
+def pinv_backward(
+    grads: Gradients,
+    needed: Needed,
+    a: Tensor,
+    rcond: float,
+    max_sweeps: int,
+    *,
+    result: Any,
+) -> Gradients:
+    """Return the gradient by A of its pseudo-inverse P at constant rank (Golub and Pereyra 1973).
+
+    It is ``-P^T G P^T + (I - A P) G^T P P^T + P^T P G^T (I - P A)``. The singular values, the
+    second result, are returned to callers without derivatives.
+    """
+    p = result[0]
+    grad = _or_zeros(grads[0], p)
+    pt, gt = p.mT, grad.mT
+    left, right = gt @ (p @ pt), (pt @ p) @ gt
+    found = left - a @ (p @ left) + right - (right @ p) @ a - pt @ grad @ pt
+    return found, None, None
+
+
+def pinv_jvp(
+    tangents: Tangents, a: Tensor, rcond: float, max_sweeps: int, *, result: Any
+) -> tuple[Tensor, Tensor]:
+    """Return ``-P T P + P P^T T^T (I - A P) + (I - P A) T^T P^T P``, and zeros."""
+    p, s = result
+    tangent = _given(tangents[0])
+    pt, tt = p.mT, tangent.mT
+    left, right = (p @ pt) @ tt, tt @ (pt @ p)
+    found = left - (left @ a) @ p + right - p @ (a @ right) - p @ tangent @ p
+    return found, torch.zeros_like(s)
+
+
 # -- triangular factors ----------------------------------------------------------------------------
 
 
@@ -128,14 +181,13 @@ def cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
     return result @ _phi(symmetric_part(inner))
 
 
-def qr_backward(
-    grads: tuple[Tensor, Tensor], needed: Needed, a: Tensor, *, result: Any
-) -> Gradients:
+def qr_backward(grads: Gradients, needed: Needed, a: Tensor, *, result: Any) -> Gradients:
     """Return (Gq + Q M) R^-T, with M the lower triangle of R Gr^T - Gq^T Q and its mirror."""
     q, r = result
-    inner = r @ grads[1].triu().mT - grads[0].mT @ q
+    for_q, for_r = _or_zeros(grads[0], q), _or_zeros(grads[1], r)
+    inner = r @ for_r.triu().mT - for_q.mT @ q
     mirrored = inner.tril() + inner.tril(-1).mT
-    return (_times_inverse(grads[0] + q @ mirrored, r.mT, upper=False),)
+    return (_times_inverse(for_q + q @ mirrored, r.mT, upper=False),)
 
 
 def qr_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tensor]:
@@ -147,12 +199,11 @@ def qr_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tenso
     return scaled - q @ upper, upper @ r
 
 
-def lu_backward(
-    grads: tuple[Tensor, Tensor, Tensor], needed: Needed, a: Tensor, *, result: Any
-) -> Gradients:
+def lu_backward(grads: Gradients, needed: Needed, a: Tensor, *, result: Any) -> Gradients:
     """Return P L^-T (tril(L^T Gl, -1) + triu(Gu U^T)) U^-T, for square matrices."""
     p, lower, upper = result
-    inner = (lower.mT @ grads[1]).tril(-1) + (grads[2] @ upper.mT).triu()
+    for_lower, for_upper = _or_zeros(grads[1], lower), _or_zeros(grads[2], upper)
+    inner = (lower.mT @ for_lower).tril(-1) + (for_upper @ upper.mT).triu()
     inner = _inverse_times(lower.mT, inner, upper=True)
     return (p @ _times_inverse(inner, upper.mT, upper=False),)
 
@@ -169,7 +220,7 @@ def lu_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tenso
 
 
 def cg_backward(
-    grads: tuple[Tensor, Tensor],
+    grads: Gradients,
     needed: Needed,
     a: Tensor,
     b: Tensor,
@@ -183,7 +234,8 @@ def cg_backward(
 
     The initial solution and the residuals have no derivatives.
     """
-    y, _ = LIBRARY.operations["cg"](a, grads[0], torch.zeros_like(x0), tol, maxiter)
+    given = _or_zeros(grads[0], result[0])
+    y, _ = LIBRARY.operations["cg"](a, given, torch.zeros_like(x0), tol, maxiter)
     for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2) if needed[0] else None
     return for_a, y if needed[1] else None, None, None, None
 
@@ -213,6 +265,10 @@ def cg_jvp(
 def _given(tangent: Tensor | None) -> Tensor:
     assert tangent is not None, "an operation of one tensor is differentiated by it"
     return tangent
+
+
+def _or_zeros(grad: Tensor | None, result: Tensor) -> Tensor:
+    return torch.zeros_like(result) if grad is None else grad
 
 
 def _differences(values: Tensor) -> Tensor:

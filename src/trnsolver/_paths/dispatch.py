@@ -28,6 +28,7 @@ __all__ = [
     "run_lu",
     "run_lu_solve",
     "run_msign",
+    "run_pinv",
     "run_qr",
     "run_svd",
 ]
@@ -160,6 +161,22 @@ def run_svd(
         return found
     u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
     return u, s, vh
+
+
+def run_pinv(function: str, a: Tensor, rcond: float) -> tuple[Tensor, Tensor]:
+    """Return pseudo-inverses, and singular values without derivatives.
+
+    Singular values up to ``rcond`` times the largest count as zero.
+    """
+    from trnsolver._paths.operations import PINV
+
+    wide = a.shape[-2] < a.shape[-1]
+    p, s = PINV(batch_of(a.mT if wide else a), rcond, SWEEPS)
+    if not only_finite(s):
+        raise ConvergenceError(f"{function}: the rotations did not converge")
+    p = p.mT if wide else p
+    batch = a.shape[:-2]
+    return p.reshape(*batch, *p.shape[1:]), s.detach().reshape(*batch, *s.shape[1:])
 
 
 def run_msign(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:

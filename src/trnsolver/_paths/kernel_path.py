@@ -197,6 +197,13 @@ def _without_noise(launch: Launcher, u: Tensor, s: Tensor, rest: Tensor) -> tupl
     return torch.where(noise, 0.0, s), torch.where(open_, left, rest)
 
 
+def pinv(launch: Launcher, a: Tensor, rcond: float, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    u, s, vh = svd(launch, a, max_sweeps)
+    kept = s > rcond * s[..., :1]
+    inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
+    return (vh.mT * inverse.unsqueeze(-2)) @ u.mT, s
+
+
 def svd_by_meetings(
     launch: Launcher, a: Tensor, groups: int, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -9,6 +9,8 @@ single problem. ``trnsolver._paths.kernel_path`` has a function of each name, wh
     lu(launch, a (b, n, n))                       -> P, L, U, all (b, n, n), a = P L U
     qr(launch, a (b, m, n)), m >= n               -> q (b, m, n), r (b, n, n), zeros below
     svd(launch, a (b, m, n), max_sweeps), m >= n  -> u (b, m, n), s (b, n) descending, vh (b, n, n)
+    pinv(launch, a (b, m, n), rcond, max_sweeps), m >= n
+                                                  -> p (b, n, m), s (b, n) descending
     inv_sqrt_spd_ns(launch, a (b, n, n), max_iters, tol)
                                                   -> z (b, n, n), steps (b,), residual (b,)
     msign(launch, a (b, m, n), steps, first, third, fifth)
@@ -43,6 +45,7 @@ __all__ = [
     "LU",
     "MATVEC",
     "MSIGN",
+    "PINV",
     "QR",
     "RANK2_UPDATE",
     "ROTATE_PAIRS",
@@ -107,7 +110,7 @@ def _qr_unsuited(a: Tensor) -> str:
     return _too_large(limits.qr_bytes(rows, columns))
 
 
-def _svd_unsuited(a: Tensor, max_sweeps: int) -> str:
+def _svd_unsuited(a: Tensor, *rest: Any) -> str:
     rows, columns = a.shape[-2:]
     if rows < columns:
         return "the kernel takes at least as many rows as columns"
@@ -164,6 +167,15 @@ SVD = _operation(
     jvp=rules.svd_jvp,
     from_result=True,
     flops=_cubes(12.0),
+    unsuited=_svd_unsuited,
+)
+PINV = _operation(
+    "pinv",
+    reference=torch_path.torch_pinv,
+    backward=rules.pinv_backward,
+    jvp=rules.pinv_jvp,
+    from_result=True,
+    flops=_cubes(14.0),
     unsuited=_svd_unsuited,
 )
 INV_SQRT_SPD_NS = _operation(

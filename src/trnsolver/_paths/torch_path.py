@@ -22,6 +22,7 @@ __all__ = [
     "torch_cholesky",
     "torch_eigh",
     "torch_lu",
+    "torch_pinv",
     "torch_qr",
     "torch_svd",
 ]
@@ -57,6 +58,14 @@ def torch_svd(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the thin factors U, s and Vh of matrices with at least as many rows as columns."""
     u, s, vh = torch.linalg.svd(a, full_matrices=False)
     return u, s, vh
+
+
+def torch_pinv(a: Tensor, rcond: float, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    """Return pseudo-inverses from singular values above ``rcond`` times the largest, and these.
+
+    The singular values have no derivatives.
+    """
+    return torch.linalg.pinv(a, rtol=rcond), torch.linalg.svdvals(a.detach())
 
 
 def fixed_inv_sqrt(a: Tensor, max_iters: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trnsci.core.backend.operation import Operation
@@ -35,7 +36,7 @@ def _attention(
 
 
 def _backward(
-    grads: tuple[Tensor, Tensor],
+    grads: tuple[Tensor | None, Tensor | None],
     needed: Sequence[bool],
     q: Tensor,
     k: Tensor,
@@ -47,7 +48,11 @@ def _backward(
     *,
     result: tuple[Tensor, Tensor],
 ) -> tuple[Tensor | None, ...]:
-    found = ATTENTION_BACKWARD(*grads, q, k, v, *result, bias, tables, pattern, scale)
+    given = (
+        torch.zeros_like(part) if grad is None else grad
+        for grad, part in zip(grads, result, strict=True)
+    )
+    found = ATTENTION_BACKWARD(*given, q, k, v, *result, bias, tables, pattern, scale)
     return (
         *(g if need else None for g, need in zip(found[:3], needed[:3], strict=True)),
         found[3] if bias is not None and needed[3] else None,

@@ -11,13 +11,21 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arrays import array_of
-from trnsparse._patterns.index import expanded, group_sums, keys_of, pointers, stable_order
+from trnsparse._patterns.index import (
+    expanded,
+    group_sums,
+    keys_of,
+    outside_transforms,
+    pointers,
+    stable_order,
+)
 from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 
 __all__ = ["compressed", "densified", "ordered", "row_places", "transposed", "united"]
 
 
+@outside_transforms
 def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pattern, Tensor]:
     """Return the pattern of the distinct keys, and the index of each key in it.
 
@@ -38,6 +46,7 @@ def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pa
     return Pattern(pointers(rows, shape[0]).to(dtype), columns, shape), groups
 
 
+@outside_transforms
 def ordered(rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor]:
     """Return the CSR pattern of coordinates, columns in order, and the permutation of entries."""
     order = stable_order(keys_of(rows, columns, shape[1]))

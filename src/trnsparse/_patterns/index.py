@@ -5,26 +5,71 @@ On a CPU, NumPy and SciPy need one pass where torch would sort.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
 import numpy as np
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnsci.core.eager import concrete
+from trnsci.core.interop import is_wrapped, transform_level, unwrapped, without_transforms
 
 __all__ = [
     "INDEX_DTYPES",
+    "copied",
     "counted",
     "expanded",
     "group_sums",
     "is_canonical",
     "keys_of",
     "on_host",
+    "outside_transforms",
+    "plain",
     "pointers",
     "stable_order",
     "transposed_order",
 ]
 
 INDEX_DTYPES = (torch.int32, torch.int64)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def outside_transforms(function: F) -> F:
+    """Return a function of index tensors that runs outside of the transforms of ``torch.func``.
+
+    Its results may be cached: made inside, they would belong to a transform that ends.
+    """
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        if is_compiling() or transform_level() is None:
+            return function(*args)
+        values = [plain(arg) for arg in args]
+        if any(isinstance(value, Tensor) and is_wrapped(value) for value in values):
+            return function(*args)  # a batch of vmap
+        with without_transforms():
+            return function(*values)
+
+    return cast(F, call)
+
+
+def plain(arg: Any) -> Any:
+    """Return an index tensor without the derivatives around it, which integers do not have."""
+    if is_compiling() or transform_level() is None:
+        return arg
+    while isinstance(arg, Tensor) and is_wrapped(arg) and unwrapped(arg).shape == arg.shape:
+        arg = unwrapped(arg)
+    return arg
+
+
+@outside_transforms
+def copied(indices: Tensor) -> Tensor:
+    """Return a copy of an index tensor."""
+    return indices.clone()
 
 
 def on_host(indices: Tensor) -> bool:
@@ -37,6 +82,7 @@ def counted(pointers: Tensor) -> Tensor:
     return pointers[1:] - pointers[:-1]
 
 
+@outside_transforms
 def pointers(rows: Tensor, size: int) -> Tensor:
     """Return the row pointers, (size + 1,), of entries sorted by row."""
     found = torch.zeros(size + 1, dtype=rows.dtype, device=rows.device)
@@ -45,6 +91,7 @@ def pointers(rows: Tensor, size: int) -> Tensor:
     return found
 
 
+@outside_transforms
 def expanded(pointers: Tensor, size: int) -> Tensor:
     """Return the row of each of ``size`` entries."""
     rows = pointers.numel() - 1
@@ -55,16 +102,19 @@ def expanded(pointers: Tensor, size: int) -> Tensor:
     return torch.repeat_interleave(names, counted(pointers), output_size=size)
 
 
+@outside_transforms
 def keys_of(rows: Tensor, columns: Tensor, width: int) -> Tensor:
     """Return one integer for each entry that orders entries by row, then by column."""
     return rows.to(torch.int64) * width + columns
 
 
+@outside_transforms
 def stable_order(keys: Tensor) -> Tensor:
     """Return the permutation that sorts keys, stable for equal ones."""
     return torch.sort(keys, stable=True).indices
 
 
+@outside_transforms
 def is_canonical(pointers: Tensor, columns: Tensor) -> bool:
     """Return whether the columns of each row increase, so that there are no duplicates."""
     if columns.numel() < 2:
@@ -76,6 +126,7 @@ def is_canonical(pointers: Tensor, columns: Tensor) -> bool:
     return bool(rises.all())
 
 
+@outside_transforms
 def transposed_order(
     row_pointers: Tensor, columns: Tensor, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:

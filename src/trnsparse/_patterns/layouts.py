@@ -39,14 +39,19 @@ def as_torch_csr(values: Tensor, pattern: Pattern, narrow: bool = True) -> Tenso
     """Return the torch.sparse_csr tensor on the memory of ``values``, without checks."""
     quieten()
     pointers, indices = pattern.narrow if narrow else (pattern.pointers, pattern.indices)
-    return torch.sparse_csr_tensor(pointers, indices, values, pattern.shape, check_invariants=False)
+    shape = pattern.shape
+    return torch.sparse_csr_tensor(
+        pointers, indices, values, shape, device=values.device, check_invariants=False
+    )
 
 
 def as_torch_csc(values: Tensor, by_columns: Pattern) -> Tensor:
     """Return the torch.sparse_csc tensor on the memory of ``values``, without checks."""
     quieten()
     places, shape = (by_columns.pointers, by_columns.indices), (by_columns.columns, by_columns.rows)
-    return torch.sparse_csc_tensor(*places, values, shape, check_invariants=False)
+    return torch.sparse_csc_tensor(
+        *places, values, shape, device=values.device, check_invariants=False
+    )
 
 
 def as_torch_bsr(blocks: Tensor, pattern: Pattern, narrow: bool = True) -> Tensor:
@@ -54,7 +59,9 @@ def as_torch_bsr(blocks: Tensor, pattern: Pattern, narrow: bool = True) -> Tenso
     quieten()
     pointers, indices = pattern.narrow if narrow else (pattern.pointers, pattern.indices)
     shape = tuple(size * blocks.shape[-1] for size in pattern.shape)
-    return torch.sparse_bsr_tensor(pointers, indices, blocks, shape, check_invariants=False)
+    return torch.sparse_bsr_tensor(
+        pointers, indices, blocks, shape, device=blocks.device, check_invariants=False
+    )
 
 
 def suits_scipy(values: Tensor, indices: Tensor) -> bool:

@@ -1,7 +1,9 @@
 """The sparsity pattern of a matrix, and data derived from it.
 
 A pattern depends on index tensors, not on values: matrices that share it share the transpose, the
-int32 indices and the checks, each computed at its first use.
+int32 indices and the checks, each computed at its first use. Its index tensors are its own: those
+that users give or get are copies, so that changes which torch does not count, as through ``.data``,
+cannot make derived data wrong.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from torch.compiler import is_compiling
 
 from trnsci.core.interop import version_of
 from trnsparse._patterns.index import (
+    copied,
     expanded,
     is_canonical,
     keys_of,
+    plain,
     stable_order,
     transposed_order,
 )
@@ -37,9 +41,10 @@ def quieten() -> None:
     """Trigger and suppress torch's one-time warning about its compressed layouts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        one = torch.zeros(1, dtype=torch.int64)
-        torch.sparse_csr_tensor(torch.tensor([0, 1]), one, torch.ones(1), (1, 1))
-        torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))
+        with torch.device("cpu"):
+            one = torch.zeros(1, dtype=torch.int64)
+            torch.sparse_csr_tensor(torch.tensor([0, 1]), one, torch.ones(1), (1, 1))
+            torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))
 
 
 class cached_attribute(Generic[T]):
@@ -96,6 +101,8 @@ def _versions(first: Tensor, second: Tensor) -> object:
 class Pattern:
     """Positions of entries by rows; a CSC matrix has the pattern of its transpose.
 
+    The constructor takes tensors that nothing else refers to; ``of`` copies those of users.
+
     Attributes:
         pointers: Index of the first entry of each row, then nnz, (rows + 1,).
         indices: The column of each entry.
@@ -104,25 +111,40 @@ class Pattern:
     """
 
     def __init__(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
-        self.pointers = pointers
-        self.indices = indices
+        self.pointers: Tensor = plain(pointers)
+        self.indices: Tensor = plain(indices)
         self.shape = shape
         self.rows, self.columns = shape
         self.entries = indices.shape[0]
-        self._snapshot = Snapshot(pointers, indices)
+        self._exposed: Snapshot | None = None
         self._transposed: tuple[Pattern, Tensor] | None = None
+
+    @classmethod
+    def of(cls, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> Pattern:
+        """Return the pattern of index tensors that a user holds."""
+        made = cls(copied(pointers), copied(indices), shape)
+        made._exposed = Snapshot(pointers, indices)
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:  # derived data are recomputed
         return type(self), (self.pointers, self.indices, self.shape)
 
+    @property
+    def exposed(self) -> tuple[Tensor, Tensor]:
+        """Pointers and indices for users: the tensors that they gave, or copies."""
+        if self._exposed is None:
+            self._exposed = Snapshot(copied(self.pointers), copied(self.indices))
+        return self._exposed.first, self._exposed.second
+
     def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
         """Return whether this is the pattern of these tensors, unchanged since."""
-        return shape == self.shape and self._snapshot.holds(pointers, indices)
+        held = self._exposed
+        return shape == self.shape and held is not None and held.holds(pointers, indices)
 
     @property
     def intact(self) -> bool:
-        """Whether its tensors, which matrices expose, have not been changed in place."""
-        return self._snapshot.holds(self.pointers, self.indices)
+        """Whether the tensors that users hold have not been changed in place."""
+        return self._exposed is None or self._exposed.holds(*self.exposed)
 
     @cached_attribute
     def row_indices(self) -> Tensor:

@@ -111,7 +111,7 @@ def resident_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, wat
     tol = watch.goal / watch.scale
     if isinstance(tol, Tensor):
         tol = min((each for each in tol.flatten().tolist() if each > 0), default=0.0)
-    operands = A.blocks / unit, A.block_row_ptrs, A.block_col_indices, right, start
+    operands = A.blocks / unit, A.pattern.pointers, A.pattern.indices, right, start
     refusal = BSR_CG.refusal(*operands, tol, watch.limit)
     if refusal:
         BSR_CG.refuse(refusal)

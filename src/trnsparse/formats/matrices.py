@@ -14,7 +14,7 @@ from torch import Tensor
 from trnsci.core.arguments import broadcast
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._patterns.conversions import compressed, transposed
-from trnsparse._patterns.index import expanded
+from trnsparse._patterns.index import copied, expanded
 from trnsparse._products.algebra import intersection
 from trnsparse.formats._storage.base import StoredMatrix, check_same_shape, is_scalar
 from trnsparse.formats._storage.bsr import BSRStorage
@@ -55,7 +55,8 @@ class SparseMatrix(StoredMatrix):
         """Return the matrix in COO format, ordered by row."""
         values, pattern = self._by_rows()
         rows = expanded(pattern.pointers, pattern.entries)
-        return COOMatrix(values, rows, pattern.indices, self.shape, validate=False)
+        columns = copied(pattern.indices)
+        return COOMatrix(values, rows, columns, self.shape, validate=False)
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in CSC format."""
@@ -280,15 +281,11 @@ class COOMatrix(COOStorage, SparseMatrix):
 
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in CSR format; duplicates are summed."""
-        return CSRMatrix._of(
-            *compressed(self.values, self.row_indices, self.col_indices, self.shape)
-        )
+        return CSRMatrix._of(*compressed(self.values, *self._places, self.shape))
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in CSC format; duplicates are summed."""
-        return CSCMatrix._of(
-            *compressed(self.values, self.col_indices, self.row_indices, self.shape[::-1])
-        )
+        return CSCMatrix._of(*compressed(self.values, *self._places[::-1], self.shape[::-1]))
 
 
 class BSRMatrix(BSRStorage, SparseMatrix):

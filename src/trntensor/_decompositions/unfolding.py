@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import tensor
+from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = ["check_parts", "check_tensor", "leading_basis", "split", "unfolded"]
@@ -72,7 +73,9 @@ def split(matrix: Tensor, rank: int | None = None, allowed: float = 0.0) -> tupl
     else:
         narrow = matrix
         if 2 * rows <= columns:  # the singular values of a wide matrix are those of its triangle
-            narrow = torch.linalg.qr(matrix.mH, mode="r").R.mH
+            # The derivative of the triangle needs the other factor.
+            mode = "r" if inert(matrix) else "reduced"
+            narrow = torch.linalg.qr(matrix.mH, mode=mode).R.mH
         u, s, _ = torch.linalg.svd(narrow, full_matrices=False)
     count = min(rows, columns)
     u, s = u[..., :count], s[..., :count]

@@ -82,15 +82,12 @@ def make_node(
         args, results = _arguments(ctx)
         if all(grad is None for grad in grads):
             return (None,) * len(args)
-        full = tuple(
-            torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
-            for grad, (shape, dtype, device) in zip(grads, ctx.blanks, strict=True)
-        )
         needed = tuple(ctx.needs_input_grad)
         with restored(ctx.settings), without_autocast(args):
             if backward is None:
-                return pulled_back(reference, full, needed, args)
-            grad = full[0] if ctx.single else full
+                return pulled_back(reference, _with_zeros(grads, ctx.blanks), needed, args)
+            # A rule may divide by what is zero where a result is not differentiated.
+            grad = grads[0] if ctx.single else grads
             return backward(grad, needed, *args, **_named(ctx, results))
 
     def node_jvp(ctx: Any, *tangents: Tensor | None) -> Any:
@@ -254,6 +251,14 @@ def _of_places(
         return tuple(r for r in results if _has_derivative(r.dtype))
 
     return function
+
+
+def _with_zeros(grads: Gradients, blanks: Blanks) -> tuple[Tensor, ...]:
+    """Return gradients by all results, zero for those that are not differentiated."""
+    return tuple(
+        torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
+        for grad, (shape, dtype, device) in zip(grads, blanks, strict=True)
+    )
 
 
 def _has_derivative(dtype: torch.dtype) -> bool:

@@ -47,7 +47,8 @@ class Operation:
             without computing; None runs the reference on tensors without values.
         backward: ``backward(grad, needed, *args)`` returns one gradient for each argument, None
             where ``needed`` (one bool for each argument) is False; with several results ``grad`` is
-            a tuple. None differentiates the reference.
+            a tuple, None for a result that is not differentiated. None differentiates the
+            reference.
         jvp: ``jvp(tangents, *args)`` returns the tangent of each result for those of the
             arguments, of which some are None; None differentiates the reference.
         from_result: Whether ``backward`` and ``jvp`` also take the result, as the keyword

@@ -7,23 +7,45 @@ derivatives can be differentiated too.
 
 If A is a function, its entries are not available. With ``r = b - A x`` at a fixed x, ``x + A^-1 r``
 is the solution to first order in everything that r depends on: b, and the function's captures.
+
+Values are read inside of transforms of ``torch.func``: those of derivatives are peeled off, and the
+entries of a batch of ``vmap`` are solved one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from trnsci.core.errors import DerivativeError, FlagError
-from trnsci.core.interop import forward_level, transform_level
+from trnsci.core.backend.fallback import callers_level
+from trnsci.core.errors import ConvergenceWarning, DerivativeError, FlagError
+from trnsci.core.interop import (
+    forward_level,
+    is_wrapped,
+    transform_level,
+    unwrapped,
+    with_forward_mode,
+    without_transforms,
+)
 
-__all__ = ["Rules", "differentiated", "matrix_solution", "operator_solution"]
+__all__ = [
+    "Rules",
+    "differentiated",
+    "matrix_solution",
+    "operator_run",
+    "operator_solution",
+    "values_of",
+]
 
 Solve = Callable[[Tensor], Tensor]
+
+_unpack_dual: Any = forward_ad.unpack_dual
 
 
 def differentiated(*values: Any) -> bool:
@@ -35,6 +57,23 @@ def differentiated(*values: Any) -> bool:
     return any(value.requires_grad for value in values if isinstance(value, Tensor))
 
 
+def values_of(function: str, tensor: Tensor) -> Tensor:
+    """Return a tensor without the transforms of ``torch.func`` that differentiate it.
+
+    Raises:
+        FlagError: It is an entry of a batch of ``vmap``, which has no values of its own.
+    """
+    while is_wrapped(tensor):
+        below = unwrapped(tensor)
+        if below.shape != tensor.shape:
+            raise FlagError(
+                f"{function}: A is a function that captures a tensor over which vmap runs; give A "
+                f"as a matrix"
+            )
+        tensor = below
+    return tensor
+
+
 @dataclass(frozen=True)
 class Rules:
     """A linear system whose matrix is given by a tensor of data.
@@ -44,12 +83,14 @@ class Rules:
         solve: ``solve(data, b)`` returns the solution with derivatives.
         solve_adjoint: The same for the conjugate transpose of the matrix.
         image: ``image(data, x)`` returns the product, linear in both.
+        failure: Returns why the solution is not one, or "" if the method has converged.
     """
 
     compute: Callable[[Tensor, Tensor, Tensor | None], Tensor]
     solve: Callable[[Tensor, Tensor], Tensor]
     solve_adjoint: Callable[[Tensor, Tensor], Tensor]
     image: Callable[[Tensor, Tensor], Tensor]
+    failure: Callable[[], str]
 
 
 def matrix_solution(data: Tensor, b: Tensor, start: Tensor | None, rules: Rules) -> Tensor:
@@ -58,8 +99,47 @@ def matrix_solution(data: Tensor, b: Tensor, start: Tensor | None, rules: Rules)
     return found
 
 
+def operator_run(
+    function: str, b: Tensor, start: Tensor | None, image: Solve, compute: Callable[..., Tensor]
+) -> Tensor:
+    """Return ``compute(b, start)`` without derivatives, for each entry of a batch of ``vmap``.
+
+    Args:
+        function: The public function, for messages.
+        b: The right side, inside of transforms of ``torch.func``.
+        start: The starting vector, or None.
+        image: ``x -> A x``.
+        compute: Returns the solution for values.
+
+    Raises:
+        FlagError: A captures a tensor over which ``vmap`` runs.
+        DerivativeError: Transforms that differentiate are nested; tensors that A captures have
+            first derivatives only.
+    """
+    with without_transforms():
+        zeros = torch.zeros(b.shape, dtype=b.dtype, device=b.device)
+    captured = image(zeros)
+    values_of(function, captured)
+    if is_wrapped(captured) and is_wrapped(unwrapped(captured)):
+        raise _first_only(function)
+    found: Tensor = b
+    while is_wrapped(found):
+        below = unwrapped(found)
+        if below.shape != found.shape:
+            found = _Run.apply(b, start, compute)  # type: ignore[no-untyped-call]
+            return found
+        found = below
+    return compute(found, start)
+
+
 def operator_solution(
-    function: str, x: Tensor, b: Tensor, image: Tensor, solve: Solve, solve_adjoint: Solve
+    function: str,
+    x: Tensor,
+    b: Tensor,
+    image: Tensor,
+    solve: Solve,
+    solve_adjoint: Solve,
+    failure: Callable[[], str],
 ) -> Tensor:
     """Return x with the first derivatives of the solution, and by b with all of them.
 
@@ -70,9 +150,14 @@ def operator_solution(
         image: ``A x``, with the derivatives of the tensors that A captures.
         solve: Returns the solution of A for a right side.
         solve_adjoint: The same for the conjugate transpose of A.
+        failure: Returns why x is not the solution, or "".
     """
-    tracked = function if image.requires_grad else ""
-    found: Tensor = _Operator.apply(b - image, x, solve, solve_adjoint, tracked)  # type: ignore[no-untyped-call]
+    base = image
+    while is_wrapped(base):
+        base = unwrapped(base)
+    tracked = function if base.requires_grad else ""
+    rules = solve, solve_adjoint, failure, tracked
+    found: Tensor = _Operator.apply(b - image, x, *rules)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -92,6 +177,7 @@ class _Matrix(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         data, x = ctx.saved_tensors
+        _warn(ctx.rules.failure())
         y = ctx.rules.solve_adjoint(data, grad)
         for_data = None
         if ctx.needs_input_grad[0]:
@@ -100,42 +186,99 @@ class _Matrix(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, of_data: Tensor | None, of_b: Tensor | None, *others: Any) -> Tensor:
-        data, x = ctx.saved_tensors
-        right = torch.zeros_like(x) if of_b is None else of_b
-        if of_data is not None:
-            right = right - ctx.rules.image(of_data, x)
-        found: Tensor = ctx.rules.solve(data, right)
+        # Outer derivatives are needed here, and the tangents of this level are not.
+        with with_forward_mode(True):
+            data, x = (_unpack_dual(saved)[0] for saved in ctx.saved_tensors)
+            right = torch.zeros_like(x) if of_b is None else of_b
+            if of_data is not None:
+                right = right - ctx.rules.image(of_data, x)
+            found: Tensor = ctx.rules.solve(data, right)
         return found
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
-        raise FlagError(
-            "iterative methods do not run under vmap: the number of steps depends on values"
-        )
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return _each(_Matrix, info.batch_size, in_dims, inputs), 0
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(b: Tensor, start: Tensor | None, compute: Callable[..., Tensor]) -> Tensor:
+        return compute(b, start)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, ...]:
+        return None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return _each(_Run, info.batch_size, in_dims, inputs), 0
 
 
 class _Operator(torch.autograd.Function):
     @staticmethod
     def forward(
-        residual: Tensor, x: Tensor, solve: Solve, solve_adjoint: Solve, tracked: str
+        residual: Tensor,
+        x: Tensor,
+        solve: Solve,
+        solve_adjoint: Solve,
+        failure: Callable[[], str],
+        tracked: str,
     ) -> Tensor:
         return x.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, _, ctx.solve, ctx.solve_adjoint, ctx.tracked = inputs
+        _, _, ctx.solve, ctx.solve_adjoint, ctx.failure, ctx.tracked = inputs
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.tracked and torch.is_grad_enabled():
             # The image has no derivative of x with respect to A: second derivatives would be wrong.
-            raise DerivativeError(
-                f"{ctx.tracked}: what a function for A captures has first derivatives only; give A "
-                f"as a matrix, or take gradients without create_graph"
-            )
-        return ctx.solve_adjoint(grad), None, None, None, None
+            raise _first_only(ctx.tracked)
+        _warn(ctx.failure())
+        return ctx.solve_adjoint(grad), None, None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *others: Any) -> Tensor:
         found: Tensor = ctx.solve(tangent)
         return found
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return _each(_Operator, info.batch_size, in_dims, inputs), 0
+
+
+def _each(node: Any, size: int, in_dims: Sequence[Any], inputs: Sequence[Any]) -> Tensor:
+    """Return the results of a node for the entries of a batch, along the first dimension."""
+    moved = [
+        value if dim is None else value.movedim(dim, 0)
+        for value, dim in zip(inputs, in_dims, strict=True)
+    ]
+    return torch.stack(
+        [
+            node.apply(*(v if d is None else v[i] for v, d in zip(moved, in_dims, strict=True)))
+            for i in range(size)
+        ]
+    )
+
+
+def _first_only(function: str) -> DerivativeError:
+    return DerivativeError(
+        f"{function}: what a function for A captures has first derivatives only; give A as a "
+        f"matrix, or take gradients without create_graph"
+    )
+
+
+def _warn(failure: str) -> None:
+    """Warn about derivatives of a vector that is not the solution."""
+    if failure:
+        warnings.warn(
+            f"{failure}: its derivatives are those of the exact solution, of which it is not an "
+            f"approximation",
+            ConvergenceWarning,
+            stacklevel=callers_level("trnsci"),
+        )

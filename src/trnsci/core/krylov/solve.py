@@ -12,12 +12,24 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.backend.explanation import recording
-from trnsci.core.eager import concrete
+from trnsci.core.eager import recorded
 from trnsci.core.errors import FlagError
 from trnsci.core.failures import OnFailure, checked_action, report_iteration
-from trnsci.core.interop import forward_level, transform_level, with_forward_mode
+from trnsci.core.interop import (
+    dispatch_modes,
+    forward_level,
+    transform_level,
+    with_forward_mode,
+)
 from trnsci.core.iterations import IterationInfo, Solution
-from trnsci.core.krylov.implicit import Rules, differentiated, matrix_solution, operator_solution
+from trnsci.core.krylov.implicit import (
+    Rules,
+    differentiated,
+    matrix_solution,
+    operator_run,
+    operator_solution,
+    values_of,
+)
 from trnsci.core.krylov.operators import LinearOperator, as_operator, as_preconditioner
 from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
 from trnsci.core.krylov.vectors import ONE, Number, Vectors
@@ -119,25 +131,32 @@ def solve(
     runs: list[Run] = []
 
     def compute(matrix: Any, right: Tensor, start: Tensor | None) -> Tensor:
-        if not (concrete(right) or recording()):
+        right = values_of(system.function, right)
+        if not recording() and (right.is_meta or dispatch_modes() or recorded()):
             raise FlagError(
                 f"{system.function}: the number of steps depends on values, which cannot be read "
-                f"under vmap, under torch.func with a function as A, and of fake tensors"
+                f"of fake tensors and while a call is traced"
             )
         with torch.no_grad(), with_forward_mode(False):
-            runs[:] = _runs(system, matrix, right, start)
-            if len(runs) == 1:
-                return runs[0].x.reshape(right.shape)
-            found = [run.x for run in runs]
-            return torch.stack(found).reshape(right.shape) if found else right.clone()
+            made = _runs(system, matrix, right, start)
+        runs.extend(made)  # one call for each entry of a batch of vmap
+        if len(made) == 1:
+            return made[0].x.reshape(right.shape)
+        found = [run.x for run in made]
+        return torch.stack(found).reshape(right.shape) if found else right.clone()
+
+    def failure() -> str:
+        return _failure(system, b.dtype, runs)
 
     start = None if x0 is None else x0.detach()
     if isinstance(A, Tensor) and A.layout is torch.strided:
         data, system = A.to(b.dtype), replace(system, with_data=_itself)
+    elif data is None and hasattr(A, "with_entries"):
+        data, system = A.entries.to(b.dtype), replace(system, with_data=A.with_entries)
     if data is not None and system.with_data is not None:
-        x = _of_matrix(system, data, b, start, compute)
+        x = _of_matrix(system, data, b, start, compute, failure)
     else:
-        x = _of_operator(system, A, b, start, compute)
+        x = _of_operator(system, A, b, start, compute, failure)
     found = solution(x, runs)
     if not recording():
         report_iteration(
@@ -265,8 +284,29 @@ def _runs(system: System, A: Any, b: Tensor, start: Tensor | None) -> list[Run]:
 def _run(system: System, A: Any, b: Tensor, start: Tensor | None) -> Run:
     op = as_operator(system.function, A, b, columns=system.columns)
     M = as_preconditioner(system.function, system.M, b, system.columns)
+    if transform_level() is not None:  # functions may capture tensors that torch.func tracks
+        op, M = _with_values(system.function, op), M and _with_values(system.function, M)
     space = Vectors(0) if b.ndim == 2 else ONE
     return run_system(system.method, op, b, start, M, system.stopping, space, system.dtype)
+
+
+def _with_values(function: str, product: Product) -> LinearOperator:
+    found = LinearOperator(lambda v: values_of(function, product(v)))
+    found.matrix = getattr(product, "matrix", None)
+    return found
+
+
+def _failure(system: System, dtype: torch.dtype, runs: list[Run]) -> str:
+    """Return how a solution was missed, or ""; a fixed number of steps gives half of the digits."""
+    enough = torch.finfo(dtype).eps ** 0.5
+    for run in runs:
+        usual = system.stopping.fixed and run.reason == "limit" and run.residuals[-1] <= enough
+        if run.reason != "converged" and not usual:
+            return (
+                f"{system.function}: the solution did not converge ({run.reason}, relative "
+                f"residual {run.residuals[-1]:.3g})"
+            )
+    return ""
 
 
 def _of_matrix(
@@ -275,6 +315,7 @@ def _of_matrix(
     b: Tensor,
     start: Tensor | None,
     compute: Callable[[Any, Tensor, Tensor | None], Tensor],
+    failure: Callable[[], str],
 ) -> Tensor:
     """Return the solution with derivatives with respect to the matrix data and b."""
     assert system.with_data is not None
@@ -288,7 +329,7 @@ def _of_matrix(
     def solve_adjoint(data: Tensor, g: Tensor) -> Tensor:
         if made is _itself:
             return solve(system, data.mH, g).x
-        if system.hermitian:
+        if system.hermitian and not differentiated(data):
             return solve(system, None, g, data=data).x
         return solve(replace(system, with_data=lambda data: made(data).H), None, g, data=data).x
 
@@ -297,6 +338,7 @@ def _of_matrix(
         lambda data, b: solve(system, data if made is _itself else None, b, data=data).x,
         solve_adjoint,
         image,
+        failure,
     )
     return matrix_solution(data, b, start, rules)
 
@@ -307,16 +349,22 @@ def _of_operator(
     b: Tensor,
     start: Tensor | None,
     compute: Callable[[Any, Tensor, Tensor | None], Tensor],
+    failure: Callable[[], str],
 ) -> Tensor:
     """Return the solution with derivatives with respect to b and the captures of A."""
-    x = compute(A, b.detach(), start)
-    if not (torch.is_grad_enabled() or forward_level() >= 0 or transform_level() is not None):
-        return x
+    transformed = transform_level() is not None
+    if not transformed:
+        x = compute(A, b.detach(), start)
+        if not (torch.is_grad_enabled() or forward_level() >= 0):
+            return x
     op = as_operator(system.function, A, b, columns=system.columns)
+    if transformed:
+        right = b.detach()
+        x = operator_run(system.function, right, start, op, lambda b, x0: compute(A, b, x0))
     image = op(x)
-    if not (b.requires_grad or image.requires_grad) and forward_level() < 0:
+    if not (transformed or b.requires_grad or image.requires_grad) and forward_level() < 0:
         return x
-    adjoint = op if system.hermitian else op.adjoint()
+    adjoint = op if system.hermitian and not transformed else op.adjoint()
     return operator_solution(
         system.function,
         x,
@@ -324,6 +372,7 @@ def _of_operator(
         image,
         lambda r: solve(system, op, r).x,
         lambda g: solve(system, adjoint, g).x,
+        failure,
     )
 
 

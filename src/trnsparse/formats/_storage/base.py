@@ -54,6 +54,22 @@ class StoredMatrix(ABC):
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch of matrices that share the pattern, usually ()."""
 
+    # -- entries -----------------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> Tensor:
+        """The tensor of stored entries, in the layout of the format."""
+        return self._data
+
+    def with_entries(self, entries: Tensor) -> Self:
+        """Return the matrix of this pattern with other entries, of the shape of ``entries``."""
+        if entries.shape != self._data.shape:
+            raise OperandError(
+                f"with_entries: entries must have shape {tuple(self._data.shape)}, "
+                f"got {tuple(entries.shape)}"
+            )
+        return self._with_data(entries)
+
     # -- attributes --------------------------------------------------------------------------------
 
     @property
@@ -141,7 +157,10 @@ class StoredMatrix(ABC):
         return run_spmm(RowMatrix(*self._by_rows()), b)
 
     def matmul(self, other: Tensor) -> Tensor:
-        """Return the product with a dense vector (n,) or matrix (..., n, N)."""
+        """Return the product with a dense vector (n,) or matrix (..., n, N).
+
+        The same as ``@``, which ``torch.compile(fullgraph=True)`` does not trace.
+        """
         agree("matmul", "the matrix", self._data, "the dense operand", other)
         shape = other.shape
         if not shape or (shape[0] if len(shape) == 1 else shape[-2]) != self.shape[1]:

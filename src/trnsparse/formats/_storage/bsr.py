@@ -70,7 +70,8 @@ class BSRStorage(StoredMatrix):
     @classmethod
     def _of(cls, blocks: Tensor, pattern: Pattern, shape: tuple[int, int]) -> Self:
         size = blocks.shape[-1]
-        made = cls(blocks, pattern.indices, pattern.pointers, shape, size, validate=False)
+        pointers, indices = pattern.exposed
+        made = cls(blocks, indices, pointers, shape, size, validate=False)
         made._pattern_cache = pattern
         return made
 
@@ -103,9 +104,9 @@ class BSRStorage(StoredMatrix):
         places = selected.nonzero().squeeze(-1)
         rows = self.pattern.row_indices[places]
         ends = torch.bincount(rows, minlength=self.grid[0]).cumsum(0)
-        pointers = torch.zeros_like(self.block_row_ptrs)
+        pointers = torch.zeros_like(self.pattern.pointers)
         pointers[1:] = ends
-        pattern = Pattern(pointers, self.block_col_indices[places], self.grid)
+        pattern = Pattern(pointers, self.pattern.indices[places], self.grid)
         return self._of(self.blocks.index_select(-3, places), pattern, self.shape)
 
     @property
@@ -120,7 +121,7 @@ class BSRStorage(StoredMatrix):
         if cached is None or not cached.holds(
             self.block_row_ptrs, self.block_col_indices, self.grid
         ):
-            cached = self._pattern_cache = Pattern(
+            cached = self._pattern_cache = Pattern.of(
                 self.block_row_ptrs, self.block_col_indices, self.grid
             )
         return cached
@@ -133,7 +134,8 @@ class BSRStorage(StoredMatrix):
         return self._of(data, self.pattern, self.shape)
 
     def _moved(self, device: torch.device) -> Self:
-        indices = self.block_col_indices.to(device), self.block_row_ptrs.to(device)
+        pattern = self.pattern
+        indices = pattern.indices.to(device), pattern.pointers.to(device)
         blocks = self.blocks.to(device)
         return type(self)(blocks, *indices, self.shape, self.block_size, validate=False)
 
@@ -200,7 +202,7 @@ class BSRStorage(StoredMatrix):
         chosen = (self.pattern.row_indices == self.block_col_indices).nonzero().squeeze(-1)
         entries = self.blocks.index_select(-3, chosen).diagonal(dim1=-2, dim2=-1)
         zeros = self.blocks.new_zeros(*self.batch_shape, min(self.grid), self.block_size)
-        found = zeros.index_add(-2, self.block_col_indices[chosen], entries)
+        found = zeros.index_add(-2, self.pattern.indices[chosen], entries)
         return found.flatten(-2)[..., : min(self.shape)]
 
     @property

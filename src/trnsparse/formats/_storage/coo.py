@@ -11,6 +11,7 @@ from torch import Tensor
 from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
 from trnsparse._patterns.conversions import compressed, ordered
+from trnsparse._patterns.index import copied
 from trnsparse._patterns.pattern import Pattern, Snapshot
 from trnsparse.formats._storage.base import StoredMatrix
 from trnsparse.formats._storage.checks import check_indices, check_range, check_values, shape_of
@@ -27,7 +28,9 @@ class COOStorage(StoredMatrix):
     col_indices: Tensor
     shape: tuple[int, int]
     validate: InitVar[bool] = True
-    _pattern_cache: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
+    _pattern_cache: tuple[Snapshot, tuple[Tensor, Tensor], list[Any]] | None = field(
+        default=None, init=False
+    )
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -55,14 +58,28 @@ class COOStorage(StoredMatrix):
         return made
 
     def _moved(self, device: torch.device) -> Self:
-        indices = self.row_indices.to(device), self.col_indices.to(device)
+        rows, columns = self._places
+        indices = rows.to(device), columns.to(device)
         return type(self)(self.values.to(device), *indices, self.shape, validate=False)
 
-    def _by_rows(self) -> tuple[Tensor, Pattern]:
+    def _cached(self) -> tuple[Snapshot, tuple[Tensor, Tensor], list[Any]]:
+        """Return copies of the coordinates, and a list for what is derived from them."""
         cached, indices = self._pattern_cache, (self.row_indices, self.col_indices)
-        if cached is None or not (cached[0].holds(*indices) and cached[1].intact):
-            cached = self._pattern_cache = (Snapshot(*indices), *ordered(*indices, self.shape))
-        _, pattern, order = cached
+        if cached is None or not cached[0].holds(*indices):
+            copies = copied(indices[0]), copied(indices[1])
+            cached = self._pattern_cache = (Snapshot(*indices), copies, [])
+        return cached
+
+    @property
+    def _places(self) -> tuple[Tensor, Tensor]:
+        """Rows and columns of the entries, which only this matrix refers to."""
+        return self._cached()[1]
+
+    def _by_rows(self) -> tuple[Tensor, Pattern]:
+        _, places, derived = self._cached()
+        if not (derived and derived[0].intact):
+            derived[:] = ordered(*places, self.shape)
+        pattern, order = derived
         return self.values.index_select(-1, order), pattern
 
     @property
@@ -77,24 +94,27 @@ class COOStorage(StoredMatrix):
 
     def coalesce(self) -> Self:
         """Return the matrix sorted by row and column, duplicates summed."""
-        places = self.row_indices, self.col_indices
-        values, pattern = compressed(self.values, *places, self.shape)
-        return type(self)(values, pattern.row_indices, pattern.indices, self.shape, validate=False)
+        values, pattern = compressed(self.values, *self._places, self.shape)
+        places = copied(pattern.row_indices), copied(pattern.indices)
+        return type(self)(values, *places, self.shape, validate=False)
 
     def transpose(self) -> Self:
         """Return the transpose, on the same memory."""
-        return type(self)(
-            self.values, self.col_indices, self.row_indices, self.shape[::-1], validate=False
-        )
+        exposed = self.col_indices, self.row_indices
+        made = type(self)(self.values, *exposed, self.shape[::-1], validate=False)
+        made._pattern_cache = (Snapshot(*exposed), self._places[::-1], [])
+        return made
 
     def to_scipy(self) -> Any:
         """Return SciPy's ``coo_array`` with data on the same memory, and copied indices."""
         from scipy.sparse import coo_array
 
-        places = (array_of(t.cpu()).copy() for t in (self.row_indices, self.col_indices))
+        places = (array_of(t.cpu()).copy() for t in self._places)
         return coo_array((array_of(self.values.detach().cpu()), tuple(places)), shape=self.shape)
 
     def to_torch_sparse(self) -> Tensor:
         """Return torch's COO tensor, not coalesced; gradients reach the values."""
-        places = torch.stack([self.row_indices, self.col_indices]).to(torch.int64)
-        return torch.sparse_coo_tensor(places, self.values, self.shape, check_invariants=False)
+        places = torch.stack(self._places).to(torch.int64)
+        return torch.sparse_coo_tensor(
+            places, self.values, self.shape, device=self.device, check_invariants=False
+        )

@@ -47,7 +47,8 @@ class CSCStorage(StoredMatrix):
     @classmethod
     def _of(cls, values: Tensor, by_columns: Pattern) -> Self:
         shape = (by_columns.columns, by_columns.rows)
-        made = cls(values, by_columns.indices, by_columns.pointers, shape, validate=False)
+        pointers, indices = by_columns.exposed
+        made = cls(values, indices, pointers, shape, validate=False)
         made._pattern_cache = by_columns
         return made
 
@@ -56,7 +57,7 @@ class CSCStorage(StoredMatrix):
         """Positions of the entries, as the pattern of the transpose."""
         cached, shape = self._pattern_cache, (self.shape[1], self.shape[0])
         if cached is None or not cached.holds(self.col_ptrs, self.row_indices, shape):
-            cached = self._pattern_cache = Pattern(self.col_ptrs, self.row_indices, shape)
+            cached = self._pattern_cache = Pattern.of(self.col_ptrs, self.row_indices, shape)
         return cached
 
     @property
@@ -67,7 +68,8 @@ class CSCStorage(StoredMatrix):
         return self._of(data, self.pattern)
 
     def _moved(self, device: torch.device) -> Self:
-        indices = self.row_indices.to(device), self.col_ptrs.to(device)
+        pattern = self.pattern
+        indices = pattern.indices.to(device), pattern.pointers.to(device)
         return type(self)(self.values.to(device), *indices, self.shape, validate=False)
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:

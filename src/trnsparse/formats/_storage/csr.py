@@ -58,7 +58,8 @@ class CSRStorage(StoredMatrix):
 
     @classmethod
     def _of(cls, values: Tensor, pattern: Pattern) -> Self:
-        made = cls(values, pattern.indices, pattern.pointers, pattern.shape, validate=False)
+        pointers, indices = pattern.exposed
+        made = cls(values, indices, pointers, pattern.shape, validate=False)
         made._pattern_cache = pattern
         return made
 
@@ -74,7 +75,7 @@ class CSRStorage(StoredMatrix):
         """Positions of the entries; shared with matrices derived from this one."""
         cached, pointers, indices = self._pattern_cache, self.row_ptrs, self.col_indices
         if cached is None or not cached.holds(pointers, indices, self.shape):
-            cached = self._pattern_cache = Pattern(pointers, indices, self.shape)
+            cached = self._pattern_cache = Pattern.of(pointers, indices, self.shape)
         return cached
 
     @property
@@ -93,7 +94,8 @@ class CSRStorage(StoredMatrix):
         return self._with_data(values)
 
     def _moved(self, device: torch.device) -> Self:
-        indices = self.col_indices.to(device), self.row_ptrs.to(device)
+        pattern = self.pattern
+        indices = pattern.indices.to(device), pattern.pointers.to(device)
         return type(self)(self.values.to(device), *indices, self.shape, validate=False)
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
@@ -166,7 +168,7 @@ class CSRStorage(StoredMatrix):
 
     def nnz_per_row(self) -> Tensor:
         """Return the number of stored entries of each row, int64 (m,)."""
-        return counted(self.row_ptrs).to(torch.int64)
+        return counted(self.pattern.pointers).to(torch.int64)
 
     def added(self, other: Self, alpha: Any = 1.0, beta: Any = 1.0) -> Self:
         """Return ``alpha * self + beta * other`` on the union of both patterns."""
@@ -193,7 +195,7 @@ class CSRStorage(StoredMatrix):
         _single("eliminate_zeros", self)
         nonzero = self.values.detach().ne(0).nonzero().squeeze(-1)
         rows = self.pattern.row_indices[nonzero]
-        parts = (self.values[nonzero], rows, self.col_indices[nonzero])
+        parts = (self.values[nonzero], rows, self.pattern.indices[nonzero])
         return self._of(*compressed(*parts, self.shape))
 
 

@@ -79,9 +79,9 @@ def _elements(matrix: CSRStorage, rows: Tensor, columns: Tensor) -> Tensor:
 def _chosen(key: Any, size: int) -> Tensor:
     """Return the indices that a key selects out of ``size``, all in range."""
     if isinstance(key, slice):
-        return torch.tensor(range(size)[key], dtype=torch.int64)
+        return torch.tensor(range(size)[key], dtype=torch.int64, device="cpu")
     try:
-        found = torch.as_tensor(key)
+        found = key if isinstance(key, Tensor) else torch.as_tensor(key, device="cpu")
     except (RuntimeError, TypeError, ValueError):  # neither a number nor a list of numbers
         raise DimensionError(_expected(key)) from None
     if found.dtype is torch.bool:

@@ -1,0 +1,110 @@
+"""Public functions, or single guarantees of them, that the contract of public functions leaves out.
+
+A key is ``library.function`` for a function that is not called at all, or ``library.function:
+guarantee`` with one of ``GUARANTEES``. ``python -m trnsci.core.testing.exempt`` prints the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["EXEMPT", "GUARANTEES", "reason_of"]
+
+GUARANTEES = ("gradient", "torch.func", "compile", "default device")
+
+_DRAWS = "draws samples, on the default device unless device= says otherwise; see rsample"
+_INTEGERS = "its result is made of integers or of Python numbers, which have no derivatives"
+_MOVES = "moves a tensor to another device or framework"
+_STEPS = "the number of steps depends on values: it runs outside of a compiled graph"
+_VALUES = "the shape of its result depends on values, which a graph does not have"
+_ESTIMATE = "an estimate from random vectors, whose derivative is not that of the quantity"
+_SETUP = "makes a preconditioner, by which nothing is differentiated"
+_SCIPY = "SciPy computes it, outside of a compiled graph"
+
+_SAMPLERS = (
+    *("bernoulli", "beta", "binomial", "categorical", "cauchy", "chi_squared", "choice"),
+    *("dirichlet", "exponential", "exponential_into", "gamma", "geometric", "gumbel"),
+    *("halton", "hypergeometric", "laplace", "latin_hypercube", "lognormal", "multinomial"),
+    *("multivariate_normal", "negative_binomial", "normal", "normal_into", "poisson", "rand"),
+    *("rand_like", "randint", "randint_like", "randn", "randn_like", "randperm"),
+    *("sobol", "standard_normal", "student_t", "truncated_normal", "uniform", "uniform_into"),
+    *("von_mises", "weibull"),
+)
+_ITERATIVE = (
+    *("trnsolver.bicgstab", "trnsolver.cg", "trnsolver.fgmres", "trnsolver.gmres"),
+    *("trnsolver.minres", "trnsparse.cg", "trnsparse.cg_bsr", "trnsparse.chebyshev"),
+    *("trnsparse.chebyshev_bsr", "trnsparse.minres", "trnsparse.richardson"),
+    "trnsparse.richardson_bsr",
+)
+
+EXEMPT: Mapping[str, str] = {
+    **{f"trnrand.{name}": _DRAWS for name in _SAMPLERS},
+    **{f"{name}: compile": _STEPS for name in _ITERATIVE},
+    "trnblas.iamax": _INTEGERS,
+    "trnfft.plan": "takes shapes, not tensors",
+    "trnfft.hfft: torch.func": "torch.fft.hfft has no batching rule for its gradient (jacrev)",
+    "trnrand.checkpoint_contexts": "takes generators, not tensors",
+    "trnrand.fork_rng": "takes generators, not tensors",
+    "trnrand.get_rng_state": "takes generators, not tensors",
+    "trnrand.shuffle: compile": "a graph draws from generators, and makes none",
+    "trnrand.set_rng_state": "takes the bytes of a state",
+    "trnsolver.block_jacobi_preconditioner": _SETUP,
+    "trnsolver.eigh_randomized": _ESTIMATE,
+    "trnsolver.hutch_plus_plus": _ESTIMATE,
+    "trnsolver.ichol_preconditioner": _SETUP,
+    "trnsolver.jacobi_preconditioner": _SETUP,
+    "trnsolver.lobpcg": "its pairs have no derivatives; those of eigh have",
+    "trnsolver.lstsq: compile": "torch.linalg.lstsq has a result whose shape depends on values",
+    "trnsolver.nystrom": _ESTIMATE,
+    "trnsolver.plot_residuals": "draws a picture",
+    "trnsolver.rsvd": _ESTIMATE,
+    "trnsolver.schur": "refused for tensors that are differentiated or traced: SciPy computes it",
+    "trnsolver.ssor_preconditioner": _SETUP,
+    "trnsparse.amg_preconditioner": _SETUP,
+    "trnsparse.bandwidth": _INTEGERS,
+    "trnsparse.block_jacobi_preconditioner": _SETUP,
+    "trnsparse.block_ordering": _INTEGERS,
+    "trnsparse.block_sparse_attention_tiled: compile": "reads the mask in each call; "
+    "block_sparse_attention takes one that was made before",
+    "trnsparse.count_quartets": _INTEGERS,
+    "trnsparse.density_screen": _INTEGERS,
+    "trnsparse.jacobi_preconditioner": _SETUP,
+    "trnsparse.jacobi_preconditioner_bsr": _SETUP,
+    "trnsparse.nnz_per_row": _INTEGERS,
+    "trnsparse.plot_pattern": "draws a picture",
+    "trnsparse.power_iteration": "its eigenvalue is a Python number; eigh has derivatives",
+    "trnsparse.power_iteration_bsr": "its eigenvalue is a Python number; eigh has derivatives",
+    "trnsparse.rcm": _INTEGERS,
+    "trnsparse.from_torch_sparse": "torch's sparse tensors have neither forward mode nor "
+    "torch.func; gradients are tested with the formats",
+    "trnsparse.permuted: compile": _VALUES,
+    "trnsparse.screen_quartets": _INTEGERS,
+    "trnsparse.sparsity_stats": _INTEGERS,
+    "trnsparse.spgemm: compile": _VALUES,
+    "trnsparse.splu: compile": _SCIPY,
+    "trnsparse.spmv_symmetric: compile": _VALUES,
+    "trnsparse.spsolve: compile": _SCIPY,
+    "trnsparse.sptrsv: compile": _SCIPY,
+    "trntensor.cp_decompose": "a local minimum of alternating steps, by which nothing is "
+    "differentiated",
+    "trntensor.estimate_flops": "takes shapes, not values",
+    "trntensor.from_xla": _MOVES,
+    "trntensor.plan_contraction": "takes shapes, not values",
+    "trntensor.to_xla": _MOVES,
+    "trntensor.tt_round: compile": _VALUES,
+    "trntensor.tucker_decompose: compile": _STEPS,
+}
+
+
+def reason_of(name: str, guarantee: str = "") -> str:
+    """Return why a function, or one guarantee of it, is exempt; "" if it is not."""
+    return EXEMPT.get(f"{name}: {guarantee}" if guarantee else name, "")
+
+
+def _printed() -> str:
+    width = max(map(len, EXEMPT), default=0)
+    return "\n".join(f"{name:{width}}  {reason}" for name, reason in sorted(EXEMPT.items()))
+
+
+if __name__ == "__main__":
+    print(_printed())

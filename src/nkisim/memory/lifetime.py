@@ -67,11 +67,12 @@ class Lifetime:
         origin: The request for the allocation.
         first_use, last_use: Numbers of the first instruction that wrote it and of the last that
             used it, or -1.
+        number: Of a placed tile, its number among those of its line, from 0.
         region, shape, dtype, name, address: As requested.
         line: File and line of the allocation.
     """
 
-    __slots__ = ("first_use", "last_use", "origin")
+    __slots__ = ("first_use", "last_use", "number", "origin")
 
     region: MemoryRegion = through("origin.form.buffer")
     shape: tuple[int, ...] = through("origin.form.shape")
@@ -84,6 +85,7 @@ class Lifetime:
         self.origin = origin
         self.first_use = -1
         self.last_use = -1
+        self.number = 0
 
     @property
     def label(self) -> str:

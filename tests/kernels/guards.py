@@ -33,6 +33,16 @@ def G01_dma_casts(a):
     return out
 
 
+@guard(f32(8, 257))
+def G01_exact_positions(a):
+    """All positions up to 256, and multiples of 128 beyond, are exact in bfloat16."""
+    positions = nl.ndarray((8, 257), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.iota(dst=positions, pattern=[[1, 257]])
+    starts = nl.ndarray((8, 257), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.iota(dst=starts, pattern=[[128, 257]], offset=-128 * 256)
+    return stored(nl.add(nl.add(positions, starts), nl.load(a)))
+
+
 @guard(bf16(64, 32), f16(64, 128))
 def G02_bf16_with_fp16(a, b):
     acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)

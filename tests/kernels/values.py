@@ -133,6 +133,19 @@ def good_D018_memset(a):
     return stored(nl.add(tile, nl.load(a)))
 
 
+@twin(f32(8, 300))
+def bad_D018_positions(a):
+    positions = nl.ndarray((8, 300), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.iota(dst=positions, pattern=[[1, 300]])  # here
+    return stored(nl.add(positions, nl.load(a)))
+
+
+def good_D018_positions(a):
+    positions = nl.ndarray((8, 300), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.iota(dst=positions, pattern=[[1, 300]])
+    return stored(nl.add(positions, nl.load(a)))
+
+
 @twin(_LARGE, _SMALL)
 def bad_D047(counters, steps):
     out = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.shared_hbm)

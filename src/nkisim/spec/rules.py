@@ -333,8 +333,8 @@ LARGE_IMMEDIATE = declare(
     "D018",
     "large-immediate",
     "error",
-    "An integer immediate is larger than float32 holds exactly.",
-    "immediates of arithmetic instructions travel as float32",
+    "An integer constant is larger than its float type holds exactly.",
+    "immediates of arithmetic instructions travel as float32, and iota rounds to the type of dst",
 )
 MASKED_ROW = declare(
     "D031",

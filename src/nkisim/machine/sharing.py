@@ -5,8 +5,8 @@ of the other core before its own n-th, and after no others. Races are therefore 
 schedule, without false positives.
 
 Two writes of the same bytes have the same result in any order, and both writers may read them: that
-is only a warning. A write that does not change memory does not affect readers. A run without values
-treats all writes as different.
+is only a note. A write that does not change memory does not affect readers. A run without values
+cannot tell whether bytes are the same: two writes are a warning, and both writers may read them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nkisim.diagnostics import Place, Rule, declare, flag, user_line, user_place
+from nkisim.diagnostics import Place, Rule, Severity, declare, flag, user_line, user_place
 from nkisim.dtypes import UNSIGNED
 from nkisim.memory.tensor import NkiTensor
 from nkisim.memory.written_map import Runs
@@ -50,7 +50,7 @@ UNORDERED_REUSE = declare(
 SAME_WRITE = declare(
     "C034",
     "same-write",
-    "warning",
+    "note",
     "Both cores write the same bytes to the same part of a shared tensor, with no barrier between.",
     "the result is the same in any order, the transfer is made twice",
     on_values=True,
@@ -157,7 +157,17 @@ class SharedAccess:
         now: Any = self._number(mine)
         if clash is not None or late is not None or self._may_hide(mine, stamps):
             changed = self._changed(tensor, grains, stamps, chosen)
-            if clash is not None:
+            if clash is not None and not self._values:
+                self._report(
+                    UNORDERED_WRITE,
+                    tensor,
+                    mine,
+                    self._accesses[stamps[clash][0]],
+                    severity="warning",
+                )
+                changed &= ~clash
+                late = late & ~clash if late is not None else None
+            elif clash is not None:
                 worse = clash & changed
                 rule, worst = (UNORDERED_WRITE, worse) if worse.any() else (SAME_WRITE, clash)
                 self._report(rule, tensor, mine, self._accesses[stamps[worst][0]])
@@ -201,19 +211,22 @@ class SharedAccess:
         theirs: _Access,
         instruction: str = "",
         place: Place | None = None,
+        severity: Severity | None = None,
     ) -> None:
         """Flag an access, with the line of the other core's access."""
         other, (does, they_do) = 1 - mine.core, _DOES[rule]
+        unknown = "" if severity is None else "; without values equal bytes are not recognised"
         flag(
             rule,
             f"core {mine.core} {does} part of `{tensor.name}` that core {other} {they_do}, and no "
-            "barrier orders the two",
+            f"barrier orders the two{unknown}",
             instruction=instruction,
             operand=tensor.name,
             seen=tensor.describe(),
             fix="nisa.core_barrier(data=tensor, cores=(0, 1)) between the two accesses",
             notes=(f"core {other} {they_do} it at {self._place(theirs)}",),
             place=place,
+            severity=severity,
         )
 
     def _may_hide(self, mine: _Access, stamps: np.ndarray) -> bool:

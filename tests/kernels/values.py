@@ -542,3 +542,32 @@ def good_D042_matmul(a):
     tile = nl.load(a)
     nisa.nc_matmul(dst=total, stationary=tile, moving=tile)
     return stored(total)
+
+
+# -- floats as integers, and integers that wrap ----------------------------------------------------
+
+
+@twin(f32(64, 32))
+def bad_D050(a):
+    whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=whole, data=nl.load(a), op0=nl.multiply, operand0=0.3)  # here
+    return stored(whole)
+
+
+def good_D050(a):
+    whole = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=whole, data=nl.load(a), op0=nl.multiply, operand0=0.3)
+    return stored(whole)
+
+
+@twin(np.full((64, 2), 2**30, np.int32), mended=(np.full((64, 2), 2**29, np.int32),))
+def bad_D051(counters):
+    tile = nl.load(counters)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)  # here
+    return stored(tile)
+
+
+def good_D051(counters):
+    tile = nl.load(counters)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
+    return stored(tile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from enum import Enum
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.checks.langcheck.names import CLASS_BASE
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.dtypes import DType
 from nkisim.memory import MemoryRegion
@@ -46,6 +48,8 @@ def _check(name: str, value: Any, place: Place) -> None:
         for key, part in value.items():
             _check(f"{name}[{key!r}]", part, place)
     else:
+        if isinstance(value, NKIObject):
+            _check_class(name, type(value), place)
         fix = _refused(value)
         if fix:
             kind = type(value)
@@ -58,6 +62,25 @@ def _check(name: str, value: Any, place: Place) -> None:
                 fix=fix,
                 place=place,
             )
+
+
+def _check_class(name: str, kind: type, place: Place) -> None:
+    """Flag an object of a class that has other bases than NKIObject alone."""
+    if kind.__bases__ == (NKIObject,) or kind.__module__.partition(".")[0] == "nkisim":
+        return
+    try:
+        made = Place(inspect.getsourcefile(kind) or place.file, inspect.getsourcelines(kind)[1])
+    except (OSError, TypeError):  # its source is not available
+        made = place
+    bases = ", ".join(base.__name__ for base in kind.__bases__)
+    flag(
+        CLASS_BASE,
+        f"argument {name} is of class {kind.__name__}, which has base {bases}",
+        operand=kind.__name__,
+        seen=f"class {kind.__name__}({bases})",
+        fix="derive it from nl.NKIObject only",
+        place=made,
+    )
 
 
 def _refused(value: Any) -> str:

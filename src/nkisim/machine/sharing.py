@@ -19,6 +19,7 @@ import numpy as np
 
 from nkisim.diagnostics import Place, Rule, Severity, declare, flag, user_line, user_place
 from nkisim.dtypes import UNSIGNED
+from nkisim.machine.core import CORE
 from nkisim.memory.tensor import NkiTensor
 from nkisim.memory.written_map import Runs
 
@@ -54,6 +55,14 @@ SAME_WRITE = declare(
     "Both cores write the same bytes to the same part of a shared tensor, with no barrier between.",
     "the result is the same in any order, the transfer is made twice",
     on_values=True,
+)
+
+OTHER_BARRIER = declare(
+    "C036",
+    "other-barrier",
+    "note",
+    "A core reads what the other core wrote, and the barriers between name other tensors.",
+    "core_barrier waits for accesses of its data; that of another tensor is not documented",
 )
 
 _NEVER = -1
@@ -131,10 +140,37 @@ class SharedAccess:
             if clash is not None:
                 theirs = self._accesses[stamps[clash][0]]
                 self._report(UNORDERED_READ, tensor, mine, theirs, instruction)
+            elif epoch:
+                self._check_barriers(stamps, tensor, mine, instruction)
         reads = self._reads[core]
         if reads is None:
             reads = self._reads[core] = self._fresh()
         self._view(reads, tensor, grains)[...] = self._number(mine)
+
+    def _check_barriers(
+        self, stamps: np.ndarray, tensor: NkiTensor, mine: _Access, instruction: str
+    ) -> None:
+        """Flag a read of what the other core wrote, if only barriers of other tensors order it."""
+        low, high = int(stamps.min()), int(stamps.max())
+        for number in [low] if low == high else np.unique(stamps).tolist():
+            theirs = mine if number == _NEVER else self._accesses[number]
+            if theirs.core == mine.core or theirs.epoch >= mine.epoch:
+                continue
+            core = CORE.get()
+            assert core is not None and core.member is not None
+            named = core.member.guards(range(theirs.epoch, mine.epoch))
+            if all(storage is not None and storage is not tensor.storage for storage in named):
+                flag(
+                    OTHER_BARRIER,
+                    f"core {mine.core} reads part of `{tensor.name}` that core {theirs.core} "
+                    "writes, and the barriers between name other tensors",
+                    instruction=instruction,
+                    operand=tensor.name,
+                    seen=tensor.describe(),
+                    fix=f"pass data={tensor.name} to the barrier",
+                    notes=(f"core {theirs.core} writes it at {self._place(theirs)}",),
+                )
+                return
 
     def write(
         self, tensor: NkiTensor, core: int, epoch: int, where: np.ndarray | None = None

@@ -387,6 +387,22 @@ INEXACT_MOVE = declare(
     "float32 holds integers exactly up to 2^24",
     on_values=True,
 )
+FRACTION_LOST = declare(
+    "D050",
+    "fraction-lost",
+    "note",
+    "Floats with a fraction are stored in an integer of 16 or 32 bits.",
+    "the conversion rounds to the nearest integer, halves to even; Python and NumPy cut off",
+    on_values=True,
+)
+INTEGER_WRAP = declare(
+    "D051",
+    "integer-wrap",
+    "warning",
+    "A result of int32 arithmetic does not fit and wraps around.",
+    "the GpSimd engine, on which tensor_tensor runs int32 by default, keeps the low 32 bits",
+    on_values=True,
+)
 INTEGER_RANGE = declare(
     "D019",
     "integer-range",

@@ -474,3 +474,30 @@ def G41_hash(a):
     nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.multiply)
     nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
     return stored(tile)
+
+
+# -- placed tiles, and groups in one bank --------------------------------------------------------
+
+
+@guard(f32(64, 32))
+def G42_unused_part_of_a_pool(a):
+    """A tile is placed where an earlier one has bytes that nothing uses."""
+    pool = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 256))
+    nisa.dma_copy(dst=pool[:, 0:32], src=a)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=pool[:, 0:32], op=nl.add)
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@guard(f32(64, 32))
+def G42_interleaved_groups(a):
+    """Two sums in even and odd columns share no byte."""
+    tile = nl.load(a)
+    acc = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.psum)
+    for k in range(2):
+        nisa.nc_matmul(dst=acc[:, 0:64:2], stationary=tile, moving=tile, accumulate=(k > 0))
+        nisa.nc_matmul(dst=acc[:, 1:64:2], stationary=tile, moving=tile, accumulate=(k > 0))
+    return stored(acc)

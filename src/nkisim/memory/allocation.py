@@ -160,6 +160,7 @@ class CoreMemory:
         life = Lifetime(origin)
         if address is not None:
             storage, owner = self._arena(form.buffer), _Placed()
+            life.placed = True
         else:
             owner = storage = Storage.fresh(
                 form.shape[0], origin.row_bytes, form.buffer is not _SBUF
@@ -193,6 +194,7 @@ class CoreMemory:
         origin = Origin(form, name, address, made, row_bytes, self.precise)
         placed = storage is self._arenas.get(region)
         tensor = _first_view(origin, storage, _Placed() if placed else storage)
+        tensor.life.placed = placed
         if legal and (placed or address is None):
             self._forms[extents, kind, region, address] = form
         if self._shared is not None and region is MemoryRegion.shared_hbm:

@@ -168,7 +168,12 @@ def device_bytes(tile: Lifetime | Origin, unit: int = 1) -> int:
 
 
 def space(tile: Lifetime | Origin) -> tuple[int, int, int, int]:
-    """Return the first and last partition and byte of a placed tensor, ends excluded."""
+    """Return the first and last partition and byte of a placed tensor, ends excluded.
+
+    Those that instructions have used; of an origin, or where they are unknown, all.
+    """
+    if isinstance(tile, Lifetime) and tile.reached is not None:
+        return tile.reached
     origin = tile.origin if isinstance(tile, Lifetime) else tile
     assert origin.address is not None
     partition, byte = origin.address
@@ -254,10 +259,11 @@ def _may_collide(dead: Sequence[Lifetime], alive: Sequence[Lifetime]) -> list[Li
         firsts = [tile.first_use for tile in tiles]
         here = space(origin)
         for other in waiting:
-            there = space(other)
+            there = space(other.origin)  # it may reach more when it is used again
             meets = here[0] < there[1] and there[0] < here[1]
             if meets and here[2] < there[3] and there[2] < here[3]:
                 found += tiles[bisect_right(firsts, other.last_use) :][:1]
+                found += [tile for tile in tiles if tile.last_use >= other.first_use][:1]
     return found
 
 

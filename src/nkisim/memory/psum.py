@@ -13,6 +13,7 @@ same time and not on the number of tensors that were ever placed there.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -21,7 +22,7 @@ import numpy as np
 
 from nkisim.memory.written_map import Region
 
-__all__ = ["AccumulationState"]
+__all__ = ["AccumulationState", "Box", "box_of", "union_of"]
 
 Box = tuple[int, int, int, int]
 """First and last row, and first and last byte in a row, ends excluded."""
@@ -63,7 +64,7 @@ class AccumulationState:
     def opened(self, owner: Any, region: Region) -> np.ndarray | bool:
         """Return the elements of ``region`` opened by its owner's matmuls: all, none, or a mask."""
         groups = self._of(owner)
-        return False if groups is None else groups.covers(region, _box(region, self._pitch))
+        return False if groups is None else groups.covers(region, box_of(region, self._pitch))
 
     def open(self, owner: Any, region: Region) -> None:
         """Note that a matmul wrote ``region``."""
@@ -75,10 +76,9 @@ class AccumulationState:
             own = self._tensors[owner] = _Groups(self._pitch)
         group = own.opened.get(region)
         if group is None or group.interrupted:
-            box = _box(region, self._pitch)
-            self._interrupt(own, box)
+            self._interrupt(own, region)
             if group is None:
-                group = own.open(region, box)
+                group = own.open(region, box_of(region, self._pitch))
             self._followed[group] = own
         group.interrupted = group.evicted = False
 
@@ -88,7 +88,7 @@ class AccumulationState:
         own = self._of(owner)
         if not self._followed and own is None:
             return  # there is no group that it could interrupt
-        self._interrupt(own, _box(region, self._pitch))
+        self._interrupt(own, region)
         if own is not None:
             for group in own.close(region):
                 self._followed.pop(group, None)
@@ -97,7 +97,7 @@ class AccumulationState:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self._last = None
         if self._followed:
-            for group in self._meeting(_box(region, self._pitch)):
+            for group in self._meeting(region):
                 group.evicted = True
 
     def interrupted(self, owner: Any, region: Region) -> bool:
@@ -122,10 +122,11 @@ class AccumulationState:
         groups = self._of(owner)
         return None if groups is None else groups.opened.get(region)
 
-    def _meeting(self, box: Box) -> list[_Group]:
-        """Return the followed groups that may share bytes with a box."""
-        top, bottom, left, right = box
-        return [
+    def _meeting(self, region: Region) -> list[_Group]:
+        """Return the followed groups that share bytes with a region."""
+        pitch = self._pitch
+        top, bottom, left, right = box = box_of(region, pitch)
+        met = [
             group
             for group in self._followed
             if group.left < right
@@ -133,10 +134,16 @@ class AccumulationState:
             and group.top < bottom
             and top < group.bottom
         ]
+        if not met:
+            return met
+        dense = _fills(region, box)
+        return [
+            group for group in met if (dense and group.dense) or _share(group.region, region, pitch)
+        ]
 
-    def _interrupt(self, writer: _Groups | None, box: Box) -> None:
-        """Interrupt the groups that overlap a box; those of other tensors lose their bytes."""
-        for group in self._meeting(box):
+    def _interrupt(self, writer: _Groups | None, region: Region) -> None:
+        """Interrupt the groups that overlap a region; those of other tensors lose their bytes."""
+        for group in self._meeting(region):
             group.interrupted = True
             if self._followed[group] is not writer:
                 group.evicted = True
@@ -147,15 +154,18 @@ class _Group:
     """A region that matmuls of one tensor have written.
 
     Attributes:
-        top, bottom, left, right: Rows and bytes in a row, ends excluded; an overestimate for odd
-            strides.
+        region: The region.
+        top, bottom, left, right: Rows and bytes in a row that it reaches, ends excluded.
+        dense: Whether it has all bytes of these rows and columns.
         evicted: Whether it was read, or lost its bytes, since its last matmul.
         interrupted: Whether something else wrote a part of it since its last matmul.
     """
 
-    __slots__ = ("bottom", "evicted", "interrupted", "left", "right", "top")
+    __slots__ = ("bottom", "dense", "evicted", "interrupted", "left", "region", "right", "top")
 
-    def __init__(self, box: Box) -> None:
+    def __init__(self, region: Region, box: Box) -> None:
+        self.region = region
+        self.dense = _fills(region, box)
         self.top, self.bottom, self.left, self.right = box
         self.evicted = self.interrupted = False
 
@@ -178,9 +188,9 @@ class _Groups:
 
     def open(self, region: Region, box: Box) -> _Group:
         """Note that a matmul wrote a region that is not open."""
-        group = self.opened[region] = _Group(box)
+        group = self.opened[region] = _Group(region, box)
         self._closed.discard(region)
-        self._ever_opened = box if self._ever_opened is None else _union(self._ever_opened, box)
+        self._ever_opened = box if self._ever_opened is None else union_of(self._ever_opened, box)
         self._mark(region, 1)
         return group
 
@@ -240,11 +250,15 @@ class _OpenBytes:
         """Return a mask of the open elements of a region."""
         return np.asarray(self._bytes(region).all(axis=-1))
 
+    def any(self, region: Region) -> bool:
+        """Return whether a byte of a region is open."""
+        return bool(self._bytes(region).any())
+
     def _bytes(self, region: Region) -> np.ndarray:
         """Return the marks of a region, those of an element along the last dimension."""
         start, shape, strides, itemsize = region
         pitch = self._pitch
-        self._reach(_box(region, pitch))
+        self._reach(box_of(region, pitch))
         top, _, left, _ = self._box
         width = self._marks.shape[1]
         row, byte = divmod(start, pitch)
@@ -260,7 +274,7 @@ class _OpenBytes:
         """Extend the marks to a box."""
         old = self._box
         if self._marks.size:
-            box = _union(old, box)
+            box = union_of(old, box)
         if box == old:
             return
         top, bottom, left, right = self._box = box
@@ -271,7 +285,7 @@ class _OpenBytes:
         self._marks = marks
 
 
-def _union(a: Box, b: Box) -> Box:
+def union_of(a: Box, b: Box) -> Box:
     """Return the smallest box around two boxes."""
     return min(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), max(a[3], b[3])
 
@@ -281,8 +295,22 @@ def _meet(a: Box, b: Box) -> bool:
     return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
 
 
+def _fills(region: Region, box: Box) -> bool:
+    """Return whether a region has all bytes of its box; it has no byte twice."""
+    nbytes = math.prod(region[1]) * region[3]
+    return nbytes == (box[1] - box[0]) * (box[3] - box[2])
+
+
 @lru_cache(maxsize=4096)
-def _box(region: Region, pitch: int) -> Box:
+def _share(a: Region, b: Region, pitch: int) -> bool:
+    """Return whether two regions share bytes."""
+    marks = _OpenBytes(pitch)
+    marks.mark(a, 1)
+    return marks.any(b)
+
+
+@lru_cache(maxsize=4096)
+def box_of(region: Region, pitch: int) -> Box:
     """Return the first and last row, and byte in a row, that a region may reach, ends excluded."""
     start, shape, strides, itemsize = region
     row, byte = divmod(start, pitch)

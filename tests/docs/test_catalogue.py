@@ -26,6 +26,7 @@ BESIDE = {
     "D050",
     "D051",
     "L068",
+    "L069",
     "M049",
 }  # rules that the list does not have
 

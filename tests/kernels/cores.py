@@ -200,7 +200,7 @@ def good_C010(a):
     half = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
     core = nl.program_id(0)
     nl.store(half[core], nl.load(a[core]))
-    nisa.core_barrier(data=out, cores=(0, 1))
+    nisa.core_barrier(data=half, cores=(0, 1))
     nl.store(out[core], nl.load(half[1 - core]))
     return out
 

@@ -11,6 +11,7 @@ from tiles import stored
 
 _LARGE = np.array([[2**24 + 1, 2**24 + 3]] * 64, np.int32)
 _SMALL = np.array([[1, 3]] * 64, np.int32)
+_ONES = np.ones((64, 32), np.float32)
 
 
 @twin(np.array([[-8, 8]] * 64, np.int32), mended=(np.array([[8, 16]] * 64, np.int32),))
@@ -177,7 +178,7 @@ def good_D019(a):
     return stored(levels)
 
 
-@twin(np.where(np.eye(64, 32) > 0, np.float32(np.nan), np.float32(1)), mended=(f32(64, 32),))
+@twin(np.where(np.eye(64, 32) > 0, np.float32(np.nan), np.float32(1)), mended=(_ONES,))
 def bad_D019_nan(a):
     whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=whole, src=nl.load(a))  # here
@@ -550,13 +551,13 @@ def good_D042_matmul(a):
 @twin(f32(64, 32))
 def bad_D050(a):
     whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=whole, data=nl.load(a), op0=nl.multiply, operand0=0.3)  # here
+    nisa.tensor_copy(dst=whole, src=nl.load(a))  # here
     return stored(whole)
 
 
 def good_D050(a):
     whole = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=whole, data=nl.load(a), op0=nl.multiply, operand0=0.3)
+    nisa.tensor_copy(dst=whole, src=nl.load(a))
     return stored(whole)
 
 

@@ -627,20 +627,3 @@ def test_tiles_of_different_types_are_refused():
 
     report = report_of(kernel, numbers(8, 4), numbers(8, 4, dtype=np.int32))
     assert report.codes == {"C014"}
-
-
-def test_barriers_of_two_branches_correspond_if_they_name_the_same_data():
-    def kernel(a, same):
-        box, other, out = hbm((8, 4)), hbm((8, 4)), hbm((8, 4))
-        if nl.program_id(0) == 0:
-            nl.store(box, nl.load(a))
-            nisa.core_barrier(data=box, cores=(0, 1))
-        else:
-            nl.store(other, nl.load(a))
-            nisa.core_barrier(data=box if same else other, cores=(0, 1))
-            nl.store(out, nl.load(box))
-        return out, other
-
-    for same, severity in ((True, "warning"), (False, "error")):
-        found = report_of(kernel, numbers(8, 4), same).findings
-        assert [f.severity for f in found if f.rule.id == "C006"] == [severity]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping
 from enum import Enum
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.checks.langcheck.names import CLASS_BASE
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.dtypes import DType
 from nkisim.memory import MemoryRegion
@@ -27,6 +25,15 @@ ARGUMENT_TYPE = declare(
     "A kernel argument is of a type that the front end does not accept: a type or a scalar of "
     "NumPy or torch, a generator, a slice, a function, an object that is not an NKIObject.",
     "the argument cannot be imported into the compiler",
+    detector="arguments",
+)
+
+INHERITED = declare(
+    "L069",
+    "inherited-argument",
+    "warning",
+    "A kernel argument is an object of a class that does not derive from NKIObject directly.",
+    "the compiler imports classes without other bases, and copies no inherited state",
     detector="arguments",
 )
 
@@ -68,18 +75,15 @@ def _check_class(name: str, kind: type, place: Place) -> None:
     """Flag an object of a class that has other bases than NKIObject alone."""
     if kind.__bases__ == (NKIObject,) or kind.__module__.partition(".")[0] == "nkisim":
         return
-    try:
-        made = Place(inspect.getsourcefile(kind) or place.file, inspect.getsourcelines(kind)[1])
-    except (OSError, TypeError):  # its source is not available
-        made = place
     bases = ", ".join(base.__name__ for base in kind.__bases__)
     flag(
-        CLASS_BASE,
+        INHERITED,
         f"argument {name} is of class {kind.__name__}, which has base {bases}",
-        operand=kind.__name__,
+        operand=name,
         seen=f"class {kind.__name__}({bases})",
-        fix="derive it from nl.NKIObject only",
-        place=made,
+        allowed="a class whose only base is nl.NKIObject",
+        fix=f"derive {kind.__name__} from nl.NKIObject, with all fields in it",
+        place=place,
     )
 
 

@@ -100,7 +100,7 @@ def core_barrier(
             "synchronise on a tensor in nl.shared_hbm that both cores use",
         )
     passed = member.count("barrier")
-    member.record_sync("core_barrier", passed, (data.storage, data.region))
+    member.record_sync("core_barrier", passed)
     other = 1 - member.core
     member.wait(
         lambda: member.counted(member.rank, other, "barrier") >= passed,
@@ -209,7 +209,7 @@ def sendrecv(
             fix="use 1 - nl.program_id(0)",
         )
     number = member.count(("sendrecv", pipe_id))
-    member.record_sync(f"sendrecv on pipe {pipe_id}", number, (dst.shape, dst.dtype))
+    member.record_sync(f"sendrecv on pipe {pipe_id}", number)
     mail = member.cluster.mail
     mail[member.rank, send_to_rank, pipe_id, number] = np.array(src)
     arrives = (member.rank, member.core, pipe_id, number)

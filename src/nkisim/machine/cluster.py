@@ -29,8 +29,7 @@ class Cluster:
         cores: Number of cores per rank.
         counters: Number of synchronisations of each member, by kind.
         mail: Messages between members.
-        lines: Line of each synchronisation of a rank, as reached by its first core, and what it
-            synchronises on.
+        lines: Line of each synchronisation of a rank, as reached by its first core.
     """
 
     def __init__(self, ranks: int, cores: int, seed: int | None) -> None:
@@ -39,7 +38,7 @@ class Cluster:
         self.cores = cores
         self.counters: dict[Any, int] = {}
         self.mail: dict[Any, Any] = {}
-        self.lines: dict[Any, tuple[tuple[str, int], Any]] = {}
+        self.lines: dict[Any, tuple[str, int]] = {}
 
 
 class Member:
@@ -82,13 +81,10 @@ class Member:
         self.cluster.counters[key] = self.cluster.counters.get(key, 0) + 1
         return self.cluster.counters[key]
 
-    def record_sync(self, instruction: str, number: int, touches: Any) -> None:
-        """Record that this core synchronises with the other of its rank; flag divergent lines.
-
-        Two lines that synchronise on the same data correspond, which is a warning.
-        """
+    def record_sync(self, instruction: str, number: int) -> None:
+        """Record that this core synchronises with the other of its rank; flag divergent lines."""
         here, key = user_line(), (self.rank, instruction, number)
-        there, theirs = self.cluster.lines.setdefault(key, (here, touches))
+        there = self.cluster.lines.setdefault(key, here)
         if there != here:
             flag(
                 DIVERGING,
@@ -99,7 +95,6 @@ class Member:
                 allowed="one line for both cores",
                 fix=f"call {instruction} outside of the branch, and vary offsets only",
                 notes=(f"the other core comes to it at {there[0]}:{there[1]}",),
-                severity="warning" if touches == theirs else None,
             )
 
     def synchronise(self, guarded: Any = None) -> None:

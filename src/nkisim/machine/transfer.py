@@ -308,7 +308,9 @@ def _check_integer_range(
             fix="clip before converting, or use a wider type",
         )
         return
-    if _watches_values() and dtype.bits >= 16 and result.dtype.kind == "f":
+    # Arithmetic into integers is a usual way to round; a copy is not.
+    moves = inexact is rules.INEXACT_MOVE and dtype.bits >= 16
+    if moves and _watches_values() and result.dtype.kind == "f":
         _check_fractions(result, dtype, instruction, operand)
     if inexact is not rules.INEXACT_MOVE and dtype.bits == 32 and max(-low, high) > _EXACT:
         at = _first(np.abs(result) == max(-low, high))

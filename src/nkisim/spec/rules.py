@@ -391,7 +391,7 @@ FRACTION_LOST = declare(
     "D050",
     "fraction-lost",
     "note",
-    "Floats with a fraction are stored in an integer of 16 or 32 bits.",
+    "Floats with a fraction are copied to integers of 16 or 32 bits.",
     "the conversion rounds to the nearest integer, halves to even; Python and NumPy cut off",
     on_values=True,
 )

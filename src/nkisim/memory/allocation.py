@@ -158,6 +158,7 @@ class CoreMemory:
             if not name:
                 self._origins[form, made] = origin
         life = Lifetime(origin)
+        owner: object
         if address is not None:
             storage, owner = self._arena(form.buffer), _Placed()
             life.placed = True

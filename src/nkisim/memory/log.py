@@ -241,7 +241,7 @@ def _at_peaks(
         moments.append(points[order[leads]])
     times = np.unique(np.concatenate(moments))
     covers = np.searchsorted(times, first) < np.searchsorted(times, last, "right")
-    return [dead[i] for i in np.flatnonzero(covers)]
+    return [tile for tile, kept in zip(dead, covers, strict=True) if kept]
 
 
 def _may_collide(dead: Sequence[Lifetime], alive: Sequence[Lifetime]) -> list[Lifetime]:

@@ -71,7 +71,7 @@ def whole_shape(shape: Any, where: str) -> tuple[int, ...]:
     if is_tuple_of_ints(shape) and len(shape) <= 5 and min(shape, default=1) > 0:
         return shape
     entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    extents = []
+    extents: list[int] = []
     for entry in entries:
         if isinstance(entry, (float, np.floating)):
             flag(

@@ -62,8 +62,8 @@ class _Input:
         read: Mask of these elements.
         starts: First bytes of the views that were read; None when there are too many, or when the
             addresses are data-dependent.
-        loops: Values of the variables of the loops around the reads, by file and line; None for one
-            with too many.
+        loops: First bytes of the views that were read, by the value of the variable of each loop
+            around the reads; None for a loop with too many.
     """
 
     __slots__ = ("loops", "read", "starts")
@@ -71,7 +71,7 @@ class _Input:
     def __init__(self, nbytes: int) -> None:
         self.read = Marks(nbytes)
         self.starts: set[int] | None = set()
-        self.loops: dict[tuple[str, int], set[int] | None] = {}
+        self.loops: dict[tuple[str, int], dict[int, set[int]] | None] = {}
 
 
 class InputCoverage:
@@ -94,7 +94,7 @@ class InputCoverage:
         elif found.starts is not None:
             found.starts.add(tensor.start)
             found.read.add(tensor.start, tensor.runs)
-            _note_loops(found)
+            _note_loops(found, tensor.start)
             # A kernel that splits its work by core, and runs on one, reads a part.
             self._splits |= core.num_programs == 1 and "program_id" in core.asked
             if len(found.starts) > _MOST_STARTS:
@@ -129,13 +129,14 @@ class InputCoverage:
                     _check_blocks(name, tensor, found, place)
 
 
-def _note_loops(found: _Input) -> None:
+def _note_loops(found: _Input, start: int) -> None:
     """Record the values of the loops around a read."""
     for file, line, _, value in loops_around():
-        values = found.loops.setdefault((file, line), set())
+        values = found.loops.setdefault((file, line), {})
         if values is not None:
-            values.add(value)
-            if len(values) > _MOST_BLOCKS:
+            starts = values.setdefault(value, set())
+            starts.add(start)
+            if len(values) > _MOST_BLOCKS or len(starts) > _MOST_BLOCKS:
                 found.loops[file, line] = None
 
 
@@ -253,7 +254,11 @@ def _check_blocks(name: str, tensor: NkiTensor, found: _Input, place: Place) -> 
     if not whole or line[first : first + size].any():
         return
     count = extent // size
-    loops = [at for at, values in found.loops.items() if values and len(values) == count]
+    loops = [
+        at
+        for at, values in found.loops.items()
+        if values and len(values) == count and len(set(map(frozenset, values.values()))) == 1
+    ]
     if not loops:
         return
     flag(

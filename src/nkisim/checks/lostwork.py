@@ -2,9 +2,9 @@
 
 A tile is unused when no element of it is read after its last write, and no other write of the same
 line was ever read: the last iteration of a loop often prefetches for a next one that does not come.
-The opposite, a loop that makes a tile in each iteration of which only the last is read, is reported
-too: an accumulation that starts anew in each iteration, or a result that is not used. Writes inside
-a loop with a single iteration are not reported. The check can miss unused work.
+The opposite, a loop that adds to a new tile in each iteration of which only the last is read, is
+reported too: the sum starts anew in each iteration. Writes inside a loop with a single iteration
+are not reported. The check can miss unused work.
 """
 
 from __future__ import annotations
@@ -64,12 +64,14 @@ class _Tiles:
         count: Number of changes from one tile to another, and 1.
         reads: Number of writes that were read.
         last_read: The last tile that was read.
+        adds: Whether the line reads the tile that it writes, as a sum does.
     """
 
     last: _Pending
     count: int = 1
     reads: int = 0
     last_read: Lifetime | None = None
+    adds: bool = False
 
 
 class _Pending(NamedTuple):
@@ -129,7 +131,8 @@ class LostWork:
             pending = self._pending[life] = _Pending(life, write, effect.operand)
             tiles = self._tiles.get(site.key)
             if tiles is None:
-                self._tiles[site.key] = _Tiles(pending)
+                adds = any(read.tensor.life is life for read in step.reads)
+                self._tiles[site.key] = _Tiles(pending, adds=adds)
                 continue
             tiles.count += tiles.last.life is not life
             tiles.last = pending
@@ -166,7 +169,12 @@ class LostWork:
             said.add(key)
             _report(life, write, operand)
         for tiles in self._tiles.values():
-            if tiles.count > 1 and tiles.reads == 1 and tiles.last_read is tiles.last.life:
+            if (
+                tiles.adds
+                and tiles.count > 1
+                and tiles.reads == 1
+                and tiles.last_read is tiles.last.life
+            ):
                 self._report_last(tiles)
 
     def _report_last(self, tiles: _Tiles) -> None:
@@ -182,8 +190,7 @@ class LostWork:
             instruction=site.instruction,
             operand=operand,
             seen=f"{life.dtype} {life.shape} in {life.region.value}, allocated in the loop",
-            fix="to accumulate, allocate and fill the tile before the loop; else use each result, "
-            "or compute only the last",
+            fix="allocate and fill the tile before the loop",
             notes=(f"{operand}   made at {life.line[0]}:{life.line[1]}, last written by {site}",),
             place=site.place,
         )

@@ -284,12 +284,21 @@ def check_into(
     report: Report, kernel: Kernel, options: SimOptions, args: Any, kwargs: dict[str, Any]
 ) -> None:
     """Run a kernel and fill a report; findings before an exception of the kernel are included."""
+    stopped: BaseException | None = None
     try:
         run(kernel, options, args, kwargs, report)
+    except BaseException as error:
+        stopped = error
+        raise
     finally:
         if options.reads_source():
+            ran = len(report.findings)
             found = kernel_findings(kernel.function)
             _add_source_findings(report, found, options.errors, options.ignored())
+            if stopped is not None:
+                for finding in report.findings[ran:]:
+                    what = f"{finding.headline}: {finding.message}, {finding.place}"
+                    stopped.add_note(f"in the source: {what}")
         enter(kernel.__name__, definition_place(kernel.function), report)
 
 

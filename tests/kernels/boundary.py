@@ -67,6 +67,34 @@ def good_L057(a, factor):
     return stored(tile)
 
 
+class Tiling(nl.NKIObject):
+    rows: int = 32
+
+    def __repr__(self):
+        return f"{type(self).__name__}()"
+
+
+class WideTiling(Tiling):
+    columns: int = 32
+
+
+class WholeTiling(nl.NKIObject):
+    rows: int = 32
+    columns: int = 32
+
+    def __repr__(self):
+        return "WholeTiling()"
+
+
+@twin(f32(64, 32), WideTiling(), mended=(f32(64, 32), WholeTiling()))
+def bad_L069(a, tiling):  # here
+    return stored(nl.load(a[0 : tiling.rows, 0 : tiling.columns]))
+
+
+def good_L069(a, tiling):
+    return stored(nl.load(a[0 : tiling.rows, 0 : tiling.columns]))
+
+
 @twin(f32(64, 32), np.dtype("float32"), mended=(f32(64, 32), nl.float32))
 def bad_L057_dtype(a, kind):  # here
     copy = nl.ndarray(a.shape, dtype=str(kind), buffer=nl.sbuf)

@@ -200,7 +200,7 @@ def good_C010(a):
     half = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
     core = nl.program_id(0)
     nl.store(half[core], nl.load(a[core]))
-    nisa.core_barrier(data=out, cores=(0, 1))
+    nisa.core_barrier(data=half, cores=(0, 1))
     nl.store(out[core], nl.load(half[1 - core]))
     return out
 
@@ -455,3 +455,24 @@ def good_A008(a):
     by, other = nisa.dma_engine.gpsimd_dma, 1 - nl.program_id(0)
     nisa.sendrecv(mine, got, other, other, pipe_id=0, dma_engine=by)
     return exchange_out(got)
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C036(a):
+    box = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm, name="box")
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    me = nl.program_id(0)
+    nl.store(box[me], nl.load(a[32 * me : 32 * me + 32]))
+    nisa.core_barrier(data=out, cores=(0, 1))
+    nl.store(out[32 * me : 32 * me + 32], nl.load(box[1 - me]))  # here
+    return out
+
+
+def good_C036(a):
+    box = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm, name="box")
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    me = nl.program_id(0)
+    nl.store(box[me], nl.load(a[32 * me : 32 * me + 32]))
+    nisa.core_barrier(data=box, cores=(0, 1))
+    nl.store(out[32 * me : 32 * me + 32], nl.load(box[1 - me]))
+    return out

@@ -7,7 +7,7 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN4, bf16, f8, f16, f32, guard
+from kernels import GEN4, bf16, f8, f16, f32, guard, u32
 from tiles import stored
 
 # -- dtypes --------------------------------------------------------------------------------------
@@ -31,6 +31,16 @@ def G01_dma_casts(a):
     nisa.dma_copy(dst=half, src=a)
     nisa.dma_copy(dst=out, src=half)
     return out
+
+
+@guard(f32(8, 257))
+def G01_exact_positions(a):
+    """All positions up to 256, and multiples of 128 beyond, are exact in bfloat16."""
+    positions = nl.ndarray((8, 257), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.iota(dst=positions, pattern=[[1, 257]])
+    starts = nl.ndarray((8, 257), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.iota(dst=starts, pattern=[[128, 257]], offset=-128 * 256)
+    return stored(nl.add(nl.add(positions, starts), nl.load(a)))
 
 
 @guard(bf16(64, 32), f16(64, 128))
@@ -387,3 +397,107 @@ def G39_ragged_tile(a):
     nisa.activation(dst=total, op=nl.rsqrt, data=total, scale=1 / 64)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=total)
     return stored(tile[0:20])
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+@guard(f32(4, 64, 32))
+def G40_prefetch(a):
+    """The last load of each turn is for the next one; every result but the first is read."""
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tiles = (
+        nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf),
+        nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf),
+    )
+    nisa.dma_copy(dst=tiles[0], src=a[0])
+    for k in range(4):
+        nisa.dma_copy(dst=tiles[(k + 1) % 2], src=a[min(k + 1, 3)])
+        nisa.dma_copy(dst=out[k], src=tiles[k % 2])
+    return out
+
+
+@guard(f32(4, 64, 32))
+def G40_sum_of_each_row_block(a):
+    """The fill is inside the outer loop, and every sum is stored."""
+    out = nl.ndarray((4, 64, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    part = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    for r in range(4):
+        nisa.memset(dst=total, value=0.0)
+        for c in range(4):
+            nisa.tensor_reduce(
+                dst=part, op=nl.add, data=nl.load(a[r])[:, 8 * c : 8 * c + 8], axis=1
+            )
+            nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
+        nisa.dma_copy(dst=out[r], src=total)
+    return out
+
+
+@guard(f32(4, 64, 32), f32(8, 32))
+def G40_one_row_for_all(a, table):
+    """A loop over four blocks reads one of the eight rows of a table."""
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for k in range(4):
+        row = nl.load(table[3:4])
+        tile = nl.load(a[k])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+        nl.store(out[k], tile)
+        nl.store(out[k, 0:1], row)
+    return out
+
+
+@guard(f32(4, 64, 32))
+def G40_running_state(a):
+    """A new tile in each turn, computed from that of the turn before."""
+    state = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for k in range(4):
+        later = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=later, data1=state, data2=nl.load(a[k]), op=nl.add)
+        state = later
+    return stored(state)
+
+
+@guard(f32(64, 32))
+def G41_quantised(a):
+    """Fractions are rounded on purpose on the way to eight bits."""
+    tile = nl.load(a)
+    narrow = nl.ndarray((64, 32), dtype=nl.int8, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=narrow, data=tile, op0=nl.multiply, operand0=3.3)
+    return stored(narrow)
+
+
+@guard(u32(64, 32, below=2**32))
+def G41_hash(a):
+    """Unsigned arithmetic wraps on purpose."""
+    tile = nl.load(a)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.multiply)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
+    return stored(tile)
+
+
+# -- placed tiles, and groups in one bank --------------------------------------------------------
+
+
+@guard(f32(64, 32))
+def G42_unused_part_of_a_pool(a):
+    """A tile is placed where an earlier one has bytes that nothing uses."""
+    pool = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 256))
+    nisa.dma_copy(dst=pool[:, 0:32], src=a)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=pool[:, 0:32], op=nl.add)
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@guard(f32(64, 32))
+def G42_interleaved_groups(a):
+    """Two sums in even and odd columns share no byte."""
+    tile = nl.load(a)
+    acc = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.psum)
+    for k in range(2):
+        nisa.nc_matmul(dst=acc[:, 0:64:2], stationary=tile, moving=tile, accumulate=(k > 0))
+        nisa.nc_matmul(dst=acc[:, 1:64:2], stationary=tile, moving=tile, accumulate=(k > 0))
+    return stored(acc)

@@ -132,3 +132,19 @@ def good_R017(counts, a):
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=0.0)
     nisa.dma_copy(dst=out, src=tile)
     return out
+
+
+@twin(f32(64, 32))
+def bad_L068(a):
+    rows = nisa.register_alloc(32)
+    tile = nl.zeros((rows, 32), dtype=nl.float32, buffer=nl.sbuf)  # here
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=nl.load(a[0:32]), op=nl.add)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=nl.load(a[32:64]), op=nl.add)
+    return stored(tile)
+
+
+def good_L068(a):
+    tile = nl.zeros((32, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=nl.load(a[0:32]), op=nl.add)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=nl.load(a[32:64]), op=nl.add)
+    return stored(tile)

@@ -11,6 +11,7 @@ from tiles import stored
 
 _LARGE = np.array([[2**24 + 1, 2**24 + 3]] * 64, np.int32)
 _SMALL = np.array([[1, 3]] * 64, np.int32)
+_ONES = np.ones((64, 32), np.float32)
 
 
 @twin(np.array([[-8, 8]] * 64, np.int32), mended=(np.array([[8, 16]] * 64, np.int32),))
@@ -133,6 +134,19 @@ def good_D018_memset(a):
     return stored(nl.add(tile, nl.load(a)))
 
 
+@twin(f32(8, 300))
+def bad_D018_positions(a):
+    positions = nl.ndarray((8, 300), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.iota(dst=positions, pattern=[[1, 300]])  # here
+    return stored(nl.add(positions, nl.load(a)))
+
+
+def good_D018_positions(a):
+    positions = nl.ndarray((8, 300), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.iota(dst=positions, pattern=[[1, 300]])
+    return stored(nl.add(positions, nl.load(a)))
+
+
 @twin(_LARGE, _SMALL)
 def bad_D047(counters, steps):
     out = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.shared_hbm)
@@ -164,7 +178,7 @@ def good_D019(a):
     return stored(levels)
 
 
-@twin(np.where(np.eye(64, 32) > 0, np.float32(np.nan), np.float32(1)), mended=(f32(64, 32),))
+@twin(np.where(np.eye(64, 32) > 0, np.float32(np.nan), np.float32(1)), mended=(_ONES,))
 def bad_D019_nan(a):
     whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=whole, src=nl.load(a))  # here
@@ -529,3 +543,32 @@ def good_D042_matmul(a):
     tile = nl.load(a)
     nisa.nc_matmul(dst=total, stationary=tile, moving=tile)
     return stored(total)
+
+
+# -- floats as integers, and integers that wrap ----------------------------------------------------
+
+
+@twin(f32(64, 32))
+def bad_D050(a):
+    whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=whole, src=nl.load(a))  # here
+    return stored(whole)
+
+
+def good_D050(a):
+    whole = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=whole, src=nl.load(a))
+    return stored(whole)
+
+
+@twin(np.full((64, 2), 2**30, np.int32), mended=(np.full((64, 2), 2**29, np.int32),))
+def bad_D051(counters):
+    tile = nl.load(counters)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)  # here
+    return stored(tile)
+
+
+def good_D051(counters):
+    tile = nl.load(counters)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
+    return stored(tile)

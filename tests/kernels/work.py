@@ -226,3 +226,76 @@ def good_D043(a):
     for i in range(300):
         nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, i : i + 1], op=nl.add)
     return stored(total)
+
+
+# -- loops of which only the last iteration counts -------------------------------------------------
+
+
+@twin(f32(4, 64, 32))
+def bad_W002_one_line(a):
+    block = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for k in range(4):
+        nisa.dma_copy(dst=block, src=a[k])  # here
+    nisa.tensor_tensor(dst=total, data1=total, data2=block, op=nl.add)
+    return stored(total)
+
+
+def good_W002_one_line(a):
+    block = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for k in range(4):
+        nisa.dma_copy(dst=block, src=a[k])
+        nisa.tensor_tensor(dst=total, data1=total, data2=block, op=nl.add)
+    return stored(total)
+
+
+@twin(f32(4, 64, 32))
+def bad_W002_reset(a):
+    count = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    part = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    for k in range(4):
+        nisa.memset(dst=count, value=0.0)  # here
+        nisa.tensor_reduce(dst=part, op=nl.add, data=nl.load(a[k]), axis=1)
+        nisa.tensor_tensor(dst=count, data1=count, data2=part, op=nl.add)
+    return stored(count)
+
+
+def good_W002_reset(a):
+    count = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    part = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=count, value=0.0)
+    for k in range(4):
+        nisa.tensor_reduce(dst=part, op=nl.add, data=nl.load(a[k]), axis=1)
+        nisa.tensor_tensor(dst=count, data1=count, data2=part, op=nl.add)
+    return stored(count)
+
+
+@twin(f32(4, 64, 32))
+def bad_W004_reset(a):
+    for k in range(4):
+        total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a[k]), op=nl.add)  # here
+    return stored(total)
+
+
+def good_W004_reset(a):
+    total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for k in range(4):
+        nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a[k]), op=nl.add)
+    return stored(total)
+
+
+@twin(bf16(4, 64, 32), bf16(4, 64, 128))
+def bad_W005_block(a, b):  # here
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in range(4):
+        nisa.nc_matmul(acc, nl.load(a[k]), nl.load(b[0]), accumulate=(k > 0))
+    return stored(acc)
+
+
+def good_W005_block(a, b):
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in range(4):
+        nisa.nc_matmul(acc, nl.load(a[k]), nl.load(b[k]), accumulate=(k > 0))
+    return stored(acc)

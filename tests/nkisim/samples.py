@@ -113,10 +113,18 @@ def _elementwise() -> None:
     wide = integers(low=-(2**31), high=2**31)
     _add(
         "tensor_tensor",
-        "int32",
+        "int32",  # products beyond float32, which fit
         dst=new(dtype=nl.int32),
-        data1=wide,
-        data2=integers(low=-(2**31), high=2**31, seed=1),
+        data1=integers(low=-(2**15), high=2**15),
+        data2=integers(low=-(2**15), high=2**15, seed=1),
+        op=nl.multiply,
+    )
+    _add(
+        "tensor_tensor",
+        "uint32",  # products that wrap
+        dst=new(dtype=nl.uint32),
+        data1=integers(np.uint32, high=2**32),
+        data2=integers(np.uint32, high=2**32, seed=1),
         op=nl.multiply,
     )
     _add(

@@ -6,6 +6,7 @@ instruction's body, and a run without values computes nothing: three executors o
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import warnings
@@ -21,7 +22,7 @@ from comparing import assert_same_bits
 from each_case import each_case
 from nkisim.dtypes import as_dtype
 
-from .samples import SAMPLES, Sample, Tile, fill, run, whole
+from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
 
 # -- where operands lie ----------------------------------------------------------------------------
 
@@ -163,3 +164,77 @@ def test_executors_agree_around_every_size(kind, size):
     assert [
         f.rule.id for f in simulation.report.findings if f.rule.id[0] not in "LW"
     ] == about_calls
+
+
+# -- every instruction at the sizes that decide ----------------------------------------------------
+
+THRESHOLDS = (1024, 16384, 32768, 65536, 131072)
+"""Elements from which on some code runs another way: small tiles, blocks, compiled loops."""
+
+
+def resized(sample: Sample, width: int) -> Sample:
+    """The sample with tiles of another width; operands of other widths stay as they are."""
+
+    def wider(tile: Tile) -> Tile:
+        shape = tuple(width if extent == COLUMNS else extent for extent in tile.shape)
+        if tile.values is None or shape == tile.shape:
+            return dataclasses.replace(tile, shape=shape)
+        values = np.resize(tile.values, shape)  # repeats the elements, which stay legal
+        return dataclasses.replace(tile, shape=shape, values=values)
+
+    pattern = sample.settings.get("pattern")
+    settings = dict(sample.settings)
+    if pattern is not None:
+        settings["pattern"] = [[step, width if n == COLUMNS else n] for step, n in pattern]
+    tiles = {name: wider(tile) for name, tile in sample.tiles.items()}
+    return dataclasses.replace(sample, tiles=tiles, settings=settings)
+
+
+def assert_alike(call: Sample, width: int) -> None:
+    """Every executor gives the bits and the findings of a check of tiles that lie apart."""
+    quick = {"source": False, "detect": ()}  # the kernel is that of the tests
+    want = run(call, **quick)
+    if {f.severity for f in want.findings} & {"error"}:
+        return  # this width is not one of the instruction
+    got = run(call, entry=nkisim.simulate)
+    assert said(got) == said(want), width
+    for name, output in want.outputs.items():
+        assert_same_bits(got.outputs[name], output)
+    assert said(run(call, values=False, **quick)) == said(want), width
+    for place in ("placed", "slices"):
+        there = run(call, PLACES[place](), **quick)
+        if not there.findings:  # tiles of all widths have no room at addresses
+            there = run(call, PLACES[place](), entry=nkisim.simulate)
+            for name, output in want.outputs.items():
+                assert_same_bits(there.outputs[name], output)
+
+
+def widths(sample: Sample, thresholds: tuple[int, ...]) -> list[int]:
+    """Widths around thresholds; beyond the smallest only if the instruction has another way."""
+    declared = sample.declaration
+    if not (declared.rowwise or declared.shortcut or declared.function):
+        thresholds = THRESHOLDS[:1]
+    return [elements // ROWS + more for elements in thresholds for more in (-1, 0)]
+
+
+@pytest.mark.parametrize("fast", ["1", "0"])
+@pytest.mark.parametrize(
+    ("sample", "threshold"),
+    [
+        pytest.param(s, THRESHOLDS[i % len(THRESHOLDS)], id=s.name)
+        for i, s in enumerate(s for s in SAMPLES if s.grid == 1)
+    ],
+)
+def test_executors_agree_around_a_threshold(sample: Sample, threshold: int, fast, monkeypatch):
+    monkeypatch.setenv("NKISIM_FAST", fast)
+    for width in widths(sample, (threshold,)):
+        assert_alike(resized(sample, width), width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fast", ["1", "0"])
+@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+def test_executors_agree_around_every_threshold(sample: Sample, fast, monkeypatch):
+    monkeypatch.setenv("NKISIM_FAST", fast)
+    for width in widths(sample, THRESHOLDS):
+        assert_alike(resized(sample, width), width)

@@ -28,6 +28,15 @@ ARGUMENT_TYPE = declare(
     detector="arguments",
 )
 
+INHERITED = declare(
+    "L069",
+    "inherited-argument",
+    "warning",
+    "A kernel argument is an object of a class that does not derive from NKIObject directly.",
+    "the compiler imports classes without other bases, and copies no inherited state",
+    detector="arguments",
+)
+
 _PLAIN = (bool, int, float, str, type(None), Enum, Op, DType, MemoryRegion, NKIObject, np.ndarray)
 _CODE = (ModuleType, FunctionType, MethodType, BuiltinFunctionType)
 
@@ -46,6 +55,8 @@ def _check(name: str, value: Any, place: Place) -> None:
         for key, part in value.items():
             _check(f"{name}[{key!r}]", part, place)
     else:
+        if isinstance(value, NKIObject):
+            _check_class(name, type(value), place)
         fix = _refused(value)
         if fix:
             kind = type(value)
@@ -58,6 +69,22 @@ def _check(name: str, value: Any, place: Place) -> None:
                 fix=fix,
                 place=place,
             )
+
+
+def _check_class(name: str, kind: type, place: Place) -> None:
+    """Flag an object of a class that has other bases than NKIObject alone."""
+    if kind.__bases__ == (NKIObject,) or kind.__module__.partition(".")[0] == "nkisim":
+        return
+    bases = ", ".join(base.__name__ for base in kind.__bases__)
+    flag(
+        INHERITED,
+        f"argument {name} is of class {kind.__name__}, which has base {bases}",
+        operand=name,
+        seen=f"class {kind.__name__}({bases})",
+        allowed="a class whose only base is nl.NKIObject",
+        fix=f"derive {kind.__name__} from nl.NKIObject, with all fields in it",
+        place=place,
+    )
 
 
 def _refused(value: Any) -> str:

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
-
-import numpy as np
 
 from nkisim.diagnostics import Place, Rule, declare, flag
 from nkisim.dtypes import DType
 from nkisim.machine import Core
 from nkisim.memory import Lifetime, MemoryRegion
+from nkisim.memory.log import QUADRANT, SHARES, AllocationLog, collisions, device_bytes, space
 from nkisim.memory.rules import ADDRESSES_MIXED
 
-__all__ = ["check_capacity", "collisions"]
+__all__ = ["check_capacity"]
 
 SBUF_OVERFLOW = declare(
     "M008",
@@ -70,11 +68,6 @@ REGISTER_PRESSURE = declare(
 )
 
 _REGISTERS = 64
-_QUADRANT = 32
-
-# Both bound what tiles need together from below, however they are placed.
-_SHARES = ((0, 1, 2, 3, 4), (0, 0, 2, 4, 4))
-"""Quarters of the partitions that a tile is counted for, by the quarters that it needs."""
 
 
 def check_capacity(core: Core, place: Place) -> None:
@@ -93,17 +86,19 @@ def check_capacity(core: Core, place: Place) -> None:
         placed = [a for a in tiles if a.address is not None]
         if not placed:
             continue
-        _check_addresses(placed)
-        if len(placed) < len(tiles):
-            example = next(a for a in tiles if a.address is None)
+        _check_addresses(placed, core.memory.log)
+        automatic = [a for a in tiles if a.address is None]
+        if automatic:
+            gone = core.memory.log.dropped(region)
+            few, many = len(placed) + gone[0], len(automatic) + gone[1]
             flag(
                 ADDRESSES_MIXED,
-                f"{len(placed)} of {len(tiles)} tensors in {region.value} have explicit addresses, "
+                f"{few} of {few + many} tensors in {region.value} have explicit addresses, "
                 f"the rest do not",
-                operand=example.label,
-                seen=f"{len(placed)} placed, {len(tiles) - len(placed)} automatic",
+                operand=automatic[0].label,
+                seen=f"{few} placed, {many} automatic",
                 fix="place all long-lived tiles explicitly, or none",
-                place=Place(*example.line),
+                place=Place(*automatic[0].line),
             )
 
 
@@ -124,40 +119,34 @@ def _check_registers(core: Core, place: Place) -> None:
         )
 
 
-def _device_bytes(tile: Lifetime, unit: int) -> int:
-    """Return bytes per partition on the device, rounded up to whole units."""
-    return -(-math.prod(tile.shape[1:]) * tile.dtype.itemsize // unit) * unit
-
-
 def _check_peak(
     tiles: list[Lifetime], region: MemoryRegion, rule: Rule, unit: int, limit: int, core: Core
 ) -> None:
     """Sweep over the live ranges and report the peak if it exceeds the memory."""
     known: dict[tuple[tuple[int, ...], DType], tuple[int, int]] = {}
-    quarters = core.generation.partitions // _QUADRANT
+    quarters = core.generation.partitions // QUADRANT
     needs = []
     for tile in tiles:
         kind = tile.shape, tile.dtype
         found = known.get(kind)
         if found is None:
-            rows = min(-(-tile.shape[0] // _QUADRANT), quarters)
-            found = known[kind] = rows, _device_bytes(tile, unit)
+            rows = min(-(-tile.shape[0] // QUADRANT), quarters)
+            found = known[kind] = rows, device_bytes(tile, unit)
         needs.append(found)
     if sum([nbytes for _, nbytes in needs]) <= limit:
         return
     first, last = [tile.first_use for tile in tiles], [tile.last_use for tile in tiles]
     # Both ways to count tell the same of tiles on all partitions, which most are.
-    ways = {tuple(shares[rows] * nbytes for rows, nbytes in needs) for shares in _SHARES}
+    ways = {tuple(shares[rows] * nbytes for rows, nbytes in needs) for shares in SHARES}
     peak, moment = max(_peak(first, last, shares) for shares in ways)
     if peak <= limit * quarters:
         return
     together = sorted(
         (a for a in tiles if a.first_use <= moment <= a.last_use),
-        key=lambda a: -_device_bytes(a, unit),
+        key=lambda a: -device_bytes(a, unit),
     )
     largest = tuple(
-        f"{_device_bytes(a, unit)} bytes  {a.dtype} {a.shape} `{a.label}` at "
-        f"{a.line[0]}:{a.line[1]}"
+        f"{device_bytes(a, unit)} bytes  {a.dtype} {a.shape} `{a.label}` at {a.line[0]}:{a.line[1]}"
         for a in together[:10]
     )
     need = -(-peak // quarters)
@@ -198,12 +187,12 @@ def _peak(first: Sequence[int], last: Sequence[int], shares: Sequence[int]) -> t
     return most, moment
 
 
-def _check_addresses(placed: list[Lifetime]) -> None:
+def _check_addresses(placed: list[Lifetime], log: AllocationLog) -> None:
     """Report placed tensors that overlap in space and in time."""
     found = collisions(placed)
     for a, b in found:
         if a.line == b.line and a.shape == b.shape and a.dtype == b.dtype:
-            _report_ring(a, b, [tile for tile in placed if tile.line == a.line])
+            _report_ring(a, b, len(log.lines[a.line].addresses))
             continue
         flag(
             ADDRESS_COLLISION,
@@ -216,13 +205,12 @@ def _check_addresses(placed: list[Lifetime]) -> None:
             place=Place(*b.line),
         )
     if not found:
-        _check_units(placed)
+        _check_units(log, placed[0].region)
 
 
-def _report_ring(a: Lifetime, b: Lifetime, made: list[Lifetime]) -> None:
+def _report_ring(a: Lifetime, b: Lifetime, slots: int) -> None:
     """Report two iterations of a loop that use one slot at the same time."""
-    first, second = (next(i for i, tile in enumerate(made) if tile is t) for t in (a, b))
-    slots = len({tile.address for tile in made})
+    first, second = a.number, b.number
     flag(
         RING_COLLISION,
         f"tile {second} of this line overwrites tile {first} at {_span(b)} while that is in use",
@@ -235,63 +223,26 @@ def _report_ring(a: Lifetime, b: Lifetime, made: list[Lifetime]) -> None:
     )
 
 
-def _check_units(placed: list[Lifetime]) -> None:
+def _check_units(log: AllocationLog, region: MemoryRegion) -> None:
     """Report addresses that would not overlap if they were counted in elements."""
-    for a, b in pairwise(placed):
-        assert a.address is not None and b.address is not None
-        width = a.dtype.itemsize
-        elements = math.prod(a.shape[1:])
-        apart = b.address[1] - a.address[1]
-        if width > 1 and a.address[0] == b.address[0] and apart == elements and a.line != b.line:
-            flag(
-                ELEMENTS_AS_BYTES,
-                f"`{b.label}` begins {elements} bytes after `{a.label}`, "
-                f"which has {elements} elements and {elements * width} bytes in a partition",
-                operand=b.label,
-                seen=f"{_span(a)} and {_span(b)}",
-                allowed=f"an address {elements * width} bytes further, or apart",
-                fix=f"address=({b.address[0]}, {a.address[1] + elements * width})",
-                notes=(f"the other is placed at {a.line[0]}:{a.line[1]}",),
-                place=Place(*b.line),
-            )
-
-
-def collisions(placed: list[Lifetime]) -> list[tuple[Lifetime, Lifetime]]:
-    """Return a pair, in their order, for each tensor that begins where another is still live.
-
-    The memory is cut into cells where tensors begin and end. Each cell stores its last tensor and
-    the end of that tensor's lifetime; a new tensor overlaps a live one exactly if it overlaps the
-    one that lives longest.
-    """
-    spaces = [_space(tile) for tile in placed]
-    rows = {edge: i for i, edge in enumerate(sorted({e for s in spaces for e in s[:2]}))}
-    columns = {edge: i for i, edge in enumerate(sorted({e for s in spaces for e in s[2:]}))}
-    until = np.full((len(rows), len(columns)), -1)
-    owner = np.zeros_like(until)
-    found = []
-    for first, number in sorted((tile.first_use, i) for i, tile in enumerate(placed)):
-        top, bottom, left, right = spaces[number]
-        here = slice(rows[top], rows[bottom]), slice(columns[left], columns[right])
-        busy, last = until[here], placed[number].last_use
-        if not busy.size:
+    for a, b in log.neighbours:
+        if a.region is not region or a.first_use < 0 or b.first_use < 0:
             continue
-        worst = busy.argmax()
-        if busy.flat[worst] >= first:
-            other = int(owner[here].flat[worst])
-            found.append((placed[min(other, number)], placed[max(other, number)]))
-        longer = busy < last
-        busy[longer] = last
-        owner[here][longer] = number
-    return found
-
-
-def _space(tile: Lifetime) -> tuple[int, int, int, int]:
-    """Return the first and last partition and byte of a placed tensor, ends excluded."""
-    assert tile.address is not None
-    partition, byte = tile.address
-    return partition, partition + tile.shape[0], byte, byte + _device_bytes(tile, 1)
+        assert a.address is not None and b.address is not None
+        width, elements = a.dtype.itemsize, math.prod(a.shape[1:])
+        flag(
+            ELEMENTS_AS_BYTES,
+            f"`{b.label}` begins {elements} bytes after `{a.label}`, "
+            f"which has {elements} elements and {elements * width} bytes in a partition",
+            operand=b.label,
+            seen=f"{_span(a)} and {_span(b)}",
+            allowed=f"an address {elements * width} bytes further, or apart",
+            fix=f"address=({b.address[0]}, {a.address[1] + elements * width})",
+            notes=(f"the other is placed at {a.line[0]}:{a.line[1]}",),
+            place=Place(*b.line),
+        )
 
 
 def _span(tile: Lifetime) -> str:
-    top, bottom, left, right = _space(tile)
+    top, bottom, left, right = space(tile)
     return f"partitions {top}-{bottom - 1} bytes {left}-{right - 1}"

@@ -84,7 +84,7 @@ class Detectors:
         if self._lost is not None:
             self._lost.read(effect)
         if self._inputs is not None:
-            self._inputs.read(effect)
+            self._inputs.read(effect, step.core)
         if effect.tensor.indirect is not None:
             return  # where it reads is not known
         if self._lost is not None and effect.tensor.life.address is not None:

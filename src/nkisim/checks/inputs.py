@@ -6,9 +6,13 @@ reported if no input is read, since a kernel that only generates its output need
 argument.
 
 A tail is the remainder after equal steps along one dimension, where the kernel reads the input in a
-loop whose number of iterations comes from ``//`` without rounding up. Kernels may legitimately read
-a part of an input, such as a triangle, the blocks of a mask or indexed rows, so other partial reads
-are not reported.
+loop whose number of iterations comes from ``//`` without rounding up.
+
+A forgotten index is a loop with as many iterations as the input has blocks along a dimension, which
+reads the same block in each of them.
+
+Kernels may legitimately read a part of an input, such as a triangle, the blocks of a mask or
+indexed rows, so other partial reads are not reported.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.checks.langcheck.source import definition_of
-from nkisim.diagnostics import Place, declare, flag
+from nkisim.diagnostics import Place, declare, flag, loops_around
 from nkisim.machine import Effect
 from nkisim.memory import Lifetime, NkiTensor
 from nkisim.memory.written_map import Marks
@@ -33,7 +37,8 @@ UNREAD_INPUT = declare(
     "W005",
     "unread-input",
     "warning",
-    "An input is never read, or the last steps along a dimension are left out.",
+    "An input is never read, or blocks of it are left out along a dimension: the last step, or all "
+    "but one in a loop over them.",
     "results do not depend on what the caller passed",
     detector="lostwork",
 )
@@ -48,6 +53,7 @@ DROPPED_TAIL = declare(
 )
 
 _MOST_STARTS = 1 << 16
+_MOST_BLOCKS = 1 << 10
 
 
 class _Input:
@@ -57,13 +63,16 @@ class _Input:
         read: Mask of these elements.
         starts: First bytes of the views that were read; None when there are too many, or when the
             addresses are data-dependent.
+        loops: First bytes of the views that were read, by the value of the variable of each loop
+            around the reads; None for a loop with too many.
     """
 
-    __slots__ = ("read", "starts")
+    __slots__ = ("loops", "read", "starts")
 
     def __init__(self, nbytes: int) -> None:
         self.read = Marks(nbytes)
         self.starts: set[int] | None = set()
+        self.loops: dict[tuple[str, int], dict[int, set[int]] | None] = {}
 
 
 class InputCoverage:
@@ -71,9 +80,10 @@ class InputCoverage:
 
     def __init__(self) -> None:
         self._inputs: dict[Lifetime, _Input] = {}
+        self._splits = False
 
-    def read(self, effect: Effect) -> None:
-        """Note a read."""
+    def read(self, effect: Effect, core: Any) -> None:
+        """Note a read on a core."""
         tensor = effect.tensor
         if not tensor.origin.is_argument or not tensor.size:
             return
@@ -85,6 +95,9 @@ class InputCoverage:
         elif found.starts is not None:
             found.starts.add(tensor.start)
             found.read.add(tensor.start, tensor.runs)
+            _note_loops(found, tensor.start)
+            # A kernel that splits its work by core, and runs on one, reads a part.
+            self._splits |= core.num_programs == 1 and "program_id" in core.asked
             if len(found.starts) > _MOST_STARTS:
                 found.starts = None
 
@@ -112,9 +125,25 @@ class InputCoverage:
                     place=place,
                 )
             elif found is not None and found.starts is not None:
-                missing = found.read.missing(tensor.region)
-                if missing is not None and name in in_steps():
-                    _check_tail(name, tensor, missing, found.starts, place)
+                if found.read.missing(tensor.region) is None:
+                    continue
+                if name in in_steps() and _check_tail(
+                    name, tensor, found.read, found.starts, place
+                ):
+                    continue
+                if not self._splits:
+                    _check_blocks(name, tensor, found, place)
+
+
+def _note_loops(found: _Input, start: int) -> None:
+    """Record the values of the loops around a read."""
+    for file, line, _, value in loops_around():
+        values = found.loops.setdefault((file, line), {})
+        if values is not None:
+            starts = values.setdefault(value, set())
+            starts.add(start)
+            if len(values) > _MOST_BLOCKS or len(starts) > _MOST_BLOCKS:
+                found.loops[file, line] = None
 
 
 def _unused_parameters(kernel: Callable[..., Any]) -> set[str]:
@@ -172,23 +201,32 @@ def _has_floor(node: ast.AST) -> bool:
     )
 
 
-def _check_tail(
-    name: str, tensor: NkiTensor, missing: np.ndarray, starts: set[int], place: Place
-) -> None:
-    """Flag an input that is read in equal steps from its beginning, but not to its end."""
+def _missing_along(tensor: NkiTensor, read: Marks) -> tuple[int, np.ndarray] | None:
+    """Return the one axis along which parts were not read, and a mask of its unread positions."""
+    missing = read.missing(tensor.region)
+    if missing is None:
+        return None
     axes = [axis for axis in range(missing.ndim) if not _is_uniform(missing, axis)]
     if len(axes) != 1:
-        return
+        return None
     axis = axes[0]
-    line = np.moveaxis(missing, axis, 0).reshape(missing.shape[axis], -1)[:, 0]
+    return axis, np.moveaxis(missing, axis, 0).reshape(missing.shape[axis], -1)[:, 0]
+
+
+def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], place: Place) -> bool:
+    """Flag an input that is read in equal steps from its beginning, but not to its end."""
+    found = _missing_along(tensor, read)
+    if found is None:
+        return False
+    axis, line = found
     end, extent = int(line.argmax()), len(line)
     if not end or not line[end:].all():
-        return
+        return False
     stride = tensor.strides[axis]
     positions = sorted({start // stride % extent for start in starts})
     step = positions[1] - positions[0] if len(positions) > 1 else 0
     if step < 2 or positions != list(range(0, end, step)) or end % step:
-        return
+        return False
     tail = extent - end
     if tail == extent % step:
         rule, why = DROPPED_TAIL, f"{extent} is not a multiple of the step {step}"
@@ -197,7 +235,7 @@ def _check_tail(
         rule, why = UNREAD_INPUT, f"the last step of {step} is left out"
         fix = "let the loop run to the end"
     else:
-        return
+        return False
     flag(
         rule,
         f"the last {tail} of {extent} elements of argument {name} along dimension {axis} are never "
@@ -205,6 +243,38 @@ def _check_tail(
         operand=name,
         seen=f"{name} {tensor.shape}, read up to {end} along dimension {axis} in steps of {step}",
         fix=fix,
+        place=place,
+    )
+    return True
+
+
+def _check_blocks(name: str, tensor: NkiTensor, found: _Input, place: Place) -> None:
+    """Flag an input of which one block is read in each iteration of a loop over its blocks."""
+    unread = _missing_along(tensor, found.read)
+    if unread is None:
+        return
+    axis, line = unread
+    extent, size = len(line), int(np.count_nonzero(~line))
+    first = int((~line).argmax())
+    whole = size > 0 and extent % size == 0 and first % size == 0
+    if not whole or line[first : first + size].any():
+        return
+    count = extent // size
+    loops = [
+        at
+        for at, values in found.loops.items()
+        if values and len(values) == count and len(set(map(frozenset, values.values()))) == 1
+    ]
+    if not loops:
+        return
+    flag(
+        UNREAD_INPUT,
+        f"{count - 1} of {count} blocks of {size} elements of argument {name} along dimension "
+        f"{axis} are never read: a loop with {count} iterations reads the same block in each",
+        operand=name,
+        seen=f"{name} {tensor.shape}, read from {first} to {first + size} along dimension {axis}",
+        fix=f"use the loop's variable in the index along dimension {axis}",
+        notes=tuple(f"loop    at {file}:{at}" for file, at in loops),
         place=place,
     )
 

@@ -2,8 +2,9 @@
 
 A tile is unused when no element of it is read after its last write, and no other write of the same
 line was ever read: the last iteration of a loop often prefetches for a next one that does not come.
-Writes inside a loop with a single iteration are not reported. The check can miss unused work but
-reports no false cases.
+The opposite, a loop that adds to a new tile in each iteration of which only the last is read, is
+reported too: the sum starts anew in each iteration. Writes inside a loop with a single iteration
+are not reported. The check can miss unused work.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ UNREAD_RESULT = declare(
     "W004",
     "unread-result",
     "warning",
-    "A tile is computed and never read, stored or returned.",
+    "A tile is computed and never read, stored or returned, or only in the last iteration.",
     "the work is wasted, and often a later instruction uses the wrong operand",
     detector="lostwork",
 )
@@ -54,6 +55,25 @@ class _Write:
     used: bool = False
 
 
+@dataclass(slots=True)
+class _Tiles:
+    """The tiles that one line has written.
+
+    Attributes:
+        last: The last of them.
+        count: Number of changes from one tile to another, and 1.
+        reads: Number of writes that were read.
+        last_read: The last tile that was read.
+        adds: Whether the line reads the tile that it writes, as a sum does.
+    """
+
+    last: _Pending
+    count: int = 1
+    reads: int = 0
+    last_read: Lifetime | None = None
+    adds: bool = False
+
+
 class _Pending(NamedTuple):
     """A tile that nothing has read since its last write."""
 
@@ -70,6 +90,7 @@ class LostWork:
         self._pending: dict[Lifetime, _Pending] = {}
         self._useful: set[tuple[str, int, str]] = set()
         self._turns: dict[tuple[str, int, str], dict[tuple[str, int], int | None]] = {}
+        self._tiles: dict[tuple[str, int, str], _Tiles] = {}
 
     def is_useful(self, site: Site) -> bool:
         """Return whether any write of the same line was ever read."""
@@ -88,7 +109,11 @@ class LostWork:
         found = self._pending.pop(life, None)
         if found is not None:
             found.write.used = True
-            self._useful.add(found.write.site.key)
+            key = found.write.site.key
+            self._useful.add(key)
+            tiles = self._tiles[key]
+            tiles.reads += 1
+            tiles.last_read = life
 
     def written(self, step: Step, number: int) -> None:
         """Note the writes of an instruction."""
@@ -103,7 +128,14 @@ class LostWork:
         write = _Write(site, loads)
         for effect in step.writes:
             life = effect.tensor.life
-            self._pending[life] = _Pending(life, write, effect.operand)
+            pending = self._pending[life] = _Pending(life, write, effect.operand)
+            tiles = self._tiles.get(site.key)
+            if tiles is None:
+                adds = any(read.tensor.life is life for read in step.reads)
+                self._tiles[site.key] = _Tiles(pending, adds=adds)
+                continue
+            tiles.count += tiles.last.life is not life
+            tiles.last = pending
 
     def _note_turns(self, site: Site) -> None:
         """Set the entries of loops that have reached a second iteration to None."""
@@ -116,6 +148,10 @@ class LostWork:
     def _had_one_turn(self, site: Site) -> bool:
         """Return whether a loop around a write had only one iteration."""
         return any(value is not None for value in self._turns.get(site.key, {}).values())
+
+    def in_a_loop(self, site: Site) -> bool:
+        """Return whether a line was in a loop with several iterations before it was first read."""
+        return None in self._turns.get(site.key, {}).values()
 
     def finish(self, returned: Collection[NkiTensor], arguments: Collection[NkiTensor]) -> None:
         """Flag results never read in a completed run."""
@@ -132,6 +168,32 @@ class LostWork:
                 continue  # L060 says it
             said.add(key)
             _report(life, write, operand)
+        for tiles in self._tiles.values():
+            if (
+                tiles.adds
+                and tiles.count > 1
+                and tiles.reads == 1
+                and tiles.last_read is tiles.last.life
+            ):
+                self._report_last(tiles)
+
+    def _report_last(self, tiles: _Tiles) -> None:
+        """Flag a line of a loop of whose tiles only the last is read."""
+        life, write, operand = tiles.last
+        site = write.site
+        if not self.in_a_loop(site) or len(site.owners) > 1 or is_hbm(life.region):
+            return
+        flag(
+            UNREAD_RESULT,
+            f"{site.instruction} writes {tiles.count} tiles in a loop, of which only the last is "
+            "read",
+            instruction=site.instruction,
+            operand=operand,
+            seen=f"{life.dtype} {life.shape} in {life.region.value}, allocated in the loop",
+            fix="allocate and fill the tile before the loop",
+            notes=(f"{operand}   made at {life.line[0]}:{life.line[1]}, last written by {site}",),
+            place=site.place,
+        )
 
 
 def _report(life: Lifetime, write: _Write, operand: str) -> None:

@@ -4,10 +4,15 @@ Values are compared, so writing the same bytes twice is not a finding; neither i
 a tensor first and then writing parts of it. Masked and indexed writes keep the elements they do not
 select, so they do not count as overwriting. A write is lost only if none of it was read, and on
 chip only if all of it is overwritten. Writes of two cores are compared in ``machine.sharing``.
+
+If any result of a line is read, others of the line may be lost: a loop often prefetches too much.
+But a line in a loop that loses every result in a tile except the last one is reported: an index is
+missing, or an accumulation starts anew in each iteration.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -71,6 +76,8 @@ class Overwritten:
         self._lost = lost
         self._threatened: list[_Threatened] = []
         self._losses: dict[tuple[object, ...], _Loss] = {}
+        self._writes: Counter[tuple[object, Lifetime]] = Counter()
+        self._lost_writes: dict[tuple[object, Lifetime], set[int]] = {}
 
     def before(self, step: Step) -> None:
         """Copy the unread elements that an instruction may overwrite."""
@@ -90,6 +97,9 @@ class Overwritten:
 
     def after(self, number: int) -> None:
         """Find the overwritten elements; the stamps are still those from before."""
+        site = self._history.site(number)
+        if site.works and len(site.owners) == 1:
+            self._writes[site.key, site.owners[0]] += 1
         for effect, numbers, before in self._threatened:
             changed = before != bits_of(effect.tensor)
             if not changed.any():
@@ -114,6 +124,7 @@ class Overwritten:
     ) -> None:
         sites = self._history.site(first), self._history.site(second)
         life = tensor.life
+        self._lost_writes.setdefault((sites[0].key, life), set()).add(first)
         found = self._losses.get((sites[0].key, sites[1].key))
         if found is not None:
             found.elements += int(lost.sum())
@@ -122,12 +133,19 @@ class Overwritten:
         values = before.view(tensor.array.dtype)[at], tensor.array[at]
         self._losses[sites[0].key, sites[1].key] = _Loss(*sites, life, int(lost.sum()), at, values)
 
+    def _all_but_last(self, loss: _Loss) -> bool:
+        """Return whether a line in a loop has lost all its results in a tile except the last."""
+        key = loss.first.key, loss.life
+        lost = len(self._lost_writes[key])
+        return lost == self._writes[key] - 1 and self._lost.in_a_loop(loss.first)
+
     def finish(self, returned: Collection[NkiTensor]) -> None:
         """Flag the writes that were lost."""
         outputs = {tensor.life for tensor in returned}
         for loss in self._losses.values():
             output = loss.life in outputs
-            if not output and self._lost.is_useful(loss.first):
+            useful = self._lost.is_useful(loss.first) and not self._all_but_last(loss)
+            if not output and useful:
                 continue
             called = f"`{loss.life.name}`" if loss.life.name else f"the {loss.life.shape} tensor"
             flag(
@@ -138,10 +156,19 @@ class Overwritten:
                 instruction=loss.second.instruction,
                 operand="dst",
                 seen=f"{loss.values[0]} becomes {loss.values[1]} at {loss.element} of the view",
-                fix="drop the first write, or correct the destination of one of them",
+                fix=_fix(loss, output),
                 notes=(f"first   {loss.first}", f"second  {loss.second}"),
                 place=loss.second.place,
             )
+
+
+def _fix(loss: _Loss, output: bool) -> str:
+    """Return the fix of a lost write."""
+    if not output and loss.first.key == loss.second.key:
+        return "use each result inside the loop, or give each a destination of its own"
+    if output or loss.second.works:
+        return "drop the first write, or correct the destination of one of them"
+    return f"move the {loss.second.instruction} before the loop, or drop the first write"
 
 
 def _is_lost(tensor: NkiTensor, stamps: np.ndarray, marks: np.ndarray, number: int) -> bool:

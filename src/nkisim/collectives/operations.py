@@ -105,6 +105,8 @@ def _static(name: str, tensor: NkiTensor) -> NkiTensor:
 def _read(at: GroupRank, tensor: NkiTensor, name: str, operand: str) -> Array:
     """Read a tensor, record its use, and confirm garbage in it, since other ranks receive it."""
     tensor.life.last_use = at.core.clock
+    if tensor.life.placed:
+        tensor.life.reach(tensor)
     with at.core.tracked(name, read=tensor):
         return prepare_read(tensor, name, operand, decides=True)
 
@@ -112,6 +114,8 @@ def _read(at: GroupRank, tensor: NkiTensor, name: str, operand: str) -> Array:
 def _write(at: GroupRank, tensor: NkiTensor, values: Array, where: Array | None = None) -> None:
     """Write elements to a tensor and record its use."""
     tensor.life.written(at.core.clock)
+    if tensor.life.placed:
+        tensor.life.reach(tensor)
     with at.core.tracked("collective", written=tensor):
         if where is None:
             commit(tensor, values.reshape(tensor.shape))

@@ -1,6 +1,6 @@
 """Number formats: storage, rounding, and conversion to float32."""
 
-from nkisim.dtypes.convert import decode, encode, holds
+from nkisim.dtypes.convert import decode, encode, exact_up_to, holds
 from nkisim.dtypes.formats import (
     DTYPES,
     UNSIGNED,
@@ -38,6 +38,7 @@ __all__ = [
     "bool_",
     "decode",
     "encode",
+    "exact_up_to",
     "float4_e2m1fn_x4",
     "float8_e4m3",
     "float8_e4m3fn",

@@ -23,7 +23,7 @@ import numpy as np
 from nkisim.compiled import compiles_exact
 from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
 
-__all__ = ["decode", "encode", "holds"]
+__all__ = ["decode", "encode", "exact_up_to", "holds"]
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -221,6 +221,15 @@ def holds(dtype: DType, value: float) -> bool:
         return dtype.is_float
     # A number just beyond the largest one is rounded to it.
     return bool(np.isfinite(decode(encode(np.array([value], np.float32), dtype), dtype)[0]))
+
+
+@cache
+def exact_up_to(dtype: DType) -> int:
+    """Return the magnitude up to which a float type holds every integer exactly."""
+    powers = 2 ** np.arange(1, 25, dtype=np.int64)
+    odd = (powers + 1).astype(np.float32)  # 2^24 + 1 is itself rounded
+    inexact = decode(encode(odd, dtype), dtype) != powers + 1
+    return int(powers[inexact.argmax()])
 
 
 @cache

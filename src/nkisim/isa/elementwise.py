@@ -14,7 +14,7 @@ import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.isa.rows import chained
-from nkisim.machine import instruction
+from nkisim.machine import CORE, instruction
 from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
 from nkisim.spec.constraints import (
@@ -123,6 +123,48 @@ def _watch_shift(data: str, *op_names: str) -> Callable[[Call], ValueWatch | Non
     return watch
 
 
+_WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+}
+
+
+def _watch_integers(call: Call) -> ValueWatch | None:
+    """Return the value check of tensor_tensor: negative shifts, and int32 results that wrap.
+
+    Unsigned arithmetic that wraps is what hashes and random numbers are computed with.
+    """
+    op = call.op("op")
+    function = None if op is None else _WRAPPING.get(op.name)
+    signed = all(t.dtype == "int32" for _, t in call.tensors("dst", "data1", "data2"))
+    if function is None or not signed or _tensor_tensor_arithmetic(call) != "integer":
+        return _watch_shift("data1", "op")(call)
+    first, second = (call.instruction.parameters.index(name) for name in ("data1", "data2"))
+
+    def check(arguments: Sequence[Any]) -> None:
+        core = CORE.get()
+        if core is None or not core.recorder.watches_values:
+            return
+        # Operands are loaded as int64, which holds sums and products of int32.
+        exact = function(arguments[first], arguments[second])
+        wraps = exact != exact.astype(np.int32)
+        if wraps.any():
+            at = int(np.argmax(wraps))
+            flag(
+                rules.INTEGER_WRAP,
+                f"tensor_tensor: {int(wraps.sum())} of {wraps.size} results do not fit int32 and "
+                "wrap around",
+                instruction="tensor_tensor",
+                operand="dst",
+                seen=f"{exact.flat[at]} becomes {exact.astype(np.int32).flat[at]}",
+                allowed="-2147483648 to 2147483647",
+                fix="use uint32 tiles if wrapping is meant, else smaller numbers or float32",
+            )
+
+    return check
+
+
 def _all_wide_integers(call: Call) -> bool:
     return all(t.dtype in ("int32", "uint32") for _, t in call.tensors("dst", "data1", "data2"))
 
@@ -184,7 +226,7 @@ def _two_operands(*names: str) -> Constraint:
     function=combined(("op", None)),
     rowwise=True,
     shortcut=chained("data1", ("op", "data2", None)),
-    watch_values=_watch_shift("data1", "op"),
+    watch_values=_watch_integers,
     spread="elements",
     cost=stream(over="dst", factor=2),
     source="nki.isa.tensor_tensor, 0.3.0",

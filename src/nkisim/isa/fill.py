@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare
-from nkisim.dtypes import encode, holds
+from nkisim.dtypes import decode, encode, exact_up_to, holds
 from nkisim.machine import instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import ON_CHIP, SBUF, Call, Constraint, Out, rules, unconverted
@@ -21,6 +21,7 @@ __all__ = ["affine_values", "iota", "memset", "pattern_fits", "stored_scalar"]
 Array = np.ndarray
 
 _F32 = np.dtype(np.float32)
+_EXACT = 1 << 24
 
 MEMSET_TYPE = declare(
     "A004",
@@ -91,9 +92,20 @@ def _fill_value(call: Call) -> None:
         )
 
 
+def _plain_fill(dst: Any, value: Any, *_: Any) -> bool:
+    """Return whether a fill breaks no rule, whichever number of its type it is."""
+    dtype, kind = dst.dtype, type(value)
+    if kind is float:
+        return dtype.kind == "float" and abs(value) <= dtype.max_finite
+    if kind is not int or dtype.kind not in ("float", "int", "uint"):
+        return False
+    return holds(dtype, value) and (dtype.kind != "float" or abs(value) <= _EXACT)
+
+
 @instruction(
     engines=(Engine.vector, Engine.gpsimd),
     operands={"dst": Out(ON_CHIP)},
+    varying={"value": _plain_fill},
     require=(
         Constraint(
             "value matches the dtype of dst",
@@ -152,36 +164,81 @@ def pattern_fits(call: Call) -> None:
         )
 
 
+def _range(dst: NkiTensor, pattern: Any, offset: int, step: int) -> tuple[int, int]:
+    """Return the smallest and the largest number of a pattern."""
+    low = high = int(offset)
+    for by, count in ((step, dst.shape[0]), *pattern):
+        end = int(by) * (int(count) - 1)
+        low, high = low + min(end, 0), high + max(end, 0)
+    return low, high
+
+
 def _range_fits(call: Call) -> None:
-    """Check that the smallest and the largest number of a pattern fit ``dst``."""
+    """Check that ``dst`` holds every number of a pattern."""
     dst, offset, step = call.operand("dst"), call["offset"], call["channel_multiplier"]
     whole = (int, np.integer)
     if not isinstance(offset, whole) or not isinstance(step, whole):
         return  # known only when the call runs
-    offset = int(offset)
-    ends = [int(s) * (int(count) - 1) for s, count in ((step, dst.shape[0]), *call["pattern"])]
-    for worst in (offset + sum(e for e in ends if e < 0), offset + sum(e for e in ends if e > 0)):
-        if not holds(dst.dtype, worst):
-            call.fail(**misfit(dst.dtype, worst), operand="dst")
+    dtype, pattern = dst.dtype, call["pattern"]
+    ends = _range(dst, pattern, int(offset), int(step))
+    for worst in ends:
+        if not holds(dtype, worst):
+            call.fail(**misfit(dtype, worst), operand="dst")
             return
+    if not dtype.is_float or max(map(abs, ends)) <= exact_up_to(dtype):
+        return
+    values = affine_values(dst.shape[0], pattern, offset, step)
+    stored = decode(encode(values.astype(np.float32), dtype), dtype)
+    wrong = np.flatnonzero(stored != values)
+    if wrong.size:
+        first = wrong[0]
+        call.fail(
+            rules.LARGE_IMMEDIATE,
+            f"{dtype} rounds {wrong.size} of {values.size} numbers, the first {values.flat[first]} "
+            f"to {stored.flat[first]:.0f}",
+            operand="dst",
+            seen=f"{dtype}, numbers from {ends[0]} to {ends[1]}",
+            allowed=f"magnitude up to {exact_up_to(dtype)}, or exact in {dtype}",
+            fix="write the numbers to an int32 or a float32 tile",
+        )
+
+
+def _plain_range(dst: Any, pattern: Any, offset: Any, channel_multiplier: Any, *_: Any) -> bool:
+    """Return whether a pattern breaks no rule, whichever its offset and multiplier are."""
+    if type(offset) is not int or type(channel_multiplier) is not int:
+        return False
+    try:
+        low, high = _range(dst, pattern, offset, channel_multiplier)
+    except (TypeError, ValueError):  # not a pattern, which is reported by its own check
+        return False
+    dtype = dst.dtype
+    if dtype.is_float:
+        return max(-low, high) <= exact_up_to(dtype)
+    return dtype.is_integer and holds(dtype, low) and holds(dtype, high)
 
 
 def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier: Any) -> Array:
     """Return ``offset + channel * multiplier + sum(index * step)`` in wrapping int32."""
-    values = np.zeros(1, np.int64)
-    for step, count in pattern:
+    (step, count), *inner = pattern or [[0, 1]]
+    values = int(step) * np.arange(int(count), dtype=np.int64)
+    for step, count in inner:
         values = (values[:, None] + int(step) * np.arange(int(count), dtype=np.int64)).reshape(-1)
-    channels = np.arange(partitions, dtype=np.int64)[:, None] * int(channel_multiplier)
-    return (int(offset) + channels + values).astype(np.int32)
+    values += int(offset)
+    rows = np.empty((partitions, values.size), np.int64)
+    rows[...] = values
+    if channel_multiplier:
+        rows += np.arange(partitions, dtype=np.int64)[:, None] * int(channel_multiplier)
+    return rows.astype(np.int32)
 
 
 @instruction(
     engines=(Engine.gpsimd,),
     operands={"dst": Out(SBUF)},
+    varying={"offset": _plain_range, "channel_multiplier": _plain_range},
     require=(
         unpacked("dst"),
         Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),
-        Constraint("dst holds the numbers", UNHELD, _range_fits),
+        Constraint("dst holds the numbers", (*UNHELD, rules.LARGE_IMMEDIATE), _range_fits),
     ),
     arithmetic=unconverted,
     cost=startup_stream(over="dst"),
@@ -192,6 +249,8 @@ def iota(
 ) -> Array:
     """Write an affine function of the position, computed in int32, as ``dst``'s type."""
     values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
+    if dst.dtype == "int32":
+        return values
     if dst.dtype.is_integer:
         limits = np.iinfo(dst.dtype.numpy)
         return np.clip(values.astype(np.int64), limits.min, limits.max).astype(dst.dtype.numpy)

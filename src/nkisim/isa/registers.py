@@ -190,6 +190,8 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
     core.begin(shared=element.buffer is MemoryRegion.shared_hbm)
     source = resolve_static(core, element, name, argument)
     source.life.last_use = core.clock
+    if source.life.placed:
+        source.life.reach(source)
     with core.tracked(name, read=source):
         return prepare_read(source, name, argument, decides=True).reshape(-1)[0]
 
@@ -257,3 +259,5 @@ def register_store(dst: Any, src: Any) -> None:
     with core.tracked("register_store", written=target):
         commit(target, bits.astype(storage).reshape(target.shape))
     target.life.written(core.clock)
+    if target.life.placed:
+        target.life.reach(target)

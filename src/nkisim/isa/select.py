@@ -280,6 +280,23 @@ def _range_select_fields(call: Call) -> None:
         )
 
 
+def _plain_start(
+    dst: Any,
+    on_true_tile: Any,
+    comp_op0: Any,
+    comp_op1: Any,
+    bound0: Any,
+    bound1: Any,
+    reduce_cmd: Any,
+    reduce_res: Any,
+    reduce_op: Any,
+    range_start: Any,
+    *_: Any,
+) -> bool:
+    """Return whether positions break no rule, whichever the first is."""
+    return type(range_start) is int and range_start + on_true_tile.free_size <= 2**24
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={
@@ -299,6 +316,7 @@ def _range_select_fields(call: Call) -> None:
         ),
         reduce_res_fits("reduce_res", "on_true_tile"),
     ),
+    varying={"range_start": _plain_start},
     since=3,
     stateful=True,
     follow=follow_chain(Engine.vector),

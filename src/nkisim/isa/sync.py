@@ -107,7 +107,8 @@ def core_barrier(
         f"core {other} at core_barrier number {passed}",
         BARRIER,
     )
-    member.synchronised += 1
+    # Other buffers have been reported.
+    member.synchronise(data.storage if data.buffer is MemoryRegion.shared_hbm else None)
 
 
 def _idle(why: str, seen: str, fix: str) -> None:
@@ -218,7 +219,7 @@ def sendrecv(
         SENDRECV_RANKS,
     )
     received = mail.pop(arrives)
-    member.synchronised += 1
+    member.synchronise()
     sides = [(shape[0], math.prod(shape[1:])) for shape in (received.shape, dst.shape)]
     if sides[0] != sides[1] or received.dtype != dst.array.dtype:
         flag(

@@ -81,12 +81,15 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.
     opened = state.opened(owner, region)
     if accumulate is None:
         if opened is True and state.evicted(owner, region):
+            lost = state.interrupted(owner, region)
+            happened = "written through another tensor" if lost else "read"
             flag(
                 REUSED_GROUP,
-                f"{name} adds to `{dst.name}`, whose sum was already read out",
+                f"{name} adds to `{dst.name}`, whose sum was already "
+                + ("overwritten" if lost else "read out"),
                 instruction=name,
                 operand="dst",
-                seen="accumulate=None on a tile that was read since its last matmul",
+                seen=f"accumulate=None on a tile that was {happened} since its last matmul",
                 fix="write accumulate=(k > 0), or allocate the PSUM tile inside the outer loop",
             )
         return opened

@@ -59,6 +59,7 @@ class Member:
         self.core = core
         self.index = rank * cluster.cores + core
         self.synchronised = 0
+        self._guards: list[Any] = []
         self.tick = partial(cluster.schedule.tick, self.index)
 
     @property
@@ -95,6 +96,15 @@ class Member:
                 fix=f"call {instruction} outside of the branch, and vary offsets only",
                 notes=(f"the other core comes to it at {there[0]}:{there[1]}",),
             )
+
+    def synchronise(self, guarded: Any = None) -> None:
+        """Record a synchronisation: a barrier of a shared storage, or None for all memory."""
+        self.synchronised += 1
+        self._guards.append(guarded)
+
+    def guards(self, numbers: range) -> list[Any]:
+        """Return the storages that some synchronisations of this core have named."""
+        return self._guards[numbers.start : numbers.stop]
 
     def notice(self) -> None:
         """Wake the cores that wait for a counter or a message of this core."""

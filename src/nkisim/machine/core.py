@@ -160,7 +160,13 @@ class Core:
         tracker: Tracker | None = None,
     ) -> None:
         self.generation = generation
-        self.memory = CoreMemory(generation, precise=precise, values=values, shared=shared)
+        self.memory = CoreMemory(
+            generation,
+            precise=precise,
+            values=values,
+            shared=shared,
+            whole_log=recorder.strictness == "check",
+        )
         self.member = member
         self.tick = None if member is None else member.tick
         self.values = values

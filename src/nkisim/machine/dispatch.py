@@ -86,9 +86,14 @@ def _callable(declared: Instruction) -> Callable[..., None]:
 
 def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
     """Return the function that computes the key of a plan from the arguments of a call."""
-    parameters = declared.signature.parameters.values()
+    parameters = list(declared.signature.parameters.values())
     operands = [i for i, p in enumerate(parameters) if p.name in declared.operands]
-    without = {*declared.operands, "name"}  # the name is only for messages
+    varying = [
+        (i, declared.varying[p.name])
+        for i, p in enumerate(parameters)
+        if p.name in declared.varying
+    ]
+    without = {*declared.operands, *declared.varying, "name"}  # the name is only for messages
     others = [(i, p.default) for i, p in enumerate(parameters) if p.name not in without]
     usual = [*(_static_key(p.default) for p in parameters), declared.name]
 
@@ -101,6 +106,9 @@ def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, 
         for i, default in others:
             if values[i] is not default:
                 key[i] = _static_key(values[i])
+        for i, breaks_no_rule in varying:
+            plain = type(values[operands[0]]) is NkiTensor and breaks_no_rule(*values)
+            key[i] = type(values[i]) if plain else _static_key(values[i])
         return tuple(key)
 
     return key_of

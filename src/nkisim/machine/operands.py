@@ -86,6 +86,8 @@ def _offsets(
     name = f"{indirect.kind}_offset of {operand}"
     tile = resolve_static(core, source, instruction, name)
     tile.life.last_use = core.clock
+    if tile.life.placed:
+        tile.life.reach(tile)
     if core.tracker is not None:
         core.tracker.names(tile)
     if not core.values:

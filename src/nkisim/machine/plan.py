@@ -227,17 +227,25 @@ class Plan:
                 return
             arguments = resolved
         for index, _ in self.reads:
-            values[index].life.last_use = clock
+            life = values[index].life
+            life.last_use = clock
+            if life.placed:
+                life.reach(values[index])
         for index in self.lists:
             for tensor in values[index]:
                 tensor.life.last_use = clock
+                if tensor.life.placed:
+                    tensor.life.reach(tensor)
         for index, _ in self.writes:
             written = values[index]
             if written.storage.borrowed:
                 written.storage.own()
-            written.life.last_use = clock
-            if written.life.first_use < 0:
-                written.life.first_use = clock
+            life = written.life
+            life.last_use = clock
+            if life.first_use < 0:
+                life.first_use = clock
+            if life.placed:
+                life.reach(written)
         tracker, step = core.tracker, None
         if tracker is not None:
             step = self._step(core, arguments)

@@ -5,8 +5,8 @@ of the other core before its own n-th, and after no others. Races are therefore 
 schedule, without false positives.
 
 Two writes of the same bytes have the same result in any order, and both writers may read them: that
-is only a warning. A write that does not change memory does not affect readers. A run without values
-treats all writes as different.
+is only a note. A write that does not change memory does not affect readers. A run without values
+cannot tell whether bytes are the same: two writes are a warning, and both writers may read them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nkisim.diagnostics import Place, Rule, declare, flag, user_line, user_place
+from nkisim.diagnostics import Place, Rule, Severity, declare, flag, user_line, user_place
 from nkisim.dtypes import UNSIGNED
+from nkisim.machine.core import CORE
 from nkisim.memory.tensor import NkiTensor
 from nkisim.memory.written_map import Runs
 
@@ -50,10 +51,18 @@ UNORDERED_REUSE = declare(
 SAME_WRITE = declare(
     "C034",
     "same-write",
-    "warning",
+    "note",
     "Both cores write the same bytes to the same part of a shared tensor, with no barrier between.",
     "the result is the same in any order, the transfer is made twice",
     on_values=True,
+)
+
+OTHER_BARRIER = declare(
+    "C036",
+    "other-barrier",
+    "note",
+    "A core reads what the other core wrote, and the barriers between name other tensors.",
+    "core_barrier waits for accesses of its data; that of another tensor is not documented",
 )
 
 _NEVER = -1
@@ -131,10 +140,37 @@ class SharedAccess:
             if clash is not None:
                 theirs = self._accesses[stamps[clash][0]]
                 self._report(UNORDERED_READ, tensor, mine, theirs, instruction)
+            elif epoch:
+                self._check_barriers(stamps, tensor, mine, instruction)
         reads = self._reads[core]
         if reads is None:
             reads = self._reads[core] = self._fresh()
         self._view(reads, tensor, grains)[...] = self._number(mine)
+
+    def _check_barriers(
+        self, stamps: np.ndarray, tensor: NkiTensor, mine: _Access, instruction: str
+    ) -> None:
+        """Flag a read of what the other core wrote, if only barriers of other tensors order it."""
+        low, high = int(stamps.min()), int(stamps.max())
+        for number in [low] if low == high else np.unique(stamps).tolist():
+            theirs = mine if number == _NEVER else self._accesses[number]
+            if theirs.core == mine.core or theirs.epoch >= mine.epoch:
+                continue
+            core = CORE.get()
+            assert core is not None and core.member is not None
+            named = core.member.guards(range(theirs.epoch, mine.epoch))
+            if all(storage is not None and storage is not tensor.storage for storage in named):
+                flag(
+                    OTHER_BARRIER,
+                    f"core {mine.core} reads part of `{tensor.name}` that core {theirs.core} "
+                    "writes, and the barriers between name other tensors",
+                    instruction=instruction,
+                    operand=tensor.name,
+                    seen=tensor.describe(),
+                    fix=f"pass data={tensor.name} to the barrier",
+                    notes=(f"core {theirs.core} writes it at {self._place(theirs)}",),
+                )
+                return
 
     def write(
         self, tensor: NkiTensor, core: int, epoch: int, where: np.ndarray | None = None
@@ -157,7 +193,17 @@ class SharedAccess:
         now: Any = self._number(mine)
         if clash is not None or late is not None or self._may_hide(mine, stamps):
             changed = self._changed(tensor, grains, stamps, chosen)
-            if clash is not None:
+            if clash is not None and not self._values:
+                self._report(
+                    UNORDERED_WRITE,
+                    tensor,
+                    mine,
+                    self._accesses[stamps[clash][0]],
+                    severity="warning",
+                )
+                changed &= ~clash
+                late = late & ~clash if late is not None else None
+            elif clash is not None:
                 worse = clash & changed
                 rule, worst = (UNORDERED_WRITE, worse) if worse.any() else (SAME_WRITE, clash)
                 self._report(rule, tensor, mine, self._accesses[stamps[worst][0]])
@@ -201,19 +247,22 @@ class SharedAccess:
         theirs: _Access,
         instruction: str = "",
         place: Place | None = None,
+        severity: Severity | None = None,
     ) -> None:
         """Flag an access, with the line of the other core's access."""
         other, (does, they_do) = 1 - mine.core, _DOES[rule]
+        unknown = "" if severity is None else "; without values equal bytes are not recognised"
         flag(
             rule,
             f"core {mine.core} {does} part of `{tensor.name}` that core {other} {they_do}, and no "
-            "barrier orders the two",
+            f"barrier orders the two{unknown}",
             instruction=instruction,
             operand=tensor.name,
             seen=tensor.describe(),
             fix="nisa.core_barrier(data=tensor, cores=(0, 1)) between the two accesses",
             notes=(f"core {other} {they_do} it at {self._place(theirs)}",),
             place=place,
+            severity=severity,
         )
 
     def _may_hide(self, mine: _Access, stamps: np.ndarray) -> bool:

@@ -21,6 +21,7 @@ from nkisim.machine.accesses import (
     prepare_read,
     reads_garbage,
 )
+from nkisim.machine.core import CORE
 from nkisim.machine.operands import Rows
 from nkisim.memory import NkiTensor
 from nkisim.spec import rules
@@ -316,7 +317,12 @@ def _check_integer_range(
             allowed=f"{limits.min} to {limits.max}",
             fix="clip before converting, or use a wider type",
         )
-    elif inexact is not rules.INEXACT_MOVE and dtype.bits == 32 and max(-low, high) > _EXACT:
+        return
+    # Arithmetic into integers is a usual way to round; a copy is not.
+    moves = inexact is rules.INEXACT_MOVE and dtype.bits >= 16
+    if moves and _watches_values() and result.dtype.kind == "f":
+        _check_fractions(result, dtype, instruction, operand)
+    if inexact is not rules.INEXACT_MOVE and dtype.bits == 32 and max(-low, high) > _EXACT:
         at = _first(np.abs(result) == max(-low, high))
         flag(
             inexact,
@@ -327,6 +333,27 @@ def _check_integer_range(
             allowed="magnitudes up to 2^24",
             fix="use tensor_tensor on int32 tiles in SBUF (exact on GpSimd), or split into "
             "12-bit halves",
+        )
+
+
+def _watches_values() -> bool:
+    core = CORE.get()
+    return core is not None and core.recorder.watches_values
+
+
+def _check_fractions(result: np.ndarray, dtype: DType, instruction: str, operand: str) -> None:
+    """Flag fractions that are rounded; narrower integers are mostly meant as quantised floats."""
+    lost = (result != np.rint(result)) & np.isfinite(result)
+    if lost.any():
+        at = _first(lost)
+        flag(
+            rules.FRACTION_LOST,
+            f"{instruction} {operand}: {int(lost.sum())} of {result.size} values are rounded to "
+            f"{dtype}",
+            instruction=instruction,
+            operand=operand,
+            seen=f"{result[at]} at {at}",
+            fix="keep a float type if the fraction matters, or make the values whole first",
         )
 
 

@@ -15,6 +15,7 @@ from nkisim.dtypes import DType
 from nkisim.memory import rules
 from nkisim.memory.layout import Form
 from nkisim.memory.lifetime import Address, Lifetime, Origin, wide
+from nkisim.memory.log import AllocationLog
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
@@ -101,7 +102,7 @@ class CoreMemory:
         precise: Whether narrow floats are stored in their own type, not as float32.
         values: False when no values are computed.
         shared_count: Number of shared tensors that this core has allocated.
-        log: Every allocation, in order.
+        log: The allocations, in order.
     """
 
     def __init__(
@@ -111,13 +112,14 @@ class CoreMemory:
         precise: bool,
         values: bool = True,
         shared: SharedHbm | None = None,
+        whole_log: bool = True,
     ) -> None:
         self.generation = generation
         self.precise = precise
         self.values = values
         self.shared_count = 0
         self._shared = shared
-        self.log: list[Lifetime] = []
+        self.log = AllocationLog(generation, whole=whole_log)
         self._arenas: dict[MemoryRegion, Storage] = {}
         self._names: dict[str, tuple[str, int]] = {}
         self._origins: dict[tuple[Form, tuple[str, int]], Origin] = {}
@@ -156,11 +158,16 @@ class CoreMemory:
             if not name:
                 self._origins[form, made] = origin
         life = Lifetime(origin)
-        self.log.append(life)
+        owner: object
         if address is not None:
-            return NkiTensor(life, self._arena(form.buffer), _Placed(), form)
-        storage = Storage.fresh(form.shape[0], origin.row_bytes, form.buffer is not _SBUF)
-        return NkiTensor(life, storage, storage, form)
+            storage, owner = self._arena(form.buffer), _Placed()
+            life.placed = True
+        else:
+            owner = storage = Storage.fresh(
+                form.shape[0], origin.row_bytes, form.buffer is not _SBUF
+            )
+        self.log.add(life, owner)
+        return NkiTensor(life, storage, owner, form)
 
     def _new(
         self,
@@ -188,6 +195,7 @@ class CoreMemory:
         origin = Origin(form, name, address, made, row_bytes, self.precise)
         placed = storage is self._arenas.get(region)
         tensor = _first_view(origin, storage, _Placed() if placed else storage)
+        tensor.life.placed = placed
         if legal and (placed or address is None):
             self._forms[extents, kind, region, address] = form
         if self._shared is not None and region is MemoryRegion.shared_hbm:
@@ -195,7 +203,7 @@ class CoreMemory:
             self.shared_count += 1
         elif self._shared is not None and not is_on_chip(region):
             self._shared.keep_private(self, tensor)
-        self.log.append(tensor.life)
+        self.log.add(tensor.life, tensor.owner)
         return tensor
 
     def twin_of(self, view: View) -> NkiTensor | None:
@@ -231,7 +239,7 @@ class CoreMemory:
         form = _whole(array.shape, found, region, kind.itemsize)
         origin = Origin(form, name, None, ("", 0), nbytes, self.precise, is_argument=True)
         tensor = _first_view(origin, storage, storage)
-        self.log.append(tensor.life)
+        self.log.add(tensor.life, tensor.owner)
         return tensor
 
     def _itemsize(self, dtype: DType) -> int:

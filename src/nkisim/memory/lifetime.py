@@ -10,6 +10,7 @@ import numpy as np
 from nkisim.diagnostics import assigned_name
 from nkisim.dtypes import DType
 from nkisim.memory.layout import Form, through
+from nkisim.memory.psum import Box, box_of, union_of
 from nkisim.memory.region import MemoryRegion, is_on_chip
 
 __all__ = ["Address", "Lifetime", "Origin", "wide"]
@@ -67,11 +68,15 @@ class Lifetime:
         origin: The request for the allocation.
         first_use, last_use: Numbers of the first instruction that wrote it and of the last that
             used it, or -1.
+        number: Of a placed tile, its number among those of its line, from 0.
+        placed: Whether it shares the bytes of its memory with other placed tiles.
+        reached: Of a placed tile, the partitions and bytes in them that instructions have used;
+            None before the first, and for other tiles.
         region, shape, dtype, name, address: As requested.
         line: File and line of the allocation.
     """
 
-    __slots__ = ("first_use", "last_use", "origin")
+    __slots__ = ("_form", "first_use", "last_use", "number", "origin", "placed", "reached")
 
     region: MemoryRegion = through("origin.form.buffer")
     shape: tuple[int, ...] = through("origin.form.shape")
@@ -84,11 +89,25 @@ class Lifetime:
         self.origin = origin
         self.first_use = -1
         self.last_use = -1
+        self.number = 0
+        self.placed = False
+        self.reached: Box | None = None
+        self._form: Form | None = None
 
     @property
     def label(self) -> str:
         """The given name, else that of the variable it was assigned to, or "unnamed"."""
         return self.name or assigned_name(*self.line) or "unnamed"
+
+    def reach(self, view: Any) -> None:
+        """Note the part of a placed tile that an instruction uses: a view, its offset applied."""
+        form = view.form
+        if form is self._form:
+            return  # as the last one
+        self._form = form
+        known = view.indirect is None
+        box = box_of((form if known else self.origin.form).region, view.storage.pitch)
+        self.reached = box if self.reached is None else union_of(self.reached, box)
 
     def written(self, clock: int) -> None:
         """Note a write."""

@@ -5,19 +5,24 @@ overwrites and later ones add. Tensors placed at one address share bytes, but ea
 state, which ends with the last view of the tensor. The state is stored per byte, so that
 overlapping regions are correct. A table of whole regions is checked first, because nearly every
 matmul writes exactly the region of an earlier one.
+
+Bytes belong to the tensor that wrote them last. A group whose bytes another tensor has written is
+no longer followed, so that the cost of an instruction depends on the groups that fit PSUM at the
+same time and not on the number of tensors that were ever placed there.
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from nkisim.memory.written_map import Grains, Region
+from nkisim.memory.written_map import Region
 
-__all__ = ["AccumulationState"]
+__all__ = ["AccumulationState", "Box", "box_of", "union_of"]
 
 Box = tuple[int, int, int, int]
 """First and last row, and first and last byte in a row, ends excluded."""
@@ -33,18 +38,23 @@ class AccumulationState:
     not keep owners alive, and deletes the groups of an owner when it is freed.
     """
 
-    __slots__ = ("_groups", "_last", "_pitch", "_size")
+    __slots__ = ("_followed", "_last", "_pitch", "_tensors")
 
-    def __init__(self, nbytes: int, pitch: int) -> None:
-        self._size = nbytes
+    def __init__(self, pitch: int) -> None:
         self._pitch = pitch
-        self._groups: WeakKeyDictionary[Any, _Groups] | None = None
+        self._tensors: WeakKeyDictionary[Any, _Groups] | None = None
+        self._followed: dict[_Group, _Groups] = {}
         self._last: tuple[ref[Any], Region] | None = None
 
     @property
     def tensors(self) -> int:
         """Number of tensors with groups."""
-        return 0 if self._groups is None else len(self._groups)
+        return 0 if self._tensors is None else len(self._tensors)
+
+    @property
+    def followed(self) -> int:
+        """Number of groups whose bytes no other tensor has written."""
+        return len(self._followed)
 
     def goes_on(self, owner: Any, region: Region) -> bool:
         """Return whether the last matmul wrote ``region`` and nothing touched the storage since."""
@@ -54,66 +64,110 @@ class AccumulationState:
     def opened(self, owner: Any, region: Region) -> np.ndarray | bool:
         """Return the elements of ``region`` opened by its owner's matmuls: all, none, or a mask."""
         groups = self._of(owner)
-        return False if groups is None else groups.covers(region, _box(region, self._pitch))
+        return False if groups is None else groups.covers(region, box_of(region, self._pitch))
 
     def open(self, owner: Any, region: Region) -> None:
         """Note that a matmul wrote ``region``."""
         self._last = (ref(owner), region)
-        if self._groups is None:
-            self._groups = WeakKeyDictionary()
-        own = self._groups.get(owner)
+        if self._tensors is None:
+            self._tensors = WeakKeyDictionary()
+        own = self._tensors.get(owner)
         if own is None:
-            own = self._groups[owner] = _Groups(self._size)
-        if region not in own.opened:
-            box = _box(region, self._pitch)
-            self._interrupt(box)
-            own.open(region, box)
-        own.interrupted.discard(region)
-        own.evicted.discard(region)
+            own = self._tensors[owner] = _Groups(self._pitch)
+        group = own.opened.get(region)
+        if group is None or group.interrupted:
+            self._interrupt(own, region)
+            if group is None:
+                group = own.open(region, box_of(region, self._pitch))
+            self._followed[group] = own
+        group.interrupted = group.evicted = False
 
     def write(self, owner: Any, region: Region) -> None:
         """Note that another engine wrote ``region``; it closes its owner's groups there."""
         self._last = None
-        if not self._groups:
+        own = self._of(owner)
+        if not self._followed and own is None:
             return  # there is no group that it could interrupt
-        self._interrupt(_box(region, self._pitch))
-        own = self._groups.get(owner)
+        self._interrupt(own, region)
         if own is not None:
-            own.close(region)
+            for group in own.close(region):
+                self._followed.pop(group, None)
 
     def read(self, region: Region) -> None:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self._last = None
-        if self._groups:
-            box = _box(region, self._pitch)
-            for groups in self._groups.values():
-                groups.evicted.update(_meeting(groups.opened, box))
+        if self._followed:
+            for group in self._meeting(region):
+                group.evicted = True
 
     def interrupted(self, owner: Any, region: Region) -> bool:
         """Return whether something else wrote part of ``region`` since its last matmul."""
         groups = self._of(owner)
-        return groups is not None and region in groups.interrupted
+        return groups is not None and groups.interrupted(region)
 
     def evicted(self, owner: Any, region: Region) -> bool:
-        """Return whether the open group of ``region`` was read since its last matmul."""
-        groups = self._of(owner)
-        return groups is not None and region in groups.evicted
+        """Return whether the sum in ``region`` was read, or lost, since its last matmul."""
+        group = self._group(owner, region)
+        return group is not None and group.evicted
 
     def unread(self, owner: Any, region: Region) -> bool:
         """Return whether a matmul wrote ``region`` and nothing has touched it since."""
-        groups = self._of(owner)
-        if groups is None or region not in groups.opened:
-            return False
-        return region not in groups.evicted and region not in groups.interrupted
+        group = self._group(owner, region)
+        return group is not None and not group.evicted and not group.interrupted
 
     def _of(self, owner: Any) -> _Groups | None:
-        return None if self._groups is None else self._groups.get(owner)
+        return None if self._tensors is None else self._tensors.get(owner)
 
-    def _interrupt(self, box: Box) -> None:
-        """Mark the groups that overlap a box as interrupted."""
-        assert self._groups is not None
-        for groups in self._groups.values():
-            groups.interrupted.update(_meeting(groups.opened, box))
+    def _group(self, owner: Any, region: Region) -> _Group | None:
+        groups = self._of(owner)
+        return None if groups is None else groups.opened.get(region)
+
+    def _meeting(self, region: Region) -> list[_Group]:
+        """Return the followed groups that share bytes with a region."""
+        pitch = self._pitch
+        top, bottom, left, right = box = box_of(region, pitch)
+        met = [
+            group
+            for group in self._followed
+            if group.left < right
+            and left < group.right
+            and group.top < bottom
+            and top < group.bottom
+        ]
+        if not met:
+            return met
+        dense = _fills(region, box)
+        return [
+            group for group in met if (dense and group.dense) or _share(group.region, region, pitch)
+        ]
+
+    def _interrupt(self, writer: _Groups | None, region: Region) -> None:
+        """Interrupt the groups that overlap a region; those of other tensors lose their bytes."""
+        for group in self._meeting(region):
+            group.interrupted = True
+            if self._followed[group] is not writer:
+                group.evicted = True
+                del self._followed[group]
+
+
+class _Group:
+    """A region that matmuls of one tensor have written.
+
+    Attributes:
+        region: The region.
+        top, bottom, left, right: Rows and bytes in a row that it reaches, ends excluded.
+        dense: Whether it has all bytes of these rows and columns.
+        evicted: Whether it was read, or lost its bytes, since its last matmul.
+        interrupted: Whether something else wrote a part of it since its last matmul.
+    """
+
+    __slots__ = ("bottom", "dense", "evicted", "interrupted", "left", "region", "right", "top")
+
+    def __init__(self, region: Region, box: Box) -> None:
+        self.region = region
+        self.dense = _fills(region, box)
+        self.top, self.bottom, self.left, self.right = box
+        self.evicted = self.interrupted = False
 
 
 class _Groups:
@@ -121,40 +175,45 @@ class _Groups:
 
     Attributes:
         opened: Regions that a matmul wrote, and no other engine since.
-        evicted: Those of them that were read since their last matmul.
-        interrupted: Regions of which something else wrote a part since their last matmul.
     """
 
-    __slots__ = ("_ever_opened", "_later", "_marks", "evicted", "interrupted", "opened")
+    __slots__ = ("_closed", "_ever_opened", "_later", "_marks", "opened")
 
-    def __init__(self, nbytes: int) -> None:
-        self.opened: dict[Region, Box] = {}
-        self.evicted: set[Region] = set()
-        self.interrupted: set[Region] = set()
-        self._ever_opened: dict[Region, Box] = {}
-        self._marks = Grains(nbytes)
+    def __init__(self, pitch: int) -> None:
+        self.opened: dict[Region, _Group] = {}
+        self._closed: set[Region] = set()
+        self._ever_opened: Box | None = None
+        self._marks = _OpenBytes(pitch)
         self._later: list[tuple[Region, int]] = []
 
-    def open(self, region: Region, box: Box) -> None:
+    def open(self, region: Region, box: Box) -> _Group:
         """Note that a matmul wrote a region that is not open."""
-        self.opened[region] = self._ever_opened[region] = box
+        group = self.opened[region] = _Group(region, box)
+        self._closed.discard(region)
+        self._ever_opened = box if self._ever_opened is None else union_of(self._ever_opened, box)
         self._mark(region, 1)
+        return group
 
-    def close(self, region: Region) -> None:
-        """Note that another engine wrote a region through the same tensor."""
-        for closed in self.interrupted:
-            self.opened.pop(closed, None)
-        self.evicted -= self.interrupted
+    def close(self, region: Region) -> list[_Group]:
+        """Note that another engine wrote a region through the same tensor; return what it ended."""
+        ended = [found for found, group in self.opened.items() if group.interrupted]
+        self._closed.update(ended)
         self._mark(region, 0)
+        return [self.opened.pop(found) for found in ended]
+
+    def interrupted(self, region: Region) -> bool:
+        """Return whether something else wrote part of ``region`` since its last matmul."""
+        group = self.opened.get(region)
+        return region in self._closed if group is None else group.interrupted
 
     def covers(self, region: Region, box: Box) -> np.ndarray | bool:
         """Return the open elements of a region: all, none, or a mask."""
         if region in self.opened:
             return True
-        if not _meeting(self._ever_opened, box):
+        if self._ever_opened is None or not _meet(self._ever_opened, box):
             return False
         self._mark_all()
-        mask = np.asarray(self._marks.of_elements(*region).all(axis=-1))
+        mask = self._marks.of(region)
         if mask.all():
             return True
         return mask if mask.any() else False
@@ -169,22 +228,89 @@ class _Groups:
 
     def _mark_all(self) -> None:
         for region, opened in self._later:
-            self._marks.of_runs(*region)[...] = opened
+            self._marks.mark(region, opened)
         self._later.clear()
 
 
-def _meeting(known: dict[Region, Box], box: Box) -> list[Region]:
-    """Return the entries that may share bytes with a box; an overestimate for odd strides."""
-    top, bottom, left, right = box
-    return [
-        region
-        for region, (first, last, begin, end) in known.items()
-        if first < bottom and top < last and begin < right and left < end
-    ]
+class _OpenBytes:
+    """A mark per byte of the rows and columns that a tensor uses; the rest of PSUM is closed."""
+
+    __slots__ = ("_box", "_marks", "_pitch")
+
+    def __init__(self, pitch: int) -> None:
+        self._pitch = pitch
+        self._box: Box = (0, 0, 0, 0)
+        self._marks = np.zeros((0, 0), np.uint8)
+
+    def mark(self, region: Region, opened: int) -> None:
+        """Mark the bytes of a region."""
+        self._bytes(region)[...] = opened
+
+    def of(self, region: Region) -> np.ndarray:
+        """Return a mask of the open elements of a region."""
+        return np.asarray(self._bytes(region).all(axis=-1))
+
+    def any(self, region: Region) -> bool:
+        """Return whether a byte of a region is open."""
+        return bool(self._bytes(region).any())
+
+    def _bytes(self, region: Region) -> np.ndarray:
+        """Return the marks of a region, those of an element along the last dimension."""
+        start, shape, strides, itemsize = region
+        pitch = self._pitch
+        self._reach(box_of(region, pitch))
+        top, _, left, _ = self._box
+        width = self._marks.shape[1]
+        row, byte = divmod(start, pitch)
+        steps = []
+        for stride in strides:
+            rows, rest = divmod(abs(stride), pitch)
+            step = rows * width + rest
+            steps.append(step if stride >= 0 else -step)
+        first = (row - top) * width + byte - left
+        return np.ndarray((*shape, itemsize), np.uint8, self._marks, first, (*steps, 1))
+
+    def _reach(self, box: Box) -> None:
+        """Extend the marks to a box."""
+        old = self._box
+        if self._marks.size:
+            box = union_of(old, box)
+        if box == old:
+            return
+        top, bottom, left, right = self._box = box
+        marks = np.zeros((bottom - top, right - left), np.uint8)
+        if self._marks.size:
+            inner = slice(old[0] - top, old[1] - top), slice(old[2] - left, old[3] - left)
+            marks[inner] = self._marks
+        self._marks = marks
+
+
+def union_of(a: Box, b: Box) -> Box:
+    """Return the smallest box around two boxes."""
+    return min(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), max(a[3], b[3])
+
+
+def _meet(a: Box, b: Box) -> bool:
+    """Return whether two boxes overlap."""
+    return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
+
+
+def _fills(region: Region, box: Box) -> bool:
+    """Return whether a region has all bytes of its box; it has no byte twice."""
+    nbytes = math.prod(region[1]) * region[3]
+    return nbytes == (box[1] - box[0]) * (box[3] - box[2])
 
 
 @lru_cache(maxsize=4096)
-def _box(region: Region, pitch: int) -> Box:
+def _share(a: Region, b: Region, pitch: int) -> bool:
+    """Return whether two regions share bytes."""
+    marks = _OpenBytes(pitch)
+    marks.mark(a, 1)
+    return marks.any(b)
+
+
+@lru_cache(maxsize=4096)
+def box_of(region: Region, pitch: int) -> Box:
     """Return the first and last row, and byte in a row, that a region may reach, ends excluded."""
     start, shape, strides, itemsize = region
     row, byte = divmod(start, pitch)

@@ -71,7 +71,7 @@ def whole_shape(shape: Any, where: str) -> tuple[int, ...]:
     if is_tuple_of_ints(shape) and len(shape) <= 5 and min(shape, default=1) > 0:
         return shape
     entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    extents = []
+    extents: list[int] = []
     for entry in entries:
         if isinstance(entry, (float, np.floating)):
             flag(
@@ -84,6 +84,15 @@ def whole_shape(shape: Any, where: str) -> tuple[int, ...]:
             )
             if not entry.is_integer():
                 raise TypeError(f"{where}: shape entry {entry} is not an integer")
+        elif not isinstance(entry, (int, np.integer)) and hasattr(entry, "__index__"):
+            flag(
+                rules.REGISTER_EXTENT,
+                f"{where}: shape entry {len(extents)} is a {type(entry).__name__}",
+                instruction=where,
+                seen=repr(entry),
+                allowed="an integer known at compile time",
+                fix="allocate the largest tile, and use a register only as an offset or a bound",
+            )
         extents.append(int(entry))
     result = tuple(extents)
     if any(extent < 0 for extent in result):

@@ -115,6 +115,14 @@ FRACTIONAL_EXTENT = declare(
     "the compiler has no rounding for it; usually `/` was written for `//`",
 )
 
+REGISTER_EXTENT = declare(
+    "L068",
+    "register-extent",
+    "error",
+    "A shape entry is a register or the index of a dynamic loop.",
+    "tiles are allocated when the kernel is compiled, registers have values only when it runs",
+)
+
 # -- indexing --------------------------------------------------------------------------------------
 
 INDEX_OUT_OF_BOUNDS = declare(

@@ -81,7 +81,7 @@ class Storage:
         nbytes = rows * pitch
         made = Storage(np.empty(nbytes, _BYTE), pitch or 1, written or not nbytes)
         if psum:
-            made.psum = AccumulationState(nbytes, made.pitch)
+            made.psum = AccumulationState(made.pitch)
         return made
 
     def own(self) -> None:

@@ -333,8 +333,8 @@ LARGE_IMMEDIATE = declare(
     "D018",
     "large-immediate",
     "error",
-    "An integer immediate is larger than float32 holds exactly.",
-    "immediates of arithmetic instructions travel as float32",
+    "An integer constant is larger than its float type holds exactly.",
+    "immediates of arithmetic instructions travel as float32, and iota rounds to the type of dst",
 )
 MASKED_ROW = declare(
     "D031",
@@ -385,6 +385,22 @@ INEXACT_MOVE = declare(
     "error",
     "Integers beyond 2^24 are moved by a path that converts through float32.",
     "float32 holds integers exactly up to 2^24",
+    on_values=True,
+)
+FRACTION_LOST = declare(
+    "D050",
+    "fraction-lost",
+    "note",
+    "Floats with a fraction are copied to integers of 16 or 32 bits.",
+    "the conversion rounds to the nearest integer, halves to even; Python and NumPy cut off",
+    on_values=True,
+)
+INTEGER_WRAP = declare(
+    "D051",
+    "integer-wrap",
+    "warning",
+    "A result of int32 arithmetic does not fit and wraps around.",
+    "the GpSimd engine, on which tensor_tensor runs int32 by default, keeps the low 32 bits",
     on_values=True,
 )
 INTEGER_RANGE = declare(

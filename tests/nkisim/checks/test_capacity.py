@@ -13,7 +13,7 @@ from nkisim.arch import resolve_target
 from nkisim.checks import capacity
 from nkisim.diagnostics import RECORDER, Place, Recorder
 from nkisim.machine import Core
-from nkisim.memory import Lifetime
+from nkisim.memory import Lifetime, log
 from nkisim.memory.layout import Form
 from nkisim.memory.lifetime import Origin
 from tiles import hbm, sbuf
@@ -103,7 +103,8 @@ def test_sbuf_overflows_when_more_is_live_than_there_is(drawn):
     unit = 1024
     lives = [(first, first + length, size * unit) for first, length, size in drawn]
     core = Core(resolve_target("gen3"), Recorder("check"))
-    core.memory.log[:] = [lived((128, size), nl.uint8, first, last) for first, last, size in lives]
+    for first, last, size in lives:
+        core.memory.log.add(lived((128, size), nl.uint8, first, last), core.memory)
     token = RECORDER.set(core.recorder)
     try:
         capacity.check_capacity(core, Place("", 1))
@@ -169,7 +170,7 @@ def test_every_tile_that_begins_in_a_live_one_is_found(drawn):
         )
         for number, (partition, rows, byte, width, first, length) in enumerate(drawn)
     ]
-    pairs = capacity.collisions(tiles)
+    pairs = log.collisions(tiles)
     assert {max(a, b, key=lambda tile: (tile.first_use, tile.line)).line[1] for a, b in pairs} == (
         clashes(tiles)
     )
@@ -193,7 +194,7 @@ def test_pairs_are_looked_for_where_tiles_are():
             for i in range(count)
         ]
         Counted.looks = 0
-        assert capacity.collisions(tiles) == []
+        assert log.collisions(tiles) == []
         return Counted.looks / count
 
     assert looks(2000) <= 1.5 * looks(20)

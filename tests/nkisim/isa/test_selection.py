@@ -70,7 +70,7 @@ def test_iota(dtype, data):
     def instruction(dst):
         nisa.iota(dst=dst, pattern=pattern, offset=offset, channel_multiplier=multiplier)
 
-    got = run(instruction, {"dst": dst})["dst"]
+    got = run(instruction, {"dst": dst}, allow=("D018",))["dst"]  # narrow floats round
     assert_same_bits(
         got, selection.iota(problem.partitions, pattern, offset, multiplier, dst.dtype)
     )

@@ -71,6 +71,19 @@ CALLS = {
     "name": lambda t, i: nisa.tensor_copy(dst=t, src=t, name=f"copy {i}"),
     "float": lambda t, i: nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=0.5 + i),
     "integer": lambda t, i: nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1 + i),
+    "fill": lambda t, i: nisa.memset(dst=t, value=0.5 * i),
+    "whole fill": lambda t, i: nisa.memset(dst=t, value=i),
+    "offset": lambda t, i: nisa.iota(dst=t, pattern=[[1, 8]], offset=i),
+    "multiplier": lambda t, i: nisa.iota(dst=t, pattern=[[1, 8]], channel_multiplier=i),
+    "start": lambda t, i: nisa.range_select(
+        dst=t,
+        on_true_tile=t,
+        comp_op0=nl.greater_equal,
+        comp_op1=nl.less,
+        bound0=t[:, 0:1],
+        bound1=t[:, 1:2],
+        range_start=i,
+    ),
     "nan": lambda t, i: nisa.memset(dst=t, value=float("nan")),
 }
 
@@ -78,6 +91,29 @@ CALLS = {
 @pytest.mark.parametrize("kind", CALLS)
 def test_what_changes_in_a_loop_makes_no_new_plans(kind):
     assert plans_after(20, CALLS[kind]) == 0
+
+
+@pytest.mark.parametrize("dtype", [nl.bfloat16, nl.float16, nl.float32, nl.int8, nl.uint16])
+def test_numbers_that_vary_are_written_and_checked_in_each_call(dtype):
+    """Around every limit of a type, in both orders: a plan of a legal number serves no illegal."""
+    limits = [0, 1, 127, 128, 255, 256, 2047, 2048, 65535, 65536, 2**24, 2**24 + 1, 1 - 2**8]
+    for offsets in (limits, limits[::-1]):
+
+        def kernel(x, offsets):
+            tile = nl.ndarray((4, 2), dtype=dtype, buffer=nl.sbuf)
+            out = nl.ndarray((len(offsets), 2, 4, 2), dtype=dtype, buffer=nl.shared_hbm)
+            for i, offset in enumerate(offsets):
+                nisa.iota(dst=tile, pattern=[[1, 2]], offset=offset)
+                nisa.dma_copy(dst=out[i, 0], src=tile)
+                nisa.memset(dst=tile, value=offset)
+                nisa.dma_copy(dst=out[i, 1], src=tile)
+            return out
+
+        report = nkisim.check(kernel)(np.ones((4, 8), np.float32), tuple(offsets))
+        alone = [nkisim.check(kernel)(np.ones((4, 8), np.float32), (offset,)) for offset in offsets]
+        assert report.codes == set().union(*(one.codes for one in alone))
+        for got, one in zip(report.outputs, alone, strict=True):
+            np.testing.assert_array_equal(got, one.outputs[0])
 
 
 def test_as_many_plans_are_kept_as_there_is_room_for(monkeypatch):

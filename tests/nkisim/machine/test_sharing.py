@@ -18,23 +18,31 @@ TYPES = {"float32": nl.float32, "bfloat16": nl.bfloat16, "uint8": nl.uint8}
 
 
 class Bytes:
-    """The oracle: for every byte the last write, and the last read of each core."""
+    """The oracle: for every byte the last write, and the last read of each core.
+
+    Values are unknown: bytes that both cores wrote may be equal, so that both may read them.
+    """
 
     def __init__(self, count):
         self.writes = [None] * count
         self.reads = [[None] * count, [None] * count]
 
     def read(self, where, core, epoch):
-        clash = any(self._meets(self.writes[i], core, epoch) for i in where)
+        writes = [self.writes[i] for i in where]
+        clash = any(self._meets(w, core, epoch) and not w[2] for w in writes)
         for i in where:
             self.reads[core][i] = (core, epoch)
         return clash
 
     def write(self, where, core, epoch):
-        before = [self.writes[i] for i in where] + [self.reads[1 - core][i] for i in where]
-        clash = any(self._meets(other, core, epoch) for other in before)
+        clash = False
         for i in where:
-            self.writes[i] = (core, epoch)
+            last = self.writes[i]
+            twice = self._meets(last, core, epoch) or (
+                last is not None and last[1:] == (epoch, True)
+            )
+            clash |= twice or self._meets(self.reads[1 - core][i], core, epoch)
+            self.writes[i] = (core, epoch, twice)
         return clash
 
     @staticmethod

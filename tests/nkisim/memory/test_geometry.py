@@ -133,7 +133,7 @@ def psum_regions(draw):
 
 @given(psum_regions(), psum_regions())
 def test_groups_that_share_bytes_interrupt_each_other(one, other):
-    state, owner, writer = AccumulationState(512, 64), Owner(), Owner()
+    state, owner, writer = AccumulationState(64), Owner(), Owner()
     state.open(owner, one)
     shared = bool(bytes_of(*one) & bytes_of(*other))
     state.write(writer, other)
@@ -146,7 +146,7 @@ def test_groups_that_share_bytes_interrupt_each_other(one, other):
 
 @given(psum_regions(), psum_regions())
 def test_what_an_owner_writes_closes_its_groups(one, other):
-    state, owner = AccumulationState(512, 64), Owner()
+    state, owner = AccumulationState(64), Owner()
     state.open(owner, one)
     state.write(owner, other)
     shared = bytes_of(*one) & bytes_of(*other)
@@ -157,7 +157,7 @@ def test_what_an_owner_writes_closes_its_groups(one, other):
 
 
 def test_a_group_that_goes_on_is_whole_again():
-    state, owner, writer = AccumulationState(512, 64), Owner(), Owner()
+    state, owner, writer = AccumulationState(64), Owner(), Owner()
     region = (0, (8, 4), (64, 4), 4)
     state.open(owner, region)
     assert (state.goes_on(owner, region), state.goes_on(writer, region)) == (True, False)

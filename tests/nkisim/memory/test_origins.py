@@ -45,7 +45,7 @@ def outcome(memory, shape, dtype, buffer, address):
     finally:
         RECORDER.reset(token)
     life, storage = tile.life, tile.storage
-    assert memory.log[-1] is life
+    assert list(memory.log)[-1] is life
     assert (life.first_use, life.last_use) == (-1, -1)
     assert tile.shape == life.shape
     assert all(type(extent) is int for extent in tile.shape)

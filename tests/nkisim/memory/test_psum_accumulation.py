@@ -50,7 +50,7 @@ def columns(first, last):
 
 def test_what_another_engine_wrote_is_not_open():
     """A matmul opens eight columns, a copy writes the first four: four are left."""
-    state, owner, other = AccumulationState(128, 64), Owner(), Owner()
+    state, owner, other = AccumulationState(64), Owner(), Owner()
     assert state.opened(owner, columns(0, 8)) is False
     state.open(owner, columns(0, 8))
     assert state.opened(owner, columns(0, 8)) is True
@@ -67,7 +67,7 @@ def test_what_another_engine_wrote_is_not_open():
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_writes_of_any_element_close_what_they_cover(size):
     """Another engine sees the bytes of float32 as elements of another size."""
-    state, owner = AccumulationState(128, 64), Owner()
+    state, owner = AccumulationState(64), Owner()
     state.open(owner, columns(0, 8))
     state.write(owner, (0, (2, 16 // size), (64, size), size))
     np.testing.assert_array_equal(state.opened(owner, columns(2, 6)), [[0, 0, 1, 1]] * 2)
@@ -389,8 +389,10 @@ def test_a_tensor_adds_to_what_another_left_at_its_address():
         return stored(first)
 
     a, b = whole((4, ROWS), 6), whole((4, COLUMNS), 7)
-    got = nkisim.check(kernel)(a, b).outputs
-    np.testing.assert_array_equal(got, 2 * oracle.matmul(a, b).value)
+    report = nkisim.check(kernel)(a, b)
+    np.testing.assert_array_equal(report.outputs, 2 * oracle.matmul(a, b).value)
+    assert "M043" in report.codes
+    assert "already overwritten" in str(report)
 
 
 def test_none_adds_after_a_reversed_view():
@@ -481,7 +483,7 @@ def test_placed_tiles_may_die_in_any_order(order, keeps, entry, cores):
 
 
 def test_of_dead_tensors_nothing_is_kept():
-    state = AccumulationState(1 << 21, 1 << 14)
+    state = AccumulationState(1 << 14)
     for turn in range(1000):
         owner, other = Owner(), Owner()
         state.open(owner, columns(turn % 8, 8))
@@ -494,11 +496,47 @@ def test_of_dead_tensors_nothing_is_kept():
     assert state.tensors == 0
 
 
+def test_the_groups_of_tensors_that_lost_their_bytes_are_not_followed():
+    """Tensors that stay in scope share four places: one group is followed at each."""
+    state, owners = AccumulationState(64), [Owner() for _ in range(200)]
+    for turn, owner in enumerate(owners):
+        place = 4 * (turn % 4)
+        state.open(owner, columns(place, place + 4))
+        assert state.followed == min(turn + 1, 4)
+    for owner in owners[:-4]:
+        assert state.interrupted(owner, columns(0, 4)) or not state.opened(owner, columns(0, 4))
+        assert not state.unread(owner, columns(0, 4))
+
+
+def test_a_tensor_that_takes_its_bytes_back_interrupts_the_other():
+    state, first, second = AccumulationState(64), Owner(), Owner()
+    for owner in (first, second, first):
+        state.open(owner, columns(0, 4))
+    assert state.interrupted(second, columns(0, 4))
+    assert not state.interrupted(first, columns(0, 4))
+
+
+def test_the_open_bytes_of_a_small_tensor_take_little_memory():
+    """A map of all PSUM would have 2 MiB for each tensor."""
+
+    def size_of(state, owner):
+        before = tracemalloc.get_traced_memory()[0]
+        state.open(owner, columns(0, 8))
+        state.opened(owner, columns(2, 12))
+        return tracemalloc.get_traced_memory()[0] - before
+
+    tracemalloc.start()
+    try:
+        assert size_of(AccumulationState(1 << 14), Owner()) < 1 << 14
+    finally:
+        tracemalloc.stop()
+
+
 def test_what_is_kept_of_a_tensor_does_not_grow_with_its_turns():
     """A matmul and another engine write one tile in turn; its state is never read."""
 
     def size_after(turns):
-        state, owner = AccumulationState(1 << 21, 1 << 14), Owner()
+        state, owner = AccumulationState(1 << 14), Owner()
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(turns):
             state.open(owner, columns(0, 8))

@@ -14,6 +14,7 @@ from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import CONDITION
+from nkisim.memory.rules import REGISTER_EXTENT
 
 __all__ = ["check_tensors"]
 
@@ -39,6 +40,7 @@ TENSOR_CONTENTS = declare(
     "print runs while the kernel is compiled, when the tensor has no contents",
 )
 
+_ALLOCATIONS = {f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "empty")}
 _INSTRUCTIONS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 
 
@@ -48,6 +50,7 @@ def check_tensors(unit: Unit) -> Iterator[Found]:
     yield from _operators(unit, kinds)
     yield from _truth(unit, kinds)
     yield from _registers(unit, kinds)
+    yield from _extents(unit, kinds)
     yield from _printed(unit, kinds)
 
 
@@ -166,6 +169,23 @@ def _registers(unit: Unit, kinds: Kinds) -> Iterator[Found]:
                 message = f"`{ast.unparse(compare)}` compares {word} {text}"
                 fix = "decide it by the bounds of the loop, or peel the first iteration"
                 yield Found(REGISTER_CONDITION, compare, message, fix, operand=text)
+
+
+def _extents(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    for call, meaning in unit.calls():
+        if meaning.path not in _ALLOCATIONS:
+            continue
+        named = [keyword.value for keyword in call.keywords if keyword.arg == "shape"]
+        for shape in (*call.args[:1], *named):
+            entries = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
+            for entry in entries:
+                kind = kinds.of(entry)
+                if kind in ("register", "index"):
+                    text = ast.unparse(entry)
+                    word = "register" if kind == "register" else "loop index"
+                    message = f"{word} {text} is an extent of a tile"
+                    fix = "allocate the largest tile, and use it only as an offset or a bound"
+                    yield Found(REGISTER_EXTENT, call, message, fix, operand=text)
 
 
 def _is_none(node: ast.AST) -> bool:

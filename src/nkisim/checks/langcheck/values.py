@@ -65,9 +65,9 @@ NUMBER_OPERATOR = declare(
 ENUM_OPERATOR = declare(
     "L053",
     "enum-order",
-    "error",
+    "warning",
     "An enum value is used in an ordering comparison or in arithmetic.",
-    "the compiler can only compare enum values for equality",
+    "the language guide defines only equality of enum values",
 )
 OUT_OF_RANGE = declare(
     "L055",

@@ -1,0 +1,275 @@
+"""The allocations of a run, as far as its checks need them.
+
+Capacity and addresses are checked at the end of a run, from the lifetimes of all tiles. A loop may
+allocate millions, so lifetimes that can no longer change a result are dropped from time to time:
+
+- A tile is live from its first write to its last use, and a freed one is not used again. Between
+  the uses of tiles that are not freed, only the moment with the most live bytes matters: the freed
+  tiles that are live then are kept.
+- Of placed tiles those are kept that overlap another in space and time, or will if a tile that is
+  not freed is used again.
+
+Peaks are exact. Of equal collisions with one tile that is used again, one is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from nkisim.arch import Generation
+from nkisim.memory.lifetime import Address, Lifetime, Origin
+from nkisim.memory.region import MemoryRegion, is_on_chip
+
+__all__ = ["QUADRANT", "SHARES", "AllocationLog", "Line", "collisions", "device_bytes", "space"]
+
+QUADRANT = 32
+"""Partitions of a quarter of SBUF or PSUM."""
+
+# Both bound what tiles need together from below, however they are placed.
+SHARES = ((0, 1, 2, 3, 4), (0, 0, 2, 4, 4))
+"""Quarters of the partitions that a tile is counted for, by the quarters that it needs."""
+
+_FEWEST = 4096
+"""Number of tiles below which nothing is dropped."""
+
+
+@dataclass(slots=True)
+class Line:
+    """The placed tiles that one line of the kernel has allocated.
+
+    Attributes:
+        count: Their number.
+        addresses: Their addresses.
+    """
+
+    count: int = 0
+    addresses: set[Address] = field(default_factory=set)
+
+
+class AllocationLog:
+    """Lifetimes of the allocations of one core, in order.
+
+    Attributes:
+        lines: Placed tiles by file and line of their allocation.
+        neighbours: Pairs of tiles placed one after the other by different lines, at a distance of
+            bytes that is the number of elements of the first; one per pair of lines and forms.
+
+    Args:
+        generation: Generation of the core.
+        whole: Whether all lifetimes are kept, for a drawing.
+    """
+
+    __slots__ = (
+        "_automatic",
+        "_entries",
+        "_generation",
+        "_limit",
+        "_placed",
+        "_previous",
+        "_seen",
+        "_whole",
+        "lines",
+        "neighbours",
+    )
+
+    def __init__(self, generation: Generation, *, whole: bool) -> None:
+        self.lines: dict[tuple[str, int], Line] = {}
+        self.neighbours: list[tuple[Lifetime, Lifetime]] = []
+        self._generation = generation
+        self._whole = whole
+        self._limit = _FEWEST
+        self._entries: list[tuple[Lifetime, ref[Any]]] = []
+        self._previous: dict[MemoryRegion, Lifetime] = {}
+        self._seen: set[Any] = set()
+        self._placed: dict[MemoryRegion, int] = {}
+        self._automatic: dict[MemoryRegion, int] = {}
+
+    def __iter__(self) -> Iterator[Lifetime]:
+        return (life for life, _ in self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, life: Lifetime, owner: Any) -> None:
+        """Add an allocation; ``owner`` is freed with its last view."""
+        entries = self._entries
+        entries.append((life, ref(owner)))
+        if life.origin.address is not None:
+            self._place(life)
+        if len(entries) >= self._limit and not self._whole:
+            self._drop()
+
+    def dropped(self, region: MemoryRegion) -> tuple[int, int]:
+        """Return how many used tiles with and without an address are no longer in the log."""
+        return self._placed.get(region, 0), self._automatic.get(region, 0)
+
+    def _place(self, life: Lifetime) -> None:
+        """Record a placed tile."""
+        origin = life.origin
+        line = self.lines.get(origin.made)
+        if line is None:
+            line = self.lines[origin.made] = Line()
+        life.number = line.count
+        line.count += 1
+        assert origin.address is not None
+        line.addresses.add(origin.address)
+        previous = self._previous.get(origin.form.buffer)
+        self._previous[origin.form.buffer] = life
+        if previous is None or previous.line == origin.made:
+            return
+        before = previous.origin
+        key = before.form, before.made, origin.form, origin.made
+        if key not in self._seen:
+            self._seen.add(key)
+            if _apart_by_elements(before, origin):
+                self.neighbours.append((previous, life))
+
+    def _drop(self) -> None:
+        """Drop lifetimes that cannot change a result."""
+        kept: set[Lifetime] = set()
+        freed: list[Lifetime] = []
+        for region in (MemoryRegion.sbuf, MemoryRegion.psum):
+            tiles = [(life, owner()) for life, owner in self._entries if life.region is region]
+            used = [(life, owner) for life, owner in tiles if life.first_use >= 0]
+            alive = [life for life, owner in used if owner is not None]
+            dead = [life for life, owner in used if owner is None]
+            kept.update(life for life, owner in tiles if owner is not None)
+            freed += dead
+            unit = self._generation.psum_bank_bytes if region is MemoryRegion.psum else 1
+            kept.update(_at_peaks(dead, alive, unit, self._generation.partitions))
+            placed = [life for life, _ in used if life.address is not None]
+            for pair in collisions(placed):
+                kept.update(pair)
+            kept.update(_may_collide(dead, alive))
+            # The example of a tile without an address.
+            kept.update([life for life in dead if life.address is None][:1])
+        for life in freed:
+            if life not in kept:
+                counts = self._automatic if life.address is None else self._placed
+                counts[life.region] = counts.get(life.region, 0) + 1
+        self._entries = [
+            entry for entry in self._entries if entry[0] in kept or not is_on_chip(entry[0].region)
+        ]
+        self._limit = max(_FEWEST, 2 * len(self._entries))
+
+
+def device_bytes(tile: Lifetime | Origin, unit: int = 1) -> int:
+    """Return bytes per partition on the device, rounded up to whole units."""
+    origin = tile.origin if isinstance(tile, Lifetime) else tile
+    nbytes = math.prod(origin.form.shape[1:]) * origin.form.dtype.itemsize
+    return -(-nbytes // unit) * unit
+
+
+def space(tile: Lifetime | Origin) -> tuple[int, int, int, int]:
+    """Return the first and last partition and byte of a placed tensor, ends excluded.
+
+    Those that instructions have used; of an origin, or where they are unknown, all.
+    """
+    if isinstance(tile, Lifetime) and tile.reached is not None:
+        return tile.reached
+    origin = tile.origin if isinstance(tile, Lifetime) else tile
+    assert origin.address is not None
+    partition, byte = origin.address
+    return partition, partition + origin.form.shape[0], byte, byte + device_bytes(origin)
+
+
+def collisions(placed: Sequence[Lifetime]) -> list[tuple[Lifetime, Lifetime]]:
+    """Return a pair, in their order, for each tensor that begins where another is still live.
+
+    The memory is cut into cells where tensors begin and end. Each cell stores its last tensor and
+    the end of that tensor's lifetime; a new tensor overlaps a live one exactly if it overlaps the
+    one that lives longest.
+    """
+    spaces = [space(tile) for tile in placed]
+    rows = {edge: i for i, edge in enumerate(sorted({e for s in spaces for e in s[:2]}))}
+    columns = {edge: i for i, edge in enumerate(sorted({e for s in spaces for e in s[2:]}))}
+    until = np.full((len(rows), len(columns)), -1)
+    owner = np.zeros_like(until)
+    found = []
+    for first, number in sorted((tile.first_use, i) for i, tile in enumerate(placed)):
+        top, bottom, left, right = spaces[number]
+        here = slice(rows[top], rows[bottom]), slice(columns[left], columns[right])
+        busy, last = until[here], placed[number].last_use
+        if not busy.size:
+            continue
+        worst = busy.argmax()
+        if busy.flat[worst] >= first:
+            other = int(owner[here].flat[worst])
+            found.append((placed[min(other, number)], placed[max(other, number)]))
+        longer = busy < last
+        busy[longer] = last
+        owner[here][longer] = number
+    return found
+
+
+def _at_peaks(
+    dead: Sequence[Lifetime], alive: Sequence[Lifetime], unit: int, partitions: int
+) -> list[Lifetime]:
+    """Return the freed tiles that are live when most bytes are, between uses of the others."""
+    if not dead:
+        return []
+    first = np.array([tile.first_use for tile in dead])
+    last = np.array([tile.last_use for tile in dead])
+    edges = np.unique([use for tile in alive for use in (tile.first_use, tile.last_use)])
+    # A tile that is not freed covers all or nothing of the time between two edges.
+    points = np.union1d(first, edges).astype(np.int64)
+    segment = np.searchsorted(edges, points) + np.searchsorted(edges, points, "right")
+    begun, ended = (
+        np.searchsorted(np.sort(first), points, "right"),
+        np.searchsorted(np.sort(last), points),
+    )
+    by_first, by_last = np.argsort(first, kind="stable"), np.argsort(last, kind="stable")
+    needs: dict[Origin, tuple[int, int]] = {}
+    for tile in dead:
+        if tile.origin not in needs:
+            rows = min(-(-tile.shape[0] // QUADRANT), partitions // QUADRANT)
+            needs[tile.origin] = rows, device_bytes(tile, unit)
+    moments = []
+    for shares in SHARES:
+        weights = np.array([shares[needs[t.origin][0]] * needs[t.origin][1] for t in dead])
+        opened = np.concatenate([[0], np.cumsum(weights[by_first])])
+        closed = np.concatenate([[0], np.cumsum(weights[by_last])])
+        order = np.lexsort((points, closed[ended] - opened[begun], segment))
+        leads = np.flatnonzero(np.diff(segment[order], prepend=-1))
+        moments.append(points[order[leads]])
+    times = np.unique(np.concatenate(moments))
+    covers = np.searchsorted(times, first) < np.searchsorted(times, last, "right")
+    return [tile for tile, kept in zip(dead, covers, strict=True) if kept]
+
+
+def _may_collide(dead: Sequence[Lifetime], alive: Sequence[Lifetime]) -> list[Lifetime]:
+    """Return freed tiles that collide with a tile that is not freed, if it is used again."""
+    waiting = [tile for tile in alive if tile.address is not None]
+    if not waiting:
+        return []
+    alike: dict[Origin, list[Lifetime]] = {}
+    for tile in dead:
+        if tile.address is not None:
+            alike.setdefault(tile.origin, []).append(tile)
+    found = []
+    for origin, tiles in alike.items():
+        tiles.sort(key=lambda tile: tile.first_use)
+        firsts = [tile.first_use for tile in tiles]
+        here = space(origin)
+        for other in waiting:
+            there = space(other.origin)  # it may reach more when it is used again
+            meets = here[0] < there[1] and there[0] < here[1]
+            if meets and here[2] < there[3] and there[2] < here[3]:
+                found += tiles[bisect_right(firsts, other.last_use) :][:1]
+                found += [tile for tile in tiles if tile.last_use >= other.first_use][:1]
+    return found
+
+
+def _apart_by_elements(a: Origin, b: Origin) -> bool:
+    """Return whether the address of a tile is that of another plus its number of elements."""
+    assert a.address is not None and b.address is not None
+    elements = math.prod(a.form.shape[1:])
+    apart = b.address[1] - a.address[1]
+    return a.form.dtype.itemsize > 1 and a.address[0] == b.address[0] and apart == elements

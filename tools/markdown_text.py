@@ -21,7 +21,8 @@ def source_of(function: Callable[..., Any]) -> str:
 
 def module_file(function: Callable[..., Any]) -> str:
     """Return the file of a function, relative to the repository root."""
-    return str(Path(inspect.getsourcefile(function) or "").relative_to(ROOT))
+    source = inspect.getsourcefile(inspect.unwrap(function))
+    return str(Path(source or "").relative_to(ROOT))
 
 
 def block(language: str, text: str) -> str:

@@ -41,8 +41,14 @@ def raising_line(error: BaseException, file: str) -> int:
 
 @contextlib.contextmanager
 def imported(file: Path, max_seconds: float) -> Iterator[ModuleType]:
-    """Import a file for the duration of a context; a file in a package as a submodule of it."""
+    """Import a file for the duration of a context; a file in a package as a submodule of it.
+
+    No bytecode is written: Python would use it for a file of the same size that was saved again
+    within a second.
+    """
     path, modules = list(sys.path), set(sys.modules)
+    writes_none = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     was_installed = shim.installed()
     shim.install()
     try:
@@ -53,6 +59,7 @@ def imported(file: Path, max_seconds: float) -> Iterator[ModuleType]:
             raise CannotImport(file, error) from error
         yield module
     finally:
+        sys.dont_write_bytecode = writes_none
         sys.path[:] = path
         for name in set(sys.modules) - modules:
             origin = getattr(sys.modules[name], "__file__", None)

@@ -230,10 +230,13 @@ _SPARSE = {
         f"trnsparse.{name}": _call(SPARSE)
         for name in [
             "amg_preconditioner",
+            "ichol_preconditioner",
+            "ilu_preconditioner",
             "jacobi_preconditioner",
             "jacobi_preconditioner_bsr",
             "power_iteration",
             "splu",
+            "ssor_preconditioner",
         ]
     },
     **{

@@ -61,8 +61,9 @@ def test_cheap_targets_take_cheap_ways(dtype, target):
 
 
 def test_the_condition_number_chooses_the_factor():
-    well = trnsolver.solve(with_condition(1e2), torch.ones(24), target_forward_error=1e-6).info
-    ill = trnsolver.solve(with_condition(1e9), torch.ones(24), target_forward_error=1e-6).info
+    b = torch.ones(24, dtype=torch.float64)
+    well = trnsolver.solve(with_condition(1e2), b, target_forward_error=1e-6).info
+    ill = trnsolver.solve(with_condition(1e9), b, target_forward_error=1e-6).info
     assert well.precision == ("float32 LU", "residual in float64, solution in float64")
     assert ill.precision[0] == "float64 LU"
     assert well.errors[0] > well.errors[-1]

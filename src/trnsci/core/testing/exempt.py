@@ -68,6 +68,8 @@ EXEMPT: Mapping[str, str] = {
     "block_sparse_attention takes one that was made before",
     "trnsparse.count_quartets": _INTEGERS,
     "trnsparse.density_screen": _INTEGERS,
+    "trnsparse.ichol_preconditioner": _SETUP,
+    "trnsparse.ilu_preconditioner": _SETUP,
     "trnsparse.jacobi_preconditioner": _SETUP,
     "trnsparse.jacobi_preconditioner_bsr": _SETUP,
     "trnsparse.nnz_per_row": _INTEGERS,
@@ -85,6 +87,7 @@ EXEMPT: Mapping[str, str] = {
     "trnsparse.spmv_symmetric: compile": _VALUES,
     "trnsparse.spsolve: compile": _SCIPY,
     "trnsparse.sptrsv: compile": _SCIPY,
+    "trnsparse.ssor_preconditioner": _SETUP,
     "trntensor.cp_decompose": "a local minimum of alternating steps, by which nothing is "
     "differentiated",
     "trntensor.estimate_flops": "takes shapes, not values",

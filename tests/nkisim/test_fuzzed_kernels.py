@@ -32,7 +32,7 @@ def checked(kernel, folder, target):
     """The report of a check of a kernel's text."""
     file = folder / f"fuzzed_{len(list(folder.iterdir()))}.py"
     file.write_text(kernel.text)
-    with imported(file) as module:
+    with imported(file, max_seconds=60) as module:
         return nkisim.check(module.fuzzed, target=target, source=True)(*kernel.inputs)
 
 

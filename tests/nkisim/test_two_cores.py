@@ -76,6 +76,7 @@ def test_shared_tensors_are_matched_by_order(seed):
         nl.store(first[core], nl.load(a))
         nl.store(second[core], nl.multiply(nl.load(a), 2.0 + core))
         nisa.core_barrier(data=first, cores=(0, 1))
+        nisa.core_barrier(data=second, cores=(0, 1))
         out = hbm((2, 8, 4))
         nl.store(out[core], nl.add(nl.load(first[1 - core]), nl.load(second[1 - core])))
         return out

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.machine.cluster import Member
 from nkisim.machine.core import CORE, Garbage
 from nkisim.machine.unwritten import report_unwritten, with_sentinel
 from nkisim.memory import NkiTensor, is_on_chip
@@ -79,8 +80,9 @@ def note_read(tensor: NkiTensor, instruction: str) -> None:
     if storage.psum is not None:
         storage.psum.read(tensor.form.region)
     if storage.shared is not None:
-        core, epoch = _sharer()
-        storage.shared.read(tensor, core, epoch, instruction)
+        member = _sharer()
+        epoch = member.synchronised
+        storage.shared.read(tensor, member.core, epoch, instruction, member.guards)
 
 
 def commit(tensor: NkiTensor, stored: Any) -> None:
@@ -110,8 +112,8 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
     if storage.psum is not None:
         storage.psum.write(tensor.owner, tensor.form.region)
     if storage.shared is not None:
-        core, epoch = _sharer()
-        storage.shared.write(tensor, core, epoch, where)
+        member = _sharer()
+        storage.shared.write(tensor, member.core, member.synchronised, where)
 
 
 def note_written_somewhere(tensor: NkiTensor) -> None:
@@ -122,9 +124,9 @@ def note_written_somewhere(tensor: NkiTensor) -> None:
     storage.mark_written(origin.form.start, runs)
 
 
-def _sharer() -> tuple[int, int]:
-    """Return the running core's number in its pair and its number of synchronisations."""
+def _sharer() -> Member:
+    """Return the running core as one of a pair."""
     core = CORE.get()
     assert core is not None
     assert core.member is not None
-    return core.member.core, core.member.synchronised
+    return core.member

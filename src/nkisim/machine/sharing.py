@@ -19,7 +19,7 @@ import numpy as np
 
 from nkisim.diagnostics import Place, Rule, Severity, declare, flag, user_line, user_place
 from nkisim.dtypes import UNSIGNED
-from nkisim.machine.core import CORE
+from nkisim.memory.storage import Guards
 from nkisim.memory.tensor import NkiTensor
 from nkisim.memory.written_map import Runs
 
@@ -128,7 +128,9 @@ class SharedAccess:
         self._places: dict[_Access, Place] = {}
         self._since: list[int] = []
 
-    def read(self, tensor: NkiTensor, core: int, epoch: int, instruction: str) -> None:
+    def read(
+        self, tensor: NkiTensor, core: int, epoch: int, instruction: str, guards: Guards
+    ) -> None:
         """Record a read, and flag it if the other core's write is not ordered before it."""
         if not tensor.size:
             return
@@ -141,14 +143,19 @@ class SharedAccess:
                 theirs = self._accesses[stamps[clash][0]]
                 self._report(UNORDERED_READ, tensor, mine, theirs, instruction)
             elif epoch:
-                self._check_barriers(stamps, tensor, mine, instruction)
+                self._check_barriers(stamps, tensor, mine, instruction, guards)
         reads = self._reads[core]
         if reads is None:
             reads = self._reads[core] = self._fresh()
         self._view(reads, tensor, grains)[...] = self._number(mine)
 
     def _check_barriers(
-        self, stamps: np.ndarray, tensor: NkiTensor, mine: _Access, instruction: str
+        self,
+        stamps: np.ndarray,
+        tensor: NkiTensor,
+        mine: _Access,
+        instruction: str,
+        guards: Guards,
     ) -> None:
         """Flag a read of what the other core wrote, if only barriers of other tensors order it."""
         low, high = int(stamps.min()), int(stamps.max())
@@ -156,9 +163,7 @@ class SharedAccess:
             theirs = mine if number == _NEVER else self._accesses[number]
             if theirs.core == mine.core or theirs.epoch >= mine.epoch:
                 continue
-            core = CORE.get()
-            assert core is not None and core.member is not None
-            named = core.member.guards(range(theirs.epoch, mine.epoch))
+            named = guards(range(theirs.epoch, mine.epoch))
             if all(storage is not None and storage is not tensor.storage for storage in named):
                 flag(
                     OTHER_BARRIER,

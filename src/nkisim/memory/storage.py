@@ -16,6 +16,7 @@ makes a copy. So an argument is copied only if the kernel writes to it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,16 +24,20 @@ import numpy as np
 from nkisim.memory.psum import AccumulationState
 from nkisim.memory.written_map import Marks, Region, Runs
 
-__all__ = ["Sharing", "Storage"]
+__all__ = ["Guards", "Sharing", "Storage"]
 
 _BYTE = np.dtype(np.uint8)
+
+
+Guards = Callable[[range], list[Any]]
+"""From numbers of synchronisations of a core to the storages that they name, None for all."""
 
 
 class Sharing(Protocol):
     """Tracks the accesses of several cores to one storage; tensors are views of it."""
 
-    def read(self, tensor: Any, core: int, epoch: int, instruction: str) -> None:
-        """Note a read."""
+    def read(self, tensor: Any, core: int, epoch: int, instruction: str, guards: Guards) -> None:
+        """Note a read; ``guards`` are those of the reading core's barriers."""
 
     def write(self, tensor: Any, core: int, epoch: int, where: np.ndarray | None) -> None:
         """Note a write, of the elements where ``where`` is true."""

@@ -12,6 +12,13 @@ from nkisim.machine import CORE
 from nkisim.memory import Storage
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _only_new_objects():
+    """Hide what other tests keep, perhaps millions of objects, as after the collection of tests."""
+    gc.collect()
+    gc.freeze()
+
+
 def living_storages():
     gc.collect()
     # Not isinstance, which would wake lazy objects of other libraries.

@@ -114,8 +114,10 @@ def test_one_kernel_is_selected_and_runs_on_two_cores(run):
     _, out, _ = run(text, *SHAPES, "--json", file="k.py::other")
     assert [p["kernel"] for p in json.loads(out)["profiles"]] == ["other"]
     status, out, _ = run(text, *SHAPES, "--json", file="k.py::copy[2]")
-    assert status == 1  # both cores write the same rows
-    assert json.loads(out)["findings"]
+    (profile,) = json.loads(out)["profiles"]
+    assert (status, profile["kernel"], len(profile["per_core"])) == (0, "copy", 2)
+    # Both cores write the same rows, perhaps the same bytes: values are not computed.
+    assert [found[:13] for found in profile["findings"]] == ["warning[C008]"]
 
 
 def test_json_alone_is_on_stdout(run):

@@ -50,7 +50,7 @@ def _product(call: Call) -> Callable[..., None] | None:
         return None
     if call["perf_mode"] is PerfMode.double_row or any(t.ndim != 2 for t in (dst, *operands)):
         return None
-    if dst.array.dtype != _F32:
+    if dst.dtype != "float32":
         return None
     stationary = operands[0].array
     if stationary.dtype != _F32 or stationary.flags.c_contiguous:

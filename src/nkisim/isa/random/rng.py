@@ -225,7 +225,8 @@ def rand2(core: Core, dst: Any, min: Any, max: Any, name: str | None = None) -> 
 
     Narrow types may round up to ``max``.
     """
-    return uniform(_draw(core, Engine.vector, dst), min, max)
+    drawn = uniform(_draw(core, Engine.vector, dst), min, max)
+    return drawn if dst.dtype.is_float else np.rint(drawn)
 
 
 def _probability_type(call: Call) -> None:

@@ -281,6 +281,34 @@ class Source:
         stop = self.data.find(b"\n", stop) + 1 or len(self.data)
         return Edit(start, stop, "")
 
+    def emptied(self, line: cst.SimpleStatementLine) -> Edit:
+        """Return the edit that removes a line; a comment behind it and its block stay."""
+        whole = self.without(line)
+        if whole is not None:
+            return whole
+        start, stop = self.span(line.body[0])
+        comment = line.trailing_whitespace.comment
+        block = self.parent(line)
+        alone = isinstance(block, cst.IndentedBlock) and len(block.body) < 2
+        if comment is None or alone:
+            return Edit(start, stop, "pass")
+        return Edit(start, self.span(comment)[0], "")
+
+    def is_bare(self, line: cst.SimpleStatementLine | None, call: cst.CSTNode) -> bool:
+        """Return whether a line is one call and nothing else."""
+        return (
+            line is not None and isinstance(line.body[0], cst.Expr) and line.body[0].value is call
+        )
+
+    def unconditional(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is always evaluated, and once, by its simple statement."""
+        for above in self.ancestors(node):
+            if isinstance(above, cst.BaseSmallStatement):
+                return True
+            if isinstance(above, cst.IfExp | cst.BooleanOperation | cst.Lambda | cst.BaseComp):
+                return False
+        return False
+
     def fresh(self, wish: str) -> str:
         """Return a name that the file does not use yet."""
         used = {name.value for name in self.all(cst.Name)}

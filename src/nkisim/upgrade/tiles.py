@@ -13,6 +13,8 @@ __all__ = [
     "buffer_of",
     "dtype_of",
     "dtype_text",
+    "in_psum",
+    "is_tile",
     "shape_of",
 ]
 
@@ -106,3 +108,67 @@ def shape_of(source: Source, node: cst.CSTNode) -> list[str] | None:
     if any(not isinstance(element, cst.Element) for element in given.elements):
         return None
     return [source.code(element.value) for element in given.elements]
+
+
+# Functions of nki.language that return a tile.
+_TILE_FUNCTIONS = frozenset(
+    "abs add arctan bitwise_and bitwise_or bitwise_xor broadcast_to ceil copy cos divide dropout "
+    "equal erf erf_dx exp expand_dims floor fmod gather_flattened gelu gelu_apprx_sigmoid "
+    "gelu_apprx_sigmoid_dx gelu_apprx_tanh gelu_dx greater greater_equal invert left_shift less "
+    "less_equal load load_transpose2d log logical_and logical_not logical_or logical_xor matmul max "
+    "maximum mean min minimum mish mod multiply negative not_equal power prod reciprocal relu "
+    "right_shift rms_norm rsqrt sigmoid sign silu silu_dx sin softmax softplus sqrt square subtract "
+    "sum tan tanh transpose trunc var where".split()
+)
+_IN_PSUM = {"nki.language.matmul", "nki.isa.nc_matmul"}
+_ARITHMETIC = (
+    cst.Add,
+    cst.Subtract,
+    cst.Multiply,
+    cst.Divide,
+    cst.Power,
+    cst.BitAnd,
+    cst.BitOr,
+    cst.BitXor,
+)
+
+
+def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether an expression is known to be a tensor that the kernel made itself."""
+    if isinstance(node, cst.Subscript):
+        return is_tile(source, node.value, seen)
+    if isinstance(node, cst.Call):
+        name = source.nki_name(node.func, "nki.language")
+        if name in ALLOCATIONS or name in _TILE_FUNCTIONS:
+            return True
+        return source.nki_name(node.func, "nki.isa") is not None and not any(
+            a.keyword is not None and a.keyword.value == "dst" for a in node.args
+        )
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, _ARITHMETIC):
+        return is_tile(source, node.left, seen) or is_tile(source, node.right, seen)
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        return is_tile(source, node.expression, seen)
+    if not isinstance(node, cst.Name) or node.value in seen:
+        return False
+    values = source.values(node)
+    within = seen | {node.value}
+    # A value that mentions the name itself, as in ``t = t + x``, adds nothing to the others.
+    known = [is_tile(source, v, within) or _mentions(source, v, within) for v in values or ()]
+    return bool(known) and all(known) and any(is_tile(source, v, within) for v in values or ())
+
+
+def _mentions(source: Source, node: cst.CSTNode, names: frozenset[str]) -> bool:
+    return any(name.value in names for name in source.within(node, cst.Name))
+
+
+def in_psum(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether an expression is known to be a tensor in PSUM."""
+    name = base_name(node)
+    if name is not None:
+        if buffer_of(source, name) == "psum":
+            return True
+        values = source.values(name)
+        return bool(values) and all(
+            isinstance(v, cst.Call) and source.name(v.func) in _IN_PSUM for v in values or ()
+        )
+    return isinstance(node, cst.Call) and source.name(node.func) in _IN_PSUM

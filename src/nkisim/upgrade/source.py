@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,7 +12,6 @@ from libcst.metadata import (
     Assignment,
     ByteSpanPositionProvider,
     MetadataWrapper,
-    ParentNodeProvider,
     QualifiedNameSource,
     Scope,
     ScopeProvider,
@@ -28,14 +28,22 @@ N = TypeVar("N", bound=cst.CSTNode)
 
 
 class _Collector(cst.CSTVisitor):
-    """All nodes of a tree in the order of the text, by type."""
+    """All nodes of a tree in the order of the text, by type, and the parent of each."""
 
     def __init__(self) -> None:
         self.nodes: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
+        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._open: list[cst.CSTNode] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         self.nodes.setdefault(type(node), []).append(node)
+        if self._open:
+            self.parents[node] = self._open[-1]
+        self._open.append(node)
         return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        self._open.pop()
 
 
 class Source:
@@ -47,11 +55,11 @@ class Source:
         wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
         self.module = wrapper.module
         self._spans: Mapping[cst.CSTNode, Any] = wrapper.resolve(ByteSpanPositionProvider)
-        self._parents: Mapping[cst.CSTNode, Any] = wrapper.resolve(ParentNodeProvider)
         self._scopes: Mapping[cst.CSTNode, Any] = wrapper.resolve(ScopeProvider)
         collector = _Collector()
         self.module.visit(collector)
-        self._nodes = collector.nodes
+        self._nodes, self._parents = collector.nodes, collector.parents
+        self._starts: dict[type[cst.CSTNode], list[int]] = {}
         self._bounds: dict[cst.CSTNode, tuple[int, int]] = {}
         self._names: dict[cst.CSTNode, str | None] = {}
         self._kernels: list[cst.FunctionDef] | None = None
@@ -76,7 +84,12 @@ class Source:
     def within(self, outer: cst.CSTNode, kind: type[N]) -> list[N]:
         """Return the nodes of one type that lie inside ``outer``."""
         start, stop = self.span(outer)
-        return [n for n in self.all(kind) if start <= self.span(n)[0] and self.span(n)[1] <= stop]
+        nodes = self.all(kind)
+        if kind not in self._starts:
+            self._starts[kind] = [self.span(node)[0] for node in nodes]
+        starts = self._starts[kind]
+        inside = nodes[bisect_left(starts, start) : bisect_left(starts, stop)]
+        return [node for node in inside if self.span(node)[1] <= stop]
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Return the first byte of a node and the byte behind its last one, with parentheses."""

@@ -14,6 +14,7 @@ __all__ = [
     "dtype_of",
     "dtype_text",
     "in_psum",
+    "is_column",
     "is_tile",
     "shape_of",
 ]
@@ -111,15 +112,22 @@ def shape_of(source: Source, node: cst.CSTNode) -> list[str] | None:
 
 
 # Functions of nki.language that return a tile.
+# fmt: off
 _TILE_FUNCTIONS = frozenset(
-    "abs add arctan bitwise_and bitwise_or bitwise_xor broadcast_to ceil copy cos divide dropout "
-    "equal erf erf_dx exp expand_dims floor fmod gather_flattened gelu gelu_apprx_sigmoid "
-    "gelu_apprx_sigmoid_dx gelu_apprx_tanh gelu_dx greater greater_equal invert left_shift less "
-    "less_equal load load_transpose2d log logical_and logical_not logical_or logical_xor matmul max "
-    "maximum mean min minimum mish mod multiply negative not_equal power prod reciprocal relu "
-    "right_shift rms_norm rsqrt sigmoid sign silu silu_dx sin softmax softplus sqrt square subtract "
-    "sum tan tanh transpose trunc var where".split()
+    (
+        "abs", "add", "arctan", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to",
+        "ceil", "copy", "cos", "divide", "dropout", "equal", "erf", "erf_dx", "exp",
+        "expand_dims", "floor", "fmod", "gather_flattened", "gelu", "gelu_apprx_sigmoid",
+        "gelu_apprx_sigmoid_dx", "gelu_apprx_tanh", "gelu_dx", "greater", "greater_equal",
+        "invert", "left_shift", "less", "less_equal", "load", "load_transpose2d", "log",
+        "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum",
+        "mean", "min", "minimum", "mish", "mod", "multiply", "negative", "not_equal", "power",
+        "prod", "reciprocal", "relu", "right_shift", "rms_norm", "rsqrt", "sigmoid", "sign",
+        "silu", "silu_dx", "sin", "softmax", "softplus", "sqrt", "square", "subtract", "sum",
+        "tan", "tanh", "transpose", "trunc", "var", "where",
+    )
 )
+# fmt: on
 _IN_PSUM = {"nki.language.matmul", "nki.isa.nc_matmul"}
 _ARITHMETIC = (
     cst.Add,
@@ -172,3 +180,39 @@ def in_psum(source: Source, node: cst.CSTNode) -> bool:
             isinstance(v, cst.Call) and source.name(v.func) in _IN_PSUM for v in values or ()
         )
     return isinstance(node, cst.Call) and source.name(node.func) in _IN_PSUM
+
+
+_REDUCTIONS = ("max", "mean", "min", "prod", "sum", "var")
+
+
+def is_column(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether an expression is known to be a tile of one column."""
+    if isinstance(node, cst.Call):
+        name = source.nki_name(node.func, "nki.language")
+        if name in _REDUCTIONS:
+            axis = (source.arguments(node, ("x", "axis")) or {}).get("axis")
+            if isinstance(axis, cst.Tuple | cst.List) and len(axis.elements) == 1:
+                axis = axis.elements[0].value
+            return axis is not None and source.code(axis) in ("1", "-1")
+        if name in ALLOCATIONS:
+            shape = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
+            if not isinstance(shape, cst.Tuple | cst.List) or len(shape.elements) != 2:
+                return False
+            return source.code(shape.elements[1].value) == "1"
+        if name == "load" and node.args:
+            return is_column(source, node.args[0].value, seen)
+        tiles = [a.value for a in node.args if is_tile(source, a.value)]
+        own = name in _TILE_FUNCTIONS and name not in ("broadcast_to", "matmul", "transpose")
+        return own and bool(tiles) and all(is_column(source, tile, seen) for tile in tiles)
+    if isinstance(node, cst.Subscript):
+        last = node.slice[-1].slice
+        if isinstance(last, cst.Slice) and last.lower is not None and last.upper is not None:
+            start, stop = source.code(last.lower), source.code(last.upper)
+            unit = start.isdecimal() and stop.isdecimal() and int(stop) == int(start) + 1
+            return len(node.slice) > 1 and (unit or stop == f"{start} + 1")
+        return False
+    if not isinstance(node, cst.Name) or node.value in seen:
+        return False
+    values = source.values(node)
+    within = seen | {node.value}
+    return bool(values) and all(is_column(source, value, within) for value in values or ())

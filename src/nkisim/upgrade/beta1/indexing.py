@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
@@ -12,7 +12,7 @@ from libcst.metadata import Assignment
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 
-__all__: list[str] = []
+__all__ = ["sliced", "terms"]
 
 _AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
 _ADVICE = "index with slices, or with t.ap(pattern=[[step, count], ...])"
@@ -172,8 +172,21 @@ def _slice(source: Source, node: cst.BaseExpression) -> tuple[_Range, str] | Non
     return where, f"{_summed(offset, '0')}:{_summed(offset, last)}:{step}"
 
 
-def _sliced(source: Source, node: cst.Subscript) -> str | None:
-    """Return the text of a subscript with slices in place of the index tensors."""
+def terms(source: Source, node: cst.BaseExpression) -> frozenset[str] | None:
+    """Return the addends of an index expression with one index tensor, or None of another one."""
+    if _slice(source, node) is None:
+        return None
+    return frozenset(source.code(addend).replace(" ", "") for addend in _addends(node))
+
+
+def sliced(
+    source: Source, node: cst.Subscript, bounds: Mapping[frozenset[str], str] | None = None
+) -> str | None:
+    """Return the text of a subscript with slices in place of the index tensors.
+
+    ``bounds`` gives the upper bound of index expressions, by their addends; each must occur.
+    """
+    left = dict(bounds or {})
     parts: list[tuple[_Range | None, str]] = []
     for element in node.slice:
         index = element.slice
@@ -183,9 +196,17 @@ def _sliced(source: Source, node: cst.Subscript) -> str | None:
             found = _slice(source, index.value)
             if found is None:
                 return None
+            bound = left.pop(terms(source, index.value) or frozenset(), None)
+            if bound is not None:
+                start, stop, *step = found[1].split(":")
+                if step:
+                    return None
+                found = found[0], f"{start}:min({stop}, {bound})"
             parts.append(found)
         else:
             parts.append((None, source.code(index.value)))
+    if left:
+        return None
     ranges = [where for where, _ in parts if where is not None]
     ranks = {where.rank for where in ranges}
     axes = [where.axis for where in ranges]
@@ -232,7 +253,7 @@ def _indices(source: Source) -> Iterator[Match]:
         if _has_range(source, node.value):
             continue
         inside.append((start, stop))
-        text = _sliced(source, node)
+        text = sliced(source, node)
         if text is None:
             yield Match(node, _ADVICE)
         else:

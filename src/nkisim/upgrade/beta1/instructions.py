@@ -72,9 +72,9 @@ def _old_calls(source: Source, *names: str) -> Iterator[tuple[cst.Call, str]]:
     """Yield the calls whose result is used: no instruction of a later release returns one."""
     for call in source.calls(_ISA, *names):
         line = source.statement(call)
-        if line is not None and not source.is_bare(line, call):
-            if source.keyword(call, "dst") is None and not any(a.star for a in call.args):
-                yield call, source.nki_name(call.func, _ISA) or ""
+        used = line is not None and not source.is_bare(line, call)
+        if used and source.keyword(call, "dst") is None and not any(a.star for a in call.args):
+            yield call, source.nki_name(call.func, _ISA) or ""
 
 
 @rule(
@@ -401,30 +401,11 @@ def _always_runs(source: Source, made: cst.CSTNode, call: cst.CSTNode) -> bool:
 
 def _changed_otherwise(source: Source, name: cst.Name, function: cst.FunctionDef | None) -> bool:
     """Return whether a tile is also assigned to, as in ``t[...] = x`` or ``t += x``."""
-    for kind in (cst.AssignTarget, cst.AugAssign):
-        for node in source.within(function or source.module, kind):
-            target = node.target
-            while isinstance(target, cst.Subscript):
-                target = target.value
-            if isinstance(target, cst.Name) and target.value == name.value:
-                if target is not name:
-                    return True
+    whole = function or source.module
+    targets: list[cst.BaseExpression] = [t.target for t in source.within(whole, cst.AssignTarget)]
+    targets += [statement.target for statement in source.within(whole, cst.AugAssign)]
+    for target in targets:
+        base = base_name(target)
+        if base is not None and base is not name and base.value == name.value:
+            return True
     return False
-
-
-@rule(
-    "MG-103",
-    "masks were removed",
-    since="beta1",
-    kind="report",
-    before="t = nl.load(x, mask=m)",
-)
-def _masks(source: Source) -> Iterator[Match]:
-    for call in (*source.calls(_ISA), *source.calls(_LANGUAGE)):
-        argument = source.keyword(call, "mask")
-        if argument is None:
-            continue
-        if source.code(argument.value) == "None":
-            yield Match(call, "mask=None is removed", (source.without_argument(call, argument),))
-        else:
-            yield Match(call, "slice every operand to the valid part, [0:min(size, n - start)]")

@@ -9,7 +9,7 @@ import libcst as cst
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_tile
+from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
 
 __all__: list[str] = []
 
@@ -250,3 +250,68 @@ def _copy(source: Source) -> Iterator[Match]:
             name = source.fresh(f"{text.split('[')[0]}_sbuf")
             edits = (source.before(line, f"{name} = {source.code(call)}"),)
             yield Match(call, "the copy gets a name", (*edits, source.replaced(call, name)))
+
+
+_COMBINING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+
+
+@rule(
+    "MG-344",
+    "no broadcasting between tiles",
+    since="beta2",
+    kind="partial",
+    before="t = nl.load(x)\nm = nl.max(t, axis=1)\ny = nl.subtract(t, m)",
+    after="t = nl.load(x)\nm = nl.max(t, axis=1)\ny = nl.subtract(t, nl.broadcast_to(m, t.shape))",
+)
+def _broadcast(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, *_COMBINING):
+        found = source.arguments(call, ("x", "y", "dtype")) or {}
+        if not {"x", "y"} <= set(found):
+            continue
+        columns = [is_column(source, found[key]) for key in ("x", "y")]
+        if columns[0] == columns[1]:
+            continue
+        column, other = (found["x"], found["y"]) if columns[0] else (found["y"], found["x"])
+        if not is_tile(source, other) or not is_tile(source, column):
+            continue
+        if isinstance(other, cst.Name | cst.Subscript):
+            language = source.import_of(_LANGUAGE)
+            if language is not None:
+                shape = f"{source.code(other)}.shape"
+                text = f"{language[0]}.broadcast_to({source.code(column)}, {shape})"
+                edits = (*language[1], source.replaced(column, text))
+                yield Match(call, "the column is broadcast", edits)
+            continue
+        line = source.statement(call)
+        if line is not None and source.unconditional(call):
+            name = source.fresh("tile")
+            edit = source.before(line, f"{name} = {source.code(other)}")
+            yield Match(call, "the operand gets a name", (edit, source.replaced(other, name)))
+        else:
+            yield Match(call, "broadcast the column with nl.broadcast_to")
+
+
+@rule(
+    "MG-341",
+    "no engine divides",
+    since="beta2",
+    kind="partial",
+    before="t = nl.load(x)\ny = nl.divide(t, nl.exp(t))",
+    after="t = nl.load(x)\ny = nl.multiply(t, nl.reciprocal(nl.exp(t)))",
+)
+def _divide(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "divide"):
+        found = source.arguments(call, ("x", "y", "dtype")) or {}
+        if not {"x", "y"} <= set(found) or not isinstance(call.func, cst.Attribute):
+            continue
+        divisor, module = found["y"], source.code(call.func.value)
+        text = source.code(divisor)
+        if is_tile(source, divisor):
+            new = f"{module}.reciprocal({text})"
+        elif isinstance(divisor, cst.Integer | cst.Float) and float(divisor.value) != 0:
+            new = f"1.0 / {text}"
+        else:
+            continue
+        edits = (source.replaced(call.func.attr, "multiply"), source.replaced(divisor, new))
+        review = "the quotient is rounded twice, as on the device"
+        yield Match(call, "the reciprocal is multiplied", edits, review)

@@ -352,6 +352,8 @@ class Source:
                 and target.target is assignment.node
             ):
                 found.append(statement.value)
+            elif isinstance(target, cst.AnnAssign) and target.value is not None:
+                found.append(target.value)
             elif not isinstance(target, cst.AugAssign):
                 return None
         return found or None
@@ -374,6 +376,22 @@ class Source:
                 return None
             found[key] = argument.value
         return found
+
+    def without_import(self, item: cst.ImportAlias) -> Edit | None:
+        """Return the edit that removes one name from a ``from`` import, or its statement."""
+        statement = self.parent(item)
+        if not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
+            return None
+        names = list(statement.names)
+        index = names.index(item)
+        if len(names) == 1:
+            line = self.statement(statement)
+            return None if line is None else self.emptied(line)
+        if index + 1 < len(names):
+            return Edit(self.span(item)[0], self.span(names[index + 1])[0], "")
+        before = names[index - 1]
+        end = self.span(before.asname or before.name)[1]
+        return Edit(end, self.span(item.asname or item.name)[1], "")
 
     def keyword(self, call: cst.Call, name: str) -> cst.Arg | None:
         """Return the argument that is passed to a call by this keyword."""

@@ -91,7 +91,7 @@ def test_a_name_that_is_not_nki_is_never_touched(rule):
         "import nkiplus as nki\nimport other.language as nl\nimport other.isa as nisa\n"
         "import other.collectives as ncc\nimport other as np\n"
     )
-    if rule.before.startswith("import "):
+    if rule.before.startswith(("import ", "from ")):
         return
     text = others + rule.before + "\n"
     outcome = upgrade_text(text, era(rule))
@@ -133,6 +133,7 @@ LOOK_ALIKES = {
     "a string that is no buffer": 'print("sbuf", dict(buffer="sbuf"))',
     "a comment": '# nl.par_dim(128), nl.fp32.min, buffer="sbuf"',
     "a docstring": '"""import neuronxcc.nki as nki"""',
+    "a slice that is no index tensor": "def f(t, k):\n    return t[k, 0:4], t[k], t[..., None]",
     "shadowed module": "def f(nl):\n    return nl.par_dim(4)",
     "own attribute": "class A:\n    nl = 1\n\nA.nl.par_dim(128)",
     "a number that is no enum": "nisa.tensor_scalar(dst=d, data=x, op0=nl.add, operand0=2)",
@@ -177,6 +178,28 @@ def test_a_module_that_a_rewrite_needs_is_imported():
     after = upgrade_text(text).after
     assert after.startswith("import nki.isa as nisa\nfrom nki.isa import dma_copy\n")
     assert "dge_mode=nisa.dge_mode.hwdge" in after
+
+
+def test_a_dynamic_index_is_never_made_a_slice():
+    text = (
+        HEAD + "def f(x, y):\n    i_f = nl.arange(512)[None, :]\n    idx = nl.load(y)\n"
+        "    return nl.load(x[idx, i_f])\n"
+    )
+    outcome = upgrade_text(text)
+    assert outcome.after == text
+    assert {finding.rule for finding in outcome.findings} == {"MG-105"}
+
+
+def test_reductions_use_the_binary_operator():
+    text = HEAD + "nisa.tensor_reduce(dst=a, op=nl.max, data=b, axis=1)\n"
+    assert "op=nl.maximum" in upgrade_text(text).after
+
+
+def test_an_import_of_a_removed_name_goes_with_its_last_use():
+    text = "from neuronxcc.nki.language import par_dim\nimport neuronxcc.nki.language as nl\n"
+    use = "t = nl.ndarray(({}, 4), dtype=nl.float32)\n"
+    after = upgrade_text(text + use.format("par_dim(128)")).after
+    assert after == "import nki.language as nl\n" + use.format("128")
 
 
 def test_an_argument_with_a_comment_is_left_as_a_finding():

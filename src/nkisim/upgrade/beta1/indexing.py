@@ -11,6 +11,7 @@ from libcst.metadata import Assignment
 
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import is_tile
 
 __all__ = ["sliced", "terms"]
 
@@ -203,6 +204,8 @@ def sliced(
                     return None
                 found = found[0], f"{start}:min({stop}, {bound})"
             parts.append(found)
+        elif is_tile(source, index.value):
+            return None  # a dynamic index
         else:
             parts.append((None, source.code(index.value)))
     if left:

@@ -10,6 +10,7 @@ import libcst as cst
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import base_name
 
 __all__: list[str] = []
 
@@ -140,7 +141,8 @@ def _operators(source: Source) -> Iterator[Match]:
         for position, argument in enumerate(call.args):
             full = source.name(argument.value) or ""
             module, _, name = full.rpartition(".")
-            if module != "numpy" or argument.star:
+            reduced = module == _LANGUAGE and name in ("max", "min", "sum", "prod")
+            if not (module == "numpy" or reduced) or argument.star:
                 continue
             if argument.keyword is None and position > 5:
                 continue
@@ -149,7 +151,7 @@ def _operators(source: Source) -> Iterator[Match]:
             language = source.import_of(_LANGUAGE)
             if name in _OPERATORS and language is not None:
                 edit = source.replaced(argument.value, f"{language[0]}.{_OPERATORS[name]}")
-                yield Match(call, f"np.{name} is {edit.text}", (*language[1], edit))
+                yield Match(call, f"{name} is {edit.text}", (*language[1], edit))
             elif name not in _DTYPES:
                 yield Match(call, f"np.{name} is no operator of nki.language: choose one")
 
@@ -211,6 +213,34 @@ def _partition_mark(source: Source) -> Iterator[Match]:
         elif shape.elements[0] is element:
             edit = source.replaced(call, source.code(call.args[0].value))
             yield Match(call, "the first dimension is the partition", (edit,))
+
+
+@rule(
+    "MG-101a",
+    "imports of removed names",
+    since="beta1",
+    kind="safe",
+    before="from nki.language import ds, par_dim",
+    after="from nki.language import ds",
+)
+def _unused_imports(source: Source) -> Iterator[Match]:
+    """Remove imports of names that 0.3.0 does not have once nothing uses them any more."""
+    removed = ("arange", "fp32", "mgrid", "par_dim")
+    for statement in source.all(cst.ImportFrom):
+        module = source.code(statement.module) if statement.module is not None else ""
+        if module.removeprefix("neuronxcc.") != _LANGUAGE or statement.relative:
+            continue
+        for item in source.within(statement, cst.ImportAlias):
+            bound = item.asname.name if item.asname is not None else item.name
+            scope = source.scope(statement)
+            if source.code(item.name) not in removed or scope is None:
+                continue
+            known = scope.assignments[source.code(bound)]
+            if any(len(assignment.references) for assignment in known):
+                continue
+            edit = source.without_import(item)
+            if edit is not None:
+                yield Match(statement, f"{source.code(item.name)} is not imported", (edit,))
 
 
 @rule(
@@ -405,6 +435,30 @@ def _device_print(source: Source) -> Iterator[Match]:
 )
 def _broadcast_to(source: Source) -> Iterator[Match]:
     yield from _renamed(source, _LANGUAGE, "broadcast_to", {"src": "x"})
+
+
+@rule(
+    "MG-132",
+    "outputs that are arguments",
+    since="beta1",
+    kind="report",
+    before="@nki.jit\ndef kernel(x, out):\n    nl.store(out, nl.load(x))",
+)
+def _mutable_arguments(source: Source) -> Iterator[Match]:
+    for function in source.kernels():
+        parameters = {p.name.value for p in function.params.params}
+        returns = source.within(function.body, cst.Return)
+        if any(r.value is not None for r in returns):
+            continue
+        for call in source.calls(_LANGUAGE, "store"):
+            dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
+            name = None if dst is None else base_name(dst)
+            if name is None or name.value not in parameters:
+                continue
+            if source.function_of(call) is function:
+                yield Match(
+                    call, f"allocate {name.value} in nl.shared_hbm inside the kernel and return it"
+                )
 
 
 @rule(

@@ -190,6 +190,23 @@ def test_a_dynamic_index_is_never_made_a_slice():
     assert {finding.rule for finding in outcome.findings} == {"MG-105"}
 
 
+@pytest.mark.parametrize(
+    "use", ["stride == [1, 1]", "stride + [1]", "stride.index(1)", "isinstance(stride, list)"]
+)
+def test_a_list_that_is_used_as_one_is_reported(use):
+    text = HEAD + f"@nki.jit\ndef k(x, stride=[1, 1]):\n    y = {use}\n    return x\n"
+    outcome = upgrade_text(text)
+    assert outcome.after == text
+    assert {finding.rule for finding in outcome.findings} == {"MG-318"}
+
+
+def test_a_tile_with_two_names_is_not_updated_in_place():
+    text = HEAD + "def f(x):\n    t = nl.load(x)\n    old = t\n    t += 1.0\n    return old\n"
+    outcome = upgrade_text(text)
+    assert outcome.after == text
+    assert {finding.rule for finding in outcome.findings} == {"MG-125"}
+
+
 def test_reductions_use_the_binary_operator():
     text = HEAD + "nisa.tensor_reduce(dst=a, op=nl.max, data=b, axis=1)\n"
     assert "op=nl.maximum" in upgrade_text(text).after

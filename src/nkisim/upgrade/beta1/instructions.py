@@ -206,7 +206,11 @@ def _allocated(
         comment = line.trailing_whitespace.comment
         end = end if comment is None else source.span(comment)[1]
         edits.append(Edit(end, end, after))
-    return Match(call, "the result is allocated and written to dst", _merged(edits))
+    # The result of two tiles had the more precise of their dtypes.
+    mixed = given is None and result.like in ("data0", "data1")
+    review = f"the result has the dtype of {like}: check that {like} is as precise as the others"
+    message = "the result is allocated and written to dst"
+    return Match(call, message, _merged(edits), review if mixed else "")
 
 
 @rule(

@@ -181,7 +181,7 @@ def _dtypes(source: Source) -> Iterator[Match]:
 
 @rule(
     "MG-121",
-    "nl.fp32.min",
+    "fp32.min",
     since="beta1",
     kind="safe",
     before="nisa.memset(dst=t, value=nl.fp32.min)",
@@ -198,7 +198,7 @@ def _lowest(source: Source) -> Iterator[Match]:
 
 @rule(
     "MG-108",
-    "nl.par_dim",
+    "par_dim",
     since="beta1",
     kind="safe",
     before="nl.ndarray((nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.sbuf)",

@@ -97,13 +97,22 @@ def _operators(source: Source) -> Iterator[Match]:
         if not is_tile(source, statement.target) or product:
             continue
         language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
-        if name is None or language is None or isa is None:
+        if name is None or language is None or isa is None or _aliased(source, statement.target):
             yield Match(statement, "tiles have no operators: write into the tile with dst=")
             continue
         dst, value = source.code(statement.target), source.code(call)
         text = f"{isa[0]}.tensor_copy(dst={dst}, src={language[0]}.{name}({dst}, {value}))"
         edits = (*language[1], *isa[1], source.replaced(statement, text))
         yield Match(statement, "the tile is updated with tensor_copy", edits)
+
+
+def _aliased(source: Source, target: cst.BaseExpression) -> bool:
+    """Return whether another name stands for the same tile, as after ``old = tile``."""
+    name, function = base_name(target), source.function_of(target)
+    return name is not None and any(
+        isinstance(statement.value, cst.Name) and statement.value.value == name.value
+        for statement in source.within(function or source.module, cst.Assign)
+    )
 
 
 def _above(source: Source, node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -138,14 +138,26 @@ def _lists(source: Source) -> Iterator[Match]:
                 yield from _as_tuple(source, function, name, value)
 
 
+# Uses of a parameter whose result a tuple would change.
+_AS_LIST = (
+    cst.AssignTarget,
+    cst.Attribute,
+    cst.AugAssign,
+    cst.BinaryOperation,
+    cst.Comparison,
+    cst.ComparisonTarget,
+)
+
+
 def _as_tuple(
     source: Source, function: cst.FunctionDef, parameter: str, value: cst.List
 ) -> Iterator[Match]:
     for name in source.within(function.body, cst.Name):
         above = source.parent(name)
-        if name.value == parameter and isinstance(
-            above, cst.BinaryOperation | cst.AugAssign | cst.Attribute
-        ):
+        typed = isinstance(above, cst.Arg) and source.code(
+            source.parent(above) or above
+        ).startswith(("isinstance(", "type("))
+        if name.value == parameter and (typed or isinstance(above, _AS_LIST)):
             yield Match(value, f"pass a tuple; {function.name.value} uses {parameter} as a list")
             return
     edits: list[Edit] = []

@@ -115,6 +115,22 @@ def kernel(a, b):
 """,
         lambda a, b: a * a - b / np.exp(a),
     ),
+    "beta1 moved index tensors": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for k in nl.affine_range(2):
+        off = k * 64
+        ix = off + nl.arange(64)[:, None]
+        iy = nl.arange(64)[None, :]
+        x = nl.load(a[ix, iy])
+        y = nl.load(b[ix, iy])
+        nl.store(out[ix, iy], value=nl.where(x > y, x, -y))
+    return out
+""",
+        lambda a, b: np.where(a > b, a, -b),
+    ),
     "beta1 memset and assignments": (
         BETA1
         + """@nki.jit

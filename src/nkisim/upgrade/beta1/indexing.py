@@ -91,7 +91,9 @@ def _value(source: Source, name: cst.Name) -> tuple[cst.BaseExpression, int | No
     return (statement.value, place) if len(statement.targets) == 1 else None
 
 
-def _range_of(source: Source, node: cst.CSTNode) -> _Range | None:
+def _range_of(
+    source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()
+) -> _Range | None:
     """Return the range that an expression stands for, if it is an index tensor."""
     if isinstance(node, cst.Subscript):
         return _arange(source, node)
@@ -100,16 +102,65 @@ def _range_of(source: Source, node: cst.CSTNode) -> _Range | None:
         grid = None if found is None or found[1] is not None else _mgrid(source, found[0])
         axis = _AXES.get(node.attr.value)
         return grid[axis] if grid is not None and axis is not None and axis < len(grid) else None
-    if isinstance(node, cst.Name):
+    if isinstance(node, cst.Name) and node.value not in seen:
         found = _value(source, node)
         if found is None:
             return None
         value, place = found
         if place is None:
-            return _arange(source, value)
+            return _moved(source, value, seen | {node.value})
         grid = _mgrid(source, value)
         return grid[place] if grid is not None and place < len(grid) else None
     return None
+
+
+def _moved(source: Source, node: cst.BaseExpression, seen: frozenset[str]) -> _Range | None:
+    """Return the range of ``offset + nl.arange(...)[:, None]``.
+
+    The offset is repeated where the index is used: its names must have one value only.
+    """
+    ranges, offsets = [], []
+    for addend in _addends(node):
+        found = _range_of(source, addend, seen)
+        if found is not None:
+            ranges.append(found)
+        elif derived(source, addend):
+            return None
+        else:
+            offsets.append(addend)
+    if len(ranges) != 1:
+        return None
+    for offset in offsets:
+        for name in source.within(offset, cst.Name):
+            scope = source.scope(name)
+            if scope is not None and len(list(scope.assignments[name.value])) > 1:
+                return None
+    moved = [source.code(offset) for offset in offsets]
+    where = ranges[0]
+    start, stop = _summed(*moved, where.start), _summed(*moved, where.stop)
+    return _Range(start or "0", stop, where.axis, where.rank, where.dense)
+
+
+def derived(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether an expression depends on an index tensor or on a tile."""
+    if is_tile(source, node) or re.search(r"\b(arange|mgrid)\b", source.code(node)):
+        return True
+    for name in source.within(node, cst.Name):
+        scope = source.scope(name)
+        if scope is None or name.value in seen:
+            continue
+        for assignment in scope.assignments[name.value]:
+            if not isinstance(assignment, Assignment):
+                continue
+            for above in source.ancestors(assignment.node):
+                if isinstance(above, cst.BaseSmallStatement):
+                    value = getattr(above, "value", None)
+                    within = seen | {name.value}
+                    if value is not None and derived(source, value, within):
+                        return True
+                if isinstance(above, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+                    break
+    return False
 
 
 def _has_range(source: Source, node: cst.CSTNode) -> bool:
@@ -204,8 +255,8 @@ def sliced(
                     return None
                 found = found[0], f"{start}:min({stop}, {bound})"
             parts.append(found)
-        elif is_tile(source, index.value):
-            return None  # a dynamic index
+        elif derived(source, index.value):
+            return None  # a dynamic index, or one that is not understood
         else:
             parts.append((None, source.code(index.value)))
     if left:
@@ -265,18 +316,39 @@ def _indices(source: Source) -> Iterator[Match]:
 
 
 def _definitions(source: Source) -> Iterator[Match]:
-    """Remove the index tensors that nothing uses any more."""
-    for statement in source.all(cst.Assign):
-        value, line = statement.value, source.statement(statement)
-        if _arange(source, value) is None and _mgrid(source, value) is None:
+    """Remove the index tensors that nothing uses any more; report the others."""
+    seen: set[cst.CSTNode] = set()
+    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
+        if source.name(node) not in ("nki.language.arange", "nki.language.mgrid"):
             continue
-        names = source.within(statement.targets[0], cst.Name)
-        used = False
-        for name in names:
-            scope = source.scope(name)
-            for assignment in scope.assignments[name.value] if scope is not None else ():
-                used = used or bool(len(assignment.references))
-        if used or line is None or len(statement.targets) != 1:
-            yield Match(statement, f"index tensors were removed: {_ADVICE}")
-        else:
+        line = source.statement(node)
+        if line is None or isinstance(line.body[0], cst.ImportFrom) or line in seen:
+            if line is None:
+                yield Match(node, f"index tensors were removed: {_ADVICE}")
+            continue
+        seen.add(line)
+        statement = line.body[0]
+        if isinstance(statement, cst.Assign) and _is_unused_index(source, statement):
             yield Match(statement, "the index tensor is not used any more", (source.emptied(line),))
+        elif not isinstance(source.parent(node), cst.ImportAlias):
+            yield Match(statement, f"index tensors were removed: {_ADVICE}")
+    for statement in source.all(cst.Assign):
+        line = source.statement(statement)
+        named = not re.search(r"\b(arange|mgrid)\b", source.code(statement.value))
+        if not named or line is None or not _has_range(source, statement.value):
+            continue
+        if _is_unused_index(source, statement):
+            edit = source.emptied(line)
+            yield Match(statement, "the index tensor is not used any more", (edit,))
+
+
+def _is_unused_index(source: Source, statement: cst.Assign) -> bool:
+    value = statement.value
+    if _moved(source, value, frozenset()) is None and _mgrid(source, value) is None:
+        return False
+    for name in source.within(statement.targets[0], cst.Name):
+        scope = source.scope(name)
+        for assignment in scope.assignments[name.value] if scope is not None else ():
+            if len(assignment.references):
+                return False
+    return len(statement.targets) == 1

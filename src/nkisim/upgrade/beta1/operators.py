@@ -31,6 +31,12 @@ _AUGMENTED = {
     cst.MultiplyAssign: "multiply",
     cst.DivideAssign: "divide",
 }
+_COMPARISONS = {
+    cst.LessThan: "less",
+    cst.LessThanEqual: "less_equal",
+    cst.GreaterThan: "greater",
+    cst.GreaterThanEqual: "greater_equal",
+}
 _HBM = ("hbm", "shared_hbm", "private_hbm")
 
 
@@ -90,6 +96,16 @@ def _operators(source: Source) -> Iterator[Match]:
         if language is not None:
             edit = source.replaced(node, _converted(source, node, language[0]))
             yield Match(node, "functions of nki.language compute on tiles", (*language[1], edit))
+    for comparison in source.all(cst.Comparison):
+        target = comparison.comparisons[0]
+        tiles = is_tile(source, comparison.left) or is_tile(source, target.comparator)
+        name = _COMPARISONS.get(type(target.operator))
+        language = source.import_of(_LANGUAGE)
+        if not tiles or name is None or language is None or len(comparison.comparisons) > 1:
+            continue
+        left, right = source.code(comparison.left), source.code(target.comparator)
+        edit = source.replaced(comparison, f"{language[0]}.{name}({left}, {right})")
+        yield Match(comparison, "functions of nki.language compare tiles", (*language[1], edit))
     for statement in source.all(cst.AugAssign):
         name = _AUGMENTED.get(type(statement.operator))
         call = statement.value

@@ -179,11 +179,12 @@ def _many(count: int, noun: str) -> str:
 
 
 def _diff(path: Path, outcome: Outcome) -> str:
+    name = path.as_posix().lstrip("/")
     rows = difflib.unified_diff(
         outcome.before.splitlines(keepends=True),
         outcome.after.splitlines(keepends=True),
-        f"a/{path}",
-        f"b/{path}",
+        f"a/{name}",
+        f"b/{name}",
     )
     ends = (row if row.endswith("\n") else row + "\n\\ No newline at end of file\n" for row in rows)
     return "".join(ends)

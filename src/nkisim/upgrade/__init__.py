@@ -1,0 +1,24 @@
+"""Source rewrites that bring kernels of older NKI releases to NKI 0.3.0.
+
+Needs libcst (extra ``codemod``), which is why nothing else in nkisim imports this package.
+"""
+
+from nkisim.upgrade.edits import Edit
+from nkisim.upgrade.engine import ERAS, TARGETS, Change, Outcome, upgrade_text
+from nkisim.upgrade.files import python_files, read_source, write_source
+from nkisim.upgrade.rules import RULES, Match, Rule
+
+__all__ = [
+    "ERAS",
+    "RULES",
+    "TARGETS",
+    "Change",
+    "Edit",
+    "Match",
+    "Outcome",
+    "Rule",
+    "python_files",
+    "read_source",
+    "upgrade_text",
+    "write_source",
+]

@@ -1,0 +1,506 @@
+"""Names: the old namespace, NumPy in place of ``nl``, removed functions and arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.upgrade.edits import Edit
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import base_name
+
+__all__: list[str] = []
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+_MODULES = ("language", "isa", "typing", "collectives")
+
+
+@rule(
+    "MG-101",
+    "the namespace neuronxcc.nki is now nki",
+    since="beta1",
+    kind="safe",
+    before="import neuronxcc.nki.language as nl",
+    after="import nki.language as nl",
+)
+def _namespace(source: Source) -> Iterator[Match]:
+    for statement in source.all(cst.Import):
+        edits: list[Edit] = []
+        for item in statement.names:
+            text = source.code(item.name)
+            if text != "neuronxcc.nki" and not text.startswith("neuronxcc.nki."):
+                continue
+            inner = text.removeprefix("neuronxcc.nki.").split(".")[0]
+            if text != "neuronxcc.nki" and inner not in _MODULES:
+                yield Match(statement, f"{text} has no counterpart in nki: {_gone(inner)}")
+                continue
+            if item.asname is None:
+                yield from _unaliased(source, statement, item)
+                continue
+            same = text == "neuronxcc.nki" and source.code(item.asname.name) == "nki"
+            stop = source.span(item.asname.name if same else item.name)[1]
+            new = "nki" if same else text.removeprefix("neuronxcc.")
+            edits.append(Edit(source.span(item.name)[0], stop, new))
+        if edits:
+            yield Match(statement, "nki is imported", tuple(edits))
+    for origin in source.all(cst.ImportFrom):
+        module = source.code(origin.module) if origin.module is not None else ""
+        if origin.relative:
+            continue
+        if module == "neuronxcc" and not isinstance(origin.names, cst.ImportStar):
+            yield from _from_package(source, origin)
+        elif module == "neuronxcc.nki" or module.startswith("neuronxcc.nki."):
+            inner = module.removeprefix("neuronxcc.nki").lstrip(".").split(".")[0]
+            if inner and inner not in _MODULES:
+                yield Match(origin, f"{module} has no counterpart in nki: {_gone(inner)}")
+                continue
+            assert origin.module is not None
+            edit = source.replaced(origin.module, module.removeprefix("neuronxcc."))
+            yield Match(origin, "nki is imported", (edit,))
+
+
+def _from_package(source: Source, statement: cst.ImportFrom) -> Iterator[Match]:
+    assert not isinstance(statement.names, cst.ImportStar)
+    names = {source.code(item.name) for item in statement.names}
+    if names == {"nki"} and len(statement.names) == 1:
+        other = statement.names[0].asname
+        tail = "" if other is None else f" as {source.code(other.name)}"
+        yield Match(
+            statement, "nki is imported", (source.replaced(statement, f"import nki{tail}"),)
+        )
+    elif "nki" in names:
+        yield Match(statement, "import nki in a statement of its own")
+
+
+def _unaliased(source: Source, statement: cst.Import, item: cst.ImportAlias) -> Iterator[Match]:
+    """``import neuronxcc.nki.language`` without ``as``: every use changes too."""
+    used = [
+        attribute
+        for attribute in source.all(cst.Attribute)
+        if source.code(attribute) == "neuronxcc.nki" and source.name(attribute) == "nki"
+    ]
+    text = source.code(item.name)
+    edits = [source.replaced(item.name, text.removeprefix("neuronxcc."))]
+    edits += [source.replaced(attribute, "nki") for attribute in used]
+    bare = [
+        name
+        for name in source.all(cst.Name)
+        if name.value == "nki" and not isinstance(source.parent(name), cst.Attribute)
+    ]
+    others = [
+        other
+        for other in source.all(cst.ImportAlias)
+        if other is not item and source.code(other.name).startswith("neuronxcc")
+    ]
+    if bare or others:
+        yield Match(statement, "give the import a short name with `as`, then upgrade again")
+    else:
+        edits = [e for e in edits if e.start != edits[0].start or e == edits[0]]
+        yield Match(statement, "nki is imported", tuple(edits))
+
+
+def _gone(module: str) -> str:
+    if module == "compiler":
+        return "place tensors with address= of nl.ndarray (MG-113)"
+    return "write the kernel out, or call the replacement of the library"
+
+
+# Operators of NumPy that kernels of Beta 1 passed as op=.
+_OPERATORS = {
+    **{n: n for n in ("add", "subtract", "multiply", "maximum", "minimum", "equal", "not_equal")},
+    **{n: n for n in ("greater", "greater_equal", "less", "less_equal", "power", "divide")},
+    **{n: n for n in ("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or")},
+    **{n: n for n in ("bitwise_xor", "left_shift", "right_shift", "invert", "exp", "log", "sqrt")},
+    **{n: n for n in ("square", "sin", "tanh", "sign", "abs", "logical_not")},
+    **{"max": "maximum", "amax": "maximum", "min": "minimum", "amin": "minimum"},
+    **{"sum": "add", "prod": "multiply", "absolute": "abs", "true_divide": "divide"},
+    **{"bitwise_not": "invert"},
+}
+_OPERATOR_KEYS = ("op", "op0", "op1", "reduce_op", "cmp_op", "comp_op0", "comp_op1", "dst_rmw_op")
+_DTYPES = (
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32)),
+    "float16",
+    "float32",
+    "bool_",
+)
+
+
+@rule(
+    "MG-119",
+    "operators of NumPy",
+    since="beta1",
+    kind="safe",
+    before="nisa.tensor_tensor(dst=a, data1=b, data2=c, op=np.add)",
+    after="nisa.tensor_tensor(dst=a, data1=b, data2=c, op=nl.add)",
+)
+def _operators(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA):
+        for position, argument in enumerate(call.args):
+            full = source.name(argument.value) or ""
+            module, _, name = full.rpartition(".")
+            reduced = module == _LANGUAGE and name in ("max", "min", "sum", "prod")
+            if not (module == "numpy" or reduced) or argument.star:
+                continue
+            if argument.keyword is None and position > 5:
+                continue
+            if argument.keyword is not None and argument.keyword.value not in _OPERATOR_KEYS:
+                continue
+            language = source.import_of(_LANGUAGE)
+            if name in _OPERATORS and language is not None:
+                edit = source.replaced(argument.value, f"{language[0]}.{_OPERATORS[name]}")
+                yield Match(call, f"{name} is {edit.text}", (*language[1], edit))
+            elif name not in _DTYPES:
+                yield Match(call, f"np.{name} is no operator of nki.language: choose one")
+
+
+@rule(
+    "MG-120",
+    "dtypes of NumPy",
+    since="beta1",
+    kind="safe",
+    before="nl.ndarray((128, 4), dtype=np.float32, buffer=nl.sbuf)",
+    after="nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)",
+)
+def _dtypes(source: Source) -> Iterator[Match]:
+    for call in (*source.calls(_ISA), *source.calls(_LANGUAGE)):
+        if source.nki_name(call.func, _LANGUAGE) == "shared_constant":
+            continue
+        for argument in call.args:
+            full = source.name(argument.value) or ""
+            module, _, name = full.rpartition(".")
+            if module != "numpy" or name not in _DTYPES:
+                continue
+            language = source.import_of(_LANGUAGE)
+            if language is not None:
+                edit = source.replaced(argument.value, f"{language[0]}.{name}")
+                yield Match(call, f"np.{name} is {edit.text}", (*language[1], edit))
+
+
+@rule(
+    "MG-121",
+    "fp32.min",
+    since="beta1",
+    kind="safe",
+    before="nisa.memset(dst=t, value=nl.fp32.min)",
+    after="nisa.memset(dst=t, value=-3.4028235e38)",
+)
+def _lowest(source: Source) -> Iterator[Match]:
+    for attribute in source.all(cst.Attribute):
+        if source.name(attribute) in ("nki.language.fp32.min", "nki.isa.fp32.min"):
+            edit = source.replaced(attribute, "-3.4028235e38")
+            yield Match(attribute, "the lowest float32 is a literal", (edit,))
+    for call in source.calls(_LANGUAGE, "finfo"):
+        yield Match(call, "nl.finfo was removed: write the limit as a number")
+
+
+@rule(
+    "MG-108",
+    "par_dim",
+    since="beta1",
+    kind="safe",
+    before="nl.ndarray((nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.sbuf)",
+    after="nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)",
+)
+def _partition_mark(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "par_dim"):
+        element = source.parent(call)
+        shape = None if element is None else source.parent(element)
+        if len(call.args) != 1 or not isinstance(shape, cst.Tuple | cst.List):
+            yield Match(call, "nl.par_dim was removed: the first dimension is the partition")
+        elif shape.elements[0] is element:
+            edit = source.replaced(call, source.code(call.args[0].value))
+            yield Match(call, "the first dimension is the partition", (edit,))
+
+
+@rule(
+    "MG-101a",
+    "imports of removed names",
+    since="beta1",
+    kind="safe",
+    before="from nki.language import ds, par_dim",
+    after="from nki.language import ds",
+)
+def _unused_imports(source: Source) -> Iterator[Match]:
+    """Remove imports of names that 0.3.0 does not have once nothing uses them any more."""
+    removed = ("arange", "fp32", "mgrid", "par_dim")
+    for statement in source.all(cst.ImportFrom):
+        module = source.code(statement.module) if statement.module is not None else ""
+        if module.removeprefix("neuronxcc.") != _LANGUAGE or statement.relative:
+            continue
+        for item in source.within(statement, cst.ImportAlias):
+            bound = item.asname.name if item.asname is not None else item.name
+            scope = source.scope(statement)
+            if source.code(item.name) not in removed or scope is None:
+                continue
+            known = scope.assignments[source.code(bound)]
+            if any(len(assignment.references) for assignment in known):
+                continue
+            edit = source.without_import(item)
+            if edit is not None:
+                yield Match(statement, f"{source.code(item.name)} is not imported", (edit,))
+
+
+@rule(
+    "MG-107",
+    "block dimensions",
+    since="beta1",
+    kind="report",
+    before="nl.ndarray((8, nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.sbuf)",
+)
+def _blocks(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "par_dim"):
+        element = source.parent(call)
+        shape = None if element is None else source.parent(element)
+        if isinstance(shape, cst.Tuple | cst.List) and shape.elements[0] is not element:
+            yield Match(
+                call,
+                "the partition is now the first dimension: use a list of tiles, put the blocks "
+                "behind the partition, or allocate inside the loop",
+            )
+
+
+@rule(
+    "MG-111",
+    "decorators on helpers",
+    since="beta1",
+    kind="safe",
+    before="@nki.trace\ndef helper(x):\n    return x",
+    after="def helper(x):\n    return x",
+)
+def _helpers(source: Source) -> Iterator[Match]:
+    for decorator in source.all(cst.Decorator):
+        node = decorator.decorator
+        function = node.func if isinstance(node, cst.Call) else node
+        mode = source.keyword(node, "mode") if isinstance(node, cst.Call) else None
+        traced = mode is not None and source.code(mode.value).strip("\"'") == "trace"
+        if source.name(function) == "nki.trace" or (source.name(function) == "nki.jit" and traced):
+            start, stop = source.span(decorator)
+            indent = start - (source.data.rfind(b"\n", 0, start) + 1)
+            rest = re.match(rb"[ \t]*\r?\n", source.data[stop:])
+            already = source.data[stop - 1 : stop] == b"\n"
+            if rest is None and not already:
+                yield Match(decorator, "remove the decorator of the helper")
+                continue
+            end = stop + (0 if rest is None else rest.end())
+            edit = Edit(start - indent, end, "")
+            yield Match(decorator, "helpers are plain functions", (edit,))
+
+
+@rule(
+    "MG-113",
+    "manual allocators of nki.compiler",
+    since="beta1",
+    kind="report",
+    before="import nki.compiler as memory\n\nt = nl.ndarray((128, 4), dtype=nl.float32, "
+    "buffer=memory.sbuf.auto_alloc())",
+)
+def _allocators(source: Source) -> Iterator[Match]:
+    for attribute in source.all(cst.Attribute):
+        above = source.parent(attribute)
+        full = source.name(attribute) or ""
+        if full.startswith("nki.compiler.") and not isinstance(above, cst.Attribute):
+            yield Match(attribute, "use nl.sbuf or nl.psum, and address= of nl.ndarray for a place")
+
+
+_ENTRY = {
+    "baremetal": "use @nki.jit",
+    "benchmark": "use @nki.jit and the profiler",
+    "profile": "use @nki.jit and the profiler",
+    "simulate_kernel": "use nki.simulate(kernel)(*arguments)",
+}
+
+
+@rule(
+    "MG-126",
+    "removed entry points",
+    since="beta1",
+    kind="partial",
+    before="y = nki.simulate_kernel(kernel, x)",
+    after="y = nki.simulate(kernel)(x)",
+)
+def _entry_points(source: Source) -> Iterator[Match]:
+    done = set()
+    for call in source.calls("nki", "simulate_kernel"):
+        first = call.args[0] if call.args else None
+        if (
+            first is None
+            or first.keyword is not None
+            or first.star
+            or not isinstance(first.value, cst.Name)
+            or not isinstance(call.func, cst.Attribute)
+        ):
+            continue
+        done.add(call.func)
+        start = source.span(first)[0]
+        stop = source.span(call.args[1])[0] if len(call.args) > 1 else source.span(first)[1]
+        edits = (
+            source.replaced(call.func.attr, "simulate"),
+            Edit(start, stop, source.code(first.value) + ")("),
+        )
+        yield Match(call, "nki.simulate wraps the kernel", edits)
+    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
+        name = source.nki_name(node, "nki")
+        if name in _ENTRY and node not in done and not _imports(source, node):
+            yield Match(node, f"nki.{name} was removed: {_ENTRY[name]}")
+
+
+def _imports(source: Source, node: cst.CSTNode) -> bool:
+    above = (cst.Import, cst.ImportFrom, cst.Attribute)
+    return any(isinstance(a, above) for a in source.ancestors(node))
+
+
+_REMOVED = {
+    "atomic_rmw": "use nisa.dma_compute",
+    "all_reduce": "use nki.collectives.all_reduce",
+    "loop_reduce": "accumulate in an explicit loop",
+    "spmd_dim": "launch with kernel[cores]",
+    "nc": "launch with kernel[cores]",
+    "static_cast": "copy into a tile of the dtype with nisa.tensor_copy",
+}
+
+
+@rule(
+    "MG-127",
+    "removed functions of nki.language",
+    since="beta1",
+    kind="report",
+    before="nl.loop_reduce(x, op=nl.add, loop_indices=[i])",
+)
+def _removed(source: Source) -> Iterator[Match]:
+    for node in source.all(cst.Attribute):
+        name = source.nki_name(node, _LANGUAGE)
+        if name in _REMOVED:
+            yield Match(node, f"nl.{name} was removed: {_REMOVED[name]}")
+        elif source.nki_name(node, _ISA) == "builtin_custom_op":
+            yield Match(node, "nisa.builtin_custom_op was removed; it has no replacement")
+
+
+@rule(
+    "MG-128",
+    "performance modes as strings",
+    since="beta1",
+    kind="safe",
+    before='nisa.nc_matmul(dst=a, stationary=b, moving=c, perf_mode="double_row_gen3")',
+    after="nisa.nc_matmul(dst=a, stationary=b, moving=c, "
+    "perf_mode=nisa.matmul_perf_mode.double_row)",
+)
+def _perf_mode(source: Source) -> Iterator[Match]:
+    modes = {"double_row_gen3": "double_row", "double_row": "double_row", "none": "none"}
+    for call in source.calls(_ISA, "nc_matmul"):
+        argument = source.keyword(call, "perf_mode")
+        if argument is None or not isinstance(argument.value, cst.SimpleString):
+            continue
+        mode, module = modes.get(str(argument.value.evaluated_value)), source.import_of(_ISA)
+        if mode is None or module is None:
+            yield Match(call, "choose a member of nisa.matmul_perf_mode")
+        else:
+            edit = source.replaced(argument.value, f"{module[0]}.matmul_perf_mode.{mode}")
+            yield Match(call, "the mode is a member of an enum", (*module[1], edit))
+
+
+def _renamed(source: Source, module: str, function: str, names: dict[str, str]) -> Iterator[Match]:
+    for call in source.calls(module, function):
+        edits = [
+            source.replaced(argument.keyword, names[argument.keyword.value])
+            for argument in call.args
+            if argument.keyword is not None and argument.keyword.value in names
+        ]
+        if edits:
+            yield Match(call, "keywords have their new names", tuple(edits))
+
+
+@rule(
+    "MG-130",
+    "device_print: prefix and x",
+    since="beta1",
+    kind="safe",
+    before='nl.device_print(prefix="t", x=t)',
+    after='nl.device_print(print_prefix="t", tensor=t)',
+)
+def _device_print(source: Source) -> Iterator[Match]:
+    names = {"prefix": "print_prefix", "x": "tensor"}
+    yield from _renamed(source, _LANGUAGE, "device_print", names)
+
+
+@rule(
+    "MG-131",
+    "broadcast_to: src",
+    since="beta1",
+    kind="safe",
+    before="nl.broadcast_to(src=t, shape=(128, 512))",
+    after="nl.broadcast_to(x=t, shape=(128, 512))",
+)
+def _broadcast_to(source: Source) -> Iterator[Match]:
+    yield from _renamed(source, _LANGUAGE, "broadcast_to", {"src": "x"})
+
+
+@rule(
+    "MG-132",
+    "outputs that are arguments",
+    since="beta1",
+    kind="report",
+    before="@nki.jit\ndef kernel(x, out):\n    nl.store(out, nl.load(x))",
+)
+def _mutable_arguments(source: Source) -> Iterator[Match]:
+    for function in source.kernels():
+        parameters = {p.name.value for p in function.params.params}
+        returns = source.within(function.body, cst.Return)
+        if any(r.value is not None for r in returns):
+            continue
+        for call in source.calls(_LANGUAGE, "store"):
+            dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
+            name = None if dst is None else base_name(dst)
+            if name is None or name.value not in parameters:
+                continue
+            if source.function_of(call) is function:
+                yield Match(
+                    call, f"allocate {name.value} in nl.shared_hbm inside the kernel and return it"
+                )
+
+
+@rule(
+    "MG-134",
+    "affine_range: precise_schedule",
+    since="beta1",
+    kind="safe",
+    before="for i in nl.affine_range(4, precise_schedule=True):\n    pass",
+    after="for i in nl.affine_range(4):\n    pass",
+)
+def _precise_schedule(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "affine_range", "sequential_range", "static_range"):
+        argument = source.keyword(call, "precise_schedule")
+        if argument is not None:
+            edit = source.without_argument(call, argument)
+            yield Match(call, "precise_schedule= is removed", (edit,))
+
+
+@rule(
+    "MG-202",
+    "nc_matmul: is_moving_zero, is_stationary_zero",
+    since="beta2",
+    kind="safe",
+    before="nisa.nc_matmul(dst=a, stationary=b, moving=c, is_moving_zero=True)",
+    after="nisa.nc_matmul(dst=a, stationary=b, moving=c, is_moving_onezero=True)",
+)
+def _onezero(source: Source) -> Iterator[Match]:
+    names = {f"is_{side}_zero": f"is_{side}_onezero" for side in ("moving", "stationary")}
+    yield from _renamed(source, _ISA, "nc_matmul", names)
+
+
+@rule(
+    "MG-203",
+    "nc_matmul: psumAccumulateFlag",
+    since="beta2",
+    kind="safe",
+    before="nisa.nc_matmul(dst=a, stationary=b, moving=c, psumAccumulateFlag=0)",
+    after="nisa.nc_matmul(dst=a, stationary=b, moving=c)",
+)
+def _accumulate_flag(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "nc_matmul"):
+        argument = source.keyword(call, "psumAccumulateFlag")
+        if argument is not None:
+            edit = source.without_argument(call, argument)
+            yield Match(call, "psumAccumulateFlag= is removed", (edit,))

@@ -1,0 +1,342 @@
+"""Python operators on tiles, assignments to tiles, and tiles that 0.3.0 leaves in PSUM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.upgrade.edits import Edit
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
+
+__all__: list[str] = []
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+
+_BINARY = {
+    cst.Add: "add",
+    cst.Subtract: "subtract",
+    cst.Multiply: "multiply",
+    cst.Divide: "divide",
+    cst.Power: "power",
+    cst.BitAnd: "bitwise_and",
+    cst.BitOr: "bitwise_or",
+    cst.BitXor: "bitwise_xor",
+}
+_AUGMENTED = {
+    cst.AddAssign: "add",
+    cst.SubtractAssign: "subtract",
+    cst.MultiplyAssign: "multiply",
+    cst.DivideAssign: "divide",
+}
+_COMPARISONS = {
+    cst.LessThan: "less",
+    cst.LessThanEqual: "less_equal",
+    cst.GreaterThan: "greater",
+    cst.GreaterThanEqual: "greater_equal",
+}
+_HBM = ("hbm", "shared_hbm", "private_hbm")
+
+
+def _operates(source: Source, node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.BinaryOperation):
+        return type(node.operator) in _BINARY and (
+            is_tile(source, node.left) or is_tile(source, node.right)
+        )
+    return (
+        isinstance(node, cst.UnaryOperation)
+        and isinstance(node.operator, cst.Minus)
+        and is_tile(source, node.expression)
+    )
+
+
+def _converted(source: Source, node: cst.CSTNode, nl: str) -> str:
+    """Return an expression with functions in place of the operators on tiles."""
+    if not _operates(source, node):
+        return source.code(node)
+    if isinstance(node, cst.UnaryOperation):
+        return f"{nl}.negative({_inner(source, node.expression, nl)})"
+    assert isinstance(node, cst.BinaryOperation)
+    name = _BINARY[type(node.operator)]
+    left, right = _inner(source, node.left, nl), _inner(source, node.right, nl)
+    if name == "power" and right in ("2", "2.0"):
+        return f"{nl}.square({left})"
+    if name == "divide" and left in ("1", "1.0"):
+        return f"{nl}.reciprocal({right})"
+    return f"{nl}.{name}({left}, {right})"
+
+
+def _inner(source: Source, node: cst.BaseExpression, nl: str) -> str:
+    """Return an operand without the parentheses that an argument does not need."""
+    text = _converted(source, node, nl)
+    if not _operates(source, node) and node.lpar and not isinstance(node, cst.Tuple):
+        bare = text
+        for _ in node.lpar:
+            bare = bare.strip()[1:-1].strip()
+        return bare if "\n" not in bare and not isinstance(node, cst.GeneratorExp) else text
+    return text
+
+
+@rule(
+    "MG-125",
+    "operators on tiles",
+    since="beta1",
+    kind="partial",
+    before="@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n    y = (t + 1.0) * t\n    return y",
+    after="@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n"
+    "    y = nl.multiply(nl.add(t, 1.0), t)\n    return y",
+)
+def _operators(source: Source) -> Iterator[Match]:
+    for node in (*source.all(cst.BinaryOperation), *source.all(cst.UnaryOperation)):
+        if not _operates(source, node) or any(_operates(source, a) for a in _above(source, node)):
+            continue
+        language = source.import_of(_LANGUAGE)
+        if language is not None:
+            edit = source.replaced(node, _converted(source, node, language[0]))
+            yield Match(node, "functions of nki.language compute on tiles", (*language[1], edit))
+    for comparison in source.all(cst.Comparison):
+        target = comparison.comparisons[0]
+        tiles = is_tile(source, comparison.left) or is_tile(source, target.comparator)
+        name = _COMPARISONS.get(type(target.operator))
+        language = source.import_of(_LANGUAGE)
+        if not tiles or name is None or language is None or len(comparison.comparisons) > 1:
+            continue
+        left, right = source.code(comparison.left), source.code(target.comparator)
+        edit = source.replaced(comparison, f"{language[0]}.{name}({left}, {right})")
+        yield Match(comparison, "functions of nki.language compare tiles", (*language[1], edit))
+    for statement in source.all(cst.AugAssign):
+        name = _AUGMENTED.get(type(statement.operator))
+        call = statement.value
+        product = isinstance(call, cst.Call) and (source.name(call.func) or "").endswith("matmul")
+        if not is_tile(source, statement.target) or product:
+            continue
+        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
+        if name is None or language is None or isa is None or _aliased(source, statement.target):
+            yield Match(statement, "tiles have no operators: write into the tile with dst=")
+            continue
+        dst, value = source.code(statement.target), source.code(call)
+        text = f"{isa[0]}.tensor_copy(dst={dst}, src={language[0]}.{name}({dst}, {value}))"
+        edits = (*language[1], *isa[1], source.replaced(statement, text))
+        yield Match(statement, "the tile is updated with tensor_copy", edits)
+
+
+def _aliased(source: Source, target: cst.BaseExpression) -> bool:
+    """Return whether another name stands for the same tile, as after ``old = tile``."""
+    name, function = base_name(target), source.function_of(target)
+    return name is not None and any(
+        isinstance(statement.value, cst.Name) and statement.value.value == name.value
+        for statement in source.within(function or source.module, cst.Assign)
+    )
+
+
+def _above(source: Source, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield the operations that a node is a direct operand of."""
+    for above in source.ancestors(node):
+        if not isinstance(above, cst.BinaryOperation | cst.UnaryOperation):
+            return
+        yield above
+
+
+@rule(
+    "MG-124",
+    "assignments to tiles",
+    since="beta1",
+    kind="partial",
+    before="@nki.jit\ndef kernel(x):\n"
+    "    t = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)\n"
+    "    t[...] = nl.load(x)\n    t[0:64] = 0.0\n    return x",
+    after="@nki.jit\ndef kernel(x):\n"
+    "    t = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)\n"
+    "    nisa.dma_copy(dst=t[...], src=x)\n    nisa.memset(dst=t[0:64], value=0.0)\n    return x",
+)
+def _assignments(source: Source) -> Iterator[Match]:
+    for statement in source.all(cst.Assign):
+        if len(statement.targets) != 1:
+            continue
+        target, value = statement.targets[0].target, statement.value
+        if not isinstance(target, cst.Subscript) or not is_tile(source, target):
+            continue
+        if isinstance(value, cst.Call) and source.nki_name(value.func, _ISA) is not None:
+            continue  # MG-102
+        if isinstance(value, cst.Call) and source.keyword(value, "mask") is not None:
+            continue  # MG-103
+        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
+        text = None
+        if language is not None and isa is not None:
+            text = _written(source, target, value, language[0], isa[0])
+        if text is None or language is None or isa is None:
+            yield Match(statement, "write with dst= of an instruction, or with nisa.tensor_copy")
+        else:
+            edits = (*language[1], *isa[1], source.replaced(statement, text))
+            yield Match(statement, "the tile is written by an instruction", edits)
+
+
+def _written(
+    source: Source, target: cst.Subscript, value: cst.BaseExpression, nl: str, nisa: str
+) -> str | None:
+    """Return the instruction that writes a value to a part of a tile."""
+    dst, code = source.code(target), source.code(value)
+    memory = buffer_of(source, target)
+    if memory in _HBM:
+        return f"{nl}.store({dst}, {code})" if is_tile(source, value) else None
+    if isinstance(value, cst.Call) and source.name(value.func) == "nki.language.load":
+        found = source.arguments(value, ("src",))
+        if found is not None and set(found) == {"src"} and memory == "sbuf":
+            return f"{nisa}.dma_copy(dst={dst}, src={source.code(found['src'])})"
+    if isinstance(value, cst.Call) and source.name(value.func) == "nki.language.matmul":
+        found = source.arguments(value, ("x", "y", "transpose_x"))
+        flag = None if found is None else found.get("transpose_x")
+        if found is not None and flag is not None and source.code(flag) == "True":
+            pair = f"stationary={source.code(found['x'])}, moving={source.code(found['y'])}"
+            if memory == "psum":
+                return f"{nisa}.nc_matmul(dst={dst}, {pair})"
+    number = value.expression if isinstance(value, cst.UnaryOperation) else value
+    if isinstance(number, cst.Integer | cst.Float):
+        return f"{nisa}.memset(dst={dst}, value={code})"
+    if is_tile(source, value):
+        return f"{nisa}.tensor_copy(dst={dst}, src={code})"
+    return None
+
+
+@rule(
+    "MG-346",
+    "nl.store stores no PSUM tile",
+    since="beta2",
+    kind="safe",
+    before="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\nnl.store(out, value=t)",
+    after="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
+    "t_sbuf = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=t_sbuf, src=t)\nnl.store(out, value=t_sbuf)",
+)
+def _store(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "store"):
+        arguments = source.arguments(call, ("dst", "value")) or {}
+        value, line = arguments.get("value"), source.statement(call)
+        if value is None or "mask" in arguments or not in_psum(source, value):
+            continue
+        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
+        name = base_name(value)
+        if line is None or language is None or isa is None or not source.is_bare(line, call):
+            yield Match(call, "copy the PSUM tile to SBUF with nisa.tensor_copy first")
+            continue
+        rows = []
+        text = source.code(value)
+        if name is None:
+            name_text = source.fresh("product")
+            rows.append(f"{name_text} = {text}")
+            text = name_text
+        else:
+            name_text = name.value
+        stage, nl = source.fresh(f"{name_text}_sbuf"), language[0]
+        rows += [
+            f"{stage} = {nl}.ndarray({text}.shape, dtype={text}.dtype, buffer={nl}.sbuf)",
+            f"{isa[0]}.tensor_copy(dst={stage}, src={text})",
+        ]
+        edits = (*language[1], *isa[1], source.before(line, *rows), source.replaced(value, stage))
+        yield Match(call, "the PSUM tile is copied to SBUF first", edits)
+
+
+@rule(
+    "MG-347",
+    "nl.copy of a PSUM tile stays in PSUM",
+    since="beta1",
+    kind="safe",
+    certain=False,
+    before="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
+    "s = nl.copy(t, dtype=out.dtype)",
+    after="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
+    "s = nl.ndarray(t.shape, dtype=out.dtype, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=s, src=t)",
+)
+def _copy(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "copy"):
+        arguments = source.arguments(call, ("src", "dtype")) or {}
+        tile = arguments.get("src", arguments.get("x"))
+        statement, line = source.parent(call), source.statement(call)
+        if tile is None or "mask" in arguments or not in_psum(source, tile) or line is None:
+            continue
+        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
+        if language is None or isa is None or base_name(tile) is None:
+            continue
+        text, nl = source.code(tile), language[0]
+        dtype = source.code(arguments["dtype"]) if "dtype" in arguments else f"{text}.dtype"
+        target = None
+        if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0].target
+        if isinstance(target, cst.Name) and target.value != text.split("[")[0]:
+            made = f"{target.value} = {nl}.ndarray({text}.shape, dtype={dtype}, buffer={nl}.sbuf)"
+            copy = f"{isa[0]}.tensor_copy(dst={target.value}, src={text})"
+            edit = Edit(*source.span(line.body[0]), copy)
+            edits = (*language[1], *isa[1], source.before(line, made), edit)
+            yield Match(call, "the tile is copied to SBUF", edits)
+        elif source.unconditional(call) and not isinstance(target, cst.Name):
+            name = source.fresh(f"{text.split('[')[0]}_sbuf")
+            edits = (source.before(line, f"{name} = {source.code(call)}"),)
+            yield Match(call, "the copy gets a name", (*edits, source.replaced(call, name)))
+
+
+_COMBINING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+
+
+@rule(
+    "MG-344",
+    "no broadcasting between tiles",
+    since="beta2",
+    kind="partial",
+    before="t = nl.load(x)\nm = nl.max(t, axis=1)\ny = nl.subtract(t, m)",
+    after="t = nl.load(x)\nm = nl.max(t, axis=1)\ny = nl.subtract(t, nl.broadcast_to(m, t.shape))",
+)
+def _broadcast(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, *_COMBINING):
+        found = source.arguments(call, ("x", "y", "dtype")) or {}
+        if not {"x", "y"} <= set(found):
+            continue
+        columns = [is_column(source, found[key]) for key in ("x", "y")]
+        if columns[0] == columns[1]:
+            continue
+        column, other = (found["x"], found["y"]) if columns[0] else (found["y"], found["x"])
+        if not is_tile(source, other) or not is_tile(source, column):
+            continue
+        if isinstance(other, cst.Name | cst.Subscript):
+            language = source.import_of(_LANGUAGE)
+            if language is not None:
+                shape = f"{source.code(other)}.shape"
+                text = f"{language[0]}.broadcast_to({source.code(column)}, {shape})"
+                edits = (*language[1], source.replaced(column, text))
+                yield Match(call, "the column is broadcast", edits)
+            continue
+        line = source.statement(call)
+        if line is not None and source.unconditional(call):
+            name = source.fresh("tile")
+            edit = source.before(line, f"{name} = {source.code(other)}")
+            yield Match(call, "the operand gets a name", (edit, source.replaced(other, name)))
+        else:
+            yield Match(call, "broadcast the column with nl.broadcast_to")
+
+
+@rule(
+    "MG-341",
+    "no engine divides",
+    since="beta2",
+    kind="partial",
+    before="t = nl.load(x)\ny = nl.divide(t, nl.exp(t))",
+    after="t = nl.load(x)\ny = nl.multiply(t, nl.reciprocal(nl.exp(t)))",
+)
+def _divide(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "divide"):
+        found = source.arguments(call, ("x", "y", "dtype")) or {}
+        if not {"x", "y"} <= set(found) or not isinstance(call.func, cst.Attribute):
+            continue
+        divisor, module = found["y"], source.code(call.func.value)
+        text = source.code(divisor)
+        if is_tile(source, divisor):
+            new = f"{module}.reciprocal({text})"
+        elif isinstance(divisor, cst.Integer | cst.Float) and float(divisor.value) != 0:
+            new = f"1.0 / {text}"
+        else:
+            continue
+        edits = (source.replaced(call.func.attr, "multiply"), source.replaced(divisor, new))
+        review = "the quotient is rounded twice, as on the device"
+        yield Match(call, "the reciprocal is multiplied", edits, review)

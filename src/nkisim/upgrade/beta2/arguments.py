@@ -1,0 +1,357 @@
+"""Arguments whose place, name or type differs: positions, enums, buffers, removed keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from nkisim.upgrade.edits import Edit
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.tiles import ALLOCATIONS, dtype_text
+
+__all__: list[str] = []
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+
+_ENUMS = {
+    "dge_mode": ("unknown", "swdge", "hwdge", "none"),
+    "engine": ("unknown", "tensor", "scalar", "gpsimd", "dma", "vector", "sync"),
+    "oob_mode": ("error", "skip"),
+    "reduce_cmd": ("idle", "reset", "reduce", "reset_reduce", "load_reduce"),
+}
+_BETA1_DGE = ("none", "swdge", "hwdge", "unknown")
+_BUFFERS = ("sbuf", "psum", "hbm", "shared_hbm", "private_hbm")
+_COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
+
+
+def _positional(call: cst.Call) -> int:
+    """Return the number of positional arguments, or -1 if a star hides it."""
+    if any(argument.star for argument in call.args):
+        return -1
+    return sum(argument.keyword is None for argument in call.args)
+
+
+def named(source: Source, call: cst.Call, first: int, names: Sequence[str]) -> tuple[Edit, ...]:
+    """Return the edits that turn positional arguments from ``first`` on into keywords."""
+    edits = []
+    for argument, name in zip(call.args[first : _positional(call)], names, strict=False):
+        start = source.span(argument)[0]
+        edits.append(Edit(start, start, f"{name}="))
+    return tuple(edits)
+
+
+@rule(
+    "MG-307",
+    "dma_compute: scales and reduce_op changed places",
+    since="beta2",
+    kind="safe",
+    before="nisa.dma_compute(dst, srcs, scales, nl.add)",
+    after="nisa.dma_compute(dst, srcs, scales=scales, reduce_op=nl.add)",
+)
+def _dma_compute(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "dma_compute"):
+        count = _positional(call)
+        if count < 3:
+            continue
+        third = call.args[2].value
+        fourth = call.args[3].value if count > 3 else None
+        old = source.keyword(call, "reduce_op") is not None or (
+            fourth is not None
+            and source.nki_name(fourth, _LANGUAGE) is not None
+            and source.nki_name(third, _LANGUAGE) is None
+        )
+        if old:
+            edits = named(source, call, 2, ("scales", "reduce_op", "name"))
+            yield Match(call, "scales and reduce_op are passed by keyword", edits)
+
+
+@rule(
+    "MG-308",
+    "sendrecv: use_gpsimd_dma became dma_engine",
+    since="beta2",
+    kind="safe",
+    before="nisa.sendrecv(src=a, dst=b, send_to_rank=1, recv_from_rank=1, pipe_id=0, "
+    "use_gpsimd_dma=True)",
+    after="nisa.sendrecv(src=a, dst=b, send_to_rank=1, recv_from_rank=1, pipe_id=0, "
+    "dma_engine=nisa.dma_engine.gpsimd_dma)",
+)
+def _sendrecv(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "sendrecv"):
+        argument = source.keyword(call, "use_gpsimd_dma")
+        module = None if argument is None else source.import_of(_ISA)
+        if argument is None or module is None:
+            continue
+        nisa, imports = module
+        given = source.code(argument.value)
+        yes, no = f"{nisa}.dma_engine.gpsimd_dma", f"{nisa}.dma_engine.dma"
+        text = {"True": yes, "False": no}.get(given, f"{yes} if {given} else {no}")
+        edit = source.replaced(argument, f"dma_engine={text}")
+        yield Match(call, "use_gpsimd_dma= is now dma_engine=", (*imports, edit))
+
+
+@rule(
+    "MG-309",
+    "affine_select: offset left the third position",
+    since="beta2",
+    kind="safe",
+    before="nisa.affine_select(dst, pattern, 4, -1, tile, 0.0)",
+    after="nisa.affine_select(dst, pattern, offset=4, channel_multiplier=-1, on_true_tile=tile, "
+    "on_false_value=0.0)",
+)
+def _affine_select(source: Source) -> Iterator[Match]:
+    tail = ("offset", "channel_multiplier", "on_true_tile", "on_false_value", "cmp_op", "name")
+    new = ("dst", "pattern", "channel_multiplier", "on_true_tile", "on_false_value")
+    for call in source.calls(_ISA, "affine_select"):
+        count = _positional(call)
+        if count < 3:
+            continue
+        clash = any(source.keyword(call, name) is not None for name in new[2:count])
+        if count >= 6:
+            old = source.nki_name(call.args[5].value, _LANGUAGE) not in _COMPARISONS
+        else:
+            old = clash
+        if old:
+            edits = named(source, call, 2, tail)
+            yield Match(call, "offset and the arguments behind it are passed by keyword", edits)
+
+
+@rule(
+    "MG-325",
+    "nc_matmul: accumulate was inserted before tile_position",
+    since="beta2",
+    kind="safe",
+    before="nisa.nc_matmul(dst, s, m, False, False, True, (0, 0), (128, 128))",
+    after="nisa.nc_matmul(dst, s, m, False, False, True, tile_position=(0, 0), "
+    "tile_size=(128, 128))",
+)
+def _nc_matmul(source: Source) -> Iterator[Match]:
+    tail = ("tile_position", "tile_size", "perf_mode", "name")
+    for call in source.calls(_ISA, "nc_matmul"):
+        if _positional(call) > 6 and isinstance(call.args[6].value, cst.Tuple):
+            edits = named(source, call, 6, tail)
+            yield Match(call, "arguments from tile_position on are passed by keyword", edits)
+
+
+@rule(
+    "MG-326",
+    "dma_copy: positions shifted when dst_rmw_op was removed",
+    since="beta2",
+    kind="safe",
+    before="nisa.dma_copy(dst, src, None, nisa.oob_mode.skip)",
+    after="nisa.dma_copy(dst, src, oob_mode=nisa.oob_mode.skip)",
+)
+def _dma_copy(source: Source) -> Iterator[Match]:
+    tail = ("dst_rmw_op", "oob_mode", "dge_mode", "unique_indices", "name")
+    for call in source.calls(_ISA, "dma_copy"):
+        if _positional(call) < 3:
+            continue
+        third = call.args[2].value
+        none = isinstance(third, cst.Name) and third.value == "None"
+        if none or source.nki_name(third, _LANGUAGE) is not None:
+            edits = named(source, call, 2, tail)
+            yield Match(call, "arguments behind src are passed by keyword", edits)
+
+
+def _numbers(source: Source, tables: dict[str, tuple[str, ...]], message: str) -> Iterator[Match]:
+    for call in source.calls(_ISA):
+        for argument in call.args:
+            key = argument.keyword.value if argument.keyword is not None else ""
+            number = literal_integer(argument.value)
+            if key not in tables or number is None:
+                continue
+            module = source.import_of(_ISA)
+            if not 0 <= number < len(tables[key]):
+                yield Match(call, f"{key}={number} names no member of nki.isa.{key}; choose one")
+            elif module is not None:
+                nisa, imports = module
+                text = f"{nisa}.{key}.{tables[key][number]}"
+                edit = source.replaced(argument.value, text)
+                yield Match(call, message.format(key=key, number=number), (*imports, edit))
+
+
+@rule(
+    "MG-129",
+    "numeric dge_mode of Beta 1",
+    since="beta1",
+    kind="safe",
+    certain=False,
+    before="nisa.dma_copy(dst=a, src=b, dge_mode=3)",
+    after="nisa.dma_copy(dst=a, src=b, dge_mode=nisa.dge_mode.unknown)",
+)
+def _old_numbers(source: Source) -> Iterator[Match]:
+    message = "{key}={number} is named, with the numbers of Beta 1"
+    yield from _numbers(source, {"dge_mode": _BETA1_DGE}, message)
+
+
+@rule(
+    "MG-313",
+    "numbers for enum members",
+    since="beta2",
+    kind="safe",
+    before="nisa.dma_copy(dst=a, src=b, dge_mode=2)",
+    after="nisa.dma_copy(dst=a, src=b, dge_mode=nisa.dge_mode.hwdge)",
+)
+def _enums(source: Source) -> Iterator[Match]:
+    yield from _numbers(source, _ENUMS, "{key}={number} is named, with the numbers of Beta 2")
+    for comparison in source.all(cst.Comparison):
+        left = comparison.left
+        if not isinstance(left, cst.Call) or source.name(left.func) != "nki.isa.get_nc_version":
+            continue
+        for target in comparison.comparisons:
+            number = literal_integer(target.comparator)
+            module = source.import_of(_ISA)
+            if number in (2, 3, 4) and module is not None:
+                nisa, imports = module
+                text = f"{nisa}.nc_version.gen{number}"
+                edit = source.replaced(target.comparator, text)
+                yield Match(comparison, "the generation is named", (*imports, edit))
+
+
+@rule(
+    "MG-314",
+    "strings for buffers",
+    since="beta2",
+    kind="safe",
+    before='nl.ndarray((128, 512), dtype=nl.float32, buffer="psum")',
+    after="nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)",
+)
+def _buffers(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, *ALLOCATIONS):
+        parameters = ALLOCATIONS[source.nki_name(call.func, _LANGUAGE) or "ndarray"]
+        given = (source.arguments(call, parameters) or {}).get("buffer")
+        module = source.import_of(_LANGUAGE)
+        if isinstance(given, cst.SimpleString) and module is not None:
+            nl, imports = module
+            name = str(given.evaluated_value)
+            if name in _BUFFERS:
+                edit = source.replaced(given, f"{nl}.{name}")
+                yield Match(call, f"the buffer is {nl}.{name}", (*imports, edit))
+            else:
+                yield Match(call, f"{name!r} is no buffer; accepted are {', '.join(_BUFFERS)}")
+
+
+@rule(
+    "MG-315",
+    "engine=nisa.dma_engine: the alias is now the enum of sendrecv",
+    since="beta2",
+    kind="safe",
+    before="nisa.dma_copy(dst=a, src=b, engine=nisa.dma_engine)",
+    after="nisa.dma_copy(dst=a, src=b)",
+)
+def _dma_alias(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA):
+        argument = source.keyword(call, "engine")
+        if argument is not None and source.name(argument.value) == "nki.isa.dma_engine":
+            edit = source.without_argument(call, argument)
+            yield Match(call, "engine=dma_engine, which had no effect, is removed", (edit,))
+
+
+@rule(
+    "MG-311",
+    "num_channels of the collectives was removed",
+    since="beta2",
+    kind="partial",
+    before="ncc.collective_permute_implicit_current_processing_rank_id(iteration_id=0, "
+    "channel_id=ch, num_channels=2, replica_group=rg)",
+    after="ncc.collective_permute_implicit_current_processing_rank_id(iteration_id=0, "
+    "channel_id=ch, replica_group=rg)",
+)
+def _channels(source: Source) -> Iterator[Match]:
+    name = "collective_permute_implicit_current_processing_rank_id"
+    for call in source.calls("nki.collectives", name):
+        argument = source.keyword(call, "num_channels")
+        if argument is not None:
+            review = "pass channel_ids=[0, ..., n - 1] to collective_permute_implicit"
+            edit = source.without_argument(call, argument)
+            yield Match(call, "num_channels= is removed", (edit,), review)
+
+
+@rule(
+    "MG-322",
+    "range_select: on_false_value must be FP32_MIN",
+    since="beta2",
+    kind="partial",
+    before="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
+    "bound0=a, bound1=b, on_false_value=0.0)",
+    after="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
+    "bound0=a, bound1=b)",
+)
+def _range_select(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "range_select"):
+        argument = source.keyword(call, "on_false_value")
+        if argument is None:
+            continue
+        digits = source.code(argument.value).replace(" ", "")
+        if _is_number(digits) and float(digits) > -3.4e38:
+            review = "Beta 2 used FP32_MIN whatever was passed; check that this is what you want"
+            edit = source.without_argument(call, argument)
+            yield Match(call, "on_false_value=, which was ignored, is removed", (edit,), review)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@rule(
+    "MG-328",
+    "shared_constant: dtype was removed",
+    since="beta2",
+    kind="report",
+    before="nl.shared_constant(table, dtype=nl.bfloat16)",
+)
+def _shared_constant(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "shared_constant"):
+        if _positional(call) > 1 or source.keyword(call, "dtype") is not None:
+            yield Match(call, "convert the array on the host, then pass it without dtype=")
+
+
+@rule(
+    "MG-329",
+    "range_select: range_start is an integer",
+    since="beta2",
+    kind="safe",
+    before="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
+    "bound0=a, bound1=b, range_start=16.0)",
+    after="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
+    "bound0=a, bound1=b, range_start=16)",
+)
+def _range_start(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "range_select"):
+        argument = source.keyword(call, "range_start")
+        if argument is None or not isinstance(argument.value, cst.Float):
+            continue
+        value = float(argument.value.value)
+        if value.is_integer():
+            edit = source.replaced(argument.value, str(int(value)))
+            yield Match(call, "range_start is an integer", (edit,))
+        else:
+            yield Match(call, f"range_start={value} is no integer: choose the first index")
+
+
+@rule(
+    "MG-331",
+    "tensor_copy: dtype was removed",
+    since="beta2",
+    kind="partial",
+    before="a = nl.ndarray((128, 4), dtype=nl.bfloat16, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=a, src=b, dtype=nl.bfloat16)",
+    after="a = nl.ndarray((128, 4), dtype=nl.bfloat16, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=a, src=b)",
+)
+def _tensor_copy(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "tensor_copy"):
+        argument, dst = source.keyword(call, "dtype"), source.keyword(call, "dst")
+        if argument is None or dst is None:
+            continue
+        if dtype_text(source, dst.value) == source.code(argument.value):
+            edit = source.without_argument(call, argument)
+            yield Match(call, "dtype= is removed: dst has this dtype", (edit,))
+        else:
+            wanted = source.code(argument.value)
+            yield Match(call, f"allocate dst with dtype={wanted}, then drop the argument")

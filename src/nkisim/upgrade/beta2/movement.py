@@ -1,0 +1,209 @@
+"""DMA: PSUM as a source, read-modify-write, dynamic copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.upgrade.edits import Edit
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import base_name, buffer_of, dtype_of
+
+__all__: list[str] = []
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+_DMA_COPY = ("dst", "src")
+
+
+@rule(
+    "MG-301",
+    "dma_copy reads no PSUM",
+    since="beta2",
+    kind="safe",
+    before="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
+    "nisa.dma_copy(dst=out, src=acc)",
+    after="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
+    "acc_sbuf = nl.ndarray(acc.shape, dtype=out.dtype, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=acc_sbuf, src=acc)\n"
+    "nisa.dma_copy(dst=out, src=acc_sbuf)",
+)
+def _from_psum(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "dma_copy"):
+        arguments = source.arguments(call, _DMA_COPY)
+        if arguments is None or not {"dst", "src"} <= set(arguments):
+            continue
+        if {"dst_rmw_op", "mask"} & set(arguments):
+            continue
+        src, dst = arguments["src"], arguments["dst"]
+        tile, target = base_name(src), base_name(dst)
+        if tile is None or buffer_of(source, src) != "psum":
+            continue
+        line, language = source.statement(call), source.import_of(_LANGUAGE)
+        message = "copy the PSUM tile to SBUF with nisa.tensor_copy first, and copy from there"
+        isa = source.import_of(_ISA)
+        if line is None or language is None or isa is None or target is None:
+            yield Match(call, message)
+            continue
+        if not isinstance(line.body[0], cst.Expr) or line.body[0].value is not call:
+            yield Match(call, message)
+            continue
+        stage = source.fresh(f"{tile.value}_sbuf")
+        text = source.code(src)
+        new = source.before(
+            line,
+            f"{stage} = {language[0]}.ndarray({text}.shape, dtype={target.value}.dtype, "
+            f"buffer={language[0]}.sbuf)",
+            f"{isa[0]}.tensor_copy(dst={stage}, src={text})",
+        )
+        edits = (*language[1], *isa[1], new, source.replaced(src, stage))
+        yield Match(call, "the PSUM tile is copied to SBUF first", edits)
+
+
+@rule(
+    "MG-302",
+    "dma_copy with hwdge copies bytes",
+    since="beta2",
+    kind="report",
+    before="a = nl.ndarray((128, 4), dtype=nl.bfloat16, buffer=nl.sbuf)\n"
+    "b = nl.ndarray((128, 4), dtype=nl.uint16, buffer=nl.sbuf)\n"
+    "nisa.dma_copy(dst=a, src=b, dge_mode=nisa.dge_mode.hwdge)",
+)
+def _hardware_descriptors(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "dma_copy"):
+        arguments = source.arguments(call, _DMA_COPY)
+        if arguments is None or not {"dst", "src", "dge_mode"} <= set(arguments):
+            continue
+        if source.name(arguments["dge_mode"]) != "nki.isa.dge_mode.hwdge":
+            continue
+        there, here = (dtype_of(source, arguments[key]) for key in ("dst", "src"))
+        if there is not None and here is not None and there != here:
+            yield Match(
+                call,
+                f"hwdge does not convert {here} to {there}: write src=....view(dtype) to keep the "
+                "bits, or dge_mode=nisa.dge_mode.swdge to convert the values",
+            )
+
+
+@rule(
+    "MG-303a",
+    "dma_copy: dst_rmw_op was removed",
+    since="beta2",
+    kind="partial",
+    before="nisa.dma_copy(dst=acc, src=x, dst_rmw_op=nl.add)",
+    after="nisa.dma_compute(dst=acc, srcs=[x, acc], reduce_op=nl.add)",
+)
+def _read_modify_write(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "dma_copy"):
+        given = source.keyword(call, "dst_rmw_op")
+        unique = source.keyword(call, "unique_indices")
+        if given is None:
+            if unique is not None:
+                edit = source.without_argument(call, unique)
+                yield Match(call, "unique_indices=, without effect here, is removed", (edit,))
+            continue
+        if isinstance(given.value, cst.Name) and given.value.value == "None":
+            edit = source.without_argument(call, given)
+            yield Match(call, "dst_rmw_op=None is removed", (edit,))
+        elif source.nki_name(given.value, _LANGUAGE) is not None:
+            text = _accumulating(source, call, source.code(given.value))
+            if text is None:
+                yield Match(call, _SPLIT)
+            else:
+                review = "check that the old value of dst is meant to be part of the result"
+                yield Match(call, "dma_compute accumulates", (source.replaced(call, text),), review)
+
+
+_SPLIT = "use nisa.dma_copy for the first write and nisa.dma_compute(reduce_op=...) for the others"
+
+
+def _accumulating(source: Source, call: cst.Call, op: str) -> str | None:
+    """Return the call of ``dma_compute`` that adds to ``dst`` what a ``dma_copy`` moved to it."""
+    arguments = source.arguments(call, _DMA_COPY)
+    known = {"dst", "src", "dst_rmw_op", "unique_indices", "name", "oob_mode", "dge_mode"}
+    if arguments is None or not {"dst", "src"} <= set(arguments) <= known:
+        return None
+    mode = arguments.get("oob_mode")
+    if mode is not None and source.name(mode) != "nki.isa.oob_mode.error":
+        return None
+    dst, src = (source.code(arguments[key]) for key in ("dst", "src"))
+    parts = [f"dst={dst}", f"srcs=[{src}, {dst}]", f"reduce_op={op}"]
+    for key in ("unique_indices", "name"):
+        if key in arguments:
+            parts.append(f"{key}={source.code(arguments[key])}")
+    function = source.code(call.func).replace("dma_copy", "dma_compute")
+    return f"{function}({', '.join(parts)})"
+
+
+@rule(
+    "MG-303b",
+    "dma_copy: dst_rmw_op that is None at first",
+    since="beta2",
+    kind="partial",
+    before="op = None if k == 0 else nl.add\nnisa.dma_copy(dst=acc, src=x, dst_rmw_op=op)",
+    after="op = None if k == 0 else nl.add\n"
+    "if k == 0:\n"
+    "    nisa.dma_copy(dst=acc, src=x)\n"
+    "else:\n"
+    "    nisa.dma_compute(dst=acc, srcs=[x, acc], reduce_op=op)",
+)
+def _first_copy(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "dma_copy"):
+        given = source.keyword(call, "dst_rmw_op")
+        if given is None or source.nki_name(given.value, _LANGUAGE) is not None:
+            continue
+        value: cst.CSTNode = given.value
+        if isinstance(value, cst.Name):
+            if value.value == "None":
+                continue
+            values = source.values(value) or []
+            value = values[0] if len(values) == 1 else value
+        line = source.statement(call)
+        choice = value if isinstance(value, cst.IfExp) else None
+        bare = line is not None and isinstance(line.body[0], cst.Expr)
+        if choice is None or line is None or not bare or source.code(choice.body) != "None":
+            yield Match(call, _SPLIT)
+            continue
+        op = source.code(given.value if isinstance(given.value, cst.Name) else choice.orelse)
+        other = _accumulating(source, call, op)
+        plain = source.arguments(call, _DMA_COPY)
+        if other is None or plain is None or line.trailing_whitespace.comment is not None:
+            yield Match(call, _SPLIT)
+            continue
+        kept = [
+            f"{key}={source.code(plain[key])}"
+            for key in ("dst", "src", "oob_mode", "dge_mode", "name")
+            if key in plain
+        ]
+        first = f"{source.code(call.func)}({', '.join(kept)})"
+        rows = [f"if {source.code(choice.test)}:", f"    {first}", "else:", f"    {other}"]
+        text = (source.newline + source.indent(line)).join(rows)
+        edit = Edit(*source.span(line.body[0]), text)
+        review = "check that the old value of dst is meant to be part of the result"
+        yield Match(call, "the first write copies, the others accumulate", (edit,), review)
+
+
+@rule(
+    "MG-321",
+    "tensor_copy_dynamic_src and tensor_copy_dynamic_dst are deprecated",
+    since="beta2",
+    kind="partial",
+    before="nisa.tensor_copy_dynamic_src(dst=a, src=t.ap(pattern=p, scalar_offset=r))",
+    after="nisa.tensor_copy(dst=a, src=t.ap(pattern=p, scalar_offset=r))",
+)
+def _dynamic_copy(source: Source) -> Iterator[Match]:
+    names = ("tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
+    for call in source.calls(_ISA, *names):
+        arguments = source.arguments(call, _DMA_COPY)
+        function = call.func
+        if (
+            arguments is not None
+            and {"dst", "src"} <= set(arguments)
+            and isinstance(function, cst.Attribute)
+            and any(".ap(" in source.code(arguments[key]) for key in ("dst", "src"))
+        ):
+            edit = source.replaced(function.attr, "tensor_copy")
+            yield Match(call, "tensor_copy takes dynamic access patterns", (edit,))
+        else:
+            yield Match(call, "use nisa.tensor_copy with t.ap(pattern=..., scalar_offset=register)")

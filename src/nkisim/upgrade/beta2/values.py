@@ -1,0 +1,114 @@
+"""Values that must fit the tensor: memset, axes of reductions, registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.tiles import dtype_of, shape_of
+
+__all__: list[str] = []
+
+_ISA = "nki.isa"
+
+
+@rule(
+    "MG-304",
+    "memset: an integer tile takes an integer",
+    since="beta2",
+    kind="safe",
+    before="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\nnisa.memset(t, 2.0)",
+    after="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\nnisa.memset(t, 2)",
+)
+def _memset(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "memset"):
+        arguments = source.arguments(call, ("dst", "value", "engine", "name")) or {}
+        dst, value = arguments.get("dst"), arguments.get("value")
+        if dst is None or value is None or "int" not in (dtype_of(source, dst) or ""):
+            continue
+        number = value.expression if isinstance(value, cst.UnaryOperation) else value
+        if not isinstance(number, cst.Float):
+            continue
+        amount = float(number.value)
+        if amount.is_integer():
+            edit = source.replaced(number, str(int(amount)))
+            yield Match(call, "the value of an integer tile is an integer", (edit,))
+        else:
+            text = source.code(value)
+            yield Match(call, f"{text} does not fit {dtype_of(source, dst)}: choose an integer")
+
+
+@rule(
+    "MG-305",
+    "memset: packed types take zero only",
+    since="beta2",
+    kind="report",
+    before="t = nl.ndarray((128, 4), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)\nnisa.memset(t, 1)",
+)
+def _packed(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "memset"):
+        arguments = source.arguments(call, ("dst", "value", "engine", "name")) or {}
+        dst, value = arguments.get("dst"), arguments.get("value")
+        if dst is None or not isinstance(value, cst.Integer | cst.Float):
+            continue
+        if (dtype_of(source, dst) or "").endswith("_x4") and float(value.value) != 0:
+            yield Match(call, "pass the packed constant as an argument and load it with dma_copy")
+
+
+@rule(
+    "MG-306",
+    "tensor_reduce: axis counts the dimensions of the tensor",
+    since="beta2",
+    kind="partial",
+    before="t = nl.ndarray((128, 8, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "s = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "nisa.tensor_reduce(dst=s, op=nl.add, data=t, axis=1)",
+    after="t = nl.ndarray((128, 8, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "s = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "nisa.tensor_reduce(dst=s, op=nl.add, data=t, axis=2)",
+)
+def _axis(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "tensor_reduce"):
+        arguments = (
+            source.arguments(call, ("dst", "op", "data", "axis", "negate", "keepdims")) or {}
+        )
+        if not {"dst", "data", "axis"} <= set(arguments):
+            continue
+        if literal_integer(arguments["axis"]) != 1:
+            continue
+        data, dst = shape_of(source, arguments["data"]), shape_of(source, arguments["dst"])
+        if data is None or dst is None or len(data) < 3:
+            continue
+        sizes = [size for size in dst if size != "1"]
+        last = [size for size in data[:-1] if size != "1"]
+        second = [size for size in data[:1] + data[2:] if size != "1"]
+        if sizes == last and sizes != second:
+            edit = source.replaced(arguments["axis"], str(len(data) - 1))
+            yield Match(call, "the shape of dst shows that the last dimension is meant", (edit,))
+        elif sizes != second:
+            yield Match(call, "axis=1 is now the second dimension: name the one that is meant")
+
+
+@rule(
+    "MG-310",
+    "register_move: imm became src, a register",
+    since="beta2",
+    kind="safe",
+    before="nisa.register_move(r, imm=7)",
+    after="nisa.register_move(r, src=nisa.register_alloc(7))",
+)
+def _register_move(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "register_move"):
+        argument = source.keyword(call, "imm")
+        if argument is None and len(call.args) == 2 and call.args[1].keyword is None:
+            argument = call.args[1] if literal_integer(call.args[1].value) is not None else None
+        module = None if argument is None else source.import_of(_ISA)
+        if argument is None or module is None:
+            continue
+        nisa, imports = module
+        text = f"src={nisa}.register_alloc({source.code(argument.value)})"
+        edit = source.replaced(argument, text)
+        yield Match(call, "the constant is put into a register first", (*imports, edit))

@@ -1,0 +1,58 @@
+"""Edits of a source text: replaced ranges of bytes, and what they do to line numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Edit", "applied", "disjoint"]
+
+
+@dataclass(frozen=True, order=True)
+class Edit:
+    """The bytes from ``start`` to ``stop`` of the UTF-8 text are replaced by ``text``."""
+
+    start: int
+    stop: int
+    text: str
+
+
+def disjoint(edits: Sequence[Edit], taken: Sequence[Edit]) -> bool:
+    """Return whether no edit shares a byte with another one that was taken before.
+
+    Two insertions at one place are disjoint; they are applied in the order in which they came.
+    """
+    return not any(
+        a.start < b.stop and b.start < a.stop
+        if a.start != a.stop and b.start != b.stop
+        else min(a.stop, b.stop) > max(a.start, b.start) or _strictly_inside(a, b)
+        for a in edits
+        for b in taken
+    )
+
+
+def _strictly_inside(a: Edit, b: Edit) -> bool:
+    inner, outer = (a, b) if a.start == a.stop else (b, a)
+    return outer.start < inner.start < outer.stop
+
+
+def applied(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str, list[int]]:
+    """Return the text after disjoint edits, and the original line of each of its lines."""
+    data = text.encode()
+    parts: list[bytes] = []
+    origin: list[int] = []
+    position = 0
+
+    def add(piece: bytes, first: int, moves: bool) -> None:
+        parts.append(piece)
+        for number in range(piece.count(b"\n")):
+            row = first + number if moves else first
+            origin.append(lines[min(row, len(lines) - 1)])
+
+    for edit in sorted(edits, key=lambda e: (e.start, e.stop)):
+        add(data[position : edit.start], data.count(b"\n", 0, position), True)
+        add(edit.text.encode(), data.count(b"\n", 0, edit.start), False)
+        position = edit.stop
+    add(data[position:], data.count(b"\n", 0, position), True)
+    origin.append(lines[-1])
+    return b"".join(parts).decode(), origin

@@ -1,0 +1,91 @@
+"""The table of rules: what each changes, from which release on, and the function that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import libcst as cst
+
+from nkisim.upgrade.edits import Edit
+from nkisim.upgrade.source import Source
+
+__all__ = ["RULES", "Era", "Kind", "Match", "Rule", "rule"]
+
+Era = Literal["beta1", "beta2", "0.3"]
+Kind = Literal["safe", "partial", "report"]
+
+
+@dataclass(frozen=True)
+class Match:
+    """One place where a rule applies: the edits, or without any, the advice for the user.
+
+    Attributes:
+        node: The construct of the older release.
+        message: What is done, or what is to be done.
+        edits: The change; empty for a finding.
+        review: What to check after the change; empty where the result is equivalent.
+    """
+
+    node: cst.CSTNode
+    message: str
+    edits: tuple[Edit, ...] = ()
+    review: str = ""
+
+
+Finder = Callable[[Source], Iterator[Match]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One incompatible change between two releases.
+
+    Attributes:
+        id: Its stable id, ``MG-314``.
+        title: The change in a few words.
+        since: The release whose kernels it applies to.
+        to: The release that requires the new form.
+        kind: ``safe`` rewrites keep the meaning, ``partial`` ones ask for a review or leave some
+            cases as findings, ``report`` only finds.
+        certain: Whether the old form cannot be mistaken for code of the newer release. A rule that
+            is not certain is used only for files of its own release.
+        find: The function that yields the places.
+        before: An example of the old form.
+        after: The example in the new form.
+    """
+
+    id: str
+    title: str
+    since: Era
+    to: str
+    kind: Kind
+    certain: bool
+    find: Finder
+    before: str
+    after: str
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    id: str,
+    title: str,
+    *,
+    since: Era,
+    kind: Kind,
+    before: str,
+    after: str = "",
+    certain: bool = True,
+    to: str = "0.3.0",
+) -> Callable[[Finder], Finder]:
+    """Return the decorator that enters a function into the table under its id."""
+
+    def register(find: Finder) -> Finder:
+        if id in RULES:
+            raise ValueError(f"rule {id} is declared twice")
+        RULES[id] = Rule(id, title, since, to, kind, certain, find, before, after)
+        return find
+
+    return register

@@ -1,0 +1,218 @@
+"""Facts about tensors that can be read off the text: buffer, dtype, shape."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from nkisim.upgrade.source import Source
+
+__all__ = [
+    "ALLOCATIONS",
+    "allocation",
+    "base_name",
+    "buffer_of",
+    "dtype_of",
+    "dtype_text",
+    "in_psum",
+    "is_column",
+    "is_tile",
+    "shape_of",
+]
+
+# Functions of nki.language that make a tensor, with their parameters.
+ALLOCATIONS: dict[str, tuple[str, ...]] = {
+    "ndarray": ("shape", "dtype", "buffer", "name", "address"),
+    "zeros": ("shape", "dtype", "buffer", "name"),
+    "ones": ("shape", "dtype", "buffer", "name"),
+    "full": ("shape", "fill_value", "dtype", "buffer", "name"),
+    "rand": ("shape", "dtype", "buffer", "name"),
+    "empty_like": ("x", "dtype", "buffer", "name"),
+    "zeros_like": ("x", "dtype", "buffer", "name"),
+}
+
+
+def base_name(node: cst.CSTNode) -> cst.Name | None:
+    """Return the name at the start of ``t``, ``t[...]`` or ``t[...][...]``."""
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return node if isinstance(node, cst.Name) else None
+
+
+def allocation(source: Source, node: cst.CSTNode) -> list[dict[str, cst.BaseExpression]] | None:
+    """Return the arguments of every allocation that a name stands for, or None if of others."""
+    name = base_name(node)
+    values = None if name is None else source.values(name)
+    if values is None:
+        return None
+    found = []
+    for value in values:
+        function = (
+            source.nki_name(value.func, "nki.language") if isinstance(value, cst.Call) else ""
+        )
+        if not isinstance(value, cst.Call) or function not in ALLOCATIONS:
+            return None
+        arguments = source.arguments(value, ALLOCATIONS[function])
+        if arguments is None:
+            return None
+        found.append(arguments)
+    return found
+
+
+def _agreed(source: Source, node: cst.CSTNode, key: str) -> cst.BaseExpression | None:
+    made = allocation(source, node)
+    if not made or any(key not in arguments for arguments in made):
+        return None
+    texts = {source.code(arguments[key]) for arguments in made}
+    return made[0][key] if len(texts) == 1 else None
+
+
+def buffer_of(source: Source, node: cst.CSTNode) -> str | None:
+    """Return ``"psum"``, ``"sbuf"``, ... for a tensor whose allocation is visible, else None."""
+    made = allocation(source, node)
+    if not made:
+        return None
+    kinds = set()
+    for arguments in made:
+        given = arguments.get("buffer")
+        if given is None:
+            kinds.add("sbuf" if "shape" in arguments else None)
+        elif isinstance(given, cst.SimpleString):
+            kinds.add(str(given.evaluated_value))
+        else:
+            kinds.add(source.nki_name(given, "nki.language"))
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def dtype_of(source: Source, node: cst.CSTNode) -> str | None:
+    """Return ``"int32"``, ... for a tensor whose allocation names a dtype, else None."""
+    given = _agreed(source, node, "dtype")
+    if given is None:
+        return None
+    if isinstance(given, cst.SimpleString):
+        return str(given.evaluated_value)
+    full = source.name(given) or ""
+    module, _, name = full.rpartition(".")
+    return name if module in ("nki.language", "numpy") else None
+
+
+def dtype_text(source: Source, node: cst.CSTNode) -> str | None:
+    """Return the text of the dtype of a tensor's allocation, if it is visible."""
+    given = _agreed(source, node, "dtype")
+    return None if given is None else source.code(given)
+
+
+def shape_of(source: Source, node: cst.CSTNode) -> list[str] | None:
+    """Return the texts of the sizes of a tensor that is allocated with a literal shape."""
+    given = _agreed(source, node, "shape")
+    if not isinstance(node, cst.Name) or not isinstance(given, cst.Tuple | cst.List):
+        return None
+    if any(not isinstance(element, cst.Element) for element in given.elements):
+        return None
+    return [source.code(element.value) for element in given.elements]
+
+
+# Functions of nki.language that return a tile.
+# fmt: off
+_TILE_FUNCTIONS = frozenset(
+    (
+        "abs", "add", "arctan", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to",
+        "ceil", "copy", "cos", "divide", "dropout", "equal", "erf", "erf_dx", "exp",
+        "expand_dims", "floor", "fmod", "gather_flattened", "gelu", "gelu_apprx_sigmoid",
+        "gelu_apprx_sigmoid_dx", "gelu_apprx_tanh", "gelu_dx", "greater", "greater_equal",
+        "invert", "left_shift", "less", "less_equal", "load", "load_transpose2d", "log",
+        "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum",
+        "mean", "min", "minimum", "mish", "mod", "multiply", "negative", "not_equal", "power",
+        "prod", "reciprocal", "relu", "right_shift", "rms_norm", "rsqrt", "sigmoid", "sign",
+        "silu", "silu_dx", "sin", "softmax", "softplus", "sqrt", "square", "subtract", "sum",
+        "tan", "tanh", "transpose", "trunc", "var", "where",
+    )
+)
+# fmt: on
+_IN_PSUM = {"nki.language.matmul", "nki.isa.nc_matmul"}
+_ARITHMETIC = (
+    cst.Add,
+    cst.Subtract,
+    cst.Multiply,
+    cst.Divide,
+    cst.Power,
+    cst.BitAnd,
+    cst.BitOr,
+    cst.BitXor,
+)
+
+
+def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether an expression is known to be a tensor that the kernel made itself."""
+    if isinstance(node, cst.Subscript):
+        return is_tile(source, node.value, seen)
+    if isinstance(node, cst.Call):
+        name = source.nki_name(node.func, "nki.language")
+        if name in ALLOCATIONS or name in _TILE_FUNCTIONS:
+            return True
+        return source.nki_name(node.func, "nki.isa") is not None and not any(
+            a.keyword is not None and a.keyword.value == "dst" for a in node.args
+        )
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, _ARITHMETIC):
+        return is_tile(source, node.left, seen) or is_tile(source, node.right, seen)
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        return is_tile(source, node.expression, seen)
+    if not isinstance(node, cst.Name) or node.value in seen:
+        return False
+    values = source.values(node)
+    within = seen | {node.value}
+    # A value that mentions the name itself, as in ``t = t + x``, adds nothing to the others.
+    known = [is_tile(source, v, within) or _mentions(source, v, within) for v in values or ()]
+    return bool(known) and all(known) and any(is_tile(source, v, within) for v in values or ())
+
+
+def _mentions(source: Source, node: cst.CSTNode, names: frozenset[str]) -> bool:
+    return any(name.value in names for name in source.within(node, cst.Name))
+
+
+def in_psum(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether an expression is known to be a tensor in PSUM."""
+    name = base_name(node)
+    if name is not None:
+        if buffer_of(source, name) == "psum":
+            return True
+        values = source.values(name)
+        return bool(values) and all(
+            isinstance(v, cst.Call) and source.name(v.func) in _IN_PSUM for v in values or ()
+        )
+    return isinstance(node, cst.Call) and source.name(node.func) in _IN_PSUM
+
+
+_REDUCTIONS = ("max", "mean", "min", "prod", "sum", "var")
+
+
+def is_column(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether an expression is known to be a tile of one column."""
+    if isinstance(node, cst.Call):
+        name = source.nki_name(node.func, "nki.language")
+        if name in _REDUCTIONS:
+            axis = (source.arguments(node, ("x", "axis")) or {}).get("axis")
+            if isinstance(axis, cst.Tuple | cst.List) and len(axis.elements) == 1:
+                axis = axis.elements[0].value
+            return axis is not None and source.code(axis) in ("1", "-1")
+        if name in ALLOCATIONS:
+            shape = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
+            if not isinstance(shape, cst.Tuple | cst.List) or len(shape.elements) != 2:
+                return False
+            return source.code(shape.elements[1].value) == "1"
+        if name == "load" and node.args:
+            return is_column(source, node.args[0].value, seen)
+        tiles = [a.value for a in node.args if is_tile(source, a.value)]
+        own = name in _TILE_FUNCTIONS and name not in ("broadcast_to", "matmul", "transpose")
+        return own and bool(tiles) and all(is_column(source, tile, seen) for tile in tiles)
+    if isinstance(node, cst.Subscript):
+        last = node.slice[-1].slice
+        if isinstance(last, cst.Slice) and last.lower is not None and last.upper is not None:
+            start, stop = source.code(last.lower), source.code(last.upper)
+            unit = start.isdecimal() and stop.isdecimal() and int(stop) == int(start) + 1
+            return len(node.slice) > 1 and (unit or stop == f"{start} + 1")
+        return False
+    if not isinstance(node, cst.Name) or node.value in seen:
+        return False
+    values = source.values(node)
+    within = seen | {node.value}
+    return bool(values) and all(is_column(source, value, within) for value in values or ())

@@ -1,0 +1,177 @@
+"""``nkisim upgrade``: exit status, formats, encodings, files that cannot be read or written."""
+
+import json
+import os
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("libcst")
+
+from nkisim.cli import commands
+from nkisim.upgrade import files
+
+OLD = 'import nki.language as nl\nt = nl.ndarray((1, 4), dtype=nl.float32, buffer="sbuf")\n'
+NEW = OLD.replace('"sbuf"', "nl.sbuf")
+LEFT = "import nki.language as nl\nnl.loop_reduce(1, 2, 3)\n"
+CLEAN = "import os\n"
+
+
+@pytest.fixture
+def upgrade(tmp_path, monkeypatch):
+    """Runs the command in an empty folder; returns exit status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        done = CliRunner().invoke(
+            commands, ["upgrade", *map(str, arguments)], standalone_mode=False
+        )
+        if done.exception is not None and hasattr(done.exception, "format_message"):
+            return done.exception.exit_code, done.stdout, done.exception.format_message()
+        assert done.exception is None, repr(done.exception)
+        return done.return_value, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "option", "status", "after"),
+    [
+        (OLD, (), 0, OLD),
+        (OLD, ("--diff",), 0, OLD),
+        (OLD, ("--check",), 1, OLD),
+        (OLD, ("--write",), 0, NEW),
+        (LEFT, (), 0, LEFT),
+        (LEFT, ("--check",), 1, LEFT),
+        (LEFT, ("--write",), 1, LEFT),
+        (CLEAN, ("--check",), 0, CLEAN),
+        ("import nki\nx = (\n", ("--write",), 1, "import nki\nx = (\n"),
+    ],
+)
+def test_exit_status_and_files(upgrade, tmp_path, text, option, status, after):
+    path = tmp_path / "k.py"
+    path.write_text(text)
+    assert upgrade("k.py", *option)[0] == status
+    assert path.read_text() == after
+    assert os.listdir(tmp_path) == ["k.py"]
+
+
+def test_text_diff_and_json(upgrade, tmp_path):
+    (tmp_path / "k.py").write_text(OLD + "nl.loop_reduce(1, 2, 3)\n")
+    _, out, err = upgrade("k.py")
+    assert "k.py:2: MG-314 the buffer is nl.sbuf" in out
+    assert "k.py:3: MG-127 to do: nl.loop_reduce was removed" in out
+    assert err == "1 file read, 1 would change (1 rewrite), 1 finding left\n"
+    assert (
+        "+t = nl.ndarray((1, 4), dtype=nl.float32, buffer=nl.sbuf)" in upgrade("k.py", "--diff")[1]
+    )
+    data = json.loads(upgrade("k.py", "--format", "json")[1])
+    assert data["to"] == "0.3.0"
+    assert [c["rule"] for c in data["files"][0]["changes"]] == ["MG-314"]
+    assert [f["rule"] for f in data["files"][0]["findings"]] == ["MG-127"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.py",), "'missing.py' does not exist"),
+        ((".", "--to", "0.6"), "'0.6' is not available; accepted is 0.3.0"),
+        ((".", "--from", "0.9"), "'0.9' is not one of"),
+        ((".", "--write", "--check"), "exclude each other"),
+    ],
+)
+def test_mistakes_on_the_command_line(upgrade, arguments, message):
+    status, _, err = upgrade(*arguments)
+    assert status == 2
+    assert message in err
+
+
+def test_libcst_is_named_if_it_is_missing(upgrade, monkeypatch):
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    monkeypatch.setattr("nkisim.cli.upgrading.find_spec", lambda name: None)
+    status, _, err = upgrade(".")
+    assert status == 2
+    assert "pip install 'trnsci[codemod]'" in err
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ("# -*- coding: latin-1 -*-\n" + OLD + "# é\n").encode("latin-1"),
+        b"\xef\xbb\xbf" + (OLD + "# é\n").encode(),
+        (OLD + "# é ∑ 漢\nx = 'ü'\n").encode(),
+        OLD.replace("\n", "\r\n").encode(),
+        OLD.rstrip("\n").encode(),
+    ],
+)
+def test_encodings_marks_and_line_endings_stay(upgrade, tmp_path, data):
+    path = tmp_path / "k.py"
+    path.write_bytes(data)
+    assert upgrade("k.py", "--write")[0] == 0
+    assert path.read_bytes() == data.replace(b'"sbuf"', b"nl.sbuf")
+
+
+@pytest.mark.parametrize("data", [b"# \xff\nimport nki\n", b"# coding: nothing\nimport nki\n"])
+def test_a_file_that_cannot_be_decoded_is_reported(upgrade, tmp_path, data):
+    path = tmp_path / "k.py"
+    path.write_bytes(data)
+    (tmp_path / "other.py").write_text(OLD)
+    status, _, err = upgrade(".", "--write")
+    assert status == 1
+    assert "k.py: cannot be read" in err
+    assert path.read_bytes() == data
+    assert (tmp_path / "other.py").read_text() == NEW
+
+
+def test_a_folder_that_cannot_be_written_loses_nothing(upgrade, tmp_path, monkeypatch):
+    (tmp_path / "k.py").write_text(OLD)
+
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
+    status, _, err = upgrade("k.py", "--write")
+    assert status == 1
+    assert "k.py: cannot be written, nothing was changed: Permission denied" in err
+    assert (tmp_path / "k.py").read_text() == OLD
+
+
+def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "k.py"
+    path.write_text(OLD)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "replace", fail)
+    with pytest.raises(OSError, match="No space"):
+        files.write_source(path, NEW, "utf-8", b"")
+    assert path.read_text() == OLD
+    assert os.listdir(tmp_path) == ["k.py"]
+
+
+def test_links_and_access_rights_stay(upgrade, tmp_path):
+    path = tmp_path / "k.py"
+    path.write_text(OLD)
+    path.chmod(0o750)
+    (tmp_path / "link.py").symlink_to(path)
+    assert upgrade("link.py", "--write")[0] == 0
+    assert (tmp_path / "link.py").is_symlink()
+    assert path.read_text() == NEW
+    assert path.stat().st_mode & 0o777 == 0o750
+
+
+def test_folders_are_searched_without_hidden_ones(upgrade, tmp_path):
+    for name in ("a.py", "in/b.py", ".venv/c.py", "in/.d.py", "e.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(OLD)
+    assert upgrade(".", "--write")[2].startswith("2 files read, 2 changed (2 rewrites)")
+    assert (tmp_path / ".venv/c.py").read_text() == OLD
+
+
+def test_a_big_folder_has_a_summary(upgrade, tmp_path):
+    for number in range(5000):
+        (tmp_path / f"f{number}.py").write_text(CLEAN)
+    (tmp_path / "k.py").write_text(OLD)
+    assert upgrade(".")[2] == "5001 files read, 1 would change (1 rewrite), 0 findings left\n"

@@ -1,0 +1,242 @@
+"""Whole kernels of Beta 1 and Beta 2: refused by 0.3.0 as they are, right after the upgrade."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+pytest.importorskip("libcst")
+
+import nkisim
+from nkisim.upgrade import upgrade_text
+
+ROWS, COLUMNS = 128, 64
+BETA1 = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import numpy as np
+
+
+"""
+BETA2 = """\
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+"""
+
+KERNELS = {
+    "beta1 scaled sum with index tensors": (
+        BETA1
+        + '''@nki.jit
+def kernel(a, b):
+    """Add, then scale."""
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p = nl.arange(128)[:, None]  # rows
+    i_f = nl.arange(64)[None, :]
+    x = nl.load(a[i_p, i_f])
+    y = nl.load(b[i_p, i_f])
+    z = (x + y) * 0.5  # the mean
+    nl.store(out[i_p, i_f], value=z)
+    return out
+''',
+        lambda a, b: (a + b) * 0.5,
+    ),
+    "beta1 tiled matmul": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    K, M = a.shape
+    N = b.shape[1]
+    out = nl.ndarray((M, N), dtype=a.dtype, buffer=nl.shared_hbm)
+    acc = nl.zeros((M, N), nl.float32, buffer=nl.psum)
+    i_k, i_m = nl.mgrid[0:32, 0:M]
+    for k in nl.affine_range(K // 32):
+        lhs = nl.ndarray((32, nl.par_dim(M)), dtype=a.dtype, buffer=nl.sbuf)
+        acc += nl.matmul(nl.load(a[k * 32 + i_k, i_m]), nl.load(b[k * 32:(k + 1) * 32, :]),
+                         transpose_x=True)
+    res = nl.copy(acc, dtype=out.dtype)
+    nl.store(out, value=res)
+    return out
+""".replace("        lhs = nl.ndarray((32, nl.par_dim(M)), dtype=a.dtype, buffer=nl.sbuf)\n", ""),
+        lambda a, b: a.T @ b,
+    ),
+    "beta1 instructions that return": (
+        BETA1
+        + """@nki.jit(mode="torchxla")
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    x = nl.ndarray((nl.par_dim(128), 64), dtype=a.dtype, buffer=nl.sbuf)
+    x[...] = nl.load(a)
+    y = nl.load(b)
+    top = nisa.tensor_reduce(np.max, data=x, axis=[1])
+    x = nisa.tensor_scalar(x, op0=np.subtract, operand0=top)
+    e = nisa.activation(op=nl.exp, data=x)
+    prod = nisa.tensor_tensor(e, y, op=np.multiply, dtype=np.float32)
+    nl.store(out, value=nisa.tensor_copy(prod))
+    return out
+""",
+        lambda a, b: np.exp(a - a.max(1, keepdims=True)) * b,
+    ),
+    "beta1 softmax": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.hbm)
+    ix = nl.mgrid[0:128, 0:64]
+    x = nl.load(a[ix.p, ix.x])
+    e = nl.exp(x - nl.max(x, axis=1, keepdims=True))
+    s = nl.sum(e, axis=1, keepdims=True)
+    e *= 1.0 / s
+    nl.store(out[ix.p, ix.x], value=e)
+    return out
+""",
+        lambda a, b: (
+            np.exp(a - a.max(1, keepdims=True))
+            / np.exp(a - a.max(1, keepdims=True)).sum(1, keepdims=True)
+        ),
+    ),
+    "beta1 tail with masks": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    n = a.shape[0]
+    i_p = nl.arange(48)[:, None]
+    i_f = nl.arange(a.shape[1])[None, :]
+    for k in nl.affine_range((n + 47) // 48):
+        x = nl.load(a[k * 48 + i_p, i_f], mask=(k * 48 + i_p < n))
+        y = nl.load(b[k * 48 + i_p, i_f], mask=(i_p + k * 48 < n))
+        z = x * x - y / nl.exp(x)
+        nl.store(out[k * 48 + i_p, i_f], value=z, mask=(k * 48 + i_p < n))
+    return out
+""",
+        lambda a, b: a * a - b / np.exp(a),
+    ),
+    "beta1 moved index tensors": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for k in nl.affine_range(2):
+        off = k * 64
+        ix = off + nl.arange(64)[:, None]
+        iy = nl.arange(64)[None, :]
+        x = nl.load(a[ix, iy])
+        y = nl.load(b[ix, iy])
+        nl.store(out[ix, iy], value=nl.where(x > y, x, -y))
+    return out
+""",
+        lambda a, b: np.where(a > b, a, -b),
+    ),
+    "beta1 memset and assignments": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    acc = nisa.memset((128, 64), 2.0, np.float32)
+    t = nl.ndarray((128, 64), dtype=np.float32, buffer=nl.sbuf)
+    t[0:128, 0:32] = 1
+    t[0:128, 32:64] = nl.load(b[0:128, 32:64])
+    acc += t
+    acc[0:128, 0:8] = nl.load(a[0:128, 0:8])
+    nl.store(out, acc)
+    return out
+""",
+        lambda a, b: np.hstack([a[:, :8], np.full((ROWS, 24), 3.0), b[:, 32:] + 2]),
+    ),
+    "beta1 transpose": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    t = nisa.nc_transpose(nl.load(a))
+    s = nisa.tensor_copy(t, engine=nisa.vector_engine)
+    nl.store(out, s)
+    return out
+""",
+        lambda a, b: a.T,
+    ),
+    "beta2 matmul out of PSUM": (
+        BETA2
+        + """@nki.jit(platform_target="trn2")
+def kernel(a, b, *, scale=1.0):
+    out = nl.ndarray((64, 64), dtype=a.dtype, buffer="hbm")
+    x = nl.ndarray(a.shape, dtype=a.dtype, buffer="sbuf")
+    y = nl.ndarray(b.shape, dtype=b.dtype, buffer="sbuf")
+    nisa.dma_copy(x, a, None, 0)
+    nisa.dma_copy(dst=y, src=b, dge_mode=0)
+    acc = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, x, y, False, False, False, (0, 0), (128, 64))
+    if scale is not None:
+        nisa.dma_copy(dst=out, src=acc)
+    return out
+""",
+        lambda a, b: a.T @ b,
+    ),
+    "beta2 accumulating DMA": (
+        BETA2
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    acc = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    one = nl.ndarray((128, 64), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.memset(one, value=1.0)
+    for k in range(2):
+        op = None if k == 0 else nl.add
+        nisa.dma_copy(dst=acc, src=a if k == 0 else b, dst_rmw_op=op, unique_indices=True)
+    nisa.tensor_tensor(acc, acc, one, nl.add)
+    nisa.dma_copy(dst=out, src=acc)
+    return out
+""",
+        lambda a, b: a + b + 1,
+    ),
+    "beta2 reduction over the last dimension": (
+        BETA2
+        + """@nki.jit(mode="jax")
+def kernel(a, b, shape=[8, 8]):
+    out = nl.ndarray((128, 16), dtype=a.dtype, buffer=nl.hbm)
+    t = nl.ndarray((128, 16, 4), dtype=a.dtype, buffer=nl.sbuf)
+    s = nl.ndarray((128, 16), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=a.reshape((128, 16, 4)))
+    nisa.tensor_reduce(dst=s, op=nl.add, data=t, axis=1)
+    nisa.dma_copy(dst=out, src=s, engine=nisa.dma_engine)
+    return out
+""",
+        lambda a, b: a.reshape(ROWS, 16, 4).sum(2),
+    ),
+}
+
+
+# Warnings are errors in the tests: a deprecated argument counts as a failure, too.
+REFUSED = (ImportError, nkisim.NkiValidationError, TypeError, DeprecationWarning)
+
+
+def run(text, folder, arrays):
+    path = folder / "kernels.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location("upgraded_kernels", path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return nkisim.simulate(loaded.kernel)(*arrays)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_fails_before_and_is_right_after(name, tmp_path):
+    text, expected = KERNELS[name]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((ROWS, COLUMNS)).astype(np.float32) for _ in range(2)]
+    outcome = upgrade_text(text)
+    assert outcome.problem == ""
+    assert outcome.findings == []
+    nkisim.install()
+    try:
+        with pytest.raises(REFUSED):
+            run(text, tmp_path, arrays)
+        result = run(outcome.after, tmp_path, arrays)
+    finally:
+        nkisim.uninstall()
+    np.testing.assert_allclose(result, expected(*arrays), rtol=2e-5, atol=2e-5)
+    assert upgrade_text(outcome.after).after == outcome.after

@@ -12,7 +12,7 @@ from trnrand import Generator, normal
 from trnsci.core.arguments import floating, whole
 from trnsci.core.errors import DTypeError, FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.failures import OnFailure, checked_action, report_iteration
-from trnsci.core.finite import power_below
+from trnsci.core.finite import finite, power_below
 from trnsci.core.iterations import IterationInfo, Reason
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._factors.symmetric import symmetric_part
@@ -62,11 +62,13 @@ def lobpcg(
 
     Raises:
         ConvergenceError: The iteration did not converge, and ``on_failure`` is ``"raise"``.
+        NotFiniteError: X has a NaN or an infinity.
         NotPositiveDefiniteError: B is not positive definite.
         ShapeError: The shapes do not fit, or 3 k is more than n.
     """
     checked_action("lobpcg", on_failure)
     x = _start(A, X, n, seed)
+    finite("lobpcg", "X", x)
     size, k = x.shape
     if 3 * k > size:
         raise ShapeError(f"lobpcg: X must have at most n / 3 columns, got shape {tuple(x.shape)}")
@@ -108,6 +110,9 @@ def lobpcg(
         image = a(space)
         matvecs += space.shape[-1]
         inner = space.mH @ image
+        if not bool(torch.isfinite(inner).all()):
+            reason = "diverged"
+            break
         _, rotation = torch.linalg.eigh(sign * symmetric_part(inner))
         best = rotation[:, :k]
         fresh = space @ best

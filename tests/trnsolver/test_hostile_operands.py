@@ -263,3 +263,11 @@ def test_a_matrix_of_zeros_is_semidefinite():
     # What is left is the rounding of the shift that was taken off again.
     assert float(found.eigenvalues.abs().max()) <= 1e-5 * torch.finfo(torch.float32).tiny ** 0.5
     assert float((found.U.mT @ found.U - torch.eye(3)).abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_lobpcg_names_a_start_that_is_not_finite(bad):
+    start = torch.ones(12, 2, dtype=torch.float64)
+    start[0, 1] = bad
+    with pytest.raises(trnsolver.NotFiniteError, match="lobpcg: X must be finite"):
+        trnsolver.lobpcg(torch.eye(12, dtype=torch.float64), start)

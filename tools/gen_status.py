@@ -21,7 +21,10 @@ from markdown_text import join, table  # noqa: E402
 
 from trnsci.validation import GENERATIONS, LIBRARIES, Row, records_folder, rows  # noqa: E402
 
-HEAD = ("kernel", "what", "reached by", "reference", "rel. error", *GENERATIONS, "hardware")
+TIMES = tuple(f"time {generation}" for generation in GENERATIONS)
+HEAD = ("kernel", "what", "reached by", "reference", "rel. error", *GENERATIONS, *TIMES, "hardware")
+ADVISED = "gen3"
+FURTHEST = 5
 
 
 def main(file: Path = ROOT / "docs" / "status.md") -> None:
@@ -52,14 +55,43 @@ def page(found: Sequence[Row]) -> str:
             f"## {library}",
             table(HEAD, [line(row) for row in found if row.library == library]),
         ]
-    return join(parts)
+    return join([*parts, *_furthest(found)])
+
+
+def _furthest(found: Sequence[Row]) -> list[str]:
+    """Return a section on the kernels whose time is the furthest from their bound."""
+    speeds = [
+        (row, row.record.speed[ADVISED])
+        for row in found
+        if row.record and "us" in row.record.speed.get(ADVISED, {})
+    ]
+    slow = [pair for pair in speeds if pair[1]["bound_by"] != "launch"]
+    slow.sort(key=lambda pair: pair[1]["bound_share"])
+    lines = [
+        [
+            f"`{row.library}.{row.kernel}`",
+            f"{speed['us']:,.1f}",
+            speed["bound_by"],
+            f"{speed['bound_share']:.0%}",
+            "; ".join(speed["advice"]) or "none: its instructions wait for each other",
+        ]
+        for row, speed in slow[:FURTHEST]
+    ]
+    return [
+        "## Furthest from their bound",
+        f"The kernels whose predicted time on {ADVISED} is the furthest from the time of their "
+        "busiest engine, with the advice of [`nkisim profile`](guides/profiling.md). Kernels that "
+        "the launch binds are left out.",
+        table(("kernel", "us", "bound by", "share of the bound", "advice"), lines),
+    ]
 
 
 def line(row: Row) -> list[str]:
     """Return the cells of a kernel."""
     _, kernel, what, reached, _, reference, error, *rest = row.cells()
     generations, hardware = rest[: len(GENERATIONS)], rest[-1]
-    return [f"`{kernel}`", what, reached, reference, error, *generations, hardware]
+    times = rest[-1 - len(GENERATIONS) : -1]
+    return [f"`{kernel}`", what, reached, reference, error, *generations, *times, hardware]
 
 
 if __name__ == "__main__":

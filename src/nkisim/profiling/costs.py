@@ -7,6 +7,7 @@ generation. Equal calls cost the same, so a cost is computed once per signature.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nkisim.arch import Generation
@@ -123,13 +124,8 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
         doubled = arguments.get("perf_mode") is PerfMode.double_row
         columns = float(moving.free_size // (2 if doubled else 1))
         stationary_columns = float(stationary.free_size // (2 if doubled else 1))
-    four_bytes = moving.dtype in ("float32",) or moving.dtype.kind in ("int", "uint")
-    passes = 4.0 if four_bytes and moving.dtype.itemsize == 4 else 1.0
     transposes = event.instruction == "nc_transpose" or bool(arguments.get("is_transpose"))
-    if transposes and generation.number > 2:
-        passes = 3.0 if passes > 1 else 1.0
-    elif arguments.get("is_stationary_onezero") or arguments.get("is_moving_onezero"):
-        passes = max(1.0, passes / 2)
+    passes = _passes(arguments, moving, transposes and generation.number > 2)
     cycles = passes * max(columns, stationary_columns if generation.number > 2 else 64.0)
     issue = timing.matmul_issue_cycles * (2 if passes > 1 and generation.number > 2 else 1)
     busy = max(cycles + issue, timing.least_cycles) / ghz / _parallel_tiles(arguments)
@@ -152,6 +148,17 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
         columns=columns,
         stationary_columns=stationary_columns,
     )
+
+
+def _passes(arguments: Mapping[str, Any], moving: NkiTensor, passed_through: bool) -> float:
+    """Return how often the moving operand passes the array: four times in full float32."""
+    narrow = moving.dtype.itemsize < 4 or moving.dtype.kind == "packed"
+    if narrow or moving.dtype == "tfloat32":
+        return 1.0
+    if passed_through:
+        return 3.0  # a measured transposition of 128 x 128
+    one_zero = arguments.get("is_stationary_onezero") or arguments.get("is_moving_onezero")
+    return 2.0 if one_zero else 4.0
 
 
 def _peak(busy: float, timing: Timing) -> float:
@@ -208,20 +215,16 @@ def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Tim
         return Work(event.engine, timing.least_cycles / timing.vector_ghz, float(tail))
     fast = event.instruction in _FAST_VECTOR and generation.number > 2
     rate = _vector_rate(streamed, generation) if fast else 1
-    factor = cost.factor
-    if event.instruction == "reciprocal":
-        factor = float(timing.reciprocal_cycles)
-    if fast:
-        inputs = _inputs(event, count)
-        cycles = inputs / rate
-    elif event.instruction in _FAST_VECTOR:
-        cycles = _inputs(event, count) if _two_inputs(event) else count
+    if event.instruction in _FAST_VECTOR:
+        cycles = _inputs(event, count) / rate
+    elif event.instruction == "reciprocal":
+        cycles = timing.reciprocal_cycles * count
     elif event.instruction == "tensor_reduce" and generation.number == 2 and _all_bf16(streamed):
         cycles = count / 2
     elif cost.factor == 2.0 and generation.number > 2 and event.instruction != "tensor_tensor_scan":
         cycles = count  # one element per cycle from both ports
     else:
-        cycles = factor * count
+        cycles = cost.factor * count
     cycles = max(timing.least_cycles, cycles * _stride_factor(streamed)) + cost.extra
     if _dynamic(event):
         cycles = max(cycles, timing.dynamic_cycles)

@@ -217,6 +217,22 @@ def test_every_constant_has_a_source():
             assert constant >= 0, name
 
 
+def test_packed_products_take_one_pass():
+    def kernel():
+        data = nl.ndarray((128, 128), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+        scale = nl.ndarray((128, 128), dtype=nl.uint8, buffer=nl.sbuf)
+        total = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)
+        nisa.memset(dst=data, value=0)
+        nisa.memset(dst=scale, value=127)
+        nisa.nc_matmul_mx(total, data, data, scale, scale)
+
+    capture = Capture(resolve_target("trn3"))
+    nkisim.simulate(kernel, target="trn3", watchers=(capture,))()
+    timing = timing_of(resolve_target("trn3"))
+    cycles = 128 + timing.matmul_issue_cycles
+    assert capture.program.operations[-1].work.busy == pytest.approx(cycles / timing.tensor_ghz)
+
+
 def test_every_instruction_with_a_declaration_has_a_cost():
     assert not [name for name, declared in INSTRUCTIONS.items() if declared.cost is None]
 

@@ -13,6 +13,7 @@ from nkisim.profiling.advice import advise
 from nkisim.profiling.analysis import profile_of
 from nkisim.profiling.program import Capture
 from nkisim.profiling.result import Profile
+from nkisim.profiling.spills import DoesNotFitError
 
 __all__ = ["ProfileError", "profile"]
 
@@ -95,7 +96,10 @@ def profile(
             raise ProfileError(f"{wanted.__name__}: {error}", report) from error
         _require_legal(wanted.__name__, report, values=values)
         findings = [f"{finding.headline}: {finding.message}" for finding in report.findings]
-        found = profile_of(capture.program, wanted.__name__, findings, chosen.release)
+        try:
+            found = profile_of(capture.program, wanted.__name__, findings, chosen.release)
+        except DoesNotFitError as error:
+            raise ProfileError(f"{wanted.__name__}: {error}", report) from None
         if advice:
             found.advice = advise(capture.program, found)
         return found

@@ -16,13 +16,17 @@ from nkisim.profiling.program import Operation, Program, Tile
 from nkisim.profiling.transfers import Transfer
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["SPILL", "Spilled", "with_spills"]
+__all__ = ["SPILL", "DoesNotFitError", "Spilled", "with_spills"]
 
 SPILL = "spill"
 """Name of the added operations."""
 
 _PARTITIONS = 128
 _ENGINES = 16
+
+
+class DoesNotFitError(ValueError):
+    """The tiles of one instruction together are larger than SBUF; the compiler refuses them."""
 
 
 class Spilled(NamedTuple):
@@ -38,7 +42,11 @@ class Spilled(NamedTuple):
 
 
 def with_spills(program: Program) -> Spilled:
-    """Return a program with spills, or the program itself if its tiles fit."""
+    """Return a program with spills, or the program itself if its tiles fit.
+
+    Raises:
+        DoesNotFitError: An instruction could never have all of its operands on chip.
+    """
     limit = program.generation.sbuf_usable_bytes
     if not any(peak > limit for peak in _peaks(program).values()):
         return Spilled(program, 0)
@@ -125,7 +133,7 @@ class _Spiller:
         while self.used.get(core, 0) + wanted > self.limit:
             candidates = [tile for tile in resident if tile not in kept]
             if not candidates:
-                return
+                raise self._does_not_fit(kept)
             victim = max(candidates, key=self._next_use)
             del resident[victim]
             self.used[core] -= victim.row_bytes
@@ -134,6 +142,15 @@ class _Spiller:
                 self.saved[victim] = self._move(
                     self.result.operations[last], victim, last, stores=True
                 )
+
+    def _does_not_fit(self, tiles: list[Tile]) -> DoesNotFitError:
+        operation = self.source.operations[len(self.numbers)]
+        needed = sum(tile.row_bytes for tile in tiles)
+        names = ", ".join(f"`{tile.name}`" for tile in tiles)
+        return DoesNotFitError(
+            f"{operation.name} at {operation.place} uses {names}, together {needed:,} bytes per "
+            f"partition; SBUF has {self.limit:,}. The compiler refuses it: use smaller tiles"
+        )
 
     def _next_use(self, tile: Tile) -> int:
         return tile.uses[self.position.get(tile, 0)]

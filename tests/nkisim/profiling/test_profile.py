@@ -169,6 +169,25 @@ def test_a_kernel_that_the_compiler_refuses_raises_with_its_findings():
     assert raised.value.report.errors
 
 
+@pytest.mark.parametrize(("columns", "fits"), [(17_000, True), (20_000, False)])
+def test_operands_of_one_instruction_must_fit_together(columns, fits):
+    def added(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tiles = [nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf) for _ in range(3)]
+        nisa.dma_copy(dst=tiles[0], src=x)
+        nisa.dma_copy(dst=tiles[1], src=x)
+        nisa.tensor_tensor(dst=tiles[2], data1=tiles[0], data2=tiles[1], op=nl.add)
+        nisa.dma_copy(dst=out, src=tiles[2])
+        return out
+
+    profiled = nkisim.profile(added)
+    if fits:
+        assert profiled(zeros(128, columns)).spill_bytes == 0
+    else:
+        with pytest.raises(nkisim.ProfileError, match=r"tensor_tensor at .*240,000 bytes"):
+            profiled(zeros(128, columns))
+
+
 def test_an_endless_kernel_ends_at_the_limit():
     def endless(x):
         tile = nl.ndarray((128, 4), dtype=x.dtype, buffer=nl.sbuf)

@@ -81,10 +81,8 @@ class Timing:
         table_load: Loading another table of activation functions.
         handoff: From a result to the start of an instruction on another engine.
         barrier: ``core_barrier`` once both cores have reached it.
-        register_move, register_load: Register instructions.
         dma_engine_rate: Bytes per ns of one DMA engine.
         dma_core_rate: Bytes per ns of all transfers of a core.
-        dma_pair_rate: Bytes per ns of all transfers of two cores that share a stack of HBM.
         dma_software_issue, dma_hardware_issue, dma_prebuilt_issue: Occupancy of what triggers a
             transfer, by the origin of its descriptors.
         dma_indirect_issue: The same with rows named by an index tile.
@@ -128,11 +126,8 @@ class Timing:
     table_load: Constant
     handoff: Constant
     barrier: Constant
-    register_move: Constant
-    register_load: Constant
     dma_engine_rate: Constant
     dma_core_rate: Constant
-    dma_pair_rate: Constant
     dma_software_issue: Constant
     dma_hardware_issue: Constant
     dma_prebuilt_issue: Constant
@@ -166,8 +161,6 @@ _SHARED: dict[str, Constant] = {
     "accumulator_cycles": _documented(64, "A1"),
     "handoff": _assumed(40, "15 to 100 ns seen in DMA pictures and PROFILES"),
     "barrier": _measured(600, "PROFILES"),
-    "register_move": _measured(70, "PROBES"),
-    "register_load": _measured(320, "PROBES"),
     "gpsimd_tail": _measured(50, "PROBES"),
     "dma_prebuilt_issue": _measured(10, "DMA pictures"),
     "dma_overhead": _fitted(230, "one product of many small transfers; GRID within 1 %"),
@@ -205,7 +198,6 @@ _GEN2 = Timing(
     table_load=_assumed(1283, "as gen3"),
     dma_engine_rate=_documented(17, "DMA"),
     dma_core_rate=_documented(272, "DMA"),
-    dma_pair_rate=_documented(272, "a launch has one core"),
     dma_software_issue=_assumed(600, "as gen3, direct"),
     dma_hardware_issue=_assumed(600, "not available on gen2"),
     dma_indirect_issue=_measured(1000, "PROFILES"),
@@ -247,7 +239,6 @@ _GEN3 = Timing(
     table_load=_measured(1283, "PROBES, DMA pictures"),
     dma_engine_rate=_documented(23, "DMA"),
     dma_core_rate=_documented(368, "DMA"),
-    dma_pair_rate=_assumed(736, "twice one core; 620 to 820 observed"),
 )
 
 _GEN4 = Timing(
@@ -272,7 +263,6 @@ _GEN4 = Timing(
     table_load=_assumed(1283, "as gen3"),
     dma_engine_rate=_documented(33, "DMA"),
     dma_core_rate=_documented(528, "DMA"),
-    dma_pair_rate=_assumed(1056, "twice one core"),
 )
 
 TIMINGS = {2: _GEN2, 3: _GEN3, 4: _GEN4}

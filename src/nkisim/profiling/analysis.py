@@ -139,17 +139,11 @@ def _bound(busy: dict[str, float], latency: float, fixed: float) -> tuple[float,
 
 def _peak_tflops(program: Program) -> float:
     """Return the rate of the Tensor engine for the types of the program's products."""
-    flops = full = busy = 0.0
-    for operation in program.operations:
-        if operation.work.flops:
-            flops += operation.work.flops
-            full += operation.work.full_rate_flops
-            busy += operation.work.busy
-    timing = timing_of(program.generation)
-    peak = timing.tensor_ghz * 2 * 128 * 128 / 1e3 * program.cores
-    if not full:
-        return peak
-    return peak * min(1.0, flops / full) if flops < full else peak
+    products = [operation.work for operation in program.operations if operation.work.flops]
+    flops = sum(work.flops for work in products)
+    full = sum(work.full_rate_flops for work in products)
+    peak = timing_of(program.generation).tensor_ghz * 2 * 128 * 128 / 1e3 * program.cores
+    return peak * min(1.0, flops / full) if full else peak
 
 
 def _lines(program: Program, times: Schedule) -> list[LineTime]:

@@ -1,14 +1,26 @@
-"""Files that are written whole or not at all."""
+"""Files of users: the Python files of a folder, and files written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["require_writable", "write_text", "write_whole"]
+__all__ = ["python_files", "require_writable", "write_text", "write_whole"]
+
+
+def python_files(path: Path) -> Iterator[Path]:
+    """Yield a file itself, or the Python files of a folder without the hidden ones."""
+    if not path.is_dir():
+        yield path
+        return
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(".py") and not name.startswith("."):
+                yield Path(folder, name)
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
@@ -50,6 +62,8 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], None])
     try:
         with part.open("xb") as stream:
             write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
         if mode is not None:
             os.chmod(part, stat.S_IMODE(mode))
         os.replace(part, target)

@@ -7,7 +7,6 @@ cannot be read or imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -28,8 +27,9 @@ from nkisim.cli.streams import Stdout, claimed_stdout
 from nkisim.diagnostics.formats import FORMATS, rendered
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.diagnostics.text import wants_colour
+from nkisim.files import python_files
 
-__all__ = ["check", "project_of", "python_files", "split_name", "targets_of"]
+__all__ = ["check", "project_of", "split_name", "targets_of"]
 
 CLEAN, FINDINGS, NOTHING, BROKEN = 0, 1, 3, 4
 
@@ -116,13 +116,6 @@ def split_name(name: str) -> tuple[Path, str | None]:
     if kernel and path.is_dir():
         raise click.UsageError(f"{file!r} is a folder; name the file of {kernel}")
     return path, kernel or None
-
-
-def python_files(path: Path) -> Iterable[Path]:
-    """Return a file itself, or the Python files of a folder."""
-    if not path.is_dir():
-        return [path]
-    return sorted(p for p in path.rglob("*.py") if not any(s.startswith(".") for s in p.parts[1:]))
 
 
 def project_of(path: Path) -> ProjectSettings:

@@ -32,13 +32,13 @@ from nkisim.checker.files import SourceFile, check_shape_names, named_kernel
 from nkisim.checker.limits import GaveUp, time_limit
 from nkisim.checker.modules import CannotImport, imported
 from nkisim.checks import file_findings
-from nkisim.cli.checking import project_of, python_files, split_name, targets_of
+from nkisim.cli.checking import project_of, split_name, targets_of
 from nkisim.cli.group import commands
 from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import finding_text, wants_colour
-from nkisim.profiling.files import require_writable, write_text
+from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.page import profile_page
 from nkisim.profiling.text import comparison, summary
 from nkisim.profiling.trace import write_trace

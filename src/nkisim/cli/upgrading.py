@@ -127,7 +127,7 @@ def _process(path: Path, since: Any, write: bool, notes: bool) -> _File:
             write_source(path, outcome.after, encoding, mark)
             file.written = True
         except OSError as error:
-            file.problem = f"cannot be written, nothing was changed: {error.strerror}"
+            file.problem = f"cannot be written, nothing was changed: {error.strerror or error}"
         except UnicodeEncodeError as error:
             file.problem = f"cannot be written, nothing was changed: {error}"
     return file

@@ -18,7 +18,7 @@ from nkisim.profiling.costs import Work
 from nkisim.profiling.program import Operation, Program
 from nkisim.profiling.result import Advice, Profile
 from nkisim.profiling.schedule import Policy, schedule
-from nkisim.profiling.spills import with_spills
+from nkisim.profiling.spills import SPILL, with_spills
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["advise"]
@@ -79,7 +79,7 @@ def _candidates(program: Program, found: Profile) -> Iterator[_Candidate]:
         by_line.setdefault((operation.place.file, operation.place.line), []).append(operation)
     for (file, line), operations in by_line.items():
         first = operations[0]
-        if first.work.transfer is not None and first.name != "spill":
+        if first.work.transfer is not None and first.name != SPILL:
             rate = timing_of(program.generation).dma_engine_rate
             yield from _transfer_advice(file, line, operations, rate)
         elif first.work.flops:

@@ -18,6 +18,7 @@ from typing import Any
 from nkisim.arch.timing import Timing, timing_of
 from nkisim.memory.region import is_psum
 from nkisim.profiling.program import Operation, Program, Tile
+from nkisim.profiling.spills import SPILL
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["Policy", "Schedule", "schedule"]
@@ -452,7 +453,7 @@ def _alive_together(tiles: list[Tile]) -> int:
 def _queue(operation: Operation) -> Queue:
     """Return the queue of an operation: its engine, or the line and the tile of a transfer."""
     if operation.work.transfer is not None:
-        if operation.name == "spill":
+        if operation.name == SPILL:
             return ("dma", operation.core, operation.name, operation.work.transfer.stores)
         site = operation.tiles[0].site if operation.tiles else None
         return ("dma", operation.core, operation.place.file, operation.place.line, site)

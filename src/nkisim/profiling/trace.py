@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
+from nkisim.files import write_whole
 from nkisim.profiling.charts import memory_changes
-from nkisim.profiling.files import write_whole
 from nkisim.profiling.result import Profile, Span
 from nkisim.profiling.text import place
 

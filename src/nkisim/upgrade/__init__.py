@@ -3,9 +3,10 @@
 Needs libcst (extra ``codemod``), which is why nothing else in nkisim imports this package.
 """
 
+from nkisim.files import python_files
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.engine import ERAS, TARGETS, Change, Outcome, upgrade_text
-from nkisim.upgrade.files import python_files, read_source, write_source
+from nkisim.upgrade.files import read_source, write_source
 from nkisim.upgrade.rules import RULES, Match, Rule
 
 __all__ = [

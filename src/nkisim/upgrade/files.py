@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import io
-import os
-import tempfile
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["python_files", "read_source", "write_source"]
+from nkisim.files import write_whole
 
-
-def python_files(path: Path) -> Iterator[Path]:
-    """Yield a file itself, or the Python files of a folder without the hidden ones."""
-    if not path.is_dir():
-        yield path
-        return
-    for folder, folders, names in os.walk(path):
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
-        for name in sorted(names):
-            if name.endswith(".py") and not name.startswith("."):
-                yield Path(folder, name)
+__all__ = ["read_source", "write_source"]
 
 
 def read_source(path: Path) -> tuple[str, str, bytes]:
@@ -50,18 +37,8 @@ def write_source(path: Path, text: str, encoding: str, mark: bytes) -> None:
         UnicodeEncodeError: The text has characters that the file's encoding does not have.
     """
     data = mark + text.encode(encoding.removesuffix("-sig"))
-    path = path.resolve()
-    if not os.access(path, os.W_OK):
-        raise PermissionError(13, "the file is read-only", str(path))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, path.stat().st_mode & 0o7777)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(data)
+
+    write_whole(path, write)

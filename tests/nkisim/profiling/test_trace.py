@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from nkisim.profiling.files import write_text, write_whole
+from nkisim.files import write_text, write_whole
 from nkisim.profiling.trace import write_trace
 
 from .profile_cases import made, span, tile, two_cores

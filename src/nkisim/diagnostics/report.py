@@ -35,6 +35,7 @@ class Report:
         findings: In order of first appearance, repeats counted.
         outputs: Return value of the kernel, or None when it was stopped.
         target: Simulated generation.
+        nki: NKI version that it judged by.
         stopped: Reason why the kernel did not complete; empty when it did.
         instructions: Number of instructions executed on all cores.
         memory: Use of SBUF and PSUM over the run; only recorded by checks.
@@ -46,6 +47,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     outputs: Any = None
     target: str = ""
+    nki: str = ""
     stopped: str = ""
     instructions: int = 0
     memory: list[Occupancy] = field(default_factory=list)

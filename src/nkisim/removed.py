@@ -219,10 +219,9 @@ def removed_names() -> Mapping[str, Mapping[str, tuple[Rule, str]]]:
 
 def why_missing(module: str, name: str) -> tuple[Rule, str]:
     """Return the rule that the use of a missing name of a module violates, and the remedy."""
-    for version in versions.VERSIONS[::-1] if module in versions.names_of("0.3.0") else ():
+    for version in versions.VERSIONS if module in versions.names_of("0.3.0") else ():
         if versions.has(version, module, name) and name not in _RULES.get(module, {}):
-            found = f"NKI {version} has it; nki={version!r} or NKISIM_NKI={version} selects that"
-            return BAD_CALL, found
+            return BAD_CALL, versions.found_in(version)
     return _RULES.get(module, {}).get(name) or (BAD_CALL, _meant(_home(module), name))
 
 

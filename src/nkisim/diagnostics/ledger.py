@@ -67,12 +67,14 @@ class Ledger:
         findings: Findings of all runs without duplicates, with their generations.
         rules: Number of rules checked.
         silenced: File, line and rule id of findings that a comment silenced.
+        nki: NKI versions that the runs were judged by.
     """
 
     def __init__(self, rules: int | None = None) -> None:
         self.kernels: dict[tuple[str, str], KernelRecord] = {}
         self.rules = rules
         self.silenced: set[tuple[str, int, str]] = set()
+        self.nki: set[str] = set()
         self._found: dict[tuple[Any, ...], Finding] = {}
 
     @property
@@ -127,6 +129,7 @@ class Ledger:
         if report.stopped:
             record.stopped[report.target] = report.stopped
         self.silenced |= report.silenced
+        self.nki |= {report.nki} - {""}
         self.add(report.findings, report.target)
 
     def add(self, findings: Iterable[Finding], target: str = "") -> None:
@@ -166,6 +169,7 @@ class Ledger:
                 mine.note, mine.hint = record.note, record.hint
             mine.memory = record.memory or mine.memory
         self.silenced |= other.silenced
+        self.nki |= other.nki
         self.add(other.findings)
 
     def relative_to(self, folder: str) -> None:
@@ -207,7 +211,8 @@ class Ledger:
         parts.append(_many(self.instructions, "instruction"))
         parts.append(_many(self.rules if self.rules is not None else len(RULES), "rule"))
         where = f" on {', '.join(self.targets)}" if self.targets else ""
-        return f"{counted(self.findings)}; checked {', '.join(parts)}{where}"
+        by = f" by NKI {', '.join(sorted(self.nki))}" if self.nki else ""
+        return f"{counted(self.findings)}; checked {', '.join(parts)}{where}{by}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as plain data."""
@@ -220,6 +225,7 @@ class Ledger:
                 "instructions": self.instructions,
                 "rules": self.rules if self.rules is not None else len(RULES),
                 "targets": self.targets,
+                "nki": sorted(self.nki),
             },
             "kernels": [
                 {
@@ -246,6 +252,7 @@ class Ledger:
     def from_dict(cls, data: Mapping[str, Any]) -> Ledger:
         """Return the ledger with the contents that ``to_dict`` returned."""
         ledger = cls(data["checked"]["rules"])
+        ledger.nki = set(data["checked"]["nki"])
         for k in data["kernels"]:
             record = ledger.kernel(k["name"], Place(k["file"], k["line"]))
             record.runs, record.instructions = k["runs"], k["instructions"]

@@ -81,6 +81,7 @@ class Report:
         """Return the report, without the outputs, as JSON text."""
         data = {
             "target": self.target,
+            "nki": self.nki,
             "ok": self.ok,
             "stopped": self.stopped,
             "instructions": self.instructions,
@@ -89,11 +90,13 @@ class Report:
         return json.dumps(data, indent=2)
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.findings), self.summary()])
+        by = f" (NKI {self.nki})" if self.nki else ""
+        return "\n".join([*map(str, self.findings), self.summary() + by])
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks: the source with findings next to its lines."""
         title = "nkisim" + (f" on {self.target}" if self.target else "")
+        title += f", NKI {self.nki}" if self.nki else ""
         return fragment(title, self.summary(), self.findings, self.memory)
 
     __repr__ = __str__  # what notebooks and test reports show

@@ -16,6 +16,7 @@ from nkisim.spec import enums, rules
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
 from nkisim.spec.ops import Op
 from nkisim.spec.signatures import CALLS, CheckedCall, Removed, publish
+from nkisim.versions import found_in
 
 __all__ = ["instruction"]
 
@@ -106,7 +107,7 @@ def _refuse_other_versions(declared: Instruction, values: tuple[Any, ...], versi
         instruction=declared.name,
         operand=what,
         seen=what,
-        fix=f"{what} exists in NKI {other}; nki={other!r} or NKISIM_NKI={other} selects it",
+        fix=found_in(other),
         error=NkiCallError,
     )
 

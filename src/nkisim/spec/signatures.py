@@ -185,8 +185,12 @@ class CheckedCall:
             message = f"{self.name} has no argument {keyword}= in NKI {versions.in_force()}"
         else:
             rule, message = rules.BAD_CALL, f"{self.name} has no argument {keyword}="
+            in_version = CALLS.get(self.name, {}).items()
+            having = [v for v, call in in_version if keyword in call.signature.parameters]
             near = argument_meant(keyword, free) or nearest(keyword, accepted)
             remedy = f"did you mean {near}=? " if near else ""
+            if having:
+                remedy = f"{versions.found_in(having[0])}. "
             if keyword.startswith("transpose") and self.name == "nc_matmul":
                 remedy = "transpose the operand first, with nisa.nc_transpose. "
             remedy += f"The signature is {written}"

@@ -24,6 +24,7 @@ __all__ = [
     "at",
     "chosen",
     "differs",
+    "found_in",
     "has",
     "in_force",
     "judged_by",
@@ -120,6 +121,11 @@ def has(version: str, module: str, name: str) -> bool:
     """Return whether a module has a name in a version, as far as the documentation lists it."""
     content = names_of(version)[module]
     return name in content["functions"] or name in content["classes"] or name in content["names"]
+
+
+def found_in(version: str) -> str:
+    """Return the advice for a name or an argument that only another version has."""
+    return f"NKI {version} has it; nki={version!r} or {NKI_VARIABLE}={version} selects that version"
 
 
 @functools.cache

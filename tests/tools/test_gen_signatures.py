@@ -1,11 +1,14 @@
 """``tools/gen_signatures.py``: what it reads from a stub, and the differences that it names."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-import gen_signatures
 from nkisim.versions import VERSIONS, names_of
+from scripts import loaded
+
+gen_signatures = loaded(Path(__file__).parents[2] / "tools" / "gen_signatures.py")
 
 STUB = """
 from enum import Enum

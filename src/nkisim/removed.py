@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -177,21 +178,23 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
     differing = {name: names.pop(name) for name in list(names) if versions.differs(module, name)}
     refuse = missing_name(module)
 
+    @functools.cache
+    def served(version: str) -> dict[str, Any]:
+        return {
+            name: getattr(found, "in_version", {}).get(version, found)
+            for name, found in differing.items()
+            if versions.has(version, module, name)
+        }
+
+    def get(name: str) -> Any:
+        found = served(versions.in_force())
+        return found[name] if name in found else refuse(name)
+
     def there() -> set[str]:
-        version = versions.in_force()
-        return {*names, *(name for name in differing if versions.has(version, module, name))}
+        return {*names, *served(versions.in_force())}
 
     names["__dir__"] = there
     names["__all__"][:] = [name for name in names["__all__"] if name in there()]
-
-    def get(name: str) -> Any:
-        if name in differing:
-            version = versions.in_force()
-            if versions.has(version, module, name):
-                found = differing[name]
-                return getattr(found, "in_version", {}).get(version, found)
-        return refuse(name)
-
     return get
 
 

@@ -26,13 +26,6 @@ INDEX_ARITHMETIC = declare(
     "The index of a dynamic loop is used in arithmetic, in a slice or as scalar_offset.",
     "0.3.0 fails to compile it; the index alone may select a row of a tensor in HBM",
 )
-LOOP_VARIABLE = declare(
-    "L035",
-    "loop-variable",
-    "error",
-    "The index of a dynamic loop is assigned inside the loop.",
-    "the counter is in a register of the loop",
-)
 DYNAMIC_STATE = declare(
     "L037",
     "dynamic-loop-state",

@@ -25,13 +25,6 @@ AUGMENTED = declare(
     "A tensor is the target of an augmented assignment such as +=.",
     "the compiler supports operators on numbers only",
 )
-REGISTER_CONDITION = declare(
-    "L031",
-    "register-condition",
-    "error",
-    "A register or the index of a dynamic loop is compared, or decides a branch.",
-    "its value is known only on the device; only `while register` and nl.dynamic_range can use it",
-)
 TENSOR_CONTENTS = declare(
     "L067",
     "tensor-contents",

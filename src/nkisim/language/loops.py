@@ -1,8 +1,8 @@
 """Loops that run on the device: their bounds are registers, and their body is compiled once.
 
-``nl.dynamic_range`` is the loop of all versions. ``nl.fori_loop`` and ``nl.while_loop`` of NKI 0.6.0
-have their body in a function. Bounds and conditions have values here, so the body runs once per
-iteration.
+``nl.dynamic_range`` is the loop of all versions. ``nl.fori_loop`` and ``nl.while_loop`` of NKI
+0.6.0 have their body in a function. Bounds and conditions have values here, so the body runs once
+per iteration.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOOP_BODY = declare(
     "loop-body",
     "error",
     "The body of nl.fori_loop returns a value, or that of nl.while_loop returns no register.",
-    "the next iteration gets its state from memory; only the condition of nl.while_loop is returned",
+    "iterations get their state from memory; only the condition of nl.while_loop is returned",
     meaningless=True,
 )
 

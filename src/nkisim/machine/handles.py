@@ -50,7 +50,7 @@ class NkiInstruction(NKIObject):
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 
-    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+    def depends_on(self, *producers: Any) -> NkiInstruction:
         """Make this instruction run after other ones; return its handle.
 
         Args:

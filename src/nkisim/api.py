@@ -350,7 +350,8 @@ def _add_source_findings(
         if silent.silences(finding):
             continue
         if (finding.rule.id, finding.file, finding.line) not in known:
-            finding.level = "error" if finding.rule.id in errors else None
+            if finding.rule.id in errors:
+                finding.level = "error"
             complete([finding])
             report.findings.append(finding)
     settle(report.findings)

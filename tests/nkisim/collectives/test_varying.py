@@ -38,12 +38,20 @@ def on_chip(source):
     return tile
 
 
+def ordered(*tensors):
+    """Orders the accesses of two cores, where there are two."""
+    for tensor in tensors if nl.num_programs() == 2 else ():
+        nisa.core_barrier(data=tensor, cores=(0, 1))
+
+
 def exchanged(a, old, metadata, groups, known, in_sbuf, collective="all_to_all_v"):
     """The destination and the metadata after a collective of runs."""
     received, counts = copied(old), hbm(metadata.shape, nl.uint32)
     rows = on_chip(metadata) if in_sbuf else copied(metadata)
     group = ncc.ReplicaGroup(groups)
+    ordered(received, rows)
     getattr(ncc, collective)([a], [received], group, rows, recv_counts_known=known)
+    ordered(received, rows)
     nisa.dma_copy(dst=counts.reshape((1, *metadata.shape)) if in_sbuf else counts, src=rows)
     return received, counts
 

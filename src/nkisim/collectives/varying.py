@@ -58,6 +58,14 @@ class Call(NamedTuple):
         return len(self.at.group)
 
 
+class Fault(NamedTuple):
+    """The reason why a call is not supported: an argument, what is wrong, and the fix."""
+
+    operand: str
+    why: str
+    fix: str
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Metadata and received runs of a version.
@@ -66,11 +74,11 @@ class Layout:
         grouped: Whether columns are ranks of the group, row 2 is an output, and received runs lie
             in slots; before, columns are ranks of the world, row 2 is an input, and received runs
             lie one behind the other.
-        limits: Reasons why a call is not supported.
+        limits: The faults of a call that is not supported.
     """
 
     grouped: bool
-    limits: Callable[[Call], Iterator[str]]
+    limits: Callable[[Call], Iterator[Fault]]
 
     def rows(self, known: bool, placed: bool) -> tuple[int, int]:
         """Return the smallest and the largest number of rows of the metadata."""
@@ -80,38 +88,47 @@ class Layout:
         return 4 if placed else 3 if known else 2, 4
 
 
-def _no_limits(call: Call) -> Iterator[str]:
+def _no_limits(call: Call) -> Iterator[Fault]:
     yield from ()
 
 
-def _of_switches(call: Call) -> Iterator[str]:
-    """Yield what all_to_all_v does not support where chips are connected by switches: on gen4."""
-    core, group = call.at.core, call.at.group
-    if core.generation.number < 4:
+def _two_cores(call: Call) -> Iterator[Fault]:
+    if call.at.core.num_programs != 2:
+        yield Fault("replica_group", "it needs two cores", "launch with kernel[2]")
+
+
+def _of_switches(call: Call) -> Iterator[Fault]:
+    """Yield the limits of all_to_all_v where chips are connected by switches: on gen4."""
+    group, whole = call.at.group, _RANKS_OF_A_DEVICE
+    if call.at.core.generation.number < 4:
         return
-    if core.num_programs != 2:
-        yield "it needs two cores, kernel[2]"
-    first = min(group)
-    if sorted(group) != list(range(first, first + len(group))):
-        yield f"ranks {list(group)} are not consecutive"
-    if len(group) % _RANKS_OF_A_DEVICE or len(group) == _RANKS_OF_A_DEVICE:
-        yield f"a group of {len(group)} is not several whole devices of {_RANKS_OF_A_DEVICE} ranks"
+    yield from _two_cores(call)
+    fix = f"list consecutive ranks, all {whole} of several devices, and let some send nothing"
+    if sorted(group) != list(range(min(group), min(group) + len(group))):
+        yield Fault("replica_group", f"ranks {list(group)} are not consecutive", fix)
+    if len(group) % whole or len(group) == whole:
+        why = f"a group of {len(group)} ranks is not several devices of {whole}"
+        yield Fault("replica_group", why, fix)
 
 
-def _placed_on_switches(call: Call) -> Iterator[str]:
+def _placed_on_switches(call: Call) -> Iterator[Fault]:
     yield from _of_switches(call)
     if call.placed and call.at.core.generation.number < 4:
-        yield f"has_rdispls is not supported on {call.at.core.generation}"
+        yield _not_placed(f"has_rdispls is not supported on {call.at.core.generation}")
 
 
-def _of_one_device(call: Call) -> Iterator[str]:
-    """Yield what all_gather_v does not support."""
+def _not_placed(why: str) -> Fault:
+    return Fault("has_rdispls", why, "leave has_rdispls out; runs then lie in slots of equal size")
+
+
+def _of_one_device(call: Call) -> Iterator[Fault]:
+    """Yield the limits of all_gather_v."""
     if call.placed:
-        yield "has_rdispls is not supported"
-    if call.at.core.num_programs != 2:
-        yield "it needs two cores, kernel[2]"
+        yield _not_placed("has_rdispls is not supported")
+    yield from _two_cores(call)
     if call.size != _RANKS_OF_A_DEVICE:
-        yield f"a group has {_RANKS_OF_A_DEVICE} ranks, not {call.size}"
+        why = f"a group has {_RANKS_OF_A_DEVICE} ranks, not {call.size}"
+        yield Fault("replica_group", why, "use groups of the ranks of one device, or all_gather")
 
 
 _FIRST = Layout(False, _no_limits)
@@ -232,9 +249,8 @@ class _Run(NamedTuple):
 def _send(call: Call, layout: Layout, sent: Sent) -> None:
     """Exchange the runs of all ranks of the group."""
     at, name, dst = call.at, call.name, call.dst
-    for why in layout.limits(call):
-        fix = "use all_to_all or all_gather with tensors of the largest size"
-        complain(rules.VARYING_LIMIT, name, why, fix)
+    for fault in layout.limits(call):
+        complain(rules.VARYING_LIMIT, name, fault.why, fault.fix, fault.operand)
     columns = call.size if layout.grouped else world(at.core)[1]
     rows = _row_views(call, layout, columns)
     reports = layout.grouped and not call.known

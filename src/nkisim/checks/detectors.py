@@ -122,10 +122,10 @@ class Detectors:
         """Return the last writes of a tensor, with places and loop indices."""
         return [str(site) for site in self._history.sites(Effect("", tensor))]
 
-    def iterations(self, core: Any, kind: LoopKind, values: range) -> _Iterations:
+    def iterations(self, core: Any, kind: LoopKind, values: range, name: str) -> _Iterations:
         """Return the iterations of a loop, recorded as they run."""
         if kind == "counted" and self.counts is not None:
-            values = self.counts.turns(values)
+            values = self.counts.turns(values, name)
         follow = self._history.affine if kind == "affine" else self._history.dynamic
         return _Iterations(values, lambda: follow(core, values))
 
@@ -159,6 +159,8 @@ class Detectors:
     ) -> None:
         """Flag the findings of a finished run as a whole; ``place`` is the kernel's definition."""
         self._check_left([Effect("", tensor) for tensor in returned], "return", place)
+        if self._races is not None:
+            self._races.finish()
         if self._lost is not None:
             self._lost.finish(returned, [tensor for _, tensor in arguments])
         if self._overwritten is not None:

@@ -71,7 +71,7 @@ def unrolled(function: str, start: Any, stop: Any, step: Any) -> range:
 @checked_call("nl.affine_range", RETIRED)
 def affine_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     """Return the iterations of a loop without dependencies between them; unrolled."""
-    return followed("affine", unrolled("affine_range", start, stop, step))
+    return followed("affine", unrolled("affine_range", start, stop, step), "nl.affine_range")
 
 
 @checked_call("nl.sequential_range", RETIRED)
@@ -86,12 +86,12 @@ def static_range(start: Any, stop: Any = None, step: Any = 1) -> range:
     return unrolled("static_range", start, stop, step)
 
 
-def followed(kind: LoopKind, values: range) -> Any:
-    """Return the iterations of a loop, tracked if there is a tracker."""
+def followed(kind: LoopKind, values: range, name: str) -> Any:
+    """Return the iterations of a loop of the function ``name``, tracked if there is a tracker."""
     core = CORE.get()
     if core is None or core.tracker is None:
         return values
-    return core.tracker.iterations(core, kind, values)
+    return core.tracker.iterations(core, kind, values, name)
 
 
 @checked_call("nl.ds")

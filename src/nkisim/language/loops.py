@@ -56,9 +56,10 @@ _ENDLESS = range(1 << 62)
 @checked_call("nl.dynamic_range", RETIRED)
 def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     """Return the iterations of a loop that runs on the device; bounds may be registers."""
-    _check_loop("nl.dynamic_range", step)
+    name = "nl.dynamic_range"
+    _check_loop(name, step)
     first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
-    values = followed(_kind(start, stop), unrolled("dynamic_range", first, last, step))
+    values = followed(_kind(start, stop), unrolled("dynamic_range", first, last, step), name)
     index: Callable[[int], Any] | None = at(in_force(), None, _REGISTER_INDEX)
     if index is None:
         return values
@@ -82,7 +83,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Any, step: int = 1) -> None:
     _check_loop(name, step)
     _check_callable(name, body_fun)
     bounds = (_bound(name, "lower", lower), _bound(name, "upper", upper))
-    for value in core.turns(followed(_kind(lower, upper), range(*bounds, step))):
+    for value in core.turns(followed(_kind(lower, upper), range(*bounds, step), name)):
         index = VirtualRegister(value, frozen=True)
         index.loaded = True
         result = _call(core, body_fun, index)
@@ -109,7 +110,7 @@ def while_loop(init: Any, body_fun: Any) -> None:
         _refuse_argument(name, "init", init, "a register", "nisa.register_alloc(value)")
     values = _ENDLESS if core.values else range(abs(init.read()))
     progress, condition = Progress(), init
-    for _ in core.turns(followed("counted" if init.loaded else "dynamic", values)):
+    for _ in core.turns(followed(_kind(init), values, name)):
         if core.values and not progress.goes_on(condition.read()):
             break
         condition = _call(core, body_fun, condition.copy())

@@ -114,6 +114,7 @@ class Core:
         no_reorder_depth: Number of open ``nl.no_reorder`` regions.
         scope: Device loops that are running, outermost first: number of the entry, and iteration.
         handles: Whether instructions return handles.
+        edges: Edges that handles added: the numbers of the instructions that each waits for.
         register_spans: Instruction numbers of the creation and the last read of each register.
         mask_fills: Places where the lowest float32 number first became minus infinity.
         garbage: Garbage that the running instruction has read.
@@ -125,6 +126,7 @@ class Core:
         "_scratch",
         "asked",
         "clock",
+        "edges",
         "garbage",
         "generation",
         "generators",
@@ -190,6 +192,7 @@ class Core:
         self.scope: tuple[tuple[int, int], ...] = ()
         self._entered = 0
         self.handles = has(version, "nki.isa", "NkiInstruction")
+        self.edges: dict[int, set[int]] = {}
         self.asked: set[str] = set()
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)
@@ -215,6 +218,17 @@ class Core:
                 yield value
         finally:
             self.scope = outer
+
+    def waits(self, later: int, earlier: int) -> bool:
+        """Return whether edges make an instruction wait for another, directly or through others."""
+        waiting, seen = [later], {later}
+        while waiting:
+            producers = self.edges.get(waiting.pop(), set())
+            if earlier in producers:
+                return True
+            waiting += producers - seen
+            seen |= producers
+        return False
 
     def tracked(
         self, name: str, *, read: NkiTensor | None = None, written: NkiTensor | None = None

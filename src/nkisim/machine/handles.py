@@ -1,8 +1,9 @@
 """Handles of instructions, with which a kernel adds edges to the schedule.
 
-Instructions run in program order here, so an edge changes no result. It must be one that the
-compiler can make into a semaphore: the wait runs whenever the instruction runs, so its producer
-must have run before, in the same iteration of all device loops around the producer.
+Instructions run in program order here, so an edge changes no result; it orders accesses for the
+race checks. It must be one that the compiler can make into a semaphore: the wait runs whenever the
+instruction runs, so its producer must have run before, in the same iteration of all device loops
+around the producer.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class NkiInstruction(NKIObject):
                     fix="pass the result of the instruction to wait for",
                     error=NkiCallError,
                 )
-            _check_edge(producer._handle, self._handle)
+            _add_edge(producer._handle, self._handle)
         return self
 
     def __repr__(self) -> str:
@@ -83,8 +84,8 @@ def handle_of(core: Core, instruction: str) -> NkiInstruction | None:
     return NkiInstruction(Issued(core, instruction, core.clock, core.scope))
 
 
-def _check_edge(producer: Issued, consumer: Issued) -> None:
-    """Flag an edge that no semaphore can implement."""
+def _add_edge(producer: Issued, consumer: Issued) -> None:
+    """Record an edge, or flag one that no semaphore can implement."""
     inside = consumer.scope[: len(producer.scope)] == producer.scope
     if producer.core is not consumer.core:
         why, fix = "it runs on another core", "synchronise cores with nisa.core_barrier"
@@ -95,6 +96,7 @@ def _check_edge(producer: Issued, consumer: Issued) -> None:
         why = "it is in a device loop, or in an iteration of one, that has ended"
         fix = "put both into one iteration, or the producer before the loop"
     else:
+        consumer.core.edges.setdefault(consumer.number, set()).add(producer.number)
         return
     flag(
         SCHEDULE_EDGE,

@@ -81,8 +81,8 @@ class Tracker(Protocol):
     def last_writes(self, tensor: NkiTensor) -> list[str]:
         """Return the last writers of a tensor, with places and loop indices."""
 
-    def iterations(self, core: Any, kind: LoopKind, values: range) -> Iterable[int]:
-        """Return the tracked iterations of a loop."""
+    def iterations(self, core: Any, kind: LoopKind, values: range, name: str) -> Iterable[int]:
+        """Return the tracked iterations of a loop, made by the function of a name."""
 
     def left(self, allocations: Iterable[Lifetime]) -> None:
         """Record that an iteration of a loop's body function has ended, which made allocations."""

@@ -378,3 +378,64 @@ def test_registers_have_a_state_and_may_be_frozen():
     assert (register.state, register.frozen) == (5, True)
     empty = nisa.VirtualRegister()
     assert (empty.state, empty.frozen) == (None, False)
+
+
+# -- loops of no iteration -------------------------------------------------------------------------
+
+
+def filled_by(loop, data, count, before):
+    """A result that only the body of a loop writes, or zeros before it."""
+    out = zeroed(data) if before else nl.ndarray(data.shape, dtype=data.dtype, buffer=nl.shared_hbm)
+    number = loaded(count)
+
+    def body(register):
+        nisa.dma_copy(dst=out, src=data)
+        if loop == "while_loop":
+            nisa.register_move(register, 0)
+        return register if loop == "while_loop" else None
+
+    if loop == "while_loop":
+        nl.while_loop(number, body)
+    else:
+        nl.fori_loop(0, number, body)
+    return out
+
+
+@each_case("loop", ["fori_loop", "while_loop"])
+def test_a_count_from_memory_may_be_0(loop):
+    report = nkisim.check(filled_by, nki="0.6.0", source=False)(loop, rows(2), one(1), False)
+    assert report.codes == {"R017"}
+    assert report.findings[0].instruction == f"nl.{loop}"
+    assert "R017" not in codes(filled_by, loop, rows(2), one(1), True)
+
+
+@each_case("loop", ["fori_loop", "while_loop"])
+def test_the_body_of_a_loop_counts_once(loop):
+    """Iterations of a device loop are no instructions of the program."""
+
+    def kernel(x):
+        tile = nl.load(x)
+
+        def body(register):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=1)
+            nisa.register_load(register if loop == "while_loop" else nisa.register_alloc(), tile)
+            return register if loop == "while_loop" else None
+
+        if loop == "while_loop":
+            nl.while_loop(loaded(x), body)
+        else:
+            nl.fori_loop(0, 40, body)
+        out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    def unrolled(x):
+        tile = nl.load(x)
+        for _ in range(40):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=1)
+        out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    assert "L039" not in codes(kernel, one(40), most_instructions=20)
+    assert "L039" in codes(unrolled, one(40), most_instructions=20)

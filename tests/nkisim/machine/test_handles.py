@@ -173,3 +173,59 @@ def test_edges_that_deadlock_or_come_to_nothing(body):
 def test_only_handles_can_be_waited_for(producer):
     with pytest.raises(TypeError, match="handles of instructions"):
         nkisim.simulate(lambda x: none(double(nl.load(x)).depends_on(producer)), nki="0.6")(X)
+
+
+# -- order of accesses -----------------------------------------------------------------------------
+
+
+def scattered(x, indices, edges):
+    """Writes rows by index and reads them, with edges between the two."""
+    kept, out = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(2))
+    tile, again, where = nl.load(x), nl.load(x), nl.load(indices)
+    nisa.dma_copy(dst=kept, src=tile)
+    rows = kept.ap([[8, 4], [1, 8]], vector_offset=where, indirect_dim=0)
+    written = nisa.dma_copy(dst=rows, src=tile)
+    between = double(tile)
+    read = nisa.dma_copy(dst=again, src=kept)
+    if edges == "direct":
+        read.depends_on(written)
+    elif edges == "through another":
+        read.depends_on(between)
+        between.depends_on(written)
+    elif edges == "to another":
+        read.depends_on(between)
+    nisa.dma_copy(dst=out, src=again)
+    return out
+
+
+@each_case(
+    "edges, ordered",
+    [("none", False), ("direct", True), ("through another", True), ("to another", False)],
+)
+def test_edges_order_accesses_by_index(edges, ordered):
+    indices = np.arange(4, dtype=np.int32)[:, None]
+    report = nkisim.check(scattered, source=False, nki="0.6.0")(X, indices, edges)
+    assert ("R004" in report.codes) == (not ordered), str(report)
+    for finding in report.findings:
+        if finding.rule.id == "R004":
+            assert finding.place.text.startswith("read = ")
+            assert "depends_on" in finding.fix
+
+
+def aliased(x, edges):
+    """Writes a tile and reads another one at the same address."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    first, second = (
+        nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf, address=(0, 0)) for _ in range(2)
+    )
+    written = nisa.dma_copy(dst=first, src=x)
+    read = nisa.dma_copy(dst=out, src=second)
+    if edges:
+        read.depends_on(written)
+    return out
+
+
+def test_edges_order_accesses_through_two_tensors():
+    check = nkisim.check(aliased, source=False, nki="0.6.0")
+    assert "R001" in check(X, False).codes
+    assert "R001" not in check(X, True).codes

@@ -7,6 +7,7 @@ tracer runs the kernel's Python code, they raise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,13 @@ REGISTER_CONDITION = declare(
     "A register or the index of a dynamic loop is compared, or decides a branch.",
     "its value is known only on the device; only `while register` and nl.dynamic_range can use it",
 )
+INDEX_ARITHMETIC = declare(
+    "L033",
+    "index-arithmetic",
+    "error",
+    "The index of a dynamic loop is used in arithmetic, in a slice or as scalar_offset.",
+    "0.3.0 fails to compile it; the index alone may select a row of a tensor in HBM",
+)
 LOOP_VARIABLE = declare(
     "L035",
     "loop-variable",
@@ -117,6 +125,26 @@ class Progress:
                 fix="load the register from a tile that the body changes",
             )
         return value != 0
+
+
+def _arithmetic(symbol: str) -> Callable[[VirtualRegister, Any], Any]:
+    """Return the method of an operator, which registers do not have."""
+
+    def refuse(self: VirtualRegister, other: Any) -> Any:
+        if _is_traced():
+            flag(
+                INDEX_ARITHMETIC,
+                f"a register is an operand of {symbol} while the kernel is traced, when it has no "
+                "value",
+                operand="register",
+                seen=f"VirtualRegister {symbol} {type(other).__name__}",
+                fix="calculate in a tile, and load the result with nisa.register_load",
+                error=NkiCallError,
+                stops=True,
+            )
+        return NotImplemented
+
+    return refuse
 
 
 class VirtualRegister(NKIObject):
@@ -184,6 +212,25 @@ class VirtualRegister(NKIObject):
             _refuse_value("decides a branch", "nl.while_loop, or an instruction with a mask")
         return self._progress.goes_on(self.read())
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are the same register."""
+        if _is_traced() and called_by_user():
+            _refuse_value("is compared", "nl.while_loop, or an instruction with a mask")
+        return self is other
+
+    __hash__ = NKIObject.__hash__
+
+    __add__ = __radd__ = _arithmetic("+")
+    __sub__ = __rsub__ = _arithmetic("-")
+    __mul__ = __rmul__ = _arithmetic("*")
+    __floordiv__ = __rfloordiv__ = _arithmetic("//")
+    __truediv__ = __rtruediv__ = _arithmetic("/")
+    __mod__ = __rmod__ = _arithmetic("%")
+    __lshift__ = __rlshift__ = _arithmetic("<<")
+    __rshift__ = __rrshift__ = _arithmetic(">>")
+    __and__ = __rand__ = _arithmetic("&")
+    __or__ = __ror__ = _arithmetic("|")
+
     def __repr__(self) -> str:
         return f"VirtualRegister({'unset' if self.state is None else self.state})"
 
@@ -202,6 +249,7 @@ class LoopIndex(int, VirtualRegister):
         VirtualRegister.__init__(self, value, frozen=True)
 
     __repr__ = int.__repr__
+    __hash__ = int.__hash__
 
 
 def _is_traced() -> bool:

@@ -136,7 +136,8 @@ def _kind(*bounds: Any) -> LoopKind:
 
 def _check_loop(name: str, step: Any) -> None:
     """Flag a step that is no positive integer, and a loop inside ``nl.no_reorder``."""
-    if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 1:
+    no_constant = isinstance(step, (bool, VirtualRegister))
+    if no_constant or not isinstance(step, (int, np.integer)) or step < 1:
         flag(
             DYNAMIC_STEP,
             f"{name}: step must be a positive compile-time integer, got {step!r}",

@@ -129,10 +129,23 @@ REFUSED = {
     "a body without a condition": ("L070", lambda: nl.while_loop(nisa.register_alloc(1), nothing)),
     "a written index": ("L035", lambda: nl.fori_loop(0, 2, lambda i: nisa.register_move(i, 0))),
     "an index in a branch": ("L031", lambda: nl.fori_loop(0, 2, lambda i: 1 if i else 2)),
+    "an index in arithmetic": ("L033", lambda: nl.fori_loop(0, 2, lambda i: none(8 * i))),
+    "a register in arithmetic": ("L033", lambda: nisa.register_alloc(2) - 1),
+    "a compared register": ("L031", lambda: nisa.register_alloc(2) == 2),
+    "an unequal register": ("L031", lambda: nisa.register_alloc(2) != 2),
+    "an index as step": ("L034", lambda: [nl.fori_loop(0, 2, nothing, i) for i in two_indices()]),
     "a register as integer": ("L031", lambda: int(nisa.register_alloc(2))),
     "a register in range": ("L031", lambda: list(range(nisa.register_alloc(2)))),
     "a register and a condition": ("L031", lambda: nisa.register_alloc(2) and True),
 }
+
+
+def two_indices():
+    return nl.dynamic_range(1, 3)
+
+
+def none(_):
+    """Nothing, whatever is passed."""
 
 
 def nothing(i):
@@ -149,7 +162,7 @@ def test_what_the_loops_refuse(rule, call):
         nkisim.simulate(kernel, nki="0.6.0")(one(0))
     assert caught.value.rule_id == rule
     assert caught.value.finding.fix
-    if rule in ("A025", "L031", "L070"):
+    if rule in ("A025", "L031", "L033", "L070"):
         assert isinstance(caught.value, TypeError)
 
 
@@ -234,10 +247,25 @@ def test_a_while_loop_that_comes_no_nearer_to_0_is_endless(monkeypatch):
     assert codes(kernel, one(0)) == set()
 
 
-@each_case("kernel, arrays", [(copied_rows, (rows(5), one(0), one(3), 1))], ids=["fori"])
-def test_a_run_without_values_has_the_stated_iterations(kernel, arrays):
-    report = nkisim.check(kernel, nki="0.6.0", values=False, trip_count=4, source=False)(*arrays)
-    assert report.codes == set(), str(report)
+@each_case("loop", ["fori_loop", "while_loop"])
+def test_a_run_without_values_has_the_stated_iterations(loop):
+    met = []
+
+    def kernel(count):
+        def body(register):
+            met.append(register)
+            nisa.register_load(nisa.register_alloc(), count)
+            return register if loop == "while_loop" else None
+
+        if loop == "while_loop":
+            nl.while_loop(loaded(count), body)
+        else:
+            nl.fori_loop(0, loaded(count), body)
+        return count
+
+    options = {"nki": "0.6.0", "values": False, "trip_count": 4, "source": False}
+    assert nkisim.check(kernel, detect=("size",), **options)(one(9)).codes == set()
+    assert len(met) == 4
 
 
 # -- tensors of a body -----------------------------------------------------------------------------

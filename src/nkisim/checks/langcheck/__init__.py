@@ -60,8 +60,8 @@ _CHECKS = (
     check_signature,
 )
 _OF_RUNS = (
-    *("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L031", "L034", "L035", "L036"),
-    *("L037", "L060", "L070", "M029"),
+    *("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L031", "L033", "L034", "L035"),
+    *("L036", "L037", "L060", "L070", "M029"),
     *API_RULES,
 )
 """Rules of runs that are also checked in the source."""

@@ -20,13 +20,6 @@ LEAVES_DYNAMIC_LOOP = declare(
     "break, continue or return is used inside a dynamic loop.",
     "the loop runs on the device, which cannot leave it early",
 )
-INDEX_ARITHMETIC = declare(
-    "L033",
-    "index-arithmetic",
-    "error",
-    "The index of a dynamic loop is used in arithmetic, in a slice or as scalar_offset.",
-    "0.3.0 fails to compile it; the index alone may select a row of a tensor in HBM",
-)
 DYNAMIC_STATE = declare(
     "L037",
     "dynamic-loop-state",
@@ -129,7 +122,7 @@ def _index_arithmetic(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 def _on_index(node: ast.AST, name: str, text: str) -> Found:
     return Found(
-        INDEX_ARITHMETIC,
+        RULES["L033"],
         node,
         f"`{text}` calculates with the index {name} of a dynamic loop",
         "count in a register of your own, which register instructions advance, or use range",

@@ -23,11 +23,13 @@ BESIDE = {
     "C034",
     "C035",
     "C036",
+    "C037",
     "D049",
     "D050",
     "D051",
     "L068",
     "L069",
+    "L070",
     "M049",
 }  # rules that the list does not have
 

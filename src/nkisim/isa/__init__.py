@@ -50,6 +50,7 @@ from nkisim.isa.select import (
 )
 from nkisim.isa.sync import core_barrier, sendrecv
 from nkisim.isa.version import get_nc_version
+from nkisim.machine import NkiInstruction
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules
 from nkisim.spec.enums import (
@@ -71,6 +72,7 @@ del _assign
 
 __all__ = [
     "NKIObject",
+    "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
     "activation",

@@ -33,7 +33,6 @@ from nkisim.language.buffers import (
 from nkisim.language.control import (
     affine_range,
     ds,
-    dynamic_range,
     no_reorder,
     num_programs,
     program_id,
@@ -113,6 +112,11 @@ from nkisim.language.elementwise import (
 from nkisim.language.limits import (
     tile_size,
 )
+from nkisim.language.loops import (
+    dynamic_range,
+    fori_loop,
+    while_loop,
+)
 from nkisim.language.movement import (
     device_print,
     load,
@@ -190,6 +194,7 @@ __all__ = [
     "float32",
     "floor",
     "fmod",
+    "fori_loop",
     "full",
     "gather_flattened",
     "gelu",
@@ -276,6 +281,7 @@ __all__ = [
     "uint32",
     "var",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

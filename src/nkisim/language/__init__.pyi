@@ -29,7 +29,6 @@ from nkisim.language.buffers import sbuf as sbuf
 from nkisim.language.buffers import shared_hbm as shared_hbm
 from nkisim.language.control import affine_range as affine_range
 from nkisim.language.control import ds as ds
-from nkisim.language.control import dynamic_range as dynamic_range
 from nkisim.language.control import no_reorder as no_reorder
 from nkisim.language.control import num_programs as num_programs
 from nkisim.language.control import program_id as program_id
@@ -102,6 +101,7 @@ from nkisim.language.elementwise import tanh as tanh
 from nkisim.language.elementwise import trunc as trunc
 from nkisim.language.elementwise import where as where
 from nkisim.language.limits import tile_size as tile_size
+from nkisim.language.loops import dynamic_range as dynamic_range
 from nkisim.language.movement import device_print as device_print
 from nkisim.language.movement import load as load
 from nkisim.language.movement import load_transpose2d as load_transpose2d

@@ -10,6 +10,7 @@ import numpy as np
 
 from nkisim.diagnostics import NkiCallError, flag
 from nkisim.machine.core import CORE, current_core
+from nkisim.machine.handles import handle_of
 from nkisim.machine.plan import make_plan
 from nkisim.memory import NkiTensor
 from nkisim.spec import enums, rules
@@ -65,7 +66,7 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
     """Return the public function: bind, look up the plan, run it."""
     key_of = _key_maker(declared)
 
-    def execute(*values: Any) -> None:
+    def execute(*values: Any) -> Any:
         core = CORE.get() or current_core(f"nisa.{declared.name}")
         key = key_of(values)
         plan = core.plans.get(key)
@@ -73,6 +74,7 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
             _refuse_other_versions(declared, values, core.version)
             plan = core.plans.add(key, make_plan(declared.at(core.version), values, core))
         plan.run(core, values)
+        return handle_of(core, declared.name) if core.handles else None
 
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 

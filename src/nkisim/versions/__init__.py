@@ -7,6 +7,7 @@ the instruction or the function, as changes from a version on.
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import os
@@ -24,6 +25,7 @@ __all__ = [
     "at",
     "chosen",
     "differs",
+    "dropped",
     "found_in",
     "has",
     "in_force",
@@ -115,6 +117,18 @@ def parameters(version: str, module: str, name: str) -> str | None:
     """Return the parameters of a function in a version, with defaults; None without it."""
     found: str | None = names_of(version)[module]["functions"].get(name)
     return found
+
+
+def dropped(version: str, module: str, name: str) -> set[str]:
+    """Return the parameters that a function has in an earlier version and not in this one."""
+    earlier = VERSIONS[: VERSIONS.index(version)]
+    before = {p for v in earlier for p in _parameter_names(parameters(v, module, name))}
+    return before - _parameter_names(parameters(version, module, name))
+
+
+def _parameter_names(text: str | None) -> set[str]:
+    tree = ast.parse(f"lambda {text or ''}: 0")
+    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
 def has(version: str, module: str, name: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import EnumMeta
 from types import ModuleType
 from typing import Any
@@ -18,7 +18,7 @@ from nkisim.checks.langcheck.guards import is_guarded
 from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.meaning import FileScope, Meaning
 from nkisim.checks.langcheck.unit import Unit
-from nkisim.diagnostics import RULES
+from nkisim.diagnostics import RULES, Severity, declare
 from nkisim.intents import nearest
 from nkisim.memory import NkiTensor
 from nkisim.removed import (
@@ -29,7 +29,7 @@ from nkisim.removed import (
     why_missing,
 )
 from nkisim.spec.signatures import CALLS, CheckedCall
-from nkisim.versions import differs, has, in_force
+from nkisim.versions import VERSIONS, differs, dropped, has, in_force
 
 __all__ = ["API_RULES", "check_api"]
 
@@ -39,6 +39,14 @@ _MODULES: dict[str, ModuleType] = {
     "nki.language": language,
 }
 _CHECKED = [call for versions in CALLS.values() for call in versions.values()]
+
+POSITIONAL = declare(
+    "A040",
+    "positional-argument",
+    "note",
+    "An argument is given by a position that has another meaning in other releases.",
+    "another release binds it to another parameter",
+)
 
 API_RULES = sorted(
     {rule.id for names in removed_names().values() for rule, _ in names.values()}
@@ -55,9 +63,10 @@ def check_api(unit: Unit) -> Iterator[Found]:
         if isinstance(node.ctx, ast.Load):
             yield from _missing(unit, node, unit.meaning(node))
     for call, meaning in unit.calls():
-        checked = _declared(meaning)
-        if checked is not None:
-            yield from _misfit(unit, call, checked)
+        declared = _declared(meaning)
+        if in_force() in declared:
+            yield from _misfit(unit, call, declared[in_force()])
+            yield from _moved(call, declared)
     for node in _before_the_run(unit):
         yield from _missing(unit, node, unit.scope_meaning(node))
     yield from _attributes(unit)
@@ -143,17 +152,37 @@ def _jit_arguments(unit: Unit) -> Iterator[Found]:
                 fix = "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE"
                 yield Found(RULES["A019"], decorator, message, fix, operand=keyword.arg)
             elif keyword.arg is not None:
-                message = f"nki.jit ignores {keyword.arg} in NKI {in_force()}"
+                refused = keyword.arg in dropped(in_force(), "nki", "jit")
+                does = "refuses" if refused else "ignores"
+                message = f"nki.jit {does} {keyword.arg} in NKI {in_force()}"
                 fix = f"remove {keyword.arg}="
-                yield Found(RULES["A020"], decorator, message, fix, operand=keyword.arg)
+                level: Severity | None = "error" if refused else None
+                rule = RULES["A020"]
+                yield Found(rule, decorator, message, fix, operand=keyword.arg, level=level)
 
 
-def _declared(meaning: Meaning) -> CheckedCall | None:
-    """Return the declaration of a called function of NKI."""
+def _declared(meaning: Meaning) -> Mapping[str, CheckedCall]:
+    """Return the declarations of a called function of NKI, by version."""
     module, _, name = meaning.path.rpartition(".")
     if meaning.kind != "nki" or meaning.assumed or module not in _MODULES:
-        return None
-    return CALLS.get(f"nl.{name}" if module == "nki.language" else name, {}).get(in_force())
+        return {}
+    return CALLS.get(f"nl.{name}" if module == "nki.language" else name, {})
+
+
+def _moved(call: ast.Call, declared: Mapping[str, CheckedCall]) -> Iterator[Found]:
+    """Find arguments whose position has another meaning in a later version."""
+    version = in_force()
+    here = list(declared[version].signature.parameters)
+    for later in VERSIONS[VERSIONS.index(version) + 1 :]:
+        there = list(declared[later].signature.parameters) if later in declared else here
+        for given, name, other in zip(call.args, here, there, strict=False):
+            if isinstance(given, ast.Starred):
+                break
+            if name != other:
+                text = ast.unparse(given)
+                message = f"{declared[version].name} gets {text} by position"
+                yield Found(POSITIONAL, call, message, f"pass {text} by its name", operand=text)
+                return
 
 
 def _misfit(unit: Unit, call: ast.Call, checked: CheckedCall) -> Iterator[Found]:

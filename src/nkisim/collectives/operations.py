@@ -91,7 +91,7 @@ def _tensors(
 
 def _static(name: str, tensor: NkiTensor) -> NkiTensor:
     """Return a resolved view; rows cannot be gathered by index."""
-    if tensor.indirect is not None and tensor.indirect.kind == "vector":
+    if tensor.indirection is not None and tensor.indirection.kind == "vector":
         complain(
             spec_rules.INDIRECT_OPERAND,
             name,

@@ -53,4 +53,4 @@ def added_operands(values: Mapping[str, Any]) -> tuple[str, ...]:
 def _effect(name: str, value: Any, part: np.ndarray | None) -> Effect:
     if type(value) is Rows:
         return Effect(name, value.table, value.indices[value.inside], part)
-    return Effect(name, value, None, part, value.indirect is None)
+    return Effect(name, value, None, part, value.indirection is None)

@@ -50,7 +50,7 @@ def resolve_operand(
         operand: The operand's name, for messages.
         skip: Whether out-of-bounds accesses are skipped; a scalar offset then gives None.
     """
-    indirect = tensor.indirect
+    indirect = tensor.indirection
     if indirect is None:
         tensor.check_bounds()
         return tensor
@@ -91,7 +91,7 @@ def _offsets(
     if core.tracker is not None:
         core.tracker.names(tile)
     if not core.values:
-        if tile.indirect is None:
+        if tile.indirection is None:
             trace_read(tile, instruction, name, decides=True)
         return None
     return prepare_read(tile, instruction, name, decides=True)

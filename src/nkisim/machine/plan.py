@@ -59,7 +59,7 @@ def _note_read(
     decides: bool = False,
 ) -> None:
     """Record a read of an operand, unless its offset is unknown."""
-    if tensor.indirect is None:
+    if tensor.indirection is None:
         trace_read(tensor, instruction, operand, part, decides=decides)
 
 
@@ -171,9 +171,9 @@ class Plan:
         self, call: Call, index: int, name: str, operand: Operand, arithmetic: Arithmetic
     ) -> None:
         instruction, tensor = self.instruction, call[name]
-        if tensor.indirect is not None or not tensor.trusted:
+        if tensor.indirection is not None or not tensor.trusted:
             self.admits.append((index, name))
-            self.dynamic = self.dynamic or tensor.indirect is not None
+            self.dynamic = self.dynamic or tensor.indirection is not None
         part = None if operand.part is None else operand.part(call)
         made: Any = {"inexact": self.inexact, "part": part}
         if operand.reads:
@@ -314,7 +314,7 @@ class Plan:
             index, accumulate = self.sums
             begin_sum(core, arguments[index], arguments[accumulate], name)
         for index, _, note in self.stores:
-            known = arguments[index].indirect is None
+            known = arguments[index].indirection is None
             (note if known else note_written_somewhere)(arguments[index])
 
     def _compute(self, core: Core, tensors: Sequence[Any]) -> Any:

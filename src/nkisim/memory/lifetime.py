@@ -105,7 +105,7 @@ class Lifetime:
         if form is self._form:
             return  # as the last one
         self._form = form
-        known = view.indirect is None
+        known = view.indirection is None
         box = box_of((form if known else self.origin.form).region, view.storage.pitch)
         self.reached = box if self.reached is None else union_of(self.reached, box)
 

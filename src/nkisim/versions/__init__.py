@@ -27,9 +27,11 @@ __all__ = [
     "has",
     "in_force",
     "judged_by",
+    "members",
     "names_of",
     "parameters",
     "resolve",
+    "since",
 ]
 
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0")
@@ -69,6 +71,11 @@ def chosen(asked: str | None = None) -> str:
 def in_force() -> str:
     """Return the version that the running kernel is judged by, or that a call made now would be."""
     return _RUNNING.get() or chosen()
+
+
+def since(version: str) -> bool:
+    """Return whether the version in force is this one or a later one."""
+    return VERSIONS.index(in_force()) >= VERSIONS.index(version)
 
 
 @contextmanager
@@ -114,6 +121,12 @@ def parameters(version: str, module: str, name: str) -> str | None:
     """Return the parameters of a function in a version, with defaults; None without it."""
     found: str | None = names_of(version)[module]["functions"].get(name)
     return found
+
+
+def members(version: str, module: str, name: str) -> set[str]:
+    """Return methods and attributes that the documentation of a version lists for a class."""
+    content = names_of(version)[module]["classes"].get(name, {"methods": (), "attributes": ()})
+    return {*content["methods"], *content["attributes"]}
 
 
 def has(version: str, module: str, name: str) -> bool:

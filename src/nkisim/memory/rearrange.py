@@ -46,7 +46,10 @@ def grouping(
 
 def _groups(argument: str, pattern: Sequence[Any]) -> list[list[str]]:
     """Return the names of each entry of a pattern."""
-    groups = [[entry] if isinstance(entry, str) else list(entry) for entry in pattern]
-    if not all(group and all(isinstance(name, str) for name in group) for group in groups):
-        raise ValueError(f"{argument} is {pattern}, not a tuple of names and tuples of names")
+    groups = []
+    for entry in pattern:
+        group = [*entry] if isinstance(entry, (tuple, list)) else [entry]
+        if not group or not all(isinstance(name, str) for name in group):
+            raise ValueError(f"{argument} has {entry!r}, neither a name nor a tuple of names")
+        groups.append(group)
     return groups

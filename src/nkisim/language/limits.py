@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from nkisim.arch import Generation, resolve_target
 from nkisim.machine import CORE
@@ -19,11 +20,11 @@ def _target() -> Generation:
     return resolve_target() if core is None else core.generation
 
 
-def _added(first: str, last: str = VERSIONS[-1]) -> Callable[[Callable[[type], int]], property]:
+def _added(first: str, last: str = VERSIONS[-1]) -> Callable[[Callable[[Any], int]], property]:
     """Return a decorator for a size that the versions from ``first`` to ``last`` have."""
     there = VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]
 
-    def decorate(size: Callable[[type], int]) -> property:
+    def decorate(size: Callable[[Any], int]) -> property:
         def get(cls: type) -> int:
             if in_force() not in there:
                 message = f"nl.tile_size.{size.__name__} does not exist in NKI {in_force()}"

@@ -1,5 +1,6 @@
 """``float8_e8m0fnu``, powers of two: conversions from their definition, and MX scales."""
 
+from bisect import bisect_left
 from fractions import Fraction
 
 import ml_dtypes
@@ -28,7 +29,9 @@ def nearest(value: np.float32) -> int:
     exact = Fraction(float(value))
     if exact >= Fraction(3, 2) * POWERS[-1]:
         return NAN
-    return max(range(NAN), key=lambda byte: (-abs(POWERS[byte] - exact), byte))
+    above = bisect_left(POWERS, exact)
+    near = [byte for byte in (above - 1, above) if 0 <= byte < NAN]
+    return max(near, key=lambda byte: (-abs(POWERS[byte] - exact), byte))
 
 
 def test_every_byte_is_a_power_of_two():

@@ -43,7 +43,8 @@ BAD_CALL = declare(
     "bad-call",
     "error",
     "A call does not fit the 0.3.0 signature, names a function or a method that 0.3.0 does not "
-    "have, or passes something that is no tensor where one is needed.",
+    "have, passes something that is no tensor where one is needed, or an argument that a method of "
+    "tensors cannot take.",
     "the front end refuses the call",
     meaningless=True,
 )

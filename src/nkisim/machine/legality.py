@@ -12,6 +12,7 @@ from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import refuse_pack
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.indirection import check_indirection, check_selected
 from nkisim.spec.instruction import Instruction
 from nkisim.spec.operands import Operand
 from nkisim.spec.signatures import call_text
@@ -47,6 +48,7 @@ def check_call(instruction: Instruction, call: Call) -> None:
         constraint.check(call)
     _check_packs(call)
     call.engine = _engine(instruction, call)
+    check_indirection(call)
     for name, operand in instruction.operands.items():
         tensor = call.tensor(name)
         if tensor is not None:
@@ -144,6 +146,7 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             allowed="a static view or a scalar_offset",
             fix="gather with nisa.dma_copy in swdge mode, or nc_n_gather or local_gather on chip",
         )
+    check_selected(call, name)
     if value.buffer not in operand.buffers:
         _wrong_buffer(call, name, operand, value)
     if operand.column and (value.free_size != 1):

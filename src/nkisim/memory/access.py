@@ -22,6 +22,7 @@ __all__ = [
     "has_fixed_rows",
     "pattern_geometry",
     "pattern_of_part",
+    "refuse_columns",
     "reinterpreted_geometry",
     "reshaped_strides",
 ]
@@ -191,6 +192,12 @@ def bad_offset(view: View, why: str, method: str = "ap") -> None:
         "tensor, dim 0",
         fix="load the offset into such a register or tile first",
     )
+
+
+def refuse_columns(view: View, method: str) -> None:
+    """Raise S025 for a view made by ``indirect``, of which there are no other views."""
+    if view.indirection is not None and view.indirection.kind == "columns":
+        bad_offset(view, "the tensor is a view made by indirect()", method)
 
 
 def has_fixed_rows(view: View) -> bool:

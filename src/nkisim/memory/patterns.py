@@ -10,14 +10,18 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.memory import rules
 from nkisim.memory.access import (
+    bad_offset,
     dynamic_offset,
     pattern_geometry,
     pattern_of_part,
+    refuse_columns,
     reinterpreted_geometry,
     reshaped_strides,
 )
-from nkisim.memory.methods import changed, documented, refuse
-from nkisim.memory.region import is_on_chip
+from nkisim.memory.indirect import Indirection
+from nkisim.memory.methods import changed, documented, integer, refuse
+from nkisim.memory.region import is_on_chip, is_sbuf
+from nkisim.memory.view import View
 from nkisim.memory.views import ViewMethods
 from nkisim.versions import since
 
@@ -56,6 +60,7 @@ class PatternMethods(ViewMethods):
 
     def view(self, dtype: Any) -> Self:
         """Return the same bytes as another type; the last dimension absorbs the change of size."""
+        refuse_columns(self, "view")
         if self.indirection is not None and since("0.5.0"):
             flag(
                 rules.NESTED_PATTERN,
@@ -91,6 +96,7 @@ class PatternMethods(ViewMethods):
             indirect_dim: Dimension of this view that the offsets count in.
             dtype: Reinterpret the bytes as this type.
         """
+        refuse_columns(self, "ap")
         shape, kind, start, strides = pattern_geometry(self, pattern, offset or 0, dtype)
         indirection = dynamic_offset(self, scalar_offset, vector_offset, indirect_dim)
         return self.derived(
@@ -125,6 +131,41 @@ class PatternMethods(ViewMethods):
         indirection = dynamic_offset(self, scalar_offset, vector_offset, indirect_dim)
         return self.derived(
             shape, start, strides, dtype=kind, indirection=indirection, trusted=False
+        )
+
+    @documented
+    def indirect(self, index: Any, num_elem: int | None = None) -> Self:
+        """Return the elements of each partition that offsets in an SBUF tile select.
+
+        A group of 16 partitions, of 32 for the Tensor engine, has its own offsets: offset i of it
+        is in row i mod 16 and column i div 16 of the rows of ``index`` beside the group. They count
+        the elements of a partition of this view. NeuronCore-v4 has such views, as operands of some
+        instructions.
+
+        Args:
+            index: Integers, with as many partitions as this view.
+            num_elem: Number of offsets; by default all elements of ``index``, which one group
+                holds only if there is no other.
+        """
+        if self.indirection is not None:
+            bad_offset(self, "the tensor has a dynamic offset already", "indirect")
+        if not is_on_chip(self.buffer) or not self.is_contiguous():
+            why = f"{self.describe()}, pattern {self.get_pattern()}"
+            refuse(self, "indirect", why, "a contiguous SBUF or PSUM tile", "gather from a tile")
+        if not isinstance(index, View) or not is_sbuf(index.buffer) or not index.dtype.is_integer:
+            shown = index.describe() if isinstance(index, View) else repr(index)
+            bad_offset(self, f"index is {shown}, needs integers in SBUF", "indirect")
+        if index.indirection is not None or index.shape[0] != self.shape[0]:
+            why = f"index has shape {index.shape}, needs {self.shape[0]} partitions"
+            bad_offset(self, why, "indirect")
+        count = index.size if num_elem is None else integer(self, "indirect", "num_elem", num_elem)
+        if not 0 < count <= index.size:
+            allowed = f"1 to {index.size}, the elements of index"
+            refuse(self, "indirect", f"num_elem is {count}", allowed, "use fewer offsets")
+        indirection = Indirection("columns", index, self.itemsize, self.free_size)
+        strides = (self.form.strides[0], self.itemsize)
+        return self.derived(
+            (self.shape[0], count), self.form.start, strides, indirection=indirection, trusted=False
         )
 
     # -- descriptions ------------------------------------------------------------------------------

@@ -233,8 +233,8 @@ NESTED_PATTERN = declare(
     "error",
     "ap() is called on an indexed tensor or on another access pattern, or a view with a dynamic "
     "offset is indexed along it or given another type.",
-    "before 0.5.0 access patterns are built on whole tensors only; no version changes the dimension "
-    "of a dynamic offset",
+    "before 0.5.0 access patterns are built on whole tensors only; the dimension of a dynamic "
+    "offset stays in all versions",
 )
 PATTERN_OUT_OF_BOUNDS = declare(
     "S021",

@@ -150,6 +150,11 @@ class NkiTensor(PatternMethods, NoOperators):
         shape, strides = (rows, *form.shape[1:]), (indirect.stride, *form.strides[1:])
         return self.derived(shape, form.start, strides, trusted=False)
 
+    def columns(self, indirect: Indirection) -> NkiTensor:
+        """Return all elements that tensor indirection can select, as (partitions, elements)."""
+        shape, strides = (self.shape[0], indirect.extent), self.form.strides
+        return self.derived(shape, self.form.start, strides, trusted=False)
+
     # -- Python protocol ---------------------------------------------------------------------------
 
     def __bool__(self) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.memory import rules
-from nkisim.memory.access import bad_offset, dynamic_offset, has_fixed_rows
+from nkisim.memory.access import bad_offset, dynamic_offset, has_fixed_rows, refuse_columns
 from nkisim.memory.indexing import Index, index_view
 from nkisim.memory.methods import (
     dimension,
@@ -50,6 +50,7 @@ class ViewMethods(View):
     def indexed(self, index: Index | tuple[Index, ...]) -> Self:
         """Return the view that an index selects."""
         indirect = self.indirection
+        refuse_columns(self, "an index")
         if indirect is None or indirect.kind == "scalar":
             start, shape, strides = index_view(self, index)
             return self.derived(shape, start, strides, indirection=indirect)
@@ -260,6 +261,7 @@ class ViewMethods(View):
         self, shape: tuple[int, ...], strides: tuple[int, ...], *, whole: bool | None = None
     ) -> Self:
         """Return a view with the same start and dynamic offset; by default it stays whole."""
+        refuse_columns(self, "a view method")
         return self.derived(
             shape,
             self.form.start,

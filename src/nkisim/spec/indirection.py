@@ -117,8 +117,6 @@ def check_indirection(call: Call) -> None:
         _refuse(call, "dst", "is scattered in psum by the scalar engine", "a dst in sbuf")
     if call.engine is Engine.tensor:
         _check_product(call, selected)
-    if call.name == "tensor_scalar" and call.instruction.arithmetic(call) == "integer":
-        _refuse(call, selected[0][0], "is selected in address arithmetic", "float arithmetic")
     _check_starts(call, support, selected)
 
 

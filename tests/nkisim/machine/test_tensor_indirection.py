@@ -217,6 +217,9 @@ def scaled_product(a, b, i, j, k, select):
     if select:
         packs = [packs[0].indirect(index, 16), packs[1].indirect(other, 16)]
         scales = [scales[0].indirect(index, 16), scales[1].indirect(third, 16)]
+    if select == "data":
+        scales[1] = nl.ndarray((32, 16), dtype=nl.float8_e8m0fnu, buffer=nl.sbuf)
+        nisa.memset(scales[1], value=1.0)
     total = nl.ndarray((packs[0].shape[1], packs[1].shape[1]), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul_mx(
         dst=total,
@@ -238,6 +241,37 @@ def test_scaled_matmuls_gather_data_and_scales_together():
     with pytest.raises(NkiValidationError, match="different offsets") as caught:
         run(a, b, i, j, i, True)
     assert caught.value.finding.rule.id == "S026"
+    with pytest.raises(NkiValidationError, match="differ in tensor indirection") as caught:
+        run(a, b, i, j, j, "data")
+    assert caught.value.finding.rule.id == "S026"
+
+
+def test_exponential_is_that_of_a_dense_copy():
+    def kernel(x, i):
+        tile, index = loaded(x), loaded(i)
+        dense = nl.ndarray((32, 16), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=dense, src=tile.indirect(index, 16))
+        results = []
+        for src in (dense, tile.indirect(index, 16)):
+            out = nl.ndarray((32, 16), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.exponential(dst=out, src=src, max_value=1.0)
+            results.append(stored(out))
+        return tuple(results)
+
+    x, index = drawn(6, 32, 40, 1)
+    want, got = nkisim.simulate(kernel, **RUN)(x / 64, index)
+    np.testing.assert_array_equal(got, want)
+    assert len(np.unique(got)) > 2
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_runs_without_values_and_profiles(values):
+    x, index = drawn(7, 32, 40, 1, distinct=True)
+    y = np.ones((32, 16), np.float32)
+    run = nkisim.simulate(instruction, values=values, strictness="check", **RUN)
+    run(x, y, index, "tensor_tensor")
+    assert {f.rule.id for f in run.report.findings} & {"M001", "S021", "S004"} == set()
+    assert nkisim.profile(instruction, **RUN)(x, y, index, "tensor_tensor") is not None
 
 
 # -- state of the selected elements
@@ -346,6 +380,47 @@ REFUSED = {
         lambda t, i, d: nisa.tensor_copy(dst=d, src=t.indirect(i, 8), engine=nisa.engine.gpsimd),
     ),
 }
+
+
+def matmul(moving=None, stationary=None, dtype=nl.bfloat16, **others):
+    """A body that multiplies tiles of a type, some of them selected."""
+
+    def body(tile, index, dense):
+        first = others.get("tile_position", (0, 0))[0]
+        made = [nl.ndarray((first + 32, 8), dtype=dtype, buffer=nl.sbuf) for _ in range(2)]
+        made = [one[first:] for one in made]
+        for one in made:
+            nisa.memset(one, value=1.0)
+        left = made[0].indirect(index, 8) if stationary else made[0]
+        right = made[1].indirect(index, 8) if moving else made[1]
+        kind = dtype if others.get("is_transpose") else nl.float32
+        total = nl.ndarray((8, 8), dtype=kind, buffer=nl.psum)
+        nisa.nc_matmul(dst=total, stationary=left, moving=right, **others)
+
+    return body
+
+
+def scattered_by_scalar(tile, index, dense):
+    total = nl.ndarray((32, 8), dtype=nl.float32, buffer=nl.psum)
+    nisa.tensor_copy(dst=total.indirect(index, 8), src=dense, engine=nisa.engine.scalar)
+
+
+REFUSED |= {
+    "transposed moving": ("S026", matmul(moving=True, is_transpose=True)),
+    "array tile": (
+        "S026",
+        matmul(stationary=True, tile_position=(32, 0), tile_size=(32, 128)),
+    ),
+    "float32 operand": ("S026", matmul(stationary=True, dtype=nl.float32)),
+    "scalar engine into psum": ("S026", scattered_by_scalar),
+}
+
+
+def test_matmuls_of_the_same_kind_are_accepted():
+    tile = {"tile_position": (0, 0), "tile_size": (32, 128)}
+    for body in (matmul(stationary=True), matmul(moving=True, **tile)):
+        with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+            refusal(body, strictness="simulate")
 
 
 @each_case("name", sorted(REFUSED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -25,6 +26,7 @@ from nkisim.intents import CONDITION, DTYPE_NAMES, METHODS, intent_of, nearest
 
 __all__ = [
     "BAD_CALL",
+    "ByVersion",
     "NkiRemovedError",
     "NoOperators",
     "by_version",
@@ -42,7 +44,8 @@ BAD_CALL = declare(
     "bad-call",
     "error",
     "A call does not fit the 0.3.0 signature, names a function or a method that 0.3.0 does not "
-    "have, or passes something that is no tensor where one is needed.",
+    "have, passes something that is no tensor where one is needed, or an argument that a method of "
+    "tensors cannot take.",
     "the front end refuses the call",
     meaningless=True,
 )
@@ -137,6 +140,7 @@ _METHODS = {
     "broadcast": "use .ap with step 0 in that dimension",
     "expand_dim": _RESHAPE,
     "flatten_dims": _RESHAPE,
+    "indirect": "use nisa.local_gather or nisa.nc_n_gather",
     "is_contiguous": _PATTERN,
     "is_indirect": _PATTERN,
     "permute": "use .ap with the [step, count] pairs in the other order",
@@ -267,8 +271,18 @@ def report_missing(error: AttributeError) -> None:
 
 
 def tensor_attributes(tensor: type[NoOperators]) -> set[str]:
-    """Return the attributes that a class of tensors has, without those that only raise."""
-    return set(dir(tensor)) - _REMEDIES.keys()
+    """Return the attributes that a class of tensors has in the version in force.
+
+    Those that only raise are left out.
+    """
+    return {name for name in dir(tensor) if _is_there(tensor, name)}
+
+
+def _is_there(tensor: type[NoOperators], name: str) -> bool:
+    found = inspect.getattr_static(tensor, name, None)
+    if isinstance(found, ByVersion):
+        return versions.in_force() in found.in_version
+    return not isinstance(found, _NoMethod)
 
 
 def method_remedy(name: str) -> str:
@@ -337,13 +351,29 @@ class _NoMethod:
         _refuse(BAD_CALL, f"NkiTensor.{self.name}", self.name, self.remedy)
 
 
+class ByVersion(_NoMethod):
+    """A member of tensors that differs between versions: access gives that of the one in force.
+
+    Attributes:
+        in_version: The function or property of each version that has it.
+    """
+
+    def __init__(self, name: str, in_version: Mapping[str, Any]) -> None:
+        super().__init__(name, method_remedy(name))
+        self.in_version = in_version
+
+    def __get__(self, tensor: Any, owner: type) -> Any:
+        found = self.in_version.get(versions.in_force())
+        return super().__get__(tensor, owner) if found is None else found.__get__(tensor, owner)
+
+
 class NoOperators:
     """Base class of tensors: operators and functions of NumPy raise, with the remedy."""
 
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [n for n in super().__dir__() if n not in _REMEDIES]
+        return [n for n in super().__dir__() if _is_there(type(self), n)]
 
     __add__ = __radd__ = _operator("+", "add")
     __sub__ = __rsub__ = _operator("-", "subtract")

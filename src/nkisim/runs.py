@@ -100,7 +100,7 @@ def run(
     cores: list[Core] = []
     token = RECORDER.set(recorder)
     try:
-        with np.errstate(all="ignore"), one_blas_thread():
+        with np.errstate(all="ignore"), one_blas_thread(), judged_by(report.nki):
             tracker = _tracker(options)
             if "arguments" in options.detectors():
                 _check_arguments(kernel, args, kwargs)

@@ -88,7 +88,7 @@ class Detectors:
             self._lost.read(effect)
         if self._inputs is not None:
             self._inputs.read(effect, step.core)
-        if effect.tensor.indirect is not None:
+        if effect.tensor.indirection is not None:
             return  # where it reads is not known
         if self._lost is not None and effect.tensor.life.address is not None:
             for site in self._history.sites(effect):
@@ -113,7 +113,7 @@ class Detectors:
         if self._sums is not None:
             self._sums.written(step, self._history.site(number))
         for effect in step.writes:
-            if effect.tensor.indirect is None:
+            if effect.tensor.indirection is None:
                 self._history.touched(effect).put(number)
         if self.tails is not None:
             self.tails.written(step, number)

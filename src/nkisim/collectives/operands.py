@@ -135,11 +135,11 @@ def paired(
 
 def static(name: str, tensor: NkiTensor) -> NkiTensor:
     """Return a resolved view; rows cannot be gathered by index."""
-    if tensor.indirect is not None and tensor.indirect.kind == "vector":
+    if tensor.indirection is not None and tensor.indirection.kind != "scalar":
         complain(
             spec_rules.INDIRECT_OPERAND,
             name,
-            f"{tensor.describe()} has a vector_offset",
+            f"{tensor.describe()} is selected by an index",
             "gather with nisa.dma_copy first",
             "srcs",
         )

@@ -9,6 +9,7 @@ from nkisim.dtypes import (
     float8_e4m3fn_x4,
     float8_e5m2,
     float8_e5m2_x4,
+    float8_e8m0fnu,
     float16,
     float32,
     int8,
@@ -154,7 +155,10 @@ from nkisim.removed import by_version, hide_modules
 bool = bool_
 range = range
 
+DType = str  # the type of dtypes in annotations
+
 __all__ = [
+    "DType",
     "MemoryRegion",
     "NKIObject",
     "NkiTensor",
@@ -190,6 +194,7 @@ __all__ = [
     "float8_e4m3fn_x4",
     "float8_e5m2",
     "float8_e5m2_x4",
+    "float8_e8m0fnu",
     "float16",
     "float32",
     "floor",

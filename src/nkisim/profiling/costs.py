@@ -195,12 +195,14 @@ def _streamed(event: Event) -> list[NkiTensor]:
 def _stride_factor(tensors: list[NkiTensor]) -> float:
     """Return 2 if an operand's elements lie more than 16 bytes apart."""
     for tensor in tensors:
-        for extent, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
+        for extent, stride in zip(
+            reversed(tensor.shape), reversed(tensor.form.strides), strict=True
+        ):
             if extent > 1:
                 if (
                     abs(stride) > _WIDE_STRIDE
                     and tensor.ndim > 1
-                    and stride is not tensor.strides[0]
+                    and stride is not tensor.form.strides[0]
                 ):
                     return 2.0
                 break
@@ -274,7 +276,7 @@ def _all_bf16(tensors: list[NkiTensor]) -> bool:
 
 def _dynamic(event: Event) -> bool:
     return any(
-        isinstance(value, NkiTensor) and value.indirect is not None
+        isinstance(value, NkiTensor) and value.indirection is not None
         for value in event.arguments.values()
     )
 

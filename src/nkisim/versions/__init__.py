@@ -30,9 +30,11 @@ __all__ = [
     "has",
     "in_force",
     "judged_by",
+    "members",
     "names_of",
     "parameters",
     "resolve",
+    "since",
 ]
 
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0")
@@ -72,6 +74,11 @@ def chosen(asked: str | None = None) -> str:
 def in_force() -> str:
     """Return the version that the running kernel is judged by, or that a call made now would be."""
     return _RUNNING.get() or chosen()
+
+
+def since(version: str) -> bool:
+    """Return whether the version in force is this one or a later one."""
+    return VERSIONS.index(in_force()) >= VERSIONS.index(version)
 
 
 @contextmanager
@@ -129,6 +136,12 @@ def dropped(version: str, module: str, name: str) -> set[str]:
 def _parameter_names(text: str | None) -> set[str]:
     tree = ast.parse(f"lambda {text or ''}: 0")
     return {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+
+
+def members(version: str, module: str, name: str) -> set[str]:
+    """Return methods and attributes that the documentation of a version lists for a class."""
+    content = names_of(version)[module]["classes"].get(name, {"methods": (), "attributes": ()})
+    return {*content["methods"], *content["attributes"]}
 
 
 def has(version: str, module: str, name: str) -> bool:

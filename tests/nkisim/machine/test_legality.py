@@ -45,5 +45,5 @@ def test_patterns_against_their_addresses(dims, itemsize):
 @pytest.mark.parametrize("kind", ["vector", "scalar"])
 def test_rows_chosen_by_an_index_are_not_compared(kind):
     repeated = view((2, 3), (0, 4), 4)
-    repeated.indirect = SimpleNamespace(kind=kind)
+    repeated.indirection = SimpleNamespace(kind=kind)
     assert _revisits(repeated) == (kind != "vector")

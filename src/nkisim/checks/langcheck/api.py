@@ -124,7 +124,8 @@ def _members(path: str) -> list[str]:
     owner: Any = getattr(_MODULES[module], name) if there else None
     if not isinstance(owner, EnumMeta) and owner is not language.tile_size:
         return []
-    return sorted(n for n in {*dir(type(owner)), *dir(owner)} if not n.startswith("_"))
+    names = {*dir(type(owner)), *dir(owner)}
+    return sorted(n for n in names if not n.startswith("_") and hasattr(owner, n))
 
 
 def _attributes(unit: Unit) -> Iterator[Found]:

@@ -45,7 +45,23 @@ _NO_TENSOR = {
     "static_range",
     "store",
 }
-_TENSOR_METHODS = {"ap", "reshape", "view"}
+_TENSOR_METHODS = {
+    "ap",
+    "broadcast",
+    "expand_dim",
+    "flatten_dims",
+    "indirect",
+    "permute",
+    "rearrange",
+    "reinterpret_cast",
+    "reshape",
+    "reshape_dim",
+    "select",
+    "slice",
+    "squeeze_dim",
+    "vector_select",
+    "view",
+}
 # Operands that cannot be numbers.
 _OPERANDS = {"data", "data1", "data2", "dst", "moving", "src", "stationary"}
 _SELF = object()

@@ -155,7 +155,7 @@ def descriptor_mode(call: Call) -> None:
     """Check dge_mode and engine of a dma_copy against each other and against the access."""
     src, dst = call.operand("src"), call.operand("dst")
     mode = call["dge_mode"]
-    dynamic = {t.indirect.kind for t in (src, dst) if t.indirect is not None}
+    dynamic = {t.indirection.kind for t in (src, dst) if t.indirection is not None}
     if mode is DgeMode.hwdge:
         if call.generation.number < 3:
             _conflict(call, "hwdge needs gen3 or newer", "leave dge_mode unknown")
@@ -183,7 +183,7 @@ def descriptor_mode(call: Call) -> None:
             allowed="engine.sync or engine.scalar with dge_mode.hwdge",
             fix="leave engine unknown",
         )
-    if src.indirect is not None and not is_hbm(src.buffer):
+    if src.indirection is not None and not is_hbm(src.buffer):
         call.fail(
             SBUF_DYNAMIC_SOURCE,
             "reads SBUF with a dynamic offset",
@@ -309,7 +309,11 @@ def transpose_arguments(call: Call) -> None:
             fix="allocate dst with the permuted shape",
         )
     mode = call["dge_mode"]
-    indirect = src.indirect if src.indirect is not None and src.indirect.kind == "vector" else None
+    indirect = (
+        src.indirection
+        if src.indirection is not None and src.indirection.kind == "vector"
+        else None
+    )
     legal = (DgeMode.unknown, DgeMode.swdge) if indirect else (DgeMode.unknown, DgeMode.hwdge)
     if mode not in legal:
         _conflict(

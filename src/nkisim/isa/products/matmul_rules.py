@@ -384,7 +384,7 @@ def transpose_dtype(call: Call, name: str, engine: Engine) -> None:
     """Check the type of ``dst`` for a transpose of an operand on an engine."""
     data, dst = call.operand(name), call.operand("dst")
     if spreads(call.generation.number, engine, data.dtype):
-        spaced = dst.shape[-1] == 1 or dst.strides[-1] == 2 * dst.itemsize
+        spaced = dst.shape[-1] == 1 or dst.form.strides[-1] == 2 * dst.itemsize
         if dst.dtype.bits == 16 or (dst.dtype == data.dtype and spaced):
             return
         rule, allowed = TRANSPOSE_8BIT, f"a 16-bit type, or {data.dtype} with a step of 2"
@@ -415,7 +415,8 @@ def bank_fits(call: Call) -> None:
         return
     bank = call.generation.psum_bank_bytes
     reach = (
-        sum((e - 1) * s for e, s in zip(dst.shape[1:], dst.strides[1:], strict=True)) + dst.itemsize
+        sum((e - 1) * s for e, s in zip(dst.shape[1:], dst.form.strides[1:], strict=True))
+        + dst.itemsize
     )
     first = dst.free_byte_offset
     if reach > bank:

@@ -12,7 +12,7 @@ import inspect
 import operator
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -38,8 +38,8 @@ from nkisim.machine import CORE
 from nkisim.options import SimOptions
 from nkisim.runs import LAUNCH_GRID, run
 from nkisim.suggestions import complete, settle, suggestion
+from nkisim.versions import VERSIONS, in_force, judged_by
 from nkisim.versions import chosen as chosen_version
-from nkisim.versions import judged_by
 
 __all__ = [
     "Kernel",
@@ -148,25 +148,43 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
     """Decorator that makes a function a kernel; works with and without parentheses.
 
     ``mode`` and flags of the compiler have no effect and warn; ``platform_target`` raises, as in
-    NKI 0.3.0.
+    NKI 0.3.0 and later.
     """
+    return _decorated(func, kwargs if mode == "auto" else {"mode": mode, **kwargs})
+
+
+def _jit_without_mode(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    """Decorator that makes a function a kernel: ``nki.jit`` from NKI 0.4.0 on."""
+    return _decorated(fn, kwargs)
+
+
+def nki_jit(version: str) -> Callable[..., Any]:
+    """Return ``nki.jit`` with the signature of an NKI version."""
+    return jit if version == VERSIONS[0] else _jit_without_mode
+
+
+_jit_without_mode.__name__ = _jit_without_mode.__qualname__ = "jit"
+
+
+def _decorated(function: Callable[..., Any] | None, kwargs: Mapping[str, Any]) -> Any:
+    """Return a function as a kernel, or the decorator; report arguments without effect."""
     if "platform_target" in kwargs:
         flag(
             PLATFORM_TARGET,
-            f"nki.jit(platform_target={kwargs['platform_target']!r}) is not supported in NKI 0.3.0",
+            f"nki.jit(platform_target={kwargs['platform_target']!r}) is not supported in NKI "
+            f"{in_force()}",
             operand="platform_target",
             seen=kwargs["platform_target"],
             fix="set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE",
         )
-    ignored = [*(["mode"] if mode != "auto" else []), *kwargs]
-    if ignored:
+    if kwargs:
         warnings.warn(
-            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(ignored)} in NKI 0.3.0; remove the "
+            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(kwargs)} in NKI {in_force()}; remove the "
             f"argument",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return as_kernel if func is None else as_kernel(func)
+    return as_kernel if function is None else as_kernel(function)
 
 
 class Simulation:

@@ -182,9 +182,11 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
         return {*names, *(name for name in differing if versions.has(version, module, name))}
 
     names["__dir__"] = there
-    names["__all__"][:] = [name for name in names["__all__"] if name in there()]
+    exported = names.pop("__all__")
 
     def get(name: str) -> Any:
+        if name == "__all__":
+            return [name for name in exported if name in there()]
         if name in differing:
             version = versions.in_force()
             if versions.has(version, module, name):

@@ -131,9 +131,12 @@ def _alias(name: str) -> Callable[[ModuleType], ModuleType]:
 
 def _nki(module: ModuleType) -> ModuleType:
     """Fill ``module`` with the top level of ``nki``."""
+    from nkisim.api import nki_jit
     from nkisim.removed import missing_name
+    from nkisim.versions import in_force
 
     api = import_module("nkisim")
+    refuse = missing_name(_PACKAGE)
 
     def simulate(kernel: Any) -> Any:
         """Return ``kernel`` as a function of NumPy arrays that runs on this CPU."""
@@ -142,11 +145,15 @@ def _nki(module: ModuleType) -> ModuleType:
     simulate.__module__ = _PACKAGE
     simulate.__annotations__.clear()  # NKI's signature is exactly ``(kernel)``
     module.__doc__ = f"NKI {NKI_VERSION}, simulated by nkisim."
+
+    def by_version(name: str) -> Any:
+        return nki_jit(in_force()) if name == "jit" else refuse(name)
+
     vars(module).update(
-        jit=api.jit,
         simulate=simulate,
         __version__=NKI_VERSION,
-        __getattr__=missing_name(_PACKAGE),
+        __getattr__=by_version,
+        __dir__=lambda: [*vars(module), "jit"],
     )
     for name in _MODULES:
         if name.rpartition(".")[0] == _PACKAGE:

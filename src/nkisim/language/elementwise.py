@@ -8,6 +8,8 @@ SBUF, or in PSUM where that is noted.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from nkisim.diagnostics import flag
@@ -25,6 +27,7 @@ from nkisim.language.shape import expand_tile
 from nkisim.language.tiles import fresh, is_tile, need_tile, result_dtype
 from nkisim.memory import NkiTensor
 from nkisim.spec import OPS, Op, rules
+from nkisim.spec.enums import engine as Engine
 from nkisim.spec.signatures import checked_call
 
 _NO_FRACTIONS = 2.0**23
@@ -123,6 +126,38 @@ def maximum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 def minimum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """Return the smaller of ``x`` and ``y``."""
     return _combine(OPS["minimum"], x, y, dtype)
+
+
+def _by_magnitude(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
+    """Return ``x <op> y``, where a tile of one element per partition goes with a wider one."""
+    tiles = [t for t in (x, y) if is_tile(t)]
+    wide = max((t.free_size for t in tiles), default=1)
+    narrow = [t for t in tiles if t.free_size == 1]
+    if len(tiles) != 2 or wide == 1 or len(narrow) != 1:
+        return _combine(op, x, y, dtype)
+    tile, column = (y, x) if narrow[0] is x else (x, y)
+    tile, column = (need_tile(op.name, "tile", t) for t in (tile, column))
+    out = fresh(tile.shape, result_dtype(dtype, x, y))
+    tensor_scalar(out, tile, op0=op, operand0=column, reverse0=narrow[0] is x)
+    return out
+
+
+@OPS["abs_max"].define
+def abs_max(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` or ``y``, whichever has the larger magnitude, with its sign; ``y`` on a tie.
+
+    Since NKI 0.4.0, on gen4. A tile with one element per partition is used for the whole row.
+    """
+    return _by_magnitude(OPS["abs_max"], x, y, dtype)
+
+
+@OPS["abs_min"].define
+def abs_min(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` or ``y``, whichever has the smaller magnitude, with its sign; ``y`` on a tie.
+
+    Since NKI 0.4.0, on gen4. A tile with one element per partition is used for the whole row.
+    """
+    return _by_magnitude(OPS["abs_min"], x, y, dtype)
 
 
 @OPS["divide"].define
@@ -272,8 +307,10 @@ def invert(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
-def _define_activation(name: str, summary: str) -> Op:
-    """Make an activation function callable on tiles."""
+def _define_activation(
+    name: str, summary: str, changes: Mapping[str, Callable[..., Any]] | None = None
+) -> Op:
+    """Make an activation function callable on tiles; ``changes`` as in ``Op.define``."""
     op = OPS[name]
 
     def function(x: Any, dtype: Any = None) -> NkiTensor:
@@ -281,7 +318,7 @@ def _define_activation(name: str, summary: str) -> Op:
 
     function.__doc__ = summary
     function.__module__ = __name__
-    return op.define(function)
+    return op.define(function, changes)
 
 
 square = _define_activation("square", "Return ``x * x``.")
@@ -308,7 +345,21 @@ log = _define_activation("log", "Return the natural logarithm.")
 sin = _define_activation("sin", "Return the sine; valid from -pi to pi.")
 arctan = _define_activation("arctan", "Return the inverse tangent; valid from -pi/2 to pi/2.")
 sqrt = _define_activation("sqrt", "Return the square root.")
-rsqrt = _define_activation("rsqrt", "Return the reciprocal square root.")
+
+
+def _rsqrt_on_gpsimd(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the reciprocal square root, by GpSimd from NKI 0.5.0 on; not of a tile in PSUM."""
+    tile = need_tile("rsqrt", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_scalar(out, tile, op0=OPS["rsqrt"], operand0=0.0, engine=Engine.gpsimd)
+    return out
+
+
+rsqrt = _define_activation(
+    "rsqrt",
+    "Return the reciprocal square root; from NKI 0.5.0 on by GpSimd, not of a tile in PSUM.",
+    {"0.5.0": _rsqrt_on_gpsimd},
+)
 sign = _define_activation("sign", "Return -1, 0 or 1 with the sign of ``x``.")
 abs = _define_activation("abs", "Return the magnitude.")
 
@@ -322,13 +373,28 @@ def reciprocal(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
-@OPS["copy"].define
+def _copy_to_sbuf(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return a copy in SBUF by the Vector engine: bit for bit if the type does not change."""
+    tile = need_tile("copy", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_copy(out, tile, engine=Engine.vector)
+    return out
+
+
+@partial(OPS["copy"].define, changes={"0.6.0": _copy_to_sbuf})
 def copy(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return a copy in the same buffer by the Scalar engine, converted through float32."""
+    """Return a copy in the same buffer by the Scalar engine, converted through float32.
+
+    From NKI 0.6.0 on it is in SBUF and made by the Vector engine, bit for bit if the type does not
+    change.
+    """
     tile = need_tile("copy", "x", x)
     out = fresh(tile.shape, result_dtype(dtype, tile), like=tile)
     activation(out, op=OPS["copy"], data=tile)
     return out
+
+
+average, bypass, prelu = OPS["average"], OPS["bypass"], OPS["prelu"]
 
 
 @checked_call("nl.negative")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from nkisim import versions
 from nkisim.arch import Generation, resolve_target
 from nkisim.machine import CORE
 
@@ -11,6 +14,27 @@ __all__ = ["tile_size"]
 def _target() -> Generation:
     core = CORE.get()
     return resolve_target() if core is None else core.generation
+
+
+_NEWER: dict[str, tuple[str, Callable[[Generation], int]]] = {
+    "sbuf_size_bytes": ("0.4.0", lambda g: g.sbuf_bytes * g.partitions),
+    "sbuf_fmax": ("0.4.0", lambda g: g.sbuf_usable_bytes // 4),
+    "sbuf_fmax_bytes": ("0.4.0", lambda g: g.sbuf_usable_bytes),
+    "psum_bank_fmax": ("0.4.0", lambda g: g.psum_free_max),
+    "psum_bank_fmax_bytes": ("0.4.0", lambda g: g.psum_bank_bytes),
+    "psum_num_banks": ("0.5.0", lambda g: g.psum_banks),
+}
+"""Sizes that later NKI versions added: the first version, and the value.
+
+Bytes and float32 elements of SBUF in all partitions (``size``) and of one (``fmax``), of one PSUM
+bank in one partition, and the number of banks.
+"""
+
+
+def _newer_sizes() -> set[str]:
+    """Return the names of added sizes that the version in force has."""
+    order = versions.VERSIONS.index
+    return {n for n, (since, _) in _NEWER.items() if order(since) <= order(versions.in_force())}
 
 
 class _TileSize(type):
@@ -55,6 +79,17 @@ class _TileSize(type):
     def total_available_sbuf_size(cls) -> int:
         """Bytes per partition of SBUF that a kernel may use."""
         return _target().sbuf_usable_bytes
+
+    def __getattr__(cls, name: str) -> int:
+        if name in _newer_sizes():
+            return _NEWER[name][1](_target())
+        known = f"; NKI {_NEWER[name][0]} added it" if name in _NEWER else ""
+        raise AttributeError(
+            f"nl.tile_size has no {name!r} in NKI {versions.in_force()}{known}", name=name, obj=cls
+        )
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*super().__dir__(), *_newer_sizes()})
 
 
 class tile_size(metaclass=_TileSize):

@@ -25,6 +25,7 @@ __all__ = [
     "dtype_in",
     "elements_per_partition",
     "engine_among",
+    "engine_named",
     "holds_constant",
     "int32_constant",
     "matches_bits",
@@ -38,6 +39,7 @@ __all__ = [
     "same_partitions",
     "small_immediate",
     "unpacked",
+    "unused_operand",
 ]
 
 
@@ -343,8 +345,10 @@ def _not_constant(call: Call, name: str, wanted: str) -> None:
     )
 
 
-def alu_operator(*names: str, bitvec: bool = True, optional: bool = False) -> Constraint:
-    """Arguments are operators of the ALU."""
+def alu_operator(
+    *names: str, bitvec: bool = True, optional: bool = False, also: Collection[str] = ()
+) -> Constraint:
+    """Arguments are operators of the ALU, or those that ``also`` names."""
 
     def check(call: Call) -> None:
         for name in names:
@@ -352,16 +356,57 @@ def alu_operator(*names: str, bitvec: bool = True, optional: bool = False) -> Co
             if value is None and optional:
                 continue
             op = as_op(value)
-            if op is None or not op.is_alu or (op.is_bitvec and not bitvec):
+            known = op is not None and (op.is_alu or op.name in also)
+            if op is None or not known or (op.is_bitvec and not bitvec):
                 _not_an_operator(call, name, value, bitvec)
             assert op is not None
             _check_in_hardware(call, name, op)
 
+    says = f"{_listed(names)} {'an ALU operator' if bitvec else 'an arithmetic ALU operator'}"
     return Constraint(
-        f"{_listed(names)} {'an ALU operator' if bitvec else 'an arithmetic ALU operator'}",
-        (rules.OPERATOR_KIND, rules.NO_DIVIDE, rules.NO_MODULO),
+        says + "".join(f" or {name}" for name in also),
+        (rules.OPERATOR_KIND, rules.NO_DIVIDE, rules.NO_MODULO, rules.GENERATION),
         check,
     )
+
+
+def unused_operand(operator: str, operand: str) -> Constraint:
+    """An operand is None or 0 with an operator of one input, and given with any other."""
+
+    def check(call: Call) -> None:
+        op, value = call.op(operator), call[operand]
+        if op is None:
+            return
+        zero = isinstance(value, (int, float, np.number)) and value == 0
+        if op.unary and value is not None and not zero:
+            seen = value if call.tensor(operand) is None else "a tile"
+            call.fail_call(
+                rules.BAD_CALL,
+                f"{operand} must be None or 0 with {op!r}, which has one input, got {seen}",
+                operand=operand,
+                seen=seen,
+                allowed="None or 0",
+                fix=f"drop {operand}",
+            )
+        if not op.unary and value is None:
+            call.fail_call(
+                rules.BAD_CALL,
+                f"{operand} is None, but {op!r} has two inputs",
+                operand=operand,
+                seen="None",
+                allowed="a number or a (P, 1) tile",
+                fix=f"pass {operand}",
+            )
+
+    text = f"{operand} None or 0 with an operator of one input"
+    return Constraint(text, (rules.BAD_CALL,), check)
+
+
+_REDUCTIONS = (
+    *("add", "subtract", "multiply", "maximum", "minimum"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor"),
+)
+"""Operators that reduce in every instruction without a list of its own."""
 
 
 def reduction_operator(
@@ -377,16 +422,13 @@ def reduction_operator(
         op = as_op(value)
         if op is None:
             _not_an_operator(call, name, value, bitvec=True)
-        elif op.reduce is None or (allowed is not None and op.name not in allowed):
-            legal = allowed or (
-                "add, subtract, multiply, maximum, minimum, bitwise and/or/xor, logical and/or/xor",
-            )
+        elif op.name not in (allowed or _REDUCTIONS):
             call.fail(
                 broken,
                 f"{name} cannot be {op!r}",
                 operand=name,
                 seen=op,
-                allowed=", ".join(legal),
+                allowed=", ".join(allowed or _REDUCTIONS),
                 fix="use one of the legal reduction operators",
             )
 
@@ -465,7 +507,34 @@ def engine_among(allowed: Callable[[Call], Collection[Engine]], says: str) -> Co
     return Constraint(says, (rules.WRONG_ENGINE,), check)
 
 
+def engine_named() -> Constraint:
+    """``engine=`` is an engine, not left to the compiler."""
+
+    def check(call: Call) -> None:
+        if call["engine"] is Engine.unknown:
+            legal = ", ".join(str(e) for e in call.instruction.engines)
+            call.fail(
+                rules.WRONG_ENGINE,
+                "takes no engine.unknown",
+                operand="engine",
+                seen=call["engine"],
+                allowed=legal,
+                fix="name the engine, or leave engine= out for its default",
+            )
+
+    return Constraint("engine is named, not unknown", (rules.WRONG_ENGINE,), check)
+
+
 def _check_in_hardware(call: Call, name: str, op: Op) -> None:
+    if call.generation.number < op.since:
+        call.fail(
+            rules.GENERATION,
+            f"{name} is {op!r}, which {call.generation} does not have",
+            operand=name,
+            seen=call.generation,
+            allowed=f"gen{op.since} or newer",
+            fix=f"run on gen{op.since}, or compute it with other operators",
+        )
     if op.in_hardware:
         return
     rule = rules.NO_DIVIDE if op.name == "divide" else rules.NO_MODULO

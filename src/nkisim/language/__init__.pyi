@@ -45,11 +45,15 @@ from nkisim.language.creation import shared_identity_matrix as shared_identity_m
 from nkisim.language.creation import zeros as zeros
 from nkisim.language.creation import zeros_like as zeros_like
 from nkisim.language.elementwise import abs as abs
+from nkisim.language.elementwise import abs_max as abs_max
+from nkisim.language.elementwise import abs_min as abs_min
 from nkisim.language.elementwise import add as add
 from nkisim.language.elementwise import arctan as arctan
+from nkisim.language.elementwise import average as average
 from nkisim.language.elementwise import bitwise_and as bitwise_and
 from nkisim.language.elementwise import bitwise_or as bitwise_or
 from nkisim.language.elementwise import bitwise_xor as bitwise_xor
+from nkisim.language.elementwise import bypass as bypass
 from nkisim.language.elementwise import ceil as ceil
 from nkisim.language.elementwise import copy as copy
 from nkisim.language.elementwise import cos as cos
@@ -84,6 +88,7 @@ from nkisim.language.elementwise import multiply as multiply
 from nkisim.language.elementwise import negative as negative
 from nkisim.language.elementwise import not_equal as not_equal
 from nkisim.language.elementwise import power as power
+from nkisim.language.elementwise import prelu as prelu
 from nkisim.language.elementwise import reciprocal as reciprocal
 from nkisim.language.elementwise import relu as relu
 from nkisim.language.elementwise import right_shift as right_shift
@@ -132,10 +137,13 @@ __all__ = [
     "NKIObject",
     "NkiTensor",
     "abs",
+    "abs_max",
+    "abs_min",
     "add",
     "affine_range",
     "all",
     "arctan",
+    "average",
     "bfloat16",
     "bitwise_and",
     "bitwise_or",
@@ -143,6 +151,7 @@ __all__ = [
     "bool",
     "bool_",
     "broadcast_to",
+    "bypass",
     "ceil",
     "copy",
     "cos",
@@ -211,6 +220,7 @@ __all__ = [
     "num_programs",
     "ones",
     "power",
+    "prelu",
     "private_hbm",
     "prod",
     "program_id",

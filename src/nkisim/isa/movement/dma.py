@@ -229,11 +229,12 @@ def dma_compute(
     total: Any = None
     where: Array | None = None
     for i, src in enumerate(srcs):
+        whole = src
         if type(src) is Partial:
-            src, inside = src.values, src.where.reshape(-1)
+            whole, inside = src.values, src.where.reshape(-1)
             where = inside if where is None else where & inside
         scale = 1.0 if scales is None else float(scales[i])
-        values = src.reshape(-1) if scale == 1.0 else src.reshape(-1) * np.float32(scale)
+        values = whole.reshape(-1) if scale == 1.0 else whole.reshape(-1) * np.float32(scale)
         total = values if total is None else function.binary(total, values)
     if type(dst) is Rows:
         if unique_indices:

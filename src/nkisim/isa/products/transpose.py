@@ -137,7 +137,8 @@ def _by(choice: Choice, *more: Rule) -> dict[str, Any]:
         return choice(call["data"], call["dst"], call["engine"])
 
     def body(core: Core, dst: NkiTensor, data: Any, engine: Engine, name: str | None) -> Any:
-        return _transposed(core, dst, *data, choice(data[0], dst, engine))
+        tile, stored = data
+        return _transposed(core, dst, tile, stored, choice(tile, dst, engine))
 
     return {
         "choose_engine": chosen,

@@ -15,6 +15,7 @@ import nkisim.language
 from each_case import each_case
 from nkisim.diagnostics import NkiCallError
 from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.signatures import parameters_of
 from nkisim.versions import NKI_VARIABLE, VERSIONS, names_of
 
 RECORDED = json.loads(
@@ -203,3 +204,12 @@ def test_calls_that_do_not_fit_name_what_does_not(name, version, monkeypatch):
     if required:
         with pytest.raises(TypeError, match=rf"{name}\(\) got multiple values for argument"):
             function(None, **given)
+
+
+def test_positional_arguments_are_those_of_the_version(monkeypatch):
+    """Suggestions and source checks name positional arguments by it."""
+    for version in VERSIONS:
+        monkeypatch.setenv(NKI_VARIABLE, version)
+        third = "oob_mode" if version == "0.3.0" else "priority"
+        assert parameters_of("dma_copy")[:3] == ["dst", "src", third]
+        assert parameters_of("topk") == ["val_dst", "idx_dst", "src", "n", "name"]

@@ -77,7 +77,16 @@ def reduce_res_fits(name: str, data: str) -> Constraint:
 
 def _is_activation(call: Call) -> None:
     op = call.op("op")
-    if op is None or op.activation is None:
+    if op is not None and op.parametric is not None:
+        call.fail(
+            rules.OPERATOR_KIND,
+            f"has no relu_param, which {op!r} needs",
+            operand="op",
+            seen=op,
+            allowed="a function without a parameter",
+            fix=f"nisa.activate2(op={op!r}, relu_param=...), on gen4",
+        )
+    elif op is None or op.activation is None:
         call.fail(
             rules.OPERATOR_KIND,
             f"op must be an activation function of nki.language, got {call['op']!r}",

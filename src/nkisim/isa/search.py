@@ -53,6 +53,24 @@ def _searched(name: str) -> Constraint:
     return Constraint(f"{name} has 8 to 16384 elements per partition", (SEARCH_SIZE,), check)
 
 
+def _at_most_three(name: str) -> Constraint:
+    """A searched tile has at most three dimensions, as from NKI 0.4.0 on."""
+
+    def check(call: Call) -> None:
+        tensor = call.operand(name)
+        if tensor.ndim > 3:
+            call.fail(
+                SEARCH_SIZE,
+                f"{name} has {tensor.ndim} dimensions",
+                operand=name,
+                seen=tensor.shape,
+                allowed="at most 3",
+                fix="reshape it to (P, elements)",
+            )
+
+    return Constraint(f"{name} has at most 3 dimensions", (SEARCH_SIZE,), check)
+
+
 def _eight(*names: str) -> Constraint:
     def check(call: Call) -> None:
         for name, tensor in call.tensors(*names):
@@ -69,13 +87,17 @@ def _eight(*names: str) -> Constraint:
     return Constraint(f"{' and '.join(names)} (P, 8)", (SEARCH_SIZE,), check)
 
 
+_MAX8 = (same_partitions("dst", "src"), _searched("src"), _eight("dst"))
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "src": In(ON_CHIP)},
-    require=(same_partitions("dst", "src"), _searched("src"), _eight("dst")),
+    require=_MAX8,
     spread="lanes",
     cost=stream(over="src"),
     source="nki.isa.max8, 0.3.0",
+    changes={"0.4.0": {"require": (*_MAX8, _at_most_three("src"))}},
 )
 def max8(dst: Any, src: Any, name: str | None = None) -> Array:
     """Return the eight largest values of each partition, in descending order."""
@@ -106,19 +128,23 @@ def _stored_indices(position: Array, found: Array, dst: Any) -> Array:
     return np.where(found, position, np.iinfo(kind).max).astype(kind)
 
 
+_FIND_INDEX8 = (
+    same_partitions("dst", "data", "vals"),
+    _searched("data"),
+    _eight("dst", "vals"),
+    dtype_in("dst", (uint16, uint32)),
+)
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP), "vals": In(ON_CHIP)},
-    require=(
-        same_partitions("dst", "data", "vals"),
-        _searched("data"),
-        _eight("dst", "vals"),
-        dtype_in("dst", (uint16, uint32)),
-    ),
+    require=_FIND_INDEX8,
     spread="lanes",
     cost=stream(over="data"),
     raw_results=("dst",),
     source="nki.isa.nc_find_index8, 0.3.0",
+    changes={"0.4.0": {"require": (*_FIND_INDEX8, _at_most_three("data"))}},
 )
 def nc_find_index8(dst: Any, data: Any, vals: Any, name: str | None = None) -> Array:
     """Return the first index of each of eight values; equal values take successive occurrences.

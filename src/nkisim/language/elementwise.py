@@ -17,6 +17,7 @@ from nkisim.dtypes import float32, uint8
 from nkisim.isa import (
     activation,
     memset,
+    scalar_tensor_tensor,
     tensor_copy,
     tensor_copy_predicated,
     tensor_scalar,
@@ -321,6 +322,57 @@ def _define_activation(
     return op.define(function, changes)
 
 
+_TWO_PI = (6.28125, 0.0019350051879882812, 3.0199159819567e-07)
+"""Parts of 2 pi: the first two have 8 and 12 bits, so that whole multiples of them are exact."""
+
+_ROUNDS = 1.5 * 2.0**23
+"""Added to a smaller magnitude and subtracted again, it leaves the nearest integer."""
+
+
+def _sin_of_any(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the sine, after whole turns are subtracted; to about 1e-6 up to a magnitude of 2^16.
+
+    The documentation of NKI 0.6.0 does not name the instructions that reduce the argument.
+    """
+    tile = need_tile("sin", "x", x)
+    turns, rest = fresh(tile.shape, float32), fresh(tile.shape, float32)
+    tensor_scalar(
+        turns,
+        tile,
+        op0=OPS["multiply"],
+        operand0=1 / (2 * math.pi),
+        op1=OPS["add"],
+        operand1=_ROUNDS,
+    )
+    tensor_scalar(turns, turns, op0=OPS["subtract"], operand0=_ROUNDS)
+    before = tile
+    for part in _TWO_PI:
+        scalar_tensor_tensor(
+            rest,
+            turns,
+            op0=OPS["multiply"],
+            operand0=-part,
+            op1=OPS["add"],
+            operand1=before,
+        )
+        before = rest
+    # sin(r) = sin(pi - r) = sin(-pi - r), the smaller of which lies between -pi/2 and pi/2.
+    mirrored = fresh(tile.shape, float32)
+    for half_turn, nearer in ((math.pi, "minimum"), (-math.pi, "maximum")):
+        tensor_scalar(
+            mirrored,
+            rest,
+            op0=OPS["multiply"],
+            operand0=-1.0,
+            op1=OPS["add"],
+            operand1=half_turn,
+        )
+        tensor_tensor(rest, rest, mirrored, op=OPS[nearer])
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    activation(out, op=OPS["sin"], data=rest)
+    return out
+
+
 square = _define_activation("square", "Return ``x * x``.")
 sigmoid = _define_activation("sigmoid", "Return ``1 / (1 + exp(-x))``.")
 relu = _define_activation("relu", "Return the larger of ``x`` and 0.")
@@ -342,7 +394,11 @@ erf = _define_activation("erf", "Return the error function.")
 erf_dx = _define_activation("erf_dx", "Return the derivative of the error function.")
 exp = _define_activation("exp", "Return e to the power of ``x``.")
 log = _define_activation("log", "Return the natural logarithm.")
-sin = _define_activation("sin", "Return the sine; valid from -pi to pi.")
+sin = _define_activation(
+    "sin",
+    "Return the sine; valid from -pi to pi, from NKI 0.6.0 on also beyond.",
+    {"0.6.0": _sin_of_any},
+)
 arctan = _define_activation("arctan", "Return the inverse tangent; valid from -pi/2 to pi/2.")
 sqrt = _define_activation("sqrt", "Return the square root.")
 

@@ -398,3 +398,42 @@ def test_the_revision_of_the_target_is_known_from_0_5_0_on(monkeypatch):
         monkeypatch.setenv("NKISIM_NKI", version)
         assert hasattr(nisa, "get_nc_sub_version") is (version >= "0.5.0")
     assert nisa.get_nc_sub_version() == 0
+
+
+@each_case("instruction", ["max8", "nc_find_index8"])
+def test_searches_take_three_dimensions_from_0_4_0_on(instruction):
+    def kernel(x, vals):
+        tile, eight = loaded(x), loaded(vals)
+        out = sbuf((4, 8), nl.float32 if instruction == "max8" else nl.uint32)
+        more = [] if instruction == "max8" else [eight]
+        getattr(nisa, instruction)(out, tile, *more)
+        return stored(out)
+
+    vals = np.zeros((4, 8), np.float32)
+    assert versions_with("S048", kernel, normal(4, 4, 4), vals) == set()
+    assert versions_with("S048", kernel, normal(4, 2, 2, 4), vals) == LATER
+
+
+def test_products_of_blocks_reach_all_of_psum_from_0_5_0_on():
+    def kernel(x, columns, dtype):
+        data = nl.ndarray((32, 2), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+        wide = nl.ndarray((32, columns), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+        scales = [sbuf((32, n), nl.uint8) for n in (2, columns)]
+        for tile in (data, wide):
+            nisa.memset(tile, 0)
+        for tile in scales:
+            nisa.memset(tile, 127)
+        total = nl.ndarray((2, columns), dtype=dtype, buffer=nl.psum)
+        nisa.nc_matmul_mx(total, data, wide, *scales)
+        return stored(total[:, columns - 512 :])
+
+    older = {"0.3.0", "0.4.0"}
+    for columns, dtype, having in (
+        (512, nl.float32, set()),
+        (1024, nl.float32, older),
+        (1024, nl.bfloat16, set()),
+        (4096, nl.float32, older),
+        (8192, nl.bfloat16, older),
+    ):
+        found = versions_with("S036", kernel, normal(1, 1), columns, dtype)
+        assert found == having, (columns, dtype)

@@ -1,5 +1,7 @@
 """Functions of nki.language that NKI 0.4.0, 0.5.0 and 0.6.0 added or changed."""
 
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -212,3 +214,21 @@ def test_a_size_of_a_later_version_is_named(monkeypatch):
         _ = nl.tile_size.sbuf_fmax
     with pytest.raises(AttributeError, match=r"no 'sbuf_maximum' in NKI 0\.3\.0"):
         _ = nl.tile_size.sbuf_maximum
+
+
+# -- sin -------------------------------------------------------------------------------------------
+
+
+def test_sin_of_any_argument_from_0_6_0_on():
+    """The argument is rounded by at most half an ulp of 2 pi in each of 5 steps, the sine once."""
+    x = np.random.default_rng(3).uniform(-(2.0**16), 2.0**16, (16, 64)).astype(np.float32)
+    x[0, :4] = 0.0, math.pi, -math.pi, 2.0**16
+
+    def kernel(x):
+        return stored(nl.sin(loaded(x)))
+
+    for version in VERSIONS:
+        report, found = checked(kernel, x, nki=version)
+        assert found == (set() if version == "0.6.0" else {"D021"}), str(report)
+    exact = np.vectorize(math.sin)(x.astype(np.float64))
+    assert np.abs(report.outputs - exact).max() <= 3 * np.spacing(np.float32(2 * math.pi))

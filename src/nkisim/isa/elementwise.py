@@ -19,20 +19,22 @@ from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
 from nkisim.spec.constraints import (
     Constraint,
-    alu_operator,
     at_most_one_in_psum,
     columns_are_float32,
-    engine_among,
-    matches_bits,
     one_start_partition,
     same_free_size,
     same_partitions,
     small_immediate,
-    unused_operand,
 )
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.instruction import ValueWatch
+from nkisim.spec.operator_constraints import (
+    alu_operator,
+    engine_among,
+    matches_bits,
+    unused_operand,
+)
 
 __all__ = ["reciprocal", "scalar_tensor_tensor", "tensor_copy", "tensor_scalar", "tensor_tensor"]
 

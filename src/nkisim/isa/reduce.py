@@ -27,18 +27,20 @@ from nkisim.spec import (
     rules,
 )
 from nkisim.spec.constraints import (
-    alu_operator,
     columns_are_float32,
-    matches_bits,
-    reduction_operator,
     same_free_size,
     same_partitions,
     small_immediate,
-    unused_operand,
 )
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
+from nkisim.spec.operator_constraints import (
+    alu_operator,
+    matches_bits,
+    reduction_operator,
+    unused_operand,
+)
 
 __all__ = ["reduced_axes", "tensor_partition_reduce", "tensor_reduce", "tensor_scalar_reduce"]
 

@@ -62,15 +62,12 @@ from nkisim.language.elementwise import (
     bitwise_or,
     bitwise_xor,
     bypass,
-    ceil,
     copy,
-    cos,
     divide,
     equal,
     erf,
     erf_dx,
     exp,
-    floor,
     fmod,
     gelu,
     gelu_apprx_sigmoid,
@@ -105,14 +102,11 @@ from nkisim.language.elementwise import (
     sign,
     silu,
     silu_dx,
-    sin,
     softplus,
     sqrt,
     square,
     subtract,
-    tan,
     tanh,
-    trunc,
     where,
 )
 from nkisim.language.limits import (
@@ -141,12 +135,14 @@ from nkisim.language.reductions import (
     sum,
     var,
 )
+from nkisim.language.rounding import ceil, floor, trunc
 from nkisim.language.shape import (
     broadcast_to,
     expand_dims,
     gather_flattened,
     transpose,
 )
+from nkisim.language.trigonometry import cos, sin, tan
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules

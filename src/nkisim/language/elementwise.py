@@ -7,17 +7,15 @@ SBUF, or in PSUM where that is noted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import float32, uint8
+from nkisim.dtypes import uint8
 from nkisim.isa import (
     activation,
     memset,
-    scalar_tensor_tensor,
     tensor_copy,
     tensor_copy_predicated,
     tensor_scalar,
@@ -30,9 +28,6 @@ from nkisim.memory import NkiTensor
 from nkisim.spec import OPS, Op, rules
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.signatures import checked_call
-
-_NO_FRACTIONS = 2.0**23
-"""From this magnitude on every float32 is an integer."""
 
 
 def _combine(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
@@ -308,7 +303,7 @@ def invert(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
-def _define_activation(
+def define_activation(
     name: str, summary: str, changes: Mapping[str, Callable[..., Any]] | None = None
 ) -> Op:
     """Make an activation function callable on tiles; ``changes`` as in ``Op.define``."""
@@ -322,85 +317,29 @@ def _define_activation(
     return op.define(function, changes)
 
 
-_TWO_PI = (6.28125, 0.0019350051879882812, 3.0199159819567e-07)
-"""Parts of 2 pi: the first two have 8 and 12 bits, so that whole multiples of them are exact."""
-
-_ROUNDS = 1.5 * 2.0**23
-"""Added to a smaller magnitude and subtracted again, it leaves the nearest integer."""
-
-
-def _sin_of_any(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the sine, after whole turns are subtracted; to about 1e-6 up to a magnitude of 2^16.
-
-    The documentation of NKI 0.6.0 does not name the instructions that reduce the argument.
-    """
-    tile = need_tile("sin", "x", x)
-    turns, rest = fresh(tile.shape, float32), fresh(tile.shape, float32)
-    tensor_scalar(
-        turns,
-        tile,
-        op0=OPS["multiply"],
-        operand0=1 / (2 * math.pi),
-        op1=OPS["add"],
-        operand1=_ROUNDS,
-    )
-    tensor_scalar(turns, turns, op0=OPS["subtract"], operand0=_ROUNDS)
-    before = tile
-    for part in _TWO_PI:
-        scalar_tensor_tensor(
-            rest,
-            turns,
-            op0=OPS["multiply"],
-            operand0=-part,
-            op1=OPS["add"],
-            operand1=before,
-        )
-        before = rest
-    # sin(r) = sin(pi - r) = sin(-pi - r), the smaller of which lies between -pi/2 and pi/2.
-    mirrored = fresh(tile.shape, float32)
-    for half_turn, nearer in ((math.pi, "minimum"), (-math.pi, "maximum")):
-        tensor_scalar(
-            mirrored,
-            rest,
-            op0=OPS["multiply"],
-            operand0=-1.0,
-            op1=OPS["add"],
-            operand1=half_turn,
-        )
-        tensor_tensor(rest, rest, mirrored, op=OPS[nearer])
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    activation(out, op=OPS["sin"], data=rest)
-    return out
-
-
-square = _define_activation("square", "Return ``x * x``.")
-sigmoid = _define_activation("sigmoid", "Return ``1 / (1 + exp(-x))``.")
-relu = _define_activation("relu", "Return the larger of ``x`` and 0.")
-gelu = _define_activation("gelu", "Return ``x`` times the normal distribution function of ``x``.")
-gelu_dx = _define_activation("gelu_dx", "Return the derivative of gelu.")
-gelu_apprx_tanh = _define_activation("gelu_apprx_tanh", "Return gelu in its tanh approximation.")
-gelu_apprx_sigmoid = _define_activation(
+square = define_activation("square", "Return ``x * x``.")
+sigmoid = define_activation("sigmoid", "Return ``1 / (1 + exp(-x))``.")
+relu = define_activation("relu", "Return the larger of ``x`` and 0.")
+gelu = define_activation("gelu", "Return ``x`` times the normal distribution function of ``x``.")
+gelu_dx = define_activation("gelu_dx", "Return the derivative of gelu.")
+gelu_apprx_tanh = define_activation("gelu_apprx_tanh", "Return gelu in its tanh approximation.")
+gelu_apprx_sigmoid = define_activation(
     "gelu_apprx_sigmoid", "Return gelu in its sigmoid approximation, ``x * sigmoid(1.702 x)``."
 )
-gelu_apprx_sigmoid_dx = _define_activation(
+gelu_apprx_sigmoid_dx = define_activation(
     "gelu_apprx_sigmoid_dx", "Return the derivative of the sigmoid approximation of gelu."
 )
-silu = _define_activation("silu", "Return ``x * sigmoid(x)``.")
-silu_dx = _define_activation("silu_dx", "Return the derivative of silu.")
-tanh = _define_activation("tanh", "Return the hyperbolic tangent.")
-softplus = _define_activation("softplus", "Return ``log(1 + exp(x))``.")
-mish = _define_activation("mish", "Return ``x * tanh(softplus(x))``.")
-erf = _define_activation("erf", "Return the error function.")
-erf_dx = _define_activation("erf_dx", "Return the derivative of the error function.")
-exp = _define_activation("exp", "Return e to the power of ``x``.")
-log = _define_activation("log", "Return the natural logarithm.")
-sin = _define_activation(
-    "sin",
-    "Return the sine; valid from -pi to pi, from NKI 0.6.0 on also beyond.",
-    {"0.6.0": _sin_of_any},
-)
-arctan = _define_activation("arctan", "Return the inverse tangent; valid from -pi/2 to pi/2.")
-sqrt = _define_activation("sqrt", "Return the square root.")
+silu = define_activation("silu", "Return ``x * sigmoid(x)``.")
+silu_dx = define_activation("silu_dx", "Return the derivative of silu.")
+tanh = define_activation("tanh", "Return the hyperbolic tangent.")
+softplus = define_activation("softplus", "Return ``log(1 + exp(x))``.")
+mish = define_activation("mish", "Return ``x * tanh(softplus(x))``.")
+erf = define_activation("erf", "Return the error function.")
+erf_dx = define_activation("erf_dx", "Return the derivative of the error function.")
+exp = define_activation("exp", "Return e to the power of ``x``.")
+log = define_activation("log", "Return the natural logarithm.")
+arctan = define_activation("arctan", "Return the inverse tangent; valid from -pi/2 to pi/2.")
+sqrt = define_activation("sqrt", "Return the square root.")
 
 
 def _rsqrt_on_gpsimd(x: Any, dtype: Any = None) -> NkiTensor:
@@ -411,13 +350,13 @@ def _rsqrt_on_gpsimd(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
-rsqrt = _define_activation(
+rsqrt = define_activation(
     "rsqrt",
     "Return the reciprocal square root; from NKI 0.5.0 on by GpSimd, not of a tile in PSUM.",
     {"0.5.0": _rsqrt_on_gpsimd},
 )
-sign = _define_activation("sign", "Return -1, 0 or 1 with the sign of ``x``.")
-abs = _define_activation("abs", "Return the magnitude.")
+sign = define_activation("sign", "Return -1, 0 or 1 with the sign of ``x``.")
+abs = define_activation("abs", "Return the magnitude.")
 
 
 @OPS["reciprocal"].define
@@ -459,89 +398,6 @@ def negative(x: Any, dtype: Any = None) -> NkiTensor:
     tile = need_tile("negative", "x", x)
     out = fresh(tile.shape, result_dtype(dtype, tile))
     tensor_scalar(out, tile, op0=OPS["multiply"], operand0=-1.0)
-    return out
-
-
-@checked_call("nl.cos")
-def cos(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the cosine: the sine of ``x + pi/2``, valid where that lies between -pi and pi."""
-    tile = need_tile("cos", "x", x)
-    shifted = fresh(tile.shape, float32)
-    tensor_scalar(shifted, tile, op0=OPS["add"], operand0=math.pi / 2)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    activation(out, op=OPS["sin"], data=shifted)
-    return out
-
-
-@checked_call("nl.tan")
-def tan(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the tangent: sine times the reciprocal of the cosine."""
-    tile = need_tile("tan", "x", x)
-    sine, cosine = fresh(tile.shape, float32), cos(tile, dtype=float32)
-    activation(sine, op=OPS["sin"], data=tile)
-    inverse = fresh(tile.shape, float32)
-    isa_reciprocal(inverse, cosine)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    tensor_tensor(out, sine, inverse, op=OPS["multiply"])
-    return out
-
-
-def _truncated(tile: NkiTensor) -> NkiTensor:
-    """Return a float32 tile without fractions; infinities, NaN and large values pass unchanged.
-
-    Adding 2^23 to a smaller magnitude rounds it to an integer, since float32 has no fractions
-    there; where that rounded up, one is subtracted.
-    """
-    shape = tile.shape
-    size, whole, excess = (fresh(shape, float32) for _ in range(3))
-    activation(size, op=OPS["abs"], data=tile)
-    tensor_scalar(
-        whole,
-        size,
-        op0=OPS["add"],
-        operand0=_NO_FRACTIONS,
-        op1=OPS["subtract"],
-        operand1=_NO_FRACTIONS,
-    )
-    tensor_tensor(excess, whole, size, op=OPS["greater"])
-    tensor_tensor(whole, whole, excess, op=OPS["subtract"])
-    small = fresh(shape, uint8)
-    tensor_scalar(small, size, op0=OPS["less"], operand0=_NO_FRACTIONS)
-    tensor_copy_predicated(size, whole, small)
-    direction, out = fresh(shape, float32), fresh(shape, float32)
-    activation(direction, op=OPS["sign"], data=tile)
-    tensor_tensor(out, size, direction, op=OPS["multiply"])
-    return out
-
-
-def _corrected(name: str, x: Any, dtype: Any, compare: str, step: str) -> NkiTensor:
-    """Truncate, then correct by one where that rounded in the wrong direction."""
-    tile = need_tile(name, "x", x)
-    whole, wrong = _truncated(tile), fresh(tile.shape, float32)
-    tensor_tensor(wrong, whole, tile, op=OPS[compare])
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    tensor_tensor(out, whole, wrong, op=OPS[step])
-    return out
-
-
-@checked_call("nl.floor")
-def floor(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the largest integer that is not above ``x``."""
-    return _corrected("floor", x, dtype, "greater", "subtract")
-
-
-@checked_call("nl.ceil")
-def ceil(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the smallest integer that is not below ``x``."""
-    return _corrected("ceil", x, dtype, "less", "add")
-
-
-@checked_call("nl.trunc")
-def trunc(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x`` without its fraction."""
-    tile = need_tile("trunc", "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    tensor_copy(out, _truncated(tile))
     return out
 
 

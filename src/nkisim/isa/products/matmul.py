@@ -16,8 +16,11 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.dtypes import bfloat16, decode, encode
 from nkisim.isa.products import matmul_rules as broken
-from nkisim.isa.products.matmul_rules import matmul_constraints, spreads
+from nkisim.isa.products.matmul_rules import matmul_constraints
 from nkisim.isa.products.transpose import contaminated, passed
+from nkisim.isa.products.transpose_rules import (
+    spreads,
+)
 from nkisim.machine import Core, Loaded, check_finite, instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, Call, In, Sum, rules

@@ -10,8 +10,8 @@ import numpy as np
 from nkisim.diagnostics import Rule, declare, flag
 from nkisim.dtypes import decode, encode
 from nkisim.isa.elementwise import same_bits_or_fp32
-from nkisim.isa.products.matmul_rules import (
-    RESULT_BUFFER,
+from nkisim.isa.products.matmul_rules import RESULT_BUFFER
+from nkisim.isa.products.transpose_rules import (
     TRANSPOSE_8BIT,
     TRANSPOSE_DTYPE,
     spreads,

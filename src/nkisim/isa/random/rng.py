@@ -32,17 +32,14 @@ from nkisim.isa.random.generators import LANES, XORWOW_WORDS, Generator, Lfsr, X
 from nkisim.machine import Core, Loaded, instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Column, Constraint, In, Out, unconverted
-from nkisim.spec.constraints import (
-    dtype_in,
-    engine_among,
-    engine_named,
-    same_dtype,
-    same_free_size,
-    same_partitions,
-)
+from nkisim.spec.constraints import dtype_in, same_dtype, same_free_size, same_partitions
 from nkisim.spec.cost import fixed, stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.instruction import Follow, ValueWatch
+from nkisim.spec.operator_constraints import (
+    engine_among,
+    engine_named,
+)
 
 __all__ = ["dropout", "rand2", "rand_get_state", "rand_set_state", "rng", "set_rng_seed"]
 

@@ -329,7 +329,7 @@ def check_into(
             ran = len(report.findings)
             with judged_by(options.version()):
                 found = kernel_findings(kernel.function)
-            _add_source_findings(report, found, options.errors, options.ignored())
+                _add_source_findings(report, found, options.errors, options.ignored())
             if stopped is not None:
                 for finding in report.findings[ran:]:
                     what = f"{finding.headline}: {finding.message}, {finding.place}"
@@ -382,9 +382,9 @@ def check_source(
     version = chosen_version(nki)
     with judged_by(version):
         kernels, findings = file_findings(os.fspath(path), kernel)
-    stopped = "" if kernels else "having no function with @nki.jit to check"
-    report = Report(stopped=stopped, nki=version)
-    _add_source_findings(report, findings)
+        stopped = "" if kernels else "having no function with @nki.jit to check"
+        report = Report(stopped=stopped, nki=version)
+        _add_source_findings(report, findings)
     return report
 
 

@@ -16,6 +16,7 @@ from nkisim.diagnostics import (
     NkiValidationError,
     Place,
     Rule,
+    Severity,
     decides,
     declare,
     flag,
@@ -33,6 +34,7 @@ __all__ = [
     "hide_modules",
     "method_remedy",
     "missing_name",
+    "missing_text",
     "removed_names",
     "report_missing",
     "tensor_attributes",
@@ -43,9 +45,9 @@ BAD_CALL = declare(
     "A025",
     "bad-call",
     "error",
-    "A call does not fit the 0.3.0 signature, names a function or a method that 0.3.0 does not "
-    "have, passes something that is no tensor where one is needed, or an argument that a method of "
-    "tensors cannot take.",
+    "A call does not fit the signature in its NKI version, names a function or a method that the "
+    "version does not have, passes something that is no tensor where one is needed, or an argument "
+    "that a method of tensors cannot take.",
     "the front end refuses the call",
     meaningless=True,
 )
@@ -94,7 +96,7 @@ DYNAMIC_COPY = declare(
     "dynamic-copy",
     "warning",
     "tensor_copy_dynamic_src or tensor_copy_dynamic_dst is used.",
-    "both are deprecated and gone in 0.4.0",
+    "both are deprecated in NKI 0.3.0 and gone in 0.4.0",
     meaningless=True,
 )
 
@@ -190,15 +192,18 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
             if versions.has(version, module, name)
         }
 
-    def get(name: str) -> Any:
-        found = served(versions.in_force())
-        return found[name] if name in found else refuse(name)
-
     def there() -> set[str]:
         return {*names, *served(versions.in_force())}
 
     names["__dir__"] = there
-    names["__all__"][:] = [name for name in names["__all__"] if name in there()]
+    exported = names.pop("__all__")
+
+    def get(name: str) -> Any:
+        if name == "__all__":
+            return [name for name in exported if name in there()]
+        found = served(versions.in_force())
+        return found[name] if name in found else refuse(name)
+
     return get
 
 
@@ -226,9 +231,12 @@ def removed_names() -> Mapping[str, Mapping[str, tuple[Rule, str]]]:
 
 def why_missing(module: str, name: str) -> tuple[Rule, str]:
     """Return the rule that the use of a missing name of a module violates, and the remedy."""
-    for version in versions.VERSIONS if module in versions.names_of("0.3.0") else ():
-        if versions.has(version, module, name) and name not in _RULES.get(module, {}):
-            return BAD_CALL, versions.found_in(version)
+    known = versions.VERSIONS if module in versions.names_of("0.3.0") else ()
+    having = [version for version in known if versions.has(version, module, name)]
+    if having and name not in _RULES.get(module, {}):
+        # The next version that has it, or the last one before it was removed.
+        version = min((v for v in having if v > versions.in_force()), default=having[-1])
+        return BAD_CALL, versions.found_in(version)
     return _RULES.get(module, {}).get(name) or (BAD_CALL, _meant(_home(module), name))
 
 
@@ -290,16 +298,31 @@ def method_remedy(name: str) -> str:
     return _REMEDIES.get(name, "write a function of nki.language, or an instruction with a dst=")
 
 
+_DEPRECATED: tuple[str, Severity] = ("is deprecated in NKI 0.3.0", "warning")
+_REMOVED: tuple[str, Severity] = ("was removed in NKI 0.4.0", "error")
+
+
+def missing_text(rule: Rule, full_name: str) -> tuple[str, Severity]:
+    """Return message and severity for a name that the version in force lacks."""
+    version = versions.in_force()
+    if rule is not DYNAMIC_COPY:
+        return f"{full_name} does not exist in NKI {version}", rule.severity
+    text, severity = versions.at(version, _DEPRECATED, {"0.4.0": _REMOVED})
+    return f"{full_name} {text}", severity
+
+
 def _refuse(
     rule: Rule, full_name: str, name: str, remedy: str, place: Place | None = None
 ) -> NoReturn:
+    message, severity = missing_text(rule, full_name)
     flag(
         rule,
-        f"{full_name} does not exist in NKI {versions.in_force()}",
+        message,
         operand=name,
         seen=full_name,
         fix=remedy,
         place=place,
+        severity=severity,
         error=NkiRemovedError,
     )
     raise AssertionError("unreachable: the rules of removed names always raise")

@@ -130,8 +130,9 @@ def run(
             raise
     finally:
         report.findings = recorder.findings
-        complete(report.findings)
-        settle(report.findings)
+        with judged_by(options.version()):
+            complete(report.findings)
+            settle(report.findings)
         report.silenced = recorder.silenced
         report.arithmetic = arithmetic()
         report.instructions = sum(core.clock for core in cores)

@@ -14,11 +14,15 @@ from each_case import each_case
 from nkisim.diagnostics import RULES
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
 from nkisim.spec import INSTRUCTIONS
+from nkisim.versions import VERSIONS, names_of
 
 from .pages import ROOT, Page
 
 DATA = ROOT / "tests" / "data"
-BY_HAND = {"get_nc_version", "register_alloc", "register_load", "register_move", "register_store"}
+BY_HAND = {
+    *("get_nc_sub_version", "get_nc_version"),
+    *("register_alloc", "register_load", "register_move", "register_store"),
+}
 BESIDE = {
     "C034",
     "C035",
@@ -177,13 +181,17 @@ def test_instruction_pages_show_the_declaration(name, catalogue):
     declared = INSTRUCTIONS[name]
     page = Page.read(catalogue / "instructions" / f"{name}.md")
     prose = "\n".join(page.prose)
-    call = "".join(page.blocks[0].text.split())
-    assert call.startswith(f"nisa.{name}(")
+    calls = [block.text for block in page.blocks if f"nisa.{name}(" in block.text][:-1]
+    shown = "".join("".join(calls).split())
     for parameter in declared.parameters:
-        assert f"{parameter}" in call
+        assert parameter in shown
+    versions = [v for v in VERSIONS if name in names_of(v)["nki.isa"]["functions"]]
+    written = {names_of(v)["nki.isa"]["functions"][name] for v in versions}
+    assert len(calls) == len(written)
+    assert (f"since NKI {versions[0]}" in prose) or versions[0] == VERSIONS[0]
     for operand in declared.operands:
         assert f"| `{operand}` |" in prose
-    for constraint in declared.require:
+    for constraint in {c for v in versions for c in declared.at(v).require}:
         assert constraint.says in prose.replace("\\|", "|")
         assert all(f"[{rule.id}](../rules/{rule.id}.md)" in prose for rule in constraint.rules)
     assert declared.source in prose

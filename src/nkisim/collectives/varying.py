@@ -227,7 +227,7 @@ def _row_views(call: Call, layout: Layout, columns: int) -> list[NkiTensor]:
         where = f" in {metadata.buffer.value}" if layout.grouped else ""
         _misfit(call.name, f"metadata has shape {shape}{where}, needs {wanted}", "srcs")
     dense = (columns * metadata.itemsize, metadata.itemsize)
-    if layout.grouped and metadata.strides[-2:] != dense:
+    if layout.grouped and metadata.form.strides[-2:] != dense:
         _misfit(call.name, "the metadata does not lie contiguously in memory", "metadata_tensor")
     if rank == 3:
         return [metadata[0:1, i : i + 1] for i in range(shape[-2])]

@@ -2,6 +2,7 @@
 
 from nkisim.diagnostics import NkiValidationError
 from nkisim.isa import constants
+from nkisim.isa.activate2 import activate2
 from nkisim.isa.activation import activation, activation_reduce, exponential
 from nkisim.isa.elementwise import (
     reciprocal,
@@ -41,7 +42,7 @@ from nkisim.isa.registers import (
     register_store,
 )
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
-from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8
+from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8, topk
 from nkisim.isa.select import (
     affine_select,
     range_select,
@@ -49,7 +50,7 @@ from nkisim.isa.select import (
     tensor_copy_predicated,
 )
 from nkisim.isa.sync import core_barrier, sendrecv
-from nkisim.isa.version import get_nc_version
+from nkisim.isa.version import get_nc_sub_version, get_nc_version
 from nkisim.machine import NkiInstruction
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules
@@ -75,6 +76,7 @@ __all__ = [
     "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
+    "activate2",
     "activation",
     "activation_reduce",
     "affine_select",
@@ -90,6 +92,7 @@ __all__ = [
     "dropout",
     "engine",
     "exponential",
+    "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
     "iota",
@@ -135,6 +138,7 @@ __all__ = [
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]

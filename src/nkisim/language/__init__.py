@@ -53,20 +53,21 @@ from nkisim.language.creation import (
 )
 from nkisim.language.elementwise import (
     abs,
+    abs_max,
+    abs_min,
     add,
     arctan,
+    average,
     bitwise_and,
     bitwise_or,
     bitwise_xor,
-    ceil,
+    bypass,
     copy,
-    cos,
     divide,
     equal,
     erf,
     erf_dx,
     exp,
-    floor,
     fmod,
     gelu,
     gelu_apprx_sigmoid,
@@ -92,6 +93,7 @@ from nkisim.language.elementwise import (
     negative,
     not_equal,
     power,
+    prelu,
     reciprocal,
     relu,
     right_shift,
@@ -100,14 +102,11 @@ from nkisim.language.elementwise import (
     sign,
     silu,
     silu_dx,
-    sin,
     softplus,
     sqrt,
     square,
     subtract,
-    tan,
     tanh,
-    trunc,
     where,
 )
 from nkisim.language.limits import (
@@ -141,12 +140,14 @@ from nkisim.language.reductions import (
     sum,
     var,
 )
+from nkisim.language.rounding import ceil, floor, trunc
 from nkisim.language.shape import (
     broadcast_to,
     expand_dims,
     gather_flattened,
     transpose,
 )
+from nkisim.language.trigonometry import cos, sin, tan
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules
@@ -163,10 +164,13 @@ __all__ = [
     "NKIObject",
     "NkiTensor",
     "abs",
+    "abs_max",
+    "abs_min",
     "add",
     "affine_range",
     "all",
     "arctan",
+    "average",
     "bfloat16",
     "bitwise_and",
     "bitwise_or",
@@ -174,6 +178,7 @@ __all__ = [
     "bool",
     "bool_",
     "broadcast_to",
+    "bypass",
     "ceil",
     "copy",
     "cos",
@@ -244,6 +249,7 @@ __all__ = [
     "num_programs",
     "ones",
     "power",
+    "prelu",
     "private_hbm",
     "prod",
     "program_id",

@@ -16,7 +16,8 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.indirection import check_indirection, check_selected
 from nkisim.spec.instruction import Instruction
 from nkisim.spec.operands import Operand
-from nkisim.spec.signatures import call_text
+from nkisim.spec.signatures import CALLS, call_text
+from nkisim.versions import in_force
 
 __all__ = ["check_call"]
 
@@ -161,7 +162,7 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             fix="make the array an argument of the kernel"
             if of_host
             else f"pass {accepted} for {name}; the signature is "
-            f"{call_text(call.name, call.instruction.signature)}",
+            f"{call_text(call.name, CALLS[call.name][in_force()].signature)}",
         )
     if value.indirection is not None and value.indirection.kind == "vector" and not operand.gathers:
         call.fail(

@@ -310,9 +310,11 @@ class Plan:
             value = values[index]
             if index in self.lists:
                 arguments[index] = [
-                    resolve_operand(core, tensor, instruction, f"{name}[{i}]")
+                    resolve_operand(core, tensor, instruction, f"{name}[{i}]", skip=skip)
                     for i, tensor in enumerate(value)
                 ]
+                if any(found is None for found in arguments[index]):
+                    return None
                 continue
             found = resolve_operand(core, value, instruction, name, skip=skip, group=self.group)
             if found is None:

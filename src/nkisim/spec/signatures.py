@@ -25,6 +25,7 @@ __all__ = [
     "call_text",
     "checked_call",
     "open_function",
+    "parameters_of",
     "publish",
 ]
 
@@ -227,6 +228,14 @@ class CheckedCall:
 
 CALLS: dict[str, dict[str, CheckedCall]] = {}
 """Every function of NKI whose calls are checked, by its name in messages and by version."""
+
+
+def parameters_of(name: str) -> list[str]:
+    """Return the parameters of an instruction in the version in force, or in the next with it."""
+    known = CALLS[name]
+    version = versions.in_force()
+    found = known.get(version) or next(iter(known.values()))
+    return list(found.signature.parameters)
 
 
 def publish(

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from nkisim.diagnostics import Fact, Finding, Rewrite
 from nkisim.diagnostics.syntax import parsed
 from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.signatures import parameters_of
 
 __all__ = ["Case", "Simple", "case_of"]
 
@@ -98,8 +99,8 @@ class Case:
             return {}
         if any(k.arg is None for k in call.keywords):
             return {}
-        known = INSTRUCTIONS.get(self.function)
-        names = list(known.parameters) if known else _LANGUAGE.get(self.function, [])
+        known = self.function in INSTRUCTIONS
+        names = parameters_of(self.function) if known else _LANGUAGE.get(self.function, [])
         if len(call.args) > len(names):
             return {}
         found = dict(zip(names, call.args, strict=False))

@@ -24,6 +24,7 @@ from nkisim.memory import NkiTensor
 from nkisim.removed import (
     BAD_CALL,
     method_remedy,
+    missing_text,
     removed_names,
     tensor_attributes,
     why_missing,
@@ -106,7 +107,7 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
         near = nearest(name, accepted)
         shown = ", ".join(n for n in accepted if n != "mro")
         rule, fix = BAD_CALL, f"did you mean {near}?" if near else f"there is {shown}"
-    message = f"{meaning.path} does not exist in NKI {in_force()}"
+    message, _ = missing_text(rule, meaning.path)
     yield Found(rule, node, message, fix, seen=meaning.path, operand=name)
 
 

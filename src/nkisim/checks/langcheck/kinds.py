@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from nkisim import language
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.signatures import parameters_of
 
 __all__ = ["RUNTIME", "Kind", "Kinds", "instruction_operands", "is_dynamic_loop", "operand_name"]
 
@@ -199,7 +200,7 @@ def instruction_operands(call: ast.Call, path: str) -> dict[str, ast.expr]:
     space, _, name = path.rpartition(".")
     if space != "nki.isa" or name not in INSTRUCTIONS:
         return {}
-    given = dict(zip(INSTRUCTIONS[name].signature.parameters, call.args, strict=False))
+    given = dict(zip(parameters_of(name), call.args, strict=False))
     return given | {k.arg: k.value for k in call.keywords if k.arg is not None}
 
 

@@ -8,7 +8,7 @@ at row 0, 4, 8 or 12 of it, as given by the start of the view of the scales.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ MX_MATMUL_SHAPE = declare(
     "error",
     "nc_matmul_mx has operands of the wrong size, or tiles the columns of the array.",
     "it contracts 32, 64, 96 or 128 partitions of an even number of up to 128 stationary and up to "
-    "512 moving words (1024 into bfloat16), with row tiling only",
+    "512 moving words (1024 into bfloat16; from NKI 0.5.0 on 4096 and 8192), with row tiling only",
     meaningless=True,
 )
 SCALE_SHAPE = declare(
@@ -275,7 +275,8 @@ def _scale_exponents(magnitude: Array, largest: int) -> Array:
     return np.asarray(np.maximum(exponent, -BIAS))
 
 
-def _matmul_sizes(call: Call) -> None:
+def _matmul_sizes(call: Call, words: tuple[int, int]) -> None:
+    """Check the sizes of a product; ``words`` is the most of moving into float32 and bfloat16."""
     stationary, moving, dst = (
         call.operand("stationary"),
         call.operand("moving"),
@@ -291,7 +292,7 @@ def _matmul_sizes(call: Call) -> None:
             seen=f"stationary {stationary.shape}, moving {moving.shape}",
             fix="load both operands with the contraction on the partition dimension",
         )
-    limit = 1024 if dst.dtype == "bfloat16" else 512
+    limit = words[dst.dtype == "bfloat16"]
     if k % QUADRANT or not 0 < k <= 128:
         call.fail(
             MX_MATMUL_SHAPE,
@@ -365,8 +366,13 @@ def _scale_of(data: str) -> Operand:
     )
 
 
-def _matmul_constraints(*scales: DType) -> tuple[Constraint, ...]:
-    """Return the constraints of nc_matmul_mx for the types that scales may have."""
+def _matmul_requires(words: tuple[int, int], *scales: DType) -> tuple[Constraint, ...]:
+    """Return the constraints of nc_matmul_mx.
+
+    Args:
+        words: As in the check of sizes.
+        *scales: The types that scales may have.
+    """
     return (
         dtype_in("stationary", tuple(_EXPONENTS), MX_DTYPE),
         dtype_in("moving", tuple(_EXPONENTS), MX_DTYPE),
@@ -376,7 +382,8 @@ def _matmul_constraints(*scales: DType) -> tuple[Constraint, ...]:
         dtype_in("dst", (float32, bfloat16), broken.RESULT_DTYPE),
         one_start_partition("stationary", "moving"),
         Constraint(
-            "K whole quadrants, M <= 128 and even, N <= 512 (1024 into bfloat16), dst (M, N); "
+            f"K whole quadrants, M <= 128 and even, N <= {words[0]} ({words[1]} into bfloat16), "
+            "dst (M, N); "
             "scales (K, M) and (K, N) in the same quadrants, for K = 32 also (4, M) and (4, N)",
             (
                 broken.CONTRACTION_MISMATCH,
@@ -385,7 +392,7 @@ def _matmul_constraints(*scales: DType) -> tuple[Constraint, ...]:
                 SCALE_SHAPE,
                 SCALE_PLACE,
             ),
-            _matmul_sizes,
+            partial(_matmul_sizes, words=words),
         ),
         Constraint(
             "array tiles: rows only, K within the tile",
@@ -404,14 +411,14 @@ def _matmul_constraints(*scales: DType) -> tuple[Constraint, ...]:
         "stationary_scale": _scale_of("stationary"),
         "moving_scale": _scale_of("moving"),
     },
-    require=_matmul_constraints(uint8),
+    require=_matmul_requires((512, 1024), uint8),
     since=4,
     arithmetic=unconverted,
     stateful=True,
     spread="product",
     cost=matmul(),
     source="nki.isa.nc_matmul_mx, 0.3.0",
-    changes={"0.5.0": {"require": _matmul_constraints(*_SCALES)}},
+    changes={"0.5.0": {"require": _matmul_requires((4096, 8192), *_SCALES)}},
 )
 def nc_matmul_mx(
     core: Core,

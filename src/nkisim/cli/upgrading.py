@@ -1,4 +1,4 @@
-"""``nkisim upgrade``: bring kernels of older NKI releases to 0.3.0.
+"""``nkisim upgrade``: bring kernels of older NKI releases to newer ones.
 
 Exit status: 0 done, 1 something is left to do, 2 a mistake on the command line.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nkisim.cli.group import commands
+from nkisim.versions import VERSIONS, resolve
 
 if TYPE_CHECKING:
     from nkisim.upgrade import Outcome
@@ -25,8 +26,7 @@ __all__ = ["upgrade"]
 
 DONE, LEFT = 0, 1
 
-_RELEASES = ("auto", "beta1", "beta2", "0.3")
-_TARGETS = ("0.3.0", "0.3")
+_RELEASES = ("auto", "beta1", "beta2", "0.3", "0.4", "0.5")
 
 
 @dataclass
@@ -44,9 +44,10 @@ class _File:
 
 
 def _target(_: click.Context, __: click.Parameter, value: str) -> str:
-    if value not in _TARGETS:
-        raise click.BadParameter(f"{value!r} is not available; accepted is 0.3.0")
-    return "0.3.0"
+    try:
+        return resolve(value, "--to")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 @commands.command()
@@ -70,12 +71,14 @@ def upgrade(
 ) -> int:
     """Bring the kernels of each PATH, a file or a folder, to a newer NKI release.
 
-    Without --write no file changes. With --from auto, files that import neuronxcc.nki are of
-    Beta 1; in others only forms that 0.3.0 does not have are changed. What cannot be changed safely
-    is listed with what to do. A file that is not valid Python stays as it is and is reported. Exit
+    Without --write no file changes. --from auto takes the oldest release that the names of a file
+    allow: Beta 1 if it imports neuronxcc.nki, else 0.3 or later. What cannot be changed safely is
+    listed with what to do. A file that is not valid Python stays as it is and is reported. Exit
     status: 0 done, 1 something is left to do (with --write or --check) or a file could not be
     processed, 2 a mistake on the command line.
     """
+    if since[0].isdigit() and VERSIONS.index(resolve(since)) > VERSIONS.index(target):
+        raise click.UsageError(f"--from {since} is newer than --to {target}: only forward")
     if write and check:
         raise click.UsageError("--write and --check exclude each other: --check writes nothing")
     if find_spec("libcst") is None:
@@ -89,7 +92,7 @@ def upgrade(
         if not root.exists():
             raise click.UsageError(f"{str(root)!r} does not exist")
     files = list(dict.fromkeys(path for root in roots for path in python_files(root)))
-    done = [_process(path, since, write, notes) for path in _shown(files)]
+    done = [_process(path, since, target, write, notes) for path in _shown(files)]
     if form == "json":
         click.echo(json.dumps(_json(done, target, write), indent=2))
     else:
@@ -109,7 +112,7 @@ def _shown(files: Sequence[Path]) -> Iterator[Path]:
     yield from track(files, description="upgrade", console=console, transient=True)
 
 
-def _process(path: Path, since: Any, write: bool, notes: bool) -> _File:
+def _process(path: Path, since: Any, target: str, write: bool, notes: bool) -> _File:
     from nkisim.upgrade import read_source, upgrade_text, write_source
 
     try:
@@ -120,7 +123,7 @@ def _process(path: Path, since: Any, write: bool, notes: bool) -> _File:
         return _File(path, None, f"cannot be read: {error.msg}")
     except UnicodeDecodeError as error:
         return _File(path, None, f"cannot be read: not {error.encoding} text ({error.reason})")
-    outcome = upgrade_text(text, since, notes=notes)
+    outcome = upgrade_text(text, since, target, notes=notes)
     file = _File(path, outcome, outcome.problem)
     if write and file.changed:
         try:

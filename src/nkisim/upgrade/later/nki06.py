@@ -1,0 +1,133 @@
+"""The step from 0.5.0 to 0.6.0: deprecated names, registers in Python, transposes by hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+from libcst.metadata import BuiltinAssignment
+
+from nkisim.upgrade.releases import parameter_names
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import shape_of
+
+__all__ = ["is_register"]
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+_RANGES = ("affine_range", "sequential_range", "static_range")
+
+
+def is_register(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether a name is visibly a register, and nothing else."""
+    values = source.values(node)
+    return bool(values) and all(
+        isinstance(value, cst.Call) and source.name(value.func) == f"{_ISA}.register_alloc"
+        for value in values or ()
+    )
+
+
+@rule(
+    "MG-603",
+    "affine_range, sequential_range and static_range are range",
+    since="0.5",
+    to="0.6.0",
+    kind="safe",
+    before="for k in nl.affine_range(4):\n    nisa.memset(tiles[k], 0)",
+    after="for k in range(4):\n    nisa.memset(tiles[k], 0)",
+    deprecated=True,
+)
+def _ranges(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, *_RANGES):
+        name = source.nki_name(call.func, _LANGUAGE)
+        arguments = source.arguments(call, ("start", "stop", "step")) or {}
+        keywords = any(argument.keyword is not None for argument in call.args)
+        bounds = [source.code(arguments[k]) for k in ("start", "stop", "step") if k in arguments]
+        if not _is_builtin(source, call, "range") or not arguments:
+            yield Match(call, f"nl.{name} is deprecated: write range")
+        elif not keywords:
+            edit = source.replaced(call.func, "range")
+            yield Match(call, f"nl.{name} is range", (edit,))
+        elif len(bounds) == len(arguments) and _in_order(arguments):
+            edit = source.replaced(call, f"range({', '.join(bounds)})")
+            yield Match(call, f"nl.{name} is range", (edit,))
+        else:
+            yield Match(call, f"nl.{name} is deprecated: write range, without keywords")
+
+
+def _is_builtin(source: Source, node: cst.CSTNode, name: str) -> bool:
+    """Return whether a name means Python's own function at a place."""
+    scope = source.scope(node)
+    return scope is not None and all(isinstance(a, BuiltinAssignment) for a in scope[name])
+
+
+def _in_order(arguments: dict[str, cst.BaseExpression]) -> bool:
+    """Return whether bounds can be passed by position: none is left out before another."""
+    return list(arguments) == ["start", "stop", "step"][: len(arguments)]
+
+
+@rule(
+    "MG-604",
+    "names of engines in nki.isa",
+    since="0.5",
+    to="0.6.0",
+    kind="safe",
+    before="nisa.tensor_copy(dst=y, src=x, engine=nisa.gpsimd_engine)",
+    after="nisa.tensor_copy(dst=y, src=x, engine=nisa.engine.gpsimd)",
+    deprecated=True,
+)
+def _engines(source: Source) -> Iterator[Match]:
+    for attribute in source.all(cst.Attribute):
+        engine = (source.nki_name(attribute, _ISA) or "").removesuffix("_engine")
+        if engine in ("gpsimd", "scalar", "tensor", "unknown", "vector"):
+            edit = source.replaced(attribute.attr, f"engine.{engine}")
+            yield Match(attribute, f"{engine}_engine is engine.{engine}", (edit,))
+
+
+@rule(
+    "MG-605",
+    "a register decides nothing in Python",
+    since="0.5",
+    to="0.6.0",
+    kind="report",
+    before="r = nisa.register_alloc(1)\nif r:\n    nisa.memset(t, 0)",
+)
+def _registers(source: Source) -> Iterator[Match]:
+    fix = "decide with a Python value, or loop with nl.while_loop or nl.fori_loop"
+    tests = [*source.all(cst.If), *source.all(cst.IfExp)]
+    operations = source.all(cst.BooleanOperation)
+    for node in (
+        *(test.test for test in tests),
+        *(side for operation in operations for side in (operation.left, operation.right)),
+        *(argument.value for call in _python_ranges(source) for argument in call.args),
+    ):
+        if is_register(source, node):
+            yield Match(node, f"{source.code(node)} is a register, which has no truth: {fix}")
+
+
+def _python_ranges(source: Source) -> Iterator[cst.Call]:
+    for call in source.all(cst.Call):
+        if isinstance(call.func, cst.Name) and call.func.value == "range":
+            yield call
+
+
+@rule(
+    "MG-610",
+    "dma_transpose by hardware descriptors takes 128 columns",
+    since="0.5",
+    to="0.6.0",
+    kind="report",
+    certain=False,
+    before="x = nl.ndarray((16, 256), dtype=nl.bfloat16, buffer=nl.shared_hbm)\n"
+    "nisa.dma_transpose(dst=y, src=x, dge_mode=nisa.dge_mode.hwdge)",
+)
+def _columns(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "dma_transpose"):
+        names = parameter_names("0.5.0", _ISA, "dma_transpose")
+        arguments = source.arguments(call, names) or {}
+        mode, src = arguments.get("dge_mode"), arguments.get("src")
+        if mode is None or src is None or source.name(mode) != f"{_ISA}.dge_mode.hwdge":
+            continue
+        last = (shape_of(source, src) or ["0"])[-1]
+        if last.isdecimal() and int(last) > 128:
+            yield Match(call, f"src has {last} columns: transpose at most 128 at a time")

@@ -6,8 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
@@ -99,7 +98,8 @@ def upgrade_text(
     changes: list[Change] = []
     seen = {text}
     for _ in range(_MOST_ROUNDS):
-        edits, made = _round(source, rules, lines)
+        matches = _matches(source, rules)
+        edits, made = _round(source, _first_step(matches), lines)
         if not edits:
             break
         new, lines = applied(source.text, edits, lines)
@@ -119,9 +119,8 @@ def upgrade_text(
         return Outcome(text, text, problem=f"not finished after {_MOST_ROUNDS} rounds of rewrites")
     findings = [
         Change(rule.id, lines[source.line(m.node) - 1], m.message, "", source.line(m.node))
-        for rule in rules
-        for m in rule.find(source)
-        if not m.edits or _loses_comment(source, m)
+        for rule, m in matches
+        if not m.edits
     ]
     findings.sort(key=lambda finding: (finding.new_line, finding.rule))
     result = _with_notes(source, findings) if notes else source.text
@@ -147,23 +146,28 @@ def _shown_era(era: Era, places: list[Change]) -> Era:
     return "beta2" if older and era != "beta1" else era
 
 
-def _round(source: Source, rules: list[Rule], lines: list[int]) -> tuple[list[Edit], list[Change]]:
-    """Return the edits that the rules make at once, without two of them in one place.
-
-    A step follows when the steps before it are done: its rules read the forms that those make.
-    """
-    for target in TARGETS:
-        step = [rule for rule in rules if rule.to == target]
-        edits, made = _step(source, step, lines)
-        if edits:
-            return edits, made
-    return [], []
+def _matches(source: Source, rules: list[Rule]) -> list[tuple[Rule, Match]]:
+    """Return what the rules find; an edit that would lose a comment becomes a finding."""
+    return [
+        (rule, replace(match, edits=()) if _loses_comment(source, match) else match)
+        for rule in rules
+        for match in rule.find(source)
+    ]
 
 
-def _step(source: Source, rules: list[Rule], lines: list[int]) -> tuple[list[Edit], list[Change]]:
+def _first_step(matches: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]]:
+    """Return the matches of the first step with edits: later rules read what earlier ones write."""
+    steps = {TARGETS.index(rule.to) for rule, match in matches if match.edits}
+    return [one for one in matches if TARGETS.index(one[0].to) == min(steps, default=0)]
+
+
+def _round(
+    source: Source, matches: list[tuple[Rule, Match]], lines: list[int]
+) -> tuple[list[Edit], list[Change]]:
+    """Return the edits that are made at once, without two of them in one place."""
     taken: list[Edit] = []
     made: list[Change] = []
-    for rule, match in _matches(source, rules):
+    for rule, match in matches:
         fresh = [edit for edit in match.edits if edit not in taken or edit.start != edit.stop]
         if not fresh or not disjoint(fresh, taken):
             continue
@@ -172,13 +176,6 @@ def _step(source: Source, rules: list[Rule], lines: list[int]) -> tuple[list[Edi
             Change(rule.id, lines[source.line(match.node) - 1], match.message, match.review)
         )
     return taken, made
-
-
-def _matches(source: Source, rules: list[Rule]) -> Iterator[tuple[Rule, Match]]:
-    for rule in rules:
-        for match in rule.find(source):
-            if match.edits and not _loses_comment(source, match):
-                yield rule, match
 
 
 def _loses_comment(source: Source, match: Match) -> bool:

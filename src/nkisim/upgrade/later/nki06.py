@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import libcst as cst
-from libcst.metadata import BuiltinAssignment
 
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
@@ -43,7 +42,7 @@ def _ranges(source: Source) -> Iterator[Match]:
         arguments = source.arguments(call, ("start", "stop", "step")) or {}
         keywords = any(argument.keyword is not None for argument in call.args)
         bounds = [source.code(arguments[k]) for k in ("start", "stop", "step") if k in arguments]
-        if not _is_builtin(source, call, "range") or not arguments:
+        if not _is_builtin(source, "range") or not arguments:
             yield Match(call, f"nl.{name} is deprecated: write range")
         elif not keywords:
             edit = source.replaced(call.func, "range")
@@ -55,10 +54,13 @@ def _ranges(source: Source) -> Iterator[Match]:
             yield Match(call, f"nl.{name} is deprecated: write range, without keywords")
 
 
-def _is_builtin(source: Source, node: cst.CSTNode, name: str) -> bool:
-    """Return whether a name means Python's own function at a place."""
-    scope = source.scope(node)
-    return scope is not None and all(isinstance(a, BuiltinAssignment) for a in scope[name])
+_BINDING = (cst.AssignTarget, cst.AnnAssign, cst.AsName, cst.FunctionDef, cst.ImportAlias, cst.Param)
+
+
+def _is_builtin(source: Source, name: str) -> bool:
+    """Return whether a file binds a name nowhere, so that it means Python's own function."""
+    used = (node for node in source.all(cst.Name) if node.value == name)
+    return not any(isinstance(source.parent(node), _BINDING) for node in used)
 
 
 def _in_order(arguments: dict[str, cst.BaseExpression]) -> bool:

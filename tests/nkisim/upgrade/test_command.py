@@ -81,6 +81,7 @@ def test_text_diff_and_json(upgrade, tmp_path):
         ((".", "--from", "0.4"), "--from 0.4 is newer than --to 0.3.0"),
         ((".", "--from", "0.9"), "'0.9' is not one of"),
         ((".", "--write", "--check"), "exclude each other"),
+        ((".", "--verify", "--target", "trn9"), "trn9"),
     ],
 )
 def test_mistakes_on_the_command_line(upgrade, arguments, message):

@@ -18,6 +18,7 @@ __all__ = [
     "ERAS",
     "MODULES",
     "TARGETS",
+    "UNLISTED_METHODS",
     "Since",
     "era_of",
     "parameter_names",
@@ -29,6 +30,9 @@ ERAS: tuple[Era, ...] = get_args(Era)
 TARGETS = versions.VERSIONS
 MODULES = tuple(versions.names_of(TARGETS[0]))
 """The modules of NKI whose names each version lists."""
+
+UNLISTED_METHODS = frozenset(("ap", "get_pattern", "reshape", "view"))
+"""Methods that tensors have in 0.3.0; the lists of names have methods from 0.4.0 on."""
 
 Since = Era | Literal["auto"]
 
@@ -86,23 +90,27 @@ def _first_versions(source: Source) -> Iterator[str]:
         module, _, name = (source.name(node) or "").rpartition(".")
         if module in MODULES:
             yield from [v for v in TARGETS if versions.has(v, module, name)][:1]
+        member = _members().get(node.attr.value) if isinstance(node, cst.Attribute) else None
+        if member is not None and is_tile(source, cst.ensure_type(node, cst.Attribute).value):
+            yield member
     for call in source.all(cst.Call):
         module, _, name = (source.name(call.func) or "").rpartition(".")
         for argument in call.args if module in MODULES else ():
             if argument.keyword is not None:
                 key = argument.keyword.value
                 yield from [v for v in TARGETS if key in parameter_names(v, module, name)][:1]
-        function = call.func
-        if isinstance(function, cst.Attribute) and function.attr.value in _view_methods():
-            if is_tile(source, function.value):
-                yield "0.5.0"
 
 
 @cache
-def _view_methods() -> frozenset[str]:
-    """Return the methods that tensors have from 0.5.0 on; the file of 0.3.0 lists no methods."""
-    older, newer = (
-        versions.names_of(version)["nki.language"]["classes"]["NkiTensor"]["methods"]
-        for version in ("0.4.0", "0.5.0")
-    )
-    return frozenset(newer) - frozenset(older)
+def _members() -> dict[str, str]:
+    """Return the methods and attributes of tensors that 0.4.0 and 0.5.0 brought, with the version.
+
+    0.6.0 lists attributes that tensors always had, such as ``shape``.
+    """
+    found: dict[str, str] = {}
+    for version in ("0.4.0", "0.5.0"):
+        listed = versions.names_of(version)["nki.language"]["classes"]["NkiTensor"]
+        for name in (*listed["methods"], *listed["attributes"]):
+            if name not in UNLISTED_METHODS:
+                found.setdefault(name, version)
+    return found

@@ -218,10 +218,11 @@ def _compared(
         return KernelResult(name, "stopped", f"stopped by {new}")
     if isinstance(old, str):
         return KernelResult(name, "run", f"run as NKI {target}, not compared: {old}")
+    both = f"run before (NKI {before}) and after (NKI {target})"
     differences = _differences(old, new)
     if differences:
-        return KernelResult(name, "differs", f"NKI {before} and {target} differ: {differences}")
-    return KernelResult(name, "same", f"the same bits as NKI {before} and {target}")
+        return KernelResult(name, "differs", f"{both}: {differences}")
+    return KernelResult(name, "same", f"{both}: the same bits")
 
 
 def _differences(old: list[np.ndarray], new: list[np.ndarray]) -> str:

@@ -9,6 +9,7 @@ pytest.importorskip("libcst")
 
 import nkisim
 from nkisim.upgrade import upgrade_text
+from nkisim.versions import judged_by
 
 ROWS, COLUMNS = 128, 64
 BETA1 = """\
@@ -306,7 +307,7 @@ LATER = {
     ),
     "sizes of memories": (
         "0.3",
-        {"MG-407", "MG-407a"},
+        {"MG-407"},
         """\
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     columns = min(64, nl.tile_size.psum_fmax, nl.tile_size.total_available_sbuf_size // 4)
@@ -358,6 +359,21 @@ LATER = {
 }
 
 
+NEEDED = ("fori_loop", "while_loop", "tile_size.sbuf_fmax_bytes", "tile_size.psum_bank_fmax")
+
+
+def missing(text):
+    """Return the names of 0.6 in a text that the simulator lacks."""
+    with judged_by("0.6.0"):
+        return [n for n in NEEDED if f"nl.{n}" in text and not _has(nkisim.language, n)]
+
+
+def _has(owner, name):
+    for part in name.split("."):
+        owner = getattr(owner, part, None)
+    return owner is not None
+
+
 @pytest.mark.parametrize("name", LATER)
 def test_an_upgraded_kernel_gives_the_same_bits(name, tmp_path):
     since, rules, body = LATER[name]
@@ -365,6 +381,8 @@ def test_an_upgraded_kernel_gives_the_same_bits(name, tmp_path):
     assert outcome.problem == ""
     assert outcome.findings == []
     assert {change.rule for change in outcome.changes} == rules
+    if missing(outcome.after):
+        pytest.skip(f"the simulator has no {', '.join(missing(outcome.after))}")
     arrays = operands()
     before = run(HEAD + body, tmp_path, arrays, since)
     after = run(outcome.after, tmp_path, arrays, "0.6")

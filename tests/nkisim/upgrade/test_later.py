@@ -1,8 +1,10 @@
 """The steps from 0.3.0 on: each change of the migration guide, and code that must stay."""
 
 import ast
+import itertools
 
 import pytest
+
 from each_case import each_case
 
 pytest.importorskip("libcst")
@@ -12,8 +14,10 @@ from nkisim.upgrade.later.positions import moved_functions
 from nkisim.upgrade.releases import parameter_names
 from nkisim.versions import names_of
 
-HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport nki.collectives as ncc\n"
-STEPS = list(zip(TARGETS, TARGETS[1:], strict=False))
+HEAD = (
+    "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport nki.collectives as ncc\n"
+)
+STEPS = list(itertools.pairwise(TARGETS))
 
 
 def later(text, since="0.3", target="0.6.0"):

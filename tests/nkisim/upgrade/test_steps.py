@@ -6,6 +6,7 @@ import textwrap
 import tokenize
 
 import pytest
+
 from each_case import each_case
 
 pytest.importorskip("libcst")

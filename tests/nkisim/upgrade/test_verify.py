@@ -66,7 +66,9 @@ def test_a_kernel_with_known_arguments_gives_the_same_bits(upgrade, tmp_path, te
     (tmp_path / "k.py").write_text(text)
     status, (file,) = upgrade("k.py", *option)
     assert status == 0
-    assert kernels(file) == {"scale": ("same", "the same bits as NKI 0.3.0 and 0.6.0")}
+    assert kernels(file) == {
+        "scale": ("same", "run before (NKI 0.3.0) and after (NKI 0.6.0): the same bits")
+    }
     assert file["verification"]["ok"]
     assert ((tmp_path / "k.py").read_text() == text) == (not option)
 
@@ -83,7 +85,10 @@ def test_a_beta_is_run_but_not_compared(upgrade, tmp_path):
     (tmp_path / "k.py").write_text(text)
     status, (file,) = upgrade("k.py")
     assert status == 0
-    assert kernels(file)["scale"] == ("run", "run as NKI 0.6.0, not compared: beta2 is not simulated")
+    assert kernels(file)["scale"] == (
+        "run",
+        "run as NKI 0.6.0, not compared: beta2 is not simulated",
+    )
 
 
 def test_a_text_that_runs_in_its_new_form_only_is_not_compared(upgrade, tmp_path):
@@ -128,7 +133,7 @@ def quantized(x: nt.tensor[32, 64]):
     state, detail = kernels(file)["quantized"]
     assert state == "differs"
     assert "largest difference 1" in detail  # of the exponent
-    assert detail.startswith("NKI 0.3.0 and 0.6.0 differ: output 0: ")
+    assert detail.startswith("run before (NKI 0.3.0) and after (NKI 0.6.0): output 0: ")
 
 
 @pytest.mark.parametrize("option", [(), ("--write",)])
@@ -137,7 +142,9 @@ def test_files_of_a_package_import_each_other(upgrade, tmp_path, option):
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "sizes.py").write_text("ROWS = 16\n")
-    helper = "import nki.isa as nisa\n\ndef load(t, x):\n    nisa.dma_copy(t, x, nisa.oob_mode.error)\n"
+    helper = (
+        "import nki.isa as nisa\n\ndef load(t, x):\n    nisa.dma_copy(t, x, nisa.oob_mode.error)\n"
+    )
     (package / "moves.py").write_text(helper)
     text = ANNOTATED.replace("[64, 32]", "[ROWS, 32]")
     text = text.replace("nisa.dma_copy(t, x, nisa.oob_mode.error)", "load(t, x)")
@@ -177,6 +184,8 @@ def test_the_text_report_names_each_kernel(tmp_path, monkeypatch):
     (tmp_path / "k.py").write_text(ANNOTATED + "    \n\n@nki.jit\ndef other(y):\n    return y\n")
     options = ["upgrade", "k.py", "--to", "0.6", "--verify"]
     done = CliRunner().invoke(commands, options, standalone_mode=False)
-    assert "k.py: scale: the same bits as NKI 0.3.0 and 0.6.0\n" in done.stdout
+    assert (
+        "k.py: scale: run before (NKI 0.3.0) and after (NKI 0.6.0): the same bits\n" in done.stdout
+    )
     assert "k.py: other: only read: y has no value\n" in done.stdout
     assert done.stderr.endswith("; 2 kernels verified, 1 run, 1 compared and equal\n")

@@ -23,8 +23,8 @@ _LANGUAGE = "nki.language"
 
 Loop = cst.For | cst.While
 
-_LEAVES = (cst.Break, cst.Continue, cst.Return, cst.Yield, cst.Await)
-_BINDS = (
+_LEAVES: tuple[type[cst.CSTNode], ...] = (cst.Break, cst.Continue, cst.Return, cst.Yield, cst.Await)
+_BINDS: tuple[type[cst.CSTNode], ...] = (
     cst.AugAssign,
     cst.ClassDef,
     cst.Del,
@@ -121,7 +121,7 @@ def _name(source: Source, loop: Loop) -> str:
     used = {name.value for name in source.all(cst.Name)}
     wishes = ("body" if n == 1 else f"body_{n}" for n in count(1))
     free = (wish for wish in wishes if wish not in used)
-    loops = [one for one in (*source.all(cst.For), *source.all(cst.While)) if _is_device(source, one)]
+    loops = [one for one in _loops(source, source.module) if _is_device(source, one)]
     return next(islice(free, loops.index(loop), None))
 
 
@@ -132,7 +132,8 @@ def _as_function(
     body = loop.body
     assert isinstance(body, cst.IndentedBlock)
     start = source.span(loop)[0]
-    colon = source.data.index(b":", source.span(loop.iter if _counts(loop) else loop.test)[1])
+    header = loop.iter if isinstance(loop, cst.For) else loop.test
+    colon = source.data.index(b":", source.span(header)[1])
     indent = source.data[source.data.rfind(b"\n", 0, start) + 1 : start].decode()
     first = source.span(body.body[0])[0]
     inner = source.data[source.data.rfind(b"\n", 0, first) + 1 : first].decode()
@@ -153,10 +154,6 @@ def _end(source: Source, stop: int, indent: str) -> int:
     return comments.end()
 
 
-def _counts(loop: Loop) -> bool:
-    return isinstance(loop, cst.For)
-
-
 def _is_device(source: Source, loop: Loop) -> bool:
     """Return whether a loop runs on the device: over ``dynamic_range``, or while a register."""
     if isinstance(loop, cst.While):
@@ -169,8 +166,13 @@ def _is_device(source: Source, loop: Loop) -> bool:
 
 def _has_loop_inside(source: Source, loop: Loop) -> bool:
     """Return whether a loop holds another one that becomes a function."""
-    inner = (*source.within(loop.body, cst.For), *source.within(loop.body, cst.While))
-    return any(_is_device(source, one) for one in inner)
+    return any(_is_device(source, one) for one in _loops(source, loop.body))
+
+
+def _loops(source: Source, node: cst.CSTNode) -> Iterator[Loop]:
+    """Yield the loops inside a node: first those over values, then those with a condition."""
+    yield from source.within(node, cst.For)
+    yield from source.within(node, cst.While)
 
 
 # -- what must hold --------------------------------------------------------------------------------
@@ -182,18 +184,23 @@ def _kept_by(source: Source, loop: Loop) -> str:
         return "the loop has an else"
     if not isinstance(loop.body, cst.IndentedBlock):
         return "the body is on the line of the loop"
-    for kind in _LEAVES:
-        for node in source.within(loop.body, kind):
-            if source.function_of(node) is source.function_of(loop):
-                return f"{source.code(node).split()[0]} leaves the body"
-    for kind in _BINDS:
-        for node in source.within(loop.body, kind):
-            if not isinstance(node, cst.With) or any(item.asname for item in node.items):
-                return f"line {source.line(node)} binds a name"
+    for node in _of_kinds(source, loop.body, _LEAVES):
+        if source.function_of(node) is source.function_of(loop):
+            return f"{source.code(node).split()[0]} leaves the body"
+    for node in _of_kinds(source, loop.body, _BINDS):
+        if not isinstance(node, cst.With) or any(item.asname for item in node.items):
+            return f"line {source.line(node)} binds a name"
     for name in sorted(_bound(source, loop)):
         if not _is_own(source, loop, name):
             return f"{name}, which the body assigns, is used outside"
     return ""
+
+
+def _of_kinds(
+    source: Source, block: cst.CSTNode, kinds: tuple[type[cst.CSTNode], ...]
+) -> Iterator[cst.CSTNode]:
+    for kind in kinds:
+        yield from source.within(block, kind)
 
 
 def _used_by(source: Source, loop: cst.For, variable: str) -> str:
@@ -209,9 +216,9 @@ def _used_by(source: Source, loop: cst.For, variable: str) -> str:
         if not isinstance(above, cst.Arg):
             return f"{variable} cannot take part in a Python expression"
         call = source.parent(above)
-        if isinstance(call, cst.Call) and call.args[0] is above:
-            if source.nki_name(call.func, "nki.isa") in ("register_load", "register_move"):
-                return f"the body writes {variable}"
+        first = isinstance(call, cst.Call) and call.args[0] is above and call
+        if first and source.nki_name(first.func, "nki.isa") in ("register_load", "register_move"):
+            return f"the body writes {variable}"
     return ""
 
 
@@ -239,9 +246,9 @@ def _assigns(source: Source, block: cst.CSTNode, name: str) -> bool:
 
 def _targets(source: Source, block: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield the targets of the assignments and loops in a block."""
-    for kind in (cst.AssignTarget, cst.AnnAssign, cst.For):
-        for node in source.within(block, kind):
-            yield node.target
+    yield from (node.target for node in source.within(block, cst.AssignTarget))
+    yield from (node.target for node in source.within(block, cst.AnnAssign))
+    yield from (node.target for node in source.within(block, cst.For))
 
 
 def _names(source: Source, target: cst.CSTNode) -> set[str]:

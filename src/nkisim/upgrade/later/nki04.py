@@ -74,7 +74,7 @@ def renamed_attributes(source: Source, names: Mapping[str, str]) -> Iterator[Mat
 
 @rule(
     "MG-407",
-    "tile_size.total_available_sbuf_size is bytes per partition",
+    "tile_size: names that say what they measure",
     since="0.3",
     to="0.4.0",
     kind="safe",
@@ -82,8 +82,10 @@ def renamed_attributes(source: Source, names: Mapping[str, str]) -> Iterator[Mat
     after="columns = nl.tile_size.sbuf_fmax_bytes // 4",
     deprecated=True,
 )
-def _sbuf_size(source: Source) -> Iterator[Match]:
-    yield from renamed_attributes(source, {"total_available_sbuf_size": "sbuf_fmax_bytes"})
+def _sizes(source: Source) -> Iterator[Match]:
+    # Despite its name, the first is the size per partition; the second is that of a bank.
+    names = {"total_available_sbuf_size": "sbuf_fmax_bytes", "psum_fmax": "psum_bank_fmax"}
+    yield from renamed_attributes(source, names)
 
 
 @rule(

@@ -22,17 +22,15 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 @rule(
     "MG-407a",
-    "tile_size.psum_fmax is the size of a PSUM bank",
+    "tile_size.psum_fmax_bytes exists in 0.4.0 only",
     since="0.4",
     to="0.5.0",
     kind="safe",
-    before="width = min(n, nl.tile_size.psum_fmax)",
-    after="width = min(n, nl.tile_size.psum_bank_fmax)",
-    deprecated=True,
+    before="width = nl.tile_size.psum_fmax_bytes // 2",
+    after="width = nl.tile_size.psum_bank_fmax_bytes // 2",
 )
 def _psum_size(source: Source) -> Iterator[Match]:
-    names = {"psum_fmax": "psum_bank_fmax", "psum_fmax_bytes": "psum_bank_fmax_bytes"}
-    yield from renamed_attributes(source, names)
+    yield from renamed_attributes(source, {"psum_fmax_bytes": "psum_bank_fmax_bytes"})
 
 
 @rule(

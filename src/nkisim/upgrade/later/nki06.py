@@ -54,7 +54,14 @@ def _ranges(source: Source) -> Iterator[Match]:
             yield Match(call, f"nl.{name} is deprecated: write range, without keywords")
 
 
-_BINDING = (cst.AssignTarget, cst.AnnAssign, cst.AsName, cst.FunctionDef, cst.ImportAlias, cst.Param)
+_BINDING = (
+    cst.AssignTarget,
+    cst.AnnAssign,
+    cst.AsName,
+    cst.FunctionDef,
+    cst.ImportAlias,
+    cst.Param,
+)
 
 
 def _is_builtin(source: Source, name: str) -> bool:
@@ -96,10 +103,10 @@ def _engines(source: Source) -> Iterator[Match]:
 )
 def _registers(source: Source) -> Iterator[Match]:
     fix = "decide with a Python value, or loop with nl.while_loop or nl.fori_loop"
-    tests = [*source.all(cst.If), *source.all(cst.IfExp)]
     operations = source.all(cst.BooleanOperation)
     for node in (
-        *(test.test for test in tests),
+        *(statement.test for statement in source.all(cst.If)),
+        *(choice.test for choice in source.all(cst.IfExp)),
         *(side for operation in operations for side in (operation.left, operation.right)),
         *(argument.value for call in _python_ranges(source) for argument in call.args),
     ):
@@ -119,7 +126,6 @@ def _python_ranges(source: Source) -> Iterator[cst.Call]:
     since="0.5",
     to="0.6.0",
     kind="report",
-    certain=False,
     before="x = nl.ndarray((16, 256), dtype=nl.bfloat16, buffer=nl.shared_hbm)\n"
     "nisa.dma_transpose(dst=y, src=x, dge_mode=nisa.dge_mode.hwdge)",
 )

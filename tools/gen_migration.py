@@ -71,7 +71,7 @@ second run changes nothing. A file that is not valid Python is reported and stay
 | 2 | an error on the command line |
 
 With `--from auto` a file that imports `neuronxcc.nki` is of Beta 1. Any other file is of 0.3.0, or
-of the first version that has all its NKI names and keywords. Old forms that no newer version has are
+of the first version that has all its NKI names and keywords. Forms that no newer version has are
 rewritten in every file; forms that newer versions have with another meaning only in files of the
 older release. A file that was upgraded has names of the new version, so `auto` takes it for a file
 of that version: name the release with `--from` to list again what is left to do.

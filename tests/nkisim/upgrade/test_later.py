@@ -298,6 +298,19 @@ REWRITTEN = {
         "nisa.rand_set_state(seeds, engine=nisa.engine.gpsimd)\n"
         "nisa.rand_get_state(\n    dst=s, engine=nisa.engine.gpsimd,\n)\n",
     ),
+    "a step without a stop": (
+        "for k in nl.static_range(n, step=4):\n    pass\n",
+        "for k in range(0, n, 4):\n    pass\n",
+    ),
+    "an engine imported by name": (
+        "from nki.isa import vector_engine as fast\nnisa.tensor_copy(dst=y, src=x, engine=fast)\n",
+        "from nki.isa import vector_engine as fast\n"
+        "nisa.tensor_copy(dst=y, src=x, engine=nisa.engine.vector)\n",
+    ),
+    "index of a loop of NKI": (
+        f"{TILE3}for k in nl.affine_range(4):\n    nisa.dma_copy(dst=o, src=t[k])\n",
+        f"{TILE3}for k in range(4):\n    nisa.dma_copy(dst=o, src=t[k:k + 1])\n",
+    ),
     "bounds by name": (
         "for k in nl.sequential_range(start=0, stop=n):\n    pass\n",
         "for k in range(0, n):\n    pass\n",
@@ -328,6 +341,7 @@ def test_other_forms(name):
 LOOK_ALIKES = {
     "array of NumPy": "import numpy as np\na = np.zeros(4).reshape(new_shape=(2, 2))\n",
     "tile of two dimensions": f"t = {SBUF}\nprint(t[3].shape)\n",
+    "whole tile": f"{TILE3}print(t[...].shape, t[nl.ds(0, 4)].shape)\n",
     "tensor in HBM": "t = nl.ndarray((4, 4, 4), dtype=nl.float32, buffer=nl.hbm)\ng(t[3])\n",
     "pattern of a whole tile": f"t = {SBUF}\nu = t.ap([[8, 128], [1, 8]], offset=0)\n",
     "SBUF": f"t = {SBUF}\ny = nl.rsqrt(t)\n",

@@ -9,6 +9,7 @@ import libcst as cst
 from nkisim import versions
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.later.nki04 import renamed_attributes
+from nkisim.upgrade.later.nki06 import RANGES
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source, literal_integer
@@ -133,8 +134,11 @@ def _partitions(source: Source) -> Iterator[Match]:
         base, first = subscript.value, subscript.slice[0].slice
         if not isinstance(base, cst.Name) or not isinstance(first, cst.Index):
             continue
+        if isinstance(first.value, cst.Ellipsis | cst.Call):  # nl.ds is a slice
+            continue
         # Up to 0.4.0 the result has at least two dimensions: a tile of two loses none.
-        rank = len(shape_of(source, base) or ())
+        shape = shape_of(source, base) or []
+        rank = 0 if any("par_dim" in size for size in shape) else len(shape)  # blocks of Beta 1
         if rank < 3 or buffer_of(source, base) not in ("sbuf", "psum"):
             continue
         dropped = sum(isinstance(element.slice, cst.Index) for element in subscript.slice)
@@ -160,9 +164,10 @@ def _next(source: Source, index: cst.BaseExpression) -> str | None:
         if isinstance(above, cst.For) and source.code(above.target) == source.code(index)
     ]
     called = loops[0].iter if loops else None
-    if isinstance(called, cst.Call) and source.code(called.func) == "range":
-        return f"{source.code(index)} + 1"
-    return None
+    if not isinstance(called, cst.Call):
+        return None
+    counts = source.nki_name(called.func, _LANGUAGE) in RANGES
+    return f"{source.code(index)} + 1" if counts or source.code(called.func) == "range" else None
 
 
 def _counts_only(source: Source, operand: cst.CSTNode) -> bool:
@@ -248,9 +253,12 @@ def _grid(source: Source) -> Iterator[Match]:
     kernels = {function.name.value for function in source.kernels()}
     for call in source.all(cst.Call):
         launched = call.func
-        if isinstance(launched, cst.Subscript) and source.code(launched.value) in kernels:
-            fix = "the grid must equal the number of cores of the logical core"
-            yield Match(call, f"{source.code(launched)}: {fix}, later it goes")
+        if not isinstance(launched, cst.Subscript) or len(launched.slice) > 1:
+            continue  # 0.3.0 already takes one axis only
+        if source.code(launched.value) in kernels:
+            text = source.code(launched)
+            fix = "a grid must equal the number of cores, and a later version drops it"
+            yield Match(call, f"{text}: {fix}")
 
 
 @rule(

@@ -11,10 +11,10 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
 
-__all__ = ["is_register"]
+__all__ = ["RANGES", "is_register"]
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
-_RANGES = ("affine_range", "sequential_range", "static_range")
+RANGES = ("affine_range", "sequential_range", "static_range")
 
 
 def is_register(source: Source, node: cst.CSTNode) -> bool:
@@ -37,21 +37,27 @@ def is_register(source: Source, node: cst.CSTNode) -> bool:
     deprecated=True,
 )
 def _ranges(source: Source) -> Iterator[Match]:
-    for call in source.calls(_LANGUAGE, *_RANGES):
+    for call in source.calls(_LANGUAGE, *RANGES):
         name = source.nki_name(call.func, _LANGUAGE)
         arguments = source.arguments(call, ("start", "stop", "step")) or {}
-        keywords = any(argument.keyword is not None for argument in call.args)
-        bounds = [source.code(arguments[k]) for k in ("start", "stop", "step") if k in arguments]
-        if not _is_builtin(source, "range") or not arguments:
+        bounds = _bounds({key: source.code(value) for key, value in arguments.items()})
+        if bounds is None or not _is_builtin(source, "range"):
             yield Match(call, f"nl.{name} is deprecated: write range")
-        elif not keywords:
+        elif all(argument.keyword is None for argument in call.args):
             edit = source.replaced(call.func, "range")
             yield Match(call, f"nl.{name} is range", (edit,))
-        elif len(bounds) == len(arguments) and _in_order(arguments):
+        else:
             edit = source.replaced(call, f"range({', '.join(bounds)})")
             yield Match(call, f"nl.{name} is range", (edit,))
-        else:
-            yield Match(call, f"nl.{name} is deprecated: write range, without keywords")
+
+
+def _bounds(given: dict[str, str]) -> list[str] | None:
+    """Return the arguments of ``range`` for those of a range of NKI, or None for others."""
+    if "start" not in given or not set(given) <= {"start", "stop", "step"}:
+        return None
+    if "step" in given and "stop" not in given:
+        return ["0", given["start"], given["step"]]
+    return [given[key] for key in ("start", "stop", "step") if key in given]
 
 
 _BINDING = (
@@ -70,11 +76,6 @@ def _is_builtin(source: Source, name: str) -> bool:
     return not any(isinstance(source.parent(node), _BINDING) for node in used)
 
 
-def _in_order(arguments: dict[str, cst.BaseExpression]) -> bool:
-    """Return whether bounds can be passed by position: none is left out before another."""
-    return list(arguments) == ["start", "stop", "step"][: len(arguments)]
-
-
 @rule(
     "MG-604",
     "names of engines in nki.isa",
@@ -86,11 +87,14 @@ def _in_order(arguments: dict[str, cst.BaseExpression]) -> bool:
     deprecated=True,
 )
 def _engines(source: Source) -> Iterator[Match]:
-    for attribute in source.all(cst.Attribute):
-        engine = (source.nki_name(attribute, _ISA) or "").removesuffix("_engine")
-        if engine in ("gpsimd", "scalar", "tensor", "unknown", "vector"):
-            edit = source.replaced(attribute.attr, f"engine.{engine}")
-            yield Match(attribute, f"{engine}_engine is engine.{engine}", (edit,))
+    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
+        engine = (source.nki_name(node, _ISA) or "").removesuffix("_engine")
+        if engine not in ("gpsimd", "scalar", "tensor", "unknown", "vector"):
+            continue
+        isa = source.import_of(_ISA)
+        if isa is not None:
+            edit = source.replaced(node, f"{isa[0]}.engine.{engine}")
+            yield Match(node, f"{engine}_engine is engine.{engine}", (*isa[1], edit))
 
 
 @rule(

@@ -1,12 +1,13 @@
-"""Source rewrites that bring kernels of older NKI releases to NKI 0.3.0.
+"""Source rewrites that bring kernels of older NKI releases to newer ones.
 
 Needs libcst (extra ``codemod``), which is why nothing else in nkisim imports this package.
 """
 
 from nkisim.files import python_files
 from nkisim.upgrade.edits import Edit
-from nkisim.upgrade.engine import ERAS, TARGETS, Change, Outcome, upgrade_text
+from nkisim.upgrade.engine import Change, Outcome, upgrade_text
 from nkisim.upgrade.files import read_source, write_source
+from nkisim.upgrade.releases import ERAS, TARGETS
 from nkisim.upgrade.rules import RULES, Match, Rule
 
 __all__ = [

@@ -6,8 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import libcst as cst
@@ -91,7 +90,8 @@ def upgrade_text(
     changes: list[Change] = []
     seen = {text}
     for _ in range(_MOST_ROUNDS):
-        edits, made = _round(source, rules, lines)
+        matches = _matches(source, rules)
+        edits, made = _round(source, matches, lines)
         if not edits:
             break
         new, lines = applied(source.text, edits, lines)
@@ -111,9 +111,8 @@ def upgrade_text(
         return Outcome(text, text, problem=f"not finished after {_MOST_ROUNDS} rounds of rewrites")
     findings = [
         Change(rule.id, lines[source.line(m.node) - 1], m.message, "", source.line(m.node))
-        for rule in rules
-        for m in rule.find(source)
-        if not m.edits or _loses_comment(source, m)
+        for rule, m in matches
+        if not m.edits
     ]
     findings.sort(key=lambda finding: (finding.new_line, finding.rule))
     result = _with_notes(source, findings) if notes else source.text
@@ -147,11 +146,22 @@ def imports_old_namespace(source: Source) -> bool:
     return False
 
 
-def _round(source: Source, rules: list[Rule], lines: list[int]) -> tuple[list[Edit], list[Change]]:
-    """Return the edits that the rules make at once, without two of them in one place."""
+def _matches(source: Source, rules: list[Rule]) -> list[tuple[Rule, Match]]:
+    """Return what the rules find; an edit that would lose a comment becomes a finding."""
+    return [
+        (rule, replace(match, edits=()) if _loses_comment(source, match) else match)
+        for rule in rules
+        for match in rule.find(source)
+    ]
+
+
+def _round(
+    source: Source, matches: list[tuple[Rule, Match]], lines: list[int]
+) -> tuple[list[Edit], list[Change]]:
+    """Return the edits that are made at once, without two of them in one place."""
     taken: list[Edit] = []
     made: list[Change] = []
-    for rule, match in _matches(source, rules):
+    for rule, match in matches:
         fresh = [edit for edit in match.edits if edit not in taken or edit.start != edit.stop]
         if not fresh or not disjoint(fresh, taken):
             continue
@@ -160,13 +170,6 @@ def _round(source: Source, rules: list[Rule], lines: list[int]) -> tuple[list[Ed
             Change(rule.id, lines[source.line(match.node) - 1], match.message, match.review)
         )
     return taken, made
-
-
-def _matches(source: Source, rules: list[Rule]) -> Iterator[tuple[Rule, Match]]:
-    for rule in rules:
-        for match in rule.find(source):
-            if match.edits and not _loses_comment(source, match):
-                yield rule, match
 
 
 def _loses_comment(source: Source, match: Match) -> bool:

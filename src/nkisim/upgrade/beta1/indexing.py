@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
-from libcst.metadata import Assignment
 
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -76,7 +75,7 @@ def _value(source: Source, name: cst.Name) -> tuple[cst.BaseExpression, int | No
     if scope is None:
         return None
     found = list(scope.assignments[name.value])
-    if len(found) != 1 or not isinstance(found[0], Assignment):
+    if len(found) != 1:
         return None
     above = source.parent(found[0].node)
     place = None
@@ -150,8 +149,6 @@ def derived(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset(
         if scope is None or name.value in seen:
             continue
         for assignment in scope.assignments[name.value]:
-            if not isinstance(assignment, Assignment):
-                continue
             for above in source.ancestors(assignment.node):
                 if isinstance(above, cst.BaseSmallStatement):
                     value = getattr(above, "value", None)

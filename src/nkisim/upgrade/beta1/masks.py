@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from nkisim.upgrade.beta1.indexing import sliced, terms
+from nkisim.upgrade.beta1.affine import Affine, Axis, affine, plus
+from nkisim.upgrade.beta1.indexing import sliced
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 
@@ -50,19 +51,36 @@ def _masks(source: Source) -> Iterator[Match]:
             yield Match(call, "the slice ends where the mask did", edits, review)
 
 
-def _bounds(source: Source, mask: cst.BaseExpression) -> dict[frozenset[str], str] | None:
+def _bounds(source: Source, mask: cst.BaseExpression) -> dict[Axis, tuple[Affine, str]] | None:
     """Return the upper bounds in a mask ``(i < n) & (j < m)``, or None of another form."""
-    if isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
-        left, right = _bounds(source, mask.left), _bounds(source, mask.right)
+    pair = _both(mask)
+    if pair is not None:
+        left, right = _bounds(source, pair[0]), _bounds(source, pair[1])
         if left is None or right is None or set(left) & set(right):
             return None
         return left | right
     if not isinstance(mask, cst.Comparison) or len(mask.comparisons) != 1:
         return None
     target = mask.comparisons[0]
-    key = terms(source, mask.left)
-    if key is None or not isinstance(target.operator, cst.LessThan):
+    sides = affine(source, mask.left), affine(source, target.comparator)
+    if sides[0] is None or sides[1] is None:
         return None
-    if terms(source, target.comparator) is not None:
+    operator = type(target.operator)
+    index, bound = sides
+    if operator in (cst.GreaterThan, cst.GreaterThanEqual):
+        index, bound = bound, index
+    if len(index.terms) != 1 or bound.terms or index.terms[0][1] != "1":
         return None
-    return {key: source.code(target.comparator)}
+    more = "1" if operator in (cst.LessThanEqual, cst.GreaterThanEqual) else "0"
+    if operator not in (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual):
+        return None
+    return {index.terms[0][0]: (index, plus(bound.offset, more))}
+
+
+def _both(mask: cst.BaseExpression) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """Return the two conditions that a mask requires together."""
+    if isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
+        return mask.left, mask.right
+    if isinstance(mask, cst.BooleanOperation) and isinstance(mask.operator, cst.And):
+        return mask.left, mask.right
+    return None

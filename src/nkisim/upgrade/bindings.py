@@ -74,9 +74,9 @@ def assigned_value(
             return None
         place, above = list(group.elements).index(above), source.parent(group)
     statement = None if above is None else source.parent(above)
-    if isinstance(above, cst.AssignTarget) and isinstance(statement, cst.Assign):
-        if len(statement.targets) == 1 or place is None:
-            return statement.value, place, statement
+    assigned = isinstance(above, cst.AssignTarget) and isinstance(statement, cst.Assign)
+    if isinstance(statement, cst.Assign) and assigned:
+        return statement.value, place, statement
     if isinstance(above, cst.AnnAssign) and above.value is not None and place is None:
         return above.value, None, above
     return None

@@ -17,7 +17,7 @@ from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import is_tile
 
-__all__ = ["Affine", "Axis", "affine", "derived", "grid_of", "minus", "plus", "times"]
+__all__ = ["Affine", "Axis", "affine", "derived", "grid_of", "lower", "minus", "plus", "times"]
 
 _AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
 
@@ -92,6 +92,14 @@ def times(a: str, b: str) -> str:
         return f"-{_factor(b if left == -1 else a)}"
     first = a if issubclass(_kind(a), _PRODUCTS) else _factor(a)
     return f"{first} * {_factor(b)}"
+
+
+def lower(a: str, b: str) -> str:
+    """Return the text of the smaller of two values."""
+    left, right = _whole(a), _whole(b)
+    if left is not None and right is not None:
+        return str(min(left, right))
+    return a if a == b else f"min({a}, {b})"
 
 
 def _factor(text: str) -> str:

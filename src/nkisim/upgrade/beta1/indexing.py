@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
-from nkisim.upgrade.beta1.affine import Affine, Axis, affine, grid_of, minus, plus, times
+from nkisim.upgrade.beta1.affine import Affine, Axis, affine, grid_of, lower, minus, plus, times
 from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import is_tile
 
-__all__ = ["has_index", "sliced"]
+__all__ = ["has_index", "is_read", "sliced"]
 
 _ADVICE = "index with slices, or with t.ap(pattern=[[step, count], ...])"
 
@@ -88,7 +88,7 @@ def sliced(
             if step or limited.terms != index.terms:
                 return None
             bound = plus(bound, _difference(index.offset, limited.offset))
-            stop = f"min({stop}, {bound})"
+            stop = lower(stop, bound)
         parts.append((axis, f"{start}:{stop}" + (f":{step}" if step else "")))
     if left:
         return None
@@ -97,6 +97,7 @@ def sliced(
 
 def _difference(a: str, b: str) -> str:
     """Return the text of a - b; 0 where both are sums of the same addends."""
+
     def addends(text: str) -> list[str]:
         return sorted(part.replace(" ", "") for part in text.split("+"))
 
@@ -215,14 +216,14 @@ def _is_unused_index(source: Source, statement: cst.Assign) -> bool:
     if (value is None or not value.terms) and grid_of(source, statement.value) is None:
         return False
     return not any(
-        _used(source, name)
+        is_read(source, name)
         for target in statement.targets
         for name in source.within(target, cst.Name)
     )
 
 
-def _used(source: Source, name: cst.Name) -> bool:
-    """Return whether the value that an index tensor's name is bound to here is read anywhere."""
+def is_read(source: Source, name: cst.Name) -> bool:
+    """Return whether the value that a name is bound to here is read anywhere."""
     scope = source.scope(name)
     if scope is None:
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import libcst as cst
-from libcst.metadata import Assignment
 
 from nkisim.upgrade.source import Source
 
@@ -19,11 +18,7 @@ def binding(source: Source, name: cst.Name, at: cst.CSTNode | None = None) -> cs
     scope, place = source.scope(name), name if at is None else at
     if scope is None:
         return None
-    nodes = []
-    for assignment in scope.assignments[name.value]:
-        if not isinstance(assignment, Assignment) or assignment.scope is not scope:
-            return None
-        nodes.append(assignment.node)
+    nodes = [assignment.node for assignment in scope.assignments[name.value]]
     if len(nodes) <= 1:
         return nodes[0] if nodes else None
     start = source.span(_statement(source, place))[0]

@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 
 import libcst as cst
-from libcst.metadata import Assignment
 
 from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source, literal_integer
@@ -294,8 +293,6 @@ def derived(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset(
         if isinstance(above, cst.Attribute) and above.attr.value in ("dtype", "ndim", "shape"):
             continue
         for assignment in scope.assignments[name.value]:
-            if not isinstance(assignment, Assignment):
-                continue
             for above in source.ancestors(assignment.node):
                 if isinstance(above, cst.BaseSmallStatement):
                     value = getattr(above, "value", None)

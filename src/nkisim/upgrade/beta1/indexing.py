@@ -228,10 +228,7 @@ def is_read(source: Source, name: cst.Name) -> bool:
     if scope is None:
         return True
     for assignment in scope.assignments[name.value]:
-        for access in assignment.references:
-            node = access.node
-            if not isinstance(node, cst.Name):
-                return True
+        for node in assignment.references:
             found = binding(source, node)
             if found is None or found is name:
                 return True

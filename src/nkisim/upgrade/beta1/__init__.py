@@ -1,5 +1,25 @@
 """The rules from Beta 1 (``neuronxcc.nki``) to Beta 2, and the ways around gaps of 0.3.0."""
 
-from nkisim.upgrade.beta1 import dynamic, indexing, instructions, masks, names, operators, patterns
+from nkisim.upgrade.beta1 import (
+    dynamic,
+    entry,
+    indexing,
+    instructions,
+    masks,
+    names,
+    operators,
+    outputs,
+    patterns,
+)
 
-__all__ = ["dynamic", "indexing", "instructions", "masks", "names", "operators", "patterns"]
+__all__ = [
+    "dynamic",
+    "entry",
+    "indexing",
+    "instructions",
+    "masks",
+    "names",
+    "operators",
+    "outputs",
+    "patterns",
+]

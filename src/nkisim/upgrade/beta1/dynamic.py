@@ -8,6 +8,7 @@ import libcst as cst
 
 from nkisim.upgrade.beta1.affine import affine, minus, plus, times
 from nkisim.upgrade.beta1.indexing import has_index, sliced
+from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, is_tile
@@ -25,9 +26,9 @@ _ADVICE = (
     "indices that are tiles",
     since="beta1",
     kind="partial",
-    before="def f(x, y):\n    i_f = nl.arange(512)[None, :]\n    rows = nl.load(y)\n"
+    before="@nki.jit\ndef kernel(x, y):\n    i_f = nl.arange(512)[None, :]\n    rows = nl.load(y)\n"
     "    return nl.load(x[rows, i_f])",
-    after="def f(x, y):\n    rows = nl.load(y)\n"
+    after="@nki.jit\ndef kernel(x, y):\n    rows = nl.load(y)\n"
     "    return nl.load(x.ap(pattern=[[x.shape[1], rows.shape[0]], [1, 512]], "
     "vector_offset=rows))",
 )
@@ -55,7 +56,7 @@ def _gathered(source: Source, node: cst.Subscript) -> str | None:
     tensor, first = node.value, node.slice[0].slice
     if not isinstance(tensor, cst.Name) or len(node.slice) < 2:
         return None
-    if is_tile(source, tensor) and "hbm" not in (buffer_of(source, tensor) or ""):
+    if not _is_whole(source, tensor):
         return None
     if not isinstance(first, cst.Index) or not _is_dynamic(source, node.slice[0]):
         return None
@@ -81,6 +82,18 @@ def _gathered(source: Source, node: cst.Subscript) -> str | None:
     first_pair = f"[{stride}, {rows}.shape[0]]"
     moved = "" if offset == "0" else f"offset={offset}, "
     return f"{name}.ap(pattern=[{', '.join([first_pair, *pattern])}], {moved}vector_offset={rows})"
+
+
+def _is_whole(source: Source, tensor: cst.Name) -> bool:
+    """Return whether a name is a tensor in HBM and no part of one: patterns count from its start.
+
+    Parameters of kernels are; those of other functions may be parts.
+    """
+    if "hbm" in (buffer_of(source, tensor) or ""):
+        return True
+    return isinstance(binding(source, tensor), cst.Param) and (
+        source.function_of(tensor) in source.kernels()
+    )
 
 
 def _extent(

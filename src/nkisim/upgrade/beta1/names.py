@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -10,7 +9,6 @@ import libcst as cst
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import base_name
 
 __all__: list[str] = []
 
@@ -263,33 +261,6 @@ def _blocks(source: Source) -> Iterator[Match]:
 
 
 @rule(
-    "MG-111",
-    "decorators on helpers",
-    since="beta1",
-    kind="safe",
-    before="@nki.trace\ndef helper(x):\n    return x",
-    after="def helper(x):\n    return x",
-)
-def _helpers(source: Source) -> Iterator[Match]:
-    for decorator in source.all(cst.Decorator):
-        node = decorator.decorator
-        function = node.func if isinstance(node, cst.Call) else node
-        mode = source.keyword(node, "mode") if isinstance(node, cst.Call) else None
-        traced = mode is not None and source.code(mode.value).strip("\"'") == "trace"
-        if source.name(function) == "nki.trace" or (source.name(function) == "nki.jit" and traced):
-            start, stop = source.span(decorator)
-            indent = start - (source.data.rfind(b"\n", 0, start) + 1)
-            rest = re.match(rb"[ \t]*\r?\n", source.data[stop:])
-            already = source.data[stop - 1 : stop] == b"\n"
-            if rest is None and not already:
-                yield Match(decorator, "remove the decorator of the helper")
-                continue
-            end = stop + (0 if rest is None else rest.end())
-            edit = Edit(start - indent, end, "")
-            yield Match(decorator, "helpers are plain functions", (edit,))
-
-
-@rule(
     "MG-113",
     "manual allocators of nki.compiler",
     since="beta1",
@@ -303,53 +274,6 @@ def _allocators(source: Source) -> Iterator[Match]:
         full = source.name(attribute) or ""
         if full.startswith("nki.compiler.") and not isinstance(above, cst.Attribute):
             yield Match(attribute, "use nl.sbuf or nl.psum, and address= of nl.ndarray for a place")
-
-
-_ENTRY = {
-    "baremetal": "use @nki.jit",
-    "benchmark": "use @nki.jit and the profiler",
-    "profile": "use @nki.jit and the profiler",
-    "simulate_kernel": "use nki.simulate(kernel)(*arguments)",
-}
-
-
-@rule(
-    "MG-126",
-    "removed entry points",
-    since="beta1",
-    kind="partial",
-    before="y = nki.simulate_kernel(kernel, x)",
-    after="y = nki.simulate(kernel)(x)",
-)
-def _entry_points(source: Source) -> Iterator[Match]:
-    done = set()
-    for call in source.calls("nki", "simulate_kernel"):
-        first = call.args[0] if call.args else None
-        if (
-            first is None
-            or first.keyword is not None
-            or first.star
-            or not isinstance(first.value, cst.Name)
-            or not isinstance(call.func, cst.Attribute)
-        ):
-            continue
-        done.add(call.func)
-        start = source.span(first)[0]
-        stop = source.span(call.args[1])[0] if len(call.args) > 1 else source.span(first)[1]
-        edits = (
-            source.replaced(call.func.attr, "simulate"),
-            Edit(start, stop, source.code(first.value) + ")("),
-        )
-        yield Match(call, "nki.simulate wraps the kernel", edits)
-    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
-        name = source.nki_name(node, "nki")
-        if name in _ENTRY and node not in done and not _imports(source, node):
-            yield Match(node, f"nki.{name} was removed: {_ENTRY[name]}")
-
-
-def _imports(source: Source, node: cst.CSTNode) -> bool:
-    above = (cst.Import, cst.ImportFrom, cst.Attribute)
-    return any(isinstance(a, above) for a in source.ancestors(node))
 
 
 _REMOVED = {
@@ -435,30 +359,6 @@ def _device_print(source: Source) -> Iterator[Match]:
 )
 def _broadcast_to(source: Source) -> Iterator[Match]:
     yield from _renamed(source, _LANGUAGE, "broadcast_to", {"src": "x"})
-
-
-@rule(
-    "MG-132",
-    "outputs that are arguments",
-    since="beta1",
-    kind="report",
-    before="@nki.jit\ndef kernel(x, out):\n    nl.store(out, nl.load(x))",
-)
-def _mutable_arguments(source: Source) -> Iterator[Match]:
-    for function in source.kernels():
-        parameters = {p.name.value for p in function.params.params}
-        returns = source.within(function.body, cst.Return)
-        if any(r.value is not None for r in returns):
-            continue
-        for call in source.calls(_LANGUAGE, "store"):
-            dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
-            name = None if dst is None else base_name(dst)
-            if name is None or name.value not in parameters:
-                continue
-            if source.function_of(call) is function:
-                yield Match(
-                    call, f"allocate {name.value} in nl.shared_hbm inside the kernel and return it"
-                )
 
 
 @rule(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
@@ -66,6 +66,8 @@ def _limited(
         operands.append(above.targets[0].target)
     elif isinstance(above, cst.AugAssign):
         operands.append(above.target)
+    if _is_elementwise(source, call, operands):
+        return ()  # elements that the mask left out are undefined, and may be computed
     edits, used = [], set()
     for operand in operands:
         if isinstance(operand, cst.Subscript) and has_index(source, operand):
@@ -83,6 +85,15 @@ def _limited(
             return None
         edits.append(source.replaced(operand, text))
     return tuple(edits) if used == set(bounds) else None
+
+
+def _is_elementwise(source: Source, call: cst.Call, operands: Sequence[cst.BaseExpression]) -> bool:
+    """Return whether a call computes a new tile element by element from whole tiles."""
+    name = source.nki_name(call.func, _LANGUAGE) or source.nki_name(call.func, _ISA)
+    if name not in _ELEMENTWISE or any(isinstance(o, cst.Subscript) for o in operands):
+        return False
+    above = source.parent(call)
+    return isinstance(above, cst.Assign) and isinstance(above.targets[0].target, cst.Name)
 
 
 def _indexed(source: Source, node: cst.Subscript, axis: Axis) -> bool:
@@ -148,3 +159,11 @@ _STRICT: Mapping[type[cst.BaseCompOp], str] = {
     cst.LessThanEqual: "1",
     cst.GreaterThanEqual: "1",
 }
+
+_ELEMENTWISE = frozenset(
+    "abs activation add arctan bitwise_and bitwise_or bitwise_xor ceil copy cos divide equal erf "
+    "exp floor gelu greater greater_equal invert less less_equal log logical_and logical_not "
+    "logical_or maximum minimum mish multiply negative not_equal power reciprocal relu rsqrt "
+    "sigmoid sign silu sin softplus sqrt square subtract tan tanh tensor_copy tensor_scalar "
+    "tensor_tensor trunc where".split()
+)

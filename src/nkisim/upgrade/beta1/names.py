@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
@@ -152,6 +152,40 @@ def _operators(source: Source) -> Iterator[Match]:
                 yield Match(call, f"{name} is {edit.text}", (*language[1], edit))
             elif name not in _DTYPES:
                 yield Match(call, f"np.{name} is no operator of nki.language: choose one")
+    yield from _numpy_values(source, _OPERATORS)
+
+
+def _numpy_values(source: Source, names: Mapping[str, str]) -> Iterator[Match]:
+    """Change names of NumPy that kernels use as values, and those passed to kernels."""
+    for node in source.all(cst.Attribute):
+        module, _, name = (source.name(node) or "").rpartition(".")
+        language = source.import_of(_LANGUAGE) if module == "numpy" and name in names else None
+        if language is None or not _reaches_kernel(source, node):
+            continue
+        edit = source.replaced(node, f"{language[0]}.{names[name]}")
+        yield Match(node, f"np.{name} is {edit.text}", (*language[1], edit))
+
+
+def _reaches_kernel(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether a value is used by device code: in its body, as a default, as an argument."""
+    above = source.parent(node)
+    if isinstance(above, cst.Call) and above.func is node:
+        return False
+    for outer in source.ancestors(node):
+        if isinstance(outer, cst.Call):
+            function = outer.func
+            if isinstance(function, cst.Subscript):
+                function = function.value
+            if (source.name(function) or "").startswith(("numpy.", _ISA, _LANGUAGE)):
+                return False  # computed on the host, or an argument that is handled by its place
+            kernels = [kernel.name.value for kernel in source.kernels()]
+            if isinstance(function, cst.Name) and function.value in kernels:
+                return isinstance(above, cst.Arg) and above in outer.args
+        if isinstance(outer, cst.Annotation | cst.Attribute):
+            return False
+        if isinstance(outer, cst.FunctionDef):
+            return outer in source.device_functions()
+    return False
 
 
 @rule(
@@ -175,6 +209,25 @@ def _dtypes(source: Source) -> Iterator[Match]:
             if language is not None:
                 edit = source.replaced(argument.value, f"{language[0]}.{name}")
                 yield Match(call, f"np.{name} is {edit.text}", (*language[1], edit))
+    yield from _numpy_values(source, {name: name for name in _DTYPES})
+
+
+@rule(
+    "MG-120a",
+    "rand has no default dtype",
+    since="beta1",
+    kind="safe",
+    before="t = nl.rand((128, 4))",
+    after="t = nl.rand((128, 4), dtype=nl.float32)",
+)
+def _default_dtype(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "rand"):
+        found, language = source.arguments(call, ("shape", "dtype")), source.import_of(_LANGUAGE)
+        if found is None or "shape" not in found or "dtype" in found or language is None:
+            continue
+        end = source.span(call.args[-1].value)[1]
+        edit = Edit(end, end, f", dtype={language[0]}.float32")
+        yield Match(call, "the default of Beta 1 is written out", (*language[1], edit))
 
 
 @rule(

@@ -1,6 +1,7 @@
 """The rules from Beta 1 (``neuronxcc.nki``) to Beta 2, and the ways around gaps of 0.3.0."""
 
 from nkisim.upgrade.beta1 import (
+    blocks,
     dynamic,
     entry,
     indexing,
@@ -13,6 +14,7 @@ from nkisim.upgrade.beta1 import (
 )
 
 __all__ = [
+    "blocks",
     "dynamic",
     "entry",
     "indexing",

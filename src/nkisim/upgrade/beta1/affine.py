@@ -1,14 +1,9 @@
-"""Index expressions of Beta 1 as affine functions of index tensors.
-
-``2 * nl.arange(64)[:, None] + k`` is the function with the factor ``2`` for one axis of 64 elements
-and the offset ``k``. Factors and offsets are texts of expressions.
-"""
+"""Index tensors of Beta 1 (``nl.arange``, ``nl.mgrid``) as affine expressions."""
 
 from __future__ import annotations
 
-import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
@@ -16,289 +11,272 @@ from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import is_tile
 
-__all__ = ["Affine", "Axis", "affine", "derived", "grid_of", "lower", "minus", "plus", "times"]
+__all__ = [
+    "Axis",
+    "Index",
+    "affine",
+    "depends",
+    "derived",
+    "difference",
+    "grid",
+    "product",
+    "total",
+    "wrapped",
+]
 
 _AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
 
 
-# -- texts of expressions ---------------------------------------------------------------------
-
-
-def _kind(text: str) -> type[ast.AST]:
-    body = ast.parse(text.strip().replace("\n", " "), mode="eval").body
-    return type(body.op) if isinstance(body, ast.BinOp) else type(body)
-
-
-_ATOMS = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant)
-_PRODUCTS = (ast.Mult,)
-_SUMS = (ast.Add, ast.Sub)
-_OTHERS = (ast.FloorDiv, ast.Mod, ast.Div, ast.Pow, ast.USub)
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"-?\d+", text) else None
-
-
-def _addend(text: str) -> str:
-    good = issubclass(_kind(text), (*_ATOMS, *_PRODUCTS, *_SUMS, *_OTHERS))
-    return text if good or _enclosed(text) else f"({text})"
-
-
-def _enclosed(text: str) -> bool:
-    """Return whether one pair of parentheses is around a whole text."""
-    depth = 0
-    for position, sign in enumerate(text):
-        depth += (sign == "(") - (sign == ")")
-        if depth == 0:
-            return sign == ")" and position == len(text) - 1 and text[0] == "("
-    return False
-
-
-def plus(a: str, b: str) -> str:
-    """Return the text of a sum, without zeros; of two integers, their sum."""
-    left, right = _whole(a), _whole(b)
-    if left is not None and right is not None:
-        return str(left + right)
-    if left == 0 or right == 0:
-        return b if left == 0 else a
-    if b.startswith("-") and not issubclass(_kind(b), _SUMS):
-        return f"{_addend(a)} - {_addend(b[1:])}"
-    return f"{_addend(a)} + {_addend(b)}"
-
-
-def minus(a: str, b: str) -> str:
-    """Return the text of a difference."""
-    left, right = _whole(a), _whole(b)
-    if left is not None and right is not None:
-        return str(left - right)
-    if right == 0:
-        return a
-    if left == 0:
-        return times("-1", b)
-    return f"{_addend(a)} - {b if issubclass(_kind(b), (*_ATOMS, *_PRODUCTS)) else f'({b})'}"
-
-
-def times(a: str, b: str) -> str:
-    """Return the text of a product, without ones."""
-    left, right = _whole(a), _whole(b)
-    if left is not None and right is not None:
-        return str(left * right)
-    if 0 in (left, right):
-        return "0"
-    if 1 in (left, right):
-        return b if left == 1 else a
-    if -1 in (left, right):
-        return f"-{_factor(b if left == -1 else a)}"
-    first = a if issubclass(_kind(a), _PRODUCTS) else _factor(a)
-    return f"{first} * {_factor(b)}"
-
-
-def lower(a: str, b: str) -> str:
-    """Return the text of the smaller of two values."""
-    left, right = _whole(a), _whole(b)
-    if left is not None and right is not None:
-        return str(min(left, right))
-    return a if a == b else f"min({a}, {b})"
-
-
-def _factor(text: str) -> str:
-    return text if issubclass(_kind(text), _ATOMS) or _enclosed(text) else f"({text})"
-
-
-# -- index tensors ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Axis:
-    """One axis of an index tensor: the integers from ``start`` to ``stop``.
+    """The integers ``0, step, ..., (count - 1) * step`` along one axis of an index tensor."""
 
-    Attributes:
-        start: The first index.
-        stop: The index behind the last one.
-        place: The number of the axis.
-        rank: The number of axes of the index tensor.
-        grid: For ``nl.mgrid``, the bounds of all axes: the tensor has the size of all of them.
-    """
-
-    start: str
-    stop: str
-    place: int
-    rank: int
-    grid: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def count(self) -> str:
-        """The number of elements."""
-        return minus(self.stop, self.start)
+    axis: int
+    count: str
+    step: str = "1"
 
 
 @dataclass(frozen=True)
-class Affine:
-    """The sum of an offset and of axes times factors.
+class Index:
+    """An index expression: the sum of integers and of ranges along axes.
 
-    ``parts`` are the nodes whose texts it repeats.
+    Attributes:
+        offsets: The texts of the integers in the sum.
+        axes: The ranges; none for an integer.
+        rank: The number of axes of the index tensor; 0 for an integer.
+        stop: The text of the end of a range that is not written as its start and its count.
+        counts: The sizes of a tensor of ``nl.mgrid``, which has its full size along all axes.
+        parts: The nodes whose texts it repeats.
     """
 
-    terms: tuple[tuple[Axis, str], ...]
-    offset: str
-    parts: tuple[cst.CSTNode, ...]
+    offsets: tuple[str, ...] = ()
+    axes: tuple[Axis, ...] = ()
+    rank: int = 0
+    stop: str = ""
+    counts: tuple[str, ...] = ()
+    parts: tuple[cst.CSTNode, ...] = field(default=(), compare=False)
 
-    def scaled(self, by: Affine) -> Affine:
-        """Return the product with a constant."""
-        terms = tuple((axis, times(own, by.offset)) for axis, own in self.terms)
-        return Affine(terms, times(self.offset, by.offset), self.parts + by.parts)
+    @property
+    def dense(self) -> bool:
+        """Whether the tensor has its full size along all axes."""
+        return bool(self.counts)
 
-    def added(self, other: Affine) -> Affine:
-        """Return the sum with another function."""
-        terms = dict(self.terms)
-        for axis, factor in other.terms:
-            terms[axis] = plus(terms[axis], factor) if axis in terms else factor
-        parts = self.parts + other.parts
-        return Affine(tuple(terms.items()), plus(self.offset, other.offset), parts)
+    @property
+    def offset(self) -> str:
+        """The sum of the integers."""
+        return total(*self.offsets) or "0"
+
+    @property
+    def key(self) -> tuple[frozenset[str], tuple[Axis, ...]]:
+        """Equal for expressions that differ in the order of their addends only."""
+        return frozenset(part.replace(" ", "") for part in self.offsets), self.axes
 
 
-_MINUS = Affine((), "-1", ())
+def wrapped(text: str) -> str:
+    """Return an expression in the parentheses that it needs as a factor."""
+    return text if re.fullmatch(r"[\w.]+|\([^()]*\)|[\w.]+\[[\w.]+\]", text) else f"({text})"
 
 
-def _arange(source: Source, node: cst.CSTNode) -> Axis | None:
-    """Return the axis of ``nl.arange(...)[None, :]``."""
-    if not isinstance(node, cst.Subscript) or not isinstance(node.value, cst.Call):
-        return None
+def total(*parts: str) -> str:
+    """Return the sum of expressions, without zeros; of integer literals, their value."""
+    kept = [part for part in parts if part != "0"]
+    if all(map(_is_integer, kept)):
+        return str(sum(map(int, kept)))
+    safe = [p if re.fullmatch(r"[\w.\[\]()*/+ ,-]+", p) else f"({p})" for p in kept]
+    return " + ".join(safe).replace("+ -", "- ")
+
+
+def _is_integer(text: str) -> bool:
+    return re.fullmatch(r"-?\d+", text) is not None
+
+
+def product(*parts: str) -> str:
+    """Return the product of expressions, without ones; of integer literals, their value."""
+    kept = [part for part in parts if part != "1"]
+    if "0" in kept:
+        return "0"
+    value = 1
+    for part in filter(_is_integer, kept):
+        value *= int(part)
+    others = [part for part in kept if not _is_integer(part)]
+    if not others:
+        return str(value)
+    if value == -1:
+        return f"-{product(*map(wrapped, others))}"
+    return " * ".join(map(wrapped, kept)) if len(kept) > 1 else kept[0]
+
+
+def _difference(stop: str, start: str) -> str:
+    if stop.isdecimal() and start.isdecimal():
+        return str(int(stop) - int(start))
+    return stop if start == "0" else f"{stop} - {wrapped(start)}"
+
+
+def _range(
+    start: str, stop: str, axis: int, rank: int, node: cst.CSTNode, counts: tuple[str, ...] = ()
+) -> Index:
+    axes = (Axis(axis, _difference(stop, start)),)
+    offsets = () if start == "0" else (start,)
+    return Index(offsets, axes, rank, stop if offsets else "", counts, (node,))
+
+
+def _arange(source: Source, node: cst.Subscript) -> Index | None:
+    """Return the range of ``nl.arange(...)[None, :]``."""
     call = node.value
-    if source.name(call.func) != "nki.language.arange" or not 1 <= len(call.args) <= 2:
+    if not isinstance(call, cst.Call) or source.name(call.func) != "nki.language.arange":
         return None
-    if any(a.keyword is not None or a.star for a in call.args):
+    if not 1 <= len(call.args) <= 2 or any(a.keyword is not None or a.star for a in call.args):
         return None
-    place = None
+    axis = None
     for position, element in enumerate(node.slice):
         part = element.slice
         if isinstance(part, cst.Slice):
-            if place is not None or part.lower or part.upper or part.step:
+            if axis is not None or part.lower or part.upper or part.step:
                 return None
-            place = position
-        elif source.code(part.value if isinstance(part, cst.Index) else part) not in _NEW_AXIS:
+            axis = position
+        elif source.code(part.value if isinstance(part, cst.Index) else part) != "None":
             return None
-    if place is None:
+    if axis is None:
         return None
     bounds = [source.code(a.value) for a in call.args]
-    return Axis("0" if len(bounds) == 1 else bounds[0], bounds[-1], place, len(node.slice))
+    return _range("0" if len(bounds) == 1 else bounds[0], bounds[-1], axis, len(node.slice), node)
 
 
-_NEW_AXIS = ("None", "np.newaxis", "numpy.newaxis")
-
-
-def _mgrid(source: Source, node: cst.CSTNode) -> list[Axis] | None:
-    """Return the axes of ``nl.mgrid[0:128, 0:512]``."""
+def grid(source: Source, node: cst.CSTNode) -> list[Index] | None:
+    """Return the ranges of ``nl.mgrid[0:128, 0:512]``, or of a name that stands for it."""
+    if isinstance(node, cst.Name):
+        found = assigned_value(source, node)
+        if found is None or found[1] is not None or isinstance(found[0], cst.Name):
+            return None
+        return grid(source, found[0]) if same_values(source, found[0], node) else None
     if not isinstance(node, cst.Subscript) or source.name(node.value) != "nki.language.mgrid":
         return None
     bounds = []
     for element in node.slice:
         part = element.slice
-        if not isinstance(part, cst.Slice) or part.upper is None:
-            return None
-        if part.step is not None and source.code(part.step) != "1":
+        if not isinstance(part, cst.Slice) or part.upper is None or part.step is not None:
             return None
         start = "0" if part.lower is None else source.code(part.lower)
         bounds.append((start, source.code(part.upper)))
-    return [Axis(*pair, i, len(bounds), tuple(bounds)) for i, pair in enumerate(bounds)]
+    counts = tuple(_difference(stop, start) for start, stop in bounds)
+    rank = len(bounds)
+    return [_range(*pair, axis, rank, node, counts) for axis, pair in enumerate(bounds)]
 
 
-def grid_of(source: Source, node: cst.CSTNode) -> tuple[list[Axis], cst.CSTNode] | None:
-    """Return the axes of ``nl.mgrid[...]`` or of a name that stands for it, and the value."""
-    value = node
-    if isinstance(node, cst.Name):
-        found = assigned_value(source, node)
-        if found is None or found[1] is not None or not same_values(source, found[0], node):
+def affine(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> Index | None:
+    """Return an index expression as an affine one, or None if it is none or depends on tiles."""
+    direct = _direct(source, node, seen)
+    if direct is not None:
+        return direct
+    if not depends(source, node):
+        if derived(source, node) or isinstance(node, cst.Ellipsis):
             return None
-        value = found[0]
-    axes = _mgrid(source, value)
-    return None if axes is None else (axes, value)
-
-
-def affine(
-    source: Source, node: cst.CSTNode, seen: frozenset[cst.CSTNode] = frozenset()
-) -> Affine | None:
-    """Return an expression as an affine function of index tensors, or None if it is not one."""
-    axis = _arange(source, node)
-    if axis is not None:
-        return Affine(((axis, "1"),), "0", (node,))
-    component = _component(source, node)
-    if component is not None:
-        return component
-    if isinstance(node, cst.Name):
-        found = assigned_value(source, node)
-        if found is not None and found[2] not in seen:
-            value, place, statement = found
-            grid = None if place is None else _mgrid(source, value)
-            inner: Affine | None = None
-            if grid is not None and place is not None and place < len(grid):
-                inner = Affine(((grid[place], "1"),), "0", (value,))
-            elif place is None:
-                inner = affine(source, value, seen | {statement})
-            if inner is not None and inner.terms:
-                same = all(same_values(source, part, node) for part in inner.parts)
-                return inner if same else None
-    elif isinstance(node, cst.BinaryOperation):
-        left, right = affine(source, node.left, seen), affine(source, node.right, seen)
-        if left is not None and right is not None and (left.terms or right.terms):
-            return _combined(node.operator, left, right)
-    elif isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        return Index((source.code(node),), parts=(node,))
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
         inner = affine(source, node.expression, seen)
-        if inner is not None and inner.terms:
-            return inner.scaled(_MINUS)
-    if not isinstance(node, cst.BaseExpression) or derived(source, node):
+        return None if inner is None else _scaled(inner, "-1")
+    if not isinstance(node, cst.BinaryOperation):
         return None
-    return Affine((), _constant(source, node), (node,))
-
-
-def _constant(source: Source, node: cst.BaseExpression) -> str:
-    number = literal_integer(node)
-    return source.code(node) if number is None else str(number)
-
-
-def _component(source: Source, node: cst.CSTNode) -> Affine | None:
-    """Return the index tensor ``grid.p`` or ``grid[0]``."""
-    if isinstance(node, cst.Attribute):
-        grid, place = grid_of(source, node.value), _AXES.get(node.attr.value)
-    elif isinstance(node, cst.Subscript) and len(node.slice) == 1:
-        index = node.slice[0].slice
-        if not isinstance(index, cst.Index):
-            return None
-        grid, place = grid_of(source, node.value), literal_integer(index.value)
-    else:
+    left, right = affine(source, node.left, seen), affine(source, node.right, seen)
+    if left is None or right is None:
         return None
-    if grid is None or place is None or not 0 <= place < len(grid[0]):
-        return None
-    return Affine(((grid[0][place], "1"),), "0", (grid[1],))
-
-
-def _combined(operator: cst.BaseBinaryOp, left: Affine, right: Affine) -> Affine | None:
-    if isinstance(operator, cst.Add):
-        return left.added(right)
-    if isinstance(operator, cst.Subtract):
-        return left.added(right.scaled(_MINUS))
-    if isinstance(operator, cst.Multiply) and not (left.terms and right.terms):
-        return left.scaled(right) if left.terms else right.scaled(left)
+    if isinstance(node.operator, cst.Add):
+        return _sum(left, right)
+    if isinstance(node.operator, cst.Subtract):
+        return difference(left, right)
+    if isinstance(node.operator, cst.Multiply) and not (left.axes and right.axes):
+        tensor, factor = (left, right) if left.axes else (right, left)
+        return replace(_scaled(tensor, factor.offset), parts=left.parts + right.parts)
     return None
 
 
-def derived(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
-    """Return whether an expression depends on an index tensor or on a tile."""
-    if is_tile(source, node) or re.search(r"\b(arange|mgrid)\b", source.code(node)):
+def difference(left: Index, right: Index) -> Index | None:
+    """Return one index expression minus another one."""
+    return _sum(left, _scaled(right, "-1"))
+
+
+def _direct(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> Index | None:
+    """Return the range of an index tensor, of a name for one, or of a part of a grid."""
+    if isinstance(node, cst.Subscript):
+        return _arange(source, node) or _component(source, node)
+    if isinstance(node, cst.Attribute):
+        return _component(source, node)
+    if not isinstance(node, cst.Name) or node.value in seen:
+        return None
+    found = assigned_value(source, node)
+    if found is None:
+        return None
+    value, place, _ = found
+    index: Index | None = None
+    if place is not None:
+        ranges = grid(source, value) if isinstance(value, cst.Subscript) else None
+        index = ranges[place] if ranges is not None and place < len(ranges) else None
+    elif depends(source, value):
+        index = affine(source, value, seen | {node.value})
+    # Its texts are repeated where the name is used: they must have the same value there.
+    same = index is not None and all(same_values(source, part, node) for part in index.parts)
+    return index if same else None
+
+
+def _component(source: Source, node: cst.Attribute | cst.Subscript) -> Index | None:
+    """Return the range of ``ix.p`` or ``ix[0]`` of a grid."""
+    place: int | None = None
+    if isinstance(node, cst.Attribute):
+        place = _AXES.get(node.attr.value)
+    elif len(node.slice) == 1 and isinstance(index := node.slice[0].slice, cst.Index):
+        place = literal_integer(index.value)
+    ranges = None if place is None else grid(source, node.value)
+    if ranges is None or place is None or not 0 <= place < len(ranges):
+        return None
+    return ranges[place]
+
+
+def _sum(left: Index, right: Index) -> Index | None:
+    if not left.axes:
+        left, right = right, left
+    if not right.axes:
+        stop = total(*right.offsets, left.stop) if left.stop else ""
+        offsets = (*right.offsets, *left.offsets)
+        return replace(left, offsets=offsets, stop=stop, parts=left.parts + right.parts)
+    if left.rank != right.rank or {a.axis for a in left.axes} & {a.axis for a in right.axes}:
+        return None
+    axes = tuple(sorted((*left.axes, *right.axes), key=lambda a: a.axis))
+    offsets, parts = (*left.offsets, *right.offsets), left.parts + right.parts
+    return Index(offsets, axes, left.rank, "", left.counts or right.counts, parts)
+
+
+def _scaled(index: Index, factor: str) -> Index:
+    axes = tuple(replace(a, step=product(a.step, factor)) for a in index.axes)
+    offsets = tuple(product(part, factor) for part in index.offsets)
+    return replace(index, offsets=offsets, axes=axes, stop="")
+
+
+def depends(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether an expression is made from an index tensor."""
+    return _made_from(source, node, False, frozenset())
+
+
+def derived(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether an expression is made from an index tensor or from a tile."""
+    return _made_from(source, node, True, frozenset())
+
+
+def _made_from(source: Source, node: cst.CSTNode, tiles: bool, seen: frozenset[str]) -> bool:
+    if (tiles and is_tile(source, node)) or re.search(r"\b(arange|mgrid)\b", source.code(node)):
         return True
     for name in source.within(node, cst.Name):
-        scope, above = source.scope(name), source.parent(name)
+        scope, user = source.scope(name), source.parent(name)
         if scope is None or name.value in seen:
             continue
-        if isinstance(above, cst.Attribute) and above.attr.value in ("dtype", "ndim", "shape"):
+        if isinstance(user, cst.Attribute) and user.attr.value in ("shape", "dtype"):
             continue
-        for assignment in scope.assignments[name.value]:
+        for assignment in scope.lookup(name.value):
             for above in source.ancestors(assignment.node):
-                if isinstance(above, cst.BaseSmallStatement):
-                    value = getattr(above, "value", None)
-                    within = seen | {name.value}
-                    if value is not None and derived(source, value, within):
-                        return True
-                if isinstance(above, cst.BaseSmallStatement | cst.BaseCompoundStatement):
+                value = getattr(above, "value", None)
+                small = isinstance(above, cst.BaseSmallStatement)
+                within = seen | {name.value}
+                if small and value is not None and _made_from(source, value, tiles, within):
+                    return True
+                if small or isinstance(above, cst.BaseCompoundStatement):
                     break
     return False

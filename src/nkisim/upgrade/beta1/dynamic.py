@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from nkisim.upgrade.beta1.affine import affine, minus, plus, times
-from nkisim.upgrade.beta1.indexing import has_index, sliced
+from nkisim.upgrade.beta1.affine import affine, depends, product, total, wrapped
+from nkisim.upgrade.beta1.indexing import sliced
 from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -61,7 +61,7 @@ def _gathered(source: Source, node: cst.Subscript) -> str | None:
     if not isinstance(first, cst.Index) or not _is_dynamic(source, node.slice[0]):
         return None
     rows: str | None = source.code(first.value)
-    if isinstance(first.value, cst.Subscript) and has_index(source, first.value):
+    if isinstance(first.value, cst.Subscript) and depends(source, first.value):
         rows = sliced(source, first.value)
     if rows is None or base_name(first.value) is None:
         return None
@@ -70,15 +70,15 @@ def _gathered(source: Source, node: cst.Subscript) -> str | None:
     for dimension in range(1, len(node.slice)):
         stride = "1"
         for inner in range(dimension + 1, len(node.slice)):
-            stride = times(stride, f"{name}.shape[{inner}]")
+            stride = product(stride, f"{name}.shape[{inner}]")
         part = _extent(source, node.slice[dimension], places, f"{name}.shape[{dimension}]")
         if part is None:
             return None
         pattern.append(f"[{stride}, {part[1]}]")
-        offset = plus(offset, times(part[0], stride))
+        offset = total(offset, product(part[0], stride))
     stride = "1"
     for inner in range(1, len(node.slice)):
-        stride = times(stride, f"{name}.shape[{inner}]")
+        stride = product(stride, f"{name}.shape[{inner}]")
     first_pair = f"[{stride}, {rows}.shape[0]]"
     moved = "" if offset == "0" else f"offset={offset}, "
     return f"{name}.ap(pattern=[{', '.join([first_pair, *pattern])}], {moved}vector_offset={rows})"
@@ -107,12 +107,14 @@ def _extent(
         start = "0" if part.lower is None else source.code(part.lower)
         stop = size if part.upper is None else source.code(part.upper)
         places.append(places[-1] + 1)
-        return (start, minus(stop, start)) if not stop.startswith("-") else None
+        if stop.startswith("-"):
+            return None
+        return start, stop if start == "0" else f"{stop} - {wrapped(start)}"
     found = affine(source, part.value)
-    if found is None or len(found.terms) != 1:
+    if found is None or len(found.axes) != 1:
         return None
-    ((axis, factor),) = found.terms
-    if factor != "1" or axis.place <= places[-1]:
+    where = found.axes[0]
+    if where.step != "1" or where.axis <= places[-1]:
         return None
-    places.append(axis.place)
-    return plus(found.offset, axis.start), axis.count
+    places.append(where.axis)
+    return found.offset, where.count

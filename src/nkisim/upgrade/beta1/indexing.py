@@ -1,149 +1,204 @@
-"""Index tensors of Beta 1, ``nl.arange`` and ``nl.mgrid``, become slices."""
+"""Index tensors of Beta 1, ``nl.arange`` and ``nl.mgrid``, become slices and access patterns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import libcst as cst
 
-from nkisim.upgrade.beta1.affine import Affine, Axis, affine, grid_of, lower, minus, plus, times
+from nkisim.upgrade.beta1.affine import Index, affine, depends, grid, product, total
 from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import is_tile
+from nkisim.upgrade.tiles import buffer_of, is_tile, rank_of
 
-__all__ = ["has_index", "is_read", "sliced"]
+__all__ = ["Part", "is_read", "patterned", "selected", "sliced", "target_text", "valid_count"]
 
 _ADVICE = "index with slices, or with t.ap(pattern=[[step, count], ...])"
 
 
-def has_index(source: Source, node: cst.CSTNode) -> bool:
-    """Return whether an expression contains an index tensor."""
-    kinds: tuple[type[cst.CSTNode], ...] = (cst.Name, cst.Attribute, cst.Subscript)
-    return any(
-        ((found := affine(source, n)) is not None and bool(found.terms))
-        or (kind is not cst.Attribute and grid_of(source, n) is not None)
-        for kind in kinds
-        for n in source.within(node, kind)
-    )
+@dataclass(frozen=True)
+class Part:
+    """The selection along one dimension of a tensor.
+
+    Attributes:
+        text: The slice or the integer.
+        count: The number of elements; empty for an integer, whose dimension disappears.
+        valid: The number of elements inside the bounds of a mask; the count without one.
+        axis: The axis of the index tensor; -1 for an integer.
+    """
+
+    text: str
+    count: str = ""
+    valid: str = ""
+    axis: int = -1
 
 
-def _slice(index: Affine) -> tuple[Axis, str, str, str] | None:
-    """Return the axis, start, stop and step of the slice that selects the same elements."""
-    if len(index.terms) != 1:
+Limits = Mapping[int, tuple[Index, str]]
+
+
+def valid_count(index: Index, bound: str) -> str:
+    """Return the number of elements of a range that are below an upper bound."""
+    start = total(*index.offsets)
+    room = bound if start == "0" else f"{bound} - ({start})"
+    return f"min({index.axes[0].count}, {room})"
+
+
+def _part(index: Index, limits: Limits) -> Part | None:
+    """Return the selection of an index expression along at most one axis."""
+    if not index.axes:
+        return Part(index.offset)
+    if len(index.axes) > 1:
         return None
-    ((axis, step),) = index.terms
-    start = plus(index.offset, times(step, axis.start))
-    if step == "1":
-        return axis, start, plus(index.offset, axis.stop), ""
-    if step.startswith("-"):
-        return None
-    last = plus(index.offset, times(step, plus(axis.stop, "-1")))
-    return axis, start, plus(last, "1"), step
+    where, offset = index.axes[0], index.offset
+    count = valid = where.count
+    limit = limits.get(where.axis)
+    if limit is not None:
+        valid = valid_count(*limit)
+    if where.step != "1":
+        last = f"({valid} - 1) * {where.step} + 1"
+        return Part(f"{offset}:{total(offset, last)}:{where.step}", count, valid, where.axis)
+    stop = index.stop or total(offset, where.count)
+    if limit is not None:
+        stop = f"min({stop}, {limit[1]})" if limit[0].key == index.key else total(offset, valid)
+    return Part(f"{offset}:{stop}", count, valid, where.axis)
 
 
-def _indices(source: Source, node: cst.Subscript) -> list[Affine | None] | None:
-    """Return the index of each dimension, None for a plain one; None if one is not understood."""
-    found: list[Affine | None] = []
+def _indices(source: Source, node: cst.Subscript) -> list[Index] | None:
+    """Return the index expressions of a subscript, or None if one is not understood."""
+    found = []
     for element in node.slice:
-        index = element.slice
-        if not isinstance(index, cst.Index) or index.star:
+        part = element.slice
+        if not isinstance(part, cst.Index) or part.star or source.code(part) == "None":
             return None
-        grid = grid_of(source, index.value)
-        if grid is not None:  # x[nl.mgrid[0:128, 0:512]]
-            if len(node.slice) != 1:
-                return None
-            return [Affine(((axis, "1"),), "0", ()) for axis in grid[0]]
-        value = affine(source, index.value)
-        if value is None or (not value.terms and has_index(source, index.value)):
-            return None  # a dynamic index, or one that is not understood
-        found.append(value)
-    return found
+        whole = grid(source, part.value)
+        if whole is not None:  # x[nl.mgrid[0:128, 0:512]]
+            return whole if len(node.slice) == 1 else None
+        index = affine(source, part.value)
+        if index is None:
+            return None
+        found.append(index)
+    shapes = {(index.rank, index.counts) for index in found if index.axes}
+    return found if len(shapes) == 1 else None
 
 
-def sliced(
-    source: Source, node: cst.Subscript, bounds: Mapping[Axis, tuple[Affine, str]] | None = None
-) -> str | None:
-    """Return the text of a subscript with slices in place of the index tensors.
+def selected(
+    source: Source, node: cst.Subscript, limits: Limits | None = None
+) -> list[Part] | None:
+    """Return the selection along each dimension that index tensors stand for, or None.
 
-    ``bounds`` gives upper bounds: for an axis, an index expression of it and its bound. Each must
-    belong to an index of the subscript.
+    ``limits`` gives the index expression and its upper bound for axes with a mask.
     """
     indices = _indices(source, node)
     if indices is None:
         return None
-    left = dict(bounds or {})
-    parts: list[tuple[Axis | None, str]] = []
+    rank = max(index.rank for index in indices)
+    counts = next((index.counts for index in indices if index.dense), ("1",) * rank)
+    parts: list[Part] = []
+    free: list[int] = []  # integers whose dimension can stand for an axis of one element
+    need = 0
     for index in indices:
-        if index is None or not index.terms:
-            parts.append((None, index.offset if index is not None else ""))
+        part = _part(index, limits or {})
+        if part is None or (part.axis >= 0 and part.axis < need):
+            return None
+        parts.append(part)
+        if part.axis < 0:
+            free.append(len(parts) - 1)
             continue
-        found = _slice(index)
-        if found is None:
+        if not _fill(parts, free, counts[need : part.axis]):
             return None
-        axis, start, stop, step = found
-        if axis in left:
-            limited, bound = left.pop(axis)
-            if step or limited.terms != index.terms:
-                return None
-            bound = plus(bound, _difference(index.offset, limited.offset))
-            stop = lower(stop, bound)
-        parts.append((axis, f"{start}:{stop}" + (f":{step}" if step else "")))
-    if left:
+        need, free = part.axis + 1, []
+    if not _fill(parts, free, counts[need:rank]):
         return None
-    return _subscript(source, node, parts)
-
-
-def _difference(a: str, b: str) -> str:
-    """Return the text of a - b; 0 where both are sums of the same addends."""
-
-    def addends(text: str) -> list[str]:
-        return sorted(part.replace(" ", "") for part in text.split("+"))
-
-    return "0" if addends(a) == addends(b) else minus(a, b)
-
-
-def _subscript(
-    source: Source, node: cst.Subscript, parts: list[tuple[Axis | None, str]]
-) -> str | None:
-    """Return the subscript with these indices, or None if its shape would be another one."""
-    axes = [axis for axis, _ in parts if axis is not None]
-    places = [axis.place for axis in axes]
-    if len({axis.rank for axis in axes}) != 1 or places != sorted(set(places)):
+    if not set(limits or {}) <= {part.axis for part in parts}:
         return None
-    rank = axes[0].rank
-    others = [text for axis, text in parts if axis is None]
-    if any("..." in text or text == "None" for text in others):
-        return None
-    if len(parts) == 1 and rank == 2 and isinstance(node.value, cst.Name):
-        return _vector(source, node.value, *parts[0])
-    if len(axes) < rank:
-        # A tensor along one axis only keeps the others with size 1, as a slice of one element does.
-        if len(parts) != rank or any(not _single(axis, places) for axis in axes):
-            return None
-        if [i for i, (axis, _) in enumerate(parts) if axis is not None] != places:
-            return None
-        parts = [(a, t if a is not None else f"{t}:{plus(t, '1')}") for a, t in parts]
-    inner = ", ".join(text for _, text in parts)
-    return f"{source.code(node.value)}[{inner}]"
+    return parts
 
 
-def _vector(source: Source, tensor: cst.Name, axis: Axis | None, text: str) -> str | None:
+def _fill(parts: list[Part], free: list[int], counts: Sequence[str]) -> bool:
+    """Turn the last integers into slices of one element, one for each axis that is missing.
+
+    ``counts`` are the sizes of the missing axes: all must be 1.
+    """
+    missing = len(counts)
+    if missing > len(free) or any(count != "1" for count in counts):
+        return False
+    for place in free[len(free) - missing :] if missing else ():
+        text = parts[place].text
+        parts[place] = Part(f"{text}:{total(text, '1')}", "1", "1")
+    return True
+
+
+def sliced(source: Source, node: cst.Subscript, limits: Limits | None = None) -> str | None:
+    """Return the text of a subscript with slices in place of the index tensors."""
+    parts = selected(source, node, limits)
+    if parts is None:
+        return None if limits else _vector(source, node)
+    return f"{source.code(node.value)}[{', '.join(part.text for part in parts)}]"
+
+
+def _vector(source: Source, node: cst.Subscript) -> str | None:
     """Return the row or column of a tensor with one dimension that an index tensor selects."""
-    if axis is None or not _single(axis, [axis.place]) or is_tile(source, tensor):
+    indices, tensor = _indices(source, node), node.value
+    if indices is None or len(node.slice) != 1 or len(indices) != 1 or indices[0].rank != 2:
+        return None
+    part = _part(indices[0], {})
+    if part is None or not isinstance(tensor, cst.Name) or is_tile(source, tensor):
+        return None
+    if any(n != "1" for place, n in enumerate(indices[0].counts) if place != part.axis):
         return None
     name, size = tensor.value, f"{tensor.value}.shape[0]"
-    if axis.place == 0:
-        return f"{name}.reshape(({size}, 1))[{text}, 0:1]"
-    return f"{name}.reshape((1, {size}))[0:1, {text}]"
+    if part.axis == 0:
+        return f"{name}.reshape(({size}, 1))[{part.text}, 0:1]"
+    return f"{name}.reshape((1, {size}))[0:1, {part.text}]"
 
 
-def _single(axis: Axis, places: list[int]) -> bool:
-    """Return whether the axes of a grid that are not among ``places`` have one element."""
-    return all(
-        i in places or minus(stop, start) == "1" for i, (start, stop) in enumerate(axis.grid)
-    )
+def patterned(source: Source, node: cst.Subscript) -> str | None:
+    """Return the access pattern that selects the same elements as index tensors.
+
+    The tensor must be whole, with as many dimensions as there are index expressions. On chip, the
+    first axis must be the partition, and no other index may move along it.
+    """
+    indices, name = _indices(source, node), node.value
+    if indices is None or not isinstance(name, cst.Name):
+        return None
+    if rank_of(source, name) != len(indices):
+        return None
+    if is_tile(source, name) and "hbm" not in (buffer_of(source, name) or ""):
+        if {a.axis for a in indices[0].axes} != {0}:
+            return None
+        if any(a.axis == 0 for index in indices[1:] for a in index.axes):
+            return None
+    rank = max(index.rank for index in indices)
+    sizes = [f"{name.value}.shape[{place}]" for place in range(len(indices))]
+    steps: list[list[str]] = [[] for _ in range(rank)]
+    counts = ["1"] * rank
+    offsets = []
+    for place, index in enumerate(indices):
+        stride = product("1", *sizes[place + 1 :]) if place + 1 < len(indices) else "1"
+        offsets.append(product(index.offset, stride))
+        for along in index.axes:
+            steps[along.axis].append(product(along.step, stride))
+            counts[along.axis] = along.count
+    if any(index.dense for index in indices) and not all(steps):
+        return None
+    pairs = [
+        f"[{total(*step) if step else '1'}, {n}]" for step, n in zip(steps, counts, strict=True)
+    ]
+    offset = total(*offsets)
+    tail = "" if offset == "0" else f", offset={offset}"
+    return f"{name.value}.ap(pattern=[{', '.join(pairs)}]{tail})"
+
+
+def target_text(source: Source, target: cst.BaseExpression) -> str:
+    """Return the text of a tile that is written to, as an access pattern where slices fail."""
+    if isinstance(target, cst.Subscript) and any(depends(source, e) for e in target.slice):
+        pattern = None if sliced(source, target) else patterned(source, target)
+        if pattern is not None:
+            return pattern
+    return source.code(target)
 
 
 @rule(
@@ -166,22 +221,23 @@ def _index_tensors(source: Source) -> Iterator[Match]:
         start, stop = source.span(node)
         if any(a <= start and stop <= b for a, b in inside):
             continue
-        if grid_of(source, node) is not None or (affine(source, node) or _NOTHING).terms:
-            continue  # the index tensor itself
-        if not any(has_index(source, element) for element in node.slice):
+        if not any(depends(source, element) for element in node.slice):
             continue
-        if has_index(source, node.value):
+        if depends(source, node.value) or grid(source, node) is not None:
             continue
         inside.append((start, stop))
-        text = sliced(source, node)
+        text, message = sliced(source, node), "slices select the same elements"
+        if text is None:
+            if isinstance(source.parent(node), cst.AssignTarget | cst.AugAssign):
+                if patterned(source, node) is None:
+                    yield Match(node, _ADVICE)
+                continue  # MG-102 and MG-124 write through the access pattern
+            text, message = patterned(source, node), "an access pattern selects the same elements"
         if text is None:
             yield Match(node, _ADVICE)
         else:
-            yield Match(node, "slices select the same elements", (source.replaced(node, text),))
+            yield Match(node, message, (source.replaced(node, text),))
     yield from _definitions(source)
-
-
-_NOTHING = Affine((), "0", ())
 
 
 def _definitions(source: Source) -> Iterator[Match]:
@@ -204,7 +260,7 @@ def _definitions(source: Source) -> Iterator[Match]:
     for statement in source.all(cst.Assign):
         line = source.statement(statement)
         named = not re.search(r"\b(arange|mgrid)\b", source.code(statement.value))
-        if not named or line is None or not has_index(source, statement.value):
+        if not named or line is None or not depends(source, statement.value):
             continue
         if _is_unused_index(source, statement):
             edit = source.emptied(line)
@@ -212,8 +268,8 @@ def _definitions(source: Source) -> Iterator[Match]:
 
 
 def _is_unused_index(source: Source, statement: cst.Assign) -> bool:
-    value = affine(source, statement.value)
-    if (value is None or not value.terms) and grid_of(source, statement.value) is None:
+    value = statement.value
+    if affine(source, value) is None and grid(source, value) is None:
         return False
     return not any(
         is_read(source, name)
@@ -228,8 +284,8 @@ def is_read(source: Source, name: cst.Name) -> bool:
     if scope is None:
         return True
     for assignment in scope.assignments[name.value]:
-        for node in assignment.references:
-            found = binding(source, node)
+        for use in assignment.references:
+            found = binding(source, use)
             if found is None or found is name:
                 return True
     return False

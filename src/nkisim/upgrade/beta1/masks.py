@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import libcst as cst
 
-from nkisim.upgrade.beta1.affine import Affine, Axis, affine, lower, plus
-from nkisim.upgrade.beta1.indexing import has_index, is_read, sliced
-from nkisim.upgrade.bindings import assigned_value, same_values
+from nkisim.upgrade.beta1.affine import Index, affine, total
+from nkisim.upgrade.beta1.indexing import Limits, Part, selected, valid_count
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import is_column, is_tile
+from nkisim.upgrade.tiles import TILE_FUNCTIONS, base_name, is_tile
 
 __all__: list[str] = []
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _ADVICE = "slice every operand to the valid part, [start:min(start + size, n)], and drop mask="
-_REVIEW = "the tile has only the valid elements: check the shapes that it is used with"
-
-Bounds = dict[Axis, tuple[Affine, str]]
 
 
 @rule(
@@ -29,8 +25,12 @@ Bounds = dict[Axis, tuple[Affine, str]]
     since="beta1",
     kind="partial",
     before="i_p = nl.arange(128)[:, None]\ni_f = nl.arange(512)[None, :]\n"
-    "t = nl.load(x[k * 128 + i_p, i_f], mask=(k * 128 + i_p < n))",
-    after="t = nl.load(x[k * 128:min(k * 128 + 128, n), 0:512])",
+    "t = nl.load(x[k * 128 + i_p, i_f], mask=(k * 128 + i_p < n))\n"
+    "nl.store(y[k * 128 + i_p, i_f], t, mask=(k * 128 + i_p < n))",
+    after="t = nl.zeros((128, 512), dtype=x.dtype, buffer=nl.sbuf)\n"
+    "nisa.dma_copy(dst=t[0:min(128, n - (k * 128)), 0:512], "
+    "src=x[k * 128:min(k * 128 + 128, n), 0:512])\n"
+    "nl.store(y[k * 128:min(k * 128 + 128, n), 0:512], t[0:min(128, n - (k * 128)), 0:512])",
 )
 def _masks(source: Source) -> Iterator[Match]:
     for call in (*source.calls(_ISA), *source.calls(_LANGUAGE)):
@@ -41,129 +41,136 @@ def _masks(source: Source) -> Iterator[Match]:
         if source.code(argument.value) == "None":
             yield Match(call, "mask=None is removed", (without,))
             continue
-        bounds = _bounds(source, argument.value)
-        edits = None if bounds is None else _limited(source, call, argument, bounds)
-        if edits is None:
-            yield Match(call, _ADVICE)
-        else:
-            edits = (*edits, without)
-            yield Match(call, "the slices end where the mask did", edits, _REVIEW)
-    for statement in source.all(cst.Assign):
-        line, target = source.statement(statement), statement.targets[0].target
-        if line is None or len(statement.targets) != 1 or not isinstance(target, cst.Name):
-            continue
-        if _bounds(source, statement.value) and not is_read(source, target):
-            yield Match(statement, "the mask is not used any more", (source.emptied(line),))
+        limits = _limits(source, argument.value)
+        name = source.nki_name(call.func, _LANGUAGE)
+        match = None
+        if limits is not None and name == "load":
+            match = _load(source, call, limits)
+        elif limits is not None and name == "store":
+            match = _store(source, call, limits, without)
+        elif limits is not None and name in TILE_FUNCTIONS and name not in _ACROSS:
+            match = _computed(source, call, limits, without)
+        yield match or Match(call, _ADVICE)
 
 
-def _limited(
-    source: Source, call: cst.Call, mask: cst.Arg, bounds: Bounds
-) -> tuple[Edit, ...] | None:
-    """Return the edits that slice the operands of a call to the valid part, or None."""
-    operands: list[cst.BaseExpression] = [a.value for a in call.args if a is not mask]
-    above = source.parent(call)
-    if isinstance(above, cst.Assign) and len(above.targets) == 1:
-        operands.append(above.targets[0].target)
-    elif isinstance(above, cst.AugAssign):
-        operands.append(above.target)
-    if _is_elementwise(source, call, operands):
-        return ()  # elements that the mask left out are undefined, and may be computed
-    edits, used = [], set()
-    for operand in operands:
-        if isinstance(operand, cst.Subscript) and has_index(source, operand):
-            own = {a: b for a, b in bounds.items() if _indexed(source, operand, a)}
-            text = sliced(source, operand, own)
-            used |= set(own)
-        elif is_tile(source, operand) and operand is not operands[-1]:
-            text = _whole_tile(source, operand, bounds)
-            used |= set(bounds)
-        elif is_tile(source, operand) and isinstance(operand, cst.Subscript):
-            return None
-        else:
-            continue
-        if text is None:
-            return None
-        edits.append(source.replaced(operand, text))
-    return tuple(edits) if used == set(bounds) else None
+# Functions that combine elements: a mask decides which ones take part.
+_ACROSS = ("all_reduce", "matmul", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var")
 
 
-def _is_elementwise(source: Source, call: cst.Call, operands: Sequence[cst.BaseExpression]) -> bool:
-    """Return whether a call computes a new tile element by element from whole tiles."""
-    name = source.nki_name(call.func, _LANGUAGE) or source.nki_name(call.func, _ISA)
-    if name not in _ELEMENTWISE or any(isinstance(o, cst.Subscript) for o in operands):
-        return False
-    above = source.parent(call)
-    return isinstance(above, cst.Assign) and isinstance(above.targets[0].target, cst.Name)
-
-
-def _indexed(source: Source, node: cst.Subscript, axis: Axis) -> bool:
-    """Return whether an axis of index tensors is used in a subscript."""
-    for element in node.slice:
-        index = element.slice
-        found = affine(source, index.value) if isinstance(index, cst.Index) else None
-        if found is not None and any(axis == own for own, _ in found.terms):
-            return True
-    return False
-
-
-def _whole_tile(source: Source, tile: cst.BaseExpression, bounds: Bounds) -> str | None:
-    """Return the valid part of a tile that has the shape of the index tensors."""
-    if not isinstance(tile, cst.Name):
-        return None
-    ranks = {axis.rank for axis in bounds}
-    if len(ranks) != 1 or any(limited.offset != "0" for limited, _ in bounds.values()):
-        return None
-    by_place = {axis.place: (axis, bound) for axis, (_, bound) in bounds.items()}
-    parts = []
-    for place in range(ranks.pop()):
-        if place not in by_place or (place > 0 and is_column(source, tile)):
-            parts.append(":")
-            continue
-        axis, bound = by_place[place]
-        if axis.start != "0":
-            return None
-        parts.append(f"0:{lower(axis.stop, bound)}")
-    return f"{tile.value}[{', '.join(parts)}]"
-
-
-def _bounds(source: Source, mask: cst.BaseExpression) -> Bounds | None:
-    """Return the upper bounds in a mask ``(i < n) & (j < m)``, or None of another form."""
-    if isinstance(mask, cst.Name):
-        found = assigned_value(source, mask)
-        if found is None or found[1] is not None or not same_values(source, found[0], mask):
-            return None
-        return None if isinstance(found[0], cst.Name) else _bounds(source, found[0])
+def _limits(source: Source, mask: cst.BaseExpression) -> dict[int, tuple[Index, str]] | None:
+    """Return the bounds in a mask ``(i < n) & (j < m)`` by axis, or None of another form."""
     if isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
-        left, right = _bounds(source, mask.left), _bounds(source, mask.right)
+        left, right = _limits(source, mask.left), _limits(source, mask.right)
         if left is None or right is None or set(left) & set(right):
             return None
         return left | right
     if not isinstance(mask, cst.Comparison) or len(mask.comparisons) != 1:
         return None
-    target = mask.comparisons[0]
-    index, bound = affine(source, mask.left), affine(source, target.comparator)
-    if isinstance(target.operator, cst.GreaterThan | cst.GreaterThanEqual):
-        index, bound = bound, index
-    if index is None or bound is None or bound.terms or len(index.terms) != 1:
+    low, high = mask.left, mask.comparisons[0].comparator
+    operator = mask.comparisons[0].operator
+    if isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual):
+        low, high = high, low
+    elif not isinstance(operator, cst.LessThan | cst.LessThanEqual):
         return None
-    ((axis, factor),) = index.terms
-    more = _STRICT.get(type(target.operator))
-    if factor != "1" or more is None:
+    index, bound = affine(source, low), affine(source, high)
+    if index is None or bound is None or len(index.axes) != 1 or bound.axes:
         return None
-    return {axis: (index, plus(bound.offset, more))}
+    if index.axes[0].step != "1":
+        return None
+    closed = isinstance(operator, cst.LessThanEqual | cst.GreaterThanEqual)
+    return {index.axes[0].axis: (index, total(bound.offset, "1") if closed else bound.offset)}
 
 
-_STRICT: Mapping[type[cst.BaseCompOp], str] = {
-    cst.LessThan: "0",
-    cst.GreaterThan: "0",
-    cst.LessThanEqual: "1",
-    cst.GreaterThanEqual: "1",
-}
+def _inside(parts: list[Part]) -> str:
+    """Return the subscript of the valid part of a tile that holds the whole selection."""
+    return ", ".join(f"0:{part.valid}" for part in parts if part.count)
 
-_ELEMENTWISE = frozenset(
-    "abs activation add arctan bitwise_and bitwise_or bitwise_xor ceil copy cos divide equal erf "
-    "exp floor gelu greater greater_equal invert less less_equal log logical_and logical_not "
-    "logical_or maximum minimum mish multiply negative not_equal power reciprocal relu rsqrt "
-    "sigmoid sign silu sin softplus sqrt square subtract tan tanh tensor_copy tensor_scalar "
-    "tensor_tensor trunc where".split()
-)
+
+def _load(source: Source, call: cst.Call, limits: Limits) -> Match | None:
+    """The tile keeps its size: the rest of it is zero, of which Beta 1 said nothing."""
+    found = source.arguments(call, ("src",)) or {}
+    src, line = found.get("src"), source.statement(call)
+    language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
+    if not isinstance(src, cst.Subscript) or set(found) - {"src", "mask", "dtype"}:
+        return None
+    parts, base = selected(source, src, limits), base_name(src)
+    if parts is None or base is None or line is None or language is None or isa is None:
+        return None
+    statement = line.body[0]
+    target = None
+    if isinstance(statement, cst.Assign) and statement.value is call:
+        target = statement.targets[0].target if len(statement.targets) == 1 else None
+    code = f"{source.code(src.value)}[{', '.join(part.text for part in parts)}]"
+    message = "the valid part is loaded into a tile of zeros"
+    imports = (*language[1], *isa[1])
+    if isinstance(target, cst.Name):
+        shape = ", ".join(part.count for part in parts if part.count)
+        dtype = source.code(found["dtype"]) if "dtype" in found else f"{base.value}.dtype"
+        nl, name = language[0], target.value
+        made = f"{name} = {nl}.zeros(({shape}), dtype={dtype}, buffer={nl}.sbuf)"
+        copy = f"{isa[0]}.dma_copy(dst={name}[{_inside(parts)}], src={code})"
+        edit = Edit(*source.span(statement), copy)
+        return Match(call, message, (*imports, source.before(line, made), edit))
+    if isinstance(target, cst.Subscript) and is_tile(source, target):
+        if source.code(target).replace(" ", "").endswith(("[...]", "[:,:]", "[:]")):
+            text = f"{isa[0]}.dma_copy(dst={source.code(target.value)}[{_inside(parts)}], src={code})"
+            return Match(call, "the valid part is loaded", (*imports, Edit(*source.span(statement), text)))
+        return None
+    if source.unconditional(call) and target is None:
+        name = source.fresh("loaded")
+        edits = (source.before(line, f"{name} = {source.code(call)}"), source.replaced(call, name))
+        return Match(call, "the nested call becomes a statement", edits)
+    return None
+
+
+def _store(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+    found = source.arguments(call, ("dst", "value")) or {}
+    dst, value = found.get("dst"), found.get("value")
+    line = source.statement(call)
+    if not isinstance(dst, cst.Subscript) or value is None or line is None:
+        return None
+    parts = selected(source, dst, limits)
+    if parts is None or not is_tile(source, value):
+        return None
+    code = f"{source.code(dst.value)}[{', '.join(part.text for part in parts)}]"
+    inside = _inside(parts)
+    if isinstance(value, cst.Name):
+        edits = (source.replaced(dst, code), Edit(*source.span(value), f"{value.value}[{inside}]"))
+        return Match(call, "the valid part is stored", (*edits, without))
+    if isinstance(value, cst.Subscript):
+        whole = selected(source, value, limits)
+        if whole is None:
+            return None
+        text = f"{source.code(value.value)}[{', '.join(part.text for part in whole)}]"
+        edits = (source.replaced(dst, code), source.replaced(value, text))
+        return Match(call, "the valid part is stored", (*edits, without))
+    name = source.fresh("stored")
+    edits = (source.before(line, f"{name} = {source.code(value)}"), source.replaced(value, name))
+    return Match(call, "the value gets a name", edits)
+
+
+def _computed(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+    """The rest of a new tile has no meaning: it may be computed as well."""
+    line = source.statement(call)
+    statement = None if line is None else line.body[0]
+    if isinstance(statement, cst.AugAssign):
+        return None
+    if not isinstance(statement, cst.Assign) or isinstance(statement.targets[0].target, cst.Name):
+        return Match(call, "mask= is removed: the result is a new tile", (without,))
+    target, isa = statement.targets[0].target, source.import_of(_ISA)
+    whole = isinstance(target, cst.Subscript) and source.code(target).endswith("[...]")
+    if line is None or isa is None or not isinstance(target, cst.Subscript) or not whole:
+        return None
+    if statement.value is not call or sorted(limits) != list(range(len(limits))):
+        return None
+    name = source.fresh("result")
+    start, stop = source.span(call)
+    plain = source.code(call)[: without.start - start] + source.code(call)[without.stop - start :]
+    inside = ", ".join(f"0:{valid_count(*limits[axis])}" for axis in sorted(limits))
+    copy = f"dst={source.code(target.value)}[{inside}], src={name}[{inside}]"
+    edits = (
+        *isa[1],
+        source.before(line, f"{name} = {plain}"),
+        Edit(source.span(statement)[0], stop, f"{isa[0]}.tensor_copy({copy})"),
+    )
+    return Match(call, "the valid part of the result is copied", edits)

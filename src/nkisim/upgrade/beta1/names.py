@@ -9,6 +9,7 @@ import libcst as cst
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import is_tile
 
 __all__: list[str] = []
 
@@ -266,6 +267,13 @@ def _partition_mark(source: Source) -> Iterator[Match]:
             yield Match(call, "the first dimension is the partition", (edit,))
 
 
+_GONE_NAMES = {
+    "nki": ("baremetal", "benchmark", "profile", "simulate_kernel", "trace"),
+    "nki.language": ("arange", "fp32", "mgrid", "par_dim"),
+    "torch_neuronx": ("nki_jit",),
+}
+
+
 @rule(
     "MG-101a",
     "imports of removed names",
@@ -276,10 +284,10 @@ def _partition_mark(source: Source) -> Iterator[Match]:
 )
 def _unused_imports(source: Source) -> Iterator[Match]:
     """Remove imports of names that 0.3.0 does not have once nothing uses them any more."""
-    removed = ("arange", "fp32", "mgrid", "par_dim")
     for statement in source.all(cst.ImportFrom):
         module = source.code(statement.module) if statement.module is not None else ""
-        if module.removeprefix("neuronxcc.") != _LANGUAGE or statement.relative:
+        removed = _GONE_NAMES.get(module.removeprefix("neuronxcc."), ())
+        if statement.relative:
             continue
         for item in source.within(statement, cst.ImportAlias):
             bound = item.asname.name if item.asname is not None else item.name
@@ -295,22 +303,23 @@ def _unused_imports(source: Source) -> Iterator[Match]:
 
 
 @rule(
-    "MG-107",
-    "block dimensions",
+    "MG-102a",
+    "annotated tiles",
     since="beta1",
-    kind="report",
-    before="nl.ndarray((8, nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.sbuf)",
+    kind="safe",
+    before="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n"
+    "    t: nt.tensor[128, 64] = nl.load(x)\n    return t",
+    after="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n    return t",
 )
-def _blocks(source: Source) -> Iterator[Match]:
-    for call in source.calls(_LANGUAGE, "par_dim"):
-        element = source.parent(call)
-        shape = None if element is None else source.parent(element)
-        if isinstance(shape, cst.Tuple | cst.List) and shape.elements[0] is not element:
-            yield Match(
-                call,
-                "the partition is now the first dimension: use a list of tiles, put the blocks "
-                "behind the partition, or allocate inside the loop",
-            )
+def _annotations(source: Source) -> Iterator[Match]:
+    for statement in source.all(cst.AnnAssign):
+        annotation = statement.annotation.annotation
+        base = annotation.value if isinstance(annotation, cst.Subscript) else annotation
+        if source.name(base) != "nki.typing.tensor" or statement.value is None:
+            continue
+        if source.function_of(statement) is not None:
+            edit = Edit(source.span(statement.target)[1], source.span(statement.value)[0], " = ")
+            yield Match(statement, "the annotation of a tile is removed", (edit,))
 
 
 @rule(
@@ -404,14 +413,36 @@ def _device_print(source: Source) -> Iterator[Match]:
 
 @rule(
     "MG-131",
-    "broadcast_to: src",
+    "broadcast_to: src, and the method of tiles",
     since="beta1",
     kind="safe",
-    before="nl.broadcast_to(src=t, shape=(128, 512))",
-    after="nl.broadcast_to(x=t, shape=(128, 512))",
+    before="t = nl.load(x)\na = nl.broadcast_to(src=t, shape=(128, 512))\n"
+    "b = t.broadcast_to((128, 512))",
+    after="t = nl.load(x)\na = nl.broadcast_to(x=t, shape=(128, 512))\n"
+    "b = nl.broadcast_to(t, (128, 512))",
 )
 def _broadcast_to(source: Source) -> Iterator[Match]:
     yield from _renamed(source, _LANGUAGE, "broadcast_to", {"src": "x"})
+    for call in source.all(cst.Call):
+        method = call.func
+        if not isinstance(method, cst.Attribute) or method.attr.value != "broadcast_to":
+            continue
+        if not is_tile(source, method.value) or not call.args or any(a.star for a in call.args):
+            continue
+        language = source.import_of(_LANGUAGE)
+        if language is not None:
+            start, stop = source.span(call)[0], source.span(call.args[0])[0]
+            text = f"{language[0]}.broadcast_to({_bare(source, method.value)}, "
+            edits = (*language[1], Edit(start, stop, text))
+            yield Match(call, "nl.broadcast_to repeats the tile", edits)
+
+
+def _bare(source: Source, node: cst.BaseExpression) -> str:
+    """Return the text of an expression without the parentheses around it."""
+    text = source.code(node)
+    for _ in node.lpar:
+        text = text.strip()[1:-1].strip()
+    return text
 
 
 @rule(

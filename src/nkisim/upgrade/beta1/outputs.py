@@ -164,3 +164,30 @@ def _launch(source: Source, name: cst.Name) -> cst.Call | None:
     if entry in ("nki.simulate", "nki.baremetal", "nki.jit") and isinstance(outer, cst.Call):
         return outer if outer.func is call else None
     return None
+
+
+@rule(
+    "MG-132a",
+    "outputs that are arguments of functions without decorator",
+    since="beta1",
+    kind="report",
+    certain=False,
+    before="def kernel(x, out):\n    nl.store(out, nl.load(x))",
+)
+def _undecorated_outputs(source: Source) -> Iterator[Match]:
+    """A function of Beta 1 may be compiled by its caller; helpers of this file are none."""
+    known = source.device_functions()
+    called = {call.func.value for call in source.all(cst.Call) if isinstance(call.func, cst.Name)}
+    for call in source.calls(_LANGUAGE, "store"):
+        function = source.function_of(call)
+        dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
+        name = None if dst is None else base_name(dst)
+        if function is None or name is None or function in known or function.name.value in called:
+            continue
+        parameters = {p.name.value for p in function.params.params}
+        if name.value in parameters and not source.within(function.body, cst.Return):
+            yield Match(
+                call,
+                f"decorate {function.name.value} with @nki.jit, allocate {name.value} in "
+                "nl.shared_hbm inside and return it",
+            )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from nkisim.upgrade.beta1.affine import Affine, affine, plus, times
+from nkisim.upgrade.beta1.affine import Axis, Index, affine, difference
 from nkisim.upgrade.beta1.results import allocated, hoisted, old_calls, replaced_by, target_of
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -16,37 +16,24 @@ __all__: list[str] = []
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 
-def _pattern(index: Affine, shape: str = "") -> tuple[str, str, str, list[str]] | None:
+def _pattern(index: Index, shape: str = "") -> tuple[str, str, str, list[str]] | None:
     """Return pattern, offset and channel multiplier of an expression, and its shape.
 
     ``shape`` is the text of the shape of a tile for axes that the expression does not contain.
     """
-    ranks = {axis.rank for axis, _ in index.terms}
-    by_place = {axis.place: (axis, factor) for axis, factor in index.terms}
-    if len(ranks) != 1 or len(by_place) != len(index.terms):
+    if index.rank < 2:
         return None
-    grids = {axis.grid for axis, _ in index.terms if axis.grid}
-    if len(grids) > 1:
-        return None
-    offset, sizes, steps = index.offset, [], []
-    for place in range(ranks.pop()):
-        if place in by_place:
-            axis, factor = by_place[place]
-            offset = plus(offset, times(factor, axis.start))
-            count = axis.count
-        else:
-            count, factor = "1", "0"
-            if grids:
-                first, last = next(iter(grids))[place]
-                count = plus(last, times("-1", first))
-            if shape:
-                count = f"{shape}[{place}]"
-        sizes.append(count)
-        steps.append(factor)
-    if len(sizes) < 2:
-        return None
+    by_place = {axis.axis: axis for axis in index.axes}
+    sizes, steps = [], []
+    for place in range(index.rank):
+        count = index.counts[place] if index.counts else "1"
+        if shape:
+            count = f"{shape}[{place}]"
+        axis = by_place.get(place, Axis(place, count, "0"))
+        sizes.append(axis.count)
+        steps.append(axis.step)
     pattern = ", ".join(f"[{s}, {n}]" for s, n in zip(steps[1:], sizes[1:], strict=True))
-    return f"[{pattern}]", offset, steps[0], sizes
+    return f"[{pattern}]", index.offset, steps[0], sizes
 
 
 _IOTA = "allocate dst and write nisa.iota(dst, pattern=[[step, count]], channel_multiplier=...)"
@@ -146,7 +133,7 @@ def _affine_select(source: Source) -> Iterator[Match]:
         yield allocated(source, call, (f"{text}.shape", dtype, "sbuf"), edits, message)
 
 
-def _difference(source: Source, pred: cst.BaseExpression) -> tuple[Affine, str] | None:
+def _difference(source: Source, pred: cst.BaseExpression) -> tuple[Index, str] | None:
     """Return the affine function that a predicate compares with zero, and the comparison."""
     if not isinstance(pred, cst.Comparison) or len(pred.comparisons) != 1:
         return None
@@ -155,5 +142,5 @@ def _difference(source: Source, pred: cst.BaseExpression) -> tuple[Affine, str] 
     name = _COMPARISONS.get(type(target.operator))
     if left is None or right is None or name is None:
         return None
-    value = left.added(right.scaled(Affine((), "-1", ())))
-    return (value, name) if value.terms else None
+    value = difference(left, right)
+    return None if value is None or not value.axes else (value, name)

@@ -2,6 +2,7 @@
 
 from nkisim.upgrade.beta1 import (
     blocks,
+    constructs,
     dynamic,
     entry,
     indexing,
@@ -15,6 +16,7 @@ from nkisim.upgrade.beta1 import (
 
 __all__ = [
     "blocks",
+    "constructs",
     "dynamic",
     "entry",
     "indexing",

@@ -312,7 +312,7 @@ class Source:
     # -- values -------------------------------------------------------------------------------
 
     def values(self, name: cst.CSTNode) -> list[cst.BaseExpression] | None:
-        """Return the expressions that a name is assigned in its scope, or None if others bind it.
+        """Return the expressions that a name is assigned, or None if something else binds it.
 
         Tuples on the left, loop variables, parameters and augmented assignments are others.
         """
@@ -320,7 +320,7 @@ class Source:
         if not isinstance(name, cst.Name) or scope is None:
             return None
         found = []
-        for assignment in scope.assignments[name.value]:
+        for assignment in scope.lookup(name.value):
             target = self.parent(assignment.node)
             statement = None if target is None else self.parent(target)
             if (

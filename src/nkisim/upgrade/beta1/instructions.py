@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.beta2.arguments import named
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
@@ -111,7 +112,7 @@ def _results(source: Source) -> Iterator[Match]:
         nested = [o for o in operands if not isinstance(o, cst.Name | cst.Subscript)]
         target = statement.targets[0].target
         if isinstance(target, cst.Subscript):
-            yield _into(source, call, result, statement, source.code(target))
+            yield _into(source, call, result, statement, target_text(source, target))
         elif nested:
             yield from _hoisted(source, line, nested[0], f"{name}_operand")
         elif isinstance(target, cst.Name):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
 
+from nkisim.upgrade.beta1.allocators import without_decorator
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -286,32 +286,11 @@ def _helpers(source: Source) -> Iterator[Match]:
         mode = source.keyword(node, "mode") if isinstance(node, cst.Call) else None
         traced = mode is not None and source.code(mode.value).strip("\"'") == "trace"
         if source.name(function) == "nki.trace" or (source.name(function) == "nki.jit" and traced):
-            start, stop = source.span(decorator)
-            indent = start - (source.data.rfind(b"\n", 0, start) + 1)
-            rest = re.match(rb"[ \t]*\r?\n", source.data[stop:])
-            already = source.data[stop - 1 : stop] == b"\n"
-            if rest is None and not already:
+            edit = without_decorator(source, decorator)
+            if edit is None:
                 yield Match(decorator, "remove the decorator of the helper")
                 continue
-            end = stop + (0 if rest is None else rest.end())
-            edit = Edit(start - indent, end, "")
             yield Match(decorator, "helpers are plain functions", (edit,))
-
-
-@rule(
-    "MG-113",
-    "manual allocators of nki.compiler",
-    since="beta1",
-    kind="report",
-    before="import nki.compiler as memory\n\nt = nl.ndarray((128, 4), dtype=nl.float32, "
-    "buffer=memory.sbuf.auto_alloc())",
-)
-def _allocators(source: Source) -> Iterator[Match]:
-    for attribute in source.all(cst.Attribute):
-        above = source.parent(attribute)
-        full = source.name(attribute) or ""
-        if full.startswith("nki.compiler.") and not isinstance(above, cst.Attribute):
-            yield Match(attribute, "use nl.sbuf or nl.psum, and address= of nl.ndarray for a place")
 
 
 _ENTRY = {

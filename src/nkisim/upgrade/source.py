@@ -370,6 +370,21 @@ class Source:
         end = self.span(before.asname or before.name)[1]
         return Edit(end, self.span(item.asname or item.name)[1], "")
 
+    def unused_imports(self, *modules: str) -> Iterator[cst.SimpleStatementLine]:
+        """Yield the lines that import only modules of these packages, which nothing uses."""
+        for line in self.all(cst.SimpleStatementLine):
+            statement = line.body[0]
+            if len(line.body) > 1 or not isinstance(statement, cst.Import | cst.ImportFrom):
+                continue
+            scope = self.scope(statement)
+            made = [one for several in scope.assignments.values() for one in several] if scope else []
+            bound = [one for one in made if one.node is statement]
+            names = [one.imported.removeprefix(_OLD) + "." for one in bound]
+            heads = tuple(f"{module}." for module in modules)
+            if names and all(name.startswith(heads) for name in names):
+                if not any(one.references for one in bound):
+                    yield line
+
     def keyword(self, call: cst.Call, name: str) -> cst.Arg | None:
         """Return the argument that is passed to a call by this keyword."""
         for argument in call.args:

@@ -66,7 +66,8 @@ def _allocators(source: Source) -> Iterator[Match]:
         elif not alias[1]:
             edit = source.emptied(alias[0])
             yield Match(attribute, "the name of the allocator is not used any more", (edit,))
-    yield from _imports(source)
+    for line in source.unused_imports("nki.compiler"):
+        yield Match(line, "nki.compiler is not used any more", (source.emptied(line),))
 
 
 def _full_name(source: Source, node: cst.CSTNode) -> str:
@@ -88,26 +89,6 @@ def _alias_line(source: Source, node: cst.CSTNode) -> tuple[cst.SimpleStatementL
     if len(statement.targets) != 1 or not isinstance(target, cst.Name) or scope is None:
         return None
     return line, any(one.references for one in scope.assignments[target.value])
-
-
-def _imports(source: Source) -> Iterator[Match]:
-    """Remove imports of ``nki.compiler`` that nothing uses any more."""
-    for line in source.all(cst.SimpleStatementLine):
-        statement = line.body[0]
-        if len(line.body) > 1 or not isinstance(statement, cst.Import | cst.ImportFrom):
-            continue
-        scope = source.scope(statement)
-        bound = [
-            one
-            for made in (scope.assignments.values() if scope is not None else ())
-            for one in made
-            if one.node is statement
-        ]
-        names = [one.imported.removeprefix("neuronxcc.") + "." for one in bound]
-        if names and all(name.startswith(_COMPILER) for name in names):
-            if not any(one.references for one in bound):
-                message = "nki.compiler is not used any more"
-                yield Match(statement, message, (source.emptied(line),))
 
 
 def without_decorator(source: Source, decorator: cst.Decorator) -> Edit | None:

@@ -324,20 +324,24 @@ def _shared_constant(source: Source) -> Iterator[Match]:
 
 
 def _loads(source: Source, statement: cst.CSTNode | None) -> list[cst.Call] | None:
-    """Return the calls ``nl.load(name)`` that use an assigned name, or None if others do."""
+    """Return the calls ``nl.load(name)`` of an assigned name, or None if others use it."""
     target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
     scope = None if target is None else source.scope(target)
     if not isinstance(target, cst.Name) or scope is None:
         return None
     made = scope.assignments[target.value]
     calls: list[cst.Call] = []
-    for name in made[0].references if len(made) == 1 else ():
+    if len(made) != 1:
+        return None
+    for name in made[0].references:
         argument = source.parent(name)
         call = None if argument is None else source.parent(argument)
-        if not isinstance(call, cst.Call) or source.name(call.func) != f"{_LANGUAGE}.load":
+        full = source.name(call.func) if isinstance(call, cst.Call) else ""
+        if isinstance(call, cst.Call) and full == f"{_LANGUAGE}.load":
+            calls.append(call)
+        elif full != f"{_ISA}.dma_copy":  # which converts to the dtype of dst
             return None
-        calls.append(call)
-    return calls or None
+    return calls
 
 
 @rule(

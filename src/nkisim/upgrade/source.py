@@ -170,7 +170,7 @@ class Source:
         if known is not None:
             return known, []
         short = _SHORT[module]
-        if any(name.value == short for name in self.all(cst.Name)):
+        if any(name.value == short and not self._names_module(name) for name in self.all(cst.Name)):
             return None
         for line in self.all(cst.SimpleStatementLine):
             imports = [s for s in line.body if isinstance(s, cst.Import | cst.ImportFrom)]
@@ -181,6 +181,17 @@ class Source:
                 text = "import nki" if module == "nki" else f"import {module} as {short}"
                 return short, [Edit(start, start, text + self.newline)]
         return None
+
+    def _names_module(self, name: cst.Name) -> bool:
+        """Return whether a name is a part of the name of a module that is imported."""
+        for above in self.ancestors(name):
+            if isinstance(above, cst.AsName):
+                return False
+            if isinstance(above, cst.Import | cst.ImportFrom):
+                scope = self.scope(above)
+                made = [] if scope is None else scope.assignments[name.value]
+                return all(one.node is not above for one in made)
+        return False
 
     @property
     def newline(self) -> str:

@@ -11,7 +11,7 @@ import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider
 
 from nkisim.upgrade.edits import Edit
-from nkisim.upgrade.scopes import Scope, Tree
+from nkisim.upgrade.scopes import Assignment, Scope, Tree
 
 __all__ = ["Source", "literal_integer"]
 
@@ -118,9 +118,30 @@ class Source:
         scope = self.scope(base)
         if not isinstance(base, cst.Name) or scope is None:
             return None
-        names = {one.imported and one.imported + tail for one in scope.lookup(base.value)}
+        bound = scope.lookup(base.value)
+        names = {one.imported and one.imported + tail for one in bound}
         full = names.pop() if len(names) == 1 else ""
+        if len(bound) == 1 and not full:
+            full = self._aliased(bound[0]) + tail
+            full = full if full.startswith("nki.") else ""
         return full.removeprefix(_OLD) or None
+
+    def _aliased(self, bound: Assignment) -> str:
+        """Return the full name in ``run = nki.simulate_kernel`` at the top of a file, or ""."""
+        target = self.parent(bound.node)
+        statement = None if target is None else self.parent(target)
+        if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+            return ""
+        whole = statement.targets[0].target is bound.node and bound.scope.parent is None
+        value = statement.value
+        return (self.name(value) or "") if whole and isinstance(value, cst.Attribute) else ""
+
+    def is_alias(self, node: cst.CSTNode) -> bool:
+        """Return whether a name stands for one of NKI because it is assigned to it."""
+        scope = self.scope(node)
+        if not isinstance(node, cst.Name) or scope is None or self.name(node) is None:
+            return False
+        return not any(one.imported for one in scope.lookup(node.value))
 
     def nki_name(self, node: cst.CSTNode, module: str) -> str | None:
         """Return ``"load"`` for ``nl.load`` if ``module`` is ``"nki.language"``, else None."""

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.bindings import assigned_value, same_values
+from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import is_tile
 
-__all__ = ["Axis", "Index", "affine", "depends", "derived", "grid", "product", "total", "wrapped"]
+__all__ = [
+    "Axis",
+    "Index",
+    "affine",
+    "depends",
+    "derived",
+    "difference",
+    "grid",
+    "product",
+    "total",
+    "wrapped",
+]
 
 _AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
 
@@ -32,15 +44,22 @@ class Index:
         offsets: The texts of the integers in the sum.
         axes: The ranges; none for an integer.
         rank: The number of axes of the index tensor; 0 for an integer.
-        dense: Whether the tensor has its full size along all axes, as one of ``nl.mgrid`` has.
         stop: The text of the end of a range that is not written as its start and its count.
+        counts: The sizes of a tensor of ``nl.mgrid``, which has its full size along all axes.
+        parts: The nodes whose texts it repeats.
     """
 
     offsets: tuple[str, ...] = ()
     axes: tuple[Axis, ...] = ()
     rank: int = 0
-    dense: bool = False
     stop: str = ""
+    counts: tuple[str, ...] = ()
+    parts: tuple[cst.CSTNode, ...] = field(default=(), compare=False)
+
+    @property
+    def dense(self) -> bool:
+        """Whether the tensor has its full size along all axes."""
+        return bool(self.counts)
 
     @property
     def offset(self) -> str:
@@ -61,10 +80,14 @@ def wrapped(text: str) -> str:
 def total(*parts: str) -> str:
     """Return the sum of expressions, without zeros; of integer literals, their value."""
     kept = [part for part in parts if part != "0"]
-    if all(part.isdecimal() for part in kept):
+    if all(map(_is_integer, kept)):
         return str(sum(map(int, kept)))
     safe = [p if re.fullmatch(r"[\w.\[\]()*/+ ,-]+", p) else f"({p})" for p in kept]
-    return " + ".join(safe)
+    return " + ".join(safe).replace("+ -", "- ")
+
+
+def _is_integer(text: str) -> bool:
+    return re.fullmatch(r"-?\d+", text) is not None
 
 
 def product(*parts: str) -> str:
@@ -72,11 +95,14 @@ def product(*parts: str) -> str:
     kept = [part for part in parts if part != "1"]
     if "0" in kept:
         return "0"
-    if all(part.isdecimal() for part in kept):
-        value = 1
-        for part in kept:
-            value *= int(part)
+    value = 1
+    for part in filter(_is_integer, kept):
+        value *= int(part)
+    others = [part for part in kept if not _is_integer(part)]
+    if not others:
         return str(value)
+    if value == -1:
+        return f"-{product(*map(wrapped, others))}"
     return " * ".join(map(wrapped, kept)) if len(kept) > 1 else kept[0]
 
 
@@ -86,10 +112,12 @@ def _difference(stop: str, start: str) -> str:
     return stop if start == "0" else f"{stop} - {wrapped(start)}"
 
 
-def _range(start: str, stop: str, axis: int, rank: int, dense: bool) -> Index:
+def _range(
+    start: str, stop: str, axis: int, rank: int, node: cst.CSTNode, counts: tuple[str, ...] = ()
+) -> Index:
     axes = (Axis(axis, _difference(stop, start)),)
     offsets = () if start == "0" else (start,)
-    return Index(offsets, axes, rank, dense, stop if offsets else "")
+    return Index(offsets, axes, rank, stop if offsets else "", counts, (node,))
 
 
 def _arange(source: Source, node: cst.Subscript) -> Index | None:
@@ -111,40 +139,28 @@ def _arange(source: Source, node: cst.Subscript) -> Index | None:
     if axis is None:
         return None
     bounds = [source.code(a.value) for a in call.args]
-    return _range("0" if len(bounds) == 1 else bounds[0], bounds[-1], axis, len(node.slice), False)
+    return _range("0" if len(bounds) == 1 else bounds[0], bounds[-1], axis, len(node.slice), node)
 
 
 def grid(source: Source, node: cst.CSTNode) -> list[Index] | None:
-    """Return the ranges of ``nl.mgrid[0:128, 0:512]``."""
+    """Return the ranges of ``nl.mgrid[0:128, 0:512]``, or of a name that stands for it."""
+    if isinstance(node, cst.Name):
+        found = assigned_value(source, node)
+        if found is None or found[1] is not None or isinstance(found[0], cst.Name):
+            return None
+        return grid(source, found[0]) if same_values(source, found[0], node) else None
     if not isinstance(node, cst.Subscript) or source.name(node.value) != "nki.language.mgrid":
         return None
-    found = []
-    for axis, element in enumerate(node.slice):
+    bounds = []
+    for element in node.slice:
         part = element.slice
         if not isinstance(part, cst.Slice) or part.upper is None or part.step is not None:
             return None
         start = "0" if part.lower is None else source.code(part.lower)
-        found.append(_range(start, source.code(part.upper), axis, len(node.slice), True))
-    return found
-
-
-def _value(source: Source, name: cst.Name) -> tuple[cst.BaseExpression, int | None] | None:
-    """Return the one value that a name is assigned, and its place if a tuple is unpacked."""
-    scope = source.scope(name)
-    found = [] if scope is None else scope.lookup(name.value)
-    if len(found) != 1:
-        return None
-    above = source.parent(found[0].node)
-    place = None
-    if isinstance(above, cst.Element):
-        group = source.parent(above)
-        if not isinstance(group, cst.Tuple):
-            return None
-        place, above = list(group.elements).index(above), source.parent(group)
-    statement = None if above is None else source.parent(above)
-    if not isinstance(above, cst.AssignTarget) or not isinstance(statement, cst.Assign):
-        return None
-    return (statement.value, place) if len(statement.targets) == 1 else None
+        bounds.append((start, source.code(part.upper)))
+    counts = tuple(_difference(stop, start) for start, stop in bounds)
+    rank = len(bounds)
+    return [_range(*pair, axis, rank, node, counts) for axis, pair in enumerate(bounds)]
 
 
 def affine(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> Index | None:
@@ -155,7 +171,10 @@ def affine(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()
     if not depends(source, node):
         if derived(source, node) or isinstance(node, cst.Ellipsis):
             return None
-        return Index((source.code(node),))
+        return Index((source.code(node),), parts=(node,))
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = affine(source, node.expression, seen)
+        return None if inner is None else _scaled(inner, "-1")
     if not isinstance(node, cst.BinaryOperation):
         return None
     left, right = affine(source, node.left, seen), affine(source, node.right, seen)
@@ -163,46 +182,53 @@ def affine(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()
         return None
     if isinstance(node.operator, cst.Add):
         return _sum(left, right)
-    if isinstance(node.operator, cst.Subtract) and not right.axes:
-        minus = f"- {wrapped(right.offset)}"
-        return _sum(left, Index((f"({minus.replace(' ', '')})",)))
+    if isinstance(node.operator, cst.Subtract):
+        return difference(left, right)
     if isinstance(node.operator, cst.Multiply) and not (left.axes and right.axes):
-        return _scaled(left, right.offset) if left.axes else _scaled(right, left.offset)
+        tensor, factor = (left, right) if left.axes else (right, left)
+        return replace(_scaled(tensor, factor.offset), parts=left.parts + right.parts)
     return None
+
+
+def difference(left: Index, right: Index) -> Index | None:
+    """Return one index expression minus another one."""
+    return _sum(left, _scaled(right, "-1"))
 
 
 def _direct(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> Index | None:
     """Return the range of an index tensor, of a name for one, or of a part of a grid."""
     if isinstance(node, cst.Subscript):
-        return _arange(source, node)
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
-        found = _value(source, node.value)
-        ranges = None if found is None or found[1] is not None else grid(source, found[0])
-        axis = _AXES.get(node.attr.value)
-        fits = ranges is not None and axis is not None and axis < len(ranges)
-        return ranges[axis] if fits and ranges is not None and axis is not None else None
+        return _arange(source, node) or _component(source, node)
+    if isinstance(node, cst.Attribute):
+        return _component(source, node)
     if not isinstance(node, cst.Name) or node.value in seen:
         return None
-    found = _value(source, node)
+    found = assigned_value(source, node)
     if found is None:
         return None
-    value, place = found
+    value, place, _ = found
+    index: Index | None = None
     if place is not None:
-        ranges = grid(source, value)
-        return ranges[place] if ranges is not None and place < len(ranges) else None
-    if not depends(source, value):
+        ranges = grid(source, value) if isinstance(value, cst.Subscript) else None
+        index = ranges[place] if ranges is not None and place < len(ranges) else None
+    elif depends(source, value):
+        index = affine(source, value, seen | {node.value})
+    # Its texts are repeated where the name is used: they must have the same value there.
+    same = index is not None and all(same_values(source, part, node) for part in index.parts)
+    return index if same else None
+
+
+def _component(source: Source, node: cst.Attribute | cst.Subscript) -> Index | None:
+    """Return the range of ``ix.p`` or ``ix[0]`` of a grid."""
+    place: int | None = None
+    if isinstance(node, cst.Attribute):
+        place = _AXES.get(node.attr.value)
+    elif len(node.slice) == 1 and isinstance(index := node.slice[0].slice, cst.Index):
+        place = literal_integer(index.value)
+    ranges = None if place is None else grid(source, node.value)
+    if ranges is None or place is None or not 0 <= place < len(ranges):
         return None
-    index = affine(source, value, seen | {node.value})
-    # The offset is repeated where the index is used: its names must have one value only.
-    return index if index is not None and _constant(source, value) else None
-
-
-def _constant(source: Source, node: cst.CSTNode) -> bool:
-    for name in source.within(node, cst.Name):
-        scope = source.scope(name)
-        if scope is not None and len(scope.lookup(name.value)) > 1:
-            return False
-    return True
+    return ranges[place]
 
 
 def _sum(left: Index, right: Index) -> Index | None:
@@ -211,11 +237,12 @@ def _sum(left: Index, right: Index) -> Index | None:
     if not right.axes:
         stop = total(*right.offsets, left.stop) if left.stop else ""
         offsets = (*right.offsets, *left.offsets)
-        return replace(left, offsets=offsets, stop=stop)
+        return replace(left, offsets=offsets, stop=stop, parts=left.parts + right.parts)
     if left.rank != right.rank or {a.axis for a in left.axes} & {a.axis for a in right.axes}:
         return None
     axes = tuple(sorted((*left.axes, *right.axes), key=lambda a: a.axis))
-    return Index((*left.offsets, *right.offsets), axes, left.rank, left.dense or right.dense)
+    offsets, parts = (*left.offsets, *right.offsets), left.parts + right.parts
+    return Index(offsets, axes, left.rank, "", left.counts or right.counts, parts)
 
 
 def _scaled(index: Index, factor: str) -> Index:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
 from nkisim.upgrade.beta1.affine import Index, affine, depends, grid, product, total
+from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import buffer_of, is_tile, rank_of
 
-__all__ = ["Part", "patterned", "selected", "sliced", "target_text", "valid_count"]
+__all__ = ["Part", "is_read", "patterned", "selected", "sliced", "target_text", "valid_count"]
 
 _ADVICE = "index with slices, or with t.ap(pattern=[[step, count], ...])"
 
@@ -73,11 +74,14 @@ def _indices(source: Source, node: cst.Subscript) -> list[Index] | None:
         part = element.slice
         if not isinstance(part, cst.Index) or part.star or source.code(part) == "None":
             return None
+        whole = grid(source, part.value)
+        if whole is not None:  # x[nl.mgrid[0:128, 0:512]]
+            return whole if len(node.slice) == 1 else None
         index = affine(source, part.value)
         if index is None:
             return None
         found.append(index)
-    shapes = {(index.rank, index.dense) for index in found if index.axes}
+    shapes = {(index.rank, index.counts) for index in found if index.axes}
     return found if len(shapes) == 1 else None
 
 
@@ -92,7 +96,7 @@ def selected(
     if indices is None:
         return None
     rank = max(index.rank for index in indices)
-    dense = any(index.dense for index in indices)
+    counts = next((index.counts for index in indices if index.dense), ("1",) * rank)
     parts: list[Part] = []
     free: list[int] = []  # integers whose dimension can stand for an axis of one element
     need = 0
@@ -104,19 +108,23 @@ def selected(
         if part.axis < 0:
             free.append(len(parts) - 1)
             continue
-        if not _fill(parts, free, part.axis - need, dense):
+        if not _fill(parts, free, counts[need : part.axis]):
             return None
         need, free = part.axis + 1, []
-    if not _fill(parts, free, rank - need, dense):
+    if not _fill(parts, free, counts[need:rank]):
         return None
     if not set(limits or {}) <= {part.axis for part in parts}:
         return None
     return parts
 
 
-def _fill(parts: list[Part], free: list[int], missing: int, dense: bool) -> bool:
-    """Turn the last integers into slices of one element, one for each axis that is missing."""
-    if missing > len(free) or (missing and dense):
+def _fill(parts: list[Part], free: list[int], counts: Sequence[str]) -> bool:
+    """Turn the last integers into slices of one element, one for each axis that is missing.
+
+    ``counts`` are the sizes of the missing axes: all must be 1.
+    """
+    missing = len(counts)
+    if missing > len(free) or any(count != "1" for count in counts):
         return False
     for place in free[len(free) - missing :] if missing else ():
         text = parts[place].text
@@ -128,8 +136,24 @@ def sliced(source: Source, node: cst.Subscript, limits: Limits | None = None) ->
     """Return the text of a subscript with slices in place of the index tensors."""
     parts = selected(source, node, limits)
     if parts is None:
-        return None
+        return None if limits else _vector(source, node)
     return f"{source.code(node.value)}[{', '.join(part.text for part in parts)}]"
+
+
+def _vector(source: Source, node: cst.Subscript) -> str | None:
+    """Return the row or column of a tensor with one dimension that an index tensor selects."""
+    indices, tensor = _indices(source, node), node.value
+    if indices is None or len(node.slice) != 1 or len(indices) != 1 or indices[0].rank != 2:
+        return None
+    part = _part(indices[0], {})
+    if part is None or not isinstance(tensor, cst.Name) or is_tile(source, tensor):
+        return None
+    if any(n != "1" for place, n in enumerate(indices[0].counts) if place != part.axis):
+        return None
+    name, size = tensor.value, f"{tensor.value}.shape[0]"
+    if part.axis == 0:
+        return f"{name}.reshape(({size}, 1))[{part.text}, 0:1]"
+    return f"{name}.reshape((1, {size}))[0:1, {part.text}]"
 
 
 def patterned(
@@ -165,8 +189,10 @@ def patterned(
             counts[along.axis] = along.count
     if any(index.dense for index in indices) and not all(steps):
         return None
+    pairs = [
+        f"[{total(*step) if step else '1'}, {n}]" for step, n in zip(steps, counts, strict=True)
+    ]
     order = [axis for axis in range(rank) if axis not in last] + list(last)
-    pairs = [f"[{total(*step) if step else '1'}, {n}]" for step, n in zip(steps, counts, strict=True)]
     pairs = [pairs[axis] for axis in order]
     offset = total(*offsets)
     tail = "" if offset == "0" else f", offset={offset}"
@@ -204,7 +230,7 @@ def _index_tensors(source: Source) -> Iterator[Match]:
             continue
         if not any(depends(source, element) for element in node.slice):
             continue
-        if depends(source, node.value):
+        if depends(source, node.value) or grid(source, node) is not None:
             continue
         inside.append((start, stop))
         text, message = sliced(source, node), "slices select the same elements"
@@ -282,9 +308,21 @@ def _is_unused_index(source: Source, statement: cst.Assign) -> bool:
     value = statement.value
     if affine(source, value) is None and grid(source, value) is None:
         return False
-    for name in source.within(statement.targets[0], cst.Name):
-        scope = source.scope(name)
-        for assignment in scope.assignments[name.value] if scope is not None else ():
-            if len(assignment.references):
-                return False
-    return len(statement.targets) == 1
+    return not any(
+        is_read(source, name)
+        for target in statement.targets
+        for name in source.within(target, cst.Name)
+    )
+
+
+def is_read(source: Source, name: cst.Name) -> bool:
+    """Return whether the value that a name is bound to here is read anywhere."""
+    scope = source.scope(name)
+    if scope is None:
+        return True
+    for assignment in scope.assignments[name.value]:
+        for use in assignment.references:
+            found = binding(source, use)
+            if found is None or found is name:
+                return True
+    return False

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
-from nkisim.upgrade.beta1.allocators import without_decorator
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import base_name, is_tile
+from nkisim.upgrade.tiles import is_tile
 
 __all__: list[str] = []
 
@@ -154,6 +153,40 @@ def _operators(source: Source) -> Iterator[Match]:
                 yield Match(call, f"{name} is {edit.text}", (*language[1], edit))
             elif name not in _DTYPES:
                 yield Match(call, f"np.{name} is no operator of nki.language: choose one")
+    yield from _numpy_values(source, _OPERATORS)
+
+
+def _numpy_values(source: Source, names: Mapping[str, str]) -> Iterator[Match]:
+    """Change names of NumPy that kernels use as values, and those passed to kernels."""
+    for node in source.all(cst.Attribute):
+        module, _, name = (source.name(node) or "").rpartition(".")
+        language = source.import_of(_LANGUAGE) if module == "numpy" and name in names else None
+        if language is None or not _reaches_kernel(source, node):
+            continue
+        edit = source.replaced(node, f"{language[0]}.{names[name]}")
+        yield Match(node, f"np.{name} is {edit.text}", (*language[1], edit))
+
+
+def _reaches_kernel(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether a value is used by device code: in its body, as a default, as an argument."""
+    above = source.parent(node)
+    if isinstance(above, cst.Call) and above.func is node:
+        return False
+    for outer in source.ancestors(node):
+        if isinstance(outer, cst.Call):
+            function = outer.func
+            if isinstance(function, cst.Subscript):
+                function = function.value
+            if (source.name(function) or "").startswith(("numpy.", _ISA, _LANGUAGE)):
+                return False  # computed on the host, or an argument that is handled by its place
+            kernels = [kernel.name.value for kernel in source.kernels()]
+            if isinstance(function, cst.Name) and function.value in kernels:
+                return isinstance(above, cst.Arg) and above in outer.args
+        if isinstance(outer, cst.Annotation | cst.Attribute):
+            return False
+        if isinstance(outer, cst.FunctionDef):
+            return outer in source.device_functions()
+    return False
 
 
 @rule(
@@ -177,6 +210,25 @@ def _dtypes(source: Source) -> Iterator[Match]:
             if language is not None:
                 edit = source.replaced(argument.value, f"{language[0]}.{name}")
                 yield Match(call, f"np.{name} is {edit.text}", (*language[1], edit))
+    yield from _numpy_values(source, {name: name for name in _DTYPES})
+
+
+@rule(
+    "MG-120a",
+    "rand has no default dtype",
+    since="beta1",
+    kind="safe",
+    before="t = nl.rand((128, 4))",
+    after="t = nl.rand((128, 4), dtype=nl.float32)",
+)
+def _default_dtype(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "rand"):
+        found, language = source.arguments(call, ("shape", "dtype")), source.import_of(_LANGUAGE)
+        if found is None or "shape" not in found or "dtype" in found or language is None:
+            continue
+        end = source.span(call.args[-1].value)[1]
+        edit = Edit(end, end, f", dtype={language[0]}.float32")
+        yield Match(call, "the default of Beta 1 is written out", (*language[1], edit))
 
 
 @rule(
@@ -257,8 +309,7 @@ def _unused_imports(source: Source) -> Iterator[Match]:
     kind="safe",
     before="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n"
     "    t: nt.tensor[128, 64] = nl.load(x)\n    return t",
-    after="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n"
-    "    t = nl.load(x)\n    return t",
+    after="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n    return t",
 )
 def _annotations(source: Source) -> Iterator[Match]:
     for statement in source.all(cst.AnnAssign):
@@ -269,85 +320,6 @@ def _annotations(source: Source) -> Iterator[Match]:
         if source.function_of(statement) is not None:
             edit = Edit(source.span(statement.target)[1], source.span(statement.value)[0], " = ")
             yield Match(statement, "the annotation of a tile is removed", (edit,))
-
-
-@rule(
-    "MG-111",
-    "decorators on helpers",
-    since="beta1",
-    kind="safe",
-    before="@nki.trace\ndef helper(x):\n    return x",
-    after="def helper(x):\n    return x",
-)
-def _helpers(source: Source) -> Iterator[Match]:
-    for decorator in source.all(cst.Decorator):
-        node = decorator.decorator
-        function = node.func if isinstance(node, cst.Call) else node
-        mode = source.keyword(node, "mode") if isinstance(node, cst.Call) else None
-        traced = mode is not None and source.code(mode.value).strip("\"'") == "trace"
-        if source.name(function) == "nki.trace" or (source.name(function) == "nki.jit" and traced):
-            edit = without_decorator(source, decorator)
-            if edit is None:
-                yield Match(decorator, "remove the decorator of the helper")
-                continue
-            yield Match(decorator, "helpers are plain functions", (edit,))
-
-
-_ENTRY = {
-    "baremetal": "use @nki.jit",
-    "benchmark": "use @nki.jit and the profiler",
-    "profile": "use @nki.jit and the profiler",
-    "simulate_kernel": "use nki.simulate(kernel)(*arguments)",
-}
-
-
-@rule(
-    "MG-126",
-    "removed entry points",
-    since="beta1",
-    kind="partial",
-    before="@nki.benchmark(warmup=5)\ndef kernel(x):\n    return x\n\n"
-    "y = nki.simulate_kernel(kernel, x)",
-    after="@nki.jit\ndef kernel(x):\n    return x\n\ny = nki.simulate(kernel)(x)",
-)
-def _entry_points(source: Source) -> Iterator[Match]:
-    done = set()
-    for decorator in source.all(cst.Decorator):
-        node = decorator.decorator
-        used = node.func if isinstance(node, cst.Call) else node
-        name, module = source.nki_name(used, "nki"), source.import_of("nki")
-        if name in ("baremetal", "benchmark", "profile") and module is not None:
-            done.add(used)
-            edits = (*module[1], source.replaced(node, f"{module[0]}.jit"))
-            review = "" if name == "baremetal" else "measure with the profiler, outside of the file"
-            yield Match(decorator, f"nki.jit replaces nki.{name}", edits, review)
-    for call in source.calls("nki", "simulate_kernel"):
-        first = call.args[0] if call.args else None
-        if (
-            first is None
-            or first.keyword is not None
-            or first.star
-            or not isinstance(first.value, cst.Name)
-            or not isinstance(call.func, cst.Attribute)
-        ):
-            continue
-        done.add(call.func)
-        start = source.span(first)[0]
-        stop = source.span(call.args[1])[0] if len(call.args) > 1 else source.span(first)[1]
-        edits = (
-            source.replaced(call.func.attr, "simulate"),
-            Edit(start, stop, source.code(first.value) + ")("),
-        )
-        yield Match(call, "nki.simulate wraps the kernel", edits)
-    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
-        name = source.nki_name(node, "nki")
-        if name in _ENTRY and node not in done and not _imports(source, node):
-            yield Match(node, f"nki.{name} was removed: {_ENTRY[name]}")
-
-
-def _imports(source: Source, node: cst.CSTNode) -> bool:
-    above = (cst.Import, cst.ImportFrom, cst.Attribute)
-    return any(isinstance(a, above) for a in source.ancestors(node))
 
 
 _REMOVED = {
@@ -455,57 +427,6 @@ def _bare(source: Source, node: cst.BaseExpression) -> str:
     for _ in node.lpar:
         text = text.strip()[1:-1].strip()
     return text
-
-
-@rule(
-    "MG-132",
-    "outputs that are arguments",
-    since="beta1",
-    kind="report",
-    before="@nki.jit\ndef kernel(x, out):\n    nl.store(out, nl.load(x))",
-)
-def _mutable_arguments(source: Source) -> Iterator[Match]:
-    for function in source.kernels():
-        parameters = {p.name.value for p in function.params.params}
-        returns = source.within(function.body, cst.Return)
-        if any(r.value is not None for r in returns):
-            continue
-        for call in source.calls(_LANGUAGE, "store"):
-            dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
-            name = None if dst is None else base_name(dst)
-            if name is None or name.value not in parameters:
-                continue
-            if source.function_of(call) is function:
-                yield Match(
-                    call, f"allocate {name.value} in nl.shared_hbm inside the kernel and return it"
-                )
-
-
-@rule(
-    "MG-132a",
-    "outputs that are arguments of functions without decorator",
-    since="beta1",
-    kind="report",
-    certain=False,
-    before="def kernel(x, out):\n    nl.store(out, nl.load(x))",
-)
-def _undecorated_outputs(source: Source) -> Iterator[Match]:
-    """A function of Beta 1 may be compiled by its caller; helpers of this file are none."""
-    known = source.device_functions()
-    called = {call.func.value for call in source.all(cst.Call) if isinstance(call.func, cst.Name)}
-    for call in source.calls(_LANGUAGE, "store"):
-        function = source.function_of(call)
-        dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
-        name = None if dst is None else base_name(dst)
-        if function is None or name is None or function in known or function.name.value in called:
-            continue
-        parameters = {p.name.value for p in function.params.params}
-        if name.value in parameters and not source.within(function.body, cst.Return):
-            yield Match(
-                call,
-                f"decorate {function.name.value} with @nki.jit, allocate {name.value} in "
-                "nl.shared_hbm inside and return it",
-            )
 
 
 @rule(

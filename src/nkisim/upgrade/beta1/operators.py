@@ -9,6 +9,7 @@ import libcst as cst
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.shapes import broadcast, tile_shape
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
 
@@ -346,6 +347,10 @@ def _broadcast(source: Source) -> Iterator[Match]:
         found = source.arguments(call, ("x", "y", "dtype")) or {}
         if not {"x", "y"} <= set(found):
             continue
+        sizes = [tile_shape(source, found[key]) for key in ("x", "y")]
+        if sizes[0] is not None and sizes[1] is not None:
+            yield from _expanded(source, call, (found["x"], found["y"]), (sizes[0], sizes[1]))
+            continue
         columns = [is_column(source, found[key]) for key in ("x", "y")]
         if columns[0] == columns[1]:
             continue
@@ -367,6 +372,28 @@ def _broadcast(source: Source) -> Iterator[Match]:
             yield Match(call, "the operand gets a name", (edit, source.replaced(other, name)))
         else:
             yield Match(call, "broadcast the column with nl.broadcast_to")
+
+
+def _expanded(
+    source: Source,
+    call: cst.Call,
+    operands: tuple[cst.BaseExpression, cst.BaseExpression],
+    sizes: tuple[list[str], list[str]],
+) -> Iterator[Match]:
+    """Expand the operands of known shapes to the shape that they have together."""
+    whole, language = broadcast(*sizes), source.import_of(_LANGUAGE)
+    if whole is None or language is None or sizes[0] == sizes[1]:
+        return
+    edits = list(language[1])
+    for operand, own, other in zip(operands, sizes, reversed(operands), strict=True):
+        if own == whole:
+            continue
+        size = f"({', '.join(whole)})"
+        if isinstance(other, cst.Name | cst.Subscript) and tile_shape(source, other) == whole:
+            size = f"{source.code(other)}.shape"
+        text = f"{language[0]}.broadcast_to({source.code(operand)}, {size})"
+        edits.append(source.replaced(operand, text))
+    yield Match(call, "the operands are broadcast", tuple(edits))
 
 
 @rule(

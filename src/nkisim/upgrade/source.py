@@ -114,7 +114,7 @@ class Source:
     def _name(self, node: cst.CSTNode) -> str | None:
         base, tail = node, ""
         while isinstance(base, cst.Attribute):
-            base, tail = base.value, f".{base.attr.value}{tail}"
+            tail, base = f".{base.attr.value}{tail}", base.value
         scope = self.scope(base)
         if not isinstance(base, cst.Name) or scope is None:
             return None
@@ -409,13 +409,14 @@ class Source:
             if len(line.body) > 1 or not isinstance(statement, cst.Import | cst.ImportFrom):
                 continue
             scope = self.scope(statement)
-            made = [one for several in scope.assignments.values() for one in several] if scope else []
-            bound = [one for one in made if one.node is statement]
-            names = [one.imported.removeprefix(_OLD) + "." for one in bound]
+            made = () if scope is None else scope.assignments.values()
+            bound = [one for several in made for one in several if one.node is statement]
             heads = tuple(f"{module}." for module in modules)
-            if names and all(name.startswith(heads) for name in names):
-                if not any(one.references for one in bound):
-                    yield line
+            if bound and not any(
+                one.references or not f"{one.imported.removeprefix(_OLD)}.".startswith(heads)
+                for one in bound
+            ):
+                yield line
 
     def keyword(self, call: cst.Call, name: str) -> cst.Arg | None:
         """Return the argument that is passed to a call by this keyword."""

@@ -156,9 +156,7 @@ def _vector(source: Source, node: cst.Subscript) -> str | None:
     return f"{name}.reshape((1, {size}))[0:1, {part.text}]"
 
 
-def patterned(
-    source: Source, node: cst.Subscript, last: tuple[int, ...] = ()
-) -> str | None:
+def patterned(source: Source, node: cst.Subscript, last: tuple[int, ...] = ()) -> str | None:
     """Return the access pattern that selects the same elements as index tensors.
 
     ``last`` are axes that become the last ones.

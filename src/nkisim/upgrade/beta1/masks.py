@@ -58,7 +58,7 @@ def _masks(source: Source) -> Iterator[Match]:
 
 
 # Functions that combine elements: a mask decides which ones take part.
-_ACROSS = ("all_reduce", "matmul", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var")
+_ACROSS = ("matmul", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var")
 
 
 _ELEMENTWISE = (
@@ -128,8 +128,9 @@ def _load(source: Source, call: cst.Call, limits: Limits) -> Match | None:
         return Match(call, message, (*imports, source.before(line, made), edit))
     if isinstance(target, cst.Subscript) and is_tile(source, target):
         if source.code(target).replace(" ", "").endswith(("[...]", "[:,:]", "[:]")):
-            text = f"{isa[0]}.dma_copy(dst={source.code(target.value)}[{_inside(parts)}], src={code})"
-            return Match(call, "the valid part is loaded", (*imports, Edit(*source.span(statement), text)))
+            dst = f"{source.code(target.value)}[{_inside(parts)}]"
+            edit = Edit(*source.span(statement), f"{isa[0]}.dma_copy(dst={dst}, src={code})")
+            return Match(call, "the valid part is loaded", (*imports, edit))
         return None
     if source.unconditional(call) and target is None:
         name = source.fresh("loaded")

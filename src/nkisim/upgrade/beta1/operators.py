@@ -289,7 +289,11 @@ def _copy(source: Source) -> Iterator[Match]:
 def _matmul(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "matmul"):
         found = source.arguments(call, ("x", "y", "transpose_x")) or {}
-        line, language, isa = source.statement(call), source.import_of(_LANGUAGE), source.import_of(_ISA)
+        language, isa, line = (
+            source.import_of(_LANGUAGE),
+            source.import_of(_ISA),
+            source.statement(call),
+        )
         flag = found.get("transpose_x")
         turned = flag is not None and source.code(flag) == "True"
         given = [found[key] for key in ("x", "y") if key in found and in_psum(source, found[key])]

@@ -92,7 +92,7 @@ def _host_tensors(source: Source) -> Iterator[Match]:
         given = source.keyword(call, "dtype")
         dtype = None if given is None else source.nki_name(given.value, _LANGUAGE)
         if numpy is None or name not in _ON_HOST or given is None or dtype not in _NUMPY:
-            yield Match(call, "make the constant with NumPy; an identity: nl.shared_identity_matrix")
+            yield Match(call, "make the constant with NumPy, or with nl.shared_identity_matrix")
             continue
         edits = (
             source.replaced(call.func, f"{numpy}.{_ON_HOST[name]}"),
@@ -135,11 +135,11 @@ def _reduce_command(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "range_select"):
         argument = source.keyword(call, "reduce_cmd")
         name = "" if argument is None else source.name(argument.value) or ""
-        if argument is not None and name.startswith("nki.isa.reduce_cmd."):
-            if not name.endswith(".reset_reduce"):
-                edit = source.without_argument(call, argument)
-                review = "Beta 2 used reset_reduce whatever was passed; 0.3.0 uses what is passed"
-                yield Match(call, "reduce_cmd=, which was ignored, is removed", (edit,), review)
+        ignored = name.startswith("nki.isa.reduce_cmd.") and not name.endswith(".reset_reduce")
+        if argument is not None and ignored:
+            edit = source.without_argument(call, argument)
+            review = "Beta 2 used reset_reduce whatever was passed; 0.3.0 uses what is passed"
+            yield Match(call, "reduce_cmd=, which was ignored, is removed", (edit,), review)
 
 
 _COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")

@@ -49,8 +49,9 @@ def _power(source: Source) -> Iterator[Match]:
         nl, code = source.code(call.func.value), source.code(base)
         tail = f", dtype={source.code(found['dtype'])}" if "dtype" in found else ""
         if exponent in _POWERS:
-            text = f"{nl}.{_POWERS[exponent]}({code}{tail})"
-            yield Match(call, f"the power is nl.{_POWERS[exponent]}", (source.replaced(call, text),))
+            name = _POWERS[exponent]
+            edit = source.replaced(call, f"{nl}.{name}({code}{tail})")
+            yield Match(call, f"the power is nl.{name}", (edit,))
         elif exponent in (3.0, 4.0) and isinstance(base, cst.Name | cst.Subscript):
             other = code if exponent == 3 else f"{nl}.square({code})"
             text = f"{nl}.multiply({nl}.square({code}), {other}{tail})"

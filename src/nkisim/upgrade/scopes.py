@@ -14,12 +14,16 @@ import libcst as cst
 __all__ = ["Assignment", "Scope", "Tree"]
 
 _LAYOUT = ("whitespace", "leading_", "trailing_", "lines_")
+# fmt: off
 _TOKENS = frozenset(
-    ("colon comma dot empty_lines equal first_colon first_line footer header indent last_line")
-    .split()
-    + "lbrace lbracket lpar newline operator posonly_ind rbrace rbracket relative rpar".split()
-    + "second_colon semicolon separator".split()
+    (
+        "colon", "comma", "dot", "empty_lines", "equal", "first_colon", "first_line", "footer",
+        "header", "indent", "last_line", "lbrace", "lbracket", "lpar", "newline", "operator",
+        "posonly_ind", "rbrace", "rbracket", "relative", "rpar", "second_colon", "semicolon",
+        "separator",
+    )
 )
+# fmt: on
 
 
 @dataclass(eq=False)
@@ -88,9 +92,7 @@ def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     kind = type(node)
     if kind not in _FIELDS:
         _FIELDS[kind] = tuple(
-            f.name
-            for f in fields(node)  # type: ignore[arg-type]
-            if f.name not in _TOKENS and not f.name.startswith(_LAYOUT)
+            f.name for f in fields(node) if f.name not in _TOKENS and not f.name.startswith(_LAYOUT)
         )
     for name in _FIELDS[kind]:
         value = getattr(node, name)

@@ -114,7 +114,7 @@ class Source:
     def _name(self, node: cst.CSTNode) -> str | None:
         base, tail = node, ""
         while isinstance(base, cst.Attribute):
-            base, tail = base.value, f".{base.attr.value}{tail}"
+            tail, base = f".{base.attr.value}{tail}", base.value
         scope = self.scope(base)
         if not isinstance(base, cst.Name) or scope is None:
             return None
@@ -191,7 +191,7 @@ class Source:
         if known is not None:
             return known, []
         short = _SHORT[module]
-        if any(name.value == short for name in self.all(cst.Name)):
+        if any(name.value == short and not self._names_module(name) for name in self.all(cst.Name)):
             return None
         for line in self.all(cst.SimpleStatementLine):
             imports = [s for s in line.body if isinstance(s, cst.Import | cst.ImportFrom)]
@@ -202,6 +202,17 @@ class Source:
                 text = "import nki" if module == "nki" else f"import {module} as {short}"
                 return short, [Edit(start, start, text + self.newline)]
         return None
+
+    def _names_module(self, name: cst.Name) -> bool:
+        """Return whether a name is a part of the name of a module that is imported."""
+        for above in self.ancestors(name):
+            if isinstance(above, cst.AsName):
+                return False
+            if isinstance(above, cst.Import | cst.ImportFrom):
+                scope = self.scope(above)
+                made = [] if scope is None else scope.assignments[name.value]
+                return all(one.node is not above for one in made)
+        return False
 
     @property
     def newline(self) -> str:
@@ -333,7 +344,7 @@ class Source:
     # -- values -------------------------------------------------------------------------------
 
     def values(self, name: cst.CSTNode) -> list[cst.BaseExpression] | None:
-        """Return the expressions that a name is assigned in its scope, or None if others bind it.
+        """Return the expressions that a name is assigned, or None if something else binds it.
 
         Tuples on the left, loop variables, parameters and augmented assignments are others.
         """
@@ -341,7 +352,7 @@ class Source:
         if not isinstance(name, cst.Name) or scope is None:
             return None
         found = []
-        for assignment in scope.assignments[name.value]:
+        for assignment in scope.lookup(name.value):
             target = self.parent(assignment.node)
             statement = None if target is None else self.parent(target)
             if (
@@ -390,6 +401,22 @@ class Source:
         before = names[index - 1]
         end = self.span(before.asname or before.name)[1]
         return Edit(end, self.span(item.asname or item.name)[1], "")
+
+    def unused_imports(self, *modules: str) -> Iterator[cst.SimpleStatementLine]:
+        """Yield the lines that import only modules of these packages, which nothing uses."""
+        for line in self.all(cst.SimpleStatementLine):
+            statement = line.body[0]
+            if len(line.body) > 1 or not isinstance(statement, cst.Import | cst.ImportFrom):
+                continue
+            scope = self.scope(statement)
+            made = () if scope is None else scope.assignments.values()
+            bound = [one for several in made for one in several if one.node is statement]
+            heads = tuple(f"{module}." for module in modules)
+            if bound and not any(
+                one.references or not f"{one.imported.removeprefix(_OLD)}.".startswith(heads)
+                for one in bound
+            ):
+                yield line
 
     def keyword(self, call: cst.Call, name: str) -> cst.Arg | None:
         """Return the argument that is passed to a call by this keyword."""

@@ -167,7 +167,7 @@ TILE_FUNCTIONS = frozenset(
 )
 # fmt: on
 _VIEWS = ("ap", "broadcast_to", "reshape", "view")
-_IN_PSUM = {"nki.language.matmul", "nki.isa.nc_matmul"}
+_IN_PSUM = {"nki.language.matmul", "nki.language.transpose", "nki.isa.nc_matmul"}
 _ARITHMETIC = (
     cst.Add,
     cst.Subtract,

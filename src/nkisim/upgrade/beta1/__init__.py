@@ -1,6 +1,7 @@
 """The rules from Beta 1 (``neuronxcc.nki``) to Beta 2, and the ways around gaps of 0.3.0."""
 
 from nkisim.upgrade.beta1 import (
+    allocators,
     blocks,
     constructs,
     dynamic,
@@ -15,6 +16,7 @@ from nkisim.upgrade.beta1 import (
 )
 
 __all__ = [
+    "allocators",
     "blocks",
     "constructs",
     "dynamic",

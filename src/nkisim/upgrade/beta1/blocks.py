@@ -36,8 +36,10 @@ def _blocks(source: Source) -> Iterator[Match]:
     for mark in source.calls(_LANGUAGE, "par_dim"):
         element = source.parent(mark)
         shape = None if element is None else source.parent(element)
-        if not isinstance(shape, cst.Tuple | cst.List) or shape.elements[0] is element or mark in done:
+        if not isinstance(shape, cst.Tuple | cst.List) or mark in done:
             continue
+        if shape.elements[0] is element:
+            continue  # MG-108
         name = _target(source, shape)
         scope = None if name is None else source.scope(name)
         made = [] if name is None or scope is None else scope.assignments[name.value]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
 
+from nkisim.upgrade.beta1.allocators import without_decorator
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -61,15 +61,10 @@ def _helpers(source: Source) -> Iterator[Match]:
                 edits = (*nki[1], source.replaced(node, f"{nki[0]}.jit"))
                 yield Match(decorator, "a function that is launched is a kernel", edits)
             continue
-        start, stop = source.span(decorator)
-        indent = start - (source.data.rfind(b"\n", 0, start) + 1)
-        rest = re.match(rb"[ \t]*\r?\n", source.data[stop:])
-        already = source.data[stop - 1 : stop] == b"\n"
-        if rest is None and not already:
+        edit = without_decorator(source, decorator)
+        if edit is None:
             yield Match(decorator, "remove the decorator of the helper")
             continue
-        end = stop + (0 if rest is None else rest.end())
-        edit = Edit(start - indent, end, "")
         yield Match(decorator, "helpers are plain functions", (edit,))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import libcst as cst
 from nkisim.upgrade.beta1.affine import Index, affine, depends, grid, product, total
 from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import buffer_of, is_tile, rank_of
 
 __all__ = ["Part", "is_read", "patterned", "selected", "sliced", "target_text", "valid_count"]
@@ -155,8 +156,10 @@ def _vector(source: Source, node: cst.Subscript) -> str | None:
     return f"{name}.reshape((1, {size}))[0:1, {part.text}]"
 
 
-def patterned(source: Source, node: cst.Subscript) -> str | None:
+def patterned(source: Source, node: cst.Subscript, last: tuple[int, ...] = ()) -> str | None:
     """Return the access pattern that selects the same elements as index tensors.
+
+    ``last`` are axes that become the last ones.
 
     The tensor must be whole, with as many dimensions as there are index expressions. On chip, the
     first axis must be the partition, and no other index may move along it.
@@ -187,6 +190,8 @@ def patterned(source: Source, node: cst.Subscript) -> str | None:
     pairs = [
         f"[{total(*step) if step else '1'}, {n}]" for step, n in zip(steps, counts, strict=True)
     ]
+    order = [axis for axis in range(rank) if axis not in last] + list(last)
+    pairs = [pairs[axis] for axis in order]
     offset = total(*offsets)
     tail = "" if offset == "0" else f", offset={offset}"
     return f"{name.value}.ap(pattern=[{', '.join(pairs)}]{tail})"
@@ -232,12 +237,42 @@ def _index_tensors(source: Source) -> Iterator[Match]:
                 if patterned(source, node) is None:
                     yield Match(node, _ADVICE)
                 continue  # MG-102 and MG-124 write through the access pattern
-            text, message = patterned(source, node), "an access pattern selects the same elements"
+            axes = _reduced_axes(source, node)
+            last = () if axes is None else axes[1]
+            text = patterned(source, node, last)
+            message = "an access pattern selects the same elements"
+            if text is not None and axes is not None:
+                rank = text.count("], [") + 1
+                moved = ", ".join(map(str, range(rank - len(last), rank)))
+                edits = (source.replaced(node, text), source.replaced(axes[0], f"[{moved}]"))
+                yield Match(node, message, edits)
+                continue
         if text is None:
             yield Match(node, _ADVICE)
         else:
             yield Match(node, message, (source.replaced(node, text),))
     yield from _definitions(source)
+
+
+def _reduced_axes(
+    source: Source, node: cst.CSTNode
+) -> tuple[cst.BaseExpression, tuple[int, ...]] | None:
+    """Return ``axis=[2, 4]`` of a reduction of the tensor that ``node`` selects: it takes the last.
+
+    None if the axes are not written as numbers, or follow each other already.
+    """
+    argument = source.parent(node)
+    call = None if argument is None else source.parent(argument)
+    if not isinstance(call, cst.Call) or source.keyword(call, "keepdims") is not None:
+        return None
+    if source.nki_name(call.func, "nki.language") not in ("max", "mean", "min", "prod", "sum"):
+        return None
+    axis = (source.arguments(call, ("x", "axis")) or {}).get("axis")
+    if not isinstance(axis, cst.List | cst.Tuple):
+        return None
+    axes = tuple(literal_integer(element.value) or 0 for element in axis.elements)
+    steps = {b - a for a, b in itertools.pairwise(axes)}
+    return (axis, axes) if axes and min(axes) > 0 and steps - {1} else None
 
 
 def _definitions(source: Source) -> Iterator[Match]:

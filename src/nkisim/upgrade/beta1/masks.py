@@ -50,11 +50,26 @@ def _masks(source: Source) -> Iterator[Match]:
             match = _store(source, call, limits, without)
         elif limits is not None and name in TILE_FUNCTIONS and name not in _ACROSS:
             match = _computed(source, call, limits, without)
+        elif limits is not None and source.nki_name(call.func, _ISA) in _ELEMENTWISE:
+            match = _computed(source, call, limits, without) or _written(source, call, limits)
+        elif limits is not None:
+            match = _reduced(source, call, limits, without)
         yield match or Match(call, _ADVICE)
 
 
 # Functions that combine elements: a mask decides which ones take part.
-_ACROSS = ("all_reduce", "matmul", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var")
+_ACROSS = ("matmul", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var")
+
+
+_ELEMENTWISE = (
+    "activation",
+    "reciprocal",
+    "scalar_tensor_tensor",
+    "tensor_copy",
+    "tensor_scalar",
+    "tensor_tensor",
+)
+_OVER_COLUMNS = ("bn_stats", "tensor_reduce")
 
 
 def _limits(source: Source, mask: cst.BaseExpression) -> dict[int, tuple[Index, str]] | None:
@@ -113,8 +128,9 @@ def _load(source: Source, call: cst.Call, limits: Limits) -> Match | None:
         return Match(call, message, (*imports, source.before(line, made), edit))
     if isinstance(target, cst.Subscript) and is_tile(source, target):
         if source.code(target).replace(" ", "").endswith(("[...]", "[:,:]", "[:]")):
-            text = f"{isa[0]}.dma_copy(dst={source.code(target.value)}[{_inside(parts)}], src={code})"
-            return Match(call, "the valid part is loaded", (*imports, Edit(*source.span(statement), text)))
+            dst = f"{source.code(target.value)}[{_inside(parts)}]"
+            edit = Edit(*source.span(statement), f"{isa[0]}.dma_copy(dst={dst}, src={code})")
+            return Match(call, "the valid part is loaded", (*imports, edit))
         return None
     if source.unconditional(call) and target is None:
         name = source.fresh("loaded")
@@ -174,3 +190,38 @@ def _computed(source: Source, call: cst.Call, limits: Limits, without: Edit) -> 
         Edit(source.span(statement)[0], stop, f"{isa[0]}.tensor_copy({copy})"),
     )
     return Match(call, "the valid part of the result is copied", edits)
+
+
+def _reduced(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+    """A reduction along masked axes reads the valid part only; its result has the same shape."""
+    name = source.nki_name(call.func, _ISA) or source.nki_name(call.func, _LANGUAGE) or ""
+    if 0 in limits or name not in (*_OVER_COLUMNS, "max", "mean", "min", "prod", "sum"):
+        return None
+    operands = [a.value for a in call.args if is_tile(source, a.value)]
+    if len(operands) != 1 or not isinstance(operands[0], cst.Subscript):
+        return None
+    parts = selected(source, operands[0], limits)
+    if parts is None or len(limits) != sum(bool(part.count) for part in parts) - 1:
+        return None
+    text = f"{source.code(operands[0].value)}[{', '.join(part.text for part in parts)}]"
+    edits = (source.replaced(operands[0], text), without)
+    return Match(call, "the valid part is reduced", edits)
+
+
+def _written(source: Source, call: cst.Call, limits: Limits) -> Match | None:
+    """``t[i, j] = instruction(a[i, j], ...)``: all of them are cut to the valid part."""
+    statement = source.parent(call)
+    argument = source.keyword(call, "mask")
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or argument is None:
+        return None
+    tiles: list[cst.BaseExpression] = [statement.targets[0].target]
+    tiles += [a.value for a in call.args if a is not argument and is_tile(source, a.value)]
+    edits = []
+    for tile in tiles:
+        parts = selected(source, tile, limits) if isinstance(tile, cst.Subscript) else None
+        if parts is None or not isinstance(tile, cst.Subscript):
+            return None
+        text = f"{source.code(tile.value)}[{', '.join(part.text for part in parts)}]"
+        edits.append(source.replaced(tile, text))
+    edits.append(source.without_argument(call, argument))
+    return Match(call, "the valid part is computed", tuple(edits))

@@ -322,22 +322,6 @@ def _annotations(source: Source) -> Iterator[Match]:
             yield Match(statement, "the annotation of a tile is removed", (edit,))
 
 
-@rule(
-    "MG-113",
-    "manual allocators of nki.compiler",
-    since="beta1",
-    kind="report",
-    before="import nki.compiler as memory\n\nt = nl.ndarray((128, 4), dtype=nl.float32, "
-    "buffer=memory.sbuf.auto_alloc())",
-)
-def _allocators(source: Source) -> Iterator[Match]:
-    for attribute in source.all(cst.Attribute):
-        above = source.parent(attribute)
-        full = source.name(attribute) or ""
-        if full.startswith("nki.compiler.") and not isinstance(above, cst.Attribute):
-            yield Match(attribute, "use nl.sbuf or nl.psum, and address= of nl.ndarray for a place")
-
-
 _REMOVED = {
     "atomic_rmw": "use nisa.dma_compute",
     "all_reduce": "use nki.collectives.all_reduce",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import broadcast, tile_shape
@@ -178,7 +179,7 @@ def _written(
     source: Source, target: cst.Subscript, value: cst.BaseExpression, nl: str, nisa: str
 ) -> str | None:
     """Return the instruction that writes a value to a part of a tile."""
-    dst, code = source.code(target), source.code(value)
+    dst, code = target_text(source, target), source.code(value)
     memory = buffer_of(source, target)
     if memory in _HBM:
         return f"{nl}.store({dst}, {code})" if is_tile(source, value) else None
@@ -231,10 +232,7 @@ def _store(source: Source) -> Iterator[Match]:
         else:
             name_text = name.value
         stage, nl = source.fresh(f"{name_text}_sbuf"), language[0]
-        rows += [
-            f"{stage} = {nl}.ndarray({text}.shape, dtype={text}.dtype, buffer={nl}.sbuf)",
-            f"{isa[0]}.tensor_copy(dst={stage}, src={text})",
-        ]
+        rows += _staged(stage, text, nl, isa[0])
         edits = (*language[1], *isa[1], source.before(line, *rows), source.replaced(value, stage))
         yield Match(call, "the PSUM tile is copied to SBUF first", edits)
 
@@ -276,6 +274,65 @@ def _copy(source: Source) -> Iterator[Match]:
             name = source.fresh(f"{text.split('[')[0]}_sbuf")
             edits = (source.before(line, f"{name} = {source.code(call)}"),)
             yield Match(call, "the copy gets a name", (*edits, source.replaced(call, name)))
+
+
+@rule(
+    "MG-345",
+    "nl.matmul takes x transposed",
+    since="beta1",
+    kind="partial",
+    before="a = nl.load(x)\nb = nl.load(y)\nc = nl.matmul(a, b)",
+    after="a = nl.load(x)\nb = nl.load(y)\na_t = nl.transpose(a)\n"
+    "a_t_sbuf = nl.ndarray(a_t.shape, dtype=a_t.dtype, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=a_t_sbuf, src=a_t)\nc = nl.matmul(a_t_sbuf, b, transpose_x=True)",
+)
+def _matmul(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "matmul"):
+        found = source.arguments(call, ("x", "y", "transpose_x")) or {}
+        language, isa, line = (
+            source.import_of(_LANGUAGE),
+            source.import_of(_ISA),
+            source.statement(call),
+        )
+        flag = found.get("transpose_x")
+        turned = flag is not None and source.code(flag) == "True"
+        given = [found[key] for key in ("x", "y") if key in found and in_psum(source, found[key])]
+        if not {"x", "y"} <= set(found) or not (given or not turned):
+            continue
+        plain = flag is None or source.code(flag) in ("True", "False")
+        if line is None or language is None or isa is None or not plain or "mask" in found:
+            yield Match(call, "pass x transposed, in SBUF, with transpose_x=True")
+            continue
+        operand = given[0] if given else found["x"]
+        if not source.unconditional(call) or not is_tile(source, found["x"]):
+            yield Match(call, "pass x transposed, in SBUF, with transpose_x=True")
+        elif not isinstance(operand, cst.Name):
+            name = source.fresh("operand")
+            edit = source.before(line, f"{name} = {source.code(operand)}")
+            yield Match(call, "the operand gets a name", (edit, source.replaced(operand, name)))
+        elif given:
+            stage = source.fresh(f"{operand.value}_sbuf")
+            rows = source.before(line, *_staged(stage, operand.value, language[0], isa[0]))
+            edits = (*language[1], *isa[1], rows, source.replaced(operand, stage))
+            yield Match(call, "the PSUM tile is copied to SBUF first", edits)
+        else:
+            name = source.fresh(f"{operand.value}_t")
+            stage = source.fresh(f"{name}_sbuf")
+            copy = _staged(stage, name, language[0], isa[0])
+            rows = source.before(line, f"{name} = {language[0]}.transpose({operand.value})", *copy)
+            if flag is not None:
+                last = source.replaced(flag, "True")
+            else:
+                end = source.span(call.args[-1].value)[1]
+                last = Edit(end, end, ", transpose_x=True")
+            edits = (*language[1], *isa[1], rows, source.replaced(operand, stage), last)
+            yield Match(call, "x is transposed on the Tensor engine", edits)
+
+
+def _staged(stage: str, tile: str, nl: str, nisa: str) -> tuple[str, str]:
+    """Return the statements that copy a PSUM tile to SBUF."""
+    made = f"{stage} = {nl}.ndarray({tile}.shape, dtype={tile}.dtype, buffer={nl}.sbuf)"
+    return made, f"{nisa}.tensor_copy(dst={stage}, src={tile})"
 
 
 _COMBINING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")

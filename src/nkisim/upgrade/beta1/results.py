@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
+from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match
 from nkisim.upgrade.source import Source
@@ -94,7 +95,7 @@ def allocated(
         return Match(
             call,
             "the result is written to dst",
-            _merged(_joined(without, edits(source.code(target)))),
+            _merged(_joined(without, edits(target_text(source, target)))),
             review,
         )
     nl, imports = language

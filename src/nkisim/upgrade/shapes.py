@@ -8,7 +8,7 @@ from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS
 
-__all__ = ["broadcast", "tile_shape"]
+__all__ = ["broadcast", "is_number", "tile_shape"]
 
 _KEEP = ("copy", "exp", "negative", "rsqrt", "sqrt", "square", "tanh", "reciprocal", "sigmoid")
 
@@ -55,6 +55,47 @@ def _part(source: Source, node: cst.Subscript) -> list[str] | None:
         else:
             return None
     return sizes
+
+
+def is_number(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether an expression is known to be a Python number, not a tile.
+
+    Literals, sizes of tensors, indices of loops and what is computed from them are numbers.
+    """
+    if isinstance(node, cst.Integer | cst.Float):
+        return True
+    if isinstance(node, cst.UnaryOperation):
+        return is_number(source, node.expression, seen)
+    if isinstance(node, cst.BinaryOperation):
+        return is_number(source, node.left, seen) and is_number(source, node.right, seen)
+    if isinstance(node, cst.Subscript):
+        return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+        return node.func.value in ("float", "int", "len")
+    scope = source.scope(node)
+    if not isinstance(node, cst.Name) or scope is None or node.value in seen:
+        return False
+    within = seen | {node.value}
+    bound = scope.lookup(node.value)
+    return bool(bound) and all(_is_numeric(source, one.node, within) for one in bound)
+
+
+def _is_numeric(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> bool:
+    """Return whether a binding gives a name a number: ``n = 4``, ``n, m = x.shape``, a loop."""
+    above = source.parent(node)
+    if isinstance(above, cst.For) and above.target is node and isinstance(above.iter, cst.Call):
+        loop = source.nki_name(above.iter.func, "nki.language") or source.code(above.iter.func)
+        return loop in ("affine_range", "range", "sequential_range", "static_range")
+    if isinstance(above, cst.Element):
+        group = source.parent(above)
+        target = None if group is None else source.parent(group)
+        statement = None if target is None else source.parent(target)
+        value = statement.value if isinstance(statement, cst.Assign) else None
+        return isinstance(value, cst.Attribute) and value.attr.value == "shape"
+    statement = None if above is None else source.parent(above)
+    if isinstance(above, cst.AssignTarget) and isinstance(statement, cst.Assign):
+        return is_number(source, statement.value, seen)
+    return False
 
 
 def broadcast(a: list[str], b: list[str]) -> list[str] | None:

@@ -12,6 +12,7 @@ from nkisim.upgrade.beta1 import (
     operators,
     outputs,
     patterns,
+    zeros,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "operators",
     "outputs",
     "patterns",
+    "zeros",
 ]

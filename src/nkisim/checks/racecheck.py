@@ -16,7 +16,7 @@ import numpy as np
 
 from nkisim.checks.history import History, Site, Turn, bits_of, is_indirect
 from nkisim.diagnostics import declare, flag, user_place
-from nkisim.machine import Effect, Step
+from nkisim.machine import Core, Effect, Step
 from nkisim.memory import Lifetime, NkiTensor, is_hbm
 
 __all__ = ["Races"]
@@ -76,7 +76,7 @@ class Races:
         self._history = history
         self._scattered: set[Lifetime] = set()
         self._scatters: list[tuple[Effect, int, object]] = []
-        self._waiting: list[tuple[Step, int, Site, Report]] = []
+        self._waiting: list[tuple[Core, int, Site, Report]] = []
 
     def read(self, step: Step, effect: Effect) -> None:
         """Compare a read with the last write there."""
@@ -102,16 +102,15 @@ class Races:
     def _report(self, step: Step, site: Site, report: Report) -> None:
         """Report two accesses without an order, once no edge can order them any more."""
         if step.core.handles:
-            self._waiting.append((step, step.core.clock, site, report))
+            self._waiting.append((step.core, step.core.clock, site, report))
         else:
             report()
 
     def finish(self) -> None:
         """Report the accesses that no edge has ordered."""
-        for step, clock, site, report in self._waiting:
-            member = step.core.member
-            same = site.core == ("" if member is None else member.label)
-            if not (same and step.core.waits(clock, site.clock)):
+        for core, clock, site, report in self._waiting:
+            same = site.core == ("" if core.member is None else core.member.label)
+            if not (same and core.waits(clock, site.clock)):
                 report()
         self._waiting.clear()
 

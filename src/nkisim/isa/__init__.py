@@ -35,7 +35,6 @@ from nkisim.isa.random.rng import (
 )
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
 from nkisim.isa.registers import (
-    VirtualRegister,
     register_alloc,
     register_load,
     register_move,
@@ -51,6 +50,7 @@ from nkisim.isa.select import (
 )
 from nkisim.isa.sync import core_barrier, sendrecv
 from nkisim.isa.version import get_nc_sub_version, get_nc_version
+from nkisim.isa.virtual_register import VirtualRegister
 from nkisim.machine import NkiInstruction
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules

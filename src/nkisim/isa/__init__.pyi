@@ -4,13 +4,13 @@ from typing import Any
 from nkisim.memory import NkiTensor
 from nkisim.diagnostics import NkiValidationError as NkiValidationError
 from nkisim.isa import constants as constants
-from nkisim.isa.registers import VirtualRegister as VirtualRegister
 from nkisim.isa.registers import register_alloc as register_alloc
 from nkisim.isa.registers import register_load as register_load
 from nkisim.isa.registers import register_move as register_move
 from nkisim.isa.registers import register_store as register_store
 from nkisim.isa.version import get_nc_sub_version as get_nc_sub_version
 from nkisim.isa.version import get_nc_version as get_nc_version
+from nkisim.isa.virtual_register import VirtualRegister as VirtualRegister
 from nkisim.objects import NKIObject as NKIObject
 from nkisim.spec.enums import dge_mode as dge_mode
 from nkisim.spec.enums import dma_engine as dma_engine

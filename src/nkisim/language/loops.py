@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import NkiCallError, declare, flag
-from nkisim.isa.registers import LoopIndex, Progress, VirtualRegister
+from nkisim.isa.virtual_register import LoopIndex, Progress, VirtualRegister
 from nkisim.language.control import RETIRED, followed, unrolled
 from nkisim.machine import CORE, Core, LoopKind, current_core
 from nkisim.spec import rules

@@ -37,6 +37,9 @@ Refuse = Callable[[Mapping[str, Any], tuple[Any, ...], Mapping[str, Any]], NoRet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_RETURNED = ("nothing", {"0.6.0": "no tensor"})
+"""What instructions return, by version."""
+
 _MASK: Removed = {"mask": (rules.REMOVED_MASK, "slice every operand to the valid extent")}
 
 
@@ -163,7 +166,8 @@ class CheckedCall:
         # else.
         shifted = not first_is_tensor or set(missing) <= set(self.tiles)
         if "dst" in self.tiles and missing and passed and shifted:
-            message = f"{without}: instructions return nothing, dst comes first"
+            returned = versions.at(versions.in_force(), *_RETURNED)
+            message = f"{without}: instructions return {returned}, dst comes first"
             fix = "allocate dst with nl.ndarray and pass it as the first argument"
             return CallFault(rules.NO_DESTINATION, message, "dst", seen, written, fix)
         if not missing and not more:

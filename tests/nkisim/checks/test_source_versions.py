@@ -279,3 +279,14 @@ def test_a_checked_file_is_checked_again_by_another_version(tmp_path):
     path = tmp_path / "kernels.py"
     for nki, clean in ((V3, False), (V6, True), (V3, False), (V6, True)):
         assert (check_source(path, nki=nki).codes == set()) == clean
+
+
+def test_calls_without_a_destination_are_refused_where_instructions_return_handles(tmp_path):
+    text = kernel("t = nisa.tensor_tensor(x, y, op=nl.add)")
+    path = tmp_path / "kernels.py"
+    path.write_text(HEADER + text)
+    for nki in VERSIONS:
+        (finding,) = [f for f in check_source(path, nki=nki).findings if f.rule.id == "A026"]
+        assert ("return nothing" in finding.message) == (nki != V6)
+    handle = kernel("t = nisa.tensor_tensor(dst=y, data1=x, data2=y, op=nl.add)\nt.depends_on(t)")
+    assert found(tmp_path, handle, V6) == []

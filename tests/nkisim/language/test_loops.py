@@ -9,7 +9,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.isa import registers
+from nkisim.isa import virtual_register
 from nkisim.versions import VERSIONS
 
 WITH_BODIES = ("0.6.0",)
@@ -237,7 +237,7 @@ def test_the_condition_is_passed_by_value():
 
 
 def test_a_while_loop_that_comes_no_nearer_to_0_is_endless(monkeypatch):
-    monkeypatch.setattr(registers, "WHILE_LIMIT", 50)
+    monkeypatch.setattr(virtual_register, "WHILE_LIMIT", 50)
 
     def kernel(x):
         nl.while_loop(loaded(x), lambda r: r)

@@ -14,9 +14,8 @@ def view(shape, strides, itemsize):
     size = 1
     for extent in shape:
         size *= extent
-    return SimpleNamespace(
-        shape=shape, strides=strides, itemsize=itemsize, size=size, indirect=None
-    )
+    form = SimpleNamespace(strides=strides)
+    return SimpleNamespace(shape=shape, form=form, itemsize=itemsize, size=size, indirection=None)
 
 
 def visits_twice(shape, strides, itemsize):

@@ -144,16 +144,17 @@ def _nki(module: ModuleType) -> ModuleType:
 
     simulate.__module__ = _PACKAGE
     simulate.__annotations__.clear()  # NKI's signature is exactly ``(kernel)``
-    module.__doc__ = f"NKI {NKI_VERSION}, simulated by nkisim."
+    module.__doc__ = "NKI, simulated by nkisim."
 
     def by_version(name: str) -> Any:
+        if name == "__version__":
+            return in_force()
         return nki_jit(in_force()) if name == "jit" else refuse(name)
 
     vars(module).update(
         simulate=simulate,
-        __version__=NKI_VERSION,
         __getattr__=by_version,
-        __dir__=lambda: [*vars(module), "jit"],
+        __dir__=lambda: [*vars(module), "__version__", "jit"],
     )
     for name in _MODULES:
         if name.rpartition(".")[0] == _PACKAGE:

@@ -130,6 +130,7 @@ def plain(row):
 @pytest.mark.parametrize("module", list(RECORDED))
 def test_functions_are_those_of_each_version(modules, module, version, monkeypatch):
     monkeypatch.setenv(NKI_VARIABLE, version)
+    assert modules["nki"].__version__ == version
     content, found, differing = names_of(version)[module], modules[module], []
     for name, text in content["functions"].items():
         here = [plain(row) for row in described(getattr(found, name))]

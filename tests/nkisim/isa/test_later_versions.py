@@ -372,7 +372,8 @@ def test_the_mean_across_partitions():
         return stored(out)
 
     x = np.random.default_rng(4).integers(-4, 5, (8, 5)).astype(np.float32)
-    assert versions_with("D027", kernel, x, OPS["average"]) == {"0.3.0", "0.4.0"}
+    assert versions_with("A025", kernel, x, OPS["average"]) == {"0.3.0", "0.4.0"}
+    assert versions_with("D027", kernel, x, nl.multiply) == ALL
     got = nkisim.simulate(kernel, nki="0.5.0")(x, OPS["average"])
     np.testing.assert_array_equal(got[0], x.mean(axis=0))
 

@@ -101,6 +101,8 @@ def _engines(source: Source) -> Iterator[Match]:
         engine = (source.nki_name(node, _ISA) or "").removesuffix("_engine")
         if engine not in ("gpsimd", "scalar", "tensor", "unknown", "vector"):
             continue
+        if isinstance(source.parent(node), cst.ImportAlias | cst.AsName):
+            continue
         isa = source.import_of(_ISA)
         if isa is not None:
             edit = source.replaced(node, f"{isa[0]}.engine.{engine}")

@@ -327,6 +327,10 @@ REWRITTEN = {
         '@nki.jit(mode="jax")\ndef k(x):\n    return x\n',
         "@nki.jit\ndef k(x):\n    return x\n",
     ),
+    "jit as a function": (
+        'a = nki.jit(f, "jax")\nb = nki.jit(mode="jax")(f)\nc = nki.jit(g)\n',
+        "a = nki.jit(f)\nb = nki.jit()(f)\nc = nki.jit(g)\n",
+    ),
     "PSUM bank": (
         "w = nl.tile_size.psum_fmax_bytes\n",
         "w = nl.tile_size.psum_bank_fmax_bytes\n",

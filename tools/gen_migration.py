@@ -186,7 +186,8 @@ def _state(rule: Rule, era: Era, first: str) -> str:
         return "yes" if version >= first else "no"
     if rule.deprecated or version < UNTIL.get(rule.id, rule.to):
         return "deprecated"
-    return "yes" if rule.id in AGAIN and version >= AGAIN[rule.id] else gone
+    again = rule.until or AGAIN.get(rule.id, "")
+    return "yes" if again and version >= again else gone
 
 
 def _name_rows() -> Iterator[tuple[str, ...]]:

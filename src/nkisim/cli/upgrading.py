@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -50,6 +51,13 @@ class _File:
         return self.outcome is not None and self.outcome.after != self.outcome.before
 
 
+def _release(_: click.Context, __: click.Parameter, value: str) -> str:
+    short = re.sub(r"^(\d+\.\d+)\.0$", r"\1", value)
+    if short not in _RELEASES:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(_RELEASES)}")
+    return short
+
+
 def _target(_: click.Context, __: click.Parameter, value: str) -> str:
     try:
         return resolve(value, "--to")
@@ -59,7 +67,7 @@ def _target(_: click.Context, __: click.Parameter, value: str) -> str:
 
 @commands.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--from", "since", type=click.Choice(_RELEASES), default="auto", show_default=True)
+@click.option("--from", "since", default="auto", show_default=True, callback=_release)
 @click.option("--to", "target", default="0.3.0", show_default=True, callback=_target)
 @click.option("--diff", is_flag=True, help="Print the changes as a unified diff.")
 @click.option("--write", is_flag=True, help="Write the changed files.")

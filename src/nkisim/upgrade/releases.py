@@ -62,6 +62,7 @@ def rules_between(source: Source, since: Since, target: str) -> list[Rule]:
         rule.id: rule
         for rule in RULES.values()
         if TARGETS.index(rule.to) <= TARGETS.index(target)
+        and not (rule.until and TARGETS.index(target) >= TARGETS.index(rule.until))
         and (_in_steps(rule, era) or (since == "auto" and rule.certain))
     }
     return [rule for _, rule in sorted(chosen.items()) if rule.same_as not in chosen]

@@ -54,6 +54,7 @@ class Rule:
         before: An example of the old form.
         after: The example in the new form.
         deprecated: Whether the release ``to`` still takes the old form.
+        until: The version from which on the old form works again; the rule is not used for it.
         same_as: The id of a rule of an earlier step that finds the same places; this rule is used
             only where that one is not.
     """
@@ -68,6 +69,7 @@ class Rule:
     before: str
     after: str
     deprecated: bool = False
+    until: str = ""
     same_as: str = ""
 
 
@@ -85,6 +87,7 @@ def rule(
     certain: bool = True,
     to: str = "0.3.0",
     deprecated: bool = False,
+    until: str = "",
     same_as: str = "",
 ) -> Callable[[Finder], Finder]:
     """Return the decorator that enters a function into the table under its id."""
@@ -93,7 +96,7 @@ def rule(
         if id in RULES:
             raise ValueError(f"rule {id} is declared twice")
         RULES[id] = Rule(
-            id, title, since, to, kind, certain, find, before, after, deprecated, same_as
+            id, title, since, to, kind, certain, find, before, after, deprecated, until, same_as
         )
         return find
 

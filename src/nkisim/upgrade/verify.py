@@ -114,7 +114,7 @@ def _verified(
         return found
     before = version_of(since)
     results = _results(new, target, settings)
-    earlier = _results(old, before, settings) if before else f"{since} is not simulated"
+    earlier = _results(old, before, settings) if before else f"Beta {since[-1]} is not simulated"
     for record in ledger.kernels.values():
         name = record.name
         if record.note:

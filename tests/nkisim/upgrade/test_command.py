@@ -90,6 +90,15 @@ def test_mistakes_on_the_command_line(upgrade, arguments, message):
     assert message in err
 
 
+def test_versions_have_two_or_three_numbers(upgrade, tmp_path):
+    (tmp_path / "k.py").write_text("import nki.language as nl\nfor k in nl.affine_range(4): pass\n")
+    for since, target in (("0.5", "0.6"), ("0.5.0", "0.6.0"), ("0.3.0", "0.6")):
+        status, out, _ = upgrade("k.py", "--from", since, "--to", target)
+        assert status == 0
+        assert "k.py:2: MG-603" in out
+    assert upgrade("k.py", "--from", "0.3", "--to", "0.5")[1] == ""
+
+
 def test_libcst_is_named_if_it_is_missing(upgrade, monkeypatch):
     monkeypatch.setitem(sys.modules, "libcst", None)
     monkeypatch.setattr("nkisim.cli.upgrading.find_spec", lambda name: None)

@@ -206,12 +206,20 @@ START = "def f(x, n):\n    r = nisa.register_alloc(1)\n"
         START + "    for k in range(2):\n" + WHILE.replace("    ", "        "),
         START + WHILE + "        r = nisa.register_alloc(2)\n",
         START + WHILE + "        break\n",
+        "def f(n, r):\n" + WHILE,
     ],
 )
 def test_a_register_that_is_read_later_is_reported(text):
     outcome = later(text, "0.5")
     assert outcome.after == HEAD + text
     assert rules_of(outcome.findings) == {"MG-602"}
+
+
+def test_a_loop_outside_of_functions():
+    after = later("for i in nl.dynamic_range(n):\n    g(i)\n", "0.5").after
+    assert after == HEAD + "def body(i):\n    g(i)\n\nnl.fori_loop(0, n, body)\n"
+    text = "for i in nl.dynamic_range(n):\n    g(i)\n\ndef f():\n    return i\n"
+    assert rules_of(later(text, "0.5").findings) == {"MG-601"}
 
 
 def test_loops_in_loops_and_after_loops():
@@ -318,6 +326,10 @@ REWRITTEN = {
     "decorator with a mode": (
         '@nki.jit(mode="jax")\ndef k(x):\n    return x\n',
         "@nki.jit\ndef k(x):\n    return x\n",
+    ),
+    "jit as a function": (
+        'a = nki.jit(f, "jax")\nb = nki.jit(mode="jax")(f)\nc = nki.jit(g)\n',
+        "a = nki.jit(f)\nb = nki.jit()(f)\nc = nki.jit(g)\n",
     ),
     "PSUM bank": (
         "w = nl.tile_size.psum_fmax_bytes\n",

@@ -1,6 +1,7 @@
 """Properties of every rule between every two releases: one file with the examples of all rules."""
 
 import ast
+import dataclasses
 import io
 import textwrap
 import tokenize
@@ -113,9 +114,18 @@ def test_a_name_that_is_not_nki_is_never_touched(rule):
     assert outcome.findings == []
 
 
+def test_a_rule_is_not_used_where_its_old_form_works_again(monkeypatch):
+    rule = dataclasses.replace(RULES["MG-604"], to="0.4.0", since="0.3", until="0.5.0")
+    monkeypatch.setitem(RULES, "MG-604", rule)
+    text = HEAD + rule.before + "\n"
+    changed = [bool(upgrade_text(text, "0.3", target).changes) for target in TARGETS]
+    assert changed == [False, True, False, False]
+
+
 def test_every_rule_declares_its_step():
     for rule in RULES.values():
         assert rule.to in TARGETS
+        assert rule.until == "" or rule.until in TARGETS[TARGETS.index(rule.to) + 1 :]
         if rule.to != TARGETS[0]:
             assert resolve(rule.since) == TARGETS[TARGETS.index(rule.to) - 1]
         assert rule.same_as == "" or rule.same_as in RULES

@@ -1,6 +1,8 @@
 """``nkisim upgrade --verify``: what runs, what is compared, what is only read."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -87,7 +89,7 @@ def test_a_beta_is_run_but_not_compared(upgrade, tmp_path):
     assert status == 0
     assert kernels(file)["scale"] == (
         "run",
-        "run as NKI 0.6.0, not compared: beta2 is not simulated",
+        "run as NKI 0.6.0, not compared: Beta 2 is not simulated",
     )
 
 
@@ -177,6 +179,19 @@ def test_the_largest_difference_counts_elements_and_ignores_equal_nan():
     assert text == "output 0: largest difference 0.5, 2 of 4 elements"
     assert "float32 (4,) and float64 (4,)" in verification._differences([a], [a.astype(float)])
     assert verification._differences([a], []) == "1 and 0 outputs"
+
+
+def test_what_a_file_prints_is_not_in_the_report(tmp_path):
+    (tmp_path / "k.py").write_text("print('imported')\n" + ANNOTATED)
+    command = [sys.executable, "-m", "nkisim", "upgrade", "k.py", "--to", "0.6", "--verify"]
+    done = subprocess.run(
+        [*command, "--format", "json"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["files"][0]["verification"]["ok"]
+    assert "imported" in done.stderr
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "imported" not in done.stdout
+    assert done.stdout.endswith(": the same bits\n")
 
 
 def test_the_text_report_names_each_kernel(tmp_path, monkeypatch):

@@ -232,6 +232,8 @@ def _read_later(source: Source, loop: cst.While, register: str) -> str:
             continue
         if source.span(name)[0] >= stop:
             return f"{register} is used after the loop"
+    if function is not None and register in {p.name.value for p in function.params.params}:
+        return f"{register} is a parameter, which the caller can read"
     if outer and not _begins_with(source, outer[0], register):
         return f"{register} lives longer than one round of the outer loop"
     if _assigns(source, loop.body, register):
@@ -278,10 +280,8 @@ def _is_own(source: Source, loop: Loop, name: str) -> bool:
     if not _begins_with(source, loop, name):
         return False
     function = source.function_of(loop)
-    if function is None:
-        return False  # other modules can read it
     inside = set(source.within(loop, cst.Name))
-    for other in source.within(function, cst.Name):
+    for other in source.within(function or source.module, cst.Name):
         if other.value != name or other in inside:
             continue
         nested = source.function_of(other)

@@ -49,18 +49,19 @@ rule(
 def _jit(source: Source) -> Iterator[Match]:
     for call in source.calls("nki", "jit"):
         function, mode = (source.keyword(call, name) for name in ("func", "mode"))
+        if mode is None and len(call.args) > 1 and not any(a.keyword or a.star for a in call.args):
+            mode = call.args[1]
         if function is not None and function is call.args[0]:
             edit = source.replaced(function, source.code(function.value))
             yield Match(call, "the function is passed by position", (edit,))
         elif function is not None:
             yield Match(call, "pass the function first and without func=")
-        if mode is not None and len(call.args) == 1:
-            bare = isinstance(source.parent(call), cst.Decorator)
-            edit = source.replaced(call, source.code(call.func) + ("" if bare else "()"))
-            yield Match(call, "mode= is removed: the framework follows from the arguments", (edit,))
-        elif mode is not None:
-            edit = source.without_argument(call, mode)
-            yield Match(call, "mode= is removed: the framework follows from the arguments", (edit,))
+        if mode is None:
+            continue
+        edit = source.without_argument(call, mode)
+        if len(call.args) == 1 and isinstance(source.parent(call), cst.Decorator):
+            edit = source.replaced(call, source.code(call.func))
+        yield Match(call, "mode is removed: the framework follows from the arguments", (edit,))
 
 
 def renamed_attributes(source: Source, names: Mapping[str, str]) -> Iterator[Match]:

@@ -18,11 +18,21 @@ RANGES = ("affine_range", "sequential_range", "static_range")
 
 
 def is_register(source: Source, node: cst.CSTNode) -> bool:
-    """Return whether a name is visibly a register, and nothing else."""
+    """Return whether a name is visibly a register, and nothing else.
+
+    It is allocated as one, or it is a parameter that the function loads.
+    """
     values = source.values(node)
-    return bool(values) and all(
+    if values is None:
+        return isinstance(node, cst.Name) and any(
+            call.args
+            and source.code(call.args[0].value) == node.value
+            and source.function_of(call) is source.function_of(node)
+            for call in source.calls(_ISA, "register_load", "register_move")
+        )
+    return all(
         isinstance(value, cst.Call) and source.name(value.func) == f"{_ISA}.register_alloc"
-        for value in values or ()
+        for value in values
     )
 
 
@@ -90,6 +100,8 @@ def _engines(source: Source) -> Iterator[Match]:
     for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
         engine = (source.nki_name(node, _ISA) or "").removesuffix("_engine")
         if engine not in ("gpsimd", "scalar", "tensor", "unknown", "vector"):
+            continue
+        if isinstance(source.parent(node), cst.ImportAlias | cst.AsName):
             continue
         isa = source.import_of(_ISA)
         if isa is not None:

@@ -237,6 +237,8 @@ def is_column(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozense
             return axis is not None and source.code(axis) in ("1", "-1")
         if name in ALLOCATIONS:
             shape = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
+            if isinstance(shape, cst.Attribute) and shape.attr.value == "shape":
+                return is_column(source, shape.value, seen)
             if not isinstance(shape, cst.Tuple | cst.List) or len(shape.elements) != 2:
                 return False
             return source.code(shape.elements[1].value) == "1"

@@ -163,7 +163,8 @@ def _reduction(call: Call) -> Callable[..., Array] | None:
 
     def function(x: Array, out: Array | None) -> Array:
         result: Array = reduce(x, axis=1, out=out, keepdims=True)
-        return np.negative(result, out=out) if negate else result
+        # np.negative of NumPy 2.4 is wrong where source and destination have a step of four.
+        return np.multiply(result, -1, out=out) if negate else result
 
     return function
 

@@ -13,6 +13,7 @@ from nkisim.upgrade.beta1 import (
     operators,
     outputs,
     patterns,
+    zeros,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "operators",
     "outputs",
     "patterns",
+    "zeros",
 ]

@@ -13,7 +13,7 @@ from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import tile_dtype
 from nkisim.upgrade.source import Source, literal_integer
-from nkisim.upgrade.tiles import allocation, base_name, in_psum
+from nkisim.upgrade.tiles import buffer_of, in_psum
 
 __all__: list[str] = []
 
@@ -144,6 +144,10 @@ def _results(source: Source) -> Iterator[Match]:
         operands = [arguments[k] for k in (result.like, result.other) if k in arguments]
         nested = [o for o in operands if not isinstance(o, cst.Name | cst.Subscript)]
         shape = _shape(source, name, arguments)
+        part = isinstance(target, cst.Subscript) and buffer_of(source, target)
+        if result.buffer == "psum" and part == "sbuf":
+            yield from hoisted(source, line, call, f"{name}_result")
+            continue  # the Tensor engine writes to PSUM only
         if nested and isinstance(target, cst.Name):
             yield from hoisted(source, line, nested[0], f"{name}_operand")
         elif shape is None and isinstance(target, cst.Name):
@@ -320,72 +324,3 @@ def _matmul_into(source: Source, call: cst.Call, dst: str) -> str | None:
         extra = [k for k in found if k not in ("stationary", "moving", "dtype")]
         rest = "".join(f", {key}={source.code(found[key])}" for key in extra)
     return f"nc_matmul(dst={dst}, stationary={pair[0]}, moving={pair[1]}{rest})"
-
-
-@rule(
-    "MG-123",
-    "no zeros in PSUM before a matmul",
-    since="beta1",
-    kind="safe",
-    before="acc = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
-    after="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
-)
-def _zeros(source: Source) -> Iterator[Match]:
-    for call in source.calls(_LANGUAGE, "zeros"):
-        target = source.parent(call)
-        if not isinstance(target, cst.Assign) or len(target.targets) != 1:
-            continue
-        name = target.targets[0].target
-        made = allocation(source, name)
-        if not isinstance(name, cst.Name) or not made or len(made) != 1:
-            continue
-        if not in_psum(source, name) or not isinstance(call.func, cst.Attribute):
-            continue
-        function = source.function_of(call)
-        writers = [
-            c
-            for c in source.within(function or source.module, cst.Call)
-            if (dst := source.keyword(c, "dst")) is not None
-            and (base := base_name(dst.value)) is not None
-            and base.value == name.value
-        ]
-        whole = (name.value, f"{name.value}[...]")
-        matmuls = [
-            c
-            for c in writers
-            if source.name(c.func) == "nki.isa.nc_matmul"
-            and (dst := source.keyword(c, "dst")) is not None
-            and source.code(dst.value) in whole
-        ]
-        if not matmuls or matmuls != writers or _changed_otherwise(source, name, function):
-            continue
-        if any(source.keyword(c, "accumulate") is not None for c in matmuls):
-            continue
-        if not all(_always_runs(source, target, c) for c in matmuls[:1]):
-            continue
-        edit = source.replaced(call.func.attr, "ndarray")
-        yield Match(call, "the first matmul overwrites the tile", (edit,))
-
-
-def _always_runs(source: Source, made: cst.CSTNode, call: cst.CSTNode) -> bool:
-    """Return whether a call is in no branch that the allocation is not in as well."""
-    above = set(source.ancestors(made))
-    return not any(
-        isinstance(a, cst.If | cst.While | cst.Try)
-        for a in source.ancestors(call)
-        if a not in above
-    )
-
-
-def _changed_otherwise(source: Source, name: cst.Name, function: cst.FunctionDef | None) -> bool:
-    """Return whether a tile is also assigned to, as in ``t[...] = x`` or ``t += x``."""
-    whole = function or source.module
-    targets: list[cst.BaseExpression] = [t.target for t in source.within(whole, cst.AssignTarget)]
-    targets += [statement.target for statement in source.within(whole, cst.AugAssign)]
-    for target in targets:
-        base = base_name(target)
-        if base is not None and base is not name and base.value == name.value:
-            return True
-    return False

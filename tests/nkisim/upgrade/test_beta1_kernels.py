@@ -1,15 +1,13 @@
 """Whole kernels of Beta 1: index tensors, instructions that return, masks, outputs, Python."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 
 pytest.importorskip("libcst")
 
-import nkisim
 from each_case import each_case
 from nkisim.upgrade import upgrade_text
+from upgraded import upgraded_result
 
 HEAD = """\
 import neuronxcc.nki as nki
@@ -451,31 +449,15 @@ def launch(a, b):
 }
 
 
-def run(text, folder, arrays):
-    """Return what ``kernel`` of an upgraded module computes; ``launch`` calls it if it exists."""
-    path = folder / "kernels.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location("upgraded_beta1_kernels", path)
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    launch = getattr(loaded, "launch", None) or nkisim.simulate(loaded.kernel)
-    return launch(*arrays)
-
-
 @each_case("name", list(KERNELS))
-def test_a_kernel_is_right_after_the_upgrade(name, tmp_path, monkeypatch):
+def test_a_kernel_is_right_after_the_upgrade(name, tmp_path):
     body, expected = KERNELS[name]
-    monkeypatch.setenv("NKI_SIMULATOR", "1")
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((128, 64)).astype(np.float32) for _ in range(2)]
     outcome = upgrade_text(HEAD + body)
     assert outcome.problem == ""
     assert outcome.findings == []
-    nkisim.install()
-    try:
-        result = run(outcome.after, tmp_path, arrays)
-    finally:
-        nkisim.uninstall()
+    result = upgraded_result(outcome.after, tmp_path, arrays)
     # Sums of 128 products of numbers of order 1, rounded to float32 a few times.
     np.testing.assert_allclose(result, expected(*arrays), rtol=2e-5, atol=2e-5)
     assert upgrade_text(outcome.after).after == outcome.after

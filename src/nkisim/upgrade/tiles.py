@@ -183,7 +183,7 @@ _ARITHMETIC = (
 def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
     """Return whether an expression is known to be a tensor that the kernel made itself."""
     if isinstance(node, cst.Subscript):
-        return is_tile(source, node.value, seen)
+        return is_tile(source, node.value, seen) or _is_listed(source, node, seen)
     if isinstance(node, cst.Call):
         name = source.nki_name(node.func, "nki.language")
         if name in ALLOCATIONS or name in TILE_FUNCTIONS:
@@ -205,6 +205,8 @@ def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset(
     bound = [] if scope is None else scope.lookup(node.value)
     if len(bound) == 1 and isinstance(bound[0].node, cst.Param):
         return _takes_tile(source, bound[0].node, seen)
+    if len(bound) == 1 and isinstance(source.parent(bound[0].node), cst.Element):
+        return _is_unpacked(source, bound[0].node, seen | {node.value})
     values = source.values(node)
     within = seen | {node.value}
     # A value that mentions the name itself, as in ``t = t + x``, adds nothing to the others.
@@ -212,17 +214,66 @@ def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset(
     return bool(known) and all(known) and any(is_tile(source, v, within) for v in values or ())
 
 
-def _returns_tile(source: Source, name: cst.Name, seen: frozenset[str]) -> bool:
-    """Return whether a function of the file is known to return one tile."""
+def _is_unpacked(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> bool:
+    """Return whether a name in ``a, b = ...`` is known to be a tile."""
+    element = source.parent(node)
+    group = None if element is None else source.parent(element)
+    target = None if group is None else source.parent(group)
+    statement = None if target is None else source.parent(target)
+    if not isinstance(group, cst.Tuple) or not isinstance(statement, cst.Assign):
+        return False
+    place, value = [e is element for e in group.elements].index(True), statement.value
+    if isinstance(value, cst.Tuple) and len(value.elements) == len(group.elements):
+        return is_tile(source, value.elements[place].value, seen)
+    if isinstance(value, cst.Call) and isinstance(value.func, cst.Name):
+        return _returns_tile(source, value.func, seen, place)
+    return False
+
+
+def _is_listed(source: Source, node: cst.Subscript, seen: frozenset[str]) -> bool:
+    """Return whether an expression is an element of a list that holds tiles only."""
+    name = node.value
+    single = len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index)
+    if not isinstance(name, cst.Name) or not single or name.value in seen:
+        return False
+    values = source.values(name) or []
+    if not values or not all(isinstance(value, cst.List) for value in values):
+        return False
+    parts = [e.value for value in values if isinstance(value, cst.List) for e in value.elements]
+    scope = source.scope(name)
+    uses = [use for one in scope.lookup(name.value) for use in one.references] if scope else []
+    for use in uses:
+        method = source.parent(use)
+        if isinstance(method, cst.Attribute):
+            call = source.parent(method)
+            if not isinstance(call, cst.Call) or method.attr.value != "append":
+                return False
+            parts += [argument.value for argument in call.args]
+    within = seen | {name.value}
+    return bool(parts) and all(is_tile(source, part, within) for part in parts)
+
+
+def _returns_tile(
+    source: Source, name: cst.Name, seen: frozenset[str], place: int | None = None
+) -> bool:
+    """Return whether a function of the file is known to return a tile, alone or in a tuple."""
     key, scope = f"{name.value}()", source.scope(name)
     bound = [] if scope is None else scope.lookup(name.value)
     function = bound[0].node if len(bound) == 1 else None
     if not isinstance(function, cst.FunctionDef) or key in seen or function in source.kernels():
         return False
-    returns = [r for r in source.within(function.body, cst.Return) if r.value is not None]
-    return bool(returns) and all(
-        r.value is not None and is_tile(source, r.value, frozenset((key,))) for r in returns
-    )
+    values: list[cst.BaseExpression | None] = [
+        r.value for r in source.within(function.body, cst.Return)
+    ]
+    if place is not None:
+        values = [
+            v.elements[place].value
+            if isinstance(v, cst.Tuple) and place < len(v.elements)
+            else None
+            for v in values
+        ]
+    within = frozenset((key,))
+    return bool(values) and all(v is not None and is_tile(source, v, within) for v in values)
 
 
 def _takes_tile(source: Source, parameter: cst.Param, seen: frozenset[str]) -> bool:

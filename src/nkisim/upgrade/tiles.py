@@ -190,6 +190,8 @@ def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset(
             return True
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS:
             return is_tile(source, node.func.value, seen)
+        if isinstance(node.func, cst.Name) and source.name(node.func) is None:
+            return _returns_tile(source, node.func, seen)
         return source.nki_name(node.func, "nki.isa") is not None and not any(
             a.keyword is not None and a.keyword.value == "dst" for a in node.args
         )
@@ -199,11 +201,48 @@ def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset(
         return is_tile(source, node.expression, seen)
     if not isinstance(node, cst.Name) or node.value in seen:
         return False
+    scope = source.scope(node)
+    bound = [] if scope is None else scope.lookup(node.value)
+    if len(bound) == 1 and isinstance(bound[0].node, cst.Param):
+        return _takes_tile(source, bound[0].node, seen)
     values = source.values(node)
     within = seen | {node.value}
     # A value that mentions the name itself, as in ``t = t + x``, adds nothing to the others.
     known = [is_tile(source, v, within) or _mentions(source, v, within) for v in values or ()]
     return bool(known) and all(known) and any(is_tile(source, v, within) for v in values or ())
+
+
+def _returns_tile(source: Source, name: cst.Name, seen: frozenset[str]) -> bool:
+    """Return whether a function of the file is known to return one tile."""
+    key, scope = f"{name.value}()", source.scope(name)
+    bound = [] if scope is None else scope.lookup(name.value)
+    function = bound[0].node if len(bound) == 1 else None
+    if not isinstance(function, cst.FunctionDef) or key in seen or function in source.kernels():
+        return False
+    returns = [r for r in source.within(function.body, cst.Return) if r.value is not None]
+    return bool(returns) and all(
+        r.value is not None and is_tile(source, r.value, frozenset((key,))) for r in returns
+    )
+
+
+def _takes_tile(source: Source, parameter: cst.Param, seen: frozenset[str]) -> bool:
+    """Return whether every call of a helper function passes a tile for a parameter."""
+    function = source.function_of(parameter)
+    if function is None or function in source.kernels():
+        return False
+    key, scope = f"{function.name.value}({parameter.name.value})", source.scope(function)
+    if key in seen or scope is None or len(scope.assignments[function.name.value]) != 1:
+        return False
+    names = [p.name.value for p in function.params.params]
+    uses = scope.assignments[function.name.value][0].references
+    given = []
+    for use in uses:
+        call = source.parent(use)
+        if not isinstance(call, cst.Call) or call.func is not use:
+            return False
+        given.append((source.arguments(call, names) or {}).get(parameter.name.value))
+    within = seen | {key}
+    return bool(given) and all(v is not None and is_tile(source, v, within) for v in given)
 
 
 def _mentions(source: Source, node: cst.CSTNode, names: frozenset[str]) -> bool:
@@ -237,6 +276,8 @@ def is_column(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozense
             return axis is not None and source.code(axis) in ("1", "-1")
         if name in ALLOCATIONS:
             shape = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
+            if isinstance(shape, cst.Attribute) and shape.attr.value == "shape":
+                return is_column(source, shape.value, seen)
             if not isinstance(shape, cst.Tuple | cst.List) or len(shape.elements) != 2:
                 return False
             return source.code(shape.elements[1].value) == "1"

@@ -3,6 +3,7 @@
 from nkisim.upgrade.beta1 import (
     allocators,
     blocks,
+    constructs,
     dynamic,
     entry,
     indexing,
@@ -18,6 +19,7 @@ from nkisim.upgrade.beta1 import (
 __all__ = [
     "allocators",
     "blocks",
+    "constructs",
     "dynamic",
     "entry",
     "indexing",

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from nkisim.upgrade.beta1.affine import Index, affine, total
-from nkisim.upgrade.beta1.indexing import Limits, Part, selected, valid_count
+from nkisim.upgrade.beta1.indexing import Limits, Part, is_read, selected, valid_count
+from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -55,6 +56,19 @@ def _masks(source: Source) -> Iterator[Match]:
         elif limits is not None:
             match = _reduced(source, call, limits, without)
         yield match or Match(call, _ADVICE)
+    yield from _unused(source)
+
+
+def _unused(source: Source) -> Iterator[Match]:
+    """Remove masks that nothing uses any more."""
+    for statement in source.all(cst.Assign):
+        line, target = source.statement(statement), statement.targets[0].target
+        if line is None or len(statement.targets) != 1 or not isinstance(target, cst.Name):
+            continue
+        if isinstance(statement.value, cst.Name) or _limits(source, statement.value) is None:
+            continue
+        if not is_read(source, target):
+            yield Match(statement, "the mask is not used any more", (source.emptied(line),))
 
 
 # Functions that combine elements: a mask decides which ones take part.
@@ -74,6 +88,11 @@ _OVER_COLUMNS = ("bn_stats", "tensor_reduce")
 
 def _limits(source: Source, mask: cst.BaseExpression) -> dict[int, tuple[Index, str]] | None:
     """Return the bounds in a mask ``(i < n) & (j < m)`` by axis, or None of another form."""
+    if isinstance(mask, cst.Name):
+        found = assigned_value(source, mask)
+        if found is None or found[1] is not None or isinstance(found[0], cst.Name):
+            return None
+        return _limits(source, found[0]) if same_values(source, found[0], mask) else None
     if isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
         left, right = _limits(source, mask.left), _limits(source, mask.right)
         if left is None or right is None or set(left) & set(right):
@@ -198,7 +217,16 @@ def _reduced(source: Source, call: cst.Call, limits: Limits, without: Edit) -> M
     if 0 in limits or name not in (*_OVER_COLUMNS, "max", "mean", "min", "prod", "sum"):
         return None
     operands = [a.value for a in call.args if is_tile(source, a.value)]
-    if len(operands) != 1 or not isinstance(operands[0], cst.Subscript):
+    if len(operands) != 1:
+        return None
+    if isinstance(operands[0], cst.Name):
+        rank = max(index.rank for index, _ in limits.values())
+        if sorted(limits) != list(range(1, rank)):
+            return None
+        inside = ", ".join(f"0:{valid_count(*limits[axis])}" for axis in sorted(limits))
+        edit = source.replaced(operands[0], f"{operands[0].value}[:, {inside}]")
+        return Match(call, "the valid part is reduced", (edit, without))
+    if not isinstance(operands[0], cst.Subscript):
         return None
     parts = selected(source, operands[0], limits)
     if parts is None or len(limits) != sum(bool(part.count) for part in parts) - 1:

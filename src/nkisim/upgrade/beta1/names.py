@@ -9,7 +9,7 @@ import libcst as cst
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import is_tile
+from nkisim.upgrade.tiles import ALLOCATIONS, is_tile
 
 __all__: list[str] = []
 
@@ -262,9 +262,21 @@ def _partition_mark(source: Source) -> Iterator[Match]:
         shape = None if element is None else source.parent(element)
         if len(call.args) != 1 or not isinstance(shape, cst.Tuple | cst.List):
             yield Match(call, "nl.par_dim was removed: the first dimension is the partition")
-        elif shape.elements[0] is element:
+        elif shape.elements[0] is element or _is_in_hbm(source, shape):
             edit = source.replaced(call, source.code(call.args[0].value))
             yield Match(call, "the first dimension is the partition", (edit,))
+
+
+def _is_in_hbm(source: Source, shape: cst.CSTNode) -> bool:
+    """Return whether a shape is the one of a tensor in HBM, which has no partitions."""
+    argument = source.parent(shape)
+    call = None if argument is None else source.parent(argument)
+    if not isinstance(call, cst.Call):
+        return False
+    parameters = ALLOCATIONS.get(source.nki_name(call.func, _LANGUAGE) or "", ())
+    buffer = (source.arguments(call, parameters) or {}).get("buffer")
+    name = "" if buffer is None else source.nki_name(buffer, _LANGUAGE) or ""
+    return name.endswith("hbm")
 
 
 _GONE_NAMES = {

@@ -9,7 +9,7 @@ import libcst as cst
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.shapes import broadcast, tile_shape
+from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
 
@@ -193,13 +193,53 @@ def _written(
         if found is not None and flag is not None and source.code(flag) == "True":
             pair = f"stationary={source.code(found['x'])}, moving={source.code(found['y'])}"
             if memory == "psum":
-                return f"{nisa}.nc_matmul(dst={dst}, {pair})"
+                return f"{nisa}.nc_matmul(dst={dst}, {pair}, accumulate=False)"
     number = value.expression if isinstance(value, cst.UnaryOperation) else value
     if isinstance(number, cst.Integer | cst.Float):
         return f"{nisa}.memset(dst={dst}, value={code})"
+    if is_number(source, value):
+        return f"{nisa}.memset(dst={_element(source, target)}, value={code})"
     if is_tile(source, value):
         return f"{nisa}.tensor_copy(dst={dst}, src={code})"
     return None
+
+
+def _element(source: Source, target: cst.Subscript) -> str:
+    """Return the text of a part of a tile, with slices of one element for plain integers."""
+    texts = []
+    for element in target.slice:
+        part = element.slice
+        text = source.code(part)
+        if isinstance(part, cst.Index) and is_number(source, part.value):
+            text = f"{text}:{text} + 1" if not text.isdecimal() else f"{text}:{int(text) + 1}"
+        texts.append(text)
+    return f"{source.code(target.value)}[{', '.join(texts)}]"
+
+
+@rule(
+    "MG-106",
+    "nl.store stores no number",
+    since="beta1",
+    kind="safe",
+    before="@nki.jit\ndef kernel(x):\n"
+    "    out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)\n"
+    "    nl.store(out, 2.0)\n    return out",
+    after="@nki.jit\ndef kernel(x):\n"
+    "    out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)\n"
+    "    nl.store(out, nl.full(out.shape, 2.0, dtype=out.dtype, buffer=nl.sbuf))\n    return out",
+)
+def _store_number(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "store"):
+        found = source.arguments(call, ("dst", "value")) or {}
+        dst, value = found.get("dst"), found.get("value")
+        language = source.import_of(_LANGUAGE)
+        if dst is None or value is None or language is None or not is_number(source, value):
+            continue
+        nl, code = language[0], source.code(dst)
+        rest = f"dtype={code}.dtype, buffer={nl}.sbuf"
+        text = f"{nl}.full({code}.shape, {source.code(value)}, {rest})"
+        edits = (*language[1], source.replaced(value, text))
+        yield Match(call, "the number is stored from a tile", edits)
 
 
 @rule(
@@ -419,6 +459,8 @@ def _divide(source: Source) -> Iterator[Match]:
             new = f"{module}.reciprocal({text})"
         elif isinstance(divisor, cst.Integer | cst.Float) and float(divisor.value) != 0:
             new = f"1.0 / {text}"
+        elif is_number(source, divisor):
+            new = f"1.0 / ({text})" if isinstance(divisor, cst.BinaryOperation) else f"1.0 / {text}"
         else:
             continue
         edits = (source.replaced(call.func.attr, "multiply"), source.replaced(divisor, new))

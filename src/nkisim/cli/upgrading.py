@@ -120,7 +120,10 @@ def _process(path: Path, since: Any, write: bool, notes: bool) -> _File:
         return _File(path, None, f"cannot be read: {error.msg}")
     except UnicodeDecodeError as error:
         return _File(path, None, f"cannot be read: not {error.encoding} text ({error.reason})")
-    outcome = upgrade_text(text, since, notes=notes)
+    try:
+        outcome = upgrade_text(text, since, notes=notes)
+    except Exception as error:  # one file must not stop the others
+        return _File(path, None, f"cannot be processed: {type(error).__name__}: {error}")
     file = _File(path, outcome, outcome.problem)
     if write and file.changed:
         try:

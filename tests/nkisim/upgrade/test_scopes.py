@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-cst = pytest.importorskip("libcst")
+pytest.importorskip("libcst")
 
+import libcst as cst
 from libcst.metadata import Assignment, MetadataWrapper, QualifiedNameSource, ScopeProvider
 
 from each_case import each_case
@@ -66,14 +67,6 @@ class Holder(nl.Base, metaclass=np.Meta):
     def other(self):
         return nl.load, field
 
-
-match TABLE:
-    case {"a": nl.sbuf, **others}:
-        print(others)
-    case [head, *tail] if head:
-        print(head, tail, neuronxcc.nki.language.exp)
-    case Holder(field=value) as whole:
-        print(value, whole)
 """
 TEXTS = {
     "forms": FORMS,
@@ -128,6 +121,19 @@ def test_full_names_are_those_of_libcst(text):
         assert expected == {full}, dotted(node)
         named += 1
     assert named or not text
+
+
+def test_patterns_bind_names():
+    """Unlike in libcst, whose analysis leaves them out."""
+    text = (
+        "import nki.language as nl\n\nmatch x:\n    case {'a': nl.sbuf, **others}:\n        pass\n"
+        "    case [head, *tail] if head:\n        pass\n    case list(field=value) as whole:\n"
+        "        pass\n"
+    )
+    source = Source(text)
+    bound = source.scope(source.module).assignments
+    assert set(bound) == {"nl", "others", "head", "tail", "value", "whole"}
+    assert [len(bound[name][0].references) for name in ("nl", "head", "tail")] == [1, 1, 0]
 
 
 def test_references_and_closures():

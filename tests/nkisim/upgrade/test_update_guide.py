@@ -200,8 +200,8 @@ KEPT = {
     "a copy of floats": f"t = nl.ndarray((64, 4), dtype=nl.float32, {TILE}s = nl.copy(t)\n",
     "a seed in a tile": "nl.random_seed(seed)\n",
     "the index of a static loop": (
-        "@nki.jit\ndef k(x):\n    for i in range(4):\n        nisa.dma_copy(dst=x[i * 2], src=x[0])\n"
-        "    return x\n"
+        "@nki.jit\ndef k(x):\n    for i in range(4):\n"
+        "        nisa.dma_copy(dst=x[i * 2], src=x[0])\n    return x\n"
     ),
     "a register of a dynamic loop": (
         "@nki.jit\ndef k(x, n):\n    for i in nl.dynamic_range(n):\n"

@@ -123,7 +123,7 @@ def rank_of(source: Source, name: cst.CSTNode, seen: frozenset[str] = frozenset(
         return None
     seen |= {name.value}
     ranks = {_rank_of_value(source, value, seen) for value in source.values(name) or ()}
-    if not ranks:
+    if ranks <= {None}:
         ranks = {
             len(target.elements)
             for statement in source.within(source.function_of(name) or source.module, cst.Assign)

@@ -152,7 +152,10 @@ def _process(path: Path, since: Any, target: str, write: bool, notes: bool) -> _
         return _File(path, None, f"cannot be read: {error.msg}")
     except UnicodeDecodeError as error:
         return _File(path, None, f"cannot be read: not {error.encoding} text ({error.reason})")
-    outcome = upgrade_text(text, since, target, notes=notes)
+    try:
+        outcome = upgrade_text(text, since, target, notes=notes)
+    except Exception as error:  # one file must not stop the others
+        return _File(path, None, f"cannot be processed: {type(error).__name__}: {error}")
     file = _File(path, outcome, outcome.problem, encoding=encoding, mark=mark)
     if write and file.changed:
         try:

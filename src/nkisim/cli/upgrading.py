@@ -5,11 +5,10 @@ Exit status: 0 done, 1 something is left to do, 2 a mistake on the command line.
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nkisim.cli.group import commands
+from nkisim.files import python_files
+from nkisim.rewriting import SourceError, read_source, unified_diff, write_source
 
 if TYPE_CHECKING:
     from nkisim.upgrade import Outcome
@@ -82,8 +83,6 @@ def upgrade(
         raise click.UsageError(
             "nkisim upgrade needs libcst, which is not installed: pip install 'trnsci[codemod]'"
         )
-    from nkisim.upgrade import python_files
-
     roots = [Path(path) for path in paths]
     for root in roots:
         if not root.exists():
@@ -110,26 +109,20 @@ def _shown(files: Sequence[Path]) -> Iterator[Path]:
 
 
 def _process(path: Path, since: Any, write: bool, notes: bool) -> _File:
-    from nkisim.upgrade import read_source, upgrade_text, write_source
+    from nkisim.upgrade import upgrade_text
 
     try:
-        text, encoding, mark = read_source(path)
-    except OSError as error:
-        return _File(path, None, f"cannot be read: {error.strerror}")
-    except SyntaxError as error:
-        return _File(path, None, f"cannot be read: {error.msg}")
-    except UnicodeDecodeError as error:
-        return _File(path, None, f"cannot be read: not {error.encoding} text ({error.reason})")
-    outcome = upgrade_text(text, since, notes=notes)
+        source = read_source(path)
+    except SourceError as error:
+        return _File(path, None, str(error))
+    outcome = upgrade_text(source.text, since, notes=notes)
     file = _File(path, outcome, outcome.problem)
     if write and file.changed:
         try:
-            write_source(path, outcome.after, encoding, mark)
+            write_source(path, replace(source, text=outcome.after))
             file.written = True
-        except OSError as error:
-            file.problem = f"cannot be written, nothing was changed: {error.strerror or error}"
-        except UnicodeEncodeError as error:
-            file.problem = f"cannot be written, nothing was changed: {error}"
+        except SourceError as error:
+            file.problem = str(error)
     return file
 
 
@@ -154,7 +147,7 @@ def _print(files: Sequence[_File], write: bool, diff: bool) -> None:
             continue
         changes, findings = changes + len(outcome.changes), findings + len(outcome.findings)
         if diff and file.changed:
-            click.echo(_diff(file.path, outcome), nl=False)
+            click.echo(unified_diff(file.path, outcome.before, outcome.after), nl=False)
         for change in outcome.changes:
             if not diff or change.review:
                 click.echo(f"{file.path}:{change.line}: {change.rule} {change.message}")
@@ -176,18 +169,6 @@ def _print(files: Sequence[_File], write: bool, diff: bool) -> None:
 
 def _many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _diff(path: Path, outcome: Outcome) -> str:
-    name = path.as_posix().lstrip("/")
-    rows = difflib.unified_diff(
-        outcome.before.splitlines(keepends=True),
-        outcome.after.splitlines(keepends=True),
-        f"a/{name}",
-        f"b/{name}",
-    )
-    ends = (row if row.endswith("\n") else row + "\n\\ No newline at end of file\n" for row in rows)
-    return "".join(ends)
 
 
 def _json(files: Iterable[_File], target: str, write: bool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 
 from nkisim.diagnostics import Fact, Finding, Rewrite
 from nkisim.diagnostics.syntax import parsed
+from nkisim.rewriting import code_with_comments
 from nkisim.spec import INSTRUCTIONS
 
 __all__ = ["Case", "Simple", "case_of"]
@@ -158,19 +159,25 @@ class Case:
     # -- rewrites ----------------------------------------------------------------------------------
 
     def rewrite(self, *lines: str, upto: ast.stmt | None = None) -> Rewrite | None:
-        """Return lines in place of the statement, or of all up to another one."""
-        last = (upto or self.statement).end_lineno or self.statement.lineno
-        source = linecache.getline(self.finding.file, self.statement.lineno)
-        indent = source[: len(source) - len(source.lstrip())]
-        code = textwrap.indent("\n".join(lines), indent)
-        old = [
-            linecache.getline(self.finding.file, n).rstrip()
-            for n in range(self.statement.lineno, last + 1)
-        ]
+        """Return lines in place of the statement, or of all up to another one.
+
+        None if nothing would change, a comment would be lost, or others share these lines.
+        """
+        first, end = self.statement.lineno, upto or self.statement
+        last = end.end_lineno or end.lineno
+        old = [linecache.getline(self.finding.file, n).rstrip() for n in range(first, last + 1)]
+        # Columns of syntax trees count bytes.
+        before = old[0].encode()[: self.statement.col_offset].decode()
+        behind = old[-1].encode()[end.end_col_offset or 0 :].strip()
+        if before.strip() or (behind and not behind.startswith(b"#")):
+            return None
+        code = textwrap.indent("\n".join(lines), before)
         if code.splitlines() == old:
             return None
-        comments = any("#" in line for line in old[:-1])
-        return None if comments else Rewrite(self.finding.file, self.statement.lineno, last, code)
+        made = Rewrite(self.finding.file, first, last, code)
+        if any("#" in line for line in old[:-1]):
+            return code_with_comments("".join(linecache.getlines(self.finding.file)), made)
+        return made
 
     def with_call(self, text: str) -> str:
         """Return the statement with another call in place of the one it makes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,8 +11,8 @@ from typing import Literal, get_args
 
 import libcst as cst
 
+from nkisim.rewriting import Edit, NotPythonError, disjoint, edited, loses_comment
 from nkisim.upgrade import beta1, beta2
-from nkisim.upgrade.edits import Edit, applied, disjoint
 from nkisim.upgrade.rules import RULES, Era, Match, Rule
 from nkisim.upgrade.source import Source
 
@@ -94,11 +93,10 @@ def upgrade_text(
         edits, made = _round(source, rules, lines)
         if not edits:
             break
-        new, lines = applied(source.text, edits, lines)
         try:
-            ast.parse(new)
+            new, lines = edited(source.text, edits, lines)
             source = Source(new)
-        except (SyntaxError, ValueError, cst.ParserSyntaxError) as error:
+        except (NotPythonError, cst.ParserSyntaxError) as error:
             ids = ", ".join(sorted({change.rule for change in made}))
             return Outcome(
                 text, text, problem=f"the rewrite ({ids}) would not be valid Python: {error}"
@@ -113,7 +111,7 @@ def upgrade_text(
         Change(rule.id, lines[source.line(m.node) - 1], m.message, "", source.line(m.node))
         for rule in rules
         for m in rule.find(source)
-        if not m.edits or _loses_comment(source, m)
+        if not m.edits or loses_comment(source.data, m.edits)
     ]
     findings.sort(key=lambda finding: (finding.new_line, finding.rule))
     result = _with_notes(source, findings) if notes else source.text
@@ -165,17 +163,8 @@ def _round(source: Source, rules: list[Rule], lines: list[int]) -> tuple[list[Ed
 def _matches(source: Source, rules: list[Rule]) -> Iterator[tuple[Rule, Match]]:
     for rule in rules:
         for match in rule.find(source):
-            if match.edits and not _loses_comment(source, match):
+            if match.edits and not loses_comment(source.data, match.edits):
                 yield rule, match
-
-
-def _loses_comment(source: Source, match: Match) -> bool:
-    """Return whether a comment lies in the text that a match would replace."""
-    for edit in match.edits:
-        for comment in re.findall(rb"#[^\r\n]*", source.data[edit.start : edit.stop]):
-            if comment.decode().rstrip() not in edit.text:
-                return True
-    return False
 
 
 def _with_notes(source: Source, findings: list[Change]) -> str:

@@ -17,7 +17,7 @@ from libcst.metadata import (
     ScopeProvider,
 )
 
-from nkisim.upgrade.edits import Edit
+from nkisim.rewriting import Edit
 
 __all__ = ["Source", "literal_integer"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from nkisim.rewriting import Edit
 from nkisim.upgrade.beta2.arguments import named
-from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import allocation, base_name, in_psum

@@ -67,12 +67,14 @@ class Ledger:
         findings: Findings of all runs without duplicates, with their generations.
         rules: Number of rules checked.
         silenced: File, line and rule id of findings that a comment silenced.
+        fixed: Findings of an earlier check whose fixes were written to the files.
     """
 
     def __init__(self, rules: int | None = None) -> None:
         self.kernels: dict[tuple[str, str], KernelRecord] = {}
         self.rules = rules
         self.silenced: set[tuple[str, int, str]] = set()
+        self.fixed: list[Finding] = []
         self._found: dict[tuple[Any, ...], Finding] = {}
 
     @property
@@ -166,6 +168,7 @@ class Ledger:
                 mine.note, mine.hint = record.note, record.hint
             mine.memory = record.memory or mine.memory
         self.silenced |= other.silenced
+        self.fixed += other.fixed
         self.add(other.findings)
 
     def relative_to(self, folder: str) -> None:
@@ -174,7 +177,7 @@ class Ledger:
         def short(file: str) -> str:
             return file.removeprefix(folder.rstrip(os.sep) + os.sep)
 
-        for finding in self._found.values():
+        for finding in (*self._found.values(), *self.fixed):
             place, rewrite = finding.place, finding.rewrite
             finding.place = dataclasses.replace(place, file=short(place.file))
             if rewrite is not None:
@@ -207,7 +210,8 @@ class Ledger:
         parts.append(_many(self.instructions, "instruction"))
         parts.append(_many(self.rules if self.rules is not None else len(RULES), "rule"))
         where = f" on {', '.join(self.targets)}" if self.targets else ""
-        return f"{counted(self.findings)}; checked {', '.join(parts)}{where}"
+        fixed = f", {len(self.fixed):,} fixed" if self.fixed else ""
+        return f"{counted(self.findings)}{fixed}; checked {', '.join(parts)}{where}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as plain data."""
@@ -236,6 +240,7 @@ class Ledger:
                 for k in self.kernels.values()
             ],
             "findings": [f.to_dict() | {"why": f.rule.matters} for f in self.findings],
+            "fixed": [f.to_dict() | {"why": f.rule.matters} for f in self.fixed],
         }
 
     def to_json(self) -> str:
@@ -252,6 +257,7 @@ class Ledger:
             record.targets, record.stopped = k["targets"], k["stopped"]
             record.note, record.hint = k["note"], k["hint"]
         ledger.add(_finding(f) for f in data["findings"])
+        ledger.fixed = [_finding(f) for f in data.get("fixed", ())]
         return ledger
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from nkisim.diagnostics import Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK, parsed
 from nkisim.rewriting.edits import Edit, NotPythonError, edited, loses_comment
-from nkisim.rewriting.trees import SourceTree, same_tree
+from nkisim.rewriting.trees import SourceTree, same_program
 
 __all__ = ["NotPastedError", "code_with_comments", "edits_of"]
 
@@ -76,7 +76,7 @@ class _Pasting:
             except NotPythonError:
                 continue
             made = parsed(new)
-            if made is not None and same_tree(made, wanted):
+            if made is not None and same_program(made, wanted):
                 return edits
         raise NotPastedError(
             "a comment in the statement would be lost"

@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 
 from nkisim.rewriting.edits import Edit
 
-__all__ = ["SourceTree", "same_tree"]
+__all__ = ["SourceTree", "same_program"]
 
 _Argument = ast.expr | ast.keyword
 
@@ -33,6 +33,14 @@ _BINDS_TIGHTLY = (*_OPERATIONS, ast.Attribute, ast.Starred)
 def same_tree(a: ast.AST, b: ast.AST) -> bool:
     """Return whether two syntax trees are equal, wherever their parts are written."""
     return type(a) is type(b) and ast.dump(a) == ast.dump(b)
+
+
+def same_program(a: ast.Module, b: ast.Module) -> bool:
+    """Return whether two modules are equal up to the order of keyword arguments."""
+    for node in (*ast.walk(a), *ast.walk(b)):
+        if isinstance(node, ast.Call):
+            node.keywords.sort(key=lambda k: k.arg or "")
+    return same_tree(a, b)
 
 
 class SourceTree:
@@ -143,7 +151,7 @@ class SourceTree:
     def _call(self, old: ast.Call, new: ast.Call) -> list[Edit] | None:
         edits = self._part(old.func, new.func, old)
         mine: list[_Argument] = [*old.args, *old.keywords]
-        theirs: list[_Argument] = [*new.args, *new.keywords]
+        theirs: list[_Argument] = [*new.args, *_in_order(old, new)]
         if not mine:
             at = self.span(old)[1] - 1
             return [*edits, Edit(at, at, ", ".join(map(_text, theirs)))] if theirs else edits
@@ -210,3 +218,22 @@ def _text(argument: _Argument) -> str:
         return ast.unparse(argument)
     value = ast.unparse(argument.value)
     return f"**{value}" if argument.arg is None else f"{argument.arg}={value}"
+
+
+def _in_order(old: ast.Call, new: ast.Call) -> list[ast.keyword]:
+    """Return the keyword arguments of a call in the order of those that they replace.
+
+    An argument replaces the one of its name, else one of its value: comments stay at their values.
+    """
+    if old.args or new.args or any(k.arg is None for k in (*old.keywords, *new.keywords)):
+        return new.keywords
+    left = list(new.keywords)
+    places: list[ast.keyword | None] = [None] * len(old.keywords)
+    for same in (lambda a, b: a.arg == b.arg, lambda a, b: same_tree(a.value, b.value)):
+        for i, keyword in enumerate(old.keywords):
+            found = [k for k in left if places[i] is None and same(k, keyword)]
+            if found:
+                places[i] = found[0]
+                left.remove(found[0])
+    taken = [place or (left.pop(0) if left else None) for place in places]
+    return [*(keyword for keyword in taken if keyword is not None), *left]

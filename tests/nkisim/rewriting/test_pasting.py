@@ -31,6 +31,11 @@ CHANGES = [
     ("g(1e-6, **k)\n", "g(1e-06, 2, **k)", "g(1e-6, 2, **k)\n"),
     # a comment in the statement
     ("f(\n    a,  # first\n    b=1,\n)\n", "f(a, b=2)", "f(\n    a,  # first\n    b=2,\n)\n"),
+    (
+        "f(\n    a=t,\n    b=u,  # u\n    op=m,  # m\n)\n",
+        "f(a=t, op0=m, operand=u)",
+        "f(\n    a=t,\n    operand=u,  # u\n    op0=m,  # m\n)\n",
+    ),
     # a name, an operator, an index, a quotient in a product
     ("x = m.f(  a  )\n", "x = n.f(a)", "x = n.f(  a  )\n"),
     ("x = m.f(  a  )\n", "x = m.g(a)", "x = m.g(  a  )\n"),

@@ -132,7 +132,7 @@ class _Chosen:
             finding.notes += (f"--fix left this line as it is: {error}",)
             return
         new = _bound(rewrite.code) - self._names
-        if new & self._new or not disjoint(edits, self.edits):
+        if not edits or new & self._new or not disjoint(edits, self.edits):
             return
         self.edits += edits
         self.findings.append(finding)

@@ -1,0 +1,129 @@
+"""Every case of these tests that has code to paste, fixed in its file.
+
+The result parses, has all comments, no longer has the finding, and a second fix changes nothing.
+"""
+
+import ast
+import io
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nkisim
+from each_case import each_case
+from kernels import GUARDS, TWINS
+from nkisim.checker import CheckSettings, fix_files
+from nkisim.checker.modules import imported
+
+from . import test_rules  # noqa: F401 (imports all kernels)
+from .test_pasted_twins import PASTED
+from .written_kernels import KERNELS
+
+EXAMPLE = """
+
+def nkisim_examples():
+    import nkisim
+    from kernels import TWINS
+
+    twin = [twin for twin in TWINS if twin.name == {name!r}][-1]
+    yield twin.launched(nkisim.jit(bad_{name})), tuple(twin.inputs)
+"""
+WRITTEN = """
+
+def nkisim_examples():
+    import numpy as np
+
+    shapes, random = {shapes}, np.random.default_rng(0)
+    yield {name}, tuple(random.uniform(0.5, 1.5, s).astype(np.float32) for s in shapes)
+"""
+
+
+def comments(text):
+    """How often each comment is in a text."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return Counter(token.string for token in tokens if token.type == tokenize.COMMENT)
+
+
+def fixed(file, name, targets=("gen2", "gen3", "gen4")):
+    """Fixes a kernel of a file; returns the rules of fixed findings and the findings left."""
+    before = file.read_text()
+    settings = CheckSettings(targets=targets)
+    ledger, (result,) = fix_files([(file, name)], settings, write=True)
+    assert not result.problem
+    after = file.read_text()
+    ast.parse(after)
+    assert comments(before) == comments(after)
+    coded = [finding for finding in ledger.findings if finding.rewrite is not None]
+    assert all(any("--fix left this line" in note for note in f.notes) for f in coded)
+    again, (same,) = fix_files([(file, name)], settings, write=True)
+    assert not same.changed
+    assert not again.fixed
+    return [finding.rule.id for finding in ledger.fixed], ledger.findings
+
+
+def has_code(twin):
+    """Whether a finding of the bad kernel has code to paste."""
+    kernel = twin.launched(nkisim.jit(twin.bad))
+    check = nkisim.check(kernel, target=twin.targets[-1], source=twin.in_source)
+    report = check(*twin.arguments(twin.inputs))
+    return any(finding.rewrite is not None for finding in report.findings)
+
+
+def modules_of_twins():
+    return sorted({Path(twin.file) for twin in TWINS})
+
+
+@pytest.mark.parametrize("module", modules_of_twins(), ids=lambda path: path.stem)
+def test_bad_twins_are_fixed(module, tmp_path):
+    here = [t for t in TWINS if Path(t.file) == module and not t.on_host]
+    twins = [t for t in here if t.ranks == 1 and not t.options and has_code(t)]
+    names = {twin.name for twin in here} & set(PASTED.split())
+    assert names <= {twin.name for twin in twins}
+    failed = []
+    for twin in twins:
+        file = tmp_path / f"fixed_{twin.name}.py"
+        file.write_text(module.read_text() + EXAMPLE.format(name=twin.name))
+        count = len(TWINS), len(GUARDS)
+        try:
+            rules, left = fixed(file, twin.bad.__name__, twin.targets[-1:])
+        except AssertionError as error:
+            failed.append((twin.name, error))
+            continue
+        finally:
+            del TWINS[count[0] :], GUARDS[count[1] :]  # the copy declares them again
+        if twin.rule not in rules or twin.rule in {finding.rule.id for finding in left}:
+            failed.append((twin.name, rules, left))
+    assert not failed
+
+
+def written(file, name, text):
+    kernel = KERNELS[name]
+    shapes = [array.shape for array in kernel.inputs]
+    file.write_text(text + WRITTEN.format(name=name, shapes=shapes))
+
+
+@each_case("name", list(KERNELS), group=lambda name: "a-l" if name < "m" else "m-z")
+def test_written_kernels_are_fixed(name, tmp_path):
+    text, inputs, wanted = KERNELS[name]
+    file = tmp_path / f"{name}.py"
+    written(file, name, text)
+    rules, left = fixed(file, name)
+    assert rules
+    assert not left
+    with imported(file, 60.0) as module:
+        kernel = nkisim.simulate(getattr(module, name), strictness="strict", target="gen3")
+        np.testing.assert_allclose(kernel(*inputs), wanted, rtol=1e-5)
+
+
+@each_case("name", list(KERNELS), group=lambda name: "a-l" if name < "m" else "m-z")
+def test_comments_on_all_lines_stay(name, tmp_path):
+    """Where a comment would be lost, the finding is left."""
+    head, body = KERNELS[name].text.split("@nki.jit\n")
+    lines = [f"{line}  # line {i}" for i, line in enumerate(body.splitlines())]
+    file = tmp_path / f"{name}_commented.py"
+    written(file, name, head + "@nki.jit\n" + "\n".join(lines) + "\n")
+    rules, left = fixed(file, name)
+    assert rules or left

@@ -43,6 +43,9 @@ CHANGES = [
     ("x = t[ :, 0:9 ]\n", "x = t[:, 0:4]", "x = t[ :, 0:4 ]\n"),
     ("x = a * b\n", "x = a * (b + c)", "x = a * (b + c)\n"),
     ("x = (a - 1) * b\n", "x = (a + c) * b", "x = (a + c) * b\n"),
+    # parts whose edits alone would give another program: all of the statement is replaced
+    ("x = a[0 , 1]\n", "x = (a + b)[0, 1]", "x = (a + b)[0, 1]\n"),
+    ("f((a) , b)\n", "f(b)", "f(b)\n"),
     # statements around, and another one instead
     ("f( a )  # why\n", "b = g(a)\nf(b)\nh(b)", "b = g(a)\nf( b )  # why\nh(b)\n"),
     ("t += u  # why\n", "f(dst=t, data=u)", "f(dst=t, data=u)  # why\n"),

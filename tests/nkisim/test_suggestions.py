@@ -264,6 +264,7 @@ UNCERTAIN = [
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, total, op=nl.add)")),
     ("M001", SUM.format(line="nisa.tensor_copy(dst=total, src=total)")),
     ("M001", PART.format(line="nisa.activation(dst=u, op=nl.exp, data=t)")),
+    ("M001", PART.format(line="nisa.tensor_tensor(u[:, 0:96], t, t, op=nl.add)")),
     ("M001", PART.format(line="nisa.dma_copy(dst=t[:, 72:96], src=x[:, 0:24])\nu = nl.exp(t)")),
     # M006: a tile of fixed size, an extent that is not the output's, another use of the index
     ("M006", TAIL.format(count="64 // 24", line="t = nl.zeros((8, 24), nl.float32)\n    " + COPY)),

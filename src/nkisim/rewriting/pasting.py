@@ -105,6 +105,9 @@ class _Pasting:
             few = self._changed(old[0], new.body)
             if few is not None:
                 yield few
+        around = self._inside_a_loop(old, new.body)
+        if around is not None:
+            yield around
         first, last = self.tree.span(old[0])[0], self.tree.span(old[-1])[1]
         yield [Edit(first, last, self._joined(0, len(self.lines)))]
 
@@ -151,6 +154,31 @@ class _Pasting:
     def _joined(self, first: int, last: int) -> str:
         """Return lines of the new code without the indentation of the first of them."""
         return self.tree.newline.join(self.lines[first:last]).lstrip(" \t")
+
+    def _inside_a_loop(self, old: list[ast.stmt], new: list[ast.stmt]) -> list[Edit] | None:
+        """Return the edits that put statements into a loop, where the new code does that."""
+        loop = new[-1]
+        if not isinstance(loop, ast.For) or len(loop.body) < len(old) or loop.orelse:
+            return None
+        nodes = [node for statement in old for node in ast.walk(statement)]
+        strings = [n for n in nodes if isinstance(n, (ast.Constant, ast.JoinedStr))]
+        if any(node.lineno != node.end_lineno for node in strings):
+            return None  # indentation would change the string
+        bodies = loop.body[-len(old) :]
+        changes = [self.tree.changes(a, b) for a, b in zip(old, bodies, strict=True)]
+        if None in changes:
+            return None
+        edits = [edit for part in changes for edit in part or ()]
+        outer, inner = _indent(self.lines[0]), _indent(self.lines[bodies[0].lineno - 1])
+        head = self._joined(0, bodies[0].lineno - 1) + self.tree.newline + inner
+        start = self.tree.span(old[0])[0]
+        edits.append(Edit(start, start, head))
+        for line in range(old[0].lineno + 1, (old[-1].end_lineno or 0) + 1):
+            at = self.tree.line_start(line)
+            inside = any(edit.start < at < edit.stop for edit in edits)
+            if at < self.tree.line_end(line) and not inside:
+                edits.append(Edit(at, at, inner.removeprefix(outer)))
+        return edits
 
     # -- heads of loops ----------------------------------------------------------------------------
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nkisim.diagnostics import Rewrite
+from nkisim.suggestions.staging import written_part
 from nkisim.suggestions.statement import Case
 
 __all__ = ["LOOP_MENDS"]
@@ -71,7 +72,7 @@ def _by_columns(case: Case) -> Rewrite | None:
 
 def _unwritten(case: Case) -> Rewrite | None:
     """A sum begins with zeros, a product with ones; of a tile filled in part, that part is read."""
-    return _beginning(case) or _written_part(case)
+    return _beginning(case) or written_part(case)
 
 
 def _beginning(case: Case) -> Rewrite | None:
@@ -99,48 +100,6 @@ def _beginning(case: Case) -> Rewrite | None:
         return None
     there = Case(case.finding, case.module, maker, block)
     return there.rewrite(ast.unparse(maker), f"{case.nisa}.memset(dst={dst.id}, value={value})")
-
-
-def _written_part(case: Case) -> Rewrite | None:
-    """A tile that one transfer fills in part is read in this part.
-
-    All operands must be the tile itself, except for the result of a reduction.
-    """
-    tile = case.arguments.get(case.finding.operand)
-    if not isinstance(tile, ast.Name) or case.call is None:
-        return None
-    if not isinstance(case.statement, ast.Expr) or case.statement.value is not case.call:
-        return None
-    filled = _fill(case, tile.id)
-    others = [
-        name
-        for name, node in case.arguments.items()
-        if case.fact(name) is not None and not (isinstance(node, ast.Name) and node.id == tile.id)
-    ]
-    reduces = case.function == "tensor_reduce" and others == ["dst"]
-    if not filled or (others and not reduces):
-        return None
-    return case.rewrite(case.with_name(tile.id, filled))
-
-
-def _fill(case: Case, name: str) -> str:
-    """Return the part of a tile that is written before the statement; empty unless it is one."""
-    before = [s for block in case.blocks() for s in block if s.lineno < case.statement.lineno]
-    found = [(s, target) for s in before for target in _written(s, name)]
-    texts = {ast.unparse(target) for _, target in found}
-    here = all(s in case.block and isinstance(target, ast.Subscript) for s, target in found)
-    return texts.pop() if len(texts) == 1 and here else ""
-
-
-def _written(statement: ast.stmt, name: str) -> Iterator[ast.expr]:
-    """Yield the operands through which a call writes a tile."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call):
-        return
-    for target in [k.value for k in call.keywords if k.arg == "dst"] or call.args[:1]:
-        base = target.value if isinstance(target, ast.Subscript) else target
-        if isinstance(base, ast.Name) and base.id == name:
-            yield target
 
 
 # -- tails -----------------------------------------------------------------------------------------

@@ -16,34 +16,32 @@ def _returned(case: Case) -> Rewrite | None:
     """A kernel returns whole tensors in HBM."""
     if isinstance(case.statement, ast.FunctionDef):
         return _output(case, case.statement)
+    made = _targets(case.statement)
+    on_chip = "on-chip" in case.finding.message
     found = [
-        (block, statement)
+        (Case(case.finding, case.module, statement, block), value)
         for block in case.blocks()
         for statement in block
         if isinstance(statement, ast.Return)
+        for value in _values(statement)
+        if isinstance(value, ast.Name if on_chip else ast.Subscript)
+        and ast.unparse(value).partition("[")[0] in made
     ]
     if len(found) != 1:
         return None
-    block, statement = found[0]
-    there = Case(case.finding, case.module, statement, block)
-    values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
-    made = _targets(case.statement)
-    wanted = [v for v in values if isinstance(v, ast.Name) and v.id in made]
-    parts = [
-        v
-        for v in values
-        if isinstance(v, ast.Subscript) and isinstance(v.value, ast.Name) and v.value.id in made
-    ]
-    if len(wanted) == 1 and not parts and "on-chip" in case.finding.message:
-        return _stored(there, wanted[0])
-    if len(parts) == 1 and not wanted and "a view" in case.finding.message:
-        return _copied(there, parts[0])
-    return None
+    there, value = found[0]
+    return _stored(there, value) if on_chip else _copied(there, value)
 
 
-def _stored(case: Case, tile: ast.Name) -> Rewrite | None:
+def _values(statement: ast.Return) -> list[ast.expr]:
+    if isinstance(statement.value, ast.Tuple):
+        return statement.value.elts
+    return [] if statement.value is None else [statement.value]
+
+
+def _stored(case: Case, tile: ast.expr) -> Rewrite | None:
     """What is returned from the chip is stored, and the tensor in HBM returned."""
-    name = source = tile.id
+    name = source = ast.unparse(tile)
     lines = []
     if "in psum" in case.finding.message:
         source = case.fresh(f"{name}_sbuf")
@@ -55,12 +53,11 @@ def _stored(case: Case, tile: ast.Name) -> Rewrite | None:
     return _in_hbm(case, tile, "out", name, source, lines)
 
 
-def _copied(case: Case, part: ast.Subscript) -> Rewrite | None:
+def _copied(case: Case, part: ast.expr) -> Rewrite | None:
     """A returned part of a tensor is copied to a tensor of its own."""
-    assert isinstance(part.value, ast.Name)
-    name = case.fresh(f"{part.value.id}_part")
-    lines = [f"{name} = {ast.unparse(part)}"]
-    return _in_hbm(case, part, f"{part.value.id}_copy", name, name, lines)
+    whole = ast.unparse(part).partition("[")[0]
+    name = case.fresh(f"{whole}_part")
+    return _in_hbm(case, part, f"{whole}_copy", name, name, [f"{name} = {ast.unparse(part)}"])
 
 
 def _in_hbm(

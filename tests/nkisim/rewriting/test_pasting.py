@@ -80,6 +80,19 @@ def test_the_head_of_a_loop_is_replaced_alone():
     )
 
 
+def test_statements_in_a_new_loop_keep_their_comments():
+    text = "def k():\n    t = f(a)  # one\n\n    # two\n    g(\n        t,  # three\n    )\n"
+    code = "    for i in n:\n        j = i + 1\n        t = f(a[i:j])\n        g(t)"
+    assert pasted(text, code, 2, 7) == (
+        "def k():\n    for i in n:\n        j = i + 1\n        t = f(a[i:j])  # one\n\n"
+        "        # two\n        g(\n            t,  # three\n        )\n"
+    )
+    string = "def k():\n    f('''\n    x''', a)  # one\n"
+    assert pasted(string, "    for i in n:\n        f('\\n    x', a)", 2, 3) == (
+        "def k():\n    for i in n:\n        f('\\n    x', a)  # one\n"
+    )
+
+
 @each_case(
     "text, code, first, last, reason",
     [

@@ -155,5 +155,5 @@ def test_comments_on_all_arguments_stay(name, tmp_path):
     assert text.count("#") > 3
     file = tmp_path / f"{name}_exploded.py"
     written(file, name, text + "\n")
-    rules, left = fixed(file, name)
+    _, left = fixed(file, name)
     assert [finding.rule.id for finding in left] == REMOVED_ARGUMENTS.get(name, [])

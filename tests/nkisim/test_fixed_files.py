@@ -5,6 +5,7 @@ The result parses, has all comments, no longer has the finding, and a second fix
 
 import ast
 import io
+import random
 import tokenize
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,7 @@ from nkisim.checker import CheckSettings, fix_files
 from nkisim.checker.modules import imported
 
 from . import test_rules  # noqa: F401 (imports all kernels)
+from .fuzzed_kernels import HARMFUL, random_kernel
 from .test_pasted_twins import PASTED
 from .written_kernels import KERNELS
 
@@ -157,3 +159,33 @@ def test_comments_on_all_arguments_stay(name, tmp_path):
     written(file, name, text + "\n")
     _, left = fixed(file, name)
     assert [finding.rule.id for finding in left] == REMOVED_ARGUMENTS.get(name, [])
+
+
+FUZZED = """
+
+def nkisim_examples():
+    import numpy as np
+
+    yield fuzzed, tuple(np.load({inputs!r}).values())
+"""
+SEEDS = [4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 130))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_kernel_without_findings_left_is_right(seed, tmp_path):
+    """Findings of one mistake may remain, but no sequence of fixes changes what is computed."""
+    rng = random.Random(seed)
+    kernel, done = random_kernel(rng), set()
+    np.savez(tmp_path / "inputs.npz", *kernel.inputs)
+    # An operator in place of another instruction changes what the kernel is meant to compute.
+    for mistake in (m for m in HARMFUL if m.__name__ != "operator"):
+        broken, _ = mistake(kernel, rng)
+        file = tmp_path / f"{mistake.__name__}.py"
+        file.write_text(broken.text + FUZZED.format(inputs=str(tmp_path / "inputs.npz")))
+        _, left = fixed(file, "fuzzed", ("gen3",))
+        if not left:
+            done.add(mistake.__name__)
+            with imported(file, 60.0) as module:
+                result = nkisim.simulate(module.fuzzed, target="gen3")(*kernel.inputs)
+            np.testing.assert_allclose(result, kernel.wanted, rtol=2e-5, atol=2e-6)
+    assert done >= {"column_as_tile", "comprehension", "invented_name", "past_the_end"}

@@ -283,6 +283,17 @@ UNCERTAIN = [
     ("M009", WIDE.format(line="nisa.tensor_reduce(dst=u, op=nl.add, data=t, axis=1)")),
     ("M009", WIDE.format(line="nisa.tensor_copy(dst=u, src=t[:, 0:1])")),
     ("M009", WIDE.format(line="if True:\n    nisa.tensor_copy(dst=u, src=t[:, 0:1])")),
+    # S001: the tensor has other rows; S002: the tensor has rows, too
+    (
+        "S001",
+        "t = nl.ndarray((300, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "nisa.dma_copy(dst=t, src=x)\n",
+    ),
+    (
+        "S002",
+        "t = nl.ndarray((x.shape[1],), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "nisa.dma_copy(dst=t, src=x)\n",
+    ),
     # L060: two outputs, two ends, a number
     (
         "L060",

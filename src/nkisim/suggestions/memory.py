@@ -20,11 +20,22 @@ def _rank(case: Case) -> Rewrite | None:
     call = case.call
     if call is None or not isinstance(shape, ast.Tuple) or len(shape.elts) != 1:
         return None
+    if _is_one_of_several(case, shape.elts[0]):
+        return None
     extent = ast.unparse(shape.elts[0])
     few = isinstance(shape.elts[0], ast.Constant) and int(shape.elts[0].value) <= _PARTITIONS  # type: ignore[arg-type]
     new = f"({extent}, 1)" if few else f"(1, {extent})"
     text = ast.unparse(call).replace(ast.unparse(shape), new, 1)
     return case.rewrite(case.with_call(text))
+
+
+def _is_one_of_several(case: Case, extent: ast.expr) -> bool:
+    """Return whether an extent is that of one dimension of several: the others may be missing."""
+    shape = extent.value if isinstance(extent, ast.Subscript) else None
+    if not isinstance(shape, ast.Attribute) or not isinstance(shape.value, ast.Name):
+        return False
+    fact = case.variable(shape.value.id)
+    return fact is not None and len(fact.shape) > 1
 
 
 def _reshape(case: Case) -> Rewrite | None:

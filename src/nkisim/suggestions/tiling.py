@@ -95,6 +95,17 @@ class _Run:
         alike = texts == [self.extent]
         return {target.id} if alike and isinstance(target, ast.Name) else set()
 
+    def cuts_all(self) -> bool:
+        """Return whether each tensor that the body uses is one of its tiles or cut into parts."""
+        shapes = {"shape", "dtype", "buffer"}
+        nodes = [node for statement in self.body for node in ast.walk(statement)]
+        described = {
+            id(n.value) for n in nodes if isinstance(n, ast.Attribute) and n.attr in shapes
+        }
+        used = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in described}
+        tensors = {f.name for f in self.case.finding.facts if f.name in used} - self.tiles
+        return bool(used & self.cut) and tensors <= self.cut
+
     def rewrite(self) -> Rewrite | None:
         """Return the loop."""
         lines = [self._for_part(statement) for statement in self.body]
@@ -179,7 +190,7 @@ def _by_rows(case: Case) -> Rewrite | None:
     count = int(case.finding.seen) if case.finding.seen.isdigit() else 0
     extent = _extent(case, 0)
     run = _Run(case, 0, extent, count, _PARTITIONS, case.fresh("r"), case.fresh("r1"))
-    return run.rewrite() if extent and run.collect() else None
+    return run.rewrite() if extent and run.collect() and run.cuts_all() else None
 
 
 def _by_columns(case: Case) -> Rewrite | None:

@@ -122,6 +122,8 @@ def test_only_the_named_files_change(check, tmp_path):
         lambda text: b"\xef\xbb\xbf" + ("# é\n" + text).encode(),
         lambda text: ("# é ∑ 漢\n" + text).encode(),
         lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: text.replace("\n", "\r").encode(),
+        lambda text: text.replace("\n\n", "\n\x0c\n").encode(),
         lambda text: text.rstrip("\n").encode(),
     ],
 )

@@ -85,12 +85,16 @@ class FixedFile:
             self.restore("the fixes undo each other")
             return True
         self.fixed += [
-            replace(f, place=replace(f.place, line=self._lines[f.line - 1]))
+            replace(f, place=replace(f.place, line=self._line_before(f.line)))
             for f in chosen.findings
         ]
         self.now, self._lines = replace(self.now, text=text), lines
         self._seen.add(text)
         return True
+
+    def _line_before(self, line: int) -> int:
+        # A file whose lines end in carriage returns alone counts as one line.
+        return self._lines[line - 1] if line <= len(self._lines) else line
 
     def restore(self, reason: str) -> None:
         """Give up all fixes of the file."""
@@ -160,9 +164,9 @@ def fix_files(
     Raises:
         ValueError: As ``check_files``.
     """
-    ledger = check_files(wanted, settings)
     paths = dict.fromkeys(path.resolve() for path, _ in wanted)
     files = [file for path in paths if (file := FixedFile.read(path)) is not None]
+    ledger = check_files(wanted, settings)
     for number in range(MOST_ROUNDS + 1):
         known = [file.now for file in files]
         changing = [file for file in files if file.apply(_findings(ledger, file))]

@@ -42,8 +42,9 @@ def nkisim_examples():
     yield {name}, tuple(random.uniform(0.5, 1.5, s).astype(np.float32) for s in shapes)
 """
 
-REMOVED_ARGUMENTS = {"turned": ["A025"], "last_sum": ["M022"]}
-"""Findings of written kernels whose fix removes an argument."""
+MOVED = {"long_rows_loaded": "M009"}
+REMOVED = {"turned": "A025", "last_sum": "M022"}
+"""Findings of written kernels whose fix moves a statement, or removes an argument."""
 
 
 def comments(text):
@@ -123,15 +124,20 @@ def test_written_kernels_are_fixed(name, tmp_path):
         np.testing.assert_allclose(kernel(*inputs), wanted, rtol=1e-5)
 
 
+def assert_left(left, rule):
+    """Asserts that a finding of a rule without code is left, or none at all."""
+    rules = {finding.rule.id for finding in left if finding.rewrite is None}
+    assert rule in rules if rule else not left
+
+
 @each_case("name", list(KERNELS), group=lambda name: "a-l" if name < "m" else "m-z")
 def test_comments_on_all_lines_stay(name, tmp_path):
     head, body = KERNELS[name].text.split("@nki.jit\n")
     lines = [f"{line}  # line {i}" for i, line in enumerate(body.splitlines())]
     file = tmp_path / f"{name}_commented.py"
     written(file, name, head + "@nki.jit\n" + "\n".join(lines) + "\n")
-    rules, left = fixed(file, name)
-    assert rules
-    assert not left
+    _, left = fixed(file, name)
+    assert_left(left, MOVED.get(name))
 
 
 def exploded(line):
@@ -158,7 +164,7 @@ def test_comments_on_all_arguments_stay(name, tmp_path):
     file = tmp_path / f"{name}_exploded.py"
     written(file, name, text + "\n")
     _, left = fixed(file, name)
-    assert [finding.rule.id for finding in left] == REMOVED_ARGUMENTS.get(name, [])
+    assert_left(left, (MOVED | REMOVED).get(name))
 
 
 FUZZED = """

@@ -397,6 +397,17 @@ def long_rows(a):
     return out
 """)
 
+written("long_rows_loaded", lambda a, b: np.exp(a + b), f32(2, 70000), f32(2, 1))("""
+def long_rows_loaded(a, b):
+    col = nl.load(b)
+    t = nl.load(a)
+    nisa.tensor_scalar(t, t, nl.add, col)
+    u = nl.exp(t)
+    out = nl.ndarray((2, a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, u)
+    return out
+""")
+
 written("left_half", lambda a: a, f32(64, 32))("""
 def left_half(a):
     out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nkisim.diagnostics import Rewrite
+from nkisim.spec import OPS
 from nkisim.suggestions.statement import Case, Simple
 
 __all__ = ["TILING_MENDS"]
@@ -20,6 +21,7 @@ _COLUMNWISE = {
     *("activation", "dma_copy", "memset", "reciprocal", "scalar_tensor_tensor", "tensor_copy"),
     *("tensor_scalar", "tensor_tensor"),
     *("load", "ndarray", "store", "zeros"),
+    *OPS,
 }
 """Functions that treat every column alike."""
 

@@ -66,7 +66,7 @@ def isa_stub() -> str:
     kinds = {
         type(p.default).__name__
         for i in INSTRUCTIONS.values()
-        for p in i.signature.parameters.values()
+        for p in inspect.signature(getattr(nkisim.isa, i.name)).parameters.values()
         if isinstance(p.default, Enum)
     }
     others = reexports("isa", set(INSTRUCTIONS))
@@ -99,7 +99,7 @@ def reexports(module: str, leave: set[str]) -> str:
 def declaration(instruction: Instruction) -> str:
     """Return an instruction as a typed function."""
     parts = []
-    for p in instruction.signature.parameters.values():
+    for p in inspect.signature(getattr(nkisim.isa, instruction.name)).parameters.values():
         operand = instruction.operands.get(p.name)
         kind = of_operand(operand) if operand is not None else of_argument(p)
         parts.append(f"    {p.name}: {kind}" + ("" if p.default is p.empty else " = ...") + ",\n")

@@ -38,6 +38,8 @@ from nkisim.machine import CORE
 from nkisim.options import SimOptions
 from nkisim.runs import LAUNCH_GRID, run
 from nkisim.suggestions import complete, settle, suggestion
+from nkisim.versions import chosen as chosen_version
+from nkisim.versions import judged_by
 
 __all__ = [
     "Kernel",
@@ -293,7 +295,8 @@ def check_into(
     finally:
         if options.reads_source():
             ran = len(report.findings)
-            found = kernel_findings(kernel.function)
+            with judged_by(options.version()):
+                found = kernel_findings(kernel.function)
             _add_source_findings(report, found, options.errors, options.ignored())
             if stopped is not None:
                 for finding in report.findings[ran:]:
@@ -322,7 +325,9 @@ def _add_source_findings(
     report.silenced |= silent.silenced
 
 
-def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Report:
+def check_source(
+    path: str | os.PathLike[str], kernel: str | None = None, nki: str | None = None
+) -> Report:
     """Check the source of a file's kernels, without importing or running it.
 
     Checks every function that ``nki.jit`` decorates and all functions and classes that they use, in
@@ -332,6 +337,7 @@ def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Rep
     Args:
         path: A Python file.
         kernel: Check this function only, decorated or not; one of a class as ``Class.kernel``.
+        nki: NKI version to check by, as in ``SimOptions``.
 
     Raises:
         SyntaxError: The file is not valid Python.
@@ -340,8 +346,11 @@ def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Rep
     Returns:
         A report without outputs, for no target; one without any kernel is ``stopped``.
     """
-    kernels, findings = file_findings(os.fspath(path), kernel)
-    report = Report(stopped="" if kernels else "having no function with @nki.jit to check")
+    version = chosen_version(nki)
+    with judged_by(version):
+        kernels, findings = file_findings(os.fspath(path), kernel)
+    stopped = "" if kernels else "having no function with @nki.jit to check"
+    report = Report(stopped=stopped, nki=version)
     _add_source_findings(report, findings)
     return report
 

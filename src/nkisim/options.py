@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from nkisim.arch import Generation, resolve_target
 from nkisim.checks.detectors import DETECTORS
 from nkisim.diagnostics import RULES, Strictness
-from nkisim.machine import RELEASES, Event
+from nkisim.machine import Event
+from nkisim.versions import chosen, resolve
 
 __all__ = [
     "IGNORE_VARIABLE",
@@ -54,8 +55,12 @@ class SimOptions:
             overflow to infinity is never wanted.
         ignore: Ids of rules whose findings are neither recorded nor raised, unless nothing could
             be computed; None reads NKISIM_IGNORE at each call, ids separated by commas.
-        release: NKI release that defines the semantics of instructions that a later one changed:
-            ``"0.3.0"`` or ``"0.5.0"``.
+        nki: NKI version that defines what a kernel may do and what its instructions mean:
+            ``"0.3"``, ``"0.4"``, ``"0.5"`` or ``"0.6"``, also with a last ``.0``. None reads
+            NKISIM_NKI at each call, then takes the version of an installed ``nki``, then 0.3.0.
+            Names that a kernel's module imports, and their signatures, are those of NKISIM_NKI at
+            the import; names read as ``nl.name`` or ``nisa.name`` in the kernel are those of this
+            version.
         source: Whether ``check`` also checks the source of a kernel; None reads
             NKISIM_SOURCE_RULES at each call, where only ``0`` disables it. A simulation does not.
         detect: Names of the detectors that follow the run: ``"arguments"``, ``"lostwork"``,
@@ -75,7 +80,7 @@ class SimOptions:
     schedule_seed: int | None = None
     errors: tuple[str, ...] = ()
     ignore: tuple[str, ...] | None = None
-    release: str = "0.3.0"
+    nki: str | None = None
     source: bool | None = None
     detect: tuple[str, ...] | None = None
     most_instructions: int = 250_000
@@ -94,8 +99,8 @@ class SimOptions:
         for name in self.detect or ():
             if name not in DETECTORS:
                 raise ValueError(f"detect: got {name!r}, accepted: {', '.join(DETECTORS)}")
-        if self.release not in RELEASES:
-            raise ValueError(f"release: got {self.release!r}, accepted: {', '.join(RELEASES)}")
+        if self.nki is not None:
+            resolve(self.nki)
 
     def detectors(self) -> tuple[str, ...]:
         """Return the names of the detectors that follow a run."""
@@ -106,6 +111,10 @@ class SimOptions:
     def generation(self) -> Generation:
         """Return the target of a call made now."""
         return resolve_target(self.target or os.environ.get(TARGET_VARIABLE) or None)
+
+    def version(self) -> str:
+        """Return the NKI version of a call made now."""
+        return chosen(self.nki)
 
     def level(self) -> Strictness:
         """Return the strictness of a call made now."""

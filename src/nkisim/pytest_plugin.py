@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="stop kernels at every finding of severity error",
     )
     group.addoption("--nkisim-target", default="", help="generation to run on, such as trn2")
+    group.addoption("--nkisim-nki", default="", help="NKI version to judge by, such as 0.6")
     group.addoption(
         "--nkisim-report",
         default="",
@@ -71,6 +72,7 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
     from nkisim.checker.settings import SettingsError, project_settings
     from nkisim.gate import REPORT_VARIABLE, open_ledger
     from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
+    from nkisim.versions import NKI_VARIABLE, resolve
 
     shim.install()
     config.add_cleanup(shim.uninstall)
@@ -78,12 +80,15 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
         project = project_settings(config.rootpath)
         if options.nkisim_target:
             resolve_target(options.nkisim_target)
+        if options.nkisim_nki:
+            resolve(options.nkisim_nki, "--nkisim-nki")
         if options.nkisim_report or options.nkisim_fail_on or REPORT_VARIABLE in os.environ:
             open_ledger(options.nkisim_report or os.environ.get(REPORT_VARIABLE, ""))
     except (SettingsError, ValueError) as error:
         raise pytest.UsageError(str(error)) from None
     _set(config, STRICT_VARIABLE, "1" if options.nkisim_strict or project.strict else "")
     _set(config, TARGET_VARIABLE, options.nkisim_target)
+    _set(config, NKI_VARIABLE, options.nkisim_nki or project.nki)
     _set(config, IGNORE_VARIABLE, ",".join(project.ignore))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
+from nkisim import versions
 from nkisim.diagnostics import (
     RECORDER,
     NkiCallError,
@@ -25,6 +27,7 @@ __all__ = [
     "BAD_CALL",
     "NkiRemovedError",
     "NoOperators",
+    "by_version",
     "hide_modules",
     "method_remedy",
     "missing_name",
@@ -165,8 +168,38 @@ def hide_modules(names: dict[str, Any], keep: tuple[str, ...] = ()) -> None:
             del names[name]
 
 
+def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module of NKI, whose names depend on the version in force.
+
+    It takes the names that are not the same in all versions out of ``names``, the module's own, and
+    returns those of the version in force; others raise with the remedy. ``dir`` and ``__all__``
+    follow the version too.
+    """
+    differing = {name: names.pop(name) for name in list(names) if versions.differs(module, name)}
+    refuse = missing_name(module)
+
+    @functools.cache
+    def served(version: str) -> dict[str, Any]:
+        return {
+            name: getattr(found, "in_version", {}).get(version, found)
+            for name, found in differing.items()
+            if versions.has(version, module, name)
+        }
+
+    def get(name: str) -> Any:
+        found = served(versions.in_force())
+        return found[name] if name in found else refuse(name)
+
+    def there() -> set[str]:
+        return {*names, *served(versions.in_force())}
+
+    names["__dir__"] = there
+    names["__all__"][:] = [name for name in names["__all__"] if name in there()]
+    return get
+
+
 def missing_name(module: str) -> Callable[[str], NoReturn]:
-    """Return the ``__getattr__`` of a module of NKI: removed names raise with the remedy."""
+    """Return a ``__getattr__`` that raises with the remedy for names that a module lacks."""
 
     def get(name: str) -> NoReturn:
         known = name in _RULES.get(module, ())
@@ -189,6 +222,9 @@ def removed_names() -> Mapping[str, Mapping[str, tuple[Rule, str]]]:
 
 def why_missing(module: str, name: str) -> tuple[Rule, str]:
     """Return the rule that the use of a missing name of a module violates, and the remedy."""
+    for version in versions.VERSIONS if module in versions.names_of("0.3.0") else ():
+        if versions.has(version, module, name) and name not in _RULES.get(module, {}):
+            return BAD_CALL, versions.found_in(version)
     return _RULES.get(module, {}).get(name) or (BAD_CALL, _meant(_home(module), name))
 
 
@@ -207,12 +243,12 @@ _SHORT = {
 
 def _meant(home: str, name: str) -> str:
     """Return the replacement of a name that does not exist."""
-    names = [n for n in vars(sys.modules[home]) if not n.startswith("_")]
+    names = [n for n in dir(sys.modules[home]) if not n.startswith("_")]
     intent, here = intent_of(name), _SHORT.get(home, home)
     if home == "nkisim.isa" and intent is not None:
         return f"write {intent.remedy()}"
     for other, short in _SHORT.items():
-        if other != home and other != "nkisim" and name in vars(sys.modules.get(other, sys)):
+        if other != home and other != "nkisim" and name in dir(sys.modules.get(other, sys)):
             return f"it is in the other module: {short}.{name}"
     if intent is not None and intent.op in names:
         return f"write {here}.{intent.op}"
@@ -245,7 +281,7 @@ def _refuse(
 ) -> NoReturn:
     flag(
         rule,
-        f"{full_name} does not exist in NKI 0.3.0",
+        f"{full_name} does not exist in NKI {versions.in_force()}",
         operand=name,
         seen=full_name,
         fix=remedy,

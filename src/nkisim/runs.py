@@ -42,6 +42,7 @@ from nkisim.options import SimOptions
 from nkisim.parts import rebuilt
 from nkisim.removed import report_missing
 from nkisim.suggestions import complete, settle
+from nkisim.versions import judged_by
 
 __all__ = ["LAUNCH_GRID", "run"]
 
@@ -93,6 +94,7 @@ def run(
             is recorded only.
     """
     report.target = options.generation().name
+    report.nki = options.version()
     strictness = options.level()
     recorder = Recorder(strictness, options.errors, options.ignored())
     cores: list[Core] = []
@@ -174,7 +176,7 @@ def _core(options: SimOptions, recorder: Recorder, kernel: Runnable, **place: An
         watchers=options.watchers,
         values=options.values,
         trip_count=options.trip_count,
-        release=options.release,
+        version=options.version(),
         has_grid=kernel.cores is not None,
         **place,
     )
@@ -184,7 +186,8 @@ def _execute(kernel: Runnable, core: Core, positional: list[Any], named: dict[st
     """Run a kernel's code on a core and return its result."""
     token = CORE.set(core)
     try:
-        return kernel.function(*positional, **named)
+        with judged_by(core.version):
+            return kernel.function(*positional, **named)
     except UnboundLocalError as error:
         report_unbound(error)
         raise

@@ -45,7 +45,7 @@ def test_a_clean_kernel_is_status_0_and_says_what_was_checked(check, tmp_path):
     instructions = 3 * 3  # three instructions on three generations
     assert out == (
         f"no findings; checked 1 kernel, {instructions} instructions, {len(RULES)} rules on "
-        "gen2, gen3, gen4\n"
+        "gen2, gen3, gen4 by NKI 0.3.0\n"
     )
 
 
@@ -59,9 +59,9 @@ def test_a_finding_is_status_1_with_the_generations(check, tmp_path):
 
 def test_one_generation_can_be_chosen(check, tmp_path):
     _, out, _ = check(write(tmp_path, GOOD), *SHAPES, "--target", "trn2")
-    assert out.endswith("rules on gen3\n")
+    assert out.endswith("rules on gen3 by NKI 0.3.0\n")
     _, out, _ = check(write(tmp_path, GOOD), *SHAPES, "--target", "trn1,trn3")
-    assert out.endswith("rules on gen2, gen4\n")
+    assert out.endswith("rules on gen2, gen4 by NKI 0.3.0\n")
 
 
 def test_what_holds_on_one_generation_only_says_so(check, tmp_path):

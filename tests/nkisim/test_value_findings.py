@@ -123,7 +123,7 @@ def test_only_rules_can_be_errors():
 
 def test_only_releases_that_differ_can_be_chosen():
     with pytest.raises(ValueError, match=r"release: got '9.9.9', accepted: 0.3.0, 0.5.0"):
-        nkisim.simulate(copied("int8"), release="9.9.9")
+        nkisim.simulate(copied("int8"), nki="9.9.9")
 
 
 # -- constants -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from nkisim.checks import KernelSource, file_findings, source_rules
 from nkisim.diagnostics import RULES, Finding, Place, Recorder
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.suggestions import complete, settle
+from nkisim.versions import in_force
 
 __all__ = ["SourceFile", "check_files", "check_shape_names", "named_kernel"]
 
@@ -53,6 +54,7 @@ def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettin
         ValueError: A file has no such kernel, or no kernel has a parameter that has a shape.
     """
     ledger = Ledger(0)
+    ledger.nki.add(in_force())
     sources = []
     for file, kernel in wanted:
         name, grid = named_kernel(kernel)

@@ -10,6 +10,7 @@ from typing import Any
 
 from nkisim.checker.arguments import Shapes
 from nkisim.checker.selection import Selection
+from nkisim.versions import resolve
 
 __all__ = ["CheckSettings", "ProjectSettings", "SettingsError", "project_settings"]
 
@@ -51,6 +52,7 @@ class ProjectSettings:
         strict: Whether ``nkisim run`` and ``pytest --nkisim`` are strict.
         max_instructions: As ``--max-instructions``.
         require_run: As ``--require-run``.
+        nki: As ``--nki``; NKISIM_NKI overrides it.
     """
 
     only: tuple[str, ...] = ()
@@ -61,6 +63,7 @@ class ProjectSettings:
     strict: bool = False
     max_instructions: int = 0
     require_run: bool = False
+    nki: str = ""
 
 
 def project_settings(folder: Path) -> ProjectSettings:
@@ -93,6 +96,7 @@ def _settings(file: Path, table: dict[str, Any]) -> ProjectSettings:
         "strict": lambda v: _of(bool, v),
         "max-instructions": lambda v: _of(int, v),
         "require-run": lambda v: _of(bool, v),
+        "nki": lambda v: resolve(_of(str, v)),
     }
     found: dict[str, Any] = {}
     for key, value in table.items():

@@ -17,17 +17,10 @@ from nkisim.dtypes import DType
 from nkisim.machine import Core
 from nkisim.memory import Lifetime, MemoryRegion
 from nkisim.memory.log import QUADRANT, SHARES, AllocationLog, collisions, device_bytes, space
-from nkisim.memory.rules import ADDRESSES_MIXED
+from nkisim.memory.rules import ADDRESSES_MIXED, SBUF_OVERFLOW
 
 __all__ = ["check_capacity"]
 
-SBUF_OVERFLOW = declare(
-    "M008",
-    "sbuf-overflow",
-    "warning",
-    "Tiles that are live at the same time need more SBUF than there is.",
-    "the allocator moves tiles to HBM and back, and fails where they have addresses",
-)
 PSUM_OVERFLOW = declare(
     "M010",
     "psum-overflow",

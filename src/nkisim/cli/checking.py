@@ -26,13 +26,14 @@ from nkisim.checker import (
     parse_shapes,
     project_settings,
 )
-from nkisim.cli.group import commands
+from nkisim.cli.group import commands, nki_option, put_in_force
 from nkisim.cli.streams import Stdout, claimed_stdout
 from nkisim.diagnostics.formats import FORMATS, rendered
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.diagnostics.text import wants_colour
 from nkisim.files import python_files
 from nkisim.rewriting import unified_diff
+from nkisim.versions import NKI_VARIABLE
 
 __all__ = ["check", "project_of", "split_name", "targets_of"]
 
@@ -46,6 +47,7 @@ _COMMAS = "ids or families, separated by commas; may be repeated"
 @click.option("--shapes", default="", help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
+@nki_option
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--only", multiple=True, help=f"Rules to check: {_COMMAS}.")
 @click.option("--ignore", multiple=True, help=f"Rules to exclude: {_COMMAS}.")
@@ -104,7 +106,8 @@ def check(
             else:
                 ledger = check_files(paths, settings)
             ledger.relative_to(os.getcwd())
-            colour = form == "text" and wants_colour(stdout.stream)
+            stream = sys.stderr if diff else stdout.stream
+            colour = form == "text" and wants_colour(stream)
             report = rendered(ledger, form, colour)
             if diff:
                 stdout.write(_diffs(fixed))
@@ -152,11 +155,14 @@ def split_name(name: str) -> tuple[Path, str | None]:
 
 
 def project_of(path: Path) -> ProjectSettings:
-    """Return the settings of the project that a file or folder belongs to."""
+    """Return the settings of the project of a file or folder, and put its NKI version in force."""
     try:
-        return project_settings(path.resolve() if path.is_dir() else path.resolve().parent)
+        found = project_settings(path.resolve() if path.is_dir() else path.resolve().parent)
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
+    if found.nki and NKI_VARIABLE not in os.environ:
+        put_in_force(found.nki)
+    return found
 
 
 def targets_of(text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ of its own, and its frames would appear in the user's traceback.
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,9 @@ from typing import Any
 
 import click
 
-__all__ = ["DISTRIBUTION", "PROCESS", "commands", "main"]
+from nkisim.versions import NKI_VARIABLE, resolve
+
+__all__ = ["DISTRIBUTION", "PROCESS", "commands", "main", "nki_option", "put_in_force"]
 
 DISTRIBUTION = "trnsci"
 
@@ -60,6 +63,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
         last()
     else:
         sys.exit(outcome)
+
+
+def _choose_version(context: click.Context, _: click.Parameter, asked: str | None) -> None:
+    if asked is not None:
+        try:
+            put_in_force(resolve(asked, "--nki"), context)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+
+
+def put_in_force(version: str, context: click.Context | None = None) -> None:
+    """Put an NKI version in force for a command, and for the processes that it starts."""
+    context = context or click.get_current_context()
+    before = os.environ.get(NKI_VARIABLE)
+    os.environ[NKI_VARIABLE] = version
+    if context.find_object(object) is not PROCESS:
+        context.call_on_close(functools.partial(_restore, before))
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        del os.environ[NKI_VARIABLE]
+    else:
+        os.environ[NKI_VARIABLE] = before
+
+
+nki_option = click.option(
+    "--nki",
+    expose_value=False,
+    is_eager=True,
+    callback=_choose_version,
+    help="NKI version to judge by, such as 0.6; default: NKISIM_NKI, an installed nki, 0.3.0.",
+)
+"""The option ``--nki`` of commands that run or check kernels."""
 
 
 def _looks_like_script(argument: str) -> bool:

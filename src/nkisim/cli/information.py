@@ -11,9 +11,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from nkisim import shim
-from nkisim.cli.group import DISTRIBUTION, commands
+from nkisim.cli.group import DISTRIBUTION, commands, nki_option
 from nkisim.compiled import arithmetic, numba_problem
+from nkisim.versions import NKI_VARIABLE, chosen
 
 __all__ = ["info"]
 
@@ -27,6 +27,7 @@ _VARIABLES = (
     "NKISIM_REPORT",
     "NKISIM_IGNORE",
     "NKISIM_FAST",
+    NKI_VARIABLE,
     "NKISIM_TRACEBACK",
 )
 
@@ -36,6 +37,7 @@ _MISSING = "not installed"
 
 @commands.command()
 @click.option("--target", help="Generation to describe, by default the one that kernels run on.")
+@nki_option
 def info(target: str | None) -> None:
     """Print versions, the target and its limits, and the environment variables of a simulation."""
     from nkisim.options import SimOptions
@@ -46,7 +48,7 @@ def info(target: str | None) -> None:
         raise click.ClickException(str(error)) from None
     versions = [
         ("nkisim", _version_of(DISTRIBUTION)),
-        ("NKI surface", shim.NKI_VERSION),
+        ("NKI version of kernels", chosen()),
         ("numpy", _version_of("numpy")),
         ("ml_dtypes", _version_of("ml_dtypes")),
         ("numba", _numba()),

@@ -33,7 +33,7 @@ from nkisim.checker.limits import GaveUp, time_limit
 from nkisim.checker.modules import CannotImport, imported
 from nkisim.checks import file_findings
 from nkisim.cli.checking import project_of, split_name, targets_of
-from nkisim.cli.group import commands
+from nkisim.cli.group import commands, nki_option
 from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
@@ -95,6 +95,7 @@ class _Settings:
 @click.argument("files", nargs=-1, required=True, metavar="FILE[::KERNEL]...")
 @click.option("--shapes", default="", help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
+@nki_option
 @click.option("--values", is_flag=True, help="Compute values, where loops depend on them.")
 @click.option(
     "--trip-count",

@@ -13,8 +13,8 @@ import click
 
 from nkisim import shim
 from nkisim.arch import resolve_target
-from nkisim.checker.settings import SettingsError, project_settings
-from nkisim.cli.group import commands
+from nkisim.cli.checking import project_of
+from nkisim.cli.group import commands, nki_option
 from nkisim.diagnostics import hide_own_frames, own_frames_shown
 from nkisim.diagnostics.formats import format_of
 from nkisim.diagnostics.ledger import FailOn
@@ -86,6 +86,7 @@ def _end(fail_on: FailOn | None) -> None:
 @click.option("--force", is_flag=True, help="Use nkisim even where AWS's nki is installed.")
 @click.option("--strict", is_flag=True, help="Stop at every finding of severity error.")
 @click.option("--target", help="Generation to run on, such as trn2.")
+@nki_option
 @click.option(
     "--report", default="", metavar="FILE", help="Write findings: .json .sarif .html .txt"
 )
@@ -110,7 +111,7 @@ def run(
     The script needs no change. Its exit status is the command's.
     """
     try:
-        project = project_settings(Path(script).resolve().parent)
+        project = project_of(Path(script))
         target = target or (project.target if "," not in project.target else "") or None
         if target in (None, "all"):
             target = None
@@ -118,7 +119,7 @@ def run(
             resolve_target(target)
         if report:
             format_of(report)
-    except (SettingsError, ValueError) as error:
+    except ValueError as error:
         raise click.UsageError(str(error)) from None
     variables = {
         STRICT_VARIABLE: "1" if strict or project.strict else "",

@@ -14,7 +14,7 @@ from nkisim.collectives.operations import (
     reduce_scatter,
 )
 from nkisim.objects import NKIObject
-from nkisim.removed import missing_name
+from nkisim.removed import by_version
 
 __all__ = [
     "NKIObject",
@@ -31,4 +31,4 @@ __all__ = [
     "reduce_scatter",
 ]
 
-__getattr__ = missing_name("nki.collectives")
+__getattr__ = by_version("nki.collectives", globals())

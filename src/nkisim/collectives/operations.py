@@ -208,7 +208,14 @@ def _same_shape(name: str, pairs: list[tuple[NkiTensor, NkiTensor]]) -> None:
 
 
 @checked_call("all_reduce")
-def all_reduce(srcs: Any, dsts: Any, replica_group: Any, op: Any) -> None:
+def all_reduce(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    op: Any,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
     """Reduce the tensors of all ranks of a group; every rank gets the result."""
     at, pairs = group_rank("all_reduce", replica_group), _tensors("all_reduce", srcs, dsts)
     _same_shape("all_reduce", pairs)
@@ -221,7 +228,14 @@ def all_reduce(srcs: Any, dsts: Any, replica_group: Any, op: Any) -> None:
 
 
 @checked_call("all_gather")
-def all_gather(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) -> None:
+def all_gather(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    collective_dim: int,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
     """Concatenate the tensors of all ranks of a group along a dimension, on every rank."""
     at, pairs = group_rank("all_gather", replica_group), _tensors("all_gather", srcs, dsts)
     _dimension("all_gather", collective_dim, pairs, gather=True)
@@ -237,7 +251,15 @@ def all_gather(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) ->
 
 
 @checked_call("reduce_scatter")
-def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int, op: Any) -> None:
+def reduce_scatter(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    collective_dim: int,
+    op: Any,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
     """Reduce the tensors of all ranks of a group; each rank gets one slice."""
     at, pairs = group_rank("reduce_scatter", replica_group), _tensors("reduce_scatter", srcs, dsts)
     _dimension("reduce_scatter", collective_dim, pairs, gather=False)
@@ -258,7 +280,14 @@ def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int
 
 
 @checked_call("all_to_all")
-def all_to_all(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) -> None:
+def all_to_all(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    collective_dim: int,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
     """Send the i-th slice of each rank's tensor to the i-th rank of the group."""
     at, pairs = (
         group_rank("all_to_all", replica_group),
@@ -293,6 +322,8 @@ def all_to_all_v(
     metadata_tensor: Any,
     recv_counts_known: bool = False,
     has_rdispls: bool = False,
+    priority: int | None = None,
+    name: str | None = None,
 ) -> None:
     """Send runs of elements of different lengths between all ranks of a group.
 
@@ -372,7 +403,13 @@ def all_to_all_v(
 
 
 @checked_call("collective_permute")
-def collective_permute(srcs: Any, dsts: Any, source_target_pairs: Any) -> None:
+def collective_permute(
+    srcs: Any,
+    dsts: Any,
+    source_target_pairs: Any,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
     """Send tensors along given pairs of ranks; other destinations are unchanged."""
     name = "collective_permute"
     core = current_core(f"nki.collectives.{name}")
@@ -445,6 +482,8 @@ def collective_permute_implicit(
     dsts_by_channel: Any,
     replica_group: Any,
     channel_ids: Any = [0],  # noqa: B006
+    priority: int | None = None,
+    name: str | None = None,
 ) -> None:
     """Send tensors to the next rank of the group's ring, and receive from the previous one."""
     name = "collective_permute_implicit"
@@ -472,6 +511,8 @@ def collective_permute_implicit_reduce(
     replica_group: Any,
     op: Any,
     channel_ids: Any = [0],  # noqa: B006
+    priority: int | None = None,
+    name: str | None = None,
 ) -> None:
     """Combine two tensors, send the result to the next rank, and receive the previous rank's."""
     name = "collective_permute_implicit_reduce"
@@ -506,7 +547,7 @@ def collective_permute_implicit_reduce(
     },
 )
 def collective_permute_implicit_current_processing_rank_id(
-    iteration_id: int, replica_group: Any, channel_id: int = 0
+    iteration_id: int, replica_group: Any, channel_id: int = 0, name: str | None = None
 ) -> VirtualRegister:
     """Return, as a register, the rank whose data this rank holds in an iteration of the ring."""
     name = "collective_permute_implicit_current_processing_rank_id"
@@ -524,6 +565,6 @@ def collective_permute_implicit_current_processing_rank_id(
 
 
 @checked_call("rank_id")
-def rank_id() -> VirtualRegister:
+def rank_id(name: str | None = None) -> VirtualRegister:
     """Return the rank of the running core, as a register."""
     return VirtualRegister(world(current_core("nki.collectives.rank_id"))[0])

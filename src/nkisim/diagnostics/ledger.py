@@ -68,6 +68,7 @@ class Ledger:
         rules: Number of rules checked.
         silenced: File, line and rule id of findings that a comment silenced.
         fixed: Findings of an earlier check whose fixes were written to the files.
+        nki: NKI versions that the runs were judged by.
     """
 
     def __init__(self, rules: int | None = None) -> None:
@@ -75,6 +76,7 @@ class Ledger:
         self.rules = rules
         self.silenced: set[tuple[str, int, str]] = set()
         self.fixed: list[Finding] = []
+        self.nki: set[str] = set()
         self._found: dict[tuple[Any, ...], Finding] = {}
 
     @property
@@ -129,6 +131,7 @@ class Ledger:
         if report.stopped:
             record.stopped[report.target] = report.stopped
         self.silenced |= report.silenced
+        self.nki |= {report.nki} - {""}
         self.add(report.findings, report.target)
 
     def add(self, findings: Iterable[Finding], target: str = "") -> None:
@@ -169,6 +172,7 @@ class Ledger:
             mine.memory = record.memory or mine.memory
         self.silenced |= other.silenced
         self.fixed += other.fixed
+        self.nki |= other.nki
         self.add(other.findings)
 
     def relative_to(self, folder: str) -> None:
@@ -211,7 +215,8 @@ class Ledger:
         parts.append(_many(self.rules if self.rules is not None else len(RULES), "rule"))
         where = f" on {', '.join(self.targets)}" if self.targets else ""
         fixed = f", {len(self.fixed):,} fixed" if self.fixed else ""
-        return f"{counted(self.findings)}{fixed}; checked {', '.join(parts)}{where}"
+        by = f" by NKI {', '.join(sorted(self.nki))}" if self.nki else ""
+        return f"{counted(self.findings)}{fixed}; checked {', '.join(parts)}{where}{by}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as plain data."""
@@ -224,6 +229,7 @@ class Ledger:
                 "instructions": self.instructions,
                 "rules": self.rules if self.rules is not None else len(RULES),
                 "targets": self.targets,
+                "nki": sorted(self.nki),
             },
             "kernels": [
                 {
@@ -251,6 +257,7 @@ class Ledger:
     def from_dict(cls, data: Mapping[str, Any]) -> Ledger:
         """Return the ledger with the contents that ``to_dict`` returned."""
         ledger = cls(data["checked"]["rules"])
+        ledger.nki = set(data["checked"]["nki"])
         for k in data["kernels"]:
             record = ledger.kernel(k["name"], Place(k["file"], k["line"]))
             record.runs, record.instructions = k["runs"], k["instructions"]

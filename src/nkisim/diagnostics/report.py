@@ -35,6 +35,7 @@ class Report:
         findings: In order of first appearance, repeats counted.
         outputs: Return value of the kernel, or None when it was stopped.
         target: Simulated generation.
+        nki: NKI version that it judged by.
         stopped: Reason why the kernel did not complete; empty when it did.
         instructions: Number of instructions executed on all cores.
         memory: Use of SBUF and PSUM over the run; only recorded by checks.
@@ -46,6 +47,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     outputs: Any = None
     target: str = ""
+    nki: str = ""
     stopped: str = ""
     instructions: int = 0
     memory: list[Occupancy] = field(default_factory=list)
@@ -79,6 +81,7 @@ class Report:
         """Return the report, without the outputs, as JSON text."""
         data = {
             "target": self.target,
+            "nki": self.nki,
             "ok": self.ok,
             "stopped": self.stopped,
             "instructions": self.instructions,
@@ -87,11 +90,13 @@ class Report:
         return json.dumps(data, indent=2)
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.findings), self.summary()])
+        by = f" (NKI {self.nki})" if self.nki else ""
+        return "\n".join([*map(str, self.findings), self.summary() + by])
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks: the source with findings next to its lines."""
         title = "nkisim" + (f" on {self.target}" if self.target else "")
+        title += f", NKI {self.nki}" if self.nki else ""
         return fragment(title, self.summary(), self.findings, self.memory)
 
     __repr__ = __str__  # what notebooks and test reports show

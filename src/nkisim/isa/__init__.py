@@ -51,7 +51,7 @@ from nkisim.isa.select import (
 from nkisim.isa.sync import core_barrier, sendrecv
 from nkisim.isa.version import get_nc_version
 from nkisim.objects import NKIObject
-from nkisim.removed import hide_modules, missing_name
+from nkisim.removed import by_version, hide_modules
 from nkisim.spec.enums import (
     dge_mode,
     dma_engine,
@@ -137,5 +137,5 @@ __all__ = [
     "vector_engine",
 ]
 
-__getattr__ = missing_name("nki.isa")
+__getattr__ = by_version("nki.isa", globals())
 hide_modules(globals(), keep=("constants",))

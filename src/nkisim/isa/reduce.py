@@ -35,6 +35,7 @@ from nkisim.spec.constraints import (
 )
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.enums import reduce_cmd as ReduceCmd
 
 __all__ = ["reduced_axes", "tensor_partition_reduce", "tensor_reduce", "tensor_scalar_reduce"]
 
@@ -269,9 +270,12 @@ def tensor_scalar_reduce(
     op0: Op,
     operand0: Any,
     reduce_op: Op,
-    reduce_res: Any,
+    reduce_res: Any = None,
     reverse0: bool = False,
     name: str | None = None,
+    reduce_cmd: ReduceCmd = ReduceCmd.reset_reduce,
+    reduce_init: Any = None,
+    reduce_res_negate: bool = False,
 ) -> tuple[Array, Array]:
     """Return ``data <op0> operand0`` and its reduction along the free dimension."""
     result = apply(op0, data, operand0, reverse0)

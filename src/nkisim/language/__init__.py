@@ -144,7 +144,7 @@ from nkisim.language.shape import (
 )
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.objects import NKIObject
-from nkisim.removed import hide_modules, missing_name
+from nkisim.removed import by_version, hide_modules
 
 # Names that kernels use although the documentation does not list them.
 bool = bool_
@@ -280,5 +280,5 @@ __all__ = [
     "zeros_like",
 ]
 
-__getattr__ = missing_name("nki.language")
+__getattr__ = by_version("nki.language", globals())
 hide_modules(globals())

@@ -3,7 +3,7 @@
 from nkisim.machine.accesses import commit, commit_where, prepare_read
 from nkisim.machine.blas import one_blas_thread
 from nkisim.machine.cluster import Cluster, Member
-from nkisim.machine.core import CORE, RELEASES, Core, Event, Garbage, current_core
+from nkisim.machine.core import CORE, Core, Event, Garbage, current_core
 from nkisim.machine.dispatch import instruction
 from nkisim.machine.finite import check_finite
 from nkisim.machine.operands import Rows, resolve_static
@@ -14,7 +14,6 @@ from nkisim.machine.transfer import Loaded, Partial
 
 __all__ = [
     "CORE",
-    "RELEASES",
     "Cluster",
     "Core",
     "Effect",

@@ -16,11 +16,9 @@ from nkisim.machine.tracking import Effect, Step, Tracked, Tracker
 from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
+from nkisim.versions import VERSIONS
 
-__all__ = ["CORE", "RELEASES", "Accumulators", "Core", "Event", "Garbage", "current_core"]
-
-RELEASES = ("0.3.0", "0.5.0")
-"""NKI releases that differ in the semantics of an instruction, oldest first."""
+__all__ = ["CORE", "Accumulators", "Core", "Event", "Garbage", "current_core"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class Core:
         values: False if no values are computed.
         trip_count: Value of registers loaded from memory in a run without values, or None.
         plain: True for a single core without watchers, tracker and value checks.
-        release: NKI release that defines the semantics of instructions.
+        version: NKI version that defines legality and meaning of instructions.
         member: Membership in a cluster, or None for a single core.
         tick: Called when an instruction begins, with whether it accesses memory shared with other
             cores; None for a single core.
@@ -136,11 +134,11 @@ class Core:
         "program_id",
         "recorder",
         "register_spans",
-        "release",
         "tick",
         "tracker",
         "trip_count",
         "values",
+        "version",
         "watchers",
     )
 
@@ -154,7 +152,7 @@ class Core:
         has_grid: bool = False,
         values: bool = True,
         trip_count: int | None = None,
-        release: str = RELEASES[0],
+        version: str = VERSIONS[0],
         member: Member | None = None,
         shared: SharedHbm | None = None,
         tracker: Tracker | None = None,
@@ -171,12 +169,12 @@ class Core:
         self.tick = None if member is None else member.tick
         self.values = values
         self.trip_count = trip_count
-        self.release = release
+        self.version = version
         self.recorder = recorder
         self.tracker = tracker
         self.plain = not (member or watchers or tracker or (values and recorder.watches_values))
         self.clock = 0
-        self.plans = _PLANS.setdefault((generation.number, precise), Plans())
+        self.plans = _PLANS.setdefault((generation.number, precise, version), Plans())
         self.watchers = watchers
         self.program_id = 0 if member is None else member.core
         self.num_programs = 1 if member is None else member.cluster.cores
@@ -242,7 +240,7 @@ class Plans(dict[Any, Any]):
 
 _MOST_PLANS = 1 << 14
 
-_PLANS: dict[tuple[int, bool], Plans] = {}
+_PLANS: dict[tuple[int, bool, str], Plans] = {}
 
 CORE: ContextVar[Core | None] = ContextVar("nkisim_core", default=None)
 """The core of the kernel that runs in this context; None outside a kernel."""

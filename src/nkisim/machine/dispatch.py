@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from nkisim.diagnostics import NkiCallError, flag
 from nkisim.machine.core import CORE, current_core
 from nkisim.machine.plan import make_plan
 from nkisim.memory import NkiTensor
 from nkisim.spec import enums, rules
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
 from nkisim.spec.ops import Op
-from nkisim.spec.signatures import CALLS, CheckedCall, Removed, open_function
+from nkisim.spec.signatures import CALLS, CheckedCall, Removed, publish
+from nkisim.versions import found_in
 
 __all__ = ["instruction"]
 
@@ -60,7 +61,7 @@ def instruction(
     return decorate
 
 
-def _callable(declared: Instruction) -> Callable[..., None]:
+def _callable(declared: Instruction) -> Callable[..., Any]:
     """Return the public function: bind, look up the plan, run it."""
     key_of = _key_maker(declared)
 
@@ -69,19 +70,46 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         key = key_of(values)
         plan = core.plans.get(key)
         if plan is None:
-            plan = core.plans.add(key, make_plan(declared, values, core))
+            _refuse_other_versions(declared, values, core.version)
+            plan = core.plans.add(key, make_plan(declared.at(core.version), values, core))
         plan.run(core, values)
 
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
     checked = CheckedCall(declared.name, declared.signature, declared.removed, tiles)
-    CALLS[declared.name] = checked
-    call = open_function(declared.name, declared.signature, execute, checked.reject)
-    functools.update_wrapper(call, declared.body)
-    del call.__wrapped__  # type: ignore[attr-defined]
-    call.__signature__ = declared.signature  # type: ignore[attr-defined]
-    call.declaration = declared  # type: ignore[attr-defined]
+    call = publish(checked, execute, declared.body)
+    for function in {*call.in_version.values()}:  # type: ignore[attr-defined]
+        function.declaration = declared
     return call
+
+
+def _refuse_other_versions(declared: Instruction, values: tuple[Any, ...], version: str) -> None:
+    """Flag a call of a function, or with an argument, that a version does not have.
+
+    Names and signatures are those of the version in force when a function was imported.
+    """
+    known = CALLS[declared.name].get(version)
+    if known is None:
+        other, what = next(iter(CALLS[declared.name])), f"nki.isa.{declared.name}"
+    else:
+        there = known.signature.parameters
+        for parameter, value in zip(declared.signature.parameters.values(), values, strict=True):
+            if parameter.name not in there and value is not parameter.default:
+                break
+        else:
+            return
+        what = f"{declared.name}({parameter.name}=)"
+        having = CALLS[declared.name].items()
+        other = next(v for v, call in having if parameter.name in call.signature.parameters)
+    flag(
+        rules.BAD_CALL,
+        f"{what} does not exist in NKI {version}",
+        instruction=declared.name,
+        operand=what,
+        seen=what,
+        fix=found_in(other),
+        error=NkiCallError,
+    )
 
 
 def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip
 from nkisim.memory import rules as memory_rules
+from nkisim.memory.log import device_bytes
 from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import refuse_pack
@@ -51,6 +52,31 @@ def check_call(instruction: Instruction, call: Call) -> None:
         tensor = call.tensor(name)
         if tensor is not None:
             _check_placement(call, name, operand, tensor)
+    _check_together(call)
+
+
+def _check_together(call: Call) -> None:
+    """Check that the tiles of one instruction fit in SBUF at the same time.
+
+    Tiles on at most half of the partitions may share bytes with others, and are not counted.
+    """
+    half, limit = call.generation.partitions // 2, call.generation.sbuf_usable_bytes
+    tiles = {
+        id(tensor.storage): tensor
+        for _, tensor in call.tensors(*call.values)
+        if tensor.buffer is MemoryRegion.sbuf and tensor.life.shape[0] > half
+    }
+    need = sum(device_bytes(tensor.life) for tensor in tiles.values())
+    if need > limit:
+        names = ", ".join(f"`{tensor.name}`" for tensor in tiles.values())
+        call.fail(
+            memory_rules.SBUF_OVERFLOW,
+            f"uses {names}, together {need} bytes per partition, {call.generation} has {limit}",
+            seen=f"{need} bytes",
+            allowed=f"{limit} bytes per partition",
+            fix="use smaller tiles",
+            severity="error",
+        )
 
 
 def _check_packs(call: Call) -> None:

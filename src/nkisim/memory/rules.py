@@ -61,6 +61,14 @@ ADDRESS_MISALIGNED = declare(
     "An explicit address breaks the alignment rules.",
     "compute engines start at partitions 0, 32, 64 or 96 and at whole elements (4 bytes in PSUM)",
 )
+SBUF_OVERFLOW = declare(
+    "M008",
+    "sbuf-overflow",
+    "warning",
+    "Tiles that are live at the same time need more SBUF than there is.",
+    "the allocator moves tiles to HBM and back; it fails where they have addresses or belong to "
+    "one instruction",
+)
 ADDRESSES_MIXED = declare(
     "M016",
     "addresses-mixed",

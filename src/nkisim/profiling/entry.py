@@ -97,7 +97,7 @@ def profile(
         _require_legal(wanted.__name__, report, values=values)
         findings = [f"{finding.headline}: {finding.message}" for finding in report.findings]
         try:
-            found = profile_of(capture.program, wanted.__name__, findings, chosen.release)
+            found = profile_of(capture.program, wanted.__name__, findings, chosen.version())
         except DoesNotFitError as error:
             raise ProfileError(f"{wanted.__name__}: {error}", report) from None
         if advice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from nkisim.spec.constraints import Constraint
 from nkisim.spec.cost import Cost
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
+from nkisim.versions import VERSIONS
 
 __all__ = [
     "INSTRUCTIONS",
@@ -73,7 +75,7 @@ class Instruction:
 
     Attributes:
         name: Its name.
-        signature: Parameters with the 0.3.0 defaults.
+        signature: The parameters of all NKI versions.
         engines: Engines that can run it; the first is the default.
         operands: The tensor arguments, by parameter name.
         require: Constraints beyond those that the operands imply.
@@ -107,6 +109,8 @@ class Instruction:
         shortcut: Returns a fast path for a call, or None.
         watch_values: Returns a check of the loaded arguments of each call, or None.
         removed: Keywords of earlier releases, with the rule and the fix.
+        changes: Fields that differ from an NKI version on, such as ``{"0.5.0": {"body": other}}``;
+            a body has the same parameters in all versions.
         summary: First line of the body's docstring.
     """
 
@@ -135,6 +139,15 @@ class Instruction:
     shortcut: Callable[[Call], Shortcut | None] | None = None
     watch_values: Callable[[Call], ValueWatch | None] | None = None
     removed: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def at(self, version: str) -> Instruction:
+        """Return the declaration as it holds in an NKI version."""
+        found = self
+        for known in VERSIONS[: VERSIONS.index(version) + 1]:
+            if known in self.changes:
+                found = dataclasses.replace(found, **self.changes[known])
+        return found
 
     @property
     def summary(self) -> str:

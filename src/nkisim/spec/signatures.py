@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -10,9 +11,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from nkisim import versions
 from nkisim.diagnostics import NkiCallError, Rule, flag
 from nkisim.intents import argument_meant, nearest
 from nkisim.spec import rules
+from nkisim.spec.versioned import signatures
 
 __all__ = [
     "CALLS",
@@ -22,6 +25,7 @@ __all__ = [
     "call_text",
     "checked_call",
     "open_function",
+    "publish",
 ]
 
 Removed = Mapping[str, tuple[Rule, str]]
@@ -56,7 +60,11 @@ MISSING: Any = _Missing()
 
 
 def open_function(
-    name: str, signature: inspect.Signature, call: Callable[..., Any], refuse: Refuse
+    name: str,
+    signature: inspect.Signature,
+    call: Callable[..., Any],
+    refuse: Refuse,
+    declared: inspect.Signature | None = None,
 ) -> Callable[..., Any]:
     """Return a function with a given signature that also receives calls that do not match it.
 
@@ -70,19 +78,23 @@ def open_function(
         signature: Of parameters that can be given by position and by name.
         call: Implementation; takes an argument for every parameter.
         refuse: Called with the arguments by name, the surplus ones, and those of unknown names.
+        declared: All parameters of ``call``; those that the signature lacks get their defaults.
     """
     parameters = signature.parameters.values()
+    every = (declared or signature).parameters
     listed = ", ".join(f"{p.name}=_default_{p.name}" for p in parameters)
     lacking = "".join(f" or {p.name} is _MISSING" for p in parameters if p.default is p.empty)
     named = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
+    passed = ", ".join(p if p in signature.parameters else f"_default_{p}" for p in every)
     source = (
         f"def {name}({listed}{', ' if listed else ''}*_more, **_unknown):\n"
         f"    if _more or _unknown{lacking}:\n"
         f"        _refuse({{{named}}}, _more, _unknown)\n"
-        f"    return _call({', '.join(signature.parameters)})\n"
+        f"    return _call({passed})\n"
     )
     scope = {
-        f"_default_{p.name}": MISSING if p.default is p.empty else p.default for p in parameters
+        f"_default_{p.name}": MISSING if p.default is p.empty else p.default
+        for p in (*every.values(), *parameters)
     }
     scope |= {"_MISSING": MISSING, "_refuse": refuse, "_call": call}
     # private: a function of a given signature can only be made from source text; exec and compile
@@ -170,11 +182,15 @@ class CheckedCall:
         accepted = list(self.signature.parameters)
         if keyword in self.removed:
             rule, remedy = self.removed[keyword]
-            message = f"{self.name} has no argument {keyword}= in NKI 0.3.0"
+            message = f"{self.name} has no argument {keyword}= in NKI {versions.in_force()}"
         else:
             rule, message = rules.BAD_CALL, f"{self.name} has no argument {keyword}="
+            in_version = CALLS.get(self.name, {}).items()
+            having = [v for v, call in in_version if keyword in call.signature.parameters]
             near = argument_meant(keyword, free) or nearest(keyword, accepted)
             remedy = f"did you mean {near}=? " if near else ""
+            if having:
+                remedy = f"{versions.found_in(having[0])}. "
             if keyword.startswith("transpose") and self.name == "nc_matmul":
                 remedy = "transpose the operand first, with nisa.nc_transpose. "
             remedy += f"The signature is {written}"
@@ -209,24 +225,67 @@ class CheckedCall:
         raise AssertionError("unreachable: A025 always raises")
 
 
-CALLS: dict[str, CheckedCall] = {}
-"""Every function of NKI whose calls are checked, by its name in messages."""
+CALLS: dict[str, dict[str, CheckedCall]] = {}
+"""Every function of NKI whose calls are checked, by its name in messages and by version."""
+
+
+def publish(
+    checked: CheckedCall, call: Callable[..., Any], model: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a function that checks its calls, with the signature of the oldest version.
+
+    Its ``in_version`` has the function of each version that has it, all in one where no parameter
+    differs.
+
+    Args:
+        checked: The declaration, with the parameters of all versions.
+        call: Implementation; takes an argument for every declared parameter.
+        model: The function whose name and docstring it takes.
+    """
+    made: dict[int, Callable[..., Any]] = {}
+    functions: dict[str, Callable[..., Any]] = {}
+    for version, signature in signatures(checked.name, checked.signature).items():
+        of_version = dataclasses.replace(checked, signature=signature)
+        CALLS.setdefault(checked.name, {})[version] = of_version
+        if id(signature) not in made:
+            function = open_function(
+                model.__name__, signature, call, of_version.reject, checked.signature
+            )
+            functools.update_wrapper(function, model)
+            del function.__wrapped__  # type: ignore[attr-defined]
+            function.__signature__ = signature  # type: ignore[attr-defined]
+            made[id(signature)] = function
+        functions[version] = made[id(signature)]
+    for function in made.values():
+        function.in_version = functions  # type: ignore[attr-defined]
+    return next(iter(functions.values()))
 
 
 def checked_call(
-    name: str, removed: Removed | None = None, *, misfit: Rule | None = None
+    name: str,
+    removed: Removed | None = None,
+    *,
+    misfit: Rule | None = None,
+    changes: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Callable[[F], F]:
     """Decorate a function so that calls that do not match its signature raise with the fix.
 
-    ``misfit`` is the rule that a call with missing arguments violates, if not the general one.
+    Args:
+        name: Its name in messages.
+        removed: Keywords of earlier releases.
+        misfit: The rule that a call with missing arguments violates, if not the general one.
+        changes: The function's meaning from a version on, where it differs; with the same
+            parameters.
     """
     known = dict(_MASK) | dict(removed or {})
 
     def decorate(function: F) -> F:
-        signature = inspect.signature(function)
+        def changed(*values: Any) -> Any:
+            meant: Callable[..., Any] = function
+            meant = versions.at(versions.in_force(), meant, changes or {})
+            return meant(*values)
 
-        declared = CALLS[name] = CheckedCall(name, signature, known, misfit=misfit)
-        call = open_function(function.__name__, signature, function, declared.reject)
-        return functools.wraps(function)(call)  # type: ignore[return-value]
+        checked = CheckedCall(name, inspect.signature(function), known, misfit=misfit)
+        return publish(checked, changed if changes else function, function)  # type: ignore[return-value]
 
     return decorate

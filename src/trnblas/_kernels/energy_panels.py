@@ -72,7 +72,7 @@ def window_width(nvir: int, naux: int, dtype: Any) -> int:
 
 
 def group_size(nocc: int, window: Window, b: Tile) -> int:
-    """Return the number of orbitals resident in SBUF: all, or as many as leave space for two."""
+    """Return how many orbitals stay in SBUF: all, or so many that two more can be loaded."""
     fitting = PANEL_BYTES // (column_bytes(b.shape[2], b.dtype) * (window[1] + window[3]))
     return min(GROUP, nocc if nocc <= fitting else max(1, fitting - 2))
 

@@ -8,8 +8,8 @@ the gradients are dq = scale dS k, dk = scale dS^T q, dv = P^T grad and dbias = 
 
 Layout   128 queries on partitions, a section of up to 512 keys at once. dq accumulates in PSUM over
          the blocks of a row; dk and dv in SBUF, in float32, over the rows with a block
-Panels   keys with their gradients stay in SBUF, as many as fit; if there are more, queries are
-         loaded once per panel and dq is carried in HBM
+Panels   a panel is as many keys, with their gradients, as fit in SBUF. For each panel all queries
+         are loaded again, and dq is summed in HBM
 Engines  Tensor for five products and one transpose per block, Scalar for the exponential, Vector
          for dS in one pass out of PSUM and for accumulation in SBUF
 Limits   as the forward kernel; with a bias, whole blocks (the caller pads)

@@ -126,6 +126,24 @@ def test_an_empty_tile_needs_nothing():
     assert "M008" not in nkisim.check(kernel)(np.zeros((1, 1), np.float32)).codes
 
 
+@pytest.mark.parametrize("over", [0, 4])
+@pytest.mark.parametrize(("rows", "counts"), [(128, True), (65, True), (64, False)])
+def test_tiles_of_one_instruction_that_do_not_fit_together_are_an_error(over, rows, counts):
+    half = resolve_target("gen3").sbuf_usable_bytes // 2
+
+    def kernel(x):
+        first, second = sbuf((rows, half // 4)), sbuf((rows, (half + over) // 4))
+        nisa.memset(dst=first, value=0.0)
+        nisa.tensor_copy(dst=second[:, 0 : half // 4], src=first)
+        nisa.tensor_copy(dst=second[:, 0:4], src=second[:, 4:8])
+        return x
+
+    report = nkisim.check(kernel, target="gen3", values=False)(np.zeros((1, 1), np.float32))
+    errors = [f.message for f in report.errors if f.rule.id == "M008"]
+    assert len(errors) == (1 if over and counts else 0)
+    assert all(f"together {2 * half + over} bytes per partition" in text for text in errors)
+
+
 # -- addresses -------------------------------------------------------------------------------------
 
 

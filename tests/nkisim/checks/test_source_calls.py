@@ -1,12 +1,13 @@
 """Names and calls that the source alone shows to be wrong, and code that only resembles them."""
 
-import inspect
 import textwrap
 
 import pytest
 
 from nkisim import check_source
 from nkisim.spec.signatures import CALLS
+from nkisim.spec.versioned import home_of
+from nkisim.versions import VERSIONS
 
 HEADER = """\
 import nki
@@ -89,21 +90,18 @@ def test_names_in_defaults_constants_and_imports(tmp_path):
     assert sorted(f.operand for f in report.errors) == ["bf16", "f16", "fp32"]
 
 
-def calls():
-    """Return, for every function, the text of its name and of its required arguments."""
-    short = {"nkisim.collectives": "ncc", "nkisim.isa": "nisa"}
-    for name, call in CALLS.items():
-        home = "" if name.startswith("nl.") else _home(name, short)
+def calls(version):
+    """Return, for a version's functions, the text of the name and of the required arguments."""
+    for name, in_version in CALLS.items():
+        call = in_version.get(version)
+        if call is None:
+            continue
+        home = "" if name.startswith("nl.") else HOMES[home_of(name)[0]]
         needed = [p.name for p in call.signature.parameters.values() if p.default is p.empty]
         yield f"{home}{name}", [f"{p}=x" for p in needed], len(call.signature.parameters)
 
 
-def _home(name, short):
-    from nkisim import collectives, isa
-
-    owner = isa if hasattr(isa, name) else collectives
-    assert inspect.isfunction(getattr(owner, name))
-    return f"{short[owner.__name__]}."
+HOMES = {"nki.collectives": "ncc.", "nki.isa": "nisa."}
 
 
 def api_findings(folder, lines):
@@ -112,8 +110,10 @@ def api_findings(folder, lines):
     return {f.line - 7 for f in found(folder, "\n".join(lines)) if f.rule.id in rules}
 
 
-def test_every_function_is_known_with_its_signature(tmp_path):
-    every = list(calls())
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_function_is_known_with_its_signature(tmp_path, monkeypatch, version):
+    monkeypatch.setenv("NKISIM_NKI", version)
+    every = list(calls(version))
     assert len(every) > 150
     whole = [f"{name}({', '.join(needed)})" for name, needed, _ in every]
     assert api_findings(tmp_path, whole) == set()

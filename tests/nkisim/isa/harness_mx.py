@@ -31,7 +31,7 @@ def run(
     Findings about the kernel's source are left out: kernels here are closures, which the compiler
     would refuse.
     """
-    report = nkisim.check(kernel, target="gen4", release=release)(*arrays)
+    report = nkisim.check(kernel, target="gen4", nki=release)(*arrays)
     assert {code for code in report.codes if code[0] != "L"} == set(codes), str(report)
     return report.outputs
 

@@ -12,7 +12,7 @@ from nkisim.arch import GEN3
 from nkisim.diagnostics import Place, Recorder
 from nkisim.isa.random.rng import _Source
 from nkisim.machine.cluster import Cluster, Member
-from nkisim.machine.core import RELEASES, Accumulators, Core, Event, Garbage, Plans
+from nkisim.machine.core import Accumulators, Core, Event, Garbage, Plans
 from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.operands import Rows
 from nkisim.machine.schedule import _Task
@@ -24,6 +24,7 @@ from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime
 from nkisim.spec import as_op
 from nkisim.spec.enums import engine as Engine
+from nkisim.versions import VERSIONS
 
 
 def core(**options):
@@ -54,7 +55,7 @@ def test_passages_are_counted_for_each_core_and_kind():
 def test_a_core_on_its_own():
     alone = core()
     assert (alone.program_id, alone.num_programs, alone.has_grid) == (0, 1, False)
-    assert alone.release == RELEASES[0] == "0.3.0"
+    assert alone.version == VERSIONS[0] == "0.3.0"
     assert (alone.values, alone.clock, alone.no_reorder_depth) == (True, 0, 0)
     assert alone.tick is None
     assert alone.memory.precise

@@ -29,6 +29,7 @@ from nkisim.removed import (
     why_missing,
 )
 from nkisim.spec.signatures import CALLS, CheckedCall
+from nkisim.versions import differs, has, in_force
 
 __all__ = ["API_RULES", "check_api"]
 
@@ -37,12 +38,12 @@ _MODULES: dict[str, ModuleType] = {
     "nki.isa": isa,
     "nki.language": language,
 }
-_MESSAGE = "{} does not exist in NKI 0.3.0"
+_CHECKED = [call for versions in CALLS.values() for call in versions.values()]
 
 API_RULES = sorted(
     {rule.id for names in removed_names().values() for rule, _ in names.values()}
-    | {rule.id for call in CALLS.values() for rule, _ in call.removed.values()}
-    | {call.misfit.id for call in CALLS.values() if call.misfit is not None}
+    | {rule.id for call in _CHECKED for rule, _ in call.removed.values()}
+    | {call.misfit.id for call in _CHECKED if call.misfit is not None}
     | {"A019", "A020", "A025", "A026"}
 )
 """Ids of the rules that names and calls can violate."""
@@ -82,7 +83,7 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
     if isinstance(node, ast.Name) and not isinstance(unit.scope, FileScope):
         return  # an object that exists; its path is a guess
     if module in _MODULES and not name.startswith("_"):
-        if name in vars(_MODULES[module]) or is_guarded(unit, node, name):
+        if _has(module, name) or is_guarded(unit, node, name):
             return
         rule, fix = why_missing(module, name)
     elif module == "nki" and name in removed_names()["nki"]:
@@ -96,14 +97,22 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
         near = nearest(name, accepted)
         shown = ", ".join(n for n in accepted if n != "mro")
         rule, fix = BAD_CALL, f"did you mean {near}?" if near else f"there is {shown}"
-    message = _MESSAGE.format(meaning.path)
+    message = f"{meaning.path} does not exist in NKI {in_force()}"
     yield Found(rule, node, message, fix, seen=meaning.path, operand=name)
+
+
+def _has(module: str, name: str) -> bool:
+    """Return whether a module of NKI has a name in the version in force."""
+    if differs(module, name):
+        return has(in_force(), module, name)
+    return name in vars(_MODULES[module])
 
 
 def _members(path: str) -> list[str]:
     """Return the public attributes of an enum or of ``nl.tile_size``; none for other objects."""
     module, _, name = path.rpartition(".")
-    owner: Any = vars(_MODULES[module]).get(name) if module in _MODULES else None
+    there = module in _MODULES and _has(module, name)
+    owner: Any = getattr(_MODULES[module], name) if there else None
     if not isinstance(owner, EnumMeta) and owner is not language.tile_size:
         return []
     return sorted(n for n in {*dir(type(owner)), *dir(owner)} if not n.startswith("_"))
@@ -118,7 +127,7 @@ def _attributes(unit: Unit) -> Iterator[Found]:
         if name in known or not isinstance(node.ctx, ast.Load) or name.startswith("_"):
             continue
         if kinds.of(node.value) == "tensor" and not is_guarded(unit, node, name):
-            message = _MESSAGE.format(f"NkiTensor.{name}")
+            message = f"NkiTensor.{name} does not exist in NKI {in_force()}"
             fix = method_remedy(name)
             yield Found(BAD_CALL, node, message, fix, seen=f"NkiTensor.{name}", operand=name)
 
@@ -130,11 +139,11 @@ def _jit_arguments(unit: Unit) -> Iterator[Found]:
             continue
         for keyword in decorator.keywords:
             if keyword.arg == "platform_target":
-                message = "nki.jit(platform_target=...) is not supported in NKI 0.3.0"
+                message = f"nki.jit(platform_target=...) is not supported in NKI {in_force()}"
                 fix = "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE"
                 yield Found(RULES["A019"], decorator, message, fix, operand=keyword.arg)
             elif keyword.arg is not None:
-                message = f"nki.jit ignores {keyword.arg} in NKI 0.3.0"
+                message = f"nki.jit ignores {keyword.arg} in NKI {in_force()}"
                 fix = f"remove {keyword.arg}="
                 yield Found(RULES["A020"], decorator, message, fix, operand=keyword.arg)
 
@@ -144,7 +153,7 @@ def _declared(meaning: Meaning) -> CheckedCall | None:
     module, _, name = meaning.path.rpartition(".")
     if meaning.kind != "nki" or meaning.assumed or module not in _MODULES:
         return None
-    return CALLS.get(f"nl.{name}" if module == "nki.language" else name)
+    return CALLS.get(f"nl.{name}" if module == "nki.language" else name, {}).get(in_force())
 
 
 def _misfit(unit: Unit, call: ast.Call, checked: CheckedCall) -> Iterator[Found]:

@@ -83,6 +83,7 @@ def dma_copy(
     dge_mode: DgeMode = DgeMode.unknown,
     engine: Engine = Engine.unknown,
     name: str | None = None,
+    priority: int | None = None,
 ) -> Any:
     """Copy ``src`` to ``dst``; rows may be gathered or scattered by indices held in SBUF.
 
@@ -128,6 +129,7 @@ def dma_transpose(
     dge_mode: DgeMode = DgeMode.unknown,
     oob_mode: OobMode = OobMode.error,
     name: str | None = None,
+    priority: int | None = None,
 ) -> Any:
     """Copy ``src`` with first and last dimension exchanged; its rows may be gathered."""
     if type(src) is not Partial:
@@ -173,6 +175,7 @@ def dma_compute(
     scales: Any = None,
     unique_indices: bool = True,
     name: str | None = None,
+    oob_mode: OobMode = OobMode.error,
 ) -> Any:
     """Write the float32 sum of the sources to ``dst``; one may be gathered by index."""
     function = as_op(reduce_op)

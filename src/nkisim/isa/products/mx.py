@@ -183,6 +183,13 @@ def _scales_part(name: str, data: str) -> Callable[[Call], Array]:
     return part
 
 
+def _quantize_unlimited(
+    dst: NkiTensor, src: Any, dst_scale: NkiTensor, name: str | None = None
+) -> tuple[Array, Array]:
+    """Quantize with a scale of twice the size, so that no element has to be limited."""
+    return _quantize(dst, src, dst_scale, limited=False)
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={
@@ -203,19 +210,19 @@ def _scales_part(name: str, data: str) -> Callable[[Call], Array]:
     ),
     since=4,
     arithmetic=unconverted,
-    stateful=True,
     cost=stream(over="src", factor=0.25),
     source="nki.isa.quantize_mx, 0.3.0",
+    changes={"0.5.0": {"body": _quantize_unlimited}},
 )
 def quantize_mx(
-    core: Core, dst: NkiTensor, src: Any, dst_scale: NkiTensor, name: str | None = None
+    dst: NkiTensor, src: Any, dst_scale: NkiTensor, name: str | None = None
 ) -> tuple[Array, Array]:
     """Round blocks of 8 partitions by 4 elements to packed float8 and one scale each.
 
     The scale of a block with largest magnitude a is 2^(floor(log2 a) - E), where E is the exponent
     of the largest float8: 8 for e4m3fn, 15 for e5m2. It is at least 2^-127, which also is the scale
     of a block of zeros. Elements are divided by the scale, limited to the largest float8 and
-    rounded to nearest, ties to even. From release 0.5.0 on the scale is twice as large, so that
+    rounded to nearest, ties to even. From NKI 0.5.0 on the scale is twice as large, so that
     nothing has to be limited.
 
     The device is not documented for infinity and NaN. Here both count with the exponent 128 of
@@ -225,16 +232,22 @@ def quantize_mx(
 
     Rows of ``dst_scale`` between the scales are unchanged.
     """
+    return _quantize(dst, src, dst_scale, limited=True)
+
+
+def _quantize(
+    dst: NkiTensor, src: Any, dst_scale: NkiTensor, *, limited: bool
+) -> tuple[Array, Array]:
+    """Return elements and scales; ``limited`` if the scale leaves elements above the largest."""
     element, largest = _ELEMENTS[dst.dtype]
     rows, words = dst.shape[0], dst.free_size
     tile, stored = src
     values = stored if stored.dtype == np.float32 else decode(stored, tile.dtype)
     blocks = values.reshape(rows // BLOCK_ROWS, BLOCK_ROWS, words, PACKED)
-    saturates = core.release < "0.5.0"
-    largest -= not saturates
+    largest -= not limited
     exponent = _scale_exponents(np.abs(blocks).max(axis=(1, 3)), largest)
     scaled = blocks * np.ldexp(np.float32(1), -exponent)[:, None, :, None]
-    if saturates:
+    if limited:
         assert element.max_finite is not None
         np.clip(scaled, -element.max_finite, element.max_finite, out=scaled)
     elements = encode(scaled, element)

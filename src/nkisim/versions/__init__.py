@@ -1,0 +1,135 @@
+"""The NKI versions that nkisim knows: their public names and signatures, and the one in force.
+
+One file per version holds its names, parameters and defaults as the documentation of its release
+has them; ``tools/gen_signatures.py`` writes them. What a version means by a name is declared beside
+the instruction or the function, as changes from a version on.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import metadata
+from importlib.resources import files
+from typing import Any, TypeVar
+
+__all__ = [
+    "NKI_VARIABLE",
+    "VERSIONS",
+    "at",
+    "chosen",
+    "differs",
+    "found_in",
+    "has",
+    "in_force",
+    "judged_by",
+    "names_of",
+    "parameters",
+    "resolve",
+]
+
+VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0")
+"""The known versions, oldest first."""
+
+NKI_VARIABLE = "NKISIM_NKI"
+
+_RUNNING: ContextVar[str | None] = ContextVar("nkisim_version", default=None)
+"""The version that the kernel of this context runs by; None outside a kernel."""
+
+T = TypeVar("T")
+
+
+def resolve(text: str, argument: str = "nki") -> str:
+    """Return a version in the form of ``VERSIONS``: ``"0.6"`` is ``"0.6.0"``."""
+    for version in VERSIONS:
+        if text in (version, version.removesuffix(".0")):
+            return version
+    accepted = ", ".join(VERSIONS)
+    raise ValueError(f"{argument}: got {text!r}, accepted: {accepted}, also without the last .0")
+
+
+def chosen(asked: str | None = None) -> str:
+    """Return the version of a call made now.
+
+    That is the one asked for, else that of NKISIM_NKI, else that of an installed ``nki``, else the
+    oldest.
+    """
+    if asked is not None:
+        return resolve(asked)
+    variable = os.environ.get(NKI_VARIABLE)
+    if variable:
+        return resolve(variable, NKI_VARIABLE)
+    return _installed() or VERSIONS[0]
+
+
+def in_force() -> str:
+    """Return the version that the running kernel is judged by, or that a call made now would be."""
+    return _RUNNING.get() or chosen()
+
+
+@contextmanager
+def judged_by(version: str) -> Iterator[None]:
+    """Put a version in force while a kernel runs or its source is checked."""
+    token = _RUNNING.set(version)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+@functools.cache
+def _installed() -> str | None:
+    """Return the newest known version that is not newer than the installed ``nki``."""
+    try:
+        numbers = re.match(r"(\d+)\.(\d+)", metadata.version("nki"))
+    except metadata.PackageNotFoundError:
+        return None
+    if numbers is None:
+        return None
+    installed = (int(numbers[1]), int(numbers[2]))
+    older = [v for v in VERSIONS if tuple(map(int, v.split(".")))[:2] <= installed]
+    return older[-1] if older else None  # 0.0.1 is an empty placeholder
+
+
+def at(version: str, first: T, changes: Mapping[str, T]) -> T:
+    """Return the value that holds in a version: ``first``, or the last change up to it."""
+    for known in VERSIONS[: VERSIONS.index(version) + 1]:
+        first = changes.get(known, first)
+    return first
+
+
+@functools.cache
+def names_of(version: str) -> dict[str, dict[str, Any]]:
+    """Return the public names of a version by module: functions, classes and other names."""
+    text = (files(__name__) / f"{version}.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Any]] = json.loads(text)
+    return found
+
+
+def parameters(version: str, module: str, name: str) -> str | None:
+    """Return the parameters of a function in a version, with defaults; None without it."""
+    found: str | None = names_of(version)[module]["functions"].get(name)
+    return found
+
+
+def has(version: str, module: str, name: str) -> bool:
+    """Return whether a module has a name in a version, as far as the documentation lists it."""
+    content = names_of(version)[module]
+    return name in content["functions"] or name in content["classes"] or name in content["names"]
+
+
+def found_in(version: str) -> str:
+    """Return the advice for a name or an argument that only another version has."""
+    return f"NKI {version} has it; nki={version!r} or {NKI_VARIABLE}={version} selects that version"
+
+
+@functools.cache
+def differs(module: str, name: str) -> bool:
+    """Return whether a name is missing in some versions, or a function has other parameters."""
+    there = {has(version, module, name) for version in VERSIONS}
+    return len(there) > 1 or len({parameters(v, module, name) for v in VERSIONS}) > 1

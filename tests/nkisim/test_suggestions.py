@@ -250,7 +250,7 @@ UNCERTAIN = [
     ("S028", PRODUCT.format(dst="(8, 8)", stationary="m[0:4]", moving="n")),
     ("S028", PRODUCT.format(dst="(64, 64)", stationary="m[0:4]", moving="n")),
     ("S028", PRODUCT.format(dst="(8, 4)", stationary="m", moving="n[0:4]")),
-    # S030: operands that are expressions
+    # S030: operands that are expressions, a name that would be given to several instructions
     (
         "S030",
         "m = nl.load(x)\nw = nl.ndarray((8, 700), dtype=nl.float32, buffer=nl.sbuf)\n"
@@ -258,11 +258,22 @@ UNCERTAIN = [
         "acc = nl.ndarray((64, 700), dtype=nl.float32, buffer=nl.psum)\n"
         "nisa.nc_matmul(dst=acc, stationary=m, moving=w[:, 0:700])\n",
     ),
+    (
+        "S030",
+        "m = nl.load(x)\nw = nl.ndarray((8, 700), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "nisa.memset(dst=w, value=1.0)\n"
+        "acc = nl.ndarray((64, 700), dtype=nl.float32, buffer=nl.psum)\n"
+        'nisa.nc_matmul(dst=acc, stationary=m, moving=w, name="product")\n',
+    ),
     # M001: a first value that is not neutral, a tile of each iteration, no loop, other shapes
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.subtract)")),
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.maximum)")),
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, total, op=nl.add)")),
     ("M001", SUM.format(line="nisa.tensor_copy(dst=total, src=total)")),
+    (
+        "M001",
+        SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.add)\n    nl.store(x, total)"),
+    ),
     ("M001", PART.format(line="nisa.activation(dst=u, op=nl.exp, data=t)")),
     ("M001", PART.format(line="nisa.tensor_tensor(u[:, 0:96], t, t, op=nl.add)")),
     ("M001", PART.format(line="nisa.dma_copy(dst=t[:, 72:96], src=x[:, 0:24])\nu = nl.exp(t)")),
@@ -272,6 +283,7 @@ UNCERTAIN = [
     ("M006", TAIL.format(count="x.shape[1] // 24", line=COPY)),
     ("M006", TAIL.format(count="64 // 24", line=COPY + "\n    nisa.dma_copy(x[c], x[c])")),
     ("M006", TAIL.format(count="2", line=COPY)),
+    ("M006", TAIL.replace("range({", "nl.dynamic_range({").format(count="64 // 24", line=COPY)),
     # R003: either loop could be meant
     (
         "R003",

@@ -17,6 +17,9 @@ __all__ = ["LOOP_MENDS"]
 _NEUTRAL = {"add": "0.0", "multiply": "1.0"}
 """Values that an operation leaves as they are."""
 
+_UNROLLED = ("affine_range", "range", "sequential_range", "static_range")
+"""Loops whose index is a number."""
+
 _MAKES_TILES = {"ndarray", "zeros", "ones", "full", "zeros_like", "empty_like", "arange", "iota"}
 """Functions whose result has a shape of its own."""
 
@@ -46,7 +49,7 @@ def _by_columns(case: Case) -> Rewrite | None:
     """A product with too many columns is computed for some of them at a time."""
     dst, moving = case.fact("dst"), case.fact("moving")
     operands = {name: case.arguments.get(name) for name in ("dst", "moving")}
-    known = {"dst", "stationary", "moving", "accumulate", "name"}
+    known = {"dst", "stationary", "moving", "accumulate"}
     if dst is None or moving is None or case.call is None or set(case.arguments) - known:
         return None
     if not all(isinstance(node, ast.Name) for node in operands.values()):
@@ -95,11 +98,18 @@ def _beginning(case: Case) -> Rewrite | None:
     if len(makers) != 1:
         return None
     block, maker = makers[0]
-    inside = [node for loop in case.loops() for node in ast.walk(loop)]
-    if maker in inside or case.statement not in inside:
+    around = [loop for loop in case.loops() if maker.lineno < loop.lineno]
+    if not around or _is_used_besides(case, around[0], dst.id):
         return None
     there = Case(case.finding, case.module, maker, block)
     return there.rewrite(ast.unparse(maker), f"{case.nisa}.memset(dst={dst.id}, value={value})")
+
+
+def _is_used_besides(case: Case, loop: ast.For, name: str) -> bool:
+    """Return whether a loop uses a tile elsewhere: the sum may then begin in each iteration."""
+    own = {id(node) for node in ast.walk(case.statement)}
+    nodes = (node for node in ast.walk(loop) if isinstance(node, ast.Name))
+    return any(node.id == name and id(node) not in own for node in nodes)
 
 
 # -- tails -----------------------------------------------------------------------------------------
@@ -176,8 +186,9 @@ class _Blocks:
         if not isinstance(count.op, ast.FloorDiv) or not isinstance(count.right, ast.Constant):
             return None
         size = count.right.value
-        ranges = ast.unparse(call.func).endswith("range")
-        return cls(loop, loop.target.id, count.left, size) if ranges and type(size) is int else None
+        if ast.unparse(call.func).rpartition(".")[2] not in _UNROLLED or type(size) is not int:
+            return None
+        return cls(loop, loop.target.id, count.left, size)
 
     def axes(self, name: str) -> set[int]:
         """Return the dimensions in which the loop goes through a tensor by blocks."""

@@ -485,7 +485,7 @@ def test_a_million_findings_are_folded_or_counted():
 def test_json_has_stable_keys(check, tmp_path):
     _, out, _ = check(write(tmp_path, UNWRITTEN), *SHAPES, "--format", "json")
     data = json.loads(out)
-    assert list(data) == ["schema", "tool", "ok", "checked", "kernels", "findings"]
+    assert list(data) == ["schema", "tool", "ok", "checked", "kernels", "findings", "fixed"]
     assert data["schema"] == 1
     assert not data["ok"]
     (finding,) = data["findings"]

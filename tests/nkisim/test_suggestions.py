@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nkisim
+from each_case import each_case
 from nkisim.checker import CheckSettings, check_files
 from nkisim.checker.modules import imported
 from nkisim.diagnostics import NkiValidationError
@@ -202,6 +203,147 @@ def test_no_code_where_it_is_not_certain(tmp_path):
     """Rows that are used again after the last tile: a loop would change what the kernel does."""
     body = "t = nl.load(x)\nu = nl.exp(t)\nif x.shape[0] > 4:\n    v = nl.exp(u)\n"
     assert raised(tmp_path, body, f32(300, 8)).finding.rewrite is None
+
+
+PRODUCT = """\
+m = nl.load(x)
+n = nl.load(x)
+acc = nl.ndarray({dst}, dtype=nl.float32, buffer=nl.psum)
+nisa.nc_matmul(dst=acc, stationary={stationary}, moving={moving})
+"""
+SUM = """\
+total = nl.ndarray((8, 64), dtype=nl.float32, buffer=nl.sbuf)
+for i in range(2):
+    u = nl.load(x)
+    {line}
+out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+nl.store(out, total)
+return out
+"""
+PART = """\
+t = nl.ndarray((8, 96), dtype=x.dtype, buffer=nl.sbuf)
+u = nl.ndarray((8, 96), dtype=x.dtype, buffer=nl.sbuf)
+nisa.dma_copy(dst=t[:, 0:64], src=x)
+{line}
+out = nl.ndarray((8, 96), dtype=x.dtype, buffer=nl.shared_hbm)
+nl.store(out, u)
+return out
+"""
+TAIL = """\
+out = nl.ndarray((8, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+width = 64
+for c in range({count}):
+    {line}
+return out
+"""
+WIDE = """\
+t = nl.ndarray((8, 80000), dtype=nl.float32, buffer=nl.sbuf)
+u = nl.ndarray((8, 1), dtype=nl.float32, buffer=nl.sbuf)
+nisa.memset(dst=t, value=1.0)
+{line}
+return x
+"""
+COPY = "nisa.dma_copy(dst=out[:, c * 24 : c * 24 + 24], src=x[:, c * 24 : c * 24 + 24])"
+
+UNCERTAIN = [
+    # S028: no reading fits, or the tile is an expression
+    ("S028", PRODUCT.format(dst="(8, 8)", stationary="m[0:4]", moving="n")),
+    ("S028", PRODUCT.format(dst="(64, 64)", stationary="m[0:4]", moving="n")),
+    ("S028", PRODUCT.format(dst="(8, 4)", stationary="m", moving="n[0:4]")),
+    # S030: operands that are expressions, a name that would be given to several instructions
+    (
+        "S030",
+        "m = nl.load(x)\nw = nl.ndarray((8, 700), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "nisa.memset(dst=w, value=1.0)\n"
+        "acc = nl.ndarray((64, 700), dtype=nl.float32, buffer=nl.psum)\n"
+        "nisa.nc_matmul(dst=acc, stationary=m, moving=w[:, 0:700])\n",
+    ),
+    (
+        "S030",
+        "m = nl.load(x)\nw = nl.ndarray((8, 700), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "nisa.memset(dst=w, value=1.0)\n"
+        "acc = nl.ndarray((64, 700), dtype=nl.float32, buffer=nl.psum)\n"
+        'nisa.nc_matmul(dst=acc, stationary=m, moving=w, name="product")\n',
+    ),
+    # M001: a first value that is not neutral, a tile of each iteration, no loop, other shapes
+    ("M001", SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.subtract)")),
+    ("M001", SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.maximum)")),
+    ("M001", SUM.format(line="nisa.tensor_tensor(total, total, total, op=nl.add)")),
+    ("M001", SUM.format(line="nisa.tensor_copy(dst=total, src=total)")),
+    (
+        "M001",
+        SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.add)\n    nl.store(x, total)"),
+    ),
+    ("M001", PART.format(line="nisa.activation(dst=u, op=nl.exp, data=t)")),
+    ("M001", PART.format(line="nisa.tensor_tensor(u[:, 0:96], t, t, op=nl.add)")),
+    ("M001", PART.format(line="nisa.dma_copy(dst=t[:, 72:96], src=x[:, 0:24])\nu = nl.exp(t)")),
+    # M006: a tile of fixed size, an extent that is not the output's, another use of the index
+    ("M006", TAIL.format(count="64 // 24", line="t = nl.zeros((8, 24), nl.float32)\n    " + COPY)),
+    ("M006", TAIL.format(count="width // 24", line=COPY)),
+    ("M006", TAIL.format(count="x.shape[1] // 24", line=COPY)),
+    ("M006", TAIL.format(count="64 // 24", line=COPY + "\n    nisa.dma_copy(x[c], x[c])")),
+    ("M006", TAIL.format(count="2", line=COPY)),
+    ("M006", TAIL.replace("range({", "nl.dynamic_range({").format(count="64 // 24", line=COPY)),
+    # R003: either loop could be meant
+    (
+        "R003",
+        "t = nl.zeros((8, 64), nl.float32)\nfor i in nl.affine_range(2):\n"
+        "    for j in nl.affine_range(2):\n"
+        "        nisa.tensor_tensor(t, t, nl.load(x), op=nl.add)\nnl.store(x, t)\nreturn x\n",
+    ),
+    # M009: a reduction, single columns, a use behind the run
+    ("M009", WIDE.format(line="nisa.tensor_reduce(dst=u, op=nl.add, data=t, axis=1)")),
+    ("M009", WIDE.format(line="nisa.tensor_copy(dst=u, src=t[:, 0:1])")),
+    ("M009", WIDE.format(line="if True:\n    nisa.tensor_copy(dst=u, src=t[:, 0:1])")),
+    # S001: the tensor has other rows; S002: the tensor has rows, too
+    (
+        "S001",
+        "t = nl.ndarray((300, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "nisa.dma_copy(dst=t, src=x)\n",
+    ),
+    (
+        "S002",
+        "t = nl.ndarray((x.shape[1],), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "nisa.dma_copy(dst=t, src=x)\n",
+    ),
+    # L060: two outputs, two ends, a number
+    (
+        "L060",
+        "a = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "b = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "nl.store(a, nl.load(x))\nnl.store(b, nl.load(x))\n",
+    ),
+    (
+        "L060",
+        "a = nl.load(x)\nif x.shape[0] == 8:\n    return a\nreturn a\n",
+    ),
+    ("L060", "a = nl.load(x)\nnl.store(x, a)\nreturn x, 3\n"),
+]
+
+
+@each_case("rule, body", UNCERTAIN)
+def test_look_alikes_have_no_code(tmp_path, rule, body):
+    file = tmp_path / "look_alike.py"
+    file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    "))
+    check_files([(file, "kernel")], CheckSettings())  # the source has changed
+    found = [f for f in findings_of(file, "kernel", (f32(8, 64),)) if f.rule.id == rule]
+    assert found
+    assert [f.rewrite for f in found] == [None] * len(found)
+
+
+def test_one_of_several_results_is_stored(tmp_path):
+    body = "t = nl.load(x)\nnl.store(x, t)\nreturn x, t\n"
+    file = tmp_path / "results.py"
+    file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    "))
+    assert mended(file, "kernel", (f32(4, 8),)) == 1
+    assert file.read_text().endswith("    return (x, out)\n")
+
+
+@pytest.mark.parametrize("line", ["if x.shape[0]: t += 1.0", "t += 1.0; nl.store(x, t)"])
+def test_a_statement_that_shares_its_line_has_no_code(tmp_path, line):
+    finding = raised(tmp_path, f"t = nl.load(x)\n{line}\n").finding
+    assert finding.rule.id == "L027"
+    assert finding.rewrite is None
 
 
 # Conditions, and several findings on a line

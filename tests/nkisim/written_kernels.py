@@ -296,3 +296,128 @@ def rest_of_rows(x):
         nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
     return total
 """)
+
+written("wide_product", lambda a, b: a.T @ b, f32(64, 32), f32(64, 1300))("""
+def wide_product(a, b):
+    m, n = nl.load(a), nl.load(b)
+    acc = nl.ndarray((32, 1300), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=m, moving=n)
+    total = nl.ndarray((32, 1300), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=total, src=acc)
+    return total
+""")
+
+written("rows_times_columns", lambda a, b: a @ b, f32(32, 64), f32(64, 96))("""
+def rows_times_columns(a, b):
+    m = nl.load(a)
+    n = nl.load(b)
+    acc = nl.ndarray((32, 96), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, m, n)
+    return acc
+""")
+
+written("columns_times_rows", lambda a, b: a.T @ b.T, f32(64, 32), f32(96, 64))("""
+def columns_times_rows(a, b):
+    m = nl.load(a)
+    n = nl.load(b)
+    acc = nl.ndarray((32, 96), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=m, moving=n)
+    return acc
+""")
+
+written("rows_times_rows", lambda a, b: a @ b.T, f32(32, 64), f32(96, 64))("""
+def rows_times_rows(a, b):
+    m = nl.load(a)
+    n = nl.load(b)
+    acc = nl.ndarray((32, 96), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=m, moving=n)
+    return acc
+""")
+
+written("running_sum", lambda a: a.sum(0), f32(4, 64, 32))("""
+def running_sum(a):
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(4):
+        nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a[i]), op=nl.add)
+    return total
+""")
+
+written("running_product", lambda a: a.prod(0), f32(4, 64, 32))("""
+def running_product(a):
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(4):
+        nisa.tensor_tensor(total, nl.load(a[i]), total, op=nl.multiply)
+    return total
+""")
+
+written("sum_of_part", lambda a: np.exp(a).sum(1, keepdims=True), f32(64, 100))("""
+def sum_of_part(a):
+    tile = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile[:, 0:100], src=a)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
+    return total
+""")
+
+written("lost_tail", lambda a: np.exp(a), f32(64, 100))("""
+def lost_tail(a):
+    out = nl.ndarray((64, 100), dtype=a.dtype, buffer=nl.shared_hbm)
+    for c in range(100 // 32):
+        t = nl.load(a[:, c * 32 : (c + 1) * 32])
+        u = nl.exp(t)
+        nl.store(out[:, c * 32 : (c + 1) * 32], u)
+    return out
+""")
+
+written("lost_rows", np.copy, f32(300, 64))("""
+def lost_rows(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for r in nl.affine_range(a.shape[0] // 128):
+        nisa.dma_copy(dst=out[r * 128 : r * 128 + 128], src=a[r * 128 : r * 128 + 128])
+    return out
+""")
+
+written("in_any_order", lambda a: a.sum(0), f32(4, 64, 32))("""
+def in_any_order(a):
+    total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for i in nl.affine_range(4):
+        nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a[i]), op=nl.add)
+    return total
+""")
+
+written("long_rows", lambda a: 2 * np.exp(a), f32(2, 70000))("""
+def long_rows(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=a)
+    nisa.activation(dst=t, op=nl.exp, data=t)
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=2.0)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+""")
+
+written("long_rows_loaded", lambda a, b: np.exp(a + b), f32(2, 70000), f32(2, 1))("""
+def long_rows_loaded(a, b):
+    col = nl.load(b)
+    t = nl.load(a)
+    nisa.tensor_scalar(t, t, nl.add, col)
+    u = nl.exp(t)
+    out = nl.ndarray((2, a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, u)
+    return out
+""")
+
+written("left_half", lambda a: a, f32(64, 32))("""
+def left_half(a):
+    out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out[:, 0:32], src=a)
+    return out[:, 0:32]
+""")
+
+written("nothing_returned", np.copy, f32(64, 32))("""
+def nothing_returned(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    for r in range(0, 64, 32):
+        nisa.dma_copy(dst=out[r : r + 32], src=a[r : r + 32])  # a block
+""")

@@ -2,6 +2,7 @@
 
 from nkisim.checker.arguments import Shapes, parse_shapes
 from nkisim.checker.files import check_files
+from nkisim.checker.fixes import FixedFile, fix_files
 from nkisim.checker.rules import BROKEN_FILE
 from nkisim.checker.selection import Selection, all_rules
 from nkisim.checker.settings import (
@@ -14,12 +15,14 @@ from nkisim.checker.settings import (
 __all__ = [
     "BROKEN_FILE",
     "CheckSettings",
+    "FixedFile",
     "ProjectSettings",
     "Selection",
     "SettingsError",
     "Shapes",
     "all_rules",
     "check_files",
+    "fix_files",
     "parse_shapes",
     "project_settings",
 ]

@@ -1,13 +1,15 @@
-"""``nkisim check``: check the kernels of files.
+"""``nkisim check``: check the kernels of files, and fix them.
 
 Exit status: 0 clean, 1 findings, 2 a mistake on the command line, 3 nothing was checked, 4 a file
-cannot be read or imported.
+cannot be read, imported or written.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -15,10 +17,12 @@ from nkisim.arch import GENERATIONS, resolve_target
 from nkisim.checker import (
     BROKEN_FILE,
     CheckSettings,
+    FixedFile,
     ProjectSettings,
     Selection,
     SettingsError,
     check_files,
+    fix_files,
     parse_shapes,
     project_settings,
 )
@@ -28,6 +32,7 @@ from nkisim.diagnostics.formats import FORMATS, rendered
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.diagnostics.text import wants_colour
 from nkisim.files import python_files
+from nkisim.rewriting import unified_diff
 from nkisim.versions import NKI_VARIABLE
 
 __all__ = ["check", "project_of", "split_name", "targets_of"]
@@ -50,6 +55,8 @@ _COMMAS = "ids or families, separated by commas; may be repeated"
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
 @click.option("--require-run", is_flag=True, help="Fail where a kernel is only read.")
+@click.option("--fix", is_flag=True, help="Write the fixes of findings to the files.")
+@click.option("--diff", is_flag=True, help="Print the fixes as a diff; the report goes to stderr.")
 @click.option("--allow-none", is_flag=True, help="Exit with status 0 if no file has a kernel.")
 def check(
     files: tuple[str, ...],
@@ -63,14 +70,18 @@ def check(
     max_instructions: int | None,
     max_seconds: float,
     require_run: bool,
+    fix: bool,
+    diff: bool,
     allow_none: bool,
 ) -> int:
     """Check the kernels of each FILE, or one of them, on every generation.
 
     KERNEL is a name, Class.name or name[2]. Arguments come from nkisim_examples() in the file, from
     --shapes, nt.tensor annotations and defaults; without them only the source is checked. What the
-    files print goes to stderr. Exit status: 0 clean, 1 findings, 2 a mistake on the command line,
-    3 nothing was checked, 4 a file cannot be read or imported.
+    files print goes to stderr. --fix writes the code of findings that have some, and checks again;
+    --diff without it changes no file. Exit status, after the fixes: 0 clean, 1 findings, 2 a
+    mistake on the command line, 3 nothing was checked, 4 a file cannot be read, imported or
+    written.
     """
     wanted = [split_name(name) for name in files]
     project = project_of(wanted[0][0])
@@ -89,13 +100,36 @@ def check(
         )
         paths = [(path, kernel) for file, kernel in wanted for path in python_files(file)]
         with claimed_stdout() as stdout:
-            ledger = check_files(paths, settings)
+            fixed: list[FixedFile] = []
+            if fix or diff:
+                ledger, fixed = fix_files(paths, settings, write=fix)
+            else:
+                ledger = check_files(paths, settings)
             ledger.relative_to(os.getcwd())
-            colour = form == "text" and wants_colour(stdout.stream)
-            _emit(rendered(ledger, form, colour), output, stdout)
+            stream = sys.stderr if diff else stdout.stream
+            colour = form == "text" and wants_colour(stream)
+            report = rendered(ledger, form, colour)
+            if diff:
+                stdout.write(_diffs(fixed))
+            _emit(report, output, sys.stderr if diff else stdout)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return _status(ledger, fail_on or project.fail_on, allow_none)  # type: ignore[arg-type]
+    problems = [file for file in fixed if file.problem]
+    for file in problems:
+        click.echo(f"nkisim: {_short(file.path)}: {file.problem}", err=True)
+    status = _status(ledger, fail_on or project.fail_on, allow_none)  # type: ignore[arg-type]
+    return BROKEN if problems and status == CLEAN else status
+
+
+def _diffs(files: list[FixedFile]) -> str:
+    """Return the diffs of all changed files."""
+    changed = [file for file in files if file.changed]
+    return "".join(unified_diff(_short(f.path), f.before.text, f.now.text) for f in changed)
+
+
+def _short(path: Path) -> Path:
+    """Return a path relative to the working folder, if it is below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _status(ledger: Ledger, fail_on: FailOn, allow_none: bool) -> int:
@@ -142,7 +176,7 @@ def _ids(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
 
 
-def _emit(text: str, output: str, stdout: Stdout) -> None:
+def _emit(text: str, output: str, stdout: Stdout | TextIO) -> None:
     if output == "-":
         stdout.write(text)
         return

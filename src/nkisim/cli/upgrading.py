@@ -5,12 +5,11 @@ Exit status: 0 done, 1 something is left to do, 2 a mistake on the command line.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,8 @@ from nkisim.checker import CheckSettings, Selection
 from nkisim.cli.checking import project_of, targets_of
 from nkisim.cli.group import commands
 from nkisim.cli.streams import claimed_stdout
+from nkisim.files import python_files
+from nkisim.rewriting import SourceError, SourceText, read_source, unified_diff, write_source
 from nkisim.versions import VERSIONS, resolve
 
 if TYPE_CHECKING:
@@ -41,9 +42,8 @@ class _File:
     path: Path
     outcome: Outcome | None
     problem: str = ""
+    source: SourceText | None = None
     written: bool = False
-    encoding: str = "utf-8"
-    mark: bytes = b""
     verification: Verification | None = None
 
     @property
@@ -108,8 +108,6 @@ def upgrade(
         raise click.UsageError(
             "nkisim upgrade needs libcst, which is not installed: pip install 'trnsci[codemod]'"
         )
-    from nkisim.upgrade import python_files
-
     roots = [Path(path) for path in paths]
     for root in roots:
         if not root.exists():
@@ -142,29 +140,23 @@ def _shown(files: Sequence[Path]) -> Iterator[Path]:
 
 
 def _process(path: Path, since: Any, target: str, write: bool, notes: bool) -> _File:
-    from nkisim.upgrade import read_source, upgrade_text, write_source
+    from nkisim.upgrade import upgrade_text
 
     try:
-        text, encoding, mark = read_source(path)
-    except OSError as error:
-        return _File(path, None, f"cannot be read: {error.strerror}")
-    except SyntaxError as error:
-        return _File(path, None, f"cannot be read: {error.msg}")
-    except UnicodeDecodeError as error:
-        return _File(path, None, f"cannot be read: not {error.encoding} text ({error.reason})")
+        source = read_source(path)
+    except SourceError as error:
+        return _File(path, None, str(error))
     try:
-        outcome = upgrade_text(text, since, target, notes=notes)
+        outcome = upgrade_text(source.text, since, target, notes=notes)
     except Exception as error:  # one file must not stop the others
         return _File(path, None, f"cannot be processed: {type(error).__name__}: {error}")
-    file = _File(path, outcome, outcome.problem, encoding=encoding, mark=mark)
+    file = _File(path, outcome, outcome.problem, source)
     if write and file.changed:
         try:
-            write_source(path, outcome.after, encoding, mark)
+            write_source(path, replace(source, text=outcome.after))
             file.written = True
-        except OSError as error:
-            file.problem = f"cannot be written, nothing was changed: {error.strerror or error}"
-        except UnicodeEncodeError as error:
-            file.problem = f"cannot be written, nothing was changed: {error}"
+        except SourceError as error:
+            file.problem = str(error)
     return file
 
 
@@ -187,13 +179,11 @@ def _verify(files: Sequence[_File], target: str, write: bool, settings: CheckSet
 
     texts = {}
     for file in files:
-        if file.outcome is None or file.problem or "nki" not in file.outcome.before:
+        outcome, source = file.outcome, file.source
+        if outcome is None or source is None or file.problem or "nki" not in outcome.before:
             continue
-        before, after = (
-            file.mark + text.encode(file.encoding.removesuffix("-sig"))
-            for text in (file.outcome.before, file.outcome.after)
-        )
-        texts[file.path] = Upgraded(before, after, file.outcome.since)
+        after = replace(source, text=outcome.after).encoded()
+        texts[file.path] = Upgraded(source.encoded(), after, outcome.since)
     for path, found in verify(texts, target, settings, written=write).items():
         next(file for file in files if file.path == path).verification = found
 
@@ -219,7 +209,7 @@ def _as_text(files: Sequence[_File], target: str, write: bool, diff: bool) -> st
         if outcome is None or (file.problem and not file.changed):
             continue
         if diff and file.changed:
-            rows.append(_diff(file.path, outcome))
+            rows.append(unified_diff(file.path, outcome.before, outcome.after))
         for change in outcome.changes:
             if not diff or change.review:
                 rows.append(f"{file.path}:{change.line}: {change.rule} {change.message}\n")
@@ -263,18 +253,6 @@ def _summarise(files: Sequence[_File], write: bool) -> None:
 
 def _many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _diff(path: Path, outcome: Outcome) -> str:
-    name = path.as_posix().lstrip("/")
-    rows = difflib.unified_diff(
-        outcome.before.splitlines(keepends=True),
-        outcome.after.splitlines(keepends=True),
-        f"a/{name}",
-        f"b/{name}",
-    )
-    ends = (row if row.endswith("\n") else row + "\n\\ No newline at end of file\n" for row in rows)
-    return "".join(ends)
 
 
 def _as_json(files: Iterable[_File], target: str, write: bool, _: bool) -> str:

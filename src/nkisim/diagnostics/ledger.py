@@ -67,6 +67,7 @@ class Ledger:
         findings: Findings of all runs without duplicates, with their generations.
         rules: Number of rules checked.
         silenced: File, line and rule id of findings that a comment silenced.
+        fixed: Findings of an earlier check whose fixes were written to the files.
         nki: NKI versions that the runs were judged by.
     """
 
@@ -74,6 +75,7 @@ class Ledger:
         self.kernels: dict[tuple[str, str], KernelRecord] = {}
         self.rules = rules
         self.silenced: set[tuple[str, int, str]] = set()
+        self.fixed: list[Finding] = []
         self.nki: set[str] = set()
         self._found: dict[tuple[Any, ...], Finding] = {}
 
@@ -169,6 +171,7 @@ class Ledger:
                 mine.note, mine.hint = record.note, record.hint
             mine.memory = record.memory or mine.memory
         self.silenced |= other.silenced
+        self.fixed += other.fixed
         self.nki |= other.nki
         self.add(other.findings)
 
@@ -178,7 +181,7 @@ class Ledger:
         def short(file: str) -> str:
             return file.removeprefix(folder.rstrip(os.sep) + os.sep)
 
-        for finding in self._found.values():
+        for finding in (*self._found.values(), *self.fixed):
             place, rewrite = finding.place, finding.rewrite
             finding.place = dataclasses.replace(place, file=short(place.file))
             if rewrite is not None:
@@ -211,8 +214,9 @@ class Ledger:
         parts.append(_many(self.instructions, "instruction"))
         parts.append(_many(self.rules if self.rules is not None else len(RULES), "rule"))
         where = f" on {', '.join(self.targets)}" if self.targets else ""
+        fixed = f", {len(self.fixed):,} fixed" if self.fixed else ""
         by = f" by NKI {', '.join(sorted(self.nki))}" if self.nki else ""
-        return f"{counted(self.findings)}; checked {', '.join(parts)}{where}{by}"
+        return f"{counted(self.findings)}{fixed}; checked {', '.join(parts)}{where}{by}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as plain data."""
@@ -242,6 +246,7 @@ class Ledger:
                 for k in self.kernels.values()
             ],
             "findings": [f.to_dict() | {"why": f.rule.matters} for f in self.findings],
+            "fixed": [f.to_dict() | {"why": f.rule.matters} for f in self.fixed],
         }
 
     def to_json(self) -> str:
@@ -259,6 +264,7 @@ class Ledger:
             record.targets, record.stopped = k["targets"], k["stopped"]
             record.note, record.hint = k["note"], k["hint"]
         ledger.add(_finding(f) for f in data["findings"])
+        ledger.fixed = [_finding(f) for f in data.get("fixed", ())]
         return ledger
 
 

@@ -32,7 +32,8 @@ def wants_colour(stream: TextIO) -> bool:
 def ledger_text(ledger: Ledger, colour: bool = False) -> str:
     """Return all findings and the summary of a ledger as text."""
     found = ledger.findings
-    parts = [finding_text(finding, colour) for finding in found[:MOST_SHOWN]]
+    parts = [f"fixed[{f.rule.id}] {f.rule.slug} at {f.place}: {f.message}" for f in ledger.fixed]
+    parts += [finding_text(finding, colour) for finding in found[:MOST_SHOWN]]
     if len(found) > MOST_SHOWN:
         parts.append(f"... and {len(found) - MOST_SHOWN:,} more; --format json has all of them")
     parts += ledger.remarks()

@@ -13,28 +13,37 @@ from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.suggestions.arguments import ARGUMENT_MENDS
 from nkisim.suggestions.calls import CALL_MENDS
+from nkisim.suggestions.loops import LOOP_MENDS
 from nkisim.suggestions.memory import MEMORY_MENDS
 from nkisim.suggestions.operands import OPERAND_MENDS
 from nkisim.suggestions.python import PYTHON_MENDS
+from nkisim.suggestions.results import RESULT_MENDS
 from nkisim.suggestions.source import SOURCE_MENDS
 from nkisim.suggestions.staging import STAGING_MENDS
-from nkisim.suggestions.statement import Case, case_of
+from nkisim.suggestions.statement import Case, case_of, function_case_of
+from nkisim.suggestions.tiling import TILING_MENDS
 
 __all__ = ["complete", "settle", "suggestion"]
 
 _WHOLE_STATEMENT = ("L029", "L026", "L027", "L028", "L021", "A025", "A026", "A037")
 """Rules whose fix replaces the statement by another one, the most specific first."""
 
+_WHOLE_FUNCTION = ("L060",)
+"""Rules whose findings may be at the definition of a function, with a fix inside it."""
+
 _LOG = logging.getLogger(__name__)
 
 _MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
     **ARGUMENT_MENDS,
     **CALL_MENDS,
+    **LOOP_MENDS,
     **MEMORY_MENDS,
     **OPERAND_MENDS,
     **PYTHON_MENDS,
+    **RESULT_MENDS,
     **SOURCE_MENDS,
     **STAGING_MENDS,
+    **TILING_MENDS,
 }
 
 
@@ -42,6 +51,8 @@ def suggestion(finding: Finding) -> Rewrite | None:
     """Return a fix as code, or None if no fix is certain."""
     mend = _MENDS.get(finding.rule.id)
     case = None if mend is None else case_of(finding)
+    if case is None and finding.rule.id in _WHOLE_FUNCTION:
+        case = function_case_of(finding)
     if mend is None or case is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Fixes of single arguments of a call, of sums, and of results returned on chip."""
+"""Fixes of single arguments of a call, and of sums."""
 
 from __future__ import annotations
 
@@ -161,47 +161,6 @@ def _is_cleared(case: Case, name: str) -> bool:
     return False
 
 
-# -- results ---------------------------------------------------------------------------------------
-
-
-def _stored(case: Case) -> Rewrite | None:
-    """What is returned from the chip is stored, and the tensor in HBM returned."""
-    found = [
-        (block, statement)
-        for block in case.blocks()
-        for statement in block
-        if isinstance(statement, ast.Return)
-        and isinstance(statement.value, ast.Name)
-        and statement.value.id in _targets(case.statement)
-    ]
-    if len(found) != 1:
-        return None
-    block, returned = found[0]
-    tile = ast.unparse(returned.value) if returned.value else ""
-    lines = []
-    source = tile
-    if "in psum" in case.finding.message:
-        source = case.fresh(f"{tile}_sbuf")
-        lines += [
-            f"{source} = {case.nl}.ndarray({tile}.shape, dtype={tile}.dtype, "
-            f"buffer={case.nl}.sbuf)",
-            f"{case.nisa}.tensor_copy(dst={source}, src={tile})",
-        ]
-    out = case.fresh("out")
-    lines += [
-        f"{out} = {case.nl}.ndarray({tile}.shape, dtype={tile}.dtype, buffer={case.nl}.shared_hbm)",
-        f"{case.nisa}.dma_copy(dst={out}, src={source})",
-        f"return {out}",
-    ]
-    return Case(case.finding, case.module, returned, block).rewrite(*lines)
-
-
-def _targets(statement: ast.stmt) -> set[str]:
-    if not isinstance(statement, ast.Assign):
-        return set()
-    return {target.id for target in statement.targets if isinstance(target, ast.Name)}
-
-
 ARGUMENT_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
     "A002": _left_out("dge_mode"),
     "A012": _shared,
@@ -213,7 +172,6 @@ ARGUMENT_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
     "D022": _operator,
     "D045": _dtype,
     "L029": _in_place,
-    "L060": _stored,
     "M003": _first_step_overwrites,
     "M004": _first_step_overwrites,
     "M022": _left_out("engine"),

@@ -169,17 +169,53 @@ def _transposed(case: Case, keyword: str) -> Rewrite | None:
     rest = {n: case.text(n) for n in case.arguments if n != keyword}
     if not flag.value:
         return case.rewrite(_matmul(case, rest))
-    nl, name = case.nl, node.id
-    in_psum, transposed = case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
+    lines, rest[operand] = _transpose(case, node.id)
+    return case.rewrite(*lines, _matmul(case, rest))
+
+
+def _transpose(case: Case, name: str) -> tuple[list[str], str]:
+    """Return the statements that transpose a tile, and the name of the new one."""
+    nl, in_psum, transposed = case.nl, case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
     shape = f"({name}.shape[1], {name}.shape[0])"
-    rest[operand] = transposed
-    return case.rewrite(
+    lines = [
         f"{in_psum} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.psum)",
         f"{case.nisa}.nc_transpose(dst={in_psum}, data={name})",
         f"{transposed} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.sbuf)",
         f"{case.nisa}.tensor_copy(dst={transposed}, src={in_psum})",
-        _matmul(case, rest),
-    )
+    ]
+    return lines, transposed
+
+
+def _contraction(case: Case) -> Rewrite | None:
+    """Operands with the contraction in their columns are transposed.
+
+    Only if the shape of the result leaves no other reading.
+    """
+    facts = {name: case.fact(name) for name in ("dst", "stationary", "moving")}
+    shapes = {n: f.shape for n, f in facts.items() if f is not None and len(f.shape) == 2}
+    known = {*facts, "accumulate", "name"}
+    if len(shapes) != 3 or case.call is None or set(case.arguments) - known:
+        return None
+    if not isinstance(case.statement, ast.Expr) or case.statement.value is not case.call:
+        return None
+    (k, m), (j, n) = shapes["stationary"], shapes["moving"]
+    readings = {
+        ("stationary",): m == j and shapes["dst"] == (k, n),
+        ("moving",): k == n and shapes["dst"] == (m, j),
+        ("stationary", "moving"): m == n and shapes["dst"] == (k, j),
+    }
+    fitting = [names for names, fits in readings.items() if fits]
+    if len(fitting) != 1 or shapes["dst"] == (m, n):
+        return None
+    given = {name: case.text(name) for name in case.arguments}
+    lines: list[str] = []
+    for name in fitting[0]:
+        node = case.arguments[name]
+        if not isinstance(node, ast.Name):
+            return None
+        more, given[name] = _transpose(case, node.id)
+        lines += more
+    return case.rewrite(*lines, _matmul(case, given))
 
 
 def _matmul(case: Case, arguments: dict[str, str]) -> str:
@@ -197,13 +233,8 @@ def _nothing_returned(case: Case) -> Rewrite | None:
             target = statement.targets[0]
             named = [k.value for k in made.keywords if k.arg == "dst"]
             if isinstance(target, ast.Name) and target.id == node.id and named:
-                return case.rewrite(_renamed(case, node.id, named[0]))
+                return case.rewrite(case.with_name(node.id, ast.unparse(named[0])))
     return None
-
-
-def _renamed(case: Case, name: str, new: ast.expr) -> str:
-    """Return the statement with an expression in place of a variable."""
-    return case.replaced(lambda n: new if isinstance(n, ast.Name) and n.id == name else None)
 
 
 def _no_destination(case: Case) -> Rewrite | None:
@@ -234,4 +265,5 @@ CALL_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
     "A025": _bad_call,
     "A026": _no_destination,
     "A037": _nothing_returned,
+    "S028": _contraction,
 }

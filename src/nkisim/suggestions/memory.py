@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
 from nkisim.spec import INSTRUCTIONS
-from nkisim.suggestions.statement import Case, Simple
+from nkisim.suggestions.statement import Case
 
 __all__ = ["MEMORY_MENDS"]
 
@@ -20,11 +20,22 @@ def _rank(case: Case) -> Rewrite | None:
     call = case.call
     if call is None or not isinstance(shape, ast.Tuple) or len(shape.elts) != 1:
         return None
+    if _is_one_of_several(case, shape.elts[0]):
+        return None
     extent = ast.unparse(shape.elts[0])
     few = isinstance(shape.elts[0], ast.Constant) and int(shape.elts[0].value) <= _PARTITIONS  # type: ignore[arg-type]
     new = f"({extent}, 1)" if few else f"(1, {extent})"
     text = ast.unparse(call).replace(ast.unparse(shape), new, 1)
     return case.rewrite(case.with_call(text))
+
+
+def _is_one_of_several(case: Case, extent: ast.expr) -> bool:
+    """Return whether an extent is that of one dimension of several: the others may be missing."""
+    shape = extent.value if isinstance(extent, ast.Subscript) else None
+    if not isinstance(shape, ast.Attribute) or not isinstance(shape.value, ast.Name):
+        return False
+    fact = case.variable(shape.value.id)
+    return fact is not None and len(fact.shape) > 1
 
 
 def _reshape(case: Case) -> Rewrite | None:
@@ -115,126 +126,11 @@ def _out_of_psum(case: Case) -> Rewrite | None:
     if not isinstance(node, ast.Name) or case.variable(node.id) is None:
         return None
     nl, tile = case.nl, case.fresh(f"{node.id}_sbuf")
-    new = ast.parse(tile, mode="eval").body
     return case.rewrite(
         f"{tile} = {nl}.ndarray({node.id}.shape, dtype={node.id}.dtype, buffer={nl}.sbuf)",
         f"{case.nisa}.tensor_copy(dst={tile}, src={node.id})",
-        case.replaced(lambda n: new if isinstance(n, ast.Name) and n.id == node.id else None),
+        case.with_name(node.id, tile),
     )
-
-
-# -- more rows than partitions ---------------------------------------------------------------------
-
-
-def _tiled(case: Case) -> Rewrite | None:
-    """Work on all rows becomes a loop over 128 rows at a time.
-
-    Only for a run of plain statements that treats every row alike: the tiles made in it have the
-    same rows, and tensors in HBM with so many rows are used whole.
-    """
-    rows = _rows(case)
-    start = case.block.index(case.statement)
-    if rows is None:
-        return None
-    text, count = rows
-    hoisted: list[str] = []
-    body: list[ast.stmt] = []
-    tiles: set[str] = set()
-    end = start
-    for at in range(start, len(case.block)):
-        statement = case.block[at]
-        if not isinstance(statement, Simple) or isinstance(statement, ast.Return):
-            break
-        made = _made_in(statement, case.nl)
-        if made == "hbm":
-            hoisted.append(ast.unparse(statement))
-            continue
-        if made == "chip" and isinstance(statement, ast.Assign):
-            target = statement.targets[0]
-            if not isinstance(target, ast.Name):
-                return None
-            tiles.add(target.id)
-        used = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
-        if made != "chip" and not used & tiles:
-            break
-        body.append(statement)
-        end = at
-    later = [n.id for s in case.block[end + 1 :] for n in ast.walk(s) if isinstance(n, ast.Name)]
-    if not body or tiles & set(later):
-        return None
-    first, last = case.fresh("r"), case.fresh("r1")
-    lines = [_sliced(s, case, tiles, text, count, first, last) for s in body]
-    return case.rewrite(
-        *hoisted,
-        f"for {first} in range(0, {text}, {_PARTITIONS}):",
-        f"    {last} = min({first} + {_PARTITIONS}, {text})",
-        *(f"    {line}" for new in lines for line in new.splitlines()),
-        upto=case.block[end],
-    )
-
-
-def _rows(case: Case) -> tuple[str, int] | None:
-    """Return the number of rows, as it is written and as it is."""
-    count = int(case.finding.seen) if case.finding.seen.isdigit() else 0
-    shape = case.arguments.get("shape")
-    if isinstance(shape, ast.Attribute) and shape.attr == "shape":
-        return f"{ast.unparse(shape)}[0]", count
-    if isinstance(shape, ast.Tuple) and shape.elts:
-        return ast.unparse(shape.elts[0]), count
-    src = case.arguments.get("src")
-    if isinstance(src, ast.Name):
-        return f"{src.id}.shape[0]", count
-    return None
-
-
-def _made_in(statement: ast.stmt, nl: str) -> str:
-    """Return the kind of memory, HBM or on chip, of the tensor that a statement makes, if any."""
-    call = statement.value if isinstance(statement, ast.Assign) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return ""
-    if ast.unparse(call.func.value) != nl:
-        return ""
-    text = ast.unparse(call)
-    return "hbm" if "hbm" in text and call.func.attr in ("ndarray", "zeros") else "chip"
-
-
-def _sliced(
-    statement: ast.stmt,
-    case: Case,
-    tiles: set[str],
-    rows: str,
-    count: int,
-    first: str,
-    last: str,
-) -> str:
-    """Return a statement for the rows of one step."""
-
-    class Slicer(ast.NodeTransformer):
-        def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-            whole = ast.unparse(node)
-            if f"{whole}[0]" == rows:
-                fact = case.variable(node.value.id) if isinstance(node.value, ast.Name) else None
-                width = len(fact.shape) if fact else 2
-                parts = [f"{last} - {first}", *(f"{whole}[{i}]" for i in range(1, width))]
-                return ast.parse(f"({', '.join(parts)})", mode="eval").body
-            return node  # x.shape and x.dtype are no uses of x's elements
-
-        def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
-            self.generic_visit(node)
-            if node.elts and ast.unparse(node.elts[0]) == rows:
-                node.elts[0] = ast.parse(f"{last} - {first}", mode="eval").body
-            return node
-
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            fact = case.variable(node.id)
-            if fact is not None and "hbm" in fact.buffer and fact.shape[0] == count:
-                return ast.parse(f"{node.id}[{first}:{last}]", mode="eval").body
-            return node
-
-        def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-            return node if f"{ast.unparse(node)}" == rows else self.generic_visit(node)
-
-    return ast.unparse(Slicer().visit(ast.parse(ast.unparse(statement)).body[0]))
 
 
 MEMORY_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
@@ -242,7 +138,6 @@ MEMORY_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
     "M020": _through_psum,
     "M021": _through_sbuf,
     "M025": _out_of_psum,
-    "S001": _tiled,
     "S002": _rank,
     "S018": _reshape,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Callable
 
 from nkisim import language
@@ -82,7 +81,7 @@ def _operators(case: Case) -> Rewrite | None:
         new = _Header(change).visit(ast.parse(ast.unparse(statement.iter), mode="eval").body)
         if not made and ast.unparse(new) == ast.unparse(statement.iter):
             return None
-        return _header(case, statement, ast.unparse(new))
+        return case.head(statement, ast.unparse(statement.target), ast.unparse(new))
     text = case.replaced(change)
     return case.rewrite(text) if text != ast.unparse(statement) else None
 
@@ -118,16 +117,6 @@ class _Header(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         node = self.generic_visit(node)
         return (self.change(node) or node) if isinstance(node, ast.expr) else node
-
-
-def _header(case: Case, loop: ast.For, source: str) -> Rewrite | None:
-    """Return another head for a loop."""
-    if loop.body[0].lineno == loop.lineno:
-        return None
-    line = linecache.getline(case.finding.file, loop.lineno)
-    indent = line[: len(line) - len(line.lstrip())]
-    code = f"{indent}for {ast.unparse(loop.target)} in {source}:"
-    return Rewrite(case.finding.file, loop.lineno, loop.body[0].lineno - 1, code)
 
 
 def _foreign(case: Case) -> Rewrite | None:

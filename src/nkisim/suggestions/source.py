@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 import re
 from collections.abc import Callable
 
@@ -46,7 +45,7 @@ def _division(case: Case) -> Rewrite | None:
     if isinstance(case.statement, ast.For):
         source = ast.unparse(case.statement.iter)
         new = source.replace(text, text.replace(" / ", " // ", 1), 1)
-        return _head(case, case.statement, ast.unparse(case.statement.target), new)
+        return case.head(case.statement, ast.unparse(case.statement.target), new)
     return case.rewrite(case.replaced(change))
 
 
@@ -67,21 +66,7 @@ def _pairs(case: Case) -> Rewrite | None:
         taken = [f"{name} = {text}[{index}]" for name, text in zip(names, inner, strict=True)]
     else:
         return None
-    return _head(case, loop, index, f"range(len({inner[0]}))", taken)
-
-
-def _head(
-    case: Case, loop: ast.For, target: str, source: str, first: list[str] | None = None
-) -> Rewrite | None:
-    """Return another head of a loop, with lines that its body begins with."""
-    body = loop.body[0]
-    if body.lineno == loop.lineno:
-        return None
-    line = linecache.getline(case.finding.file, loop.lineno)
-    indent = line[: len(line) - len(line.lstrip())]
-    inside = " " * body.col_offset
-    code = [f"{indent}for {target} in {source}:", *(f"{inside}{text}" for text in first or ())]
-    return Rewrite(case.finding.file, loop.lineno, body.lineno - 1, "\n".join(code))
+    return case.head(loop, index, f"range(len({inner[0]}))", taken)
 
 
 def _assigned_part(case: Case) -> Rewrite | None:

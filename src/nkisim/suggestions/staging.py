@@ -9,7 +9,7 @@ from nkisim.diagnostics import Fact, Rewrite
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
-__all__ = ["STAGING_MENDS"]
+__all__ = ["STAGING_MENDS", "written_part"]
 
 _PARTITIONS = 128
 
@@ -19,9 +19,7 @@ def _new_tile(
 ) -> tuple[str, str]:
     """Return the name of a new tile for an operand, and the line that makes it."""
     node = case.arguments[operand]
-    base = node.value if isinstance(node, ast.Subscript) else node
-    wish = f"{base.id}_{suffix}" if isinstance(base, ast.Name) else f"{operand}_{suffix}"
-    name = case.fresh(wish)
+    name = case.fresh(f"{_base(node) or operand}_{suffix}")
     shape = f"{ast.unparse(node)}.shape" if isinstance(node, ast.Name) else str(fact.shape)
     made = f"{case.nl}.ndarray({shape}, dtype={case.nl}.{dtype or fact.dtype}, "
     return name, f"{name} = {made}buffer={case.nl}.sbuf)"
@@ -127,24 +125,62 @@ def _divided(case: Case) -> Rewrite | None:
 
 def _filled_part(case: Case) -> Rewrite | None:
     """Operands are sliced as the loads that fill them are."""
+    changed = _filled(case)
+    return case.rewrite(_with(case, **changed)) if changed and _is_bare(case) else None
+
+
+def _filled(case: Case) -> dict[str, str]:
+    """Return the operands that one earlier load of the block fills in part, with that part."""
     slices: dict[str, str] = {}
     for statement in case.block[: case.block.index(case.statement)]:
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if not isinstance(call, ast.Call):
-            continue
-        targets = [k.value for k in call.keywords if k.arg == "dst"] or call.args[:1]
-        for target in targets:
+        for target in _written_by(statement):
             if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
                 name = target.value.id
-                if name in slices:
-                    return None  # two loads fill it in parts
-                slices[name] = ast.unparse(target)
-    changed = {
+                if slices.setdefault(name, ast.unparse(target)) != ast.unparse(target):
+                    return {}  # two loads fill it in parts
+    return {
         operand: slices[node.id]
         for operand, node in case.arguments.items()
         if isinstance(node, ast.Name) and node.id in slices
     }
-    return case.rewrite(_with(case, **changed)) if changed and _is_bare(case) else None
+
+
+def _written_by(statement: ast.stmt) -> list[ast.expr]:
+    """Return the operand that a statement writes, if it is a call."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return []
+    return [k.value for k in call.keywords if k.arg == "dst"] or call.args[:1]
+
+
+def written_part(case: Case) -> Rewrite | None:
+    """Return the fix that reads only the part of a tile that was written.
+
+    Only if nothing else writes the tile before, and all operands are filled in the same part; the
+    result of a reduction has a shape of its own.
+    """
+    changed, known = _filled(case), INSTRUCTIONS.get(case.function)
+    tile = case.arguments.get(case.finding.operand)
+    if case.finding.operand not in changed or known is None or not isinstance(tile, ast.Name):
+        return None
+    before = [s for block in case.blocks() for s in block if s.lineno < case.statement.lineno]
+    targets = [target for s in before for target in _written_by(s)]
+    texts = {ast.unparse(t) for t in targets if _base(t) == tile.id}
+    if texts != {changed[case.finding.operand]}:
+        return None
+    rest = {
+        name
+        for name, node in case.arguments.items()
+        if name in known.operands and name not in changed and not isinstance(node, ast.Constant)
+    }
+    parts = {text.partition("[")[2] for text in changed.values()}
+    reduces = case.function == "tensor_reduce" and rest == {"dst"}
+    return _filled_part(case) if len(parts) == 1 and (not rest or reduces) else None
+
+
+def _base(node: ast.expr) -> str:
+    base = node.value if isinstance(node, ast.Subscript) else node
+    return base.id if isinstance(base, ast.Name) else ""
 
 
 STAGING_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {

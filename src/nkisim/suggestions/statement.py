@@ -11,10 +11,11 @@ from functools import cached_property, lru_cache
 
 from nkisim.diagnostics import Fact, Finding, Rewrite
 from nkisim.diagnostics.syntax import parsed
+from nkisim.rewriting import code_with_comments
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.signatures import parameters_of
 
-__all__ = ["Case", "Simple", "case_of"]
+__all__ = ["Case", "Simple", "case_of", "function_case_of"]
 
 Simple = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 """Statements without a body."""
@@ -151,6 +152,17 @@ class Case:
         for around in self._functions()[-1:]:
             yield from _blocks(ast.walk(around))
 
+    def loops(self) -> list[ast.For]:
+        """Return the loops of the function around the statement, outermost first."""
+        functions = self._functions()
+        return [
+            node
+            for node in _around(self.module, self.statement.lineno)
+            if isinstance(node, ast.For)
+            and node is not self.statement
+            and (not functions or node.lineno > functions[-1].lineno)
+        ]
+
     def _functions(self) -> list[ast.FunctionDef]:
         """Return the functions that contain the statement, outermost first."""
         around = _around(self.module, self.statement.lineno)
@@ -159,19 +171,39 @@ class Case:
     # -- rewrites ----------------------------------------------------------------------------------
 
     def rewrite(self, *lines: str, upto: ast.stmt | None = None) -> Rewrite | None:
-        """Return lines in place of the statement, or of all up to another one."""
-        last = (upto or self.statement).end_lineno or self.statement.lineno
-        source = linecache.getline(self.finding.file, self.statement.lineno)
-        indent = source[: len(source) - len(source.lstrip())]
-        code = textwrap.indent("\n".join(lines), indent)
-        old = [
-            linecache.getline(self.finding.file, n).rstrip()
-            for n in range(self.statement.lineno, last + 1)
-        ]
-        if code.splitlines() == old:
+        """Return lines in place of the statement, or of all up to another one.
+
+        None if nothing would change, a comment would be lost, or others share these lines.
+        """
+        first, end = self.statement.lineno, upto or self.statement
+        last = end.end_lineno or end.lineno
+        old = [linecache.getline(self.finding.file, n).rstrip() for n in range(first, last + 1)]
+        # Columns of syntax trees count bytes.
+        before = old[0].encode()[: self.statement.col_offset].decode()
+        behind = old[-1].encode()[end.end_col_offset or 0 :].strip()
+        if before.strip() or (behind and not behind.startswith(b"#")):
             return None
-        comments = any("#" in line for line in old[:-1])
-        return None if comments else Rewrite(self.finding.file, self.statement.lineno, last, code)
+        code = textwrap.indent("\n".join(lines), before)
+        new = parsed(textwrap.dedent(code))
+        if upto is None and new is not None and _same(new.body, [self.statement]):
+            return None
+        made = Rewrite(self.finding.file, first, last, code)
+        if any("#" in line for line in old[:-1]):
+            return code_with_comments("".join(linecache.getlines(self.finding.file)), made)
+        return made
+
+    def head(
+        self, loop: ast.For, target: str, source: str, begins: Iterable[str] = ()
+    ) -> Rewrite | None:
+        """Return another head of a loop, with statements that its body begins with."""
+        body = loop.body[0]
+        if body.lineno == loop.lineno:
+            return None
+        line = linecache.getline(self.finding.file, loop.lineno)
+        indent = line[: len(line) - len(line.lstrip())]
+        inside = " " * body.col_offset
+        code = [f"{indent}for {target} in {source}:", *(f"{inside}{text}" for text in begins)]
+        return Rewrite(self.finding.file, loop.lineno, body.lineno - 1, "\n".join(code))
 
     def with_call(self, text: str) -> str:
         """Return the statement with another call in place of the one it makes."""
@@ -180,11 +212,24 @@ class Case:
         new = ast.parse(text, mode="eval").body
         return ast.unparse(_copy(self.statement, {id(call): new}))
 
+    def with_expression(self, old: ast.expr, text: str) -> str:
+        """Return the statement with another expression in place of one of its own."""
+        return ast.unparse(_copy(self.statement, {id(old): ast.parse(text, mode="eval").body}))
+
+    def with_name(self, name: str, text: str) -> str:
+        """Return the statement with an expression in place of a variable."""
+        new = ast.parse(text, mode="eval").body
+        return self.replaced(lambda n: new if isinstance(n, ast.Name) and n.id == name else None)
+
     def replaced(self, change: Callable[[ast.expr], ast.expr | None]) -> str:
         """Return the statement with some expressions replaced; inner ones come first."""
         changer = _Change(change)
         twin = ast.parse(ast.unparse(self.statement)).body[0]
         return ast.unparse(changer.visit(twin))
+
+
+def _same(new: list[ast.stmt], old: list[ast.stmt]) -> bool:
+    return list(map(ast.dump, new)) == list(map(ast.dump, old))
 
 
 def _copy(statement: ast.stmt, by: dict[int, ast.expr]) -> ast.stmt:
@@ -271,3 +316,15 @@ def case_of(finding: Finding) -> Case | None:
                     continue
                 best = Case(finding, module, statement, block)
     return best
+
+
+def function_case_of(finding: Finding) -> Case | None:
+    """Return a finding with the function that begins at its line, None if there is none."""
+    module = _tree("".join(linecache.getlines(finding.file)))
+    for block in () if module is None else _blocks(_around(module, finding.line)):
+        for node in block:
+            if isinstance(node, ast.FunctionDef):
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                if first <= finding.line < node.body[0].lineno and module is not None:
+                    return Case(finding, module, node, block)
+    return None

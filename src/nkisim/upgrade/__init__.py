@@ -3,10 +3,8 @@
 Needs libcst (extra ``codemod``), which is why nothing else in nkisim imports this package.
 """
 
-from nkisim.files import python_files
-from nkisim.upgrade.edits import Edit
+from nkisim.rewriting import Edit
 from nkisim.upgrade.engine import Change, Outcome, upgrade_text
-from nkisim.upgrade.files import read_source, write_source
 from nkisim.upgrade.releases import ERAS, TARGETS
 from nkisim.upgrade.rules import RULES, Match, Rule
 
@@ -19,8 +17,5 @@ __all__ = [
     "Match",
     "Outcome",
     "Rule",
-    "python_files",
-    "read_source",
     "upgrade_text",
-    "write_source",
 ]

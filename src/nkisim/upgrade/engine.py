@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import io
-import re
 import tokenize
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
+from nkisim.rewriting import Edit, NotPythonError, disjoint, edited, loses_comment
 from nkisim.upgrade import beta1, beta2, later
-from nkisim.upgrade.edits import Edit, applied, disjoint
 from nkisim.upgrade.releases import ERAS, TARGETS, Since, era_of, rules_between, version_of
 from nkisim.upgrade.rules import RULES, Era, Match, Rule
 from nkisim.upgrade.source import Source
@@ -102,11 +101,10 @@ def upgrade_text(
         edits, made = _round(source, _first_step(matches), lines)
         if not edits:
             break
-        new, lines = applied(source.text, edits, lines)
         try:
-            ast.parse(new)
+            new, lines = edited(source.text, edits, lines)
             source = Source(new)
-        except (SyntaxError, ValueError, cst.ParserSyntaxError) as error:
+        except (NotPythonError, cst.ParserSyntaxError) as error:
             ids = ", ".join(sorted({change.rule for change in made}))
             return Outcome(
                 text, text, problem=f"the rewrite ({ids}) would not be valid Python: {error}"
@@ -149,7 +147,7 @@ def _shown_era(era: Era, places: list[Change]) -> Era:
 def _matches(source: Source, rules: list[Rule]) -> list[tuple[Rule, Match]]:
     """Return what the rules find; an edit that would lose a comment becomes a finding."""
     return [
-        (rule, replace(match, edits=()) if _loses_comment(source, match) else match)
+        (rule, replace(match, edits=()) if loses_comment(source.data, match.edits) else match)
         for rule in rules
         for match in rule.find(source)
     ]
@@ -176,15 +174,6 @@ def _round(
             Change(rule.id, lines[source.line(match.node) - 1], match.message, match.review)
         )
     return taken, made
-
-
-def _loses_comment(source: Source, match: Match) -> bool:
-    """Return whether a comment lies in the text that a match would replace."""
-    for edit in match.edits:
-        for comment in re.findall(rb"#[^\r\n]*", source.data[edit.start : edit.stop]):
-            if comment.decode().rstrip() not in edit.text:
-                return True
-    return False
 
 
 def _with_notes(source: Source, findings: list[Change]) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import libcst as cst
 
-from nkisim.upgrade.edits import Edit
+from nkisim.rewriting import Edit
 from nkisim.upgrade.source import Source
 
 __all__ = ["RULES", "Era", "Kind", "Match", "Rule", "rule"]

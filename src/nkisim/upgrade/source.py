@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider
 
-from nkisim.upgrade.edits import Edit
+from nkisim.rewriting import Edit
 from nkisim.upgrade.scopes import Assignment, Scope, Tree
 
 __all__ = ["Source", "literal_integer"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from nkisim.upgrade.edits import Edit
+from nkisim.rewriting import Edit
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name
 

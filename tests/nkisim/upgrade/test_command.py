@@ -13,7 +13,7 @@ pytest.importorskip("libcst")
 
 import nkisim.upgrade
 from nkisim.cli import commands
-from nkisim.upgrade import files
+from nkisim.rewriting import SourceError, SourceText, write_source
 
 OLD = 'import nki.language as nl\nt = nl.ndarray((1, 4), dtype=nl.float32, buffer="sbuf")\n'
 NEW = OLD.replace('"sbuf"', "nl.sbuf")
@@ -242,8 +242,8 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="No space"):
-        files.write_source(path, NEW, "utf-8", b"")
+    with pytest.raises(SourceError, match="No space"):
+        write_source(path, SourceText(NEW))
     assert path.read_text() == OLD
     assert os.listdir(tmp_path) == ["k.py"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.affine import depends
-from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, is_tile

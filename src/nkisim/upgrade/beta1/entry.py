@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.allocators import without_decorator
-from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.results import DST, allocated, hoisted, old_calls, target_of
 from nkisim.upgrade.beta2.arguments import named
-from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import tile_dtype
 from nkisim.upgrade.source import Source, literal_integer

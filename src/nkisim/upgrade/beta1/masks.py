@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.affine import Index, affine, total
 from nkisim.upgrade.beta1.indexing import Limits, Part, is_read, selected, valid_count
 from nkisim.upgrade.bindings import assigned_value, same_values
-from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import TILE_FUNCTIONS, base_name, is_tile

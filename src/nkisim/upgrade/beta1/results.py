@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
+from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.indexing import target_text
-from nkisim.upgrade.edits import Edit
 from nkisim.upgrade.rules import Match
 from nkisim.upgrade.source import Source
 

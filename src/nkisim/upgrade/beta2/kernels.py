@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from nkisim.upgrade.edits import Edit
+from nkisim.rewriting import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of

@@ -12,7 +12,7 @@ from itertools import count, islice
 
 import libcst as cst
 
-from nkisim.upgrade.edits import Edit
+from nkisim.rewriting import Edit
 from nkisim.upgrade.later.nki06 import is_register
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source

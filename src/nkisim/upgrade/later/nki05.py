@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from nkisim import versions
-from nkisim.upgrade.edits import Edit
+from nkisim.rewriting import Edit
 from nkisim.upgrade.later.nki04 import renamed_attributes
 from nkisim.upgrade.later.nki06 import RANGES
 from nkisim.upgrade.releases import parameter_names

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Edit", "applied", "disjoint"]
+from nkisim.diagnostics.syntax import SYNTAX_LOCK
+
+__all__ = ["Edit", "NotPythonError", "disjoint", "edited", "loses_comment"]
+
+
+class NotPythonError(ValueError):
+    """Edits would leave a text that is not valid Python; the message is the reason."""
 
 
 @dataclass(frozen=True, order=True)
@@ -36,8 +44,31 @@ def _strictly_inside(a: Edit, b: Edit) -> bool:
     return outer.start < inner.start < outer.stop
 
 
-def applied(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str, list[int]]:
-    """Return the text after disjoint edits, and the original line of each of its lines."""
+def loses_comment(data: bytes, edits: Sequence[Edit]) -> bool:
+    """Return whether a comment in the replaced bytes is missing in the new text."""
+    return any(
+        comment.decode().rstrip() not in edit.text
+        for edit in edits
+        for comment in re.findall(rb"#[^\r\n]*", data[edit.start : edit.stop])
+    )
+
+
+def edited(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str, list[int]]:
+    """Return the text after disjoint edits, and the original line of each of its lines.
+
+    Raises:
+        NotPythonError: The new text would not be valid Python.
+    """
+    new, origin = _applied(text, edits, lines)
+    try:
+        with SYNTAX_LOCK:
+            ast.parse(new)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotPythonError(str(error)) from error
+    return new, origin
+
+
+def _applied(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str, list[int]]:
     data = text.encode()
     parts: list[bytes] = []
     origin: list[int] = []

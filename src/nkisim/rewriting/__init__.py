@@ -1,0 +1,25 @@
+"""Changes of source files: byte edits, diffs, and files that are read and written whole.
+
+Used by ``nkisim upgrade`` and ``nkisim check --fix``.
+"""
+
+from nkisim.rewriting.diffs import unified_diff
+from nkisim.rewriting.edits import Edit, NotPythonError, disjoint, edited, loses_comment
+from nkisim.rewriting.pasting import NotPastedError, code_with_comments, edits_of
+from nkisim.rewriting.sources import SourceError, SourceText, read_source, write_source
+
+__all__ = [
+    "Edit",
+    "NotPastedError",
+    "NotPythonError",
+    "SourceError",
+    "SourceText",
+    "code_with_comments",
+    "disjoint",
+    "edited",
+    "edits_of",
+    "loses_comment",
+    "read_source",
+    "unified_diff",
+    "write_source",
+]

@@ -1,0 +1,236 @@
+"""Fixes of tiles that are too large: work on a whole tensor becomes a loop over parts of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nkisim.diagnostics import Rewrite
+from nkisim.spec import OPS
+from nkisim.suggestions.statement import Case, Simple
+
+__all__ = ["TILING_MENDS"]
+
+_PARTITIONS = 128
+_COLUMNS = 2048
+"""Columns of a tile; 8 KiB per partition of float32, long enough for efficient DMA."""
+
+_COLUMNWISE = {
+    *("activation", "dma_copy", "memset", "reciprocal", "scalar_tensor_tensor", "tensor_copy"),
+    *("tensor_scalar", "tensor_tensor"),
+    *("load", "ndarray", "store", "zeros"),
+    *OPS,
+}
+"""Functions that treat every column alike."""
+
+
+@dataclass
+class _Run:
+    """A run of statements that becomes the body of a loop over one dimension.
+
+    Attributes:
+        case: The finding and its statement, the first of the run.
+        axis: The dimension.
+        extent: Its extent, as it is written.
+        count: Its extent.
+        step: Extent of the parts.
+        first, last: Names of the bounds of a part.
+        hoisted: Statements that make tensors in HBM, which go in front of the loop.
+        body: Statements that go into the loop.
+        tiles: Tiles that they make.
+        cut: Other tensors of which each step uses a part.
+    """
+
+    case: Case
+    axis: int
+    extent: str
+    count: int
+    step: int
+    first: str
+    last: str
+    hoisted: list[ast.stmt] = field(default_factory=list)
+    body: list[ast.stmt] = field(default_factory=list)
+    tiles: set[str] = field(default_factory=set)
+    cut: set[str] = field(default_factory=set)
+
+    def collect(self) -> bool:
+        """Find the statements of the run; return whether no tile is used behind it."""
+        block, nl = self.case.block, self.case.nl
+        start = end = block.index(self.case.statement)
+        for at in range(start, len(block)):
+            statement = block[at]
+            if not isinstance(statement, Simple) or isinstance(statement, ast.Return):
+                break
+            made = _made_in(statement, nl)
+            if made == "hbm":
+                self.hoisted.append(statement)
+                continue
+            if made == "chip" and isinstance(statement, ast.Assign):
+                target = statement.targets[0]
+                if not isinstance(target, ast.Name):
+                    return False
+                self.tiles.add(target.id)
+            if made != "chip" and not _names(statement) & self.tiles:
+                break
+            self.body.append(statement)
+            end = at
+        later: set[str] = set().union(*map(_names, block[end + 1 :]))
+        self.cut = {f.name for f in self.case.finding.facts if self._is_cut(f.shape, f.buffer)}
+        self.cut |= {name for statement in self.hoisted for name in self._made_alike(statement)}
+        return bool(self.body) and not self.tiles & later
+
+    def _is_cut(self, shape: tuple[int, ...], buffer: str) -> bool:
+        whole = len(shape) > self.axis and shape[self.axis] == self.count
+        return whole and ("hbm" in buffer or self.axis == 1)
+
+    def _made_alike(self, statement: ast.stmt) -> set[str]:
+        """Return the tensor that a statement makes with the extent of the tile, if it does."""
+        assert isinstance(statement, ast.Assign)
+        assert isinstance(statement.value, ast.Call)
+        target = statement.targets[0]
+        shape = statement.value.args[0] if statement.value.args else None
+        texts = [f"{ast.unparse(shape)}[{self.axis}]"] if shape is not None else []
+        if isinstance(shape, ast.Tuple):
+            texts = [ast.unparse(part) for part in shape.elts[self.axis : self.axis + 1]]
+        alike = texts == [self.extent]
+        return {target.id} if alike and isinstance(target, ast.Name) else set()
+
+    def cuts_all(self) -> bool:
+        """Return whether each tensor that the body uses is one of its tiles or cut into parts."""
+        shapes = {"shape", "dtype", "buffer"}
+        nodes = [node for statement in self.body for node in ast.walk(statement)]
+        described = {
+            id(n.value) for n in nodes if isinstance(n, ast.Attribute) and n.attr in shapes
+        }
+        used = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in described}
+        tensors = {f.name for f in self.case.finding.facts if f.name in used} - self.tiles
+        return bool(used & self.cut) and tensors <= self.cut
+
+    def rewrite(self) -> Rewrite | None:
+        """Return the loop."""
+        lines = [self._for_part(statement) for statement in self.body]
+        return self.case.rewrite(
+            *map(ast.unparse, self.hoisted),
+            f"for {self.first} in range(0, {self.extent}, {self.step}):",
+            f"    {self.last} = min({self.first} + {self.step}, {self.extent})",
+            *(f"    {line}" for new in lines for line in new.splitlines()),
+            upto=self.body[-1],
+        )
+
+    def _for_part(self, statement: ast.stmt) -> str:
+        """Return a statement for one step."""
+        run, width = self, _expression(f"{self.last} - {self.first}")
+
+        class Slicer(ast.NodeTransformer):
+            def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+                whole = ast.unparse(node)
+                if f"{whole}[{run.axis}]" != run.extent:
+                    return node  # x.shape and x.dtype are no uses of x's elements
+                name = node.value.id if isinstance(node.value, ast.Name) else ""
+                fact = run.case.variable(name)
+                parts: list[ast.expr] = [
+                    _expression(f"{whole}[{i}]") for i in range(len(fact.shape) if fact else 2)
+                ]
+                parts[run.axis] = width
+                return ast.Tuple(parts, ast.Load())
+
+            def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+                self.generic_visit(node)
+                if len(node.elts) > run.axis and ast.unparse(node.elts[run.axis]) == run.extent:
+                    node.elts[run.axis] = width
+                return node
+
+            def visit_Name(self, node: ast.Name) -> ast.AST:
+                if node.id not in run.cut:
+                    return node
+                part = f"{run.first}:{run.last}"
+                return _expression(f"{node.id}[{':, ' * run.axis}{part}]")
+
+            def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+                return node if ast.unparse(node) == run.extent else self.generic_visit(node)
+
+        return ast.unparse(Slicer().visit(ast.parse(ast.unparse(statement)).body[0]))
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+
+
+def _made_in(statement: ast.stmt, nl: str) -> str:
+    """Return the kind of memory, HBM or on chip, of the tensor that a statement makes, if any."""
+    call = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return ""
+    if ast.unparse(call.func.value) != nl:
+        return ""
+    text = ast.unparse(call)
+    return "hbm" if "hbm" in text and call.func.attr in ("ndarray", "zeros") else "chip"
+
+
+def _extent(case: Case, axis: int) -> str:
+    """Return the extent of the tile as it is written; empty where it is not."""
+    shape, src = case.arguments.get("shape"), case.arguments.get("src")
+    if isinstance(shape, ast.Attribute) and shape.attr == "shape":
+        return f"{ast.unparse(shape)}[{axis}]"
+    if isinstance(shape, ast.Tuple) and len(shape.elts) > axis:
+        return ast.unparse(shape.elts[axis])
+    return f"{src.id}.shape[{axis}]" if isinstance(src, ast.Name) else ""
+
+
+def _by_rows(case: Case) -> Rewrite | None:
+    """Work on all rows becomes a loop over 128 rows at a time.
+
+    Only for a run of plain statements that treats every row alike: the tiles made in it have the
+    same rows, and tensors in HBM with so many rows are used whole.
+    """
+    count = int(case.finding.seen) if case.finding.seen.isdigit() else 0
+    extent = _extent(case, 0)
+    run = _Run(case, 0, extent, count, _PARTITIONS, case.fresh("r"), case.fresh("r1"))
+    return run.rewrite() if extent and run.collect() and run.cuts_all() else None
+
+
+def _by_columns(case: Case) -> Rewrite | None:
+    """Work on all columns becomes a loop over some columns at a time.
+
+    Only for a run of instructions that treat every column alike, on whole tensors with as many
+    columns and on single columns.
+    """
+    shape = re.search(r"tile \(\d+, (\d+)\) ", case.finding.message)
+    extent = _extent(case, 1)
+    if shape is None or not extent:
+        return None
+    run = _Run(case, 1, extent, int(shape[1]), _COLUMNS, case.fresh("c"), case.fresh("c1"))
+    return run.rewrite() if run.collect() and _is_columnwise(run) else None
+
+
+def _is_columnwise(run: _Run) -> bool:
+    modules = {run.case.nl, run.case.nisa}
+    facts = {f.name: f for f in run.case.finding.facts if not f.argument}
+    for statement in run.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call):
+                module, _, name = ast.unparse(node.func).rpartition(".")
+                reduces = any("reduce" in (k.arg or "reduce") for k in node.keywords)
+                if module not in modules or name not in _COLUMNWISE or reduces:
+                    return False
+            if isinstance(node, ast.Subscript) and not ast.unparse(node).startswith(run.extent):
+                return False
+            name = node.id if isinstance(node, ast.Name) else ""
+            whole = name in facts and name not in run.cut | run.tiles
+            if whole and facts[name].shape[1:] != (1,):
+                return False
+        if not isinstance(statement, (ast.Assign, ast.Expr)):
+            return False
+    return True
+
+
+TILING_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    "M009": _by_columns,
+    "S001": _by_rows,
+}

@@ -1,0 +1,224 @@
+"""Every case of these tests that has code to paste, fixed in its file.
+
+The result parses, has all comments, no longer has the finding, and a second fix changes nothing.
+"""
+
+import ast
+import io
+import random
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nkisim
+from each_case import each_case
+from kernels import TWINS
+from nkisim.checker import CheckSettings, fix_files
+from nkisim.checker.modules import imported
+
+from . import test_rules  # noqa: F401 (imports all kernels)
+from .fuzzed_kernels import HARMFUL, random_kernel
+from .test_pasted_twins import PASTED
+from .written_kernels import KERNELS
+
+EXAMPLE = """
+
+def nkisim_examples():
+    import nkisim
+    from kernels import TWINS
+
+    (twin,) = [twin for twin in TWINS if twin.name == {name!r}]
+    yield twin.launched(nkisim.jit(bad_{name})), tuple(twin.inputs)
+"""
+WRITTEN = """
+
+def nkisim_examples():
+    import numpy as np
+
+    shapes, random = {shapes}, np.random.default_rng(0)
+    yield {name}, tuple(random.uniform(0.5, 1.5, s).astype(np.float32) for s in shapes)
+"""
+
+MOVED = {"long_rows_loaded": "M009"}
+REMOVED = {"turned": "A025", "last_sum": "M022"}
+"""Findings of written kernels whose fix moves a statement, or removes an argument."""
+
+
+def comments(text):
+    """How often each comment is in a text."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return Counter(token.string for token in tokens if token.type == tokenize.COMMENT)
+
+
+def fixed(file, name, targets=("gen2", "gen3", "gen4")):
+    """Fixes a kernel of a file; returns the rules of fixed findings and the findings left."""
+    before = file.read_text()
+    settings = CheckSettings(targets=targets)
+    ledger, (result,) = fix_files([(file, name)], settings, write=True)
+    assert not result.problem
+    after = file.read_text()
+    ast.parse(after)
+    assert comments(before) == comments(after)
+    coded = [finding for finding in ledger.findings if finding.rewrite is not None]
+    assert all(any("--fix left this line" in note for note in f.notes) for f in coded)
+    again, (same,) = fix_files([(file, name)], settings, write=True)
+    assert not same.changed
+    assert not again.fixed
+    return [finding.rule.id for finding in ledger.fixed], ledger.findings
+
+
+def source_of(twin):
+    """The file of a twin without its declaration, other twins and guards."""
+    text = Path(twin.file).read_text()
+    lines = text.splitlines(keepends=True)
+    for node in reversed(ast.parse(text).body):
+        declared = [d.lineno for d in getattr(node, "decorator_list", ())]
+        if isinstance(node, ast.FunctionDef) and node.name == twin.bad.__name__:
+            del lines[min(declared) - 1 : node.lineno - 1]
+        elif declared or getattr(node, "name", "").startswith("good_"):
+            del lines[min([node.lineno, *declared]) - 1 : node.end_lineno]
+    return "".join(lines) + EXAMPLE.format(name=twin.name)
+
+
+def checked(twin, kernel, inputs):
+    """The report of a check of one of the two kernels of a twin."""
+    kernel = twin.launched(nkisim.jit(kernel))
+    check = nkisim.check(kernel, target=twin.targets[-1], source=twin.in_source)
+    return check(*twin.arguments(inputs))
+
+
+def has_code(twin):
+    """Whether a finding of the bad kernel has code to paste."""
+    report = checked(twin, twin.bad, twin.inputs)
+    return any(finding.rewrite is not None for finding in report.findings)
+
+
+def assert_computes_the_same(twin, file):
+    """Compares the fixed kernel of a file with the good twin."""
+    with imported(file, 60.0) as module:
+        got = checked(twin, getattr(module, twin.bad.__name__), twin.inputs).outputs
+    wanted = checked(twin, twin.good, twin.mended).outputs
+    got, wanted = (np.asarray(x, np.float64) for x in (got, wanted))
+    # Where one of the two rounds an operand to bfloat16, terms are off by 2^-8 of themselves.
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=2.0**-7 * np.abs(wanted).max())
+
+
+def modules_of_twins():
+    return sorted({Path(twin.file) for twin in TWINS})
+
+
+@pytest.mark.parametrize("module", modules_of_twins(), ids=lambda path: path.stem)
+def test_bad_twins_are_fixed(module, tmp_path):
+    here = [t for t in TWINS if Path(t.file) == module and not t.on_host]
+    twins = [t for t in here if t.ranks == 1 and not t.options and has_code(t)]
+    names = {twin.name for twin in here} & set(PASTED.split())
+    assert names <= {twin.name for twin in twins}
+    failed = []
+    for twin in twins:
+        file = tmp_path / f"fixed_{twin.name}.py"
+        file.write_text(source_of(twin))
+        try:
+            rules, left = fixed(file, twin.bad.__name__, twin.targets[-1:])
+            if not left:
+                assert_computes_the_same(twin, file)
+        except AssertionError as error:
+            failed.append((twin.name, error))
+            continue
+        if twin.rule not in rules or twin.rule in {finding.rule.id for finding in left}:
+            failed.append((twin.name, rules, left))
+    assert not failed
+
+
+def written(file, name, text):
+    kernel = KERNELS[name]
+    shapes = [array.shape for array in kernel.inputs]
+    file.write_text(text + WRITTEN.format(name=name, shapes=shapes))
+
+
+@each_case("name", list(KERNELS), group=lambda name: "a-l" if name < "m" else "m-z")
+def test_written_kernels_are_fixed(name, tmp_path):
+    text, inputs, wanted = KERNELS[name]
+    file = tmp_path / f"{name}.py"
+    written(file, name, text)
+    rules, left = fixed(file, name)
+    assert rules
+    assert not left
+    with imported(file, 60.0) as module:
+        kernel = nkisim.simulate(getattr(module, name), strictness="strict", target="gen3")
+        np.testing.assert_allclose(kernel(*inputs), wanted, rtol=1e-5)
+
+
+def assert_left(left, rule):
+    """Asserts that a finding of a rule without code is left, or none at all."""
+    rules = {finding.rule.id for finding in left if finding.rewrite is None}
+    assert rule in rules if rule else not left
+
+
+@each_case("name", list(KERNELS), group=lambda name: "a-l" if name < "m" else "m-z")
+def test_comments_on_all_lines_stay(name, tmp_path):
+    head, body = KERNELS[name].text.split("@nki.jit\n")
+    lines = [f"{line}  # line {i}" for i, line in enumerate(body.splitlines())]
+    file = tmp_path / f"{name}_commented.py"
+    written(file, name, head + "@nki.jit\n" + "\n".join(lines) + "\n")
+    _, left = fixed(file, name, ("gen3",))
+    assert_left(left, MOVED.get(name))
+
+
+def exploded(line):
+    """A statement of one call with an argument and a comment on each line."""
+    indent = line[: len(line) - len(line.lstrip())]
+    try:
+        call = ast.parse(line.strip()).body[0].value
+        arguments = [*call.args, *call.keywords]
+    except (SyntaxError, AttributeError):
+        return line
+    head = line.strip().partition("(")[0]
+    texts = [ast.get_source_segment(line.strip(), argument) for argument in arguments]
+    rows = [f"{indent}    {text},  # {text}" for text in texts]
+    return "\n".join([f"{indent}{head}(", *rows, f"{indent})"])
+
+
+@each_case("name", list(KERNELS), group=lambda name: "a-l" if name < "m" else "m-z")
+def test_comments_on_all_arguments_stay(name, tmp_path):
+    """Where a comment would be lost, because its argument is removed, the finding is left."""
+    head, body = KERNELS[name].text.split("@nki.jit\n")
+    first, *lines = body.splitlines()
+    text = "\n".join([head + "@nki.jit", first, *map(exploded, lines)])
+    assert text.count("#") > 3
+    file = tmp_path / f"{name}_exploded.py"
+    written(file, name, text + "\n")
+    _, left = fixed(file, name, ("gen3",))
+    assert_left(left, (MOVED | REMOVED).get(name))
+
+
+FUZZED = """
+
+def nkisim_examples():
+    import numpy as np
+
+    yield fuzzed, tuple(np.load({inputs!r}).values())
+"""
+SEEDS = [4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 130))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_kernel_without_findings_left_is_right(seed, tmp_path):
+    """Findings of one mistake may remain, but no sequence of fixes changes what is computed."""
+    rng = random.Random(seed)
+    kernel, done = random_kernel(rng), set()
+    np.savez(tmp_path / "inputs.npz", *kernel.inputs)
+    # An operator in place of another instruction changes what the kernel is meant to compute.
+    for mistake in (m for m in HARMFUL if m.__name__ != "operator"):
+        broken, _ = mistake(kernel, rng)
+        file = tmp_path / f"{mistake.__name__}.py"
+        file.write_text(broken.text + FUZZED.format(inputs=str(tmp_path / "inputs.npz")))
+        _, left = fixed(file, "fuzzed", ("gen3",))
+        if not left:
+            done.add(mistake.__name__)
+            with imported(file, 60.0) as module:
+                result = nkisim.simulate(module.fuzzed, target="gen3")(*kernel.inputs)
+            np.testing.assert_allclose(result, kernel.wanted, rtol=2e-5, atol=2e-6)
+    assert done >= {"column_as_tile", "comprehension", "invented_name", "past_the_end"}

@@ -36,21 +36,21 @@ class NkiTensor(PatternMethods, NoOperators):
 
     # -- other views -------------------------------------------------------------------------------
 
-    def __getitem__(self, index: Any) -> NkiTensor:
+    def __getitem__(self, key: Any) -> NkiTensor:
         """Return the view that an index selects; nothing is clipped."""
-        if type(index) is not tuple:
-            return self.indexed(index)
-        if len(index) == 2:
-            rows, columns = index
+        if type(key) is not tuple:
+            return self.indexed(key)
+        if len(key) == 2:
+            rows, columns = key
             plane = None
-        elif len(index) == 3:
-            rows, plane, columns = index
+        elif len(key) == 3:
+            rows, plane, columns = key
             if type(plane) is not int:
-                return self.indexed(index)
+                return self.indexed(key)
         else:
-            return self.indexed(index)
+            return self.indexed(key)
         if not (type(rows) is type(columns) is slice and rows.step is columns.step is None):
-            return self.indexed(index)
+            return self.indexed(key)
         # Loops over tiles take the same slices again and again; a view never changes.
         first, last, left, right = rows.start, rows.stop, columns.start, columns.stop
         # 8.0 and True would find what 8 and 1 have left, but are no indices.
@@ -60,13 +60,13 @@ class NkiTensor(PatternMethods, NoOperators):
             and (type(first) is int or first is None)
             and (type(last) is int or last is None)
         ):
-            return self.indexed(index)
+            return self.indexed(key)
         key = (first, last, plane, left, right)
         form = self.form.views.get(key)
         if form is None:
             form = self._sliced(*key)
             if form is None:
-                return self.indexed(index)
+                return self.indexed(key)
         view = self._slices.get(form)
         if view is None:
             view = NkiTensor(self.life, self.storage, self.owner, form)
@@ -112,7 +112,7 @@ class NkiTensor(PatternMethods, NoOperators):
         form.views[first, last, plane, left, right] = view
         return view
 
-    def __setitem__(self, index: Index | tuple[Index, ...], value: Any) -> None:
+    def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
         """Copy ``value`` into a view; a finding, because the compiler has no such statement."""
         flag(
             rules.SUBSCRIPT_ASSIGNMENT,
@@ -120,7 +120,7 @@ class NkiTensor(PatternMethods, NoOperators):
             operand=self.name,
             fix="nisa.tensor_copy(dst=t[...], src=value), or nisa.dma_copy when one side is in HBM",
         )
-        NkiTensor.assign(self[index], value)
+        NkiTensor.assign(self[key], value)
 
     def with_axis(self, axis: int) -> NkiTensor:
         """Return the view with a dimension of extent 1 inserted."""

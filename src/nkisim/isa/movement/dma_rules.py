@@ -260,7 +260,7 @@ def priority(*, needs_descriptors: bool) -> Constraint:
 def skips_indirect_only(call: Call) -> None:
     """Check that dma_compute skips only where an operand is selected by indices."""
     dst, srcs = call.tensor("dst"), call["srcs"]
-    indirect = any(getattr(t, "indirect", None) is not None for t in (dst, *srcs))
+    indirect = any(getattr(t, "indirection", None) is not None for t in (dst, *srcs))
     if call["oob_mode"] is OobMode.skip and not indirect:
         call.fail_call(
             rules.BAD_CALL,

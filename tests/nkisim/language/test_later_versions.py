@@ -11,7 +11,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
 from nkisim.versions import NKI_VARIABLE, VERSIONS
-from tiles import loaded, sbuf, stored
+from tiles import loaded, stored
 
 
 def checked(kernel, *inputs, nki, target="gen4"):
@@ -168,52 +168,6 @@ def test_rsqrt_of_psum_is_refused_from_0_5_0_on():
     for version in VERSIONS:
         found = checked(kernel, np.ones((4, 4), np.float32), nki=version)[1]
         assert found == ({"M022"} if version >= "0.5.0" else set())
-
-
-# -- tile_size -------------------------------------------------------------------------------------
-
-# Bytes of one partition of SBUF: all, and usable. A bank of PSUM has 2 KiB, a partition 8 of them.
-SBUF = {"gen2": (192 * 1024, 180_224), "gen3": (224 * 1024, 212_984), "gen4": (256 * 1024, 245_752)}
-
-
-@each_case("target", SBUF)
-def test_sizes_that_later_versions_add(target):
-    everything, usable = SBUF[target]
-    sizes = {
-        "0.4.0": {
-            "sbuf_size_bytes": 128 * everything,
-            "sbuf_fmax": usable // 4,
-            "sbuf_fmax_bytes": usable,
-            "psum_bank_fmax": 512,
-            "psum_bank_fmax_bytes": 2048,
-        },
-        "0.5.0": {"psum_num_banks": 8},
-    }
-
-    def kernel(x, seen):
-        for added in sizes.values():
-            for name in added:
-                seen[name] = getattr(nl.tile_size, name, None), name in dir(nl.tile_size)
-        tile = sbuf((1, 1))
-        nisa.dma_copy(dst=tile, src=x)
-        return stored(tile)
-
-    for version in VERSIONS:
-        seen = {}
-        run = nkisim.simulate(lambda x, s=seen: kernel(x, s), nki=version, target=target)
-        run(np.zeros((1, 1), np.float32))
-        for since, added in sizes.items():
-            for name, value in added.items():
-                there = version >= since
-                assert seen[name] == (value if there else None, there), (version, name)
-
-
-def test_a_size_of_a_later_version_is_named(monkeypatch):
-    monkeypatch.setenv(NKI_VARIABLE, "0.3.0")
-    with pytest.raises(AttributeError, match=r"'sbuf_fmax' in NKI 0\.3\.0; NKI 0\.4\.0 added it"):
-        _ = nl.tile_size.sbuf_fmax
-    with pytest.raises(AttributeError, match=r"no 'sbuf_maximum' in NKI 0\.3\.0"):
-        _ = nl.tile_size.sbuf_maximum
 
 
 # -- sin -------------------------------------------------------------------------------------------

@@ -20,6 +20,10 @@ from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT / "tools") not in sys.path:
+    sys.path.append(str(ROOT / "tools"))
+
+from nki_names import found_in, in_words, names_and_versions  # noqa: E402
 
 PACKAGES = {
     "nkisim": "run, check and explain kernels",
@@ -40,6 +44,8 @@ PACKAGES = {
     "trntensor.nki": "functions named after its kernels",
     "trnsci.core": "shared core of the libraries",
 }
+
+BY_VERSION = ("nkisim.language",)
 
 SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Yields", "Example", "Examples")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -68,7 +74,9 @@ def main(folder: Path = ROOT / "docs") -> None:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return the public names of a package."""
+    """Return the public names of a package, in all NKI versions."""
+    if module.__name__ in BY_VERSION:
+        return sorted(names_and_versions(module))
     shown = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
     return sorted(name for name in shown if not inspect.ismodule(getattr(module, name)))
 
@@ -76,8 +84,14 @@ def public_names(module: ModuleType) -> list[str]:
 def page(module: ModuleType, what: str, names: list[str]) -> str:
     """Return the page of a package."""
     lines = [f"# {module.__name__}", "", *markdown(inspect.getdoc(module) or f"{what}."), ""]
+    versions = names_and_versions(module) if module.__name__ in BY_VERSION else {}
     for name in names:
-        lines += [f"## {name}", "", *entry(name, getattr(module, name)), ""]
+        value, where = None, ""
+        if name in versions:
+            value = found_in(module, name, versions[name][0])
+            where = in_words(versions[name])
+        lines += [f"## {name}", "", *([f"{where[0].upper()}{where[1:]}.", ""] if where else [])]
+        lines += [*entry(name, getattr(module, name) if value is None else value), ""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).rstrip() + "\n")
 
 

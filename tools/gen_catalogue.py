@@ -140,7 +140,10 @@ def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:
     if not twins:
         return True
     twin = twins[0]
-    kernel = simulate(twin.launched(twin.bad), target=twin.targets[0], ranks=twin.ranks)
+    launched = twin.launched(twin.bad)
+    kernel = simulate(
+        launched, target=twin.targets[0], ranks=twin.ranks, nki=twin.options.get("nki")
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kernel(*twin.arguments(twin.inputs))
@@ -155,7 +158,7 @@ def twin_sections(twin: kernels.Twin) -> list[str]:
     return [
         "## Example" + (f": {face}" if face else ""),
         "### Bad",
-        *inputs_line(twin.bad, twin.inputs, twin.targets),
+        *inputs_line(twin.bad, twin.inputs, twin.targets, twin.options.get("nki", "")),
         block("python", bad.text.replace("# here", f"# {twin.rule} is found here")),
         block("text", what_is_said(twin, bad)),
         "### Good",
@@ -165,15 +168,16 @@ def twin_sections(twin: kernels.Twin) -> list[str]:
 
 
 def inputs_line(
-    function: Callable[..., Any], inputs: Sequence[Any], targets: Sequence[str]
+    function: Callable[..., Any], inputs: Sequence[Any], targets: Sequence[str], nki: str = ""
 ) -> list[str]:
-    """Return a line with the arguments and the target of a kernel call."""
+    """Return a line with the arguments, the target and the NKI version of a kernel call."""
     names = inspect.signature(function).parameters
     given = [f"`{n}` {described(v)}" for n, v in zip(names, inputs, strict=False)]
     if not given:
         return []
     where = f" On {', '.join(targets)}." if targets and tuple(targets) != kernels.ALL else ""
-    return ["With " + ", ".join(given) + "." + where]
+    version = f" In NKI {nki}." if nki else ""
+    return ["With " + ", ".join(given) + "." + where + version]
 
 
 def described(value: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,17 +19,29 @@ if str(ROOT / "tools") not in sys.path:
 
 from markdown_text import block, join, table  # noqa: E402
 
-from nkisim.upgrade import RULES, Rule  # noqa: E402
+from nkisim.upgrade import ERAS, RULES, TARGETS, Rule, upgrade_text  # noqa: E402
+from nkisim.upgrade.releases import (  # noqa: E402
+    MODULES,
+    UNLISTED_METHODS,
+    era_of,
+    parameter_names,
+    version_of,
+)
+from nkisim.upgrade.rules import Era  # noqa: E402
+from nkisim.upgrade.source import Source  # noqa: E402
+from nkisim.versions import has, names_of  # noqa: E402
 
 HEAD = """\
 # Upgrade older kernels
 
-`nkisim upgrade` rewrites kernels of NKI Beta 1 (`neuronxcc.nki`) and Beta 2 (NKI 0.1 and 0.2) for
-0.3.0. It needs the extra `codemod`: `pip install 'trnsci[codemod]'`.
+`nkisim upgrade` rewrites kernels of NKI Beta 1 (`neuronxcc.nki`), Beta 2 (NKI 0.1 and 0.2) and
+0.3.0 to 0.5.0 for a newer version, up to 0.6.0. It needs the extra `codemod`:
+`pip install 'trnsci[codemod]'`.
 
 ```sh
 nkisim upgrade kernels/ --diff
-nkisim upgrade kernels/ --write
+nkisim upgrade kernels/ --to 0.6 --verify
+nkisim upgrade kernels/ --to 0.6 --write
 nkisim upgrade kernels/ --check --format json
 ```
 
@@ -39,38 +52,101 @@ second run changes nothing. A file that is not valid Python is reported and stay
 
 | option | meaning |
 | --- | --- |
-| `--from auto` | `neuronxcc.nki` means Beta 1; else only forms that 0.3.0 lacks change |
-| `--from beta1`, `beta2` | forms that mean something else in 0.3.0 change as well |
-| `--from 0.3` | nothing is changed |
-| `--to 0.3.0` | the only target |
+| `--from auto` | the oldest release that the names of a file allow, see below |
+| `--from beta1`, `beta2`, `0.3`, `0.4`, `0.5` | the release of all files |
+| `--to 0.3.0`, `0.4`, `0.5`, `0.6` | the version to upgrade to; not older than `--from` |
+| `--write` | write the changed files |
+| `--diff` | print the changes as a unified diff |
+| `--check` | write nothing; exit with status 1 if something is left to do |
+| `--notes` | put findings into the text as comments |
+| `--verify` | check the result and compare the results of the kernels, see below |
+| `--target` | generations to verify on, as in `nkisim check` |
 | `--format json` | the changes and findings of each file, for other programs |
 
 | exit status | meaning |
 | --- | --- |
 | 0 | done |
 | 1 | with `--write` or `--check`, something is left to do; a file could not be read or written |
+| 1 | a verification failed |
 | 2 | an error on the command line |
 
-After an upgrade, run `nkisim check` and compare the results of the kernels.
+With `--from auto` a file that imports `neuronxcc.nki` is of Beta 1. Any other file is of 0.3.0, or
+of the first version that has all its NKI names and keywords. Forms that no newer version has are
+rewritten in every file; forms that newer versions have with another meaning only in files of the
+older release. A file that was upgraded has names of the new version, so `auto` takes it for a file
+of that version: name the release with `--from` to list again what is left to do.
+
+## Verification
+
+`--verify` checks the new texts as `nkisim check` does, by the version of `--to`, and lists errors
+and warnings. Kernels run if their arguments are known: from `nkisim_examples()` in the file, or
+from `nt.tensor` annotations and defaults. A file of 0.3.0 or later also runs as it was, by its own
+version, and the results are compared bit by bit; where they differ the largest difference is
+printed. Kernels without known arguments are listed as only read. With `--write` the files on disk
+are verified, without it the texts that would be written. An error, a run that stops and a
+difference make the exit status 1.
+
+Some differences are those of the versions: `quantize_mx` computes other scales from 0.5.0 on, for
+example. [Differences between NKI releases](design/releases.md) lists them.
 
 ## Rules
 
 *Safe* rewrites keep the meaning. *Partial* ones rewrite the forms that are understood, ask for a
 review where the old code does not show what was meant, and report the other forms. *Report* rules
-only find."""
+only find. A rule of a step is used if the step lies between the two releases. New features that
+replace code which still works are not applied."""
 
-ERAS = {"beta1": "From Beta 1", "beta2": "From Beta 2"}
+STEPS = {
+    ("beta1", "0.3.0"): "From Beta 1",
+    ("beta2", "0.3.0"): "From Beta 2",
+    ("0.3", "0.4.0"): "From 0.3.0 to 0.4.0",
+    ("0.4", "0.5.0"): "From 0.4.0 to 0.5.0",
+    ("0.5", "0.6.0"): "From 0.5.0 to 0.6.0",
+}
+
+FORMS = """\
+## Constructs by version
+
+Old forms, from the rules: *yes* works, *deprecated* works and will be removed, *other meaning*
+works and does something else, *no* is refused or no longer does what it did, *-* is not known."""
+
+NAMES = """\
+### Names and parameters
+
+Names, parameters and methods of tensors that are not in all of 0.3.0 to 0.6.0, from the
+documentation of the versions. The betas have no such list."""
+
+SHORT = {"nki": "nki", "nki.collectives": "ncc", "nki.isa": "nisa", "nki.language": "nl"}
+
+# What neither the rules nor the lists of names have, from the release notes: old forms that work
+# again, that were only deprecated at first, that a later version brought, that never worked.
+AGAIN = {"MG-347": "0.6.0"}
+UNTIL = {"MG-320": "0.4.0"} | {r.same_as: r.to for r in RULES.values() if r.same_as}
+FIRST = dict.fromkeys(("MG-407a", "MG-501", "MG-502", "MG-609a"), "0.4.0")
+NEVER = {"MG-605"}
+
+IMPORTS = """\
+import nki
+import nki.collectives as ncc
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+"""
 
 
 def page() -> str:
     """Return the text of the page."""
+    rules = sorted(RULES.values(), key=lambda rule: rule.id)
     parts = [HEAD]
-    for era, title in ERAS.items():
-        rules = [rule for rule in sorted(RULES.values(), key=lambda r: r.id) if rule.since == era]
-        parts.append(f"### {title}")
-        parts.append(table(("rule", "change", "kind"), [(r.id, r.title, r.kind) for r in rules]))
+    for step, title in STEPS.items():
+        rows = [(r.id, r.title, r.kind) for r in rules if (r.since, r.to) == step]
+        parts += [f"### {title}", table(("rule", "change", "kind"), rows)]
+    columns = ("Beta 1", "Beta 2", *TARGETS)
+    forms = [_form_row(rule) for rule in rules if not rule.same_as and rule.id not in NEVER]
+    parts += [FORMS, table(("rule", "old form", *columns), forms)]
+    parts += [NAMES, table(("name", *TARGETS), _name_rows())]
     parts.append("## Examples")
-    for rule in sorted(RULES.values(), key=lambda r: r.id):
+    for rule in rules:
         parts += [f"### {rule.id}: {rule.title}", block("diff", _difference(rule))]
     return join(parts)
 
@@ -81,6 +157,62 @@ def _difference(rule: Rule) -> str:
         return "\n".join(f"! {line}".rstrip() for line in before)
     rows = difflib.ndiff(before, rule.after.splitlines())
     return "\n".join(row.rstrip() for row in rows if not row.startswith("?"))
+
+
+def _form_row(rule: Rule) -> tuple[str, ...]:
+    first = FIRST.get(rule.id) or version_of(era_of(Source(IMPORTS + rule.before))) or TARGETS[0]
+    return (rule.id, f"`{_old_form(rule)}`", *(_state(rule, era, first) for era in ERAS))
+
+
+def _old_form(rule: Rule) -> str:
+    """Return the line of the example that the rule is about."""
+    before = rule.before.splitlines()
+    if rule.after:
+        return [row for row in before if row not in rule.after.splitlines()][-1].strip()
+    found = upgrade_text(IMPORTS + rule.before + "\n", rule.since, rule.to).findings
+    line = next(finding.line for finding in found if finding.rule == rule.id)
+    return before[line - 1 - IMPORTS.count("\n")].strip()
+
+
+def _state(rule: Rule, era: Era, first: str) -> str:
+    """Return whether the old form of a rule works in a release; ``first`` is where it appears."""
+    version = version_of(era)
+    gone = "no" if rule.certain else "other meaning"
+    if version is None:
+        if rule.since == "beta1" and era == "beta2":
+            return gone if rule.id.startswith("MG-1") else "-"
+        return "yes" if era == rule.since else "-"
+    if version < rule.to:
+        return "yes" if version >= first else "no"
+    if rule.deprecated or version < UNTIL.get(rule.id, rule.to):
+        return "deprecated"
+    again = rule.until or AGAIN.get(rule.id, "")
+    return "yes" if again and version >= again else gone
+
+
+def _name_rows() -> Iterator[tuple[str, ...]]:
+    """Yield the names, parameters and methods that some versions lack, with the versions."""
+    for module in MODULES:
+        names = {n for v in TARGETS for kind in names_of(v)[module].values() for n in kind}
+        for name in sorted(names):
+            there = [has(version, module, name) for version in TARGETS]
+            if not all(there):
+                yield _row(f"{SHORT[module]}.{name}", there)
+                continue
+            lists = [parameter_names(version, module, name) for version in TARGETS]
+            for parameter in dict.fromkeys(p for names in lists for p in names):
+                if not all(parameter in names for names in lists):
+                    here = [parameter in names for names in lists]
+                    yield _row(f"{SHORT[module]}.{name}({parameter}=)", here)
+    tensors = [names_of(v)["nki.language"]["classes"]["NkiTensor"]["methods"] for v in TARGETS]
+    for method in sorted({m for methods in tensors for m in methods} - UNLISTED_METHODS):
+        there = [method in methods for methods in tensors]
+        if not method.startswith("_") and not all(there):
+            yield _row(f"tensor.{method}()", there)
+
+
+def _row(name: str, there: list[bool]) -> tuple[str, ...]:
+    return (f"`{name}`", *("yes" if one else "no" for one in there))
 
 
 if __name__ == "__main__":

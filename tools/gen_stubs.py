@@ -23,6 +23,7 @@ HEAD = "# Written by tools/gen_stubs.py.\n"
 import nkisim.isa  # noqa: E402
 import nkisim.language  # noqa: E402
 from nkisim.spec import INSTRUCTIONS, Instruction, Operand  # noqa: E402
+from nkisim.versions import VERSIONS  # noqa: E402
 
 # Names that a module imports under another name.
 ALIASES = {"bool": "nkisim.dtypes import bool_", "range": "builtins import range"}
@@ -66,7 +67,7 @@ def isa_stub() -> str:
     kinds = {
         type(p.default).__name__
         for i in INSTRUCTIONS.values()
-        for p in inspect.signature(getattr(nkisim.isa, i.name)).parameters.values()
+        for p in i.signature.parameters.values()
         if isinstance(p.default, Enum)
     }
     others = reexports("isa", set(INSTRUCTIONS))
@@ -78,29 +79,42 @@ def isa_stub() -> str:
 
 
 def reexports(module: str, leave: set[str]) -> str:
-    """Return the imports of a module's public names from their defining modules."""
+    """Return the imports of a module's public names from their defining modules.
+
+    They are the names of all NKI versions.
+    """
     package = getattr(nkisim, module)
     tree = ast.parse(Path(inspect.getsourcefile(package) or "").read_text(encoding="utf-8"))
+    assigned = {
+        node.targets[0].id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    exported = ast.literal_eval(assigned["__all__"])
     lines = []
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             for name in node.names:
                 public = name.asname or name.name
-                if public in package.__all__ and public not in leave:
+                if public in exported and public not in leave:
                     lines.append(f"from {node.module} import {name.name} as {public}\n")
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             public = node.targets[0].id
-            if public in package.__all__:
+            if public in exported:
                 lines.append(f"from {ALIASES[public]} as {public}\n")
-    names = ",\n    ".join(f'"{name}"' for name in package.__all__)
+    names = ",\n    ".join(f'"{name}"' for name in exported)
     return "".join(sorted(lines)) + f"\n__all__ = [\n    {names},\n]\n"
 
 
 def declaration(instruction: Instruction) -> str:
-    """Return an instruction as a typed function."""
+    """Return an instruction as a typed function.
+
+    It has the parameters of all NKI versions: those of the first in their order, then the others.
+    """
     parts = []
-    for p in inspect.signature(getattr(nkisim.isa, instruction.name)).parameters.values():
-        operand = instruction.operands.get(p.name)
+    newest = instruction.at(VERSIONS[-1])
+    for p in instruction.signature.parameters.values():
+        operand = newest.operands.get(p.name)
         kind = of_operand(operand) if operand is not None else of_argument(p)
         parts.append(f"    {p.name}: {kind}" + ("" if p.default is p.empty else " = ...") + ",\n")
     return f"def {instruction.name}(\n{''.join(parts)}) -> None: ...\n"

@@ -30,6 +30,7 @@ class Example:
         shown: The tile that is returned.
         target: The generation, if it is not the last one.
         cores: Number of cores that run the kernel.
+        nki: The NKI version.
     """
 
     call: str
@@ -38,6 +39,7 @@ class Example:
     shown: str = "dst"
     target: str = ""
     cores: int = 1
+    nki: str = "0.3.0"
 
 
 def program(example: Example) -> str:
@@ -60,6 +62,8 @@ def program(example: Example) -> str:
     values = values or ["unused = np.zeros((1, 1), np.float32)"]
     launched = "example" if example.cores == 1 else f"example[{example.cores}]"
     target = f', target="{example.target}"' if example.target else ""
+    if example.nki != "0.3.0":
+        target += f', nki="{example.nki}"'
     ran = f"print(nkisim.simulate({launched}{target})({', '.join(given)}))"
     numbers = "\n".join([*values, ran])
     head = HEAD.format(extra="import ml_dtypes\n" if "ml_dtypes" in numbers else "")
@@ -105,6 +109,14 @@ nisa.set_rng_seed(seed)
 STATE = "np.arange(6, dtype=np.uint32)[None] + np.uint32(1)"
 
 EXAMPLES = {
+    "activate2": Example(
+        "nisa.activate2(\n    dst=dst, op=nl.prelu, data=data, imm0=2.0, imm1=1.0, "
+        "op0=nl.multiply,\n    op1=nl.subtract, relu_param=0.25,\n)",
+        {"data": SIGNED},
+        {"dst": LIKE_A},
+        target="gen4",
+        nki="0.4.0",
+    ),
     "activation": Example(
         "nisa.activation(dst=dst, op=nl.square, data=data, bias=bias, scale=2.0)",
         {"data": A, "bias": COLUMN},
@@ -355,5 +367,11 @@ EXAMPLES = {
         "op0=nl.multiply, op1=nl.add\n)",
         {"data": A, "decay": "np.full((2, 4), 0.5, np.float32)"},
         {"dst": LIKE_A},
+    ),
+    "topk": Example(
+        "nisa.topk(val_dst=values, idx_dst=dst, src=data, n=40)",
+        {"data": "(np.arange(48).reshape(16, 3) * 7 % 48).astype(ml_dtypes.bfloat16)"},
+        {"values": "(16, 4); bfloat16", "dst": "(16, 4); uint32"},
+        nki="0.6.0",
     ),
 }

@@ -13,6 +13,7 @@ from typing import Any
 import accepted_dtypes
 from instruction_examples import EXAMPLES, program
 from markdown_text import ROOT, block, join, module_file, table
+from nki_names import found_in, in_words, names_and_versions
 
 import nkisim
 import nkisim.isa as nisa
@@ -20,7 +21,9 @@ from nkisim.arch import Generation
 from nkisim.diagnostics import Rule
 from nkisim.memory import MemoryRegion
 from nkisim.options import SimOptions
-from nkisim.spec import INSTRUCTIONS, Instruction, Operand
+from nkisim.spec import INSTRUCTIONS, Constraint, Instruction
+from nkisim.spec.signatures import CALLS
+from nkisim.versions import VERSIONS
 
 ARITHMETIC = {
     "fp32": "float32: operands are widened to float32 and the result is rounded once into the "
@@ -34,6 +37,7 @@ ROLES = {"in": "read", "out": "written", "sum": "summed into", "named": "named o
 
 # Functions of nki.isa that are not engine instructions with operands in memory.
 BY_HAND = (
+    "get_nc_sub_version",
     "get_nc_version",
     "register_alloc",
     "register_load",
@@ -46,14 +50,16 @@ def instruction_pages() -> dict[str, str]:
     """Return the text of every instruction's page and of the index, by file stem."""
     dtypes = accepted_dtypes.accepted(ROOT / "tests")
     pages = {name: instruction_page(i, dtypes) for name, i in INSTRUCTIONS.items()}
-    pages |= {name: function_page(name, getattr(nisa, name)) for name in BY_HAND}
+    pages |= {name: function_page(name) for name in BY_HAND}
     return pages | {"index": instruction_index()}
 
 
 def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted) -> str:
     """Return the page of one instruction."""
     engines = [e.name for e in instruction.engines]
+    versions = [*CALLS[instruction.name]]
     facts = [
+        *([("NKI versions", in_words(versions))] if in_words(versions) else []),
         ("engines", ", ".join(engines)),
         ("generations", f"gen{instruction.since} and later" if instruction.since > 2 else "all"),
         ("arithmetic", arithmetic(instruction)),
@@ -67,11 +73,14 @@ def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted)
             ROLES[o.role],
             memories(o.buffers),
             accepted_dtypes.described(dtypes.get((instruction.name, name), {})),
-            also_accepted(o),
+            also_accepted(instruction, name),
         )
         for name, o in instruction.operands.items()
     ]
-    demands = [(c.says, linked(c.rules)) for c in instruction.require]
+    demands = [
+        (constraint.says + (f" ({where})" if where else ""), linked(constraint.rules))
+        for constraint, where in constraints(instruction)
+    ]
     demands += [
         (f"{name} is in {memories(o.buffers)}", linked([o.buffer_rule]))
         for name, o in instruction.operands.items()
@@ -82,7 +91,7 @@ def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted)
         [
             f"# {instruction.name}",
             (inspect.getdoc(instruction.body) or "").replace("``", "`"),
-            block("python", f"nisa.{instruction.name}{signature(instruction.signature)}"),
+            *calls(instruction.name),
             table(("", ""), facts),
             "## Operands",
             table(("operand", "role", "memory", "dtypes", "also accepted"), operands),
@@ -102,22 +111,50 @@ def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted)
     )
 
 
-def function_page(name: str, function: Callable[..., Any]) -> str:
+def calls(name: str) -> list[str]:
+    """Return the signatures of an instruction, each with the versions that have it."""
+    texts: dict[str, list[str]] = {}
+    for version, call in CALLS[name].items():
+        texts.setdefault(f"nisa.{name}{signature(call.signature)}", []).append(version)
+    shown = []
+    for text, versions in texts.items():
+        where = in_words(versions) if len(texts) > 1 else ""
+        shown.append(block("python", (f"# {where}\n" if where else "") + text))
+    return shown
+
+
+def constraints(instruction: Instruction) -> list[tuple[Constraint, str]]:
+    """Return the constraints of all versions, each with the versions in which it holds."""
+    found: dict[str, tuple[Constraint, list[str]]] = {}
+    versions = [*CALLS[instruction.name]]
+    for version in versions:
+        for constraint in instruction.at(version).require:
+            found.setdefault(constraint.says, (constraint, []))[1].append(version)
+    return [
+        (constraint, "" if held == versions else in_words(held))
+        for constraint, held in found.values()
+    ]
+
+
+def function_page(name: str) -> str:
     """Return the page of a function that is not an engine instruction."""
-    found = inspect.signature(function)
+    versions = names_and_versions(nisa)[name]
+    function = found_in(nisa, name, versions[0])
+    where = in_words(versions)
     return join(
         [
             f"# {name}",
             (inspect.getdoc(function) or "").replace("``", "`"),
-            block("python", f"nisa.{name}{signature(found)}"),
+            block("python", f"nisa.{name}{signature(inspect.signature(function))}"),
+            *([f"{where[0].upper()}{where[1:]}."] if where else []),
             f"Simulated in `{module_file(function)}`.",
         ]
     )
 
 
 def rules_of(instruction: Instruction) -> set[Rule]:
-    """Return the rules that an instruction's own declaration names."""
-    named = {rule for constraint in instruction.require for rule in constraint.rules}
+    """Return the rules that an instruction's own declaration names, in any version."""
+    named = {rule for constraint, _ in constraints(instruction) for rule in constraint.rules}
     named |= {o.buffer_rule for o in instruction.operands.values() if o.buffer_rule is not None}
     return named | {rule for rule, _ in instruction.removed.values()}
 
@@ -140,7 +177,7 @@ def example(name: str) -> list[str]:
         kernel = names["example"] if made.cores == 1 else names["example"][made.cores]
         arguments = [names[given] for given in made.inputs or ["unused"]]
         for target in (made.target,) if made.target else accepted_dtypes.GENERATIONS:
-            report = nkisim.check(kernel, target=target)(*arguments)
+            report = nkisim.check(kernel, target=target, nki=made.nki)(*arguments)
             assert not report.findings, f"{name} on {target}: {report}"
     finally:
         del linecache.cache[file]
@@ -188,13 +225,16 @@ def constants(code: Any) -> set[Any]:
     return {c for c in code.co_consts if isinstance(c, str)}.union(*map(constants, inner))
 
 
-def also_accepted(operand: Operand) -> str:
+def also_accepted(instruction: Instruction, name: str) -> str:
     """Return the alternatives to a tile operand, and its constraints."""
-    accepted = []
+    operand, accepted = instruction.operands[name], []
     if operand.scalar:
         accepted.append("a number")
-    if operand.optional:
-        accepted.append("None")
+    versions = [*CALLS[instruction.name]]
+    optional = [v for v in versions if instruction.at(v).operands[name].optional]
+    if optional:
+        where = "" if optional == versions else in_words(optional)
+        accepted.append(f"None {where}".strip())
     if operand.many:
         accepted.append("a list of tensors")
     if operand.column:
@@ -232,12 +272,22 @@ def default_text(value: Any) -> str:
 
 def instruction_index() -> str:
     """Return the index page of the instructions."""
+    versions = names_and_versions(nisa)
     rows = [
-        (f"[{i.name}]({i.name}.md)", ", ".join(e.name for e in i.engines), i.summary)
+        (
+            f"[{i.name}]({i.name}.md)",
+            ", ".join(e.name for e in i.engines),
+            i.summary,
+            in_words([*CALLS[i.name]]),
+        )
         for _, i in sorted(INSTRUCTIONS.items())
     ]
     others = [
-        (f"[{name}]({name}.md)", (inspect.getdoc(getattr(nisa, name)) or "").splitlines()[0])
+        (
+            f"[{name}]({name}.md)",
+            (inspect.getdoc(found_in(nisa, name, versions[name][0])) or "").splitlines()[0],
+            in_words(versions[name]),
+        )
         for name in BY_HAND
     ]
     return join(
@@ -247,8 +297,10 @@ def instruction_index() -> str:
             "has the dtypes and memories of the operands, the limits of each generation, the "
             "rules that judge a call, and a small call with what it computes. Costs are formulas "
             "in cycles of the engine; no clock is applied to them.",
-            table(("instruction", "engines", "what it does"), rows),
+            f"NKI {VERSIONS[0]} has them, and all later versions, unless the last column says "
+            "otherwise.",
+            table(("instruction", "engines", "what it does", ""), rows),
             "## Registers and the target",
-            table(("function", "what it does"), others),
+            table(("function", "what it does", ""), others),
         ]
     )

@@ -74,19 +74,20 @@ def all_uses(source: Path) -> Iterator[Use]:
     """Yield every use of a private interface in the packages below a folder."""
     for package in sorted(path for path in source.iterdir() if path.is_dir()):
         files = {path: path.read_text() for path in sorted(package.rglob("*.py"))}
-        trees = {path: ast.parse(text) for path, text in files.items()}
-        own = {name for tree in trees.values() for name in _defined(tree)}
+        nodes = {path: [*ast.walk(ast.parse(text))] for path, text in files.items()}
+        own = {name for each in nodes.values() for name in _defined(each)}
         ours = frozenset(path.name for path in source.iterdir() if path.is_dir())
-        for path, tree in trees.items():
+        for path, each in nodes.items():
             lines = files[path].splitlines()
-            for line, name in sorted(set(_uses(tree, own, ours))):
+            for line, name in sorted(set(_uses(each, own, ours))):
                 yield Use(path, line, name, _reason(lines, line))
 
 
-def _uses(tree: ast.Module, own: set[str], ours: frozenset[str]) -> Iterator[tuple[int, str]]:
-    foreign = _foreign_names(tree, ours)
+def _uses(nodes: list[ast.AST], own: set[str], ours: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """Yield line and name of every use in a module, of which all nodes are given, parents first."""
+    foreign = _foreign_names(nodes, ours)
     inner: set[ast.expr] = set()  # parts of an attribute chain that is reported as a whole
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and (node in inner or _hidden(_chain(node))):
             inner.add(node.value)
         if node in inner:
@@ -129,9 +130,9 @@ def _reason(lines: list[str], line: int) -> str:
     return " ".join(above).partition(MARK.removeprefix("# "))[2].strip()
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
+def _defined(nodes: list[ast.AST]) -> Iterator[str]:
     """Yield the attributes that the classes of a module define: methods, variables, slots."""
-    for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+    for kind in (node for node in nodes if isinstance(node, ast.ClassDef)):
         for node in ast.walk(kind):
             match node:
                 case ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
@@ -142,10 +143,10 @@ def _defined(tree: ast.Module) -> Iterator[str]:
                     yield from (n.value for n in ast.walk(value) if isinstance(n, ast.Constant))
 
 
-def _foreign_names(tree: ast.Module, ours: frozenset[str]) -> set[str]:
+def _foreign_names(nodes: list[ast.AST], ours: frozenset[str]) -> set[str]:
     """Return the names that a module binds to something of another package."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found.update(
                 (alias.asname or alias.name).partition(".")[0]

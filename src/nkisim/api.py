@@ -21,6 +21,7 @@ import numpy as np
 from nkisim.checks import file_findings, kernel_findings
 from nkisim.diagnostics import (
     Finding,
+    NkiCallError,
     NkiFindingWarning,
     NkiValidationError,
     Recorder,
@@ -38,8 +39,8 @@ from nkisim.machine import CORE
 from nkisim.options import SimOptions
 from nkisim.runs import LAUNCH_GRID, run
 from nkisim.suggestions import complete, settle, suggestion
+from nkisim.versions import VERSIONS, at, dropped, in_force, judged_by
 from nkisim.versions import chosen as chosen_version
-from nkisim.versions import judged_by
 
 __all__ = [
     "Kernel",
@@ -147,26 +148,57 @@ def _named_kernel(module: str, name: str, cores: int | None, bound: Any) -> Kern
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
     """Decorator that makes a function a kernel; works with and without parentheses.
 
-    ``mode`` and flags of the compiler have no effect and warn; ``platform_target`` raises, as in
-    NKI 0.3.0.
+    ``mode`` and flags of the compiler have no effect and warn; from NKI 0.4.0 on ``mode`` raises.
+    ``platform_target`` raises in all versions.
     """
-    if "platform_target" in kwargs:
+    given = kwargs if mode == "auto" else {"mode": mode, **kwargs}
+    return _made_kernel(func, given)
+
+
+def _later_jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    return _made_kernel(fn, kwargs)
+
+
+functools.update_wrapper(_later_jit, jit, assigned=("__module__", "__name__", "__doc__"))
+del _later_jit.__wrapped__  # type: ignore[attr-defined]
+_FIRST_FN = "0.4.0"  # the first version with the parameter fn
+jit.in_version = {  # type: ignore[attr-defined]
+    version: at(version, jit, {_FIRST_FN: _later_jit}) for version in VERSIONS
+}
+
+
+def _made_kernel(function: Callable[..., Any] | None, given: dict[str, Any]) -> Any:
+    """Return a kernel, or a decorator, after checking the other arguments of ``nki.jit``."""
+    version = in_force()
+    if "platform_target" in given:
         flag(
             PLATFORM_TARGET,
-            f"nki.jit(platform_target={kwargs['platform_target']!r}) is not supported in NKI 0.3.0",
+            f"nki.jit(platform_target={given['platform_target']!r}) is not supported in NKI "
+            f"{version}",
             operand="platform_target",
-            seen=kwargs["platform_target"],
+            seen=given["platform_target"],
             fix="set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE",
         )
-    ignored = [*(["mode"] if mode != "auto" else []), *kwargs]
-    if ignored:
+    for name in sorted(dropped(version, "nki", "jit").intersection(given)):
+        flag(
+            JIT_ARGUMENT,
+            f"nki.jit has no argument {name}= in NKI {version}",
+            operand=name,
+            seen=repr(given[name])[:80],
+            allowed="fn",
+            fix=f"remove {name}=",
+            severity="error",
+            error=NkiCallError,
+            stops=True,
+        )
+    if given:
         warnings.warn(
-            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(ignored)} in NKI 0.3.0; remove the "
+            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(given)} in NKI {version}; remove the "
             f"argument",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return as_kernel if func is None else as_kernel(func)
+    return as_kernel if function is None else as_kernel(function)
 
 
 class Simulation:
@@ -297,7 +329,7 @@ def check_into(
             ran = len(report.findings)
             with judged_by(options.version()):
                 found = kernel_findings(kernel.function)
-            _add_source_findings(report, found, options.errors, options.ignored())
+                _add_source_findings(report, found, options.errors, options.ignored())
             if stopped is not None:
                 for finding in report.findings[ran:]:
                     what = f"{finding.headline}: {finding.message}, {finding.place}"
@@ -318,7 +350,8 @@ def _add_source_findings(
         if silent.silences(finding):
             continue
         if (finding.rule.id, finding.file, finding.line) not in known:
-            finding.level = "error" if finding.rule.id in errors else None
+            if finding.rule.id in errors:
+                finding.level = "error"
             complete([finding])
             report.findings.append(finding)
     settle(report.findings)
@@ -349,9 +382,9 @@ def check_source(
     version = chosen_version(nki)
     with judged_by(version):
         kernels, findings = file_findings(os.fspath(path), kernel)
-    stopped = "" if kernels else "having no function with @nki.jit to check"
-    report = Report(stopped=stopped, nki=version)
-    _add_source_findings(report, findings)
+        stopped = "" if kernels else "having no function with @nki.jit to check"
+        report = Report(stopped=stopped, nki=version)
+        _add_source_findings(report, findings)
     return report
 
 

@@ -78,6 +78,7 @@ _TORCH_BITS = {
     "bfloat16": "int16",
     "float8_e4m3fn": "uint8",
     "float8_e5m2": "uint8",
+    "float8_e8m0fnu": "uint8",
 }
 # torch has no float8_e4m3. Its finite values have the same bits in float8_e4m3fn, which has no
 # infinity: that becomes NaN.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -15,6 +16,7 @@ from nkisim.diagnostics import (
     NkiValidationError,
     Place,
     Rule,
+    Severity,
     decides,
     declare,
     flag,
@@ -25,12 +27,14 @@ from nkisim.intents import CONDITION, DTYPE_NAMES, METHODS, intent_of, nearest
 
 __all__ = [
     "BAD_CALL",
+    "ByVersion",
     "NkiRemovedError",
     "NoOperators",
     "by_version",
     "hide_modules",
     "method_remedy",
     "missing_name",
+    "missing_text",
     "removed_names",
     "report_missing",
     "tensor_attributes",
@@ -41,8 +45,9 @@ BAD_CALL = declare(
     "A025",
     "bad-call",
     "error",
-    "A call does not fit the 0.3.0 signature, names a function or a method that 0.3.0 does not "
-    "have, or passes something that is no tensor where one is needed.",
+    "A call does not fit the signature in its NKI version, names a function or a method that the "
+    "version does not have, passes something that is no tensor where one is needed, or an argument "
+    "that a method of tensors cannot take.",
     "the front end refuses the call",
     meaningless=True,
 )
@@ -91,7 +96,7 @@ DYNAMIC_COPY = declare(
     "dynamic-copy",
     "warning",
     "tensor_copy_dynamic_src or tensor_copy_dynamic_dst is used.",
-    "both are deprecated and gone in 0.4.0",
+    "both are deprecated in NKI 0.3.0 and gone in 0.4.0",
     meaningless=True,
 )
 
@@ -137,6 +142,7 @@ _METHODS = {
     "broadcast": "use .ap with step 0 in that dimension",
     "expand_dim": _RESHAPE,
     "flatten_dims": _RESHAPE,
+    "indirect": "use nisa.local_gather or nisa.nc_n_gather",
     "is_contiguous": _PATTERN,
     "is_indirect": _PATTERN,
     "permute": "use .ap with the [step, count] pairs in the other order",
@@ -186,15 +192,18 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
             if versions.has(version, module, name)
         }
 
-    def get(name: str) -> Any:
-        found = served(versions.in_force())
-        return found[name] if name in found else refuse(name)
-
     def there() -> set[str]:
         return {*names, *served(versions.in_force())}
 
     names["__dir__"] = there
-    names["__all__"][:] = [name for name in names["__all__"] if name in there()]
+    exported = names.pop("__all__")
+
+    def get(name: str) -> Any:
+        if name == "__all__":
+            return [name for name in exported if name in there()]
+        found = served(versions.in_force())
+        return found[name] if name in found else refuse(name)
+
     return get
 
 
@@ -222,9 +231,12 @@ def removed_names() -> Mapping[str, Mapping[str, tuple[Rule, str]]]:
 
 def why_missing(module: str, name: str) -> tuple[Rule, str]:
     """Return the rule that the use of a missing name of a module violates, and the remedy."""
-    for version in versions.VERSIONS if module in versions.names_of("0.3.0") else ():
-        if versions.has(version, module, name) and name not in _RULES.get(module, {}):
-            return BAD_CALL, versions.found_in(version)
+    known = versions.VERSIONS if module in versions.names_of("0.3.0") else ()
+    having = [version for version in known if versions.has(version, module, name)]
+    if having and name not in _RULES.get(module, {}):
+        # The next version that has it, or the last one before it was removed.
+        version = min((v for v in having if v > versions.in_force()), default=having[-1])
+        return BAD_CALL, versions.found_in(version)
     return _RULES.get(module, {}).get(name) or (BAD_CALL, _meant(_home(module), name))
 
 
@@ -267,8 +279,18 @@ def report_missing(error: AttributeError) -> None:
 
 
 def tensor_attributes(tensor: type[NoOperators]) -> set[str]:
-    """Return the attributes that a class of tensors has, without those that only raise."""
-    return set(dir(tensor)) - _REMEDIES.keys()
+    """Return the attributes that a class of tensors has in the version in force.
+
+    Those that only raise are left out.
+    """
+    return {name for name in dir(tensor) if _is_there(tensor, name)}
+
+
+def _is_there(tensor: type[NoOperators], name: str) -> bool:
+    found = inspect.getattr_static(tensor, name, None)
+    if isinstance(found, ByVersion):
+        return versions.in_force() in found.in_version
+    return not isinstance(found, _NoMethod)
 
 
 def method_remedy(name: str) -> str:
@@ -276,16 +298,31 @@ def method_remedy(name: str) -> str:
     return _REMEDIES.get(name, "write a function of nki.language, or an instruction with a dst=")
 
 
+_DEPRECATED: tuple[str, Severity] = ("is deprecated in NKI 0.3.0", "warning")
+_REMOVED: tuple[str, Severity] = ("was removed in NKI 0.4.0", "error")
+
+
+def missing_text(rule: Rule, full_name: str) -> tuple[str, Severity]:
+    """Return message and severity for a name that the version in force lacks."""
+    version = versions.in_force()
+    if rule is not DYNAMIC_COPY:
+        return f"{full_name} does not exist in NKI {version}", rule.severity
+    text, severity = versions.at(version, _DEPRECATED, {"0.4.0": _REMOVED})
+    return f"{full_name} {text}", severity
+
+
 def _refuse(
     rule: Rule, full_name: str, name: str, remedy: str, place: Place | None = None
 ) -> NoReturn:
+    message, severity = missing_text(rule, full_name)
     flag(
         rule,
-        f"{full_name} does not exist in NKI {versions.in_force()}",
+        message,
         operand=name,
         seen=full_name,
         fix=remedy,
         place=place,
+        severity=severity,
         error=NkiRemovedError,
     )
     raise AssertionError("unreachable: the rules of removed names always raise")
@@ -337,13 +374,29 @@ class _NoMethod:
         _refuse(BAD_CALL, f"NkiTensor.{self.name}", self.name, self.remedy)
 
 
+class ByVersion(_NoMethod):
+    """A member of tensors that differs between versions: access gives that of the one in force.
+
+    Attributes:
+        in_version: The function or property of each version that has it.
+    """
+
+    def __init__(self, name: str, in_version: Mapping[str, Any]) -> None:
+        super().__init__(name, method_remedy(name))
+        self.in_version = in_version
+
+    def __get__(self, tensor: Any, owner: type) -> Any:
+        found = self.in_version.get(versions.in_force())
+        return super().__get__(tensor, owner) if found is None else found.__get__(tensor, owner)
+
+
 class NoOperators:
     """Base class of tensors: operators and functions of NumPy raise, with the remedy."""
 
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [n for n in super().__dir__() if n not in _REMEDIES]
+        return [n for n in super().__dir__() if _is_there(type(self), n)]
 
     __add__ = __radd__ = _operator("+", "add")
     __sub__ = __rsub__ = _operator("-", "subtract")

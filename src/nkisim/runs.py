@@ -100,7 +100,7 @@ def run(
     cores: list[Core] = []
     token = RECORDER.set(recorder)
     try:
-        with np.errstate(all="ignore"), one_blas_thread():
+        with np.errstate(all="ignore"), one_blas_thread(), judged_by(report.nki):
             tracker = _tracker(options)
             if "arguments" in options.detectors():
                 _check_arguments(kernel, args, kwargs)
@@ -130,8 +130,9 @@ def run(
             raise
     finally:
         report.findings = recorder.findings
-        complete(report.findings)
-        settle(report.findings)
+        with judged_by(options.version()):
+            complete(report.findings)
+            settle(report.findings)
         report.silenced = recorder.silenced
         report.arithmetic = arithmetic()
         report.instructions = sum(core.clock for core in cores)

@@ -21,9 +21,21 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-__all__ = ["NKI_VERSION", "install", "installed", "real_nki_found", "uninstall"]
+__all__ = ["NKI_VERSION", "install", "installed", "real_nki_found", "uninstall"]  # noqa: F822
 
-NKI_VERSION = "0.3.0"
+
+def __getattr__(name: str) -> Any:
+    if name == "NKI_VERSION":
+        return _version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _version() -> str:
+    """Return the NKI version in force."""
+    from nkisim.versions import in_force
+
+    return in_force()
+
 
 _FIRST_REAL_VERSION = (0, 3)  # the 0.0.1 of the public index is an empty placeholder
 _PACKAGE = "nki"
@@ -108,7 +120,7 @@ class _NkiFinder(MetaPathFinder, Loader):
         if fullname not in _MODULES:
             # Falling through would load nkisim's own files a second time under another name.
             raise ModuleNotFoundError(
-                f"No module named {fullname!r}: nkisim stands in for NKI {NKI_VERSION}, which has "
+                f"No module named {fullname!r}: nkisim stands in for NKI {_version()}, which has "
                 + ", ".join(_MODULES),
                 name=fullname,
             )
@@ -131,7 +143,7 @@ def _alias(name: str) -> Callable[[ModuleType], ModuleType]:
 
 def _nki(module: ModuleType) -> ModuleType:
     """Fill ``module`` with the top level of ``nki``."""
-    from nkisim.removed import missing_name
+    from nkisim.removed import by_version
 
     api = import_module("nkisim")
 
@@ -141,16 +153,14 @@ def _nki(module: ModuleType) -> ModuleType:
 
     simulate.__module__ = _PACKAGE
     simulate.__annotations__.clear()  # NKI's signature is exactly ``(kernel)``
-    module.__doc__ = f"NKI {NKI_VERSION}, simulated by nkisim."
-    vars(module).update(
-        jit=api.jit,
-        simulate=simulate,
-        __version__=NKI_VERSION,
-        __getattr__=missing_name(_PACKAGE),
-    )
-    for name in _MODULES:
-        if name.rpartition(".")[0] == _PACKAGE:
-            import_module(name)  # which also makes it an attribute of ``module``
+    module.__doc__ = "NKI, simulated by nkisim; ``__version__`` is the version in force."
+    inner = [name for name in _MODULES if name.rpartition(".")[0] == _PACKAGE]
+    names = [*(name.rpartition(".")[2] for name in inner), "jit", "simulate"]
+    vars(module).update(jit=api.jit, simulate=simulate, __all__=sorted(names))
+    served = by_version(_PACKAGE, vars(module))
+    vars(module)["__getattr__"] = lambda name: _version() if name == "__version__" else served(name)
+    for name in inner:
+        import_module(name)  # which also makes it an attribute of ``module``
     return module
 
 

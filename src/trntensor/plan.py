@@ -14,8 +14,8 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
+from trnsci.core.eager import autocast_on
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trnsci.core.interop import any_autocast
 from trnsci.core.plan import Cost, Plan
 from trnsci.core.tiles.hardware import CORES, TILE
 from trntensor._paths.arguments import check_operands, read_arguments
@@ -143,7 +143,7 @@ class ContractionPlan(Plan):
         def fast(*operands: Tensor) -> Tensor:
             if wanted():
                 return contracted(program, operands)
-            return lowered(program, operands) if any_autocast() else compute(*operands)
+            return lowered(program, operands) if autocast_on(*operands) else compute(*operands)
 
         if precision == "fast":
             return fast

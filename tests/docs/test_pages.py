@@ -61,7 +61,8 @@ def test_links_lead_to_a_page_and_a_heading(path):
         assert not anchor or anchor in Page.read(found).anchors, link
 
 
-@each_page
+# The page of the upgrade rules has names of all releases.
+@_each([page for page in PAGES if page.name != "migration.md"])
 def test_rules_and_instructions_are_called_by_their_names(path):
     prose = "\n".join(Page.read(path).prose)
     assert set(re.findall(r"\b[LSMDACR]\d{3}\b", prose)) <= set(RULES)

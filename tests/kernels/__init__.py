@@ -63,7 +63,8 @@ class Twin:
         ranks: Number of ranks.
         in_source: True when the mistake is found in the source.
         parts: Functions and classes beside the bad kernel that hold marks.
-        options: Options of the run, for limits that only a long kernel would reach.
+        options: Options of the run, for limits that only a long kernel would reach, and for an NKI
+            version other than the oldest.
     """
 
     name: str
@@ -153,13 +154,22 @@ def twin(
 
 
 def source_twin(
-    *inputs: Any, parts: tuple[Any, ...] = ()
+    *inputs: Any, parts: tuple[Any, ...] = (), options: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as found in the source."""
 
     def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
         name = bad.__name__.removeprefix("bad_")
-        made = Twin(name, bad, inputs, inputs, ("gen3",), in_source=True, parts=parts)
+        made = Twin(
+            name,
+            bad,
+            inputs,
+            inputs,
+            ("gen3",),
+            in_source=True,
+            parts=parts,
+            options=options or {},
+        )
         TWINS.append(made)
         return bad
 

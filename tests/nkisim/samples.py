@@ -16,6 +16,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.dtypes import as_dtype
 from nkisim.dtypes.packed import pack
+from nkisim.spec import OPS
 
 from .sampling import Outcome, Sample, Tile, fill, run, whole
 
@@ -83,7 +84,7 @@ GEN4 = ("gen4",)
 
 def _add(instruction: str, case: str = "", /, **arguments: Any) -> None:
     """Add a sample; arguments that are tiles are its operands."""
-    fields = ("targets", "grid", "before", "observe")
+    fields = ("targets", "grid", "before", "observe", "nki")
     options = {name: arguments.pop(name) for name in fields if name in arguments}
     tiles = {name: value for name, value in arguments.items() if isinstance(value, Tile)}
     for name, value in list(arguments.items()):
@@ -217,6 +218,22 @@ def _scalar_engine() -> None:
         reduce_cmd=nisa.reduce_cmd.reset_reduce,
         targets=GEN4,
     )
+    _add(
+        "activate2",
+        dst=new(dtype=nl.bfloat16),
+        op=OPS["prelu"],
+        data=normal(),
+        imm0=column(),
+        imm1=column(seed=2),
+        op0=nl.multiply,
+        op1=nl.add,
+        relu_param=column(seed=3),
+        reduce_op=nl.maximum,
+        reduce_res=new((ROWS, 1)),
+        reduce_cmd=nisa.reduce_cmd.reset_reduce,
+        targets=GEN4,
+        nki="0.4.0",
+    )
 
 
 def _reductions() -> None:
@@ -237,6 +254,38 @@ def _reductions() -> None:
         reduce_res=new((ROWS, 1)),
     )
     _add(
+        "tensor_scalar_reduce",
+        "loaded",
+        dst=new(),
+        data=normal(),
+        op0=nl.multiply,
+        operand0=column(),
+        reduce_op=nl.maximum,
+        reduce_res=new((ROWS, 1)),
+        reduce_cmd=nisa.reduce_cmd.load_reduce,
+        reduce_init=column(seed=2),
+        reduce_res_negate=True,
+        nki="0.6.0",
+    )
+    _add(
+        "tensor_scalar",
+        "larger",
+        dst=new(),
+        data=normal(),
+        op0=OPS["abs_max"],
+        operand0=column(),
+        targets=GEN4,
+        nki="0.4.0",
+    )
+    _add(
+        "tensor_partition_reduce",
+        "average",
+        dst=new((1, COLUMNS)),
+        op=OPS["average"],
+        data=normal(),
+        nki="0.5.0",
+    )
+    _add(
         "tensor_tensor_scan",
         dst=new(),
         data0=normal(),
@@ -254,6 +303,14 @@ def _reductions() -> None:
         imm0=0.5,
     )
     _add("max8", dst=new((ROWS, 8)), src=normal())
+    _add(
+        "topk",
+        val_dst=new((ROWS, 8), nl.bfloat16),
+        idx_dst=new((ROWS, 8), nl.uint32),
+        src=normal("bf16"),
+        n=16 * COLUMNS,
+        nki="0.6.0",
+    )
     data = np.random.default_rng(3).permuted(
         np.tile(np.arange(COLUMNS, dtype=np.float32), (ROWS, 1)), axis=1
     )

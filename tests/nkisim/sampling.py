@@ -29,6 +29,7 @@ import nkisim.language as nl
 from kernels import copies
 from nkisim.diagnostics import Finding, NkiFindingWarning
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
+from nkisim.versions import VERSIONS
 
 REGIONS = {"sbuf": nl.sbuf, "psum": nl.psum, "hbm": nl.shared_hbm}
 
@@ -69,6 +70,7 @@ class Sample:
         before: Runs first, inside the kernel.
         observe: Runs last, inside the kernel: returns tensors that show what the call changed
             besides its operands.
+        nki: The first NKI version in which the call is legal.
     """
 
     instruction: str
@@ -79,6 +81,7 @@ class Sample:
     grid: int = 1
     before: Callable[[], None] | None = None
     observe: Callable[[], Mapping[str, Any]] | None = None
+    nki: str = VERSIONS[0]
 
     @property
     def name(self) -> str:
@@ -87,8 +90,8 @@ class Sample:
 
     @property
     def declaration(self) -> Instruction:
-        """The declared instruction."""
-        return INSTRUCTIONS[self.instruction]
+        """The declared instruction, as it holds in the version of the call."""
+        return INSTRUCTIONS[self.instruction].at(self.nki)
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -185,7 +188,8 @@ def run(
     # A kernel has at least one tensor among its arguments, also where the call needs none.
     arguments = tuple(copies(given.values())), np.zeros((1, 1), np.float32)
     launched = nkisim.jit(kernel)[sample.grid] if sample.grid > 1 else kernel
-    entered = entry(launched, target=target or sample.targets[-1], **options)
+    chosen = {"nki": sample.nki, "target": target or sample.targets[-1], **options}
+    entered = entry(launched, **chosen)
     if entry is nkisim.check:
         report = entered(*arguments)
         outputs = report.outputs

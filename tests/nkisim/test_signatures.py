@@ -1,5 +1,6 @@
-"""The public surface is that of NKI 0.3.0: names, parameters, order, defaults, members."""
+"""The public surface is that of each NKI version: names, parameters, order, defaults, members."""
 
+import ast
 import inspect
 import json
 from enum import Enum
@@ -14,6 +15,8 @@ import nkisim.language
 from each_case import each_case
 from nkisim.diagnostics import NkiCallError
 from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.signatures import parameters_of
+from nkisim.versions import NKI_VARIABLE, VERSIONS, names_of
 
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "data" / "nki-0.3.0-signatures.json").read_text()
@@ -24,6 +27,14 @@ FUNCTIONS = [
     for module, content in RECORDED.items()
     for name, parameters in content["functions"].items()
 ]
+
+
+# Names that kernels use although the documentation does not list them, and inherited ones.
+UNLISTED = {
+    "nki.isa": {"constants"},
+    "nki.language": {"bool", "range"},
+    "nki.collectives": set(),
+}
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +107,84 @@ def test_names_are_present_and_exported(modules, module):
         assert {*content["functions"], *content["classes"], *content["names"]} <= exported
 
 
+def documented(text):
+    """Return the parameters of a version's file in the form of the record."""
+    arguments = ast.parse(f"lambda {text}: 0", mode="eval").body.args
+    names = [argument.arg for argument in arguments.args]
+    rows = [{"name": name} for name in names]
+    for row, default in zip(rows[::-1], arguments.defaults[::-1], strict=False):
+        row["default"] = ast.unparse(default)
+    more = [("*", arguments.vararg), ("**", arguments.kwarg)]
+    return rows + [{"name": f"{stars}{found.arg}"} for stars, found in more if found]
+
+
+def plain(row):
+    """Render a row of a function with the defaults as the files of the versions write them."""
+    if "default" not in row:
+        return row
+    text = row["default"].removeprefix("nl.").removeprefix("MemoryRegion.")
+    return {**row, "default": "uint8" if text == "'uint8'" else text}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("module", list(RECORDED))
+def test_functions_are_those_of_each_version(modules, module, version, monkeypatch):
+    monkeypatch.setenv(NKI_VARIABLE, version)
+    assert modules["nki"].__version__ == version
+    content, found, differing = names_of(version)[module], modules[module], []
+    for name, text in content["functions"].items():
+        here = [plain(row) for row in described(getattr(found, name))]
+        if here != documented(text):
+            differing.append((name, here, documented(text)))
+    assert differing == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("module", list(UNLISTED))
+def test_names_are_those_of_each_version(modules, module, version, monkeypatch):
+    monkeypatch.setenv(NKI_VARIABLE, version)
+    content = names_of(version)[module]
+    listed = {*content["functions"], *content["classes"], *content["names"]}
+    assert [name for name in sorted(listed) if not hasattr(modules[module], name)] == []
+    assert set(modules[module].__all__) == listed | UNLISTED[module]
+    star = {}
+    exec(f"from {module} import *", star)
+    assert listed <= set(star)
+    assert listed <= set(dir(modules[module]))
+    others = {name for v in VERSIONS for kind in names_of(v)[module].values() for name in kind}
+    assert [name for name in sorted(others - listed) if hasattr(modules[module], name)] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_methods_have_the_parameters_of_each_version(modules, version, monkeypatch):
+    monkeypatch.setenv(NKI_VARIABLE, version)
+    for module in UNLISTED:
+        for name, content in names_of(version)[module]["classes"].items():
+            found = getattr(modules[module], name)
+            for method, text in content.get("methods", {}).items():
+                if method == "__init__":
+                    continue  # kernels do not make these objects
+                here = [plain(row) for row in described(getattr(found, method))]
+                assert here[1:] == documented(text)[1:], f"{name}.{method}"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_enums_have_the_members_of_each_version(modules, version, monkeypatch):
+    monkeypatch.setenv(NKI_VARIABLE, version)
+    for module in ("nki.isa", "nki.language"):
+        for name, content in names_of(version)[module]["classes"].items():
+            if "members" in content:
+                enum = getattr(modules[module], name)
+                assert sorted(member.name for member in enum) == content["members"], name
+
+
 def test_no_function_is_left_without_a_meaning():
     """Every function of nki.isa is declared as an instruction, or is written out by hand."""
-    by_hand = {"get_nc_version", "register_alloc", "register_load", "register_move"}
-    by_hand.add("register_store")
-    assert set(RECORDED["nki.isa"]["functions"]) - by_hand == set(INSTRUCTIONS)
+    by_hand = {"get_nc_sub_version", "get_nc_version", "register_alloc", "register_load"}
+    by_hand |= {"register_move", "register_store"}
+    listed = {name for version in VERSIONS for name in names_of(version)["nki.isa"]["functions"]}
+    assert set(RECORDED["nki.isa"]["functions"]) <= listed
+    assert listed - by_hand == set(INSTRUCTIONS)
     sources = [
         Path(module.__file__).parent.rglob("*.py")
         for module in (nkisim.isa, nkisim.language, nkisim.collectives)
@@ -109,8 +193,12 @@ def test_no_function_is_left_without_a_meaning():
     assert [f.name for f in files if "NotImplementedError" in f.read_text()] == []
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @each_case("name", sorted(INSTRUCTIONS))
-def test_calls_that_do_not_fit_name_what_does_not(name):
+def test_calls_that_do_not_fit_name_what_does_not(name, version, monkeypatch):
+    monkeypatch.setenv(NKI_VARIABLE, version)
+    if name not in names_of(version)["nki.isa"]["functions"]:
+        return
     function = getattr(nkisim.isa, name)
     parameters = inspect.signature(function).parameters
     required = [p.name for p in parameters.values() if p.default is p.empty]
@@ -127,3 +215,12 @@ def test_calls_that_do_not_fit_name_what_does_not(name):
     if required:
         with pytest.raises(TypeError, match=rf"{name}\(\) got multiple values for argument"):
             function(None, **given)
+
+
+def test_positional_arguments_are_those_of_the_version(monkeypatch):
+    """Suggestions and source checks name positional arguments by it."""
+    for version in VERSIONS:
+        monkeypatch.setenv(NKI_VARIABLE, version)
+        third = "oob_mode" if version == "0.3.0" else "priority"
+        assert parameters_of("dma_copy")[:3] == ["dst", "src", third]
+        assert parameters_of("topk") == ["val_dst", "idx_dst", "src", "n", "name"]

@@ -139,3 +139,29 @@ def ring_owner(rank: int, step: int, group: Sequence[int]) -> int:
     for _ in range(step):
         holders = [holders[-1], *holders[:-1]]
     return holders[list(group).index(rank)]
+
+
+def all_to_slots(
+    tensors: Sequence[np.ndarray],
+    old: Sequence[np.ndarray],
+    groups: Groups,
+    send_counts: np.ndarray,
+    send_starts: np.ndarray,
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """As ``all_to_all_v``, but each sender has a slot of equal size in every destination.
+
+    Returns the destinations, and for each rank the number of elements that it gets from each rank
+    of its group.
+    """
+    results, received = [], []
+    for rank in range(len(tensors)):
+        group = group_of(rank, groups)
+        flat = list(old[rank].reshape(-1))
+        slot = len(flat) // len(group)
+        for i, peer in enumerate(group):
+            theirs = tensors[peer].reshape(-1)
+            for k in range(int(send_counts[peer, rank])):
+                flat[i * slot + k] = theirs[int(send_starts[peer, rank]) + k]
+        results.append(np.array(flat, old[rank].dtype).reshape(old[rank].shape))
+        received.append(np.array([send_counts[peer, rank] for peer in group], np.uint32))
+    return results, received

@@ -105,10 +105,10 @@ def local_gather(
     if count is None:
         count = CORE_PARTITIONS * index.shape[1]
     out = old.copy()
-    for p in range(len(src)):
-        for i, first in enumerate(core_indices(index, p // CORE_PARTITIONS, count)):
-            for j in range(width):
-                out[p, i * width + j] = src[p, first + j]
+    for core in range(len(src) // CORE_PARTITIONS):
+        rows = slice(CORE_PARTITIONS * core, CORE_PARTITIONS * (core + 1))
+        for i, first in enumerate(core_indices(index, core, count)):
+            out[rows, i * width : (i + 1) * width] = src[rows, first : first + width]
     return out
 
 

@@ -15,10 +15,10 @@ from trnrand.engines import ENGINES
 
 from .draws import DRAWS
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+pytestmark = pytest.mark.cuda
 
 EXACT = {
     "uniform", "uniform float64", "uniform bfloat16", "bernoulli", "randint", "randint wide",

@@ -7,10 +7,10 @@ import trnsolver
 from oracles.solver_matrices import GENERAL, SYMMETRIC, with_condition
 from trnsci.core.testing import random_tensor, unit_roundoff
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+pytestmark = pytest.mark.cuda
 
 
 def unit(a):

@@ -10,10 +10,10 @@ from trnsolver._cuda.batched import batched_qr
 
 from .cuda_numbers import normal
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+pytestmark = pytest.mark.cuda
 
 DTYPES = (torch.float32, torch.float64)
 

@@ -12,9 +12,11 @@ from trnsparse._attention.cuda import suits_flex
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import AttentionMask, causal_mask, local_window_mask
 
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
 pytestmark = [
     pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     # What the compiler says of itself.
     pytest.mark.filterwarnings("ignore"),
 ]

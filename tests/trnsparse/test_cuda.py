@@ -7,10 +7,10 @@ import trnsparse as ts
 
 from .cases import FORMATS, in_format, random_dense, spd_dense
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+pytestmark = pytest.mark.cuda
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.complex64]
 

@@ -8,10 +8,10 @@ from trnsci.core.testing import random_tensor
 
 from .cases import COMMON, TRICKY, operands
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+pytestmark = pytest.mark.cuda
 
 
 @pytest.mark.parametrize("subscripts", TRICKY + COMMON)

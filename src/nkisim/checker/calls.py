@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nkisim.api import Kernel, as_kernel, check_into
-from nkisim.checker.arguments import arguments_of, shapes_hint, without_value
+from nkisim.checker.arguments import Shapes, arguments_of, shapes_hint, without_value
 from nkisim.checker.limits import GaveUp, instruction_limit, time_limit
 from nkisim.checker.modules import CannotImport, imported, raising_line
 from nkisim.checker.rules import BROKEN_FILE
@@ -26,6 +26,7 @@ __all__ = [
     "KernelCall",
     "attribute_of",
     "example_calls",
+    "generated_call",
     "run_kernels",
     "where_raised",
 ]
@@ -180,18 +181,30 @@ def _run_named(
     record: KernelRecord,
 ) -> None:
     """Run a kernel with generated arguments; note the reason if that is not possible."""
-    thing = attribute_of(module, source.name)
-    if thing is None or not callable(thing):
-        record.note = f"{source.name} is not a name of the module"
-        record.hint = f"define {EXAMPLES}() in {file}"
-        return
-    kernel = as_kernel(thing)
-    given, missing = arguments_of(kernel.function, settings.shapes)
+    call, missing = generated_call(module, source, settings.shapes)
     if missing:
         _note_missing(record, file, source, missing)
-        return
-    chosen = kernel if grid is None else kernel[grid]
-    _run(KernelCall(source.name, chosen, (), given), file, settings, found)
+    elif call is None:
+        record.note = f"{source.name} is not a name of the module"
+        record.hint = f"define {EXAMPLES}() in {file}"
+    else:
+        chosen = call.kernel if grid is None else call.kernel[grid]
+        _run(call._replace(kernel=chosen), file, settings, found)
+
+
+def generated_call(
+    module: Any, source: KernelSource, shapes: Shapes
+) -> tuple[KernelCall | None, list[str]]:
+    """Return a call of a kernel with generated arguments, and the parameters without a value.
+
+    There is no call if a parameter has no value, or the kernel is not a name of the module.
+    """
+    thing = attribute_of(module, source.name)
+    if thing is None or not callable(thing):
+        return None, []
+    kernel = as_kernel(thing)
+    given, missing = arguments_of(kernel.function, shapes)
+    return None if missing else KernelCall(source.name, kernel, (), given), missing
 
 
 def _note_missing(

@@ -36,20 +36,21 @@ class CountedLoops:
 
     def __init__(self, idle: bool) -> None:
         self._idle = idle
-        self._places: dict[tuple[str, int], Place] = {}
+        self._places: dict[tuple[str, int], tuple[Place, str]] = {}
 
     @property
     def suspected(self) -> bool:
         """Whether a loop had iterations that depend on a loaded count."""
         return bool(self._places)
 
-    def turns(self, values: range) -> range:
-        """Return the iterations of such a loop in this run."""
+    def turns(self, values: range, name: str) -> range:
+        """Return the iterations of such a loop, made by the function of a name, in this run."""
         if self._idle:
             return range(0)
         if len(values):
             place = user_place()
-            self._places.setdefault((place.file, place.line), Place(place.file, place.line))
+            line = Place(place.file, place.line)
+            self._places.setdefault((place.file, place.line), (line, name))
         return values
 
     def report(self, returned: Collection[NkiTensor], idle: Collection[NkiTensor]) -> None:
@@ -64,12 +65,12 @@ class CountedLoops:
         if not missing:
             return
         size = sum(tensor.size for tensor in returned)
-        for place in self._places.values():
+        for place, name in self._places.values():
             flag(
                 NO_TURN,
                 f"with zero iterations of this loop {missing} of {size} elements of the outputs "
                 "stay unwritten",
-                instruction="nl.dynamic_range",
+                instruction=name,
                 seen="a bound that is loaded from memory, so that it may be 0",
                 fix="write the values for zero iterations to the outputs before or after the loop",
                 place=place,

@@ -6,7 +6,7 @@ Elements that it will overwrite are copied first, and compared with the results 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from nkisim.checks.counts import CountedLoops
@@ -18,9 +18,9 @@ from nkisim.checks.overwritten import Overwritten
 from nkisim.checks.racecheck import Races
 from nkisim.checks.size import Size
 from nkisim.checks.tails import StaleTails
-from nkisim.diagnostics import Place
+from nkisim.diagnostics import RULES, Place, flag
 from nkisim.machine import Effect, LoopKind, Step
-from nkisim.memory import NkiTensor
+from nkisim.memory import Lifetime, NkiTensor
 
 __all__ = ["DETECTORS", "Detectors"]
 
@@ -62,6 +62,7 @@ class Detectors:
         self.counts = CountedLoops(idle) if "races" in names else None
         self._size = Size(self._history, most_instructions) if "size" in names else None
         self._named: list[NkiTensor] = []
+        self._left: set[Lifetime] = set()
 
     def names(self, tensor: NkiTensor) -> None:
         """Note that the next instruction reads an index tile."""
@@ -73,6 +74,8 @@ class Detectors:
             self._size.count(step)
         named = [Effect("offset", tile) for tile in self._named]
         self._named.clear()
+        if self._left:
+            self._check_left((*named, *step.reads, *step.writes), step.instruction)
         for effect in (*named, *step.reads):
             self._read(step, effect)
         if self._overwritten is not None:
@@ -85,7 +88,7 @@ class Detectors:
             self._lost.read(effect)
         if self._inputs is not None:
             self._inputs.read(effect, step.core)
-        if effect.tensor.indirect is not None:
+        if effect.tensor.indirection is not None:
             return  # where it reads is not known
         if self._lost is not None and effect.tensor.life.address is not None:
             for site in self._history.sites(effect):
@@ -110,7 +113,7 @@ class Detectors:
         if self._sums is not None:
             self._sums.written(step, self._history.site(number))
         for effect in step.writes:
-            if effect.tensor.indirect is None:
+            if effect.tensor.indirection is None:
                 self._history.touched(effect).put(number)
         if self.tails is not None:
             self.tails.written(step, number)
@@ -119,12 +122,33 @@ class Detectors:
         """Return the last writes of a tensor, with places and loop indices."""
         return [str(site) for site in self._history.sites(Effect("", tensor))]
 
-    def iterations(self, core: Any, kind: LoopKind, values: range) -> _Iterations:
+    def iterations(self, core: Any, kind: LoopKind, values: range, name: str) -> _Iterations:
         """Return the iterations of a loop, recorded as they run."""
         if kind == "counted" and self.counts is not None:
-            values = self.counts.turns(values)
+            values = self.counts.turns(values, name)
         follow = self._history.affine if kind == "affine" else self._history.dynamic
         return _Iterations(values, lambda: follow(core, values))
+
+    def left(self, allocations: Iterable[Lifetime]) -> None:
+        """Note that an iteration of a loop's body function has ended, which made allocations."""
+        self._left.update(allocations)
+
+    def _check_left(self, effects: Iterable[Effect], what: str, place: Place | None = None) -> None:
+        """Flag tensors that an iteration of a loop's body made, and that are used after it."""
+        for effect in effects:
+            life = effect.tensor.life
+            if life in self._left:
+                file, line = life.line
+                flag(
+                    RULES["L037"],
+                    f"{what} uses `{life.label}`, which the body of a device loop made",
+                    instruction=what,
+                    operand=effect.operand,
+                    seen=effect.tensor.describe(),
+                    fix=f"make {life.label} before the loop and write into it, with dst=",
+                    notes=(f"made at {file}:{line}",),
+                    place=place,
+                )
 
     def finish(
         self,
@@ -134,6 +158,9 @@ class Detectors:
         place: Place,
     ) -> None:
         """Flag the findings of a finished run as a whole; ``place`` is the kernel's definition."""
+        self._check_left([Effect("", tensor) for tensor in returned], "return", place)
+        if self._races is not None:
+            self._races.finish()
         if self._lost is not None:
             self._lost.finish(returned, [tensor for _, tensor in arguments])
         if self._overwritten is not None:

@@ -224,7 +224,7 @@ class History:
 
 def is_indirect(effect: Effect) -> bool:
     """Return whether the address of an operand is data-dependent."""
-    return effect.rows is not None or effect.tensor.indirect is not None
+    return effect.rows is not None or effect.tensor.indirection is not None
 
 
 def bits_of(tensor: NkiTensor) -> np.ndarray:

@@ -222,7 +222,7 @@ def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], pla
     end, extent = int(line.argmax()), len(line)
     if not end or not line[end:].all():
         return False
-    stride = tensor.strides[axis]
+    stride = tensor.form.strides[axis]
     positions = sorted({start // stride % extent for start in starts})
     step = positions[1] - positions[0] if len(positions) > 1 else 0
     if step < 2 or positions != list(range(0, end, step)) or end % step:

@@ -2,17 +2,21 @@
 
 The compiler orders instructions with a dependency that it can see. It cannot see overlap between
 two tensors placed at one address, nor overlap through data-dependent addresses; and the iterations
-of an unordered loop have no order. Accesses of two cores are checked in ``machine.sharing``, also
-in simulations.
+of an unordered loop have no order. Edges that a kernel adds with ``depends_on`` give an order; they
+come after the accesses, so in versions with handles the findings wait for the end of the run.
+Accesses of two cores are checked in ``machine.sharing``, also in simulations.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from nkisim.checks.history import History, Site, Turn, bits_of, is_indirect
 from nkisim.diagnostics import declare, flag, user_place
-from nkisim.machine import Effect, Step
+from nkisim.machine import Core, Effect, Step
 from nkisim.memory import Lifetime, NkiTensor, is_hbm
 
 __all__ = ["Races"]
@@ -61,6 +65,9 @@ UNORDERED_SCATTERS = declare(
     on_values=True,
 )
 
+Report = Callable[[], object]
+"""Flags a finding."""
+
 
 class Races:
     """Compares every access with the last write of the same bytes."""
@@ -69,6 +76,7 @@ class Races:
         self._history = history
         self._scattered: set[Lifetime] = set()
         self._scatters: list[tuple[Effect, int, object]] = []
+        self._waiting: list[tuple[Core, int, Site, Report]] = []
 
     def read(self, step: Step, effect: Effect) -> None:
         """Compare a read with the last write there."""
@@ -82,7 +90,7 @@ class Races:
         if life.address is not None:
             for site in sites:
                 if life not in site.owners and not 0 <= life.first_use < site.clock:
-                    _report_alias(step, effect, site)
+                    self._report(step, site, _alias(step, effect, site))
         for site in sites if turns else ():
             turn = _other_turn(site.turns, turns)
             if turn is not None:
@@ -90,6 +98,21 @@ class Races:
                 break
         if scattered:
             self._check_scattered(step, effect, sites)
+
+    def _report(self, step: Step, site: Site, report: Report) -> None:
+        """Report two accesses without an order, once no edge can order them any more."""
+        if step.core.handles:
+            self._waiting.append((step.core, step.core.clock, site, report))
+        else:
+            report()
+
+    def finish(self) -> None:
+        """Report the accesses that no edge has ordered."""
+        for core, clock, site, report in self._waiting:
+            same = site.core == ("" if core.member is None else core.member.label)
+            if not (same and core.waits(clock, site.clock)):
+                report()
+        self._waiting.clear()
 
     def _check_scattered(self, step: Step, effect: Effect, sites: list[Site]) -> None:
         member = step.core.member
@@ -99,7 +122,7 @@ class Races:
             _report_perhaps(step, effect)
         for site in met:
             if site.epoch == epoch and not (site.ordered and _is_ordered(step)):
-                _report_indexed(step, effect, site)
+                self._report(step, site, _indexed(step, effect, site))
                 break
 
     def before(self, step: Step) -> None:
@@ -122,7 +145,8 @@ class Races:
             stamps = effect.tensor.storage.shadow.of_elements(*effect.tensor.region)
             same = (stamps == first).all(axis=-1)
             if (same & (bits_of(effect.tensor) != before)).any():
-                _report_scatters(step, effect, self._history.site(first))
+                site = self._history.site(first)
+                self._report(step, site, _scatters(step, effect, site))
         self._scatters.clear()
         for effect in step.writes:
             if is_hbm(effect.tensor.buffer) and is_indirect(effect):
@@ -182,9 +206,10 @@ def _both(step: Step, effect: Effect, site: Site, does: str = "reads") -> tuple[
     return f"written by {site}", f"{does:7} by {here}: {effect.tensor.describe()}"
 
 
-def _report_alias(step: Step, effect: Effect, site: Site) -> None:
+def _alias(step: Step, effect: Effect, site: Site) -> Report:
     life = effect.tensor.life
-    flag(
+    return partial(
+        flag,
         ALIASED_READ,
         f"{step.instruction} reads {_called(effect.tensor, effect.operand)} at address "
         f"{life.address}, where {site.instruction} wrote another tensor last",
@@ -192,8 +217,9 @@ def _report_alias(step: Step, effect: Effect, site: Site) -> None:
         operand=effect.operand,
         seen=f"address {life.address} of {life.shape}, last written by {site}",
         allowed="bytes that were written through the same tensor",
-        fix="use one tensor, or a view of it, for both accesses",
+        fix="use one tensor, or a view of it, for both accesses" + _or_edge(step),
         notes=_both(step, effect, site),
+        place=user_place(),
     )
 
 
@@ -211,16 +237,18 @@ def _report_carried(step: Step, effect: Effect, site: Site) -> None:
     )
 
 
-def _report_indexed(step: Step, effect: Effect, site: Site) -> None:
-    flag(
+def _indexed(step: Step, effect: Effect, site: Site) -> Report:
+    return partial(
+        flag,
         INDEXED_DEPENDENCY,
         f"{step.instruction} reads {_called(effect.tensor, effect.operand)}, part of which "
         f"{site.instruction} wrote by index",
         instruction=step.instruction,
         operand=effect.operand,
         seen=f"written by {site}",
-        fix="put both into a `with nl.no_reorder():` block",
+        fix="put both into a `with nl.no_reorder():` block" + _or_edge(step),
         notes=_both(step, effect, site),
+        place=user_place(),
     )
 
 
@@ -236,14 +264,21 @@ def _report_perhaps(step: Step, effect: Effect) -> None:
     )
 
 
-def _report_scatters(step: Step, effect: Effect, site: Site) -> None:
-    flag(
+def _scatters(step: Step, effect: Effect, site: Site) -> Report:
+    return partial(
+        flag,
         UNORDERED_SCATTERS,
         f"{step.instruction} writes rows of {_called(effect.tensor, effect.operand)} by index that "
         f"{site.instruction} wrote by index with other values",
         instruction=step.instruction,
         operand=effect.operand,
         seen=f"first written by {site}",
-        fix="scatter once, or put both into a `with nl.no_reorder():` block",
+        fix="scatter once, or put both into a `with nl.no_reorder():` block" + _or_edge(step),
         notes=_both(step, effect, site, "written"),
+        place=user_place(),
     )
+
+
+def _or_edge(step: Step) -> str:
+    """Return how an edge orders two accesses, in versions with handles."""
+    return ", or order them with depends_on of the later one" if step.core.handles else ""

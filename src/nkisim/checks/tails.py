@@ -88,7 +88,7 @@ class StaleTails:
             return
         for effect in step.writes:
             tensor = effect.tensor
-            if tensor.buffer is not MemoryRegion.sbuf or not effect.plain or tensor.indirect:
+            if tensor.buffer is not MemoryRegion.sbuf or not effect.plain or tensor.indirection:
                 continue
             life = tensor.life
             line = (life, self._history.site(number).key)

@@ -1,4 +1,4 @@
-"""``nkisim upgrade``: bring kernels of older NKI releases to 0.3.0.
+"""``nkisim upgrade``: bring kernels of older NKI releases to newer ones.
 
 Exit status: 0 done, 1 something is left to do, 2 a mistake on the command line.
 """
@@ -6,6 +6,7 @@ Exit status: 0 done, 1 something is left to do, 2 a mistake on the command line.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,19 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nkisim.checker import CheckSettings, Selection
+from nkisim.cli.checking import project_of, targets_of
 from nkisim.cli.group import commands
+from nkisim.cli.streams import claimed_stdout
 from nkisim.files import python_files
-from nkisim.rewriting import SourceError, read_source, unified_diff, write_source
+from nkisim.rewriting import SourceError, SourceText, read_source, unified_diff, write_source
+from nkisim.versions import VERSIONS, resolve
 
 if TYPE_CHECKING:
     from nkisim.upgrade import Outcome
+    from nkisim.upgrade.verify import Verification
 
 __all__ = ["upgrade"]
 
 DONE, LEFT = 0, 1
 
-_RELEASES = ("auto", "beta1", "beta2", "0.3")
-_TARGETS = ("0.3.0", "0.3")
+_RELEASES = ("auto", "beta1", "beta2", "0.3", "0.4", "0.5")
 
 
 @dataclass
@@ -38,27 +43,39 @@ class _File:
     outcome: Outcome | None
     problem: str = ""
     written: bool = False
+    source: SourceText | None = None
+    verification: Verification | None = None
 
     @property
     def changed(self) -> bool:
         return self.outcome is not None and self.outcome.after != self.outcome.before
 
 
+def _release(_: click.Context, __: click.Parameter, value: str) -> str:
+    short = re.sub(r"^(\d+\.\d+)\.0$", r"\1", value)
+    if short not in _RELEASES:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(_RELEASES)}")
+    return short
+
+
 def _target(_: click.Context, __: click.Parameter, value: str) -> str:
-    if value not in _TARGETS:
-        raise click.BadParameter(f"{value!r} is not available; accepted is 0.3.0")
-    return "0.3.0"
+    try:
+        return resolve(value, "--to")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 @commands.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--from", "since", type=click.Choice(_RELEASES), default="auto", show_default=True)
+@click.option("--from", "since", default="auto", show_default=True, callback=_release)
 @click.option("--to", "target", default="0.3.0", show_default=True, callback=_target)
 @click.option("--diff", is_flag=True, help="Print the changes as a unified diff.")
 @click.option("--write", is_flag=True, help="Write the changed files.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with status 1 if work is left.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("--notes", is_flag=True, help="Put findings into the text as `# nkisim:` comments.")
+@click.option("--verify", is_flag=True, help="Check the result, run it and compare the numbers.")
+@click.option("--target", "generations", help="Generations to verify on, as in `nkisim check`.")
 def upgrade(
     paths: tuple[str, ...],
     since: str,
@@ -68,15 +85,23 @@ def upgrade(
     check: bool,
     form: str,
     notes: bool,
+    verify: bool,
+    generations: str | None,
 ) -> int:
     """Bring the kernels of each PATH, a file or a folder, to a newer NKI release.
 
-    Without --write no file changes. With --from auto, files that import neuronxcc.nki are of
-    Beta 1; in others only forms that 0.3.0 does not have are changed. What cannot be changed safely
-    is listed with what to do. A file that is not valid Python stays as it is and is reported. Exit
-    status: 0 done, 1 something is left to do (with --write or --check) or a file could not be
-    processed, 2 a mistake on the command line.
+    Without --write no file changes. --from auto takes the oldest release that the names of a file
+    allow: Beta 1 if it imports neuronxcc.nki, else 0.3 or later. What cannot be changed safely is
+    listed with what to do. A file that is not valid Python stays as it is and is reported.
+
+    --verify checks the result as `nkisim check` does, for the version of --to. It imports the
+    files and runs the kernels whose arguments are known, old and new, and compares the results.
+
+    Exit status: 0 done, 1 something is left to do (with --write or --check), a file could not be
+    processed or its verification failed, 2 a mistake on the command line.
     """
+    if since[0].isdigit() and VERSIONS.index(resolve(since)) > VERSIONS.index(target):
+        raise click.UsageError(f"--from {since} is newer than --to {target}: only forward")
     if write and check:
         raise click.UsageError("--write and --check exclude each other: --check writes nothing")
     if find_spec("libcst") is None:
@@ -87,12 +112,18 @@ def upgrade(
     for root in roots:
         if not root.exists():
             raise click.UsageError(f"{str(root)!r} does not exist")
+    settings = _settings(roots[0], generations)
     files = list(dict.fromkeys(path for root in roots for path in python_files(root)))
-    done = [_process(path, since, write, notes) for path in _shown(files)]
-    if form == "json":
-        click.echo(json.dumps(_json(done, target, write), indent=2))
+    done = [_process(path, since, target, write, notes) for path in _shown(files)]
+    show = _as_json if form == "json" else _as_text
+    if verify:
+        with claimed_stdout() as stdout:
+            _verify(done, target, write, settings)
+            stdout.write(show(done, target, write, diff))
     else:
-        _print(done, write, diff)
+        click.echo(show(done, target, write, diff), nl=False)
+    if form == "text":
+        _summarise(done, write)
     return _status(done, write, check)
 
 
@@ -108,15 +139,15 @@ def _shown(files: Sequence[Path]) -> Iterator[Path]:
     yield from track(files, description="upgrade", console=console, transient=True)
 
 
-def _process(path: Path, since: Any, write: bool, notes: bool) -> _File:
+def _process(path: Path, since: Any, target: str, write: bool, notes: bool) -> _File:
     from nkisim.upgrade import upgrade_text
 
     try:
         source = read_source(path)
     except SourceError as error:
         return _File(path, None, str(error))
-    outcome = upgrade_text(source.text, since, notes=notes)
-    file = _File(path, outcome, outcome.problem)
+    outcome = upgrade_text(source.text, since, target, notes=notes)
+    file = _File(path, outcome, outcome.problem, source=source)
     if write and file.changed:
         try:
             write_source(path, replace(source, text=outcome.after))
@@ -126,9 +157,38 @@ def _process(path: Path, since: Any, write: bool, notes: bool) -> _File:
     return file
 
 
+def _settings(root: Path, generations: str | None) -> CheckSettings:
+    """Return the settings of a verification: the project's, and the generations of the command."""
+    project = project_of(root)
+    try:
+        return CheckSettings(
+            targets=targets_of(generations or project.target or "all"),
+            selection=Selection(project.only, project.ignore, project.per_file_ignores),
+            max_instructions=project.max_instructions or 2_000_000,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _verify(files: Sequence[_File], target: str, write: bool, settings: CheckSettings) -> None:
+    """Verify the files that were processed: those on disk with --write, else the new texts."""
+    from nkisim.upgrade.verify import Upgraded, verify
+
+    texts = {}
+    for file in files:
+        if file.outcome is None or file.source is None or file.problem:
+            continue
+        if "nki" not in file.source.text:
+            continue
+        after = replace(file.source, text=file.outcome.after)
+        texts[file.path] = Upgraded(file.source.data, after.data, file.outcome.since)
+    for path, found in verify(texts, target, settings, written=write).items():
+        next(file for file in files if file.path == path).verification = found
+
+
 def _status(files: Iterable[_File], write: bool, check: bool) -> int:
     for file in files:
-        if file.problem:
+        if file.problem or (file.verification is not None and not file.verification.ok):
             return LEFT
         if file.outcome is None or not (write or check):
             continue
@@ -137,29 +197,51 @@ def _status(files: Iterable[_File], write: bool, check: bool) -> int:
     return DONE
 
 
-def _print(files: Sequence[_File], write: bool, diff: bool) -> None:
-    changes = findings = 0
+def _as_text(files: Sequence[_File], target: str, write: bool, diff: bool) -> str:
+    """Return the changes and findings of all files; what could not be processed goes to stderr."""
+    rows: list[str] = []
     for file in files:
         if file.problem:
             click.echo(f"nkisim: {file.path}: {file.problem}", err=True)
         outcome = file.outcome
         if outcome is None or (file.problem and not file.changed):
             continue
-        changes, findings = changes + len(outcome.changes), findings + len(outcome.findings)
         if diff and file.changed:
-            click.echo(unified_diff(file.path, outcome.before, outcome.after), nl=False)
+            rows.append(unified_diff(file.path, outcome.before, outcome.after))
         for change in outcome.changes:
             if not diff or change.review:
-                click.echo(f"{file.path}:{change.line}: {change.rule} {change.message}")
+                rows.append(f"{file.path}:{change.line}: {change.rule} {change.message}\n")
             if change.review:
-                click.echo(f"    review: {change.review}")
+                rows.append(f"    review: {change.review}\n")
         for finding in outcome.findings:
             line = finding.new_line if file.written else finding.line
-            click.echo(f"{file.path}:{line}: {finding.rule} to do: {finding.message}")
+            rows.append(f"{file.path}:{line}: {finding.rule} to do: {finding.message}\n")
+        if file.verification is not None:
+            rows += [f"{row}\n" for row in _verification_rows(file.path, file.verification)]
+    return "".join(rows)
+
+
+def _verification_rows(path: Path, found: Verification) -> Iterator[str]:
+    for finding in found.findings:
+        place = f"{path}:{finding.line}" if finding.file == path.name else str(finding.place)
+        yield f"{place}: {finding.headline}: {finding.message}"
+    for kernel in found.kernels:
+        yield f"{path}: {kernel.name}: {kernel.detail}"
+
+
+def _summarise(files: Sequence[_File], write: bool) -> None:
+    done = [f.outcome for f in files if f.outcome is not None and (f.changed or not f.problem)]
+    changes = sum(len(outcome.changes) for outcome in done)
+    findings = sum(len(outcome.findings) for outcome in done)
     touched = sum(file.written if write else file.changed for file in files)
     broken = sum(bool(file.problem) for file in files)
     verb = "changed" if write else "would change"
     tail = f"; {_many(broken, 'file')} not processed" if broken else ""
+    kernels = [k for f in files if f.verification is not None for k in f.verification.kernels]
+    if kernels:
+        ran = sum(kernel.status != "read" for kernel in kernels)
+        same = sum(kernel.status == "same" for kernel in kernels)
+        tail += f"; {_many(len(kernels), 'kernel')} verified, {ran} run, {same} compared and equal"
     click.echo(
         f"{_many(len(files), 'file')} read, {touched} {verb} ({_many(changes, 'rewrite')}), "
         f"{_many(findings, 'finding')} left{tail}",
@@ -171,8 +253,8 @@ def _many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _json(files: Iterable[_File], target: str, write: bool) -> dict[str, Any]:
-    return {
+def _as_json(files: Iterable[_File], target: str, write: bool, _: bool) -> str:
+    data = {
         "to": target,
         "files": [
             {
@@ -182,7 +264,19 @@ def _json(files: Iterable[_File], target: str, write: bool) -> dict[str, Any]:
                 "problem": file.problem,
                 "changes": [asdict(c) for c in file.outcome.changes] if file.outcome else [],
                 "findings": [asdict(f) for f in file.outcome.findings] if file.outcome else [],
+                "verification": _verification_json(file.verification),
             }
             for file in files
         ],
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _verification_json(found: Verification | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "ok": found.ok,
+        "kernels": [asdict(kernel) for kernel in found.kernels],
+        "findings": [finding.to_dict() for finding in found.findings],
     }

@@ -5,14 +5,16 @@ from nkisim.collectives.operations import (
     all_gather,
     all_reduce,
     all_to_all,
-    all_to_all_v,
     collective_permute,
+    reduce_scatter,
+)
+from nkisim.collectives.rings import (
     collective_permute_implicit,
     collective_permute_implicit_current_processing_rank_id,
     collective_permute_implicit_reduce,
     rank_id,
-    reduce_scatter,
 )
+from nkisim.collectives.varying import all_gather_v, all_to_all_v
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version
 
@@ -20,6 +22,7 @@ __all__ = [
     "NKIObject",
     "ReplicaGroup",
     "all_gather",
+    "all_gather_v",
     "all_reduce",
     "all_to_all",
     "all_to_all_v",

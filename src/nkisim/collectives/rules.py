@@ -99,7 +99,8 @@ ALL_TO_ALL = _declare(
 ALL_TO_ALL_V = _declare(
     "C029",
     "all-to-all-v",
-    "all_to_all_v has several tensors, metadata of the wrong kind, or counts that do not fit.",
+    "all_to_all_v or all_gather_v has several tensors, metadata of the wrong kind, or counts that "
+    "do not fit.",
     "elements land outside the buffers or are not received",
     on_values=True,
 )
@@ -109,6 +110,13 @@ RECEIVED_PLACES = declare(
     "warning",
     "all_to_all_v relies on has_rdispls on a target whose chips are connected by switches.",
     "a known issue: the places are ignored there, and runs lie one behind the other",
+)
+VARYING_LIMIT = declare(
+    "C037",
+    "varying-limit",
+    "error",
+    "all_to_all_v or all_gather_v runs with a group, a grid or an option that it does not support.",
+    "the runtime refuses the collective",
 )
 PARTIAL_OVERLAP = _declare(
     "C032",

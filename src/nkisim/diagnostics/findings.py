@@ -374,12 +374,15 @@ def flag(
     severity: Severity | None = None,
     error: type[NkiValidationError] = NkiValidationError,
     facts: tuple[Fact, ...] = (),
+    stops: bool = False,
 ) -> Finding:
     """Raise or record a finding of ``rule``, depending on the strictness of the current run.
 
-    ``severity`` is that of this case, where it differs from the rule's. Outside a run only rules
-    without a natural result raise; there is nowhere to record the rest.
+    ``severity`` is that of this case, where it differs from the rule's. ``stops`` is True for a
+    case without a natural result of a rule that usually has one. Outside a run only what has no
+    natural result raises; there is nowhere to record the rest.
     """
+    stops = stops or rule.meaningless
     recorder = RECORDER.get()
     finding = Finding(
         rule,
@@ -395,16 +398,16 @@ def flag(
         facts=facts,
     )
     if recorder is None:
-        if rule.meaningless:
+        if stops:
             raise error(finding)
         return finding
     if rule.id in recorder.errors:
         finding.level = "error"
     if not recorder.knows(finding):
         finding.facts += _variables()
-    if recorder.silences(finding):
+    if not stops and recorder.silences(finding):
         return finding
-    if recorder.stops(finding):
+    if stops or recorder.stops(finding):
         raise error(finding)
     recorder.add(finding)
     return finding

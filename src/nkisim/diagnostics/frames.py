@@ -19,6 +19,7 @@ __all__ = [
     "TRACEBACK_VARIABLE",
     "Place",
     "assigned_name",
+    "called_by_user",
     "decides",
     "defined_at",
     "hide_own_frames",
@@ -27,6 +28,7 @@ __all__ = [
     "note_if_raised_inside",
     "own_frames_shown",
     "raised_at",
+    "repeats_while",
     "user_line",
     "user_locals",
     "user_place",
@@ -125,17 +127,34 @@ def _assigned(source: str) -> dict[int, str]:
 
 def decides(place: Place) -> bool:
     """Return whether a line is part of a condition of ``if``, ``while``, ``assert`` or ``else``."""
-    return place.line in _conditions("".join(linecache.getlines(place.file)))
+    source = "".join(linecache.getlines(place.file))
+    return place.line in _conditions(source, (ast.If, ast.While, ast.Assert, ast.IfExp))
 
 
-@lru_cache(maxsize=64)
-def _conditions(source: str) -> frozenset[int]:
-    """Return the lines of a source's conditions."""
+def repeats_while() -> bool:
+    """Return whether the user's line is the condition of a ``while``; True without source."""
+    file, line = user_line()
+    source = "".join(linecache.getlines(file))
+    return not source or line in _conditions(source, (ast.While,))
+
+
+def called_by_user() -> bool:
+    """Return whether the function that calls this one was called by the user's code."""
+    frame = inspect.currentframe()
+    caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
+    return caller is not None and not _is_own(caller)
+
+
+@lru_cache(maxsize=128)
+def _conditions(
+    source: str, kinds: tuple[type[ast.If | ast.While | ast.Assert | ast.IfExp], ...]
+) -> frozenset[int]:
+    """Return the lines of a source's conditions, of some statements."""
     tree = parsed(source)
     return frozenset(
         line
         for node in (() if tree is None else ast.walk(tree))
-        if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp))
+        if isinstance(node, kinds)
         for line in range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
     )
 
@@ -240,7 +259,7 @@ def loops_around() -> Iterator[tuple[str, int, str, int]]:
             if first <= frame.f_lineno <= last:
                 value = frame.f_locals.get(name)
                 if isinstance(value, int):
-                    yield file, header, name, value
+                    yield file, header, name, int(value)
         frame = frame.f_back
 
 
@@ -251,7 +270,7 @@ def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
         if first <= line <= last:
             value = frame.f_locals.get(name)
             if isinstance(value, int):
-                indices.append((name, value))
+                indices.append((name, int(value)))
     return tuple(indices)
 
 

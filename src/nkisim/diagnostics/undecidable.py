@@ -23,11 +23,9 @@ UNDECIDABLE: Mapping[str, str] = MappingProxyType(
         "A022": "whether a call relied on arguments that were ignored is not in the call",
         "A023": "whether a call relied on a default of an earlier release is not in the call",
         "A024": "the compiler options of other kernels of a model are unknown",
-        "A045": "0.3.0 has these names; removals in later releases belong to migration",
         "C011": "which engine issues a DMA is the compiler's choice",
         "C031": "a collective has ended on both cores when it returns here",
         "R010": "the order that a region is expected to add is an intention",
-        "R011": "kernels of 0.3.0 declare no edges of a schedule",
         "R019": "a kernel does not state which output a framework aliases to an argument",
         "R021": "no document states that a matmul that begins a sum clears more than it writes, "
         "so two sums in one bank are legal in any order",

@@ -8,6 +8,9 @@ value becomes an infinity of its sign, or NaN for float8_e4m3fn, which has no in
 becomes the quiet NaN of its sign, without payload. Integers are rounded and clamped to their range,
 with 0 for NaN.
 
+float8_e8m0fnu takes the nearest power of two, the larger of two equally near ones, and its smallest
+for smaller positive numbers. It has no zero and no negative numbers: both become NaN.
+
 If numba is loaded, compiled loops round large arrays to bfloat16, and convert 8-bit floats in both
 directions, with the same bits.
 """
@@ -21,7 +24,15 @@ from typing import Any, cast
 import numpy as np
 
 from nkisim.compiled import compiles_exact
-from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
+from nkisim.dtypes.formats import (
+    DType,
+    bfloat16,
+    bool_,
+    float8_e8m0fnu,
+    float16,
+    float32,
+    tfloat32,
+)
 
 __all__ = ["decode", "encode", "exact_up_to", "holds"]
 
@@ -127,7 +138,17 @@ def _patterns(dtype: DType) -> Bytes:
     """Return the 8-bit pattern nearest to each float32 whose lower 16 bits are zero."""
     upper = (np.arange(65536, dtype=np.uint32) << 16).view(_F32)
     with np.errstate(all="ignore"):
+        if dtype is float8_e8m0fnu:
+            return _nearest_powers(upper)
         return upper.astype(dtype.numpy).view(np.uint8)
+
+
+def _nearest_powers(values: Float32Array) -> Bytes:
+    """Return the bytes of float8_e8m0fnu; ml_dtypes rounds all numbers above 2^-127 to 2^-126."""
+    fraction, exponent = np.frexp(values)  # the fraction is from 1/2 to 1
+    power = exponent - (fraction < 0.75)
+    byte = np.clip(power + 127, 0, 255)
+    return np.where(np.isfinite(values) & (values > 0), byte, 255).astype(np.uint8)
 
 
 def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
@@ -235,6 +256,8 @@ def exact_up_to(dtype: DType) -> int:
 @cache
 def _limits(dtype: DType) -> tuple[float, float]:
     """Return a range of numbers that are certain to fit a type."""
+    if dtype is float8_e8m0fnu:
+        return 2.0**-127, 2.0**127
     if dtype.max_finite is not None:
         return -dtype.max_finite, dtype.max_finite
     if not dtype.is_integer:

@@ -32,6 +32,7 @@ __all__ = [
     "float8_e4m3fn_x4",
     "float8_e5m2",
     "float8_e5m2_x4",
+    "float8_e8m0fnu",
     "float16",
     "float32",
     "int8",
@@ -112,6 +113,8 @@ uint32 = DType("uint32", "uint", np.uint32)
 float8_e4m3 = DType("float8_e4m3", "float", ml_dtypes.float8_e4m3, 240.0)
 float8_e4m3fn = DType("float8_e4m3fn", "float", ml_dtypes.float8_e4m3fn, 448.0)
 float8_e5m2 = DType("float8_e5m2", "float", ml_dtypes.float8_e5m2, 57344.0)
+# Powers of two: eight exponent bits, neither sign nor zero, 0xFF is NaN. NKI has it since 0.5.0.
+float8_e8m0fnu = DType("float8_e8m0fnu", "float", ml_dtypes.float8_e8m0fnu, 2.0**127)
 float16 = DType("float16", "float", np.float16, 65504.0)
 bfloat16 = DType("bfloat16", "float", ml_dtypes.bfloat16, (2 - 2.0**-7) * 2.0**127)
 tfloat32 = DType("tfloat32", "float", np.float32, (2 - 2.0**-10) * 2.0**127)
@@ -141,6 +144,7 @@ DTYPES: dict[str, DType] = {
         float8_e4m3,
         float8_e4m3fn,
         float8_e5m2,
+        float8_e8m0fnu,
         float16,
         bfloat16,
         tfloat32,

@@ -2,6 +2,7 @@
 
 from nkisim.diagnostics import NkiValidationError
 from nkisim.isa import constants
+from nkisim.isa.activate2 import activate2
 from nkisim.isa.activation import activation, activation_reduce, exponential
 from nkisim.isa.elementwise import (
     reciprocal,
@@ -34,14 +35,13 @@ from nkisim.isa.random.rng import (
 )
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
 from nkisim.isa.registers import (
-    VirtualRegister,
     register_alloc,
     register_load,
     register_move,
     register_store,
 )
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
-from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8
+from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8, topk
 from nkisim.isa.select import (
     affine_select,
     range_select,
@@ -49,7 +49,9 @@ from nkisim.isa.select import (
     tensor_copy_predicated,
 )
 from nkisim.isa.sync import core_barrier, sendrecv
-from nkisim.isa.version import get_nc_version
+from nkisim.isa.version import get_nc_sub_version, get_nc_version
+from nkisim.isa.virtual_register import VirtualRegister
+from nkisim.machine import NkiInstruction
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules
 from nkisim.spec.enums import (
@@ -71,8 +73,10 @@ del _assign
 
 __all__ = [
     "NKIObject",
+    "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
+    "activate2",
     "activation",
     "activation_reduce",
     "affine_select",
@@ -88,6 +92,7 @@ __all__ = [
     "dropout",
     "engine",
     "exponential",
+    "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
     "iota",
@@ -133,6 +138,7 @@ __all__ = [
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]

@@ -4,12 +4,13 @@ from typing import Any
 from nkisim.memory import NkiTensor
 from nkisim.diagnostics import NkiValidationError as NkiValidationError
 from nkisim.isa import constants as constants
-from nkisim.isa.registers import VirtualRegister as VirtualRegister
 from nkisim.isa.registers import register_alloc as register_alloc
 from nkisim.isa.registers import register_load as register_load
 from nkisim.isa.registers import register_move as register_move
 from nkisim.isa.registers import register_store as register_store
+from nkisim.isa.version import get_nc_sub_version as get_nc_sub_version
 from nkisim.isa.version import get_nc_version as get_nc_version
+from nkisim.isa.virtual_register import VirtualRegister as VirtualRegister
 from nkisim.objects import NKIObject as NKIObject
 from nkisim.spec.enums import dge_mode as dge_mode
 from nkisim.spec.enums import dma_engine as dma_engine
@@ -28,6 +29,7 @@ __all__ = [
     "NKIObject",
     "NkiValidationError",
     "VirtualRegister",
+    "activate2",
     "activation",
     "activation_reduce",
     "affine_select",
@@ -43,6 +45,7 @@ __all__ = [
     "dropout",
     "engine",
     "exponential",
+    "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
     "iota",
@@ -88,9 +91,27 @@ __all__ = [
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]
+
+def activate2(
+    dst: NkiTensor,
+    op: Any,
+    data: NkiTensor,
+    imm0: NkiTensor | float | int,
+    imm1: NkiTensor | float | int,
+    op0: Any,
+    op1: Any,
+    relu_param: NkiTensor | float | int = ...,
+    reverse0: bool = ...,
+    reverse1: bool = ...,
+    reduce_op: Any = ...,
+    reduce_res: NkiTensor | None = ...,
+    reduce_cmd: reduce_cmd = ...,
+    name: str | None = ...,
+) -> None: ...
 
 def activation(
     dst: NkiTensor,
@@ -109,7 +130,7 @@ def activation_reduce(
     op: Any,
     data: NkiTensor,
     reduce_op: Any,
-    reduce_res: NkiTensor,
+    reduce_res: NkiTensor | None,
     bias: NkiTensor | float | int | None = ...,
     scale: NkiTensor | float | int = ...,
     name: str | None = ...,
@@ -152,6 +173,7 @@ def dma_compute(
     scales: Any = ...,
     unique_indices: bool = ...,
     name: str | None = ...,
+    oob_mode: oob_mode = ...,
 ) -> None: ...
 
 def dma_copy(
@@ -161,6 +183,7 @@ def dma_copy(
     dge_mode: dge_mode = ...,
     engine: engine = ...,
     name: str | None = ...,
+    priority: Any = ...,
 ) -> None: ...
 
 def dma_transpose(
@@ -170,6 +193,7 @@ def dma_transpose(
     dge_mode: dge_mode = ...,
     oob_mode: oob_mode = ...,
     name: str | None = ...,
+    priority: Any = ...,
 ) -> None: ...
 
 def dropout(
@@ -424,7 +448,7 @@ def tensor_scalar(
     dst: NkiTensor,
     data: NkiTensor,
     op0: Any,
-    operand0: NkiTensor | float | int,
+    operand0: NkiTensor | float | int | None,
     reverse0: bool = ...,
     op1: Any = ...,
     operand1: NkiTensor | float | int | None = ...,
@@ -448,11 +472,14 @@ def tensor_scalar_reduce(
     dst: NkiTensor,
     data: NkiTensor,
     op0: Any,
-    operand0: NkiTensor | float | int,
+    operand0: NkiTensor | float | int | None,
     reduce_op: Any,
-    reduce_res: NkiTensor,
+    reduce_res: NkiTensor | None = ...,
     reverse0: bool = ...,
     name: str | None = ...,
+    reduce_cmd: reduce_cmd = ...,
+    reduce_init: NkiTensor | float | int | None = ...,
+    reduce_res_negate: bool = ...,
 ) -> None: ...
 
 def tensor_tensor(
@@ -473,5 +500,13 @@ def tensor_tensor_scan(
     op1: Any,
     reverse0: bool = ...,
     reverse1: bool = ...,
+    name: str | None = ...,
+) -> None: ...
+
+def topk(
+    val_dst: NkiTensor,
+    idx_dst: NkiTensor,
+    src: NkiTensor,
+    n: Any,
     name: str | None = ...,
 ) -> None: ...

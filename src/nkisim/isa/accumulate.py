@@ -140,6 +140,8 @@ def accumulate(
     dst: NkiTensor,
     reduce_res: NkiTensor | None,
     load: Any = 0.0,
+    *,
+    reset: float | None = None,
 ) -> Any:
     """Fold ``values`` along the free dimension into the registers; return an instruction's results.
 
@@ -152,6 +154,7 @@ def accumulate(
         dst: Destination; its partitions are the active lanes.
         reduce_res: Destination of the registers, as second result; None if they are not read out.
         load: Initial value of the registers for ``load_reduce``.
+        reset: Value of reset registers; None for the neutral element of ``op``.
     """
     function = as_op(op)
     part = None
@@ -159,7 +162,7 @@ def accumulate(
         assert function.reduce is not None
         part = function.reduce(values)
     lanes, reads = (dst.start_partition, values.shape[0]), reduce_res is not None
-    total = fold(core, engine, command, op, part, lanes, load, reads=reads)
+    total = fold(core, engine, command, op, part, lanes, load, reads=reads, reset=reset)
     return (values, total) if reads else values
 
 
@@ -173,6 +176,7 @@ def fold(
     load: Any = 0.0,
     *,
     reads: bool,
+    reset: float | None = None,
 ) -> Array:
     """Combine the reduction of each row with the registers; return the registers.
 
@@ -185,7 +189,8 @@ def fold(
         return registers
     function = as_op(op)
     if command in (ReduceCmd.reset, ReduceCmd.reset_reduce):
-        registers[...] = 0.0 if function is None else function.identity
+        neutral = 0.0 if function is None else function.identity
+        registers[...] = neutral if reset is None else reset
     elif command is ReduceCmd.load_reduce:
         registers[...] = load
     if function is not None and part is not None:

@@ -37,11 +37,12 @@ ACTIVATION_REDUCTION = declare(
     "An activation's reduction is not a sum, or is commanded without an operator.",
     "the Scalar engine's registers only add",
 )
-EXPONENTIAL_INIT = declare(
+REDUCE_INIT = declare(
     "D046",
-    "exponential-init",
+    "reduce-init",
     "error",
-    "exponential has a reduce_init without load_reduce, or a max_value that is not float32.",
+    "exponential or tensor_scalar_reduce has a reduce_init that its reduce_cmd does not use, or "
+    "lacks one, or exponential has a max_value that is not float32.",
     "the value would be ignored or misread",
 )
 REDUCTION_SHAPE = declare(
@@ -76,7 +77,16 @@ def reduce_res_fits(name: str, data: str) -> Constraint:
 
 def _is_activation(call: Call) -> None:
     op = call.op("op")
-    if op is None or op.activation is None:
+    if op is not None and op.parametric is not None:
+        call.fail(
+            rules.OPERATOR_KIND,
+            f"has no relu_param, which {op!r} needs",
+            operand="op",
+            seen=op,
+            allowed="a function without a parameter",
+            fix=f"nisa.activate2(op={op!r}, relu_param=...), on gen4",
+        )
+    elif op is None or op.activation is None:
         call.fail(
             rules.OPERATOR_KIND,
             f"op must be an activation function of nki.language, got {call['op']!r}",
@@ -210,15 +220,18 @@ def activation(
     return accumulate(core, Engine.scalar, reduce_cmd, reduce_op, output, dst, reduce_res)
 
 
+_REDUCED = {
+    "dst": Out(ON_CHIP),
+    "data": In(ON_CHIP),
+    "reduce_res": Out(ON_CHIP),
+    "bias": Column(ON_CHIP, optional=True),
+    "scale": Column(ON_CHIP),
+}
+
+
 @instruction(
     engines=(Engine.scalar,),
-    operands={
-        "dst": Out(ON_CHIP),
-        "data": In(ON_CHIP),
-        "reduce_res": Out(ON_CHIP),
-        "bias": Column(ON_CHIP, optional=True),
-        "scale": Column(ON_CHIP),
-    },
+    operands=_REDUCED,
     require=_COMMON,
     stateful=True,
     follow=follow_chain(Engine.scalar, ReduceCmd.reset_reduce),
@@ -227,6 +240,9 @@ def activation(
     spread="elements",
     cost=stream(over="data", extra=64),
     source="nki.isa.activation_reduce, 0.3.0",
+    changes={
+        "0.6.0": {"operands": {**_REDUCED, "reduce_res": Out(ON_CHIP, optional=True)}},
+    },
 )
 def activation_reduce(
     core: Core,
@@ -239,7 +255,10 @@ def activation_reduce(
     scale: Any = 1.0,
     name: str | None = None,
 ) -> Any:
-    """Return ``op(data * scale + bias)`` and its reduction along the free dimension."""
+    """Return ``op(data * scale + bias)`` and its reduction along the free dimension.
+
+    From NKI 0.6.0 on ``reduce_res`` may be None: the reduction stays in the registers.
+    """
     output = evaluate("activation_reduce", op, data, bias, scale)
     return accumulate(
         core,
@@ -257,7 +276,7 @@ def _exponential_arguments(call: Call) -> None:
     is_zero = isinstance(init, (int, float, np.number)) and init == 0
     if command is not ReduceCmd.load_reduce and not is_zero:
         call.fail(
-            EXPONENTIAL_INIT,
+            REDUCE_INIT,
             f"reduce_init is used only with load_reduce, got {command}",
             operand="reduce_init",
             seen=init,
@@ -267,7 +286,7 @@ def _exponential_arguments(call: Call) -> None:
     tile = call.tensor("max_value")
     if tile is not None and tile.dtype != "float32":
         call.fail(
-            EXPONENTIAL_INIT,
+            REDUCE_INIT,
             f"max_value must be float32, got {tile.dtype}",
             operand="max_value",
             seen=tile.dtype,
@@ -291,7 +310,7 @@ def _exponential_arguments(call: Call) -> None:
         reduce_res_fits("reduce_res", "src"),
         Constraint(
             "reduce_init with load_reduce only; max_value float32",
-            (EXPONENTIAL_INIT,),
+            (REDUCE_INIT,),
             _exponential_arguments,
         ),
     ),

@@ -19,11 +19,8 @@ from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
 from nkisim.spec.constraints import (
     Constraint,
-    alu_operator,
     at_most_one_in_psum,
     columns_are_float32,
-    engine_among,
-    matches_bits,
     one_start_partition,
     same_free_size,
     same_partitions,
@@ -32,6 +29,12 @@ from nkisim.spec.constraints import (
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.instruction import ValueWatch
+from nkisim.spec.operator_constraints import (
+    alu_operator,
+    engine_among,
+    matches_bits,
+    unused_operand,
+)
 
 __all__ = ["reciprocal", "scalar_tensor_tensor", "tensor_copy", "tensor_scalar", "tensor_tensor"]
 
@@ -250,6 +253,8 @@ def tensor_tensor(
 def _tensor_scalar_engines(call: Call) -> tuple[Engine, ...]:
     ops = [op for n in ("op0", "op1") if (op := call.op(n)) is not None]
     names = tuple(op.name for op in ops)
+    if "abs_max" in names or "abs_min" in names:
+        return (Engine.vector,)
     if "rsqrt" in names:
         return (Engine.gpsimd, Engine.scalar) if len(names) == 1 else (Engine.gpsimd, Engine.vector)
     legal = [Engine.vector]
@@ -284,25 +289,32 @@ def _second_operator(call: Call) -> None:
         )
 
 
+UNARY_FROM_0_4 = ("square", "relu")
+"""Operators that tensor_scalar and tensor_scalar_reduce take as op0 from NKI 0.4.0 on."""
+
+_TENSOR_SCALAR = {
+    "dst": Out(ON_CHIP),
+    "data": In(ON_CHIP),
+    "operand0": Column(ON_CHIP),
+    "operand1": Column(ON_CHIP, optional=True),
+}
+
+_TENSOR_SCALAR_REQUIRES = (
+    alu_operator("op1", optional=True),
+    Constraint("op1 and operand1 come together", (rules.BAD_CALL,), _second_operator),
+    matches_bits(("op0", "op1"), "dst", "data", "operand0", "operand1"),
+    same_partitions("dst", "data", "operand0", "operand1"),
+    same_free_size("dst", "data"),
+    columns_are_float32("operand0", "operand1"),
+    small_immediate("operand0", "operand1"),
+    engine_among(_tensor_scalar_engines, "Scalar on gen3 only multiply/add; GpSimd only rsqrt"),
+)
+
+
 @instruction(
     engines=(Engine.vector, Engine.scalar, Engine.gpsimd),
-    operands={
-        "dst": Out(ON_CHIP),
-        "data": In(ON_CHIP),
-        "operand0": Column(ON_CHIP),
-        "operand1": Column(ON_CHIP, optional=True),
-    },
-    require=(
-        alu_operator("op0"),
-        alu_operator("op1", optional=True),
-        Constraint("op1 and operand1 come together", (rules.BAD_CALL,), _second_operator),
-        matches_bits(("op0", "op1"), "dst", "data", "operand0", "operand1"),
-        same_partitions("dst", "data", "operand0", "operand1"),
-        same_free_size("dst", "data"),
-        columns_are_float32("operand0", "operand1"),
-        small_immediate("operand0", "operand1"),
-        engine_among(_tensor_scalar_engines, "Scalar on gen3 only multiply/add; GpSimd only rsqrt"),
-    ),
+    operands=_TENSOR_SCALAR,
+    require=(alu_operator("op0"), *_TENSOR_SCALAR_REQUIRES),
     choose_engine=_tensor_scalar_engine,
     arithmetic=_bits_or_fp32("op0", "op1"),
     function=combined(("op0", "reverse0"), ("op1", "reverse1")),
@@ -312,6 +324,16 @@ def _second_operator(call: Call) -> None:
     spread="elements",
     cost=stream(over="data"),
     source="nki.isa.tensor_scalar, 0.3.0",
+    changes={
+        "0.4.0": {
+            "operands": {**_TENSOR_SCALAR, "operand0": Column(ON_CHIP, optional=True)},
+            "require": (
+                alu_operator("op0", also=UNARY_FROM_0_4),
+                unused_operand("op0", "operand0"),
+                *_TENSOR_SCALAR_REQUIRES,
+            ),
+        }
+    },
 )
 def tensor_scalar(
     dst: Any,

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare
-from nkisim.isa.activation import reduce_res_fits
-from nkisim.isa.elementwise import apply
-from nkisim.machine import instruction
+from nkisim.isa.accumulate import accumulate, follow_chain
+from nkisim.isa.activation import REDUCE_INIT, reduce_res_fits
+from nkisim.isa.elementwise import UNARY_FROM_0_4, apply
+from nkisim.machine import Core, instruction
 from nkisim.spec import (
     ON_CHIP,
     SBUF,
@@ -23,12 +24,10 @@ from nkisim.spec import (
     Op,
     Out,
     as_op,
+    rules,
 )
 from nkisim.spec.constraints import (
-    alu_operator,
     columns_are_float32,
-    matches_bits,
-    reduction_operator,
     same_free_size,
     same_partitions,
     small_immediate,
@@ -36,6 +35,12 @@ from nkisim.spec.constraints import (
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
+from nkisim.spec.operator_constraints import (
+    alu_operator,
+    matches_bits,
+    reduction_operator,
+    unused_operand,
+)
 
 __all__ = ["reduced_axes", "tensor_partition_reduce", "tensor_reduce", "tensor_scalar_reduce"]
 
@@ -164,7 +169,8 @@ def _reduction(call: Call) -> Callable[..., Array] | None:
 
     def function(x: Array, out: Array | None) -> Array:
         result: Array = reduce(x, axis=1, out=out, keepdims=True)
-        return np.negative(result, out=out) if negate else result
+        # np.negative of NumPy 2.4 is wrong where source and destination have a step of four.
+        return np.multiply(result, -1, out=out) if negate else result
 
     return function
 
@@ -221,50 +227,158 @@ def _one_row(call: Call) -> None:
         )
 
 
+_PARTITION_REDUCTIONS = ("add", "maximum", "bitwise_and", "bitwise_or")
+
+
+def _partition_reduction(*operators: str) -> tuple[Constraint, ...]:
+    return (
+        reduction_operator("op", operators, rule=PARTITION_REDUCTION_OPERATOR),
+        matches_bits(("op",), "dst", "data"),
+        Constraint("dst is (1, F)", (PARTITION_REDUCTION_RESULT,), _one_row),
+    )
+
+
 @instruction(
     engines=(Engine.gpsimd,),
     operands={"dst": Out(SBUF), "data": In(SBUF)},
-    require=(
-        reduction_operator(
-            "op", ("add", "maximum", "bitwise_and", "bitwise_or"), rule=PARTITION_REDUCTION_OPERATOR
-        ),
-        matches_bits(("op",), "dst", "data"),
-        Constraint("dst is (1, F)", (PARTITION_REDUCTION_RESULT,), _one_row),
-    ),
+    require=_partition_reduction(*_PARTITION_REDUCTIONS),
     arithmetic=_arithmetic,
     cost=startup_stream(over="data", factor=16),
     source="nki.isa.tensor_partition_reduce, 0.3.0",
+    changes={"0.5.0": {"require": _partition_reduction("average", *_PARTITION_REDUCTIONS)}},
 )
 def tensor_partition_reduce(dst: Any, op: Op, data: Any, name: str | None = None) -> Array:
-    """Reduce across partitions into one."""
+    """Reduce across partitions into one; from NKI 0.5.0 on also with ``nl.average``."""
     function = as_op(op)
     assert function is not None
     assert function.reduce is not None
     return function.reduce(np.ascontiguousarray(data.T)).reshape(1, -1)
 
 
+_CHAINED = (ReduceCmd.reset_reduce, ReduceCmd.reduce, ReduceCmd.load_reduce)
+
+
+def _chain_arguments(call: Call) -> None:
+    command, init = call["reduce_cmd"], call["reduce_init"]
+    if command not in _CHAINED:
+        call.fail_call(
+            rules.BAD_CALL,
+            f"takes reset_reduce, reduce and load_reduce as reduce_cmd, got {command}",
+            operand="reduce_cmd",
+            seen=command,
+            allowed=", ".join(map(str, _CHAINED)),
+            fix="leave reduce_cmd out, or use tensor_scalar where nothing is reduced",
+        )
+    if (command is ReduceCmd.load_reduce) == (init is not None):
+        return
+    without = init is None
+    call.fail(
+        REDUCE_INIT,
+        "has load_reduce without reduce_init"
+        if without
+        else f"uses reduce_init only with load_reduce, got {command}",
+        operand="reduce_init",
+        seen="None" if without else f"{command}",
+        allowed="reduce_init together with reduce_cmd.load_reduce",
+        fix="pass reduce_init" if without else "pass reduce_cmd=nisa.reduce_cmd.load_reduce",
+    )
+
+
+_TENSOR_SCALAR_REDUCE = {
+    "dst": Out(ON_CHIP),
+    "data": In(ON_CHIP),
+    "operand0": Column(ON_CHIP),
+    "reduce_res": Out(ON_CHIP),
+    "reduce_init": Column(ON_CHIP, optional=True),
+}
+_ONE_INPUT = {"operand0": Column(ON_CHIP, optional=True)}
+
+_TENSOR_SCALAR_REDUCE_REQUIRES = (
+    same_partitions("dst", "data", "operand0", "reduce_init"),
+    same_free_size("dst", "data"),
+    reduce_res_fits("reduce_res", "data"),
+    columns_are_float32("operand0", "reduce_init"),
+    small_immediate("operand0"),
+)
+
+
+def _chained_reduce(reset: float | None) -> Callable[..., Any]:
+    """Return the body with the accumulators, which a reset sets to ``reset``.
+
+    None stands for the neutral element of ``reduce_op``.
+    """
+
+    def body(
+        core: Core,
+        dst: Any,
+        data: Any,
+        op0: Op,
+        operand0: Any,
+        reduce_op: Op,
+        reduce_res: Any,
+        reverse0: bool,
+        name: str | None,
+        reduce_cmd: ReduceCmd,
+        reduce_init: Any,
+        reduce_res_negate: bool,
+    ) -> Any:
+        values = apply(op0, data, operand0, reverse0)
+        result = accumulate(
+            *(core, Engine.vector, reduce_cmd, reduce_op, values, dst, reduce_res, reduce_init),
+            reset=reset,
+        )
+        if reduce_res_negate and reduce_res is not None:
+            return result[0], -result[1]
+        return result
+
+    return body
+
+
+# NKI 0.4.0 and 0.5.0 document a reset to 0 for every operator, 0.6.0 to its neutral element.
+_CHAINED_REDUCE = {
+    "0.4.0": {
+        "body": _chained_reduce(reset=0.0),
+        "follow": follow_chain(Engine.vector),
+        "operands": {**_TENSOR_SCALAR_REDUCE, **_ONE_INPUT},
+        "require": (
+            alu_operator("op0", bitvec=False, also=UNARY_FROM_0_4),
+            unused_operand("op0", "operand0"),
+            reduction_operator("reduce_op", ("add", "multiply", "maximum", "minimum")),
+            Constraint(
+                "reduce_cmd reset_reduce, reduce or load_reduce; reduce_init with load_reduce only",
+                (rules.BAD_CALL, REDUCE_INIT),
+                _chain_arguments,
+            ),
+            *_TENSOR_SCALAR_REDUCE_REQUIRES,
+        ),
+    },
+    "0.6.0": {
+        "body": _chained_reduce(reset=None),
+        "operands": {
+            **_TENSOR_SCALAR_REDUCE,
+            **_ONE_INPUT,
+            "reduce_res": Out(ON_CHIP, optional=True),
+        },
+    },
+}
+
+
 @instruction(
     engines=(Engine.vector,),
-    operands={
-        "dst": Out(ON_CHIP),
-        "data": In(ON_CHIP),
-        "operand0": Column(ON_CHIP),
-        "reduce_res": Out(ON_CHIP),
-    },
+    operands=_TENSOR_SCALAR_REDUCE,
     require=(
         alu_operator("op0", bitvec=False),
         reduction_operator("reduce_op", ("add", "subtract", "multiply", "maximum", "minimum")),
-        same_partitions("dst", "data", "operand0"),
-        same_free_size("dst", "data"),
-        reduce_res_fits("reduce_res", "data"),
-        columns_are_float32("operand0"),
-        small_immediate("operand0"),
+        *_TENSOR_SCALAR_REDUCE_REQUIRES,
     ),
+    stateful=True,
     spread="elements",
     cost=stream(over="data", extra=64),
     source="nki.isa.tensor_scalar_reduce, 0.3.0",
+    changes=_CHAINED_REDUCE,
 )
 def tensor_scalar_reduce(
+    core: Core,
     dst: Any,
     data: Any,
     op0: Op,
@@ -277,7 +391,13 @@ def tensor_scalar_reduce(
     reduce_init: Any = None,
     reduce_res_negate: bool = False,
 ) -> tuple[Array, Array]:
-    """Return ``data <op0> operand0`` and its reduction along the free dimension."""
+    """Return ``data <op0> operand0`` and its reduction along the free dimension.
+
+    From NKI 0.4.0 on ``reduce_cmd`` chains calls on the Vector engine's accumulator registers;
+    ``reset_reduce`` starts from 0 with any operator, as 0.4.0 and 0.5.0 document it, and from the
+    operator's neutral element from 0.6.0 on. From then on the result may stay in the registers
+    (``reduce_res=None``), and ``reduce_res_negate`` negates what is written, not the registers.
+    """
     result = apply(op0, data, operand0, reverse0)
     function = as_op(reduce_op)
     assert function is not None

@@ -1,8 +1,4 @@
-"""Registers of the engine sequencers: 32-bit integers for dynamic loops and addresses.
-
-A register's value is known here, so dynamic loops run as ordinary loops. Uses that the compiler
-rejects, such as a branch on a register, are found by the source checks.
-"""
+"""Instructions on the registers of the engine sequencers, which hold 32-bit integers."""
 
 from __future__ import annotations
 
@@ -11,21 +7,25 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.machine import CORE, commit, current_core, prepare_read, resolve_static
+from nkisim.isa.virtual_register import LOOP_VARIABLE, VirtualRegister
+from nkisim.machine import (
+    NkiInstruction,
+    commit,
+    current_core,
+    handle_of,
+    prepare_read,
+    resolve_static,
+)
 from nkisim.memory import MemoryRegion, NkiTensor
-from nkisim.objects import NKIObject
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
 
 __all__ = [
-    "VirtualRegister",
     "register_alloc",
     "register_load",
     "register_move",
     "register_store",
 ]
-
-_BITS = 32
 
 REGISTER_ELEMENT = declare(
     "S059",
@@ -35,100 +35,6 @@ REGISTER_ELEMENT = declare(
     "a register holds one scalar",
     meaningless=True,
 )
-REGISTER_UNSET = declare(
-    "R013",
-    "register-unset",
-    "error",
-    "A register is read before anything was put into it.",
-    "the sequencer uses whatever was left there",
-    meaningless=True,
-)
-ENDLESS_WHILE = declare(
-    "R015",
-    "endless-while",
-    "error",
-    "A while loop on a register comes no nearer to its end.",
-    "the device hangs",
-    meaningless=True,
-)
-WHILE_LIMIT = 200_000
-"""Number of tests without progress towards 0 after which a loop counts as endless."""
-
-
-class VirtualRegister(NKIObject):
-    """A 32-bit integer that dynamic loops and dynamic addresses can use.
-
-    Created by ``nisa.register_alloc``. ``while register:`` runs until it holds 0.
-
-    Attributes:
-        loaded: Whether the value comes from memory, so that it is unknown at compile time.
-    """
-
-    def __init__(self, value: int | None = None) -> None:
-        self.loaded = False
-        self._value: int | None = None
-        self._nearest = 0
-        self._tests = 0
-        core = CORE.get()
-        now = 0 if core is None else core.clock
-        self._span = [now, now]
-        if core is not None:
-            core.register_spans.append(self._span)
-        if value is not None:
-            self.set(value)
-
-    def set(self, value: int) -> None:
-        """Set the value of the register; it wraps to 32 bits, signed."""
-        half = 1 << (_BITS - 1)
-        self._value = (int(value) + half) % (1 << _BITS) - half
-
-    def read(self) -> int:
-        """Return the value, or raise R013 when there is none."""
-        if self._value is None:
-            flag(
-                REGISTER_UNSET,
-                "a register is read that holds nothing",
-                operand="register",
-                seen="an uninitialised register",
-                fix="nisa.register_alloc(0), or nisa.register_load before the first use",
-            )
-        assert self._value is not None
-        core = CORE.get()
-        if core is not None:
-            self._span[1] = core.clock
-        return self._value
-
-    def __index__(self) -> int:
-        return self.read()
-
-    def __bool__(self) -> bool:
-        """Return whether the register is not 0, for ``while register:``.
-
-        A test is an instruction. If the value is no nearer to 0 than at the last test, the loop may
-        be waiting for the other core: yield to it.
-        """
-        value = self.read()
-        if self._nearest == 0 or abs(value) < self._nearest:
-            self._nearest, self._tests = abs(value), 0
-        else:
-            self._tests += 1
-        core = CORE.get()
-        if core is not None:
-            core.begin(shared=self._tests > 0)
-        if self._tests > WHILE_LIMIT:
-            flag(
-                ENDLESS_WHILE,
-                f"a while loop tested a register {self._tests} times without coming nearer to 0 "
-                f"than {self._nearest}; it holds {value}",
-                operand="register",
-                seen=value,
-                allowed="a body that brings the register to 0",
-                fix="load the register from a tile that the body changes",
-            )
-        return value != 0
-
-    def __repr__(self) -> str:
-        return f"VirtualRegister({'unset' if self._value is None else self._value})"
 
 
 def _number(name: str, argument: str, value: Any) -> int:
@@ -211,6 +117,23 @@ def _register(name: str, argument: str, value: Any) -> VirtualRegister:
     return found
 
 
+def _writable(name: str, value: Any) -> VirtualRegister:
+    """Return the destination of an instruction, which must not be the index of a loop."""
+    register = _register(name, "dst", value)
+    if register.frozen:
+        flag(
+            LOOP_VARIABLE,
+            f"{name} writes to the index of a loop",
+            instruction=name,
+            operand="dst",
+            seen=repr(value),
+            allowed="a register of nisa.register_alloc",
+            fix="use a register of your own",
+            stops=True,
+        )
+    return register
+
+
 @checked_call("register_alloc")
 def register_alloc(x: Any = None) -> VirtualRegister:
     """Return a new register, holding ``x`` when given: an integer, or a tile with one element."""
@@ -221,23 +144,25 @@ def register_alloc(x: Any = None) -> VirtualRegister:
 
 
 @checked_call("register_move", {"imm": (rules.REMOVED_IMM, "src=nisa.register_alloc(value)")})
-def register_move(dst: Any, src: Any) -> None:
+def register_move(dst: Any, src: Any) -> NkiInstruction | None:
     """Write an integer, or the value of another register, to ``dst``."""
     core = current_core("nisa.register_move")
-    target, value = _register("register_move", "dst", dst), _number("register_move", "src", src)
+    target, value = _writable("register_move", dst), _number("register_move", "src", src)
     if not isinstance(src, NkiTensor):
         core.begin(shared=False)
     target.set(value)
     target.loaded = _is_loaded(src)
+    return handle_of(core, "register_move")
 
 
 @checked_call("register_load")
-def register_load(dst: Any, src: Any) -> None:
+def register_load(dst: Any, src: Any) -> NkiInstruction | None:
     """Load the one element of a tensor in SBUF or HBM into ``dst``."""
-    current_core("nisa.register_load")
-    target = _register("register_load", "dst", dst)
+    core = current_core("nisa.register_load")
+    target = _writable("register_load", dst)
     target.set(int(_scalar("register_load", "src", src)))
     target.loaded = True
+    return handle_of(core, "register_load")
 
 
 def _is_loaded(source: Any) -> bool:
@@ -246,7 +171,7 @@ def _is_loaded(source: Any) -> bool:
 
 
 @checked_call("register_store")
-def register_store(dst: Any, src: Any) -> None:
+def register_store(dst: Any, src: Any) -> NkiInstruction | None:
     """Write the value of a register to a tensor with one element."""
     core = current_core("nisa.register_store")
     target = resolve_static(
@@ -261,3 +186,4 @@ def register_store(dst: Any, src: Any) -> None:
     target.life.written(core.clock)
     if target.life.placed:
         target.life.reach(target)
+    return handle_of(core, "register_store")

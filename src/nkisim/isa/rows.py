@@ -35,12 +35,12 @@ _COMPILED = (np.add, np.subtract, np.multiply)
 
 def reads_rows(tensor: NkiTensor) -> bool:
     """Return whether a tensor holds float32 or bfloat16 in dense rows, one per partition."""
-    if tensor.indirect is not None or tensor.strides[0] < 0 or not tensor.dtype.is_float:
+    if tensor.indirection is not None or tensor.form.strides[0] < 0 or not tensor.dtype.is_float:
         return False
     if tensor.origin.storage_dtype(tensor.dtype) not in (_F32, bfloat16.numpy):
         return False
     step = tensor.itemsize
-    for extent, stride in zip(tensor.shape[:0:-1], tensor.strides[:0:-1], strict=True):
+    for extent, stride in zip(tensor.shape[:0:-1], tensor.form.strides[:0:-1], strict=True):
         if extent != 1 and stride != step:
             return False
         step *= extent
@@ -51,7 +51,7 @@ def writes_rows(tensor: NkiTensor) -> bool:
     """Return whether a result is written to such rows and rounded only to their type."""
     # Rows of stride 0 would be one row that is written several times.
     rounded = tensor.dtype == "tfloat32" and tensor.origin.precise
-    return reads_rows(tensor) and not rounded and tensor.strides[0] >= tensor.itemsize
+    return reads_rows(tensor) and not rounded and tensor.form.strides[0] >= tensor.itemsize
 
 
 def as_rows(value: Any) -> Any:

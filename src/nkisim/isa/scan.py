@@ -15,17 +15,19 @@ from nkisim.isa.elementwise import apply
 from nkisim.machine import Core, instruction
 from nkisim.spec import ON_CHIP, Call, Column, Constraint, In, Op, Out, as_op, rules
 from nkisim.spec.constraints import (
-    alu_operator,
     at_most_one_in_psum,
     columns_are_float32,
     one_start_partition,
-    reduction_operator,
     same_free_size,
     same_partitions,
 )
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
+from nkisim.spec.operator_constraints import (
+    alu_operator,
+    reduction_operator,
+)
 
 __all__ = ["tensor_scalar_cumulative", "tensor_tensor_scan"]
 

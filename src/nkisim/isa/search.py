@@ -1,4 +1,4 @@
-"""Search for eight values: max8, nc_find_index8, nc_match_replace8."""
+"""Search for largest values and their places: max8, nc_find_index8, nc_match_replace8, topk."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare
-from nkisim.dtypes import uint16, uint32
+from nkisim.dtypes import bfloat16, uint16, uint32
 from nkisim.machine import instruction
-from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
-from nkisim.spec.constraints import dtype_in, number_constant, same_free_size, same_partitions
-from nkisim.spec.cost import stream
+from nkisim.spec import ON_CHIP, SBUF, Call, Constraint, In, Out
+from nkisim.spec.constraints import (
+    dtype_in,
+    int32_constant,
+    number_constant,
+    same_free_size,
+    same_partitions,
+)
+from nkisim.spec.cost import search, stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["max8", "nc_find_index8", "nc_match_replace8"]
+__all__ = ["max8", "nc_find_index8", "nc_match_replace8", "topk"]
 
 Array = np.ndarray
 
@@ -24,8 +30,9 @@ SEARCH_SIZE = declare(
     "S048",
     "search-size",
     "error",
-    "max8, nc_find_index8 or nc_match_replace8 has operands of the wrong size.",
-    "they search 8 to 16384 elements per partition for 8 values",
+    "max8, nc_find_index8, nc_match_replace8 or topk has operands of the wrong size.",
+    "they search 8 to 16384 elements per partition for 8 values, topk 8 to 65535 elements of 16 "
+    "partitions for up to 32767",
     meaningless=True,
 )
 
@@ -46,6 +53,24 @@ def _searched(name: str) -> Constraint:
     return Constraint(f"{name} has 8 to 16384 elements per partition", (SEARCH_SIZE,), check)
 
 
+def _at_most_three(name: str) -> Constraint:
+    """A searched tile has at most three dimensions, as from NKI 0.4.0 on."""
+
+    def check(call: Call) -> None:
+        tensor = call.operand(name)
+        if tensor.ndim > 3:
+            call.fail(
+                SEARCH_SIZE,
+                f"{name} has {tensor.ndim} dimensions",
+                operand=name,
+                seen=tensor.shape,
+                allowed="at most 3",
+                fix="reshape it to (P, elements)",
+            )
+
+    return Constraint(f"{name} has at most 3 dimensions", (SEARCH_SIZE,), check)
+
+
 def _eight(*names: str) -> Constraint:
     def check(call: Call) -> None:
         for name, tensor in call.tensors(*names):
@@ -62,13 +87,17 @@ def _eight(*names: str) -> Constraint:
     return Constraint(f"{' and '.join(names)} (P, 8)", (SEARCH_SIZE,), check)
 
 
+_MAX8 = (same_partitions("dst", "src"), _searched("src"), _eight("dst"))
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "src": In(ON_CHIP)},
-    require=(same_partitions("dst", "src"), _searched("src"), _eight("dst")),
+    require=_MAX8,
     spread="lanes",
     cost=stream(over="src"),
     source="nki.isa.max8, 0.3.0",
+    changes={"0.4.0": {"require": (*_MAX8, _at_most_three("src"))}},
 )
 def max8(dst: Any, src: Any, name: str | None = None) -> Array:
     """Return the eight largest values of each partition, in descending order."""
@@ -99,19 +128,23 @@ def _stored_indices(position: Array, found: Array, dst: Any) -> Array:
     return np.where(found, position, np.iinfo(kind).max).astype(kind)
 
 
+_FIND_INDEX8 = (
+    same_partitions("dst", "data", "vals"),
+    _searched("data"),
+    _eight("dst", "vals"),
+    dtype_in("dst", (uint16, uint32)),
+)
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP), "vals": In(ON_CHIP)},
-    require=(
-        same_partitions("dst", "data", "vals"),
-        _searched("data"),
-        _eight("dst", "vals"),
-        dtype_in("dst", (uint16, uint32)),
-    ),
+    require=_FIND_INDEX8,
     spread="lanes",
     cost=stream(over="data"),
     raw_results=("dst",),
     source="nki.isa.nc_find_index8, 0.3.0",
+    changes={"0.4.0": {"require": (*_FIND_INDEX8, _at_most_three("data"))}},
 )
 def nc_find_index8(dst: Any, data: Any, vals: Any, name: str | None = None) -> Array:
     """Return the first index of each of eight values; equal values take successive occurrences.
@@ -161,3 +194,79 @@ def nc_match_replace8(
     if dst_idx is None:
         return result
     return result, _stored_indices(position, found, dst_idx)
+
+
+GROUP = 16
+"""Partitions that one of the GpSimd engine's cores reaches; topk searches them together."""
+
+
+def _topk_sizes(call: Call) -> None:
+    src, val_dst, n = call.operand("src"), call.operand("val_dst"), call["n"]
+    k, columns = val_dst.free_size, src.free_size
+    why = ""
+    if src.shape[0] % GROUP:
+        why, operand, allowed = f"src has {src.shape[0]} partitions", "src", "a multiple of 16"
+    elif not 8 <= n < 65536:
+        why, operand, allowed = f"n is {n}", "n", "8 to 65535"
+    elif not 1 <= k < 32768 or k > n:
+        why, operand = f"val_dst asks for the {k} largest of {n}", "val_dst"
+        allowed = f"1 to {min(n, 32767)}"
+    elif columns * GROUP < n:
+        why, operand = f"src has {columns} columns, room for {columns * GROUP} of {n}", "src"
+        allowed = f"at least {-(-n // GROUP)} columns"
+    if why:
+        call.fail(
+            SEARCH_SIZE,
+            why,
+            operand=operand,
+            seen=why,
+            allowed=allowed,
+            fix="put the elements on 16 partitions, column by column, and pass their number as n",
+        )
+
+
+def _searched_part(call: Call) -> Array:
+    """Return the mask of the first ``n`` elements of each group."""
+    src, n = call.operand("src"), call["n"]
+    row = np.arange(src.shape[0])[:, None] % GROUP
+    mask = row + GROUP * np.arange(src.free_size)[None, :] < n
+    return np.asarray(mask).reshape(src.shape)
+
+
+@instruction(
+    engines=(Engine.gpsimd,),
+    operands={"val_dst": Out(SBUF), "idx_dst": Out(SBUF), "src": In(SBUF, part=_searched_part)},
+    require=(
+        same_partitions("src", "val_dst", "idx_dst"),
+        same_free_size("val_dst", "idx_dst"),
+        dtype_in("src", (bfloat16,)),
+        dtype_in("val_dst", (bfloat16,)),
+        dtype_in("idx_dst", (uint32,)),
+        int32_constant("n"),
+        Constraint(
+            "16 partitions per search, 8 <= n < 65536, K <= n and below 32768, n elements in src",
+            (SEARCH_SIZE,),
+            _topk_sizes,
+        ),
+    ),
+    cost=search(over="n", result="val_dst", factor=4),
+    raw_results=("idx_dst",),
+    source="nki.isa.topk, 0.6.0",
+)
+def topk(
+    val_dst: Any, idx_dst: Any, src: Any, n: int, name: str | None = None
+) -> tuple[Array, Array]:
+    """Return the K largest of ``n`` values and their indices, for each group of 16 partitions.
+
+    A group holds one list: element i is on its partition i % 16, in column i // 16. K is the number
+    of elements per partition of ``val_dst``. Values ascend; of equal ones those with the smallest
+    indices are taken, the smallest index last. All 16 partitions of a group receive the result:
+    the documentation does not say which do, and returns whole tiles in its example.
+    """
+    rows, k = src.shape[0], val_dst.free_size
+    lists = src.reshape(rows // GROUP, GROUP, -1).transpose(0, 2, 1).reshape(rows // GROUP, -1)
+    lists = lists[:, :n]
+    # Stable on the negated values: equal ones stay in the order of their indices.
+    order = np.argsort(-lists, axis=1, kind="stable")[:, :k][:, ::-1]
+    values = np.take_along_axis(lists, order, axis=1)
+    return np.repeat(values, GROUP, axis=0), np.repeat(order, GROUP, axis=0).astype(np.uint32)

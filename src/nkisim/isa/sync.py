@@ -54,7 +54,8 @@ SENDRECV_SIZE = declare(
     "C015",
     "sendrecv-size",
     "error",
-    "sendrecv by gpsimd_dma has too many bytes per partition, or partitions not a multiple of 16.",
+    "sendrecv by gpsimd_dma has too many bytes per partition, or, up to NKI 0.3.0, partitions "
+    "that are not a multiple of 16.",
     "the GpSimd engine's own DMA has fixed limits",
     meaningless=True,
 )
@@ -136,32 +137,40 @@ def _ranks(call: Call) -> None:
         )
 
 
-def _gpsimd_size(call: Call) -> None:
-    src = call.operand("src")
-    if call["dma_engine"] is not DmaEngine.gpsimd_dma:
-        return
-    nbytes, limit = src.free_size * src.dtype.itemsize, _GPSIMD_BYTES[src.dtype.itemsize]
-    if src.shape[0] % 16 or nbytes > limit:
-        call.fail(
-            SENDRECV_SIZE,
-            f"by gpsimd_dma moves {src.shape[0]} partitions of {nbytes} bytes",
-            operand="dma_engine",
-            seen=f"{src.shape[0]} partitions, {nbytes} bytes",
-            allowed=f"a multiple of 16 partitions, at most {limit} bytes each",
-            fix="use nisa.dma_engine.dma",
-        )
+def _gpsimd_size(says: str, partitions: int) -> Constraint:
+    """Return the limits of gpsimd_dma, with partitions in multiples of ``partitions``."""
+
+    def check(call: Call) -> None:
+        src = call.operand("src")
+        if call["dma_engine"] is not DmaEngine.gpsimd_dma:
+            return
+        nbytes, limit = src.free_size * src.dtype.itemsize, _GPSIMD_BYTES[src.dtype.itemsize]
+        if src.shape[0] % partitions or nbytes > limit:
+            groups = "" if partitions == 1 else f"a multiple of {partitions} partitions, "
+            call.fail(
+                SENDRECV_SIZE,
+                f"by gpsimd_dma moves {src.shape[0]} partitions of {nbytes} bytes",
+                operand="dma_engine",
+                seen=f"{src.shape[0]} partitions, {nbytes} bytes",
+                allowed=f"{groups}at most {limit} bytes each",
+                fix="use nisa.dma_engine.dma",
+            )
+
+    return Constraint(says, (SENDRECV_SIZE,), check)
+
+
+_SENDRECV_REQUIRES = (
+    same_dtype("src", "dst"),
+    same_partitions("src", "dst"),
+    same_free_size("src", "dst"),
+    Constraint("ranks 0 and 1", (SENDRECV_RANKS,), _ranks),
+)
 
 
 @instruction(
     engines=(Engine.dma,),
     operands={"src": In(SBUF, flat=True, decides=True), "dst": Out(SBUF, flat=True)},
-    require=(
-        same_dtype("src", "dst"),
-        same_partitions("src", "dst"),
-        same_free_size("src", "dst"),
-        Constraint("ranks 0 and 1", (SENDRECV_RANKS,), _ranks),
-        Constraint("gpsimd_dma: 16n partitions, small rows", (SENDRECV_SIZE,), _gpsimd_size),
-    ),
+    require=(*_SENDRECV_REQUIRES, _gpsimd_size("gpsimd_dma: 16n partitions, small rows", 16)),
     since=3,
     arithmetic=unconverted,
     stateful=True,
@@ -174,6 +183,9 @@ def _gpsimd_size(call: Call) -> None:
         )
     },
     source="nki.isa.sendrecv, 0.3.0",
+    changes={
+        "0.4.0": {"require": (*_SENDRECV_REQUIRES, _gpsimd_size("gpsimd_dma: small rows", 1))}
+    },
 )
 def sendrecv(
     core: Core,

@@ -1,4 +1,4 @@
-"""The NeuronCore generation of the target."""
+"""The NeuronCore generation and silicon revision of the target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nkisim.arch import resolve_target
 from nkisim.machine import CORE
 from nkisim.spec.enums import nc_version
 
-__all__ = ["get_nc_version"]
+__all__ = ["get_nc_sub_version", "get_nc_version"]
 
 
 def get_nc_version() -> nc_version:
@@ -14,3 +14,8 @@ def get_nc_version() -> nc_version:
     core = CORE.get()
     generation = resolve_target() if core is None else core.generation
     return nc_version(generation.number)
+
+
+def get_nc_sub_version() -> int:
+    """Return the silicon revision of the target within its generation: 0, the first one."""
+    return 0

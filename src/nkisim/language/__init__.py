@@ -9,6 +9,7 @@ from nkisim.dtypes import (
     float8_e4m3fn_x4,
     float8_e5m2,
     float8_e5m2_x4,
+    float8_e8m0fnu,
     float16,
     float32,
     int8,
@@ -33,7 +34,6 @@ from nkisim.language.buffers import (
 from nkisim.language.control import (
     affine_range,
     ds,
-    dynamic_range,
     no_reorder,
     num_programs,
     program_id,
@@ -53,20 +53,21 @@ from nkisim.language.creation import (
 )
 from nkisim.language.elementwise import (
     abs,
+    abs_max,
+    abs_min,
     add,
     arctan,
+    average,
     bitwise_and,
     bitwise_or,
     bitwise_xor,
-    ceil,
+    bypass,
     copy,
-    cos,
     divide,
     equal,
     erf,
     erf_dx,
     exp,
-    floor,
     fmod,
     gelu,
     gelu_apprx_sigmoid,
@@ -92,6 +93,7 @@ from nkisim.language.elementwise import (
     negative,
     not_equal,
     power,
+    prelu,
     reciprocal,
     relu,
     right_shift,
@@ -100,18 +102,20 @@ from nkisim.language.elementwise import (
     sign,
     silu,
     silu_dx,
-    sin,
     softplus,
     sqrt,
     square,
     subtract,
-    tan,
     tanh,
-    trunc,
     where,
 )
 from nkisim.language.limits import (
     tile_size,
+)
+from nkisim.language.loops import (
+    dynamic_range,
+    fori_loop,
+    while_loop,
 )
 from nkisim.language.movement import (
     device_print,
@@ -136,12 +140,14 @@ from nkisim.language.reductions import (
     sum,
     var,
 )
+from nkisim.language.rounding import ceil, floor, trunc
 from nkisim.language.shape import (
     broadcast_to,
     expand_dims,
     gather_flattened,
     transpose,
 )
+from nkisim.language.trigonometry import cos, sin, tan
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules
@@ -150,15 +156,21 @@ from nkisim.removed import by_version, hide_modules
 bool = bool_
 range = range
 
+DType = str  # the type of dtypes in annotations
+
 __all__ = [
+    "DType",
     "MemoryRegion",
     "NKIObject",
     "NkiTensor",
     "abs",
+    "abs_max",
+    "abs_min",
     "add",
     "affine_range",
     "all",
     "arctan",
+    "average",
     "bfloat16",
     "bitwise_and",
     "bitwise_or",
@@ -166,6 +178,7 @@ __all__ = [
     "bool",
     "bool_",
     "broadcast_to",
+    "bypass",
     "ceil",
     "copy",
     "cos",
@@ -186,10 +199,12 @@ __all__ = [
     "float8_e4m3fn_x4",
     "float8_e5m2",
     "float8_e5m2_x4",
+    "float8_e8m0fnu",
     "float16",
     "float32",
     "floor",
     "fmod",
+    "fori_loop",
     "full",
     "gather_flattened",
     "gelu",
@@ -234,6 +249,7 @@ __all__ = [
     "num_programs",
     "ones",
     "power",
+    "prelu",
     "private_hbm",
     "prod",
     "program_id",
@@ -276,6 +292,7 @@ __all__ = [
     "uint32",
     "var",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

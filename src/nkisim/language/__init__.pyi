@@ -29,7 +29,6 @@ from nkisim.language.buffers import sbuf as sbuf
 from nkisim.language.buffers import shared_hbm as shared_hbm
 from nkisim.language.control import affine_range as affine_range
 from nkisim.language.control import ds as ds
-from nkisim.language.control import dynamic_range as dynamic_range
 from nkisim.language.control import no_reorder as no_reorder
 from nkisim.language.control import num_programs as num_programs
 from nkisim.language.control import program_id as program_id
@@ -45,20 +44,21 @@ from nkisim.language.creation import shared_identity_matrix as shared_identity_m
 from nkisim.language.creation import zeros as zeros
 from nkisim.language.creation import zeros_like as zeros_like
 from nkisim.language.elementwise import abs as abs
+from nkisim.language.elementwise import abs_max as abs_max
+from nkisim.language.elementwise import abs_min as abs_min
 from nkisim.language.elementwise import add as add
 from nkisim.language.elementwise import arctan as arctan
+from nkisim.language.elementwise import average as average
 from nkisim.language.elementwise import bitwise_and as bitwise_and
 from nkisim.language.elementwise import bitwise_or as bitwise_or
 from nkisim.language.elementwise import bitwise_xor as bitwise_xor
-from nkisim.language.elementwise import ceil as ceil
+from nkisim.language.elementwise import bypass as bypass
 from nkisim.language.elementwise import copy as copy
-from nkisim.language.elementwise import cos as cos
 from nkisim.language.elementwise import divide as divide
 from nkisim.language.elementwise import equal as equal
 from nkisim.language.elementwise import erf as erf
 from nkisim.language.elementwise import erf_dx as erf_dx
 from nkisim.language.elementwise import exp as exp
-from nkisim.language.elementwise import floor as floor
 from nkisim.language.elementwise import fmod as fmod
 from nkisim.language.elementwise import gelu as gelu
 from nkisim.language.elementwise import gelu_apprx_sigmoid as gelu_apprx_sigmoid
@@ -84,6 +84,7 @@ from nkisim.language.elementwise import multiply as multiply
 from nkisim.language.elementwise import negative as negative
 from nkisim.language.elementwise import not_equal as not_equal
 from nkisim.language.elementwise import power as power
+from nkisim.language.elementwise import prelu as prelu
 from nkisim.language.elementwise import reciprocal as reciprocal
 from nkisim.language.elementwise import relu as relu
 from nkisim.language.elementwise import right_shift as right_shift
@@ -92,16 +93,14 @@ from nkisim.language.elementwise import sigmoid as sigmoid
 from nkisim.language.elementwise import sign as sign
 from nkisim.language.elementwise import silu as silu
 from nkisim.language.elementwise import silu_dx as silu_dx
-from nkisim.language.elementwise import sin as sin
 from nkisim.language.elementwise import softplus as softplus
 from nkisim.language.elementwise import sqrt as sqrt
 from nkisim.language.elementwise import square as square
 from nkisim.language.elementwise import subtract as subtract
-from nkisim.language.elementwise import tan as tan
 from nkisim.language.elementwise import tanh as tanh
-from nkisim.language.elementwise import trunc as trunc
 from nkisim.language.elementwise import where as where
 from nkisim.language.limits import tile_size as tile_size
+from nkisim.language.loops import dynamic_range as dynamic_range
 from nkisim.language.movement import device_print as device_print
 from nkisim.language.movement import load as load
 from nkisim.language.movement import load_transpose2d as load_transpose2d
@@ -119,10 +118,16 @@ from nkisim.language.reductions import rms_norm as rms_norm
 from nkisim.language.reductions import softmax as softmax
 from nkisim.language.reductions import sum as sum
 from nkisim.language.reductions import var as var
+from nkisim.language.rounding import ceil as ceil
+from nkisim.language.rounding import floor as floor
+from nkisim.language.rounding import trunc as trunc
 from nkisim.language.shape import broadcast_to as broadcast_to
 from nkisim.language.shape import expand_dims as expand_dims
 from nkisim.language.shape import gather_flattened as gather_flattened
 from nkisim.language.shape import transpose as transpose
+from nkisim.language.trigonometry import cos as cos
+from nkisim.language.trigonometry import sin as sin
+from nkisim.language.trigonometry import tan as tan
 from nkisim.memory import MemoryRegion as MemoryRegion
 from nkisim.memory import NkiTensor as NkiTensor
 from nkisim.objects import NKIObject as NKIObject
@@ -132,10 +137,13 @@ __all__ = [
     "NKIObject",
     "NkiTensor",
     "abs",
+    "abs_max",
+    "abs_min",
     "add",
     "affine_range",
     "all",
     "arctan",
+    "average",
     "bfloat16",
     "bitwise_and",
     "bitwise_or",
@@ -143,6 +151,7 @@ __all__ = [
     "bool",
     "bool_",
     "broadcast_to",
+    "bypass",
     "ceil",
     "copy",
     "cos",
@@ -211,6 +220,7 @@ __all__ = [
     "num_programs",
     "ones",
     "power",
+    "prelu",
     "private_hbm",
     "prod",
     "program_id",

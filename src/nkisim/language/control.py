@@ -1,4 +1,4 @@
-"""Loops, positions in the launch grid, scheduling regions and slices."""
+"""Unrolled loops, positions in the launch grid, scheduling regions and slices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.isa import VirtualRegister
 from nkisim.machine import CORE, LoopKind, current_core
 from nkisim.memory import DynSlice
 from nkisim.memory.rules import FRACTIONAL_EXTENT
@@ -18,7 +17,6 @@ from nkisim.spec.signatures import checked_call
 __all__ = [
     "affine_range",
     "ds",
-    "dynamic_range",
     "no_reorder",
     "num_programs",
     "program_id",
@@ -36,22 +34,6 @@ RETIRED_RANGE_KEYWORD = declare(
     meaningless=True,
 )
 
-DYNAMIC_STEP = declare(
-    "L034",
-    "dynamic-step",
-    "error",
-    "The step of nl.dynamic_range is not a positive compile-time integer.",
-    "the loop instruction has the step as an immediate operand",
-    meaningless=True,
-)
-DYNAMIC_IN_REGION = declare(
-    "L036",
-    "dynamic-in-region",
-    "error",
-    "A dynamic loop runs inside nl.no_reorder().",
-    "the region must be unrolled, the loop cannot be",
-)
-
 GRID_AXIS = declare(
     "C002",
     "grid-axis",
@@ -61,13 +43,13 @@ GRID_AXIS = declare(
     meaningless=True,
 )
 
-_RETIRED = {
+RETIRED = {
     keyword: (RETIRED_RANGE_KEYWORD, f"drop {keyword}=")
     for keyword in ("precise_schedule", "multi_buffer", "reload_scope")
 }
 
 
-def _range(function: str, start: Any, stop: Any, step: Any) -> range:
+def unrolled(function: str, start: Any, stop: Any, step: Any) -> range:
     """Return the unrolled sequence of a loop."""
     bounds = (0, start) if stop is None else (start, stop)
     whole = []
@@ -86,58 +68,30 @@ def _range(function: str, start: Any, stop: Any, step: Any) -> range:
     return range(*whole)
 
 
-@checked_call("nl.affine_range", _RETIRED)
+@checked_call("nl.affine_range", RETIRED)
 def affine_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     """Return the iterations of a loop without dependencies between them; unrolled."""
-    return _followed("affine", _range("affine_range", start, stop, step))
+    return followed("affine", unrolled("affine_range", start, stop, step), "nl.affine_range")
 
 
-@checked_call("nl.sequential_range", _RETIRED)
+@checked_call("nl.sequential_range", RETIRED)
 def sequential_range(start: Any, stop: Any = None, step: Any = 1) -> range:
     """Return the iterations of a loop that run one after the other; unrolled."""
-    return _range("sequential_range", start, stop, step)
+    return unrolled("sequential_range", start, stop, step)
 
 
-@checked_call("nl.static_range", _RETIRED)
+@checked_call("nl.static_range", RETIRED)
 def static_range(start: Any, stop: Any = None, step: Any = 1) -> range:
     """Return the iterations of an unrolled loop."""
-    return _range("static_range", start, stop, step)
+    return unrolled("static_range", start, stop, step)
 
 
-@checked_call("nl.dynamic_range", _RETIRED)
-def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
-    """Return the iterations of a loop that runs on the device; bounds may be registers."""
-    if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 1:
-        flag(
-            DYNAMIC_STEP,
-            f"nl.dynamic_range: step must be a positive compile-time integer, got {step!r}",
-            instruction="nl.dynamic_range",
-            operand="step",
-            seen=repr(step),
-            allowed="a positive int",
-            fix="use a constant step",
-        )
-    core = CORE.get()
-    if core is not None and core.no_reorder_depth:
-        flag(
-            DYNAMIC_IN_REGION,
-            "nl.dynamic_range runs inside nl.no_reorder()",
-            instruction="nl.dynamic_range",
-            seen=f"{core.no_reorder_depth} open regions",
-            fix="end the region before the loop, or open it inside the body",
-        )
-    first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
-    loaded = any(isinstance(b, VirtualRegister) and b.loaded for b in (start, stop))
-    kind: LoopKind = "counted" if loaded else "dynamic"
-    return _followed(kind, _range("dynamic_range", first, last, step))
-
-
-def _followed(kind: LoopKind, values: range) -> Any:
-    """Return the iterations of a loop, tracked if there is a tracker."""
+def followed(kind: LoopKind, values: range, name: str) -> Any:
+    """Return the iterations of a loop of the function ``name``, tracked if there is a tracker."""
     core = CORE.get()
     if core is None or core.tracker is None:
         return values
-    return core.tracker.iterations(core, kind, values)
+    return core.tracker.iterations(core, kind, values, name)
 
 
 @checked_call("nl.ds")

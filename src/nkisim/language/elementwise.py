@@ -7,11 +7,12 @@ SBUF, or in PSUM where that is noted.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import float32, uint8
+from nkisim.dtypes import uint8
 from nkisim.isa import (
     activation,
     memset,
@@ -25,10 +26,8 @@ from nkisim.language.shape import expand_tile
 from nkisim.language.tiles import fresh, is_tile, need_tile, result_dtype
 from nkisim.memory import NkiTensor
 from nkisim.spec import OPS, Op, rules
+from nkisim.spec.enums import engine as Engine
 from nkisim.spec.signatures import checked_call
-
-_NO_FRACTIONS = 2.0**23
-"""From this magnitude on every float32 is an integer."""
 
 
 def _combine(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
@@ -123,6 +122,38 @@ def maximum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 def minimum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """Return the smaller of ``x`` and ``y``."""
     return _combine(OPS["minimum"], x, y, dtype)
+
+
+def _by_magnitude(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
+    """Return ``x <op> y``, where a tile of one element per partition goes with a wider one."""
+    tiles = [t for t in (x, y) if is_tile(t)]
+    wide = max((t.free_size for t in tiles), default=1)
+    narrow = [t for t in tiles if t.free_size == 1]
+    if len(tiles) != 2 or wide == 1 or len(narrow) != 1:
+        return _combine(op, x, y, dtype)
+    tile, column = (y, x) if narrow[0] is x else (x, y)
+    tile, column = (need_tile(op.name, "tile", t) for t in (tile, column))
+    out = fresh(tile.shape, result_dtype(dtype, x, y))
+    tensor_scalar(out, tile, op0=op, operand0=column, reverse0=narrow[0] is x)
+    return out
+
+
+@OPS["abs_max"].define
+def abs_max(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` or ``y``, whichever has the larger magnitude, with its sign; ``y`` on a tie.
+
+    Since NKI 0.4.0, on gen4. A tile with one element per partition is used for the whole row.
+    """
+    return _by_magnitude(OPS["abs_max"], x, y, dtype)
+
+
+@OPS["abs_min"].define
+def abs_min(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` or ``y``, whichever has the smaller magnitude, with its sign; ``y`` on a tie.
+
+    Since NKI 0.4.0, on gen4. A tile with one element per partition is used for the whole row.
+    """
+    return _by_magnitude(OPS["abs_min"], x, y, dtype)
 
 
 @OPS["divide"].define
@@ -272,8 +303,10 @@ def invert(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
-def _define_activation(name: str, summary: str) -> Op:
-    """Make an activation function callable on tiles."""
+def define_activation(
+    name: str, summary: str, changes: Mapping[str, Callable[..., Any]] | None = None
+) -> Op:
+    """Make an activation function callable on tiles; ``changes`` as in ``Op.define``."""
     op = OPS[name]
 
     def function(x: Any, dtype: Any = None) -> NkiTensor:
@@ -281,36 +314,49 @@ def _define_activation(name: str, summary: str) -> Op:
 
     function.__doc__ = summary
     function.__module__ = __name__
-    return op.define(function)
+    return op.define(function, changes)
 
 
-square = _define_activation("square", "Return ``x * x``.")
-sigmoid = _define_activation("sigmoid", "Return ``1 / (1 + exp(-x))``.")
-relu = _define_activation("relu", "Return the larger of ``x`` and 0.")
-gelu = _define_activation("gelu", "Return ``x`` times the normal distribution function of ``x``.")
-gelu_dx = _define_activation("gelu_dx", "Return the derivative of gelu.")
-gelu_apprx_tanh = _define_activation("gelu_apprx_tanh", "Return gelu in its tanh approximation.")
-gelu_apprx_sigmoid = _define_activation(
+square = define_activation("square", "Return ``x * x``.")
+sigmoid = define_activation("sigmoid", "Return ``1 / (1 + exp(-x))``.")
+relu = define_activation("relu", "Return the larger of ``x`` and 0.")
+gelu = define_activation("gelu", "Return ``x`` times the normal distribution function of ``x``.")
+gelu_dx = define_activation("gelu_dx", "Return the derivative of gelu.")
+gelu_apprx_tanh = define_activation("gelu_apprx_tanh", "Return gelu in its tanh approximation.")
+gelu_apprx_sigmoid = define_activation(
     "gelu_apprx_sigmoid", "Return gelu in its sigmoid approximation, ``x * sigmoid(1.702 x)``."
 )
-gelu_apprx_sigmoid_dx = _define_activation(
+gelu_apprx_sigmoid_dx = define_activation(
     "gelu_apprx_sigmoid_dx", "Return the derivative of the sigmoid approximation of gelu."
 )
-silu = _define_activation("silu", "Return ``x * sigmoid(x)``.")
-silu_dx = _define_activation("silu_dx", "Return the derivative of silu.")
-tanh = _define_activation("tanh", "Return the hyperbolic tangent.")
-softplus = _define_activation("softplus", "Return ``log(1 + exp(x))``.")
-mish = _define_activation("mish", "Return ``x * tanh(softplus(x))``.")
-erf = _define_activation("erf", "Return the error function.")
-erf_dx = _define_activation("erf_dx", "Return the derivative of the error function.")
-exp = _define_activation("exp", "Return e to the power of ``x``.")
-log = _define_activation("log", "Return the natural logarithm.")
-sin = _define_activation("sin", "Return the sine; valid from -pi to pi.")
-arctan = _define_activation("arctan", "Return the inverse tangent; valid from -pi/2 to pi/2.")
-sqrt = _define_activation("sqrt", "Return the square root.")
-rsqrt = _define_activation("rsqrt", "Return the reciprocal square root.")
-sign = _define_activation("sign", "Return -1, 0 or 1 with the sign of ``x``.")
-abs = _define_activation("abs", "Return the magnitude.")
+silu = define_activation("silu", "Return ``x * sigmoid(x)``.")
+silu_dx = define_activation("silu_dx", "Return the derivative of silu.")
+tanh = define_activation("tanh", "Return the hyperbolic tangent.")
+softplus = define_activation("softplus", "Return ``log(1 + exp(x))``.")
+mish = define_activation("mish", "Return ``x * tanh(softplus(x))``.")
+erf = define_activation("erf", "Return the error function.")
+erf_dx = define_activation("erf_dx", "Return the derivative of the error function.")
+exp = define_activation("exp", "Return e to the power of ``x``.")
+log = define_activation("log", "Return the natural logarithm.")
+arctan = define_activation("arctan", "Return the inverse tangent; valid from -pi/2 to pi/2.")
+sqrt = define_activation("sqrt", "Return the square root.")
+
+
+def _rsqrt_on_gpsimd(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the reciprocal square root, by GpSimd from NKI 0.5.0 on; not of a tile in PSUM."""
+    tile = need_tile("rsqrt", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_scalar(out, tile, op0=OPS["rsqrt"], operand0=0.0, engine=Engine.gpsimd)
+    return out
+
+
+rsqrt = define_activation(
+    "rsqrt",
+    "Return the reciprocal square root; from NKI 0.5.0 on by GpSimd, not of a tile in PSUM.",
+    {"0.5.0": _rsqrt_on_gpsimd},
+)
+sign = define_activation("sign", "Return -1, 0 or 1 with the sign of ``x``.")
+abs = define_activation("abs", "Return the magnitude.")
 
 
 @OPS["reciprocal"].define
@@ -322,13 +368,28 @@ def reciprocal(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
-@OPS["copy"].define
+def _copy_to_sbuf(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return a copy in SBUF by the Vector engine: bit for bit if the type does not change."""
+    tile = need_tile("copy", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_copy(out, tile, engine=Engine.vector)
+    return out
+
+
+@partial(OPS["copy"].define, changes={"0.6.0": _copy_to_sbuf})
 def copy(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return a copy in the same buffer by the Scalar engine, converted through float32."""
+    """Return a copy in the same buffer by the Scalar engine, converted through float32.
+
+    From NKI 0.6.0 on it is in SBUF and made by the Vector engine, bit for bit if the type does not
+    change.
+    """
     tile = need_tile("copy", "x", x)
     out = fresh(tile.shape, result_dtype(dtype, tile), like=tile)
     activation(out, op=OPS["copy"], data=tile)
     return out
+
+
+average, bypass, prelu = OPS["average"], OPS["bypass"], OPS["prelu"]
 
 
 @checked_call("nl.negative")
@@ -337,89 +398,6 @@ def negative(x: Any, dtype: Any = None) -> NkiTensor:
     tile = need_tile("negative", "x", x)
     out = fresh(tile.shape, result_dtype(dtype, tile))
     tensor_scalar(out, tile, op0=OPS["multiply"], operand0=-1.0)
-    return out
-
-
-@checked_call("nl.cos")
-def cos(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the cosine: the sine of ``x + pi/2``, valid where that lies between -pi and pi."""
-    tile = need_tile("cos", "x", x)
-    shifted = fresh(tile.shape, float32)
-    tensor_scalar(shifted, tile, op0=OPS["add"], operand0=math.pi / 2)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    activation(out, op=OPS["sin"], data=shifted)
-    return out
-
-
-@checked_call("nl.tan")
-def tan(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the tangent: sine times the reciprocal of the cosine."""
-    tile = need_tile("tan", "x", x)
-    sine, cosine = fresh(tile.shape, float32), cos(tile, dtype=float32)
-    activation(sine, op=OPS["sin"], data=tile)
-    inverse = fresh(tile.shape, float32)
-    isa_reciprocal(inverse, cosine)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    tensor_tensor(out, sine, inverse, op=OPS["multiply"])
-    return out
-
-
-def _truncated(tile: NkiTensor) -> NkiTensor:
-    """Return a float32 tile without fractions; infinities, NaN and large values pass unchanged.
-
-    Adding 2^23 to a smaller magnitude rounds it to an integer, since float32 has no fractions
-    there; where that rounded up, one is subtracted.
-    """
-    shape = tile.shape
-    size, whole, excess = (fresh(shape, float32) for _ in range(3))
-    activation(size, op=OPS["abs"], data=tile)
-    tensor_scalar(
-        whole,
-        size,
-        op0=OPS["add"],
-        operand0=_NO_FRACTIONS,
-        op1=OPS["subtract"],
-        operand1=_NO_FRACTIONS,
-    )
-    tensor_tensor(excess, whole, size, op=OPS["greater"])
-    tensor_tensor(whole, whole, excess, op=OPS["subtract"])
-    small = fresh(shape, uint8)
-    tensor_scalar(small, size, op0=OPS["less"], operand0=_NO_FRACTIONS)
-    tensor_copy_predicated(size, whole, small)
-    direction, out = fresh(shape, float32), fresh(shape, float32)
-    activation(direction, op=OPS["sign"], data=tile)
-    tensor_tensor(out, size, direction, op=OPS["multiply"])
-    return out
-
-
-def _corrected(name: str, x: Any, dtype: Any, compare: str, step: str) -> NkiTensor:
-    """Truncate, then correct by one where that rounded in the wrong direction."""
-    tile = need_tile(name, "x", x)
-    whole, wrong = _truncated(tile), fresh(tile.shape, float32)
-    tensor_tensor(wrong, whole, tile, op=OPS[compare])
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    tensor_tensor(out, whole, wrong, op=OPS[step])
-    return out
-
-
-@checked_call("nl.floor")
-def floor(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the largest integer that is not above ``x``."""
-    return _corrected("floor", x, dtype, "greater", "subtract")
-
-
-@checked_call("nl.ceil")
-def ceil(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the smallest integer that is not below ``x``."""
-    return _corrected("ceil", x, dtype, "less", "add")
-
-
-@checked_call("nl.trunc")
-def trunc(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x`` without its fraction."""
-    tile = need_tile("trunc", "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    tensor_copy(out, _truncated(tile))
     return out
 
 

@@ -6,6 +6,7 @@ from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import CORE, Core, Event, Garbage, current_core
 from nkisim.machine.dispatch import instruction
 from nkisim.machine.finite import check_finite
+from nkisim.machine.handles import NkiInstruction, handle_of
 from nkisim.machine.operands import Rows, resolve_static
 from nkisim.machine.plan import Plan, make_plan
 from nkisim.machine.schedule import Schedule, Stopped
@@ -22,6 +23,7 @@ __all__ = [
     "Loaded",
     "LoopKind",
     "Member",
+    "NkiInstruction",
     "Partial",
     "Plan",
     "Rows",
@@ -33,6 +35,7 @@ __all__ = [
     "commit",
     "commit_where",
     "current_core",
+    "handle_of",
     "instruction",
     "make_plan",
     "one_blas_thread",

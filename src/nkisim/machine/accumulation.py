@@ -9,7 +9,7 @@ from nkisim.machine.core import Core, Garbage
 from nkisim.machine.unwritten import with_sentinel
 from nkisim.memory import NkiTensor
 
-__all__ = ["begin_sum", "note_sum"]
+__all__ = ["begin_selected_sum", "begin_sum", "note_sum"]
 
 ACCUMULATE_UNWRITTEN = declare(
     "M003",
@@ -56,6 +56,31 @@ def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) ->
     if adds is not False and not dst.storage.complete:
         _record_garbage(core, dst, adds)
     return adds
+
+
+def begin_selected_sum(
+    core: Core,
+    dst: NkiTensor,
+    opened: np.ndarray | bool,
+    accumulate: bool | None,
+    name: str,
+) -> np.ndarray | bool:
+    """Return the elements that are added to, of a copy of the selected elements of a tile.
+
+    Args:
+        core: The core that runs the matmul.
+        dst: The copy.
+        opened: The elements that matmuls have begun to add up: all, none, or a mask.
+        accumulate: The argument of the matmul.
+        name: Its name, for messages.
+    """
+    if accumulate is not None and not accumulate:
+        return False
+    if accumulate is None:
+        return opened
+    if not np.all(opened):
+        _not_begun(name, core, dst)
+    return True
 
 
 def _record_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:

@@ -45,7 +45,7 @@ def make_blocks(
     if dst is None or dst.size < 2 * _BLOCK_ELEMENTS:
         return None
     tensors = call.tensors(*instruction.operands)
-    if any(t.ndim != 2 or t.indirect is not None for _, t in tensors):
+    if any(t.ndim != 2 or t.indirection is not None for _, t in tensors):
         return None
     rows = blocks_of_rows(dst.shape[0], dst.free_size)
     widen = [make_widener(call[name], name, instruction.name, inexact=inexact) for name in reads]

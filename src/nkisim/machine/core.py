@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from nkisim.machine.tracking import Effect, Step, Tracked, Tracker
 from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
-from nkisim.versions import VERSIONS
+from nkisim.versions import VERSIONS, has
 
 __all__ = ["CORE", "Accumulators", "Core", "Event", "Garbage", "current_core"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,9 @@ class Core:
         program_id, num_programs, has_grid: Position in the launch grid.
         asked: Those of ``program_id`` and ``num_programs`` that the kernel has read.
         no_reorder_depth: Number of open ``nl.no_reorder`` regions.
+        scope: Device loops that are running, outermost first: number of the entry, and iteration.
+        handles: Whether instructions return handles.
+        edges: Edges that handles added: the numbers of the instructions that each waits for.
         register_spans: Instruction numbers of the creation and the last read of each register.
         mask_fills: Places where the lowest float32 number first became minus infinity.
         garbage: Garbage that the running instruction has read.
@@ -117,12 +122,15 @@ class Core:
 
     __slots__ = (
         "_accumulators",
+        "_entered",
         "_scratch",
         "asked",
         "clock",
+        "edges",
         "garbage",
         "generation",
         "generators",
+        "handles",
         "has_grid",
         "mask_fills",
         "member",
@@ -134,6 +142,7 @@ class Core:
         "program_id",
         "recorder",
         "register_spans",
+        "scope",
         "tick",
         "tracker",
         "trip_count",
@@ -180,6 +189,10 @@ class Core:
         self.num_programs = 1 if member is None else member.cluster.cores
         self.has_grid = has_grid
         self.no_reorder_depth = 0
+        self.scope: tuple[tuple[int, int], ...] = ()
+        self._entered = 0
+        self.handles = has(version, "nki.isa", "NkiInstruction")
+        self.edges: dict[int, set[int]] = {}
         self.asked: set[str] = set()
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)
@@ -193,6 +206,29 @@ class Core:
         self.clock += 1
         if self.tick is not None:
             self.tick(shared)
+
+    def turns(self, values: Iterable[T]) -> Iterator[T]:
+        """Return the iterations of a device loop, recorded in ``scope`` as they run."""
+        outer = self.scope
+        self._entered += 1
+        loop = self._entered
+        try:
+            for turn, value in enumerate(values):
+                self.scope = (*outer, (loop, turn))
+                yield value
+        finally:
+            self.scope = outer
+
+    def waits(self, later: int, earlier: int) -> bool:
+        """Return whether edges make an instruction wait for another, directly or through others."""
+        waiting, seen = [later], {later}
+        while waiting:
+            producers = self.edges.get(waiting.pop(), set())
+            if earlier in producers:
+                return True
+            waiting += producers - seen
+            seen |= producers
+        return False
 
     def tracked(
         self, name: str, *, read: NkiTensor | None = None, written: NkiTensor | None = None

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from nkisim import versions
 from nkisim.diagnostics import NkiCallError, flag
 from nkisim.machine.core import CORE, current_core
+from nkisim.machine.handles import handle_of
 from nkisim.machine.plan import make_plan
 from nkisim.memory import NkiTensor
 from nkisim.spec import enums, rules
@@ -65,7 +67,7 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
     """Return the public function: bind, look up the plan, run it."""
     key_of = _key_maker(declared)
 
-    def execute(*values: Any) -> None:
+    def execute(*values: Any) -> Any:
         core = CORE.get() or current_core(f"nisa.{declared.name}")
         key = key_of(values)
         plan = core.plans.get(key)
@@ -73,6 +75,7 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
             _refuse_other_versions(declared, values, core.version)
             plan = core.plans.add(key, make_plan(declared.at(core.version), values, core))
         plan.run(core, values)
+        return handle_of(core, declared.name) if core.handles else None
 
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
@@ -84,23 +87,14 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
 
 
 def _refuse_other_versions(declared: Instruction, values: tuple[Any, ...], version: str) -> None:
-    """Flag a call of a function, or with an argument, that a version does not have.
+    """Flag a call of a function, or with an argument or operator, that a version does not have.
 
     Names and signatures are those of the version in force when a function was imported.
     """
-    known = CALLS[declared.name].get(version)
-    if known is None:
-        other, what = next(iter(CALLS[declared.name])), f"nki.isa.{declared.name}"
-    else:
-        there = known.signature.parameters
-        for parameter, value in zip(declared.signature.parameters.values(), values, strict=True):
-            if parameter.name not in there and value is not parameter.default:
-                break
-        else:
-            return
-        what = f"{declared.name}({parameter.name}=)"
-        having = CALLS[declared.name].items()
-        other = next(v for v, call in having if parameter.name in call.signature.parameters)
+    missing = _of_other_versions(declared, values, version)
+    if missing is None:
+        return
+    what, other = missing
     flag(
         rules.BAD_CALL,
         f"{what} does not exist in NKI {version}",
@@ -110,6 +104,26 @@ def _refuse_other_versions(declared: Instruction, values: tuple[Any, ...], versi
         fix=found_in(other),
         error=NkiCallError,
     )
+
+
+def _of_other_versions(
+    declared: Instruction, values: tuple[Any, ...], version: str
+) -> tuple[str, str] | None:
+    """Return what a version lacks of a call, and a version that has it; None if it has all."""
+    calls = CALLS[declared.name]
+    known = calls.get(version)
+    if known is None:
+        return f"nki.isa.{declared.name}", next(iter(calls))
+    there = known.signature.parameters
+    for parameter, value in zip(declared.signature.parameters.values(), values, strict=True):
+        if parameter.name not in there and value is not parameter.default:
+            having = (v for v, call in calls.items() if parameter.name in call.signature.parameters)
+            return f"{declared.name}({parameter.name}=)", next(having)
+        if type(value) is Op and versions.differs("nki.language", value.name):
+            having = (v for v in versions.VERSIONS if versions.has(v, "nki.language", value.name))
+            if not versions.has(version, "nki.language", value.name):
+                return f"{value!r}", next(having)
+    return None
 
 
 def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.machine.columns import Columns
 from nkisim.machine.operands import Rows
 from nkisim.machine.tracking import Effect, Step
 from nkisim.spec.enums import engine as Engine
@@ -53,4 +54,6 @@ def added_operands(values: Mapping[str, Any]) -> tuple[str, ...]:
 def _effect(name: str, value: Any, part: np.ndarray | None) -> Effect:
     if type(value) is Rows:
         return Effect(name, value.table, value.indices[value.inside], part)
-    return Effect(name, value, None, part, value.indirect is None)
+    if type(value) is Columns:
+        return Effect(name, value.table, None, value.mask)
+    return Effect(name, value, None, part, value.indirection is None)

@@ -13,9 +13,11 @@ from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import refuse_pack
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.indirection import check_indirection, check_selected
 from nkisim.spec.instruction import Instruction
 from nkisim.spec.operands import Operand
-from nkisim.spec.signatures import call_text
+from nkisim.spec.signatures import CALLS, call_text
+from nkisim.versions import in_force
 
 __all__ = ["check_call"]
 
@@ -48,6 +50,7 @@ def check_call(instruction: Instruction, call: Call) -> None:
         constraint.check(call)
     _check_packs(call)
     call.engine = _engine(instruction, call)
+    check_indirection(call)
     for name, operand in instruction.operands.items():
         tensor = call.tensor(name)
         if tensor is not None:
@@ -159,9 +162,9 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             fix="make the array an argument of the kernel"
             if of_host
             else f"pass {accepted} for {name}; the signature is "
-            f"{call_text(call.name, call.instruction.signature)}",
+            f"{call_text(call.name, CALLS[call.name][in_force()].signature)}",
         )
-    if value.indirect is not None and value.indirect.kind == "vector" and not operand.gathers:
+    if value.indirection is not None and value.indirection.kind == "vector" and not operand.gathers:
         call.fail(
             rules.INDIRECT_OPERAND,
             f"{name} has a vector_offset, but {call.name} cannot gather",
@@ -170,6 +173,7 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             allowed="a static view or a scalar_offset",
             fix="gather with nisa.dma_copy in swdge mode, or nc_n_gather or local_gather on chip",
         )
+    check_selected(call, name)
     if value.buffer not in operand.buffers:
         _wrong_buffer(call, name, operand, value)
     if operand.column and (value.free_size != 1):
@@ -264,18 +268,22 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
 
 def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
     pitch = tensor.storage.pitch
-    if tensor.shape[0] > 1 and tensor.strides[0] % pitch == 0 and tensor.strides[0] != pitch:
+    if (
+        tensor.shape[0] > 1
+        and tensor.form.strides[0] % pitch == 0
+        and tensor.form.strides[0] != pitch
+    ):
         call.fail(
             memory_rules.PATTERN_FIELDS,
-            f"{name} takes every {tensor.strides[0] // pitch}th partition",
+            f"{name} takes every {tensor.form.strides[0] // pitch}th partition",
             operand=name,
-            seen=f"partition step {tensor.strides[0] // pitch}",
+            seen=f"partition step {tensor.form.strides[0] // pitch}",
             allowed="consecutive partitions",
             fix="move the rows together with nisa.dma_copy first",
         )
         return
     start = tensor.start_partition
-    count = tensor.shape[0] if tensor.strides[0] == tensor.storage.pitch else 1
+    count = tensor.shape[0] if tensor.form.strides[0] == tensor.storage.pitch else 1
     step = 32 if count <= 32 else 64 if count <= 64 else 128
     if start % step:
         allowed = ", ".join(str(s) for s in range(0, 128, step))
@@ -292,7 +300,7 @@ def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
 def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
     """Check that the free dimensions fit the instruction's access-pattern fields."""
     strides: list[int] = []  # of dimensions that cannot be merged with the next
-    for extent, stride in zip(tensor.shape[1:], tensor.strides[1:], strict=True):
+    for extent, stride in zip(tensor.shape[1:], tensor.form.strides[1:], strict=True):
         if extent == 1:
             continue
         if strides and strides[-1] == stride * extent:
@@ -317,12 +325,12 @@ def _revisits(tensor: NkiTensor) -> bool:
 
     Interleaved dimensions of more than ``_ENUMERATED`` elements count as if they did.
     """
-    rows_by_index = tensor.indirect is not None and tensor.indirect.kind == "vector"
+    rows_by_index = tensor.indirection is not None and tensor.indirection.kind == "vector"
     if rows_by_index or not tensor.size:
         return False
     dims = [
         (abs(stride), extent)
-        for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
+        for extent, stride in zip(tensor.shape, tensor.form.strides, strict=True)
         if extent > 1
     ]
     reach = tensor.itemsize
@@ -348,4 +356,6 @@ def _is_sink(call: Call, name: str, tensor: NkiTensor) -> bool:
 
     Assumes that it is not read later: such a read may be missed.
     """
-    return name == "dst" and call.values.get("reduce_res") is not None and 0 in tensor.strides[1:]
+    return (
+        name == "dst" and call.values.get("reduce_res") is not None and 0 in tensor.form.strides[1:]
+    )

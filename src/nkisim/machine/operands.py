@@ -14,6 +14,7 @@ import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.machine.accesses import prepare_read, trace_read
+from nkisim.machine.columns import Columns, columns_of, places_of
 from nkisim.machine.core import Core
 from nkisim.memory import Indirection, NkiTensor, is_hbm
 from nkisim.memory import rules as memory_rules
@@ -37,8 +38,14 @@ class Rows(NamedTuple):
 
 
 def resolve_operand(
-    core: Core, tensor: NkiTensor, instruction: str, operand: str, *, skip: bool = False
-) -> NkiTensor | Rows | None:
+    core: Core,
+    tensor: NkiTensor,
+    instruction: str,
+    operand: str,
+    *,
+    skip: bool = False,
+    group: int | None = None,
+) -> NkiTensor | Rows | Columns | None:
     """Return an operand with its offset applied and its bounds checked.
 
     If no values are computed, an offset in a tile is unknown: the view is returned unchanged.
@@ -49,11 +56,14 @@ def resolve_operand(
         instruction: Its name, for messages.
         operand: The operand's name, for messages.
         skip: Whether out-of-bounds accesses are skipped; a scalar offset then gives None.
+        group: Partitions with the same offsets in tensor indirection; None without it.
     """
-    indirect = tensor.indirect
+    indirect = tensor.indirection
     if indirect is None:
         tensor.check_bounds()
         return tensor
+    if indirect.kind == "columns":
+        return _columns(core, tensor, indirect, instruction, operand, group)
     offsets = _offsets(core, indirect, instruction, operand)
     if offsets is None:
         return tensor
@@ -76,14 +86,41 @@ def resolve_static(core: Core, tensor: NkiTensor, instruction: str, operand: str
     return found
 
 
+def _columns(
+    core: Core,
+    tensor: NkiTensor,
+    indirect: Indirection,
+    instruction: str,
+    operand: str,
+    group: int | None,
+) -> NkiTensor | Columns:
+    """Resolve an operand of tensor indirection; unchanged if its offsets are not computed."""
+    if group is None:
+        bad_offset(tensor, f"{instruction} has no tensor indirection for {operand}", "indirect")
+        raise AssertionError("unreachable: S025 always raises")
+    places = places_of(tensor, indirect.source, group)
+    read = np.zeros(indirect.source.size, bool)
+    read[places] = True
+    part = read.reshape(indirect.source.shape)
+    stored = _offsets(core, indirect, instruction, operand, part)
+    if stored is None:
+        return tensor
+    return columns_of(tensor, stored.reshape(-1)[places], group, instruction, operand)
+
+
 def _offsets(
-    core: Core, indirect: Indirection, instruction: str, operand: str
+    core: Core,
+    indirect: Indirection,
+    instruction: str,
+    operand: str,
+    part: np.ndarray | None = None,
 ) -> np.ndarray | None:
-    """Read a register or an index tile; None if its values are not computed."""
+    """Read a register or an index tile, or a part of it; None if values are not computed."""
     source = indirect.source
     if not isinstance(source, NkiTensor):
         return np.array([as_int(source)])
-    name = f"{indirect.kind}_offset of {operand}"
+    kind = "index" if indirect.kind == "columns" else f"{indirect.kind}_offset"
+    name = f"{kind} of {operand}"
     tile = resolve_static(core, source, instruction, name)
     tile.life.last_use = core.clock
     if tile.life.placed:
@@ -91,10 +128,10 @@ def _offsets(
     if core.tracker is not None:
         core.tracker.names(tile)
     if not core.values:
-        if tile.indirect is None:
-            trace_read(tile, instruction, name, decides=True)
+        if tile.indirection is None:
+            trace_read(tile, instruction, name, part, decides=True)
         return None
-    return prepare_read(tile, instruction, name, decides=True)
+    return prepare_read(tile, instruction, name, part, decides=True)
 
 
 def _rows(

@@ -64,7 +64,7 @@ def _check_pair(
         return
     if instruction.reads_first and _same_columns(source, written):
         return
-    if written.indirect is None and source.indirect is None and overlaps(written, source):
+    if written.indirection is None and source.indirection is None and overlaps(written, source):
         flag(
             rules.OVERLAP,
             f"{instruction.name} {name} overlaps {source_name} with a different access pattern",
@@ -79,5 +79,5 @@ def _check_pair(
 
 def _same_columns(a: NkiTensor, b: NkiTensor) -> bool:
     """Return whether two tiles cover the same columns, on any partitions."""
-    first, second = ((t.free_byte_offset, t.shape[1:], t.strides[1:]) for t in (a, b))
+    first, second = ((t.free_byte_offset, t.shape[1:], t.form.strides[1:]) for t in (a, b))
     return first == second

@@ -12,7 +12,7 @@ its body. Only the body returns results before rounding, so it is used whenever 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,14 @@ from nkisim.machine.accesses import (
 )
 from nkisim.machine.accumulation import begin_sum, note_sum
 from nkisim.machine.blocks import Blocks, make_blocks
+from nkisim.machine.columns import (
+    Columns,
+    check_same_index,
+    scatter,
+    staged_operand,
+    staged_result,
+    staged_sum,
+)
 from nkisim.machine.core import Core, Event
 from nkisim.machine.direct import Direct, make_direct
 from nkisim.machine.effects import added_operands, step_of
@@ -37,7 +45,7 @@ from nkisim.machine.taint import Target, propagate_taint
 from nkisim.machine.tracking import Step
 from nkisim.machine.transfer import Loader, Storer, make_loader, make_storer
 from nkisim.memory import MemoryRegion, NkiTensor
-from nkisim.spec import rules
+from nkisim.spec import indirection, rules
 from nkisim.spec.call import Call, Violation
 from nkisim.spec.enums import oob_mode as OobMode
 from nkisim.spec.instruction import Arithmetic, Instruction, Shortcut
@@ -59,7 +67,7 @@ def _note_read(
     decides: bool = False,
 ) -> None:
     """Record a read of an operand, unless its offset is unknown."""
-    if tensor.indirect is None:
+    if tensor.indirection is None:
         trace_read(tensor, instruction, operand, part, decides=decides)
 
 
@@ -75,6 +83,7 @@ class Plan:
         "dynamic",
         "engine",
         "follow",
+        "group",
         "inexact",
         "instruction",
         "lists",
@@ -83,6 +92,7 @@ class Plan:
         "mended",
         "notes",
         "numbers",
+        "pairs",
         "parts",
         "reads",
         "shared",
@@ -101,12 +111,14 @@ class Plan:
     def __init__(self, instruction: Instruction, call: Call) -> None:
         self.instruction = instruction
         self.engine = call.engine
+        self.group = indirection.group_of(call)
+        number_of = instruction.parameters.index
+        self.pairs = [(number_of(a), number_of(b)) for a, b in indirection.pairs_of(call)]
         self.violations: tuple[Violation, ...] = tuple(call.violations)
         self.body = instruction.body
         self.synchronises = instruction.synchronises
         self.shared = any(_is_shared(value) for value in call.values.values())
         self.follow = None if instruction.follow is None else instruction.follow(call)
-        number_of = instruction.parameters.index
         self.mended = [(number_of(name), value) for name, value in call.mended.items()]
         self.numbers: list[tuple[int, Callable[[Any], Any]]] = []
         self.adds_to = added_operands(call.values)
@@ -171,9 +183,9 @@ class Plan:
         self, call: Call, index: int, name: str, operand: Operand, arithmetic: Arithmetic
     ) -> None:
         instruction, tensor = self.instruction, call[name]
-        if tensor.indirect is not None or not tensor.trusted:
+        if tensor.indirection is not None or not tensor.trusted:
             self.admits.append((index, name))
-            self.dynamic = self.dynamic or tensor.indirect is not None
+            self.dynamic = self.dynamic or tensor.indirection is not None
         part = None if operand.part is None else operand.part(call)
         made: Any = {"inexact": self.inexact, "part": part}
         if operand.reads:
@@ -221,8 +233,9 @@ class Plan:
             for violation in self.violations:
                 violation.flag()
         arguments: Sequence[Any] = values
+        selected: dict[int, Columns] = {}
         if self.mended or self.admits:
-            resolved = self._resolved(core, values)
+            resolved = self._resolved(core, values, selected)
             if resolved is None:  # out of bounds: skipped
                 return
             arguments = resolved
@@ -248,7 +261,7 @@ class Plan:
                 life.reach(written)
         tracker, step = core.tracker, None
         if tracker is not None:
-            step = self._step(core, arguments)
+            step = self._step(core, _accessed(arguments, selected))
             tracker.before(step)
         if self.may_overlap and self._share_memory(values):
             check_overlaps(self.instruction, self.writes, self.streams, self.lists, arguments)
@@ -257,15 +270,19 @@ class Plan:
         result = None
         if not (core.values or self.synchronises):
             self._note(core, arguments)
-        elif core.recorder.watches_values or not self._compute_faster(core, arguments):
-            result = self._compute(core, arguments)
+        elif core.recorder.watches_values or selected or not self._compute_faster(core, arguments):
+            result = self._compute(core, arguments, selected)
         if core.garbage:
             targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
             propagate_taint(core, self.instruction, targets, result)
+        for index, _ in self.writes:
+            if index in selected:
+                sums = self.sums is not None and self.sums[0] == index
+                scatter(selected[index], arguments[index], sums=sums)
         if tracker is not None and step is not None:
             tracker.after(step)
         if core.watchers:
-            self._emit(core, values, arguments)
+            self._emit(core, values, _accessed(arguments, selected))
 
     def _share_memory(self, values: tuple[Any, ...]) -> bool:
         """Return whether two operands may be views of one storage, of which one is written."""
@@ -278,8 +295,13 @@ class Plan:
                 return True
         return False
 
-    def _resolved(self, core: Core, values: tuple[Any, ...]) -> list[Any] | None:
-        """Return the arguments with operands resolved, or None if the call is skipped."""
+    def _resolved(
+        self, core: Core, values: tuple[Any, ...], selected: dict[int, Columns]
+    ) -> list[Any] | None:
+        """Return the arguments with operands resolved, or None if the call is skipped.
+
+        Operands of tensor indirection become dense copies; ``selected`` gets their columns.
+        """
         arguments = list(values)
         for index, value in self.mended:
             arguments[index] = value
@@ -288,14 +310,23 @@ class Plan:
             value = values[index]
             if index in self.lists:
                 arguments[index] = [
-                    resolve_operand(core, tensor, instruction, f"{name}[{i}]")
+                    resolve_operand(core, tensor, instruction, f"{name}[{i}]", skip=skip)
                     for i, tensor in enumerate(value)
                 ]
+                if any(found is None for found in arguments[index]):
+                    return None
                 continue
-            found = resolve_operand(core, value, instruction, name, skip=skip)
+            found = resolve_operand(core, value, instruction, name, skip=skip, group=self.group)
             if found is None:
                 return None
+            if type(found) is Columns:
+                selected[index] = found
+                reads = self.instruction.operands[name].reads
+                found = (staged_operand if reads else staged_result)(found, value)
             arguments[index] = found
+        for first, second in self.pairs:
+            if first in selected and second in selected:
+                check_same_index(selected[first], selected[second], instruction)
         return arguments
 
     def _note(self, core: Core, arguments: Sequence[Any]) -> None:
@@ -312,12 +343,13 @@ class Plan:
                 _note_read(tensor, name, f"srcs[{i}]")
         if self.sums is not None:
             index, accumulate = self.sums
-            begin_sum(core, arguments[index], arguments[accumulate], name)
+            if arguments[index].indirection is None:
+                begin_sum(core, arguments[index], arguments[accumulate], name)
         for index, _, note in self.stores:
-            known = arguments[index].indirect is None
+            known = arguments[index].indirection is None
             (note if known else note_written_somewhere)(arguments[index])
 
-    def _compute(self, core: Core, tensors: Sequence[Any]) -> Any:
+    def _compute(self, core: Core, tensors: Sequence[Any], selected: Mapping[int, Columns]) -> Any:
         """Compute and write the results; return those of the body."""
         arguments = list(tensors)
         for index, convert in self.numbers:
@@ -328,7 +360,11 @@ class Plan:
             self.watch(arguments)
         if self.sums is not None:
             index, accumulate = self.sums
-            adds = begin_sum(core, tensors[index], arguments[accumulate], self.instruction.name)
+            given, name = arguments[accumulate], self.instruction.name
+            if index in selected:
+                adds = staged_sum(core, selected[index], tensors[index], given, name)
+            else:
+                adds = begin_sum(core, tensors[index], given, name)
             arguments[accumulate] = adds
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
         if core.recorder.watches_values and not core.garbage:
@@ -446,9 +482,9 @@ class Plan:
         for index in self.lists:
             reads += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
         writes = [(name, tensors[index]) for index, name in self.writes]
-        # Rows selected by index count as the whole table.
+        # Rows and columns selected by index count as the whole table.
         read, written = (
-            tuple((name, t.table if type(t) is Rows else t) for name, t in part)
+            tuple((name, t.table if type(t) in (Rows, Columns) else t) for name, t in part)
             for part in (reads, writes)
         )
         event = Event(
@@ -477,6 +513,13 @@ def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> 
     call = Call(instruction, arguments, core.generation)
     check_call(instruction, call)
     return Plan(instruction, call)
+
+
+def _accessed(arguments: Sequence[Any], selected: Mapping[int, Columns]) -> Sequence[Any]:
+    """Return the arguments with the columns that tensor indirection selects in place of copies."""
+    if not selected:
+        return arguments
+    return [selected.get(i, argument) for i, argument in enumerate(arguments)]
 
 
 def _is_shared(value: Any) -> bool:

@@ -364,15 +364,17 @@ class SharedAccess:
 def _elements_of(tensor: NkiTensor) -> Runs:
     """Return a view as runs of one element each."""
     itemsize = tensor.itemsize
-    unit = math.gcd(itemsize, tensor.start, *tensor.strides)
-    steps = (*(stride // unit for stride in tensor.strides), 1)
+    unit = math.gcd(itemsize, tensor.start, *tensor.form.strides)
+    steps = (*(stride // unit for stride in tensor.form.strides), 1)
     nbytes = tensor.size * itemsize
     return Runs(unit, (*tensor.shape, itemsize // unit), steps, nbytes, dense=False)
 
 
 def _bits(data: np.ndarray, tensor: NkiTensor) -> np.ndarray:
     """Return the bits of a view's elements in its storage, or in a copy of it."""
-    return np.ndarray(tensor.shape, UNSIGNED[tensor.itemsize], data, tensor.start, tensor.strides)
+    return np.ndarray(
+        tensor.shape, UNSIGNED[tensor.itemsize], data, tensor.start, tensor.form.strides
+    )
 
 
 _DOES = {

@@ -56,7 +56,7 @@ def propagate_taint(
             shape = (len(target.indices), *target.table.shape[1:])
             _mark_rows(target, _reached(read, instruction.spread, shape), value)
             continue
-        if target.indirect is not None:
+        if target.indirection is not None:
             continue  # the destination is unknown
         origins = _reached(read, instruction.spread, target.shape)
         if part is not None:
@@ -80,7 +80,7 @@ def _is_chosen(instruction: Instruction, name: str) -> bool:
 def _mark(target: NkiTensor, origins: Array) -> None:
     if origins.any():
         origins = origins.astype(np.uint8, copy=False)
-        target.storage.mark_garbage(origins, target.start, target.strides, target.itemsize)
+        target.storage.mark_garbage(origins, target.start, target.form.strides, target.itemsize)
 
 
 def _mark_rows(rows: Rows, origins: Array, value: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from nkisim.memory import NkiTensor
+from nkisim.memory import Lifetime, NkiTensor
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["Effect", "LoopKind", "Step", "Tracked", "Tracker"]
@@ -81,8 +81,11 @@ class Tracker(Protocol):
     def last_writes(self, tensor: NkiTensor) -> list[str]:
         """Return the last writers of a tensor, with places and loop indices."""
 
-    def iterations(self, core: Any, kind: LoopKind, values: range) -> Iterable[int]:
-        """Return the tracked iterations of a loop."""
+    def iterations(self, core: Any, kind: LoopKind, values: range, name: str) -> Iterable[int]:
+        """Return the tracked iterations of a loop, made by the function of a name."""
+
+    def left(self, allocations: Iterable[Lifetime]) -> None:
+        """Record that an iteration of a loop's body function has ended, which made allocations."""
 
 
 class Tracked:

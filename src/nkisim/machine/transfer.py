@@ -137,7 +137,7 @@ def make_loader(
     """Return the function that reads an operand of this layout for this arithmetic."""
     flatten = _flattener(tensor, operand)
     read = functools.partial(prepare_read, decides=True) if operand.decides else prepare_read
-    if tensor.indirect is not None and tensor.indirect.kind == "vector":
+    if tensor.indirection is not None and tensor.indirection.kind == "vector":
         widen = make_widener(tensor, name, instruction, inexact=inexact)
         found = widen if arithmetic == "fp32" else unconverted
         return lambda rows: _gathered(rows, found, instruction, name)

@@ -18,8 +18,11 @@ from nkisim.memory.view import View
 
 __all__ = [
     "bad_offset",
-    "indirection",
+    "dynamic_offset",
+    "has_fixed_rows",
     "pattern_geometry",
+    "pattern_of_part",
+    "refuse_columns",
     "reinterpreted_geometry",
     "reshaped_strides",
 ]
@@ -33,12 +36,44 @@ def pattern_geometry(
 ) -> Geometry:
     """Return the geometry of ``view.ap(pattern, offset, dtype=dtype)``.
 
-    Pattern and offset count elements of the view in its own layout, row by row. A pattern on a part
-    of a tensor is a finding, and is applied as if the part were a tensor.
+    The pattern counts elements of the storage, whatever the shape of the view. The offset is added
+    to the start of the view.
     """
     kind = view.dtype if dtype is None else require_dtype(dtype, "ap()")
-    if view.form.whole:
-        return _whole_pattern(view, pattern, int(offset), kind, dtype)
+    origin, pitch = view.life.origin, view.storage.pitch
+    itemsize = origin.itemsize(kind)
+    row = origin.row_bytes // itemsize
+    steps = [(int(step), int(count)) for step, count in pattern]
+    shape = tuple([count for _, count in steps])
+    if not is_on_chip(view.form.buffer):
+        strides = tuple([step * itemsize for step, _ in steps])
+        return shape, kind, view.form.start + int(offset) * itemsize, strides
+    _check_partition_step(view, steps, row, dtype)
+    above, byte = divmod(view.form.start - origin.form.start, pitch)
+    if byte % itemsize:
+        flag(
+            rules.VIEW_SIZE,
+            f"ap(dtype={kind}) of {view.describe()}: the view starts {byte} bytes after the start "
+            f"of a row, one {kind} takes {itemsize}",
+            operand=view.name,
+            seen=f"start byte {byte}",
+            allowed=f"a multiple of {itemsize}",
+            fix="call ap() on a view that starts at a whole element",
+        )
+    rows, rest = divmod(int(offset) + byte // itemsize, max(row, 1))
+    start = origin.form.start + (above + rows) * pitch + rest * itemsize
+    return shape, kind, start, (pitch, *[step * itemsize for step, _ in steps[1:]])
+
+
+def pattern_of_part(
+    view: View, pattern: Sequence[Sequence[int]], offset: int, dtype: Any
+) -> Geometry:
+    """Return the geometry of a pattern on a part of a tensor in 0.3.0 and 0.4.0: a finding.
+
+    It is applied as if the part were a tensor: pattern and offset count elements of the view in its
+    own layout, row by row.
+    """
+    kind = view.dtype if dtype is None else require_dtype(dtype, "ap()")
     flag(
         rules.NESTED_PATTERN,
         "cannot specify an access pattern on an already indexed tensor",
@@ -56,24 +91,6 @@ def pattern_geometry(
         new_strides = tuple(_bytes(step, shape, strides) for step, _ in steps)
     start = view.form.start + _bytes(int(offset), shape, strides)
     return tuple(count for _, count in steps), kind, start, new_strides
-
-
-def _whole_pattern(
-    view: View, pattern: Sequence[Sequence[int]], offset: int, kind: DType, dtype: Any
-) -> Geometry:
-    """Return the geometry of a pattern on a whole tensor, the most frequent case."""
-    origin, pitch = view.life.origin, view.storage.pitch
-    itemsize = origin.itemsize(kind)
-    row = origin.row_bytes // itemsize
-    steps = [(int(step), int(count)) for step, count in pattern]
-    shape = tuple([count for _, count in steps])
-    if not is_on_chip(view.form.buffer):
-        strides = tuple([step * itemsize for step, _ in steps])
-        return shape, kind, origin.form.start + offset * itemsize, strides
-    _check_partition_step(view, steps, row, dtype)
-    rows, rest = divmod(offset, max(row, 1))
-    start = origin.form.start + rows * pitch + rest * itemsize
-    return shape, kind, start, (pitch, *[step * itemsize for step, _ in steps[1:]])
 
 
 def _bytes(step: int, shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -122,12 +139,14 @@ def _check_partition_step(view: View, steps: list[tuple[int, int]], row: int, dt
     )
 
 
-def indirection(
-    view: View, scalar_offset: Any, vector_offset: Any, indirect_dim: int
+def dynamic_offset(
+    view: View, scalar_offset: Any, vector_offset: Any, indirect_dim: int, method: str = "ap"
 ) -> Indirection | None:
-    """Check the offset arguments of ``view.ap`` and return the dynamic offset."""
+    """Check the offset arguments of ``view.ap`` and return the dynamic offset of the new view."""
     if scalar_offset is None and vector_offset is None:
-        return None
+        return view.indirection
+    if view.indirection is not None:
+        bad_offset(view, "the tensor has a dynamic offset already", method)
     if scalar_offset is not None and vector_offset is not None:
         flag(
             rules.TWO_OFFSETS,
@@ -136,33 +155,37 @@ def indirection(
             fix="keep one of them",
         )
     if not 0 <= indirect_dim < len(view.shape):
-        bad_offset(view, f"indirect_dim {indirect_dim} is not a dimension of {view.shape}")
+        bad_offset(view, f"indirect_dim {indirect_dim} is not a dimension of {view.shape}", method)
     stride, extent = view.form.strides[indirect_dim], view.shape[indirect_dim]
     if scalar_offset is not None:
         if isinstance(scalar_offset, View):
             if scalar_offset.buffer is not MemoryRegion.sbuf or scalar_offset.size != 1:
                 bad_offset(
-                    view, f"scalar_offset is {scalar_offset.describe()}, needs a 1x1 SBUF tile"
+                    view,
+                    f"scalar_offset is {scalar_offset.describe()}, needs a 1x1 SBUF tile",
+                    method,
                 )
         elif not hasattr(scalar_offset, "__index__"):
-            bad_offset(view, f"scalar_offset is a {type(scalar_offset).__name__}")
+            bad_offset(view, f"scalar_offset is a {type(scalar_offset).__name__}", method)
         return Indirection("scalar", scalar_offset, stride, extent)
     if not isinstance(vector_offset, View):
-        bad_offset(view, f"vector_offset is a {type(vector_offset).__name__}")
+        bad_offset(view, f"vector_offset is a {type(vector_offset).__name__}", method)
     if vector_offset.buffer is not MemoryRegion.sbuf or not vector_offset.dtype.is_integer:
-        bad_offset(view, f"vector_offset is {vector_offset.describe()}, needs integers in SBUF")
+        bad_offset(
+            view, f"vector_offset is {vector_offset.describe()}, needs integers in SBUF", method
+        )
     if not is_hbm(view.form.buffer):
-        bad_offset(view, f"vector_offset indexes {view.describe()}, which is not in HBM")
+        bad_offset(view, f"vector_offset indexes {view.describe()}, which is not in HBM", method)
     if indirect_dim != 0:
-        bad_offset(view, f"vector_offset with indirect_dim {indirect_dim}")
+        bad_offset(view, f"vector_offset with indirect_dim {indirect_dim}", method)
     return Indirection("vector", vector_offset, stride, extent)
 
 
-def bad_offset(view: View, why: str) -> None:
-    """Raise S025: an offset is not of a kind that ``ap`` accepts."""
+def bad_offset(view: View, why: str, method: str = "ap") -> None:
+    """Raise S025: an offset is not of a kind that a method accepts."""
     flag(
         rules.OFFSET_KIND,
-        f"ap() on tensor `{view.name}`: {why}",
+        f"{method}() on tensor `{view.name}`: {why}",
         operand=view.name,
         seen=why,
         allowed="scalar: register or 1x1 SBUF tile; vector: (P, 1) integer SBUF tile on an HBM "
@@ -171,8 +194,23 @@ def bad_offset(view: View, why: str) -> None:
     )
 
 
-def reshaped_strides(view: View, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return shape and strides of ``view.reshape(shape)``."""
+def refuse_columns(view: View, method: str) -> None:
+    """Raise S025 for a view made by ``indirect``, of which there are no other views."""
+    if view.indirection is not None and view.indirection.kind == "columns":
+        bad_offset(view, "the tensor is a view made by indirect()", method)
+
+
+def has_fixed_rows(view: View) -> bool:
+    """Return whether dimension 0 must stay: it counts partitions, or rows that an index selects."""
+    indirection = view.indirection
+    selects = indirection is not None and indirection.kind == "vector"
+    return selects or is_on_chip(view.form.buffer)
+
+
+def reshaped_strides(
+    view: View, shape: Sequence[int], *, of_parts: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return shape and strides of ``view.reshape(shape)``; without ``of_parts`` S016 for parts."""
     extents = (int(shape),) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
     if math.prod(extents) != view.size or any(extent < 0 for extent in extents):
         flag(
@@ -184,10 +222,7 @@ def reshaped_strides(view: View, shape: Sequence[int]) -> tuple[tuple[int, ...],
             allowed=f"{view.size} elements, every extent given",
             fix="write every extent so that their product is the number of elements",
         )
-    fixed = is_on_chip(view.form.buffer) or (
-        view.indirect is not None and view.indirect.kind == "vector"
-    )
-    if fixed and (not extents or extents[0] != view.shape[0]):
+    if has_fixed_rows(view) and (not extents or extents[0] != view.shape[0]):
         got = extents[0] if extents else "nothing"
         flag(
             rules.RESHAPE_PARTITIONS,
@@ -197,7 +232,7 @@ def reshaped_strides(view: View, shape: Sequence[int]) -> tuple[tuple[int, ...],
             allowed=f"({view.shape[0]}, ...)",
             fix="allocate with the wanted shape, or move the data with a DMA or a transpose",
         )
-    if not view.form.whole:
+    if not of_parts and not view.form.whole:
         flag(
             rules.RESHAPE_OF_SLICE,
             f"reshape of an indexed tensor {view.describe()}",

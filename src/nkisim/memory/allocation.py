@@ -223,7 +223,7 @@ class CoreMemory:
         A ``lent`` array is copied only at the first write, if its elements already have the storage
         type. Without values nothing is copied.
         """
-        found = dtype or require_dtype(str(array.dtype), f"argument {name}")
+        found = require_dtype(dtype or str(array.dtype), f"argument {name}")
         kind = found.numpy if self.precise else wide(found)
         nbytes = array.size * kind.itemsize
         if lent and self.values and array.dtype == kind:

@@ -11,6 +11,7 @@ from nkisim.diagnostics import flag
 from nkisim.memory import rules
 from nkisim.memory.region import is_on_chip
 from nkisim.memory.view import View
+from nkisim.versions import since
 
 __all__ = ["DynSlice", "Index", "index_view"]
 
@@ -75,6 +76,8 @@ def index_view(tensor: View, index: Any) -> Selection:
         new_strides.append(stride * step)
     if is_on_chip(tensor.form.buffer):
         _keep_two_dimensions(tensor, kept_rows, new_shape, new_strides)
+    elif not new_shape and shape and since("0.6.0"):
+        return start, (1,), (tensor.form.itemsize,)
     return start, tuple(new_shape), tuple(new_strides)
 
 
@@ -83,7 +86,7 @@ def _keep_two_dimensions(
 ) -> None:
     """Give an on-chip result its partition and free dimension back when integers removed them."""
     if dropped_rows is not None:
-        if len(shape) < 2:
+        if len(shape) < 2 or since("0.5.0"):
             shape.insert(0, dropped_rows[0])
             strides.insert(0, dropped_rows[1])
         else:
@@ -171,14 +174,15 @@ def _integer(tensor: View, dim: int, extent: int, entry: Any) -> int:
         _bad_index(tensor, dim, entry)
         raise
     if position < 0:
-        flag(
-            rules.NEGATIVE_INDEX,
-            f"negative index {position} in dimension {dim} of tensor `{tensor.name}`",
-            operand=tensor.name,
-            seen=position,
-            allowed=f"0 to {extent - 1}",
-            fix=f"write shape[{dim}] - {-position}",
-        )
+        if not since("0.6.0"):
+            flag(
+                rules.NEGATIVE_INDEX,
+                f"negative index {position} in dimension {dim} of tensor `{tensor.name}`",
+                operand=tensor.name,
+                seen=position,
+                allowed=f"0 to {extent - 1}",
+                fix=f"write shape[{dim}] - {-position}",
+            )
         position += extent
     if not 0 <= position < extent:
         flag(

@@ -1,4 +1,4 @@
-"""Data-dependent offsets of a view: ``ap(scalar_offset=...)`` and ``ap(vector_offset=...)``."""
+"""Data-dependent offsets of a view, of ``ap``, ``select``, ``vector_select`` and ``indirect``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Indirection:
     """A dynamic offset of a view, read when an instruction uses it.
 
     Attributes:
-        kind: One offset for all rows, or one index per row.
+        kind: One offset for all rows, one index per row, or an offset per element of a row.
         source: Register or tile that holds the offsets.
         stride: Bytes per unit of offset: one step of ``indirect_dim`` of the tensor's own shape.
         extent: Number of legal offsets.
     """
 
-    kind: Literal["scalar", "vector"]
+    kind: Literal["scalar", "vector", "columns"]
     source: Any
     stride: int
     extent: int

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import assigned_name
-from nkisim.dtypes import DType
+from nkisim.dtypes import DType, float8_e8m0fnu
 from nkisim.memory.layout import Form, through
 from nkisim.memory.psum import Box, box_of, union_of
 from nkisim.memory.region import MemoryRegion, is_on_chip
@@ -57,8 +57,12 @@ class Origin:
 
 
 def wide(dtype: DType) -> np.dtype[Any]:
-    """Return the storage type when bfloat16 and float8 are stored as float32."""
-    return _FLOAT32 if dtype.kind == "float" and dtype.numpy != np.float16 else dtype.numpy
+    """Return the storage type when bfloat16 and float8 are stored as float32.
+
+    Scales in float8_e8m0fnu stay bytes, of which instructions read the bits.
+    """
+    narrow = dtype.kind == "float" and dtype.numpy != np.float16 and dtype is not float8_e8m0fnu
+    return _FLOAT32 if narrow else dtype.numpy
 
 
 class Lifetime:
@@ -105,7 +109,7 @@ class Lifetime:
         if form is self._form:
             return  # as the last one
         self._form = form
-        known = view.indirect is None
+        known = view.indirection is None
         box = box_of((form if known else self.origin.form).region, view.storage.pitch)
         self.reached = box if self.reached is None else union_of(self.reached, box)
 

@@ -7,9 +7,10 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import DType, as_dtype
+from nkisim.dtypes import DType, as_dtype, float8_e8m0fnu
 from nkisim.memory import rules
 from nkisim.memory.region import MemoryRegion
+from nkisim.versions import has, in_force
 
 __all__ = ["is_tuple_of_ints", "require_dtype", "require_region", "whole_shape"]
 
@@ -33,13 +34,15 @@ def require_region(region: Any, where: str) -> MemoryRegion:
 
 def require_dtype(dtype: Any, where: str) -> DType:
     """Return the supported dtype that ``dtype`` names, or raise D001; foreign dtypes are D045."""
-    if type(dtype) is DType:
+    if type(dtype) is DType and dtype is not float8_e8m0fnu:
         return dtype
     found = as_dtype(dtype)
+    if found is float8_e8m0fnu and not has(in_force(), "nki.language", found):
+        found = None
     if found is None:
         flag(
             rules.UNSUPPORTED_DTYPE,
-            f"{where}: dtype {dtype} is not supported by NKI",
+            f"{where}: dtype {dtype} is not supported by NKI {in_force()}",
             seen=dtype,
             allowed="8-, 16- and 32-bit integers, bool, float8, float16, bfloat16, tfloat32, "
             "float32 and x4 packs",

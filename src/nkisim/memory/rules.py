@@ -146,7 +146,7 @@ NEGATIVE_INDEX = declare(
     "negative-index",
     "error",
     "A tensor is indexed with a negative integer.",
-    "the front end refuses it; negative slice bounds are accepted",
+    "the front end refuses it before 0.6.0; negative slice bounds are accepted",
 )
 SLICE_STEP = declare(
     "S011",
@@ -183,7 +183,8 @@ PARTITION_DROPPED = declare(
     "partition-dropped",
     "warning",
     "An integer index removes the partition dimension of an on-chip tensor.",
-    "the first dimension of the result is then really a free dimension of one partition",
+    "the first dimension of the result is then really a free dimension of one partition; from "
+    "0.5.0 on the partition dimension stays, with extent 1",
 )
 SUBSCRIPT_ASSIGNMENT = declare(
     "L028",
@@ -207,21 +208,22 @@ RESHAPE_OF_SLICE = declare(
     "reshape-of-slice",
     "error",
     "A sliced tensor or an access pattern is reshaped.",
-    "only whole tensors can be reshaped",
+    "before 0.5.0 only whole tensors can be reshaped",
 )
 RESHAPE_COUNT = declare(
     "S017",
     "reshape-count",
     "error",
-    "A reshape changes the number of elements or leaves an extent to be inferred.",
-    "the new shape must hold exactly the same elements",
+    "A reshape changes the number of elements, leaves an extent to be inferred, or needs a copy.",
+    "the new shape must hold exactly the same elements, where they lie",
     meaningless=True,
 )
 RESHAPE_PARTITIONS = declare(
     "S018",
     "reshape-partitions",
     "error",
-    "A reshape of an on-chip tensor moves elements between partitions.",
+    "A view of an on-chip tensor changes its partition dimension, or a view of rows that an index "
+    "tile selects changes these rows.",
     "a view cannot move data across partitions",
     meaningless=True,
 )
@@ -237,8 +239,10 @@ NESTED_PATTERN = declare(
     "S020",
     "nested-pattern",
     "error",
-    "ap() is called on an indexed tensor or on another access pattern.",
-    "0.3.0 builds access patterns on whole tensors only",
+    "ap() is called on an indexed tensor or on another access pattern, or a view with a dynamic "
+    "offset is indexed along it or given another type.",
+    "before 0.5.0 access patterns are built on whole tensors only; the dimension of a dynamic "
+    "offset stays in all versions",
 )
 PATTERN_OUT_OF_BOUNDS = declare(
     "S021",

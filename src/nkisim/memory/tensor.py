@@ -1,92 +1,56 @@
-"""``NkiTensor``: a view of device memory, with the methods that make other views of it.
+"""``NkiTensor``: a view of device memory.
 
-No view copies. A tensor is a byte start and byte strides in a storage; slicing, ``ap``, ``reshape``
-and ``view`` only compute new ones. On chip the first dimension is the partition dimension.
-
-Views are made only here, so each inherits from its parent the allocation, the dynamic offset, and
-whether its extent was checked.
+No view copies. A tensor is a byte start and byte strides in a storage; slicing and the methods of
+``views`` and ``patterns`` only compute new ones. On chip the first dimension counts partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import DType, decode
+from nkisim.dtypes import decode
 from nkisim.memory import rules
-from nkisim.memory.access import (
-    bad_offset,
-    indirection,
-    pattern_geometry,
-    reinterpreted_geometry,
-    reshaped_strides,
-)
-from nkisim.memory.indexing import Index, index_view
+from nkisim.memory.indexing import Index
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.layout import Form
-from nkisim.memory.lifetime import Lifetime
+from nkisim.memory.patterns import PatternMethods
 from nkisim.memory.requests import is_tuple_of_ints
-from nkisim.memory.storage import Storage
-from nkisim.memory.view import View
 from nkisim.removed import NoOperators
 
 __all__ = ["NkiTensor"]
 
 _KEPT_SLICES = 256
 
-_NO_SLICES: dict[Form, NkiTensor] = {}
-"""Empty mapping of slices, shared by tensors that were never sliced."""
 
-
-class NkiTensor(NoOperators, View):
+class NkiTensor(PatternMethods, NoOperators):
     """A tensor in HBM, SBUF or PSUM, or a view of one."""
 
-    __slots__ = ("_slices",)
+    __slots__ = ()
 
     assign: ClassVar[Callable[[NkiTensor, Any], None]]
     """Implementation of ``t[...] = value``, set by the instruction set."""
-
-    def __init__(
-        self,
-        life: Lifetime,
-        storage: Storage,
-        owner: object,
-        form: Form,
-        indirect: Indirection | None = None,
-        trusted: bool = True,
-    ) -> None:
-        self.life = life
-        self.storage = storage
-        self.owner = owner
-        self.form = form
-        self.shape = form.shape
-        self.dtype = form.dtype
-        self.indirect = indirect
-        self.trusted = trusted
-        self._array = None
-        self._slices: dict[Form, NkiTensor] = _NO_SLICES
 
     # -- other views -------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> NkiTensor:
         """Return the view that an index selects; nothing is clipped."""
         if type(index) is not tuple:
-            return self._view(index)
+            return self.indexed(index)
         if len(index) == 2:
             rows, columns = index
             plane = None
         elif len(index) == 3:
             rows, plane, columns = index
             if type(plane) is not int:
-                return self._view(index)
+                return self.indexed(index)
         else:
-            return self._view(index)
+            return self.indexed(index)
         if not (type(rows) is type(columns) is slice and rows.step is columns.step is None):
-            return self._view(index)
+            return self.indexed(index)
         # Loops over tiles take the same slices again and again; a view never changes.
         first, last, left, right = rows.start, rows.stop, columns.start, columns.stop
         # 8.0 and True would find what 8 and 1 have left, but are no indices.
@@ -96,13 +60,13 @@ class NkiTensor(NoOperators, View):
             and (type(first) is int or first is None)
             and (type(last) is int or last is None)
         ):
-            return self._view(index)
+            return self.indexed(index)
         key = (first, last, plane, left, right)
         form = self.form.views.get(key)
         if form is None:
             form = self._sliced(*key)
             if form is None:
-                return self._view(index)
+                return self.indexed(index)
         view = self._slices.get(form)
         if view is None:
             view = NkiTensor(self.life, self.storage, self.owner, form)
@@ -122,7 +86,7 @@ class NkiTensor(NoOperators, View):
         """
         form = self.form
         shape, strides, start = form.shape, form.strides, form.start
-        if self.indirect is not None or not self.trusted:
+        if self.indirection is not None or not self.trusted:
             return None
         if plane is not None and len(shape) == 3 and 0 <= plane < shape[1]:
             start += plane * strides[1]
@@ -148,45 +112,6 @@ class NkiTensor(NoOperators, View):
         form.views[first, last, plane, left, right] = view
         return view
 
-    def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
-        indirect = self.indirect
-        if indirect is None or indirect.kind == "scalar":
-            start, shape, strides = index_view(self, index)
-            return self._derived(shape, start, strides, indirect=indirect)
-        flag(
-            rules.NESTED_PATTERN,
-            "cannot index an access pattern that has a vector_offset",
-            operand=self.name,
-            fix="put the selection into the pattern and slice the index tile",
-        )
-        # The rows of such a view are those that the index tile names: its rows are selected.
-        rows, *columns = index if type(index) is tuple else (index,)
-        if type(rows) is not slice or indirect.source.free_size != 1:
-            bad_offset(self, f"rows {rows} of a view with a vector_offset")
-        start, shape, strides = index_view(self, (slice(None), *columns))
-        source = indirect.source[rows]
-        return self._derived(
-            (source.shape[0], *shape[1:]), start, strides, indirect=replace(indirect, source=source)
-        )
-
-    def _derived(
-        self,
-        shape: tuple[int, ...],
-        start: int,
-        strides: tuple[int, ...],
-        *,
-        dtype: DType | None = None,
-        whole: bool = False,
-        indirect: Indirection | None = None,
-        trusted: bool = True,
-    ) -> NkiTensor:
-        """Return another view of the same allocation; it is trusted only if this one is."""
-        kind = self.dtype if dtype is None else dtype
-        itemsize = self.life.origin.itemsize(kind)
-        form = Form(shape, kind, self.form.buffer, start, strides, itemsize, whole=whole)
-        trusted = trusted and self.trusted
-        return NkiTensor(self.life, self.storage, self.owner, form, indirect, trusted)
-
     def __setitem__(self, index: Index | tuple[Index, ...], value: Any) -> None:
         """Copy ``value`` into a view; a finding, because the compiler has no such statement."""
         flag(
@@ -197,52 +122,14 @@ class NkiTensor(NoOperators, View):
         )
         NkiTensor.assign(self[index], value)
 
-    def ap(
-        self,
-        pattern: Sequence[Sequence[int]],
-        offset: int = 0,
-        scalar_offset: Any = None,
-        vector_offset: Any = None,
-        indirect_dim: int = 0,
-        dtype: Any = None,
-    ) -> NkiTensor:
-        """Return the view described by a hardware access pattern.
-
-        Args:
-            pattern: One ``[step, count]`` per dimension, in elements of the (re-interpreted)
-                tensor.
-            offset: First element, counted from the beginning of the tensor.
-            scalar_offset: A register or 1x1 SBUF tile added along ``indirect_dim`` when the
-                view is used.
-            vector_offset: A ``(P, 1)`` SBUF tile with one index along ``indirect_dim`` per row
-                of the view.
-            indirect_dim: Dimension of the tensor that the offsets count in.
-            dtype: Reinterpret the bytes as this type.
-        """
-        shape, kind, start, strides = pattern_geometry(self, pattern, offset, dtype)
-        if self.indirect is not None and (scalar_offset is not None or vector_offset is not None):
-            bad_offset(self, "the tensor has a dynamic offset already")
-        indirect = self.indirect or indirection(self, scalar_offset, vector_offset, indirect_dim)
-        return self._derived(shape, start, strides, dtype=kind, indirect=indirect, trusted=False)
-
-    def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        """Return the same elements under another shape; on chip the partition count stays."""
-        form, (extents, strides) = self.form, reshaped_strides(self, shape)
-        return self._derived(extents, form.start, strides, whole=form.whole, indirect=self.indirect)
-
-    def view(self, dtype: Any) -> NkiTensor:
-        """Return the same bytes as another type; the last dimension absorbs the change of size."""
-        shape, kind, start, strides = reinterpreted_geometry(self, dtype)
-        return self._derived(
-            shape, start, strides, dtype=kind, whole=self.form.whole, indirect=self.indirect
-        )
-
     def with_axis(self, axis: int) -> NkiTensor:
         """Return the view with a dimension of extent 1 inserted."""
         form = self.form
         shape = (*form.shape[:axis], 1, *form.shape[axis:])
         strides = (*form.strides[:axis], form.itemsize, *form.strides[axis:])
-        return self._derived(shape, form.start, strides, whole=form.whole, indirect=self.indirect)
+        return self.derived(
+            shape, form.start, strides, whole=form.whole, indirection=self.indirection
+        )
 
     def repeated(self, shape: tuple[int, ...]) -> NkiTensor:
         """Return a view that repeats extents of 1, with further dimensions after the last."""
@@ -251,17 +138,22 @@ class NkiTensor(NoOperators, View):
             for old, stride, new in zip(self.shape, self.form.strides, shape, strict=False)
         ]
         strides = (*repeated, *(0,) * (len(shape) - len(repeated)))
-        return self._derived(shape, self.form.start, strides, indirect=self.indirect)
+        return self.derived(shape, self.form.start, strides, indirection=self.indirection)
 
     def settled(self, shift: int) -> NkiTensor:
         """Return the view shifted by ``shift`` bytes, without a dynamic offset."""
-        return self._derived(self.shape, self.form.start + shift, self.form.strides, trusted=False)
+        return self.derived(self.shape, self.form.start + shift, self.form.strides, trusted=False)
 
     def table(self, indirect: Indirection, rows: int) -> NkiTensor:
         """Return all rows that a vector offset can select, as one view."""
         form = self.form
         shape, strides = (rows, *form.shape[1:]), (indirect.stride, *form.strides[1:])
-        return self._derived(shape, form.start, strides, trusted=False)
+        return self.derived(shape, form.start, strides, trusted=False)
+
+    def columns(self, indirect: Indirection) -> NkiTensor:
+        """Return all elements that tensor indirection can select, as (partitions, elements)."""
+        shape, strides = (self.shape[0], indirect.extent), self.form.strides
+        return self.derived(shape, self.form.start, strides, trusted=False)
 
     # -- Python protocol ---------------------------------------------------------------------------
 
@@ -281,7 +173,7 @@ class NkiTensor(NoOperators, View):
         head = f"NkiTensor(shape={self.shape}, dtype={self.dtype}, buffer={self.form.buffer.value}"
         if self.life.name:
             head += f", name={self.life.name!r}"
-        if self.indirect is not None:
+        if self.indirection is not None:
             return head + ", indirect)"
         values = self.array
         if self.dtype.kind == "float" and values.dtype != np.float32:

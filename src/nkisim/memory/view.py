@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from nkisim.objects import NKIObject
 
 __all__ = ["View"]
 
+_NO_SLICES: dict[Form, Any] = {}
+"""Empty mapping of slices, shared by tensors that were never sliced."""
+
 
 class View(NKIObject):
     """A view of an allocation: the base of ``NkiTensor``.
@@ -31,20 +35,21 @@ class View(NKIObject):
         form: Description shared with equal tensors.
         shape: Extents; on chip the first one counts partitions.
         dtype: Element type.
-        indirect: An offset that is read when an instruction uses the view, or None.
+        indirection: An offset that is read when an instruction uses the view, or None.
         trusted: False for a view made by an access pattern, until its extent was checked.
         origin: The request for the allocation.
         buffer: Memory that holds it.
-        start, strides, itemsize: Its position in the storage, in bytes.
+        start, itemsize: Its position in the storage and the size of an element, in bytes.
         region: Byte start, shape, strides and item size: the footprint in the storage.
         whole: True when it covers its whole allocation, in the original or another shape.
     """
 
     __slots__ = (
         "_array",
+        "_slices",
         "dtype",
         "form",
-        "indirect",
+        "indirection",
         "life",
         "owner",
         "shape",
@@ -58,17 +63,55 @@ class View(NKIObject):
     form: Form
     shape: tuple[int, ...]
     dtype: DType
-    indirect: Indirection | None
+    indirection: Indirection | None
     trusted: bool
     _array: np.ndarray | None
+    _slices: dict[Form, Any]
 
     origin: Origin = through("life.origin")
     buffer: MemoryRegion = through("form.buffer")
     start: int = through("form.start")
-    strides: tuple[int, ...] = through("form.strides")
     itemsize: int = through("form.itemsize")
     region: Region = through("form.region")
     whole: bool = through("form.whole")
+
+    def __init__(
+        self,
+        life: Lifetime,
+        storage: Storage,
+        owner: object,
+        form: Form,
+        indirection: Indirection | None = None,
+        trusted: bool = True,
+    ) -> None:
+        self.life = life
+        self.storage = storage
+        self.owner = owner
+        self.form = form
+        self.shape = form.shape
+        self.dtype = form.dtype
+        self.indirection = indirection
+        self.trusted = trusted
+        self._array = None
+        self._slices = _NO_SLICES
+
+    def derived(
+        self,
+        shape: tuple[int, ...],
+        start: int,
+        strides: tuple[int, ...],
+        *,
+        dtype: DType | None = None,
+        whole: bool = False,
+        indirection: Indirection | None = None,
+        trusted: bool = True,
+    ) -> Self:
+        """Return another view of the same allocation; it is trusted only if this one is."""
+        kind = self.dtype if dtype is None else dtype
+        itemsize = self.life.origin.itemsize(kind)
+        form = Form(shape, kind, self.form.buffer, start, strides, itemsize, whole=whole)
+        trusted = trusted and self.trusted
+        return type(self)(self.life, self.storage, self.owner, form, indirection, trusted)
 
     # -- what kernels read -------------------------------------------------------------------------
 
@@ -93,14 +136,21 @@ class View(NKIObject):
         rows, rest = divmod(self.form.start - self.life.origin.form.start, self.storage.pitch)
         return rows * self._row_elements + rest // self.form.itemsize
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distance in elements of neighbours in each dimension."""
+        if not is_on_chip(self.form.buffer):
+            return tuple(stride // self.form.itemsize for stride in self.form.strides)
+        steps = []
+        for stride in self.form.strides:
+            rows, rest = divmod(abs(stride), self.storage.pitch)
+            step = rows * self._row_elements + rest // self.form.itemsize
+            steps.append(step if stride >= 0 else -step)
+        return tuple(steps)
+
     def get_pattern(self) -> list[list[int]]:
         """Return the access pattern: one ``[step, count]`` in elements per dimension."""
-        pitch = self.storage.pitch
-        pattern = []
-        for extent, stride in zip(self.shape, self.form.strides, strict=True):
-            rows, rest = divmod(stride, pitch) if is_on_chip(self.form.buffer) else (0, stride)
-            pattern.append([rows * self._row_elements + rest // self.form.itemsize, extent])
-        return pattern
+        return [[step, extent] for step, extent in zip(self.strides, self.shape, strict=True)]
 
     def describe(self) -> str:
         """Return dtype, shape, buffer and name in one line."""
@@ -146,7 +196,7 @@ class View(NKIObject):
                     self.form.strides,
                     self.start_partition,
                     psum_offset,
-                    None if self.indirect is None else self.indirect.layout,
+                    None if self.indirection is None else self.indirection.layout,
                     self.life.origin.is_argument,
                     self.trusted,
                 )

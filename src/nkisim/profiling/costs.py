@@ -32,7 +32,8 @@ _FAST_VECTOR = frozenset({"tensor_copy", "tensor_scalar", "tensor_tensor", "scal
 _WIDE_STRIDE = 16
 """Bytes from one element to the next above which a port runs at half its rate."""
 
-_EVERY_TABLE = frozenset({"copy", "square", "relu", "abs", "sign", "identity"})
+_EVERY_TABLE = frozenset({"copy", "square", "relu", "prelu", "abs", "sign", "identity"})
+_ACTIVATIONS = frozenset({"activation", "activation_reduce", "activate2"})
 _TABLES = {
     "rsqrt": "rsqrt",
     "sigmoid": "sigmoid",
@@ -195,12 +196,14 @@ def _streamed(event: Event) -> list[NkiTensor]:
 def _stride_factor(tensors: list[NkiTensor]) -> float:
     """Return 2 if an operand's elements lie more than 16 bytes apart."""
     for tensor in tensors:
-        for extent, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
+        for extent, stride in zip(
+            reversed(tensor.shape), reversed(tensor.form.strides), strict=True
+        ):
             if extent > 1:
                 if (
                     abs(stride) > _WIDE_STRIDE
                     and tensor.ndim > 1
-                    and stride is not tensor.strides[0]
+                    and stride is not tensor.form.strides[0]
                 ):
                     return 2.0
                 break
@@ -274,7 +277,7 @@ def _all_bf16(tensors: list[NkiTensor]) -> bool:
 
 def _dynamic(event: Event) -> bool:
     return any(
-        isinstance(value, NkiTensor) and value.indirect is not None
+        isinstance(value, NkiTensor) and value.indirection is not None
         for value in event.arguments.values()
     )
 
@@ -288,13 +291,14 @@ def _scalar(event: Event, cost: Cost | None, generation: Generation, timing: Tim
         cycles = count / 2
     cycles = max(timing.least_cycles, cycles * _stride_factor(streamed))
     extra = cost.extra if cost is not None else 0.0
-    if event.instruction == "activation" and event.arguments.get("reduce_res") is not None:
+    reads = event.arguments.get("reduce_res") is not None
+    if event.instruction in ("activation", "activate2") and reads:
         extra += timing.accumulator_cycles
     if _dynamic(event):
         cycles = max(cycles, timing.dynamic_cycles)
     issue = timing.scalar_issue_cycles / timing.scalar_ghz
     busy = (cycles + extra) / timing.scalar_ghz + issue
-    op = event.arguments.get("op") if event.instruction.startswith("activation") else None
+    op = event.arguments.get("op") if event.instruction in _ACTIVATIONS else None
     name = "" if op is None else str(getattr(op, "name", op))
     copies = op is None or name in _EVERY_TABLE
     tail = timing.scalar_copy_tail if copies else timing.scalar_tail
@@ -305,7 +309,10 @@ def _scalar(event: Event, cost: Cost | None, generation: Generation, timing: Tim
 def _gpsimd(event: Event, cost: Cost | None, timing: Timing) -> Work:
     count = _elements(event, cost)
     factor = 1.0 if cost is None else cost.factor
-    if cost is None or cost.formula != "startup_stream":
+    if cost is not None and cost.formula == "search":
+        found = event.arguments[cost.result].free_size
+        count = float(event.arguments[cost.over]) + found / factor
+    elif cost is None or cost.formula != "startup_stream":
         factor = _GPSIMD_ELEMENT_CYCLES.get(event.instruction, 1.0)
         op = event.arguments.get("op")
         if op is not None and str(getattr(op, "name", op)) == "power":

@@ -57,16 +57,18 @@ def transfer_of(event: Event, generation: Generation) -> Transfer:
     arguments = event.arguments
     (_, target), sources = event.writes[0], [tensor for _, tensor in event.reads]
     indirect = any(
-        tensor.indirect is not None and tensor.indirect.kind == "vector"
+        tensor.indirection is not None and tensor.indirection.kind == "vector"
         for tensor in _tensors(arguments)
     )
     trigger, mode = _trigger(arguments, generation, indirect)
     # A gathered operand is its whole table in the event; the other side has the moved elements.
     moved = min((t.size * t.itemsize for t in (target, *sources)), default=0)
-    runs = [_run_bytes(t.shape, t.strides, t.itemsize, is_on_chip(t.buffer)) for t in sources]
+    runs = [_run_bytes(t.shape, t.form.strides, t.itemsize, is_on_chip(t.buffer)) for t in sources]
     run = min(
         [
-            _run_bytes(target.shape, target.strides, target.itemsize, is_on_chip(target.buffer)),
+            _run_bytes(
+                target.shape, target.form.strides, target.itemsize, is_on_chip(target.buffer)
+            ),
             *runs,
         ]
     )

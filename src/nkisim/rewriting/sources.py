@@ -32,6 +32,15 @@ class SourceText:
     encoding: str = "utf-8"
     mark: bytes = b""
 
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file.
+
+        Raises:
+            UnicodeEncodeError: The text has characters that the encoding does not have.
+        """
+        return self.mark + self.text.encode(self.encoding.removesuffix("-sig"))
+
 
 def read_source(path: Path) -> SourceText:
     """Return the contents of a file.
@@ -68,7 +77,7 @@ def write_source(path: Path, source: SourceText) -> None:
         stream.write(data)
 
     try:
-        data = source.mark + source.text.encode(source.encoding.removesuffix("-sig"))
+        data = source.data
         write_whole(path, write)
     except OSError as error:
         reason = error.strerror or error

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import chebyshev
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "prelu"]
 
 Array = np.ndarray
 Function = Callable[[Array], Array]
@@ -49,6 +49,11 @@ def _copy(x: Array) -> Array:
 
 def _relu(x: Array) -> Array:
     return np.maximum(x, _F(0))
+
+
+def prelu(x: Array, slope: Array | np.float32) -> Array:
+    """Return ``x``, or ``x * slope`` where ``x`` is negative."""
+    return np.where(x < 0, x * slope, x)
 
 
 def _sigmoid(x: Array) -> Array:

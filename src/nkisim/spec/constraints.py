@@ -13,25 +13,20 @@ from nkisim.dtypes import DType, holds
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.call import Call
-from nkisim.spec.enums import engine as Engine
-from nkisim.spec.ops import Op, as_op
 
 __all__ = [
     "UNHELD",
     "Constraint",
-    "alu_operator",
     "at_most_one_in_psum",
     "columns_are_float32",
     "dtype_in",
     "elements_per_partition",
-    "engine_among",
     "holds_constant",
     "int32_constant",
-    "matches_bits",
+    "listed",
     "misfit",
     "number_constant",
     "one_start_partition",
-    "reduction_operator",
     "refuse_pack",
     "same_dtype",
     "same_free_size",
@@ -87,7 +82,7 @@ def same_partitions(*names: str) -> Constraint:
                 fix="slice both to the same [0:p]",
             )
 
-    text = f"{_listed(names)} have the same number of partitions"
+    text = f"{listed(names)} have the same number of partitions"
     return Constraint(text, (rules.PARTITION_MISMATCH, rules.PARTITION_BROADCAST), check)
 
 
@@ -115,7 +110,7 @@ def same_free_size(*names: str) -> Constraint:
             )
 
     return Constraint(
-        f"{_listed(names)} have the same number of elements per partition",
+        f"{listed(names)} have the same number of elements per partition",
         (rules.FREE_SIZE_MISMATCH,),
         check,
     )
@@ -283,7 +278,7 @@ def columns_are_float32(*names: str) -> Constraint:
                     fix="keep per-partition operands in a float32 (P, 1) tile",
                 )
 
-    return Constraint(f"{_listed(names)} float32 when a tile", (rules.COLUMN_DTYPE,), check)
+    return Constraint(f"{listed(names)} float32 when a tile", (rules.COLUMN_DTYPE,), check)
 
 
 def small_immediate(*names: str) -> Constraint:
@@ -306,7 +301,7 @@ def small_immediate(*names: str) -> Constraint:
                     fix="build large integers with shift and bitwise_or",
                 )
 
-    return Constraint(f"integer {_listed(names)} exact in float32", (rules.LARGE_IMMEDIATE,), check)
+    return Constraint(f"integer {listed(names)} exact in float32", (rules.LARGE_IMMEDIATE,), check)
 
 
 def number_constant(*names: str) -> Constraint:
@@ -317,7 +312,7 @@ def number_constant(*names: str) -> Constraint:
             if not isinstance(call[name], (int, float, np.number)):
                 _not_constant(call, name, "a number")
 
-    return Constraint(f"{_listed(names)} a number", (rules.STATIC_ARGUMENT,), check)
+    return Constraint(f"{listed(names)} a number", (rules.STATIC_ARGUMENT,), check)
 
 
 def int32_constant(*names: str) -> Constraint:
@@ -329,7 +324,7 @@ def int32_constant(*names: str) -> Constraint:
             if not isinstance(value, (int, np.integer)) or not -(2**31) <= value < 2**31:
                 _not_constant(call, name, "an integer of 32 bits")
 
-    return Constraint(f"{_listed(names)} an int32", (rules.STATIC_ARGUMENT,), check)
+    return Constraint(f"{listed(names)} an int32", (rules.STATIC_ARGUMENT,), check)
 
 
 def _not_constant(call: Call, name: str, wanted: str) -> None:
@@ -340,159 +335,6 @@ def _not_constant(call: Call, name: str, wanted: str) -> None:
         seen=repr(call[name])[:80],
         allowed=wanted,
         fix=f"pass {wanted}",
-    )
-
-
-def alu_operator(*names: str, bitvec: bool = True, optional: bool = False) -> Constraint:
-    """Arguments are operators of the ALU."""
-
-    def check(call: Call) -> None:
-        for name in names:
-            value = call[name]
-            if value is None and optional:
-                continue
-            op = as_op(value)
-            if op is None or not op.is_alu or (op.is_bitvec and not bitvec):
-                _not_an_operator(call, name, value, bitvec)
-            assert op is not None
-            _check_in_hardware(call, name, op)
-
-    return Constraint(
-        f"{_listed(names)} {'an ALU operator' if bitvec else 'an arithmetic ALU operator'}",
-        (rules.OPERATOR_KIND, rules.NO_DIVIDE, rules.NO_MODULO),
-        check,
-    )
-
-
-def reduction_operator(
-    name: str, allowed: Collection[str] | None = None, rule: Rule | None = None
-) -> Constraint:
-    """An argument is an operator that can reduce."""
-    broken = rule or rules.REDUCTION_OPERATOR
-
-    def check(call: Call) -> None:
-        value = call[name]
-        if value is None:
-            return
-        op = as_op(value)
-        if op is None:
-            _not_an_operator(call, name, value, bitvec=True)
-        elif op.reduce is None or (allowed is not None and op.name not in allowed):
-            legal = allowed or (
-                "add, subtract, multiply, maximum, minimum, bitwise and/or/xor, logical and/or/xor",
-            )
-            call.fail(
-                broken,
-                f"{name} cannot be {op!r}",
-                operand=name,
-                seen=op,
-                allowed=", ".join(legal),
-                fix="use one of the legal reduction operators",
-            )
-
-    return Constraint(f"{name} a reduction operator", (broken,), check)
-
-
-def matches_bits(op_names: tuple[str, ...], *names: str) -> Constraint:
-    """Bitwise operators take integers on the Vector engine, unmixed with arithmetic."""
-
-    def check(call: Call) -> None:
-        ops = [op for n in op_names if (op := call.op(n)) is not None]
-        if not any(op.is_bitvec for op in ops):
-            return
-        if not all(op.is_bitvec for op in ops):
-            call.fail(
-                rules.MIXED_OPERATORS,
-                f"mixes bitwise and arithmetic operators: {', '.join(map(repr, ops))}",
-                operand=op_names[-1],
-                seen=", ".join(map(repr, ops)),
-                allowed="both bitwise or both arithmetic",
-                fix="use two instructions",
-            )
-        if "engine" in call.values and call["engine"] not in (Engine.unknown, Engine.vector):
-            call.fail(
-                rules.MIXED_OPERATORS,
-                f"runs bitwise operators on the vector engine only, got {call['engine']}",
-                operand="engine",
-                seen=call["engine"],
-                allowed="nisa.engine.vector",
-                fix="drop engine=",
-            )
-        for name, tensor in call.tensors(*names):
-            if not tensor.dtype.is_integer and tensor.dtype.kind != "bool":
-                call.fail(
-                    rules.BITVEC_ON_FLOAT,
-                    f"{name} is {tensor.dtype}, but bitwise operators need integer types",
-                    operand=name,
-                    seen=tensor.dtype,
-                    allowed="integer types",
-                    fix="use an integer tile, or .view() of the same width",
-                )
-        for name in names:
-            if isinstance(call[name], (float, np.floating)):
-                call.fail(
-                    rules.BITVEC_ON_FLOAT,
-                    f"{name} is the float {call[name]}, but bitwise operators need integers",
-                    operand=name,
-                    seen=call[name],
-                    allowed="an integer",
-                    fix="pass an int",
-                )
-
-    return Constraint(
-        "bitwise operators take integer operands, on the Vector engine",
-        (rules.BITVEC_ON_FLOAT, rules.MIXED_OPERATORS),
-        check,
-    )
-
-
-def engine_among(allowed: Callable[[Call], Collection[Engine]], says: str) -> Constraint:
-    """``engine=`` names one of the engines that the call allows."""
-
-    def check(call: Call) -> None:
-        asked = call["engine"]
-        legal = allowed(call)
-        if asked is not Engine.unknown and asked not in legal:
-            call.fail(
-                rules.WRONG_ENGINE,
-                f"cannot run on {asked} on {call.generation}",
-                operand="engine",
-                seen=asked,
-                allowed=", ".join(str(e) for e in legal),
-                fix="leave engine=nisa.engine.unknown, or name one of the allowed engines",
-            )
-
-    return Constraint(says, (rules.WRONG_ENGINE,), check)
-
-
-def _check_in_hardware(call: Call, name: str, op: Op) -> None:
-    if op.in_hardware:
-        return
-    rule = rules.NO_DIVIDE if op.name == "divide" else rules.NO_MODULO
-    fix = (
-        "nisa.reciprocal, then multiply"
-        if op.name == "divide"
-        else "multiply by the reciprocal, round by a cast to int32, multiply and subtract"
-    )
-    call.fail(
-        rule,
-        f"{name} is {op!r}, which no engine has",
-        operand=name,
-        seen=op,
-        allowed="ALU operators",
-        fix=fix,
-    )
-
-
-def _not_an_operator(call: Call, name: str, value: object, bitvec: bool) -> None:
-    kind = "an ALU operator of nki.language" if bitvec else "an arithmetic operator of nki.language"
-    call.fail(
-        rules.OPERATOR_KIND,
-        f"{name} must be {kind}, got {value!r}",
-        operand=name,
-        seen=repr(value),
-        allowed="nl.add, nl.multiply, nl.maximum, ...",
-        fix="pass an operator such as nl.add",
     )
 
 
@@ -508,5 +350,6 @@ def _as_float32(value: int | np.integer) -> float:
     return float(np.float32(value))
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def listed(names: tuple[str, ...]) -> str:
+    """Return names as a list in words."""
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Cost", "fixed", "matmul", "startup_stream", "stream", "transfer"]
+__all__ = ["Cost", "fixed", "matmul", "search", "startup_stream", "stream", "transfer"]
 
-Formula = Literal["stream", "startup_stream", "matmul", "transfer", "fixed"]
+Formula = Literal["stream", "startup_stream", "search", "matmul", "transfer", "fixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +20,26 @@ class Cost:
 
     Attributes:
         formula: Name of the formula.
-        over: Operand whose elements per partition are streamed.
+        over: Operand whose elements per partition are streamed; of a search, the argument with the
+            number of elements.
         factor: Cycles per element.
         extra: Cycles added once.
+        result: Operand whose elements per partition cost a cycle each, of a search.
     """
 
     formula: Formula
     over: str = ""
     factor: float = 1.0
     extra: float = 0.0
+    result: str = ""
 
     def __str__(self) -> str:
         if self.formula == "stream":
             text = f"max(64, {self.factor:g} * elements({self.over}))"
         elif self.formula == "startup_stream":
             text = f"150 + {self.factor:g} * elements({self.over})"
+        elif self.formula == "search":
+            text = f"150 + {self.factor:g} * {self.over} + elements({self.result})"
         elif self.formula == "matmul":
             text = "max(moving columns, stationary columns), four passes for float32"
         elif self.formula == "transfer":
@@ -52,6 +57,11 @@ def stream(over: str, factor: float = 1.0, extra: float = 0.0) -> Cost:
 def startup_stream(over: str, factor: float = 1.0) -> Cost:
     """Cost of a GpSimd instruction: a start-up and a stream."""
     return Cost("startup_stream", over, factor)
+
+
+def search(over: str, result: str, factor: float) -> Cost:
+    """Cost of a search by the GpSimd engine among a number of elements that an argument gives."""
+    return Cost("search", over, factor, result=result)
 
 
 def matmul() -> Cost:

@@ -7,7 +7,7 @@ it to tiles. The arithmetic below is the engines': float32 in, float32 out, no r
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -38,8 +38,11 @@ class Op:
         reduce: Reduction over the last axis; None where that is not legal.
         identity: Neutral element of the reduction.
         activation: The Scalar engine's function; None if it has none.
+        parametric: The Scalar engine's function of a value and ``relu_param``, where it has one.
         domain: Interval where the Scalar engine's function is valid; None for everywhere.
         in_hardware: False for operators that no engine has.
+        named_only: True when only instructions that name the operator take it, not every ALU one.
+        since: First generation whose ALU has it.
     """
 
     def __init__(
@@ -52,8 +55,11 @@ class Op:
         reduce: Callable[[Array], Array] | None = None,
         identity: float = 0.0,
         activation: Callable[[Array], Array] | None = None,
+        parametric: Binary | None = None,
         domain: tuple[float, float] | None = None,
         in_hardware: bool = True,
+        named_only: bool = False,
+        since: int = 2,
     ) -> None:
         self.name = self.__name__ = name
         self.kind = kind
@@ -62,24 +68,32 @@ class Op:
         self.reduce = reduce
         self.identity = identity
         self.activation = activation
+        self.parametric = parametric
         self.domain = domain
         self.in_hardware = in_hardware
+        self.named_only = named_only
+        self.since = since
         self._function: Callable[..., Any] | None = None
         OPS[name] = self
 
     @property
     def is_alu(self) -> bool:
-        """True when the Vector engine's ALU has the operator."""
-        return self.binary is not None
+        """True when every instruction of the Vector engine's ALU takes the operator."""
+        return self.binary is not None and not self.named_only
 
     @property
     def is_bitvec(self) -> bool:
         """True for operators on raw integer bits."""
         return self.kind == "bitvec"
 
-    def define(self, function: Callable[..., Any]) -> Op:
-        """Make ``function`` the tile function of this operator; used as a decorator."""
-        self._function = checked_call(f"nl.{self.name}")(function)
+    def define(
+        self, function: Callable[..., Any], changes: Mapping[str, Callable[..., Any]] | None = None
+    ) -> Op:
+        """Make ``function`` the tile function of this operator; used as a decorator.
+
+        ``changes`` has the functions that replace it from an NKI version on.
+        """
+        self._function = checked_call(f"nl.{self.name}", changes=changes)(function)
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__signature__ = inspect.signature(function)
@@ -119,6 +133,32 @@ def _last(reduce: Callable[..., Array]) -> Callable[[Array], Array]:
     return lambda a: reduce(a, -1)
 
 
+def _larger(a: Any, b: Any) -> Array:
+    """Return the operand of the larger magnitude, the second where they agree, NaN if one is."""
+    return np.where((np.abs(a) > np.abs(b)) | np.isnan(a), a, b)
+
+
+def _smaller(a: Any, b: Any) -> Array:
+    """Return the operand of the smaller magnitude, the second where they agree, NaN if one is."""
+    return np.where((np.abs(a) < np.abs(b)) | np.isnan(a), a, b)
+
+
+def _last_at(find: Callable[..., Array]) -> Callable[[Array], Array]:
+    """Reduce to the last element whose magnitude ``find``, such as argmax, selects."""
+
+    def reduce(a: Array) -> Array:
+        backwards = a[..., ::-1]
+        at = np.expand_dims(find(np.abs(backwards), axis=-1), -1)
+        return np.take_along_axis(backwards, at, axis=-1)[..., 0]
+
+    return reduce
+
+
+def _mean(a: Array) -> Array:
+    """Return the float32 sum, divided once."""
+    return np.add.reduce(a, -1) / np.float32(a.shape[-1])
+
+
 def _parity(a: Array) -> Array:
     return (np.count_nonzero(a, axis=-1) & 1).astype(np.float32)
 
@@ -128,6 +168,24 @@ Op("subtract", "arithmetic", binary=np.subtract, reduce=_last(np.subtract.reduce
 Op("multiply", "arithmetic", binary=np.multiply, reduce=_last(np.multiply.reduce), identity=1.0)
 Op("maximum", "arithmetic", binary=np.maximum, reduce=_last(np.maximum.reduce), identity=-np.inf)
 Op("minimum", "arithmetic", binary=np.minimum, reduce=_last(np.minimum.reduce), identity=np.inf)
+Op(
+    "abs_max",
+    "arithmetic",
+    binary=_larger,
+    reduce=_last_at(np.argmax),
+    identity=0.0,
+    since=4,
+)
+Op(
+    "abs_min",
+    "arithmetic",
+    binary=_smaller,
+    reduce=_last_at(np.argmin),
+    identity=np.inf,
+    since=4,
+)
+Op("average", "arithmetic", reduce=_mean)
+Op("bypass", "arithmetic", binary=lambda a, _: a, unary=True, named_only=True, since=4)
 Op("equal", "compare", binary=_truth(np.equal))
 Op("not_equal", "compare", binary=_truth(np.not_equal))
 Op("greater", "compare", binary=_truth(np.greater))
@@ -166,8 +224,11 @@ Op("invert", "bitvec", binary=lambda a, _: np.invert(a), unary=True)
 Op("left_shift", "bitvec", binary=lambda a, b: np.where(b < 32, a << np.minimum(b, 31), 0))
 Op("right_shift", "bitvec", binary=lambda a, b: np.where(b < 32, a >> np.minimum(b, 31), 0))
 
+_UNARY = {"rsqrt": 2, "reciprocal": 2, "abs": 2, "square": 4, "relu": 4}
+"""Functions that an ALU has too, with its first generation."""
+
 for _name, _function, _domain in act.FUNCTIONS:
-    _in_alu = _name in ("rsqrt", "reciprocal", "abs")
+    _in_alu = _name in _UNARY
     Op(
         _name,
         "arithmetic" if _in_alu else "function",
@@ -175,4 +236,8 @@ for _name, _function, _domain in act.FUNCTIONS:
         unary=_in_alu,
         activation=_function,
         domain=_domain,
+        named_only=_name in ("square", "relu"),
+        since=_UNARY.get(_name, 2),
     )
+
+Op("prelu", "function", parametric=act.prelu)

@@ -149,8 +149,8 @@ INDIRECT_OPERAND = declare(
     "S026",
     "indirect-operand",
     "error",
-    "An operand with a vector offset is given to an instruction without indirect addressing.",
-    "only swdge DMA gathers rows by index",
+    "An operand that an index selects is given to an instruction without such addressing.",
+    "only swdge DMA gathers rows by index, and few instructions of gen4 gather columns",
     meaningless=True,
 )
 

@@ -25,6 +25,7 @@ __all__ = [
     "call_text",
     "checked_call",
     "open_function",
+    "parameters_of",
     "publish",
 ]
 
@@ -35,6 +36,9 @@ Refuse = Callable[[Mapping[str, Any], tuple[Any, ...], Mapping[str, Any]], NoRet
 """Callback that reports a call that does not match; same arguments as ``CheckedCall.reject``."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_RETURNED = ("nothing", {"0.6.0": "no tensor"})
+"""What instructions return, by version."""
 
 _MASK: Removed = {"mask": (rules.REMOVED_MASK, "slice every operand to the valid extent")}
 
@@ -162,7 +166,8 @@ class CheckedCall:
         # else.
         shifted = not first_is_tensor or set(missing) <= set(self.tiles)
         if "dst" in self.tiles and missing and passed and shifted:
-            message = f"{without}: instructions return nothing, dst comes first"
+            returned = versions.at(versions.in_force(), *_RETURNED)
+            message = f"{without}: instructions return {returned}, dst comes first"
             fix = "allocate dst with nl.ndarray and pass it as the first argument"
             return CallFault(rules.NO_DESTINATION, message, "dst", seen, written, fix)
         if not missing and not more:
@@ -227,6 +232,14 @@ class CheckedCall:
 
 CALLS: dict[str, dict[str, CheckedCall]] = {}
 """Every function of NKI whose calls are checked, by its name in messages and by version."""
+
+
+def parameters_of(name: str) -> list[str]:
+    """Return the parameters of an instruction in the version in force, or in the next with it."""
+    known = CALLS[name]
+    version = versions.in_force()
+    found = known.get(version) or next(iter(known.values()))
+    return list(found.signature.parameters)
 
 
 def publish(

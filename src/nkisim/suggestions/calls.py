@@ -8,6 +8,7 @@ from collections.abc import Callable
 from nkisim.diagnostics import Rewrite
 from nkisim.intents import ARGUMENTS, Intent, argument_meant, intent_of
 from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.signatures import parameters_of
 from nkisim.suggestions.statement import Case
 
 __all__ = ["CALL_MENDS"]
@@ -69,8 +70,8 @@ def _invented(case: Case, name: str) -> Rewrite | None:
     new = ast.parse(text, mode="eval").body if text else None
     if not isinstance(new, ast.Call) or not isinstance(new.func, ast.Attribute):
         return None
-    known = INSTRUCTIONS.get(new.func.attr)
-    if any(known is None or key not in known.parameters for key in named):
+    known = parameters_of(new.func.attr) if new.func.attr in INSTRUCTIONS else []
+    if any(key not in known for key in named):
         return None  # what the rest means is not known
     extra = [ast.keyword(key, ast.parse(value, mode="eval").body) for key, value in named.items()]
     new.keywords += extra
@@ -141,14 +142,15 @@ def _other_name(case: Case, name: str) -> Rewrite | None:
 
 def _argument(case: Case, keyword: str) -> Rewrite | None:
     """An argument under another name, or a flag for what is an instruction of its own."""
-    call, known = case.call, INSTRUCTIONS.get(case.function)
-    if call is None or known is None:
+    call = case.call
+    if call is None or case.function not in INSTRUCTIONS:
         return None
+    parameters = parameters_of(case.function)
     if case.function == "nc_matmul" and keyword in ("transpose_moving", "transpose_stationary"):
         return _transposed(case, keyword)
     given = {k.arg for k in call.keywords}
-    taken = set(list(known.parameters)[: len(call.args)]) | given
-    meant = argument_meant(keyword, [p for p in known.parameters if p not in taken])
+    taken = set(parameters[: len(call.args)]) | given
+    meant = argument_meant(keyword, [p for p in parameters if p not in taken])
     if not meant:
         return None
     parts = [ast.unparse(a) for a in call.args]
@@ -244,7 +246,7 @@ def _no_destination(case: Case) -> Rewrite | None:
     target = statement.targets[0]
     if not isinstance(target, ast.Name) or call is None:
         return None
-    names = [p for p in known.parameters if p != "dst"]
+    names = [p for p in parameters_of(case.function) if p != "dst"]
     given = dict(zip(names, map(ast.unparse, call.args), strict=False))
     given |= {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg is not None}
     nl, new = case.nl, target.id

@@ -13,6 +13,7 @@ from nkisim.diagnostics import Fact, Finding, Rewrite
 from nkisim.diagnostics.syntax import parsed
 from nkisim.rewriting import code_with_comments
 from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.signatures import parameters_of
 
 __all__ = ["Case", "Simple", "case_of", "function_case_of"]
 
@@ -99,8 +100,8 @@ class Case:
             return {}
         if any(k.arg is None for k in call.keywords):
             return {}
-        known = INSTRUCTIONS.get(self.function)
-        names = list(known.parameters) if known else _LANGUAGE.get(self.function, [])
+        known = self.function in INSTRUCTIONS
+        names = parameters_of(self.function) if known else _LANGUAGE.get(self.function, [])
         if len(call.args) > len(names):
             return {}
         found = dict(zip(names, call.args, strict=False))

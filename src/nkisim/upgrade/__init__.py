@@ -1,10 +1,11 @@
-"""Source rewrites that bring kernels of older NKI releases to NKI 0.3.0.
+"""Source rewrites that bring kernels of older NKI releases to newer ones.
 
 Needs libcst (extra ``codemod``), which is why nothing else in nkisim imports this package.
 """
 
 from nkisim.rewriting import Edit
-from nkisim.upgrade.engine import ERAS, TARGETS, Change, Outcome, upgrade_text
+from nkisim.upgrade.engine import Change, Outcome, upgrade_text
+from nkisim.upgrade.releases import ERAS, TARGETS
 from nkisim.upgrade.rules import RULES, Match, Rule
 
 __all__ = [

@@ -5,23 +5,19 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
 from nkisim.rewriting import Edit, NotPythonError, disjoint, edited, loses_comment
-from nkisim.upgrade import beta1, beta2
+from nkisim.upgrade import beta1, beta2, later
+from nkisim.upgrade.releases import ERAS, TARGETS, Since, era_of, rules_between, version_of
 from nkisim.upgrade.rules import RULES, Era, Match, Rule
 from nkisim.upgrade.source import Source
 
-__all__ = ["ERAS", "TARGETS", "Change", "Outcome", "upgrade_text"]
+__all__ = ["Change", "Outcome", "upgrade_text"]
 
-assert beta1.__name__ and beta2.__name__  # importing them fills the table of rules
-
-ERAS: tuple[Era, ...] = get_args(Era)
-TARGETS = ("0.3.0",)
+assert beta1.__name__ and beta2.__name__ and later.__name__  # importing them fills the table
 
 _MOST_ROUNDS = 40
 
@@ -55,6 +51,7 @@ class Outcome:
         changes: The changes, in the order in which they were made.
         findings: What is left to do by hand.
         problem: Why the text was not processed; empty if it was.
+        since: The release that the text was taken to be written for.
     """
 
     before: str
@@ -62,22 +59,31 @@ class Outcome:
     changes: list[Change] = field(default_factory=list)
     findings: list[Change] = field(default_factory=list)
     problem: str = ""
+    since: Era = "0.3"
 
 
 def upgrade_text(
-    text: str, since: Era | Literal["auto"] = "auto", *, notes: bool = False
+    text: str, since: Since = "auto", target: str = "0.3.0", *, notes: bool = False
 ) -> Outcome:
-    """Bring the text of a module to NKI 0.3.0.
+    """Bring the text of a module to a newer NKI version.
 
     Args:
         text: The module's source.
-        since: The release that it was written for. ``"auto"`` takes files that import
-            ``neuronxcc.nki`` for Beta 1; in all others it applies only the rules whose old form
-            0.3.0 does not have.
+        since: The release that it was written for. ``"auto"`` takes the oldest one that its names
+            and keywords allow: Beta 1 for files that import ``neuronxcc.nki``, else 0.3 or a later
+            one. Old forms that no newer release has are rewritten in any case.
+        target: The version to bring it to, one of ``TARGETS``.
         notes: Whether the findings are also written into the text, as comments.
+
+    Raises:
+        ValueError: A release is not known, or ``since`` is newer than ``target``.
     """
     if since not in (*ERAS, "auto"):
-        raise ValueError(f"since is {since!r}; accepted are 'auto', 'beta1', 'beta2' and '0.3'")
+        raise ValueError(f"since is {since!r}; accepted are {', '.join((*ERAS, 'auto'))}")
+    if target not in TARGETS:
+        raise ValueError(f"target is {target!r}; accepted are {', '.join(TARGETS)}")
+    if since != "auto" and ERAS.index(since) > ERAS.index(_era(target)):
+        raise ValueError(f"since is {since!r}, which is newer than the target {target}")
     if "nki" not in text:
         return Outcome(text, text)
     try:
@@ -85,12 +91,14 @@ def upgrade_text(
         source = Source(text)
     except (SyntaxError, ValueError, cst.ParserSyntaxError, RecursionError) as error:
         return Outcome(text, text, problem=_not_python(error))
-    rules = _rules_for(source, since)
+    rules = rules_between(source, since, target)
+    era = era_of(source) if since == "auto" else since
     lines = list(range(1, text.count("\n") + 2))
     changes: list[Change] = []
     seen = {text}
     for _ in range(_MOST_ROUNDS):
-        edits, made = _round(source, rules, lines)
+        matches = _matches(source, rules)
+        edits, made = _round(source, _first_step(matches), lines)
         if not edits:
             break
         try:
@@ -109,13 +117,14 @@ def upgrade_text(
         return Outcome(text, text, problem=f"not finished after {_MOST_ROUNDS} rounds of rewrites")
     findings = [
         Change(rule.id, lines[source.line(m.node) - 1], m.message, "", source.line(m.node))
-        for rule in rules
-        for m in rule.find(source)
-        if not m.edits or loses_comment(source.data, m.edits)
+        for rule, m in matches
+        if not m.edits
     ]
     findings.sort(key=lambda finding: (finding.new_line, finding.rule))
     result = _with_notes(source, findings) if notes else source.text
-    return Outcome(text, text if result == text else result, changes, findings)
+    if since == "auto":
+        era = _shown_era(era, changes + findings)
+    return Outcome(text, text if result == text else result, changes, findings, since=era)
 
 
 def _not_python(error: Exception) -> str:
@@ -124,32 +133,39 @@ def _not_python(error: Exception) -> str:
     return f"{place}not valid Python: {getattr(error, 'msg', None) or error}"
 
 
-def _rules_for(source: Source, since: Era | Literal["auto"]) -> list[Rule]:
-    """Return the rules for a file, the ones for the oldest release first."""
-    era: Era | None = None if since == "auto" else since
-    if since == "auto" and imports_old_namespace(source):
-        era = "beta1"
-    order = ERAS.index
+def _era(target: str) -> Era:
+    """Return the release of a version."""
+    return next(era for era in ERAS if version_of(era) == target)
+
+
+def _shown_era(era: Era, places: list[Change]) -> Era:
+    """Return the release of a text: Beta 2 if it has a form that no later release has."""
+    older = any(ERAS.index(RULES[place.rule].since) < ERAS.index("0.3") for place in places)
+    return "beta2" if older and era != "beta1" else era
+
+
+def _matches(source: Source, rules: list[Rule]) -> list[tuple[Rule, Match]]:
+    """Return what the rules find; an edit that would lose a comment becomes a finding."""
     return [
-        rule
-        for rule in sorted(RULES.values(), key=lambda r: r.id)
-        if (era is None and rule.certain) or (era is not None and order(rule.since) >= order(era))
+        (rule, replace(match, edits=()) if loses_comment(source.data, match.edits) else match)
+        for rule in rules
+        for match in rule.find(source)
     ]
 
 
-def imports_old_namespace(source: Source) -> bool:
-    """Return whether a module imports from ``neuronxcc``, the package of Beta 1."""
-    for statement in (*source.all(cst.Import), *source.all(cst.ImportFrom)):
-        if "neuronxcc" in source.code(statement):
-            return True
-    return False
+def _first_step(matches: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]]:
+    """Return the matches of the first step with edits: later rules read what earlier ones write."""
+    steps = {TARGETS.index(rule.to) for rule, match in matches if match.edits}
+    return [one for one in matches if TARGETS.index(one[0].to) == min(steps, default=0)]
 
 
-def _round(source: Source, rules: list[Rule], lines: list[int]) -> tuple[list[Edit], list[Change]]:
-    """Return the edits that the rules make at once, without two of them in one place."""
+def _round(
+    source: Source, matches: list[tuple[Rule, Match]], lines: list[int]
+) -> tuple[list[Edit], list[Change]]:
+    """Return the edits that are made at once, without two of them in one place."""
     taken: list[Edit] = []
     made: list[Change] = []
-    for rule, match in _matches(source, rules):
+    for rule, match in matches:
         fresh = [edit for edit in match.edits if edit not in taken or edit.start != edit.stop]
         if not fresh or not disjoint(fresh, taken):
             continue
@@ -158,13 +174,6 @@ def _round(source: Source, rules: list[Rule], lines: list[int]) -> tuple[list[Ed
             Change(rule.id, lines[source.line(match.node) - 1], match.message, match.review)
         )
     return taken, made
-
-
-def _matches(source: Source, rules: list[Rule]) -> Iterator[tuple[Rule, Match]]:
-    for rule in rules:
-        for match in rule.find(source):
-            if match.edits and not loses_comment(source.data, match.edits):
-                yield rule, match
 
 
 def _with_notes(source: Source, findings: list[Change]) -> str:

@@ -13,7 +13,7 @@ from nkisim.upgrade.source import Source
 
 __all__ = ["RULES", "Era", "Kind", "Match", "Rule", "rule"]
 
-Era = Literal["beta1", "beta2", "0.3"]
+Era = Literal["beta1", "beta2", "0.3", "0.4", "0.5", "0.6"]
 Kind = Literal["safe", "partial", "report"]
 
 
@@ -44,8 +44,8 @@ class Rule:
     Attributes:
         id: Its stable id, ``MG-314``.
         title: The change in a few words.
-        since: The release whose kernels it applies to.
-        to: The release that requires the new form.
+        since: The newest release whose kernels it applies to.
+        to: The release that requires the new form, or prefers it.
         kind: ``safe`` rewrites keep the meaning, ``partial`` ones ask for a review or leave some
             cases as findings, ``report`` only finds.
         certain: Whether the old form cannot be mistaken for code of the newer release. A rule that
@@ -53,6 +53,10 @@ class Rule:
         find: The function that yields the places.
         before: An example of the old form.
         after: The example in the new form.
+        deprecated: Whether the release ``to`` still takes the old form.
+        until: The version from which on the old form works again; the rule is not used for it.
+        same_as: The id of a rule of an earlier step that finds the same places; this rule is used
+            only where that one is not.
     """
 
     id: str
@@ -64,6 +68,9 @@ class Rule:
     find: Finder
     before: str
     after: str
+    deprecated: bool = False
+    until: str = ""
+    same_as: str = ""
 
 
 RULES: dict[str, Rule] = {}
@@ -79,13 +86,18 @@ def rule(
     after: str = "",
     certain: bool = True,
     to: str = "0.3.0",
+    deprecated: bool = False,
+    until: str = "",
+    same_as: str = "",
 ) -> Callable[[Finder], Finder]:
     """Return the decorator that enters a function into the table under its id."""
 
     def register(find: Finder) -> Finder:
         if id in RULES:
             raise ValueError(f"rule {id} is declared twice")
-        RULES[id] = Rule(id, title, since, to, kind, certain, find, before, after)
+        RULES[id] = Rule(
+            id, title, since, to, kind, certain, find, before, after, deprecated, until, same_as
+        )
         return find
 
     return register

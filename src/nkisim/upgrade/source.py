@@ -8,16 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import (
-    Assignment,
-    ByteSpanPositionProvider,
-    MetadataWrapper,
-    QualifiedNameSource,
-    Scope,
-    ScopeProvider,
-)
+from libcst.metadata import ByteSpanPositionProvider
 
 from nkisim.rewriting import Edit
+from nkisim.upgrade.scopes import Assignment, Scope, Tree
 
 __all__ = ["Source", "literal_integer"]
 
@@ -27,52 +21,35 @@ _SHORT = {"nki.isa": "nisa", "nki.language": "nl", "nki": "nki"}
 N = TypeVar("N", bound=cst.CSTNode)
 
 
-class _Collector(cst.CSTVisitor):
-    """All nodes of a tree in the order of the text, by type, and the parent of each."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
-        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
-        self._open: list[cst.CSTNode] = []
-
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        self.nodes.setdefault(type(node), []).append(node)
-        if self._open:
-            self.parents[node] = self._open[-1]
-        self._open.append(node)
-        return True
-
-    def on_leave(self, original_node: cst.CSTNode) -> None:
-        self._open.pop()
-
-
 class Source:
     """One module, parsed once for all rules."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.data = text.encode()
-        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-        self.module = wrapper.module
-        self._spans: Mapping[cst.CSTNode, Any] = wrapper.resolve(ByteSpanPositionProvider)
-        self._scopes: Mapping[cst.CSTNode, Any] = wrapper.resolve(ScopeProvider)
-        collector = _Collector()
-        self.module.visit(collector)
-        self._nodes, self._parents = collector.nodes, collector.parents
+        self.module = cst.parse_module(text)
+        spans = ByteSpanPositionProvider()
+        spans._gen_impl(self.module)  # a MetadataWrapper would also visit the tree, for nothing
+        self._spans: Mapping[cst.CSTNode, Any] = spans._computed
+        self._tree = Tree(self.module)
         self._starts: dict[type[cst.CSTNode], list[int]] = {}
         self._bounds: dict[cst.CSTNode, tuple[int, int]] = {}
         self._names: dict[cst.CSTNode, str | None] = {}
+        self._calls: dict[str, list[tuple[str, cst.Call]]] = {}
+        self._aliases: dict[str, str | None] = {}
         self._kernels: list[cst.FunctionDef] | None = None
+        for nodes in self._tree.nodes.values():
+            nodes.sort(key=lambda node: self._spans[node].start)
 
     # -- nodes --------------------------------------------------------------------------------
 
     def all(self, kind: type[N]) -> Sequence[N]:
         """Return the nodes of one type, in the order of the text."""
-        return self._nodes.get(kind, [])  # type: ignore[return-value]
+        return self._tree.nodes.get(kind, [])  # type: ignore[return-value]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Return the node that contains ``node`` directly."""
-        return self._parents.get(node)
+        return self._tree.parents.get(node)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes that contain ``node``, the innermost first."""
@@ -122,7 +99,7 @@ class Source:
 
     def scope(self, node: cst.CSTNode) -> Scope | None:
         """Return the scope in which a node is evaluated."""
-        return self._scopes.get(node)
+        return self._tree.scopes.get(node)
 
     def name(self, node: cst.CSTNode) -> str | None:
         """Return the full name (``"nki.language.load"``) that an expression imports, or None.
@@ -135,17 +112,36 @@ class Source:
         return self._names[node]
 
     def _name(self, node: cst.CSTNode) -> str | None:
-        base = node
+        base, tail = node, ""
         while isinstance(base, cst.Attribute):
-            base = base.value
-        scope = self._scopes.get(base)
+            tail, base = f".{base.attr.value}{tail}", base.value
+        scope = self.scope(base)
         if not isinstance(base, cst.Name) or scope is None:
             return None
-        found = scope.get_qualified_names_for(node)
-        if not found or any(one.source is not QualifiedNameSource.IMPORT for one in found):
-            return None
-        names = {one.name.removeprefix(_OLD) for one in found}
-        return names.pop() if len(names) == 1 else None
+        bound = scope.lookup(base.value)
+        names = {one.imported and one.imported + tail for one in bound}
+        full = names.pop() if len(names) == 1 else ""
+        if len(bound) == 1 and not full:
+            full = self._aliased(bound[0]) + tail
+            full = full if full.startswith("nki.") else ""
+        return full.removeprefix(_OLD) or None
+
+    def _aliased(self, bound: Assignment) -> str:
+        """Return the full name in ``run = nki.simulate_kernel`` at the top of a file, or ""."""
+        target = self.parent(bound.node)
+        statement = None if target is None else self.parent(target)
+        if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+            return ""
+        whole = statement.targets[0].target is bound.node and bound.scope.parent is None
+        value = statement.value
+        return (self.name(value) or "") if whole and isinstance(value, cst.Attribute) else ""
+
+    def is_alias(self, node: cst.CSTNode) -> bool:
+        """Return whether a name stands for one of NKI because it is assigned to it."""
+        scope = self.scope(node)
+        if not isinstance(node, cst.Name) or scope is None or self.name(node) is None:
+            return False
+        return not any(one.imported for one in scope.lookup(node.value))
 
     def nki_name(self, node: cst.CSTNode, module: str) -> str | None:
         """Return ``"load"`` for ``nl.load`` if ``module`` is ``"nki.language"``, else None."""
@@ -157,23 +153,27 @@ class Source:
 
     def calls(self, module: str, *names: str) -> Iterator[cst.Call]:
         """Yield the calls of functions of a module of NKI; of all of them without ``names``."""
-        for call in self.all(cst.Call):
-            name = self.nki_name(call.func, module)
-            if name is not None and (not names or name in names):
+        if module not in self._calls:
+            named = ((self.nki_name(call.func, module), call) for call in self.all(cst.Call))
+            self._calls[module] = [(name, call) for name, call in named if name is not None]
+        for name, call in self._calls[module]:
+            if not names or name in names:
                 yield call
 
     def alias(self, module: str) -> str | None:
         """Return the expression for a module of NKI at the top of the file, if it is imported."""
+        if module not in self._aliases:
+            self._aliases[module] = self._alias(module)
+        return self._aliases[module]
+
+    def _alias(self, module: str) -> str | None:
         wanted = {module, _OLD + module}
-        scope = self._scopes.get(self.module)
+        scope = self.scope(self.module)
         if scope is None:
             return None
-        bound = {a.name for a in scope.assignments if isinstance(a, Assignment)}
+        bound = {name: {one.imported for one in made} for name, made in scope.assignments.items()}
         for name in sorted(bound, key=lambda n: (n != _SHORT.get(module), n)):
-            found = scope.get_qualified_names_for(name)
-            if found and all(
-                one.source is QualifiedNameSource.IMPORT and one.name in wanted for one in found
-            ):
+            if bound[name] <= wanted:
                 return name
         if module != "nki" and "nki" in bound:
             tail = module.removeprefix("nki.")
@@ -191,7 +191,7 @@ class Source:
         if known is not None:
             return known, []
         short = _SHORT[module]
-        if any(name.value == short for name in self.all(cst.Name)):
+        if any(name.value == short and not self._names_module(name) for name in self.all(cst.Name)):
             return None
         for line in self.all(cst.SimpleStatementLine):
             imports = [s for s in line.body if isinstance(s, cst.Import | cst.ImportFrom)]
@@ -202,6 +202,17 @@ class Source:
                 text = "import nki" if module == "nki" else f"import {module} as {short}"
                 return short, [Edit(start, start, text + self.newline)]
         return None
+
+    def _names_module(self, name: cst.Name) -> bool:
+        """Return whether a name is a part of the name of a module that is imported."""
+        for above in self.ancestors(name):
+            if isinstance(above, cst.AsName):
+                return False
+            if isinstance(above, cst.Import | cst.ImportFrom):
+                scope = self.scope(above)
+                made = [] if scope is None else scope.assignments[name.value]
+                return all(one.node is not above for one in made)
+        return False
 
     @property
     def newline(self) -> str:
@@ -333,7 +344,7 @@ class Source:
     # -- values -------------------------------------------------------------------------------
 
     def values(self, name: cst.CSTNode) -> list[cst.BaseExpression] | None:
-        """Return the expressions that a name is assigned in its scope, or None if others bind it.
+        """Return the expressions that a name is assigned, or None if something else binds it.
 
         Tuples on the left, loop variables, parameters and augmented assignments are others.
         """
@@ -341,9 +352,7 @@ class Source:
         if not isinstance(name, cst.Name) or scope is None:
             return None
         found = []
-        for assignment in scope.assignments[name.value]:
-            if not isinstance(assignment, Assignment) or assignment.scope is not scope:
-                return None
+        for assignment in scope.lookup(name.value):
             target = self.parent(assignment.node)
             statement = None if target is None else self.parent(target)
             if (
@@ -392,6 +401,22 @@ class Source:
         before = names[index - 1]
         end = self.span(before.asname or before.name)[1]
         return Edit(end, self.span(item.asname or item.name)[1], "")
+
+    def unused_imports(self, *modules: str) -> Iterator[cst.SimpleStatementLine]:
+        """Yield the lines that import only modules of these packages, which nothing uses."""
+        for line in self.all(cst.SimpleStatementLine):
+            statement = line.body[0]
+            if len(line.body) > 1 or not isinstance(statement, cst.Import | cst.ImportFrom):
+                continue
+            scope = self.scope(statement)
+            made = () if scope is None else scope.assignments.values()
+            bound = [one for several in made for one in several if one.node is statement]
+            heads = tuple(f"{module}." for module in modules)
+            if bound and not any(
+                one.references or not f"{one.imported.removeprefix(_OLD)}.".startswith(heads)
+                for one in bound
+            ):
+                yield line
 
     def keyword(self, call: cst.Call, name: str) -> cst.Arg | None:
         """Return the argument that is passed to a call by this keyword."""

@@ -8,6 +8,7 @@ from nkisim.upgrade.source import Source
 
 __all__ = [
     "ALLOCATIONS",
+    "TILE_FUNCTIONS",
     "allocation",
     "base_name",
     "buffer_of",
@@ -16,6 +17,7 @@ __all__ = [
     "in_psum",
     "is_column",
     "is_tile",
+    "rank_of",
     "shape_of",
 ]
 
@@ -111,9 +113,45 @@ def shape_of(source: Source, node: cst.CSTNode) -> list[str] | None:
     return [source.code(element.value) for element in given.elements]
 
 
+def rank_of(source: Source, name: cst.CSTNode, seen: frozenset[str] = frozenset()) -> int | None:
+    """Return the number of dimensions of a tensor, if the text shows it.
+
+    It does for a tensor that is allocated with a tuple, loaded as a whole from another one, or
+    whose shape is unpacked, as in ``rows, columns = x.shape``.
+    """
+    if not isinstance(name, cst.Name) or name.value in seen:
+        return None
+    seen |= {name.value}
+    ranks = {_rank_of_value(source, value, seen) for value in source.values(name) or ()}
+    if not ranks:
+        ranks = {
+            len(target.elements)
+            for statement in source.within(source.function_of(name) or source.module, cst.Assign)
+            if isinstance(target := statement.targets[0].target, cst.Tuple)
+            and source.code(statement.value) == f"{name.value}.shape"
+            and not any(isinstance(e, cst.StarredElement) for e in target.elements)
+        }
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _rank_of_value(source: Source, value: cst.CSTNode, seen: frozenset[str]) -> int | None:
+    if not isinstance(value, cst.Call):
+        return None
+    function = source.nki_name(value.func, "nki.language")
+    if function == "load" and value.args:
+        rank = rank_of(source, value.args[0].value, seen)
+        return None if rank is None or rank < 2 else rank
+    shape = (source.arguments(value, ALLOCATIONS.get(function or "", ())) or {}).get("shape")
+    if function in ALLOCATIONS and isinstance(shape, cst.Tuple | cst.List):
+        return len(shape.elements)
+    if function in ALLOCATIONS and isinstance(shape, cst.Attribute) and shape.attr.value == "shape":
+        return rank_of(source, shape.value, seen)
+    return None
+
+
 # Functions of nki.language that return a tile.
 # fmt: off
-_TILE_FUNCTIONS = frozenset(
+TILE_FUNCTIONS = frozenset(
     (
         "abs", "add", "arctan", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to",
         "ceil", "copy", "cos", "divide", "dropout", "equal", "erf", "erf_dx", "exp",
@@ -128,7 +166,8 @@ _TILE_FUNCTIONS = frozenset(
     )
 )
 # fmt: on
-_IN_PSUM = {"nki.language.matmul", "nki.isa.nc_matmul"}
+_VIEWS = ("ap", "broadcast_to", "reshape", "view")
+_IN_PSUM = {"nki.language.matmul", "nki.language.transpose", "nki.isa.nc_matmul"}
 _ARITHMETIC = (
     cst.Add,
     cst.Subtract,
@@ -147,8 +186,10 @@ def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset(
         return is_tile(source, node.value, seen)
     if isinstance(node, cst.Call):
         name = source.nki_name(node.func, "nki.language")
-        if name in ALLOCATIONS or name in _TILE_FUNCTIONS:
+        if name in ALLOCATIONS or name in TILE_FUNCTIONS:
             return True
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS:
+            return is_tile(source, node.func.value, seen)
         return source.nki_name(node.func, "nki.isa") is not None and not any(
             a.keyword is not None and a.keyword.value == "dst" for a in node.args
         )
@@ -202,7 +243,7 @@ def is_column(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozense
         if name == "load" and node.args:
             return is_column(source, node.args[0].value, seen)
         tiles = [a.value for a in node.args if is_tile(source, a.value)]
-        own = name in _TILE_FUNCTIONS and name not in ("broadcast_to", "matmul", "transpose")
+        own = name in TILE_FUNCTIONS and name not in ("broadcast_to", "matmul", "transpose")
         return own and bool(tiles) and all(is_column(source, tile, seen) for tile in tiles)
     if isinstance(node, cst.Subscript):
         last = node.slice[-1].slice

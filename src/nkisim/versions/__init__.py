@@ -7,6 +7,7 @@ the instruction or the function, as changes from a version on.
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import os
@@ -24,13 +25,16 @@ __all__ = [
     "at",
     "chosen",
     "differs",
+    "dropped",
     "found_in",
     "has",
     "in_force",
     "judged_by",
+    "members",
     "names_of",
     "parameters",
     "resolve",
+    "since",
 ]
 
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0")
@@ -70,6 +74,11 @@ def chosen(asked: str | None = None) -> str:
 def in_force() -> str:
     """Return the version that the running kernel is judged by, or that a call made now would be."""
     return _RUNNING.get() or chosen()
+
+
+def since(version: str) -> bool:
+    """Return whether the version in force is this one or a later one."""
+    return VERSIONS.index(in_force()) >= VERSIONS.index(version)
 
 
 @contextmanager
@@ -115,6 +124,24 @@ def parameters(version: str, module: str, name: str) -> str | None:
     """Return the parameters of a function in a version, with defaults; None without it."""
     found: str | None = names_of(version)[module]["functions"].get(name)
     return found
+
+
+def dropped(version: str, module: str, name: str) -> set[str]:
+    """Return the parameters that a function has in an earlier version and not in this one."""
+    earlier = VERSIONS[: VERSIONS.index(version)]
+    before = {p for v in earlier for p in _parameter_names(parameters(v, module, name))}
+    return before - _parameter_names(parameters(version, module, name))
+
+
+def _parameter_names(text: str | None) -> set[str]:
+    tree = ast.parse(f"lambda {text or ''}: 0")
+    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+
+
+def members(version: str, module: str, name: str) -> set[str]:
+    """Return methods and attributes that the documentation of a version lists for a class."""
+    content = names_of(version)[module]["classes"].get(name, {"methods": (), "attributes": ()})
+    return {*content["methods"], *content["attributes"]}
 
 
 def has(version: str, module: str, name: str) -> bool:

@@ -32,9 +32,7 @@ from trnsci.core.backend.explanation import recording
 from trnsci.core.interop import (
     dispatch_modes,
     fake_mode,
-    function_modes,
     is_fake,
-    proxy_tracing,
     transform_level,
     without_function_modes,
 )
@@ -65,7 +63,7 @@ def distribution(
                 return traced(law, args, generator, options)
             if transform_level() is not None:
                 return _transformed(law, call, args, generator, options)
-            if dispatch_modes() and proxy_tracing():
+            if dispatch_modes() and _proxy_tracing():
                 return traced(law, args, generator, options)
             if _without_values(args, generator, options):
                 return _shaped(law, args, generator, options)
@@ -74,6 +72,13 @@ def distribution(
         return cast(Callable[_P, Tensor], call)
 
     return decorated
+
+
+def _proxy_tracing() -> bool:
+    """Return whether ``make_fx`` or ``torch.export`` is recording operators."""
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode  # slow to import
+
+    return get_proxy_mode() is not None
 
 
 def _transformed(
@@ -139,13 +144,12 @@ def _drawn(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Tens
         generator = get_default_generator()
     if law.kind is None:
         no_kernel(law.name)
-    if function_modes():
-        with without_function_modes():
-            return law.function(*args, generator=generator, **options)
-    samples = None
-    if law.elementwise and isinstance(generator, Generator):
-        samples = generator.prefetch.drawn(law.function, args, generator, options)
-    return law.function(*args, generator=generator, **options) if samples is None else samples
+    with without_function_modes():
+        if law.elementwise and isinstance(generator, Generator):
+            samples = generator.prefetch.drawn(law.function, args, generator, options)
+            if samples is not None:
+                return samples
+        return law.function(*args, generator=generator, **options)
 
 
 def untraced(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:

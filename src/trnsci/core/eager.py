@@ -8,19 +8,25 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from trnsci.core.interop import (
-    any_autocast,
-    dispatch_modes,
-    forward_level,
-    transform_level,
-)
+from trnsci.core.interop import dispatch_modes, forward_level, transform_level
 
-__all__ = ["concrete", "inert", "recorded"]
+__all__ = ["autocast_on", "concrete", "inert", "recorded"]
 
 _PLAIN = (Tensor, Parameter)
 
 recorded: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 """Whether ``torch.jit.trace`` records: results computed outside of torch would be constants."""
+
+
+def autocast_on(*tensors: Tensor) -> bool:
+    """Return whether autocast is on for the device of one of these tensors.
+
+    False for meta tensors: torch has no autocast for them.
+    """
+    for tensor in tensors:
+        if not tensor.is_meta and torch.is_autocast_enabled(tensor.device.type):
+            return True
+    return False
 
 
 def concrete(*tensors: Tensor) -> bool:
@@ -43,7 +49,7 @@ def inert(*tensors: Tensor) -> bool:
 
     True if they are ``concrete`` and neither autograd, forward mode nor autocast applies.
     """
-    if not concrete(*tensors) or forward_level() >= 0 or any_autocast():
+    if not concrete(*tensors) or forward_level() >= 0 or autocast_on(*tensors):
         return False
     if not torch.is_grad_enabled():
         return True

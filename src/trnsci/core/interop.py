@@ -21,7 +21,6 @@ from torch.autograd import forward_ad
 __all__ = [
     "SingleLevelFunction",
     "Transform",
-    "any_autocast",
     "below_autograd",
     "constant_to_compile",
     "current_transform",
@@ -32,11 +31,9 @@ __all__ = [
     "flash_attention",
     "flash_attention_backward",
     "forward_level",
-    "function_modes",
     "has_bfloat16_products",
     "is_fake",
     "is_wrapped",
-    "proxy_tracing",
     "pytree",
     "register_collate",
     "single_level",
@@ -65,14 +62,6 @@ unwrapped: Callable[[Tensor], Tensor] = torch._C._functorch.get_unwrapped
 # private: the number of active TorchDispatchModes (fake tensors, tracing); no public predicate.
 # Without it: AttributeError at import.
 dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
-
-# private: the number of active TorchFunctionModes (a default device is one); no public predicate.
-# Without it: AttributeError at import.
-function_modes: Callable[[], int] = torch._C._len_torch_function_stack
-
-# private: whether autocast is on for any device; the public call takes one device and would have
-# to be made for each. Without it: AttributeError at import.
-any_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
 
 def forward_level() -> int:
@@ -150,12 +139,6 @@ def fake_mode() -> Any:
 def fake_tensor_mode(**options: Any) -> Any:
     """Return a new fake tensor mode."""
     return fake_tensor_module().FakeTensorMode(**options)
-
-
-def proxy_tracing() -> bool:
-    """Return whether ``make_fx`` or ``torch.export`` is recording operators."""
-    # private: no public predicate. Without it: AttributeError at the first call.
-    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
 
 
 def pytree() -> Any:
@@ -272,12 +255,9 @@ def current_transform() -> Transform | None:
     if transform_level() is None:
         return None
     # private: see ``Transform.lowered``.
-    from torch._C._functorch import TransformType
-
-    # private: see ``Transform.lowered``.
     from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
     interpreter: Any = retrieve_current_functorch_interpreter()
-    if interpreter.key() != TransformType.Vmap:
+    if interpreter.key().name != "Vmap":
         return Transform(None, None, interpreter)
     return Transform(interpreter.batch_size(), interpreter.randomness(), interpreter)

@@ -34,15 +34,17 @@ class _Observer:
     Attributes:
         kernel: The recorded kernel.
         values_on: Generations to run on with values; the first one gives the results.
+        advice: Whether to search for changes that make the kernel faster.
         always: Whether the kernel needs values on all generations.
         findings: Ids by generation.
         instructions, hbm_bytes: Counts of one launch.
         speed: Predicted device time by generation.
     """
 
-    def __init__(self, kernel: str, values_on: Sequence[str]) -> None:
+    def __init__(self, kernel: str, values_on: Sequence[str], advice: bool) -> None:
         self.kernel = kernel
         self.values_on = values_on
+        self.advice = advice
         self.always = False
         self.findings: dict[str, list[str]] = {}
         self.instructions = 0
@@ -79,7 +81,8 @@ class _Observer:
     def _predicted(self, kernel: Any, generation: str, arguments: Any) -> dict[str, Any]:
         """Return the predicted device time of a launch, or why there is none."""
         try:
-            advice = generation == _ADVISED  # the same changes help on all of them
+            # The same changes help on all generations.
+            advice = self.advice and generation == _ADVISED
             found = nkisim.profile(kernel, generation, values=self.always, advice=advice)(
                 *arguments
             )
@@ -118,6 +121,7 @@ def run_case(
     *,
     values_on: Sequence[str] = GENERATIONS,
     path: Literal["simulator", "nki"] = "simulator",
+    advice: bool = True,
 ) -> Record:
     """Run the case of a kernel through the public interface, without fallback to torch.
 
@@ -127,9 +131,11 @@ def run_case(
         values_on: Generations to compute on; the others are checked without values.
         path: The simulator, or a NeuronCore. Only nkisim reports findings by generation and costs;
             AWS's simulator and the device give the result and the launch.
+        advice: Search for changes that make the kernel faster, which takes the time of many
+            predictions; without it the record has none.
     """
     watched = path == "simulator" and provider() == "nkisim"
-    observer = _Observer(kernel, values_on)
+    observer = _Observer(kernel, values_on, advice)
     error = bound = None
     launches, public, message, title, reference = 0, False, "", kernel, ""
     try:

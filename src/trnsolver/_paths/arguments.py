@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, broadcast, floating, matrix, square, tensor
+from trnsci.core.eager import autocast_on
 from trnsci.core.errors import (
     ConvergenceError,
     FlagError,
@@ -24,7 +25,6 @@ from trnsci.core.errors import (
     SingularMatrixError,
 )
 from trnsci.core.finite import finite, only_finite
-from trnsci.core.interop import any_autocast
 
 __all__ = [
     "TorchLinAlgError",
@@ -71,12 +71,10 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        if not any_autocast():
+        operand = next((arg for arg in args if isinstance(arg, Tensor)), None)
+        if operand is None or not autocast_on(operand):
             return function(*args, **options)
-        device = next((arg.device.type for arg in args if isinstance(arg, Tensor)), None)
-        if device is None or not torch.is_autocast_enabled(device):
-            return function(*args, **options)
-        with torch.autocast(device, enabled=False):
+        with torch.autocast(operand.device.type, enabled=False):
             return function(*args, **options)
 
     return call

@@ -77,6 +77,34 @@ def test_conditions_on_sizes_excuse_nothing(tmp_path, body, size):
     assert [f.rule.id for f in found(tmp_path, body, header)] == ["A029"]
 
 
+MEMBERS = {
+    "t.permute((1, 0))": ("0.5.0", "0.6.0"),
+    "t.slice(0, 0, 2).expand_dim(1)": ("0.5.0", "0.6.0"),
+    "t.is_identity()": ("0.4.0",),
+    "t.sim_value": ("0.4.0",),
+    "t.ap([[1, 1]])": VERSIONS,
+    "t.reshape((2, 2)).get_pattern()": VERSIONS,
+    "nl.tile_size.sbuf_fmax": ("0.4.0", "0.5.0", "0.6.0"),
+    "nl.tile_size.pmax": VERSIONS,
+    "nl.float8_e8m0fnu": ("0.5.0", "0.6.0"),
+    "nl.DType": ("0.6.0",),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_members_of_other_versions_are_found(tmp_path, monkeypatch, version):
+    monkeypatch.setenv("NKISIM_NKI", version)
+    for text, there in MEMBERS.items():
+        rules = {f.rule.id for f in found(tmp_path, f"t = nl.load(x)\nu = {text}")}
+        assert ("A025" in rules) == (version not in there), text
+
+
+def test_views_are_tensors_to_the_source(tmp_path, monkeypatch):
+    monkeypatch.setenv("NKISIM_NKI", "0.6.0")
+    (finding,) = found(tmp_path, "t = nl.load(x)\nu = t.permute((1, 0)).select(1, 0).colour")
+    assert (finding.rule.id, finding.operand) == ("A025", "colour")
+
+
 def test_names_in_defaults_constants_and_imports(tmp_path):
     text = """
     from nki.language import bf16

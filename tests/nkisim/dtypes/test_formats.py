@@ -16,7 +16,7 @@ from nkisim import dtypes
 from nkisim.dtypes import DTYPES, DType, as_dtype, promote
 from oracles import formats as oracle
 
-# name, kind, bytes on the device, storage: NKI 0.3.0's list of dtypes.
+# name, kind, bytes on the device, storage: NKI's list of dtypes, of which 0.5.0 added e8m0fnu.
 TABLE = [
     ("bool", "bool", 1, np.uint8),
     ("int8", "int", 1, np.int8),
@@ -28,6 +28,7 @@ TABLE = [
     ("float8_e4m3", "float", 1, ml_dtypes.float8_e4m3),
     ("float8_e4m3fn", "float", 1, ml_dtypes.float8_e4m3fn),
     ("float8_e5m2", "float", 1, ml_dtypes.float8_e5m2),
+    ("float8_e8m0fnu", "float", 1, ml_dtypes.float8_e8m0fnu),
     ("float16", "float", 2, np.float16),
     ("bfloat16", "float", 2, ml_dtypes.bfloat16),
     ("tfloat32", "float", 4, np.float32),
@@ -70,6 +71,8 @@ def test_a_format_knows_its_size_and_storage(name, kind, itemsize, storage):
 def test_largest_finite_value_is_the_oracles(name):
     if name == "float32":
         expected = float(np.finfo(np.float32).max)
+    elif name == "float8_e8m0fnu":
+        expected = 2.0**127
     elif name in oracle.FORMATS:
         expected = float(oracle.FORMATS[name].max_finite)
     else:

@@ -10,6 +10,7 @@ from nkisim.spec import INSTRUCTIONS
 
 # Cycles per element and beside them. At least 64 on the engines that stream, 150 more on GpSimd.
 STREAMED = {
+    "activate2": ("data", 1, 0),
     "activation": ("data", 1, 0),
     "activation_reduce": ("data", 1, 64),
     "exponential": ("src", 1 / 4, 0),
@@ -47,11 +48,13 @@ ON_GPSIMD = {
     "tensor_partition_reduce": ("data", 16, 0),
     "affine_select": ("dst", 1, 0),
 }
+SEARCHED = {"topk": ("n", 4, "val_dst")}
 MOVED = {"dma_copy": "src", "dma_transpose": "src", "dma_compute": "dst", "sendrecv": "src"}
 WITHOUT_ELEMENTS = ("core_barrier", "rand_get_state", "rand_set_state", "set_rng_seed")
 MATRICES = ("nc_matmul", "nc_matmul_mx")
 
 SINCE = {
+    "activate2": 4,
     "exponential": 4,
     "quantize_mx": 4,
     "nc_matmul_mx": 4,
@@ -66,6 +69,8 @@ SINCE = {
 
 # The first is where an instruction runs unless the call says otherwise.
 ENGINES = {
+    "activate2": "scalar",
+    "topk": "gpsimd",
     "activation": "scalar",
     "activation_reduce": "scalar",
     "exponential": "vector",
@@ -117,7 +122,7 @@ each = each_case("name", sorted(INSTRUCTIONS))
 
 def test_all_are_listed():
     assert set(ENGINES) == set(INSTRUCTIONS)
-    costed = [*STREAMED, *ON_GPSIMD, *MOVED, *WITHOUT_ELEMENTS, *MATRICES]
+    costed = [*STREAMED, *ON_GPSIMD, *SEARCHED, *MOVED, *WITHOUT_ELEMENTS, *MATRICES]
     assert sorted(costed) == sorted(INSTRUCTIONS)
 
 
@@ -135,6 +140,9 @@ def test_what_it_costs(name):
         formula = "stream" if name in STREAMED else "startup_stream"
         over, factor, extra = {**STREAMED, **ON_GPSIMD}[name]
         assert (cost.formula, cost.over, cost.factor, cost.extra) == (formula, over, factor, extra)
+    elif name in SEARCHED:
+        found = cost.formula, cost.over, cost.factor, cost.result
+        assert found == ("search", *SEARCHED[name])
     elif name in MOVED:
         assert (cost.formula, cost.over) == ("transfer", MOVED[name])
     else:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits, assert_within
@@ -87,6 +88,26 @@ def test_tensor_reduce_over_trailing_axes(op, data):
     values, tolerance = reductions.reduce(op, elementwise.widen(shape.rows(x.data)))
     values = -values if negate else values
     assert_within(got.ravel(), values, tolerance)
+
+
+def negated_columns(x, columns):
+    out = nl.ndarray((x.shape[0], columns), dtype=x.dtype, buffer=nl.shared_hbm)
+    data = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    tile = nl.ndarray((x.shape[0], columns), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=data, src=x)
+    for i in range(columns):
+        part = data[:, 8 * i : 8 * i + 8]
+        nisa.tensor_reduce(dst=tile[:, i : i + 1], op=nl.maximum, data=part, axis=1, negate=True)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def test_a_negated_reduction_into_a_column_of_a_tile():
+    rng = np.random.default_rng(0)
+    for columns in range(1, 10):  # np.negative is wrong for some distances between elements
+        x = rng.standard_normal((128, 8 * columns)).astype(np.float32)
+        got = nkisim.simulate(negated_columns)(x, columns)
+        np.testing.assert_array_equal(got, -x.reshape(128, columns, 8).max(axis=2))
 
 
 @pytest.mark.parametrize("op", BITWISE)

@@ -9,7 +9,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.isa import registers
+from nkisim.isa import virtual_register
 from tiles import hbm, sbuf
 
 from ..harness_cores import no_hang, no_thread_left, report_of  # noqa: F401
@@ -160,7 +160,7 @@ def test_outside_a_kernel_there_are_no_registers():
 
 @pytest.fixture
 def short_limit(monkeypatch):
-    monkeypatch.setattr(registers, "WHILE_LIMIT", 200)
+    monkeypatch.setattr(virtual_register, "WHILE_LIMIT", 200)
 
 
 def reloads(x):
@@ -372,6 +372,6 @@ def test_a_tile_is_in_use_until_a_register_is_loaded_from_it():
     ],
 )
 def test_a_register_holds_a_signed_word(value, held):
-    register = registers.VirtualRegister(value)
+    register = nisa.VirtualRegister(value)
     assert register.read() == held
     assert repr(register) == f"VirtualRegister({held})"

@@ -200,6 +200,40 @@ def test_tile_size_is_that_of_the_target(target, usable):
     }
 
 
+ADDED = {
+    "sbuf_size_bytes": ("0.4", "0.5", "0.6"),
+    "sbuf_fmax": ("0.4", "0.5", "0.6"),
+    "sbuf_fmax_bytes": ("0.4", "0.5", "0.6"),
+    "psum_bank_fmax": ("0.4", "0.5", "0.6"),
+    "psum_bank_fmax_bytes": ("0.4", "0.5", "0.6"),
+    "psum_num_banks": ("0.4", "0.5", "0.6"),
+    "psum_fmax_bytes": ("0.4",),
+}
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.4", "0.5", "0.6"])
+def test_tile_sizes_of_later_versions(version, monkeypatch):
+    monkeypatch.setenv("NKISIM_NKI", version)
+    there = {name for name in ADDED if hasattr(nl.tile_size, name)}
+    assert there == {name for name, versions in ADDED.items() if version in versions}
+
+
+@pytest.mark.parametrize(
+    ("target", "total", "usable"),
+    # MiB of SBUF, and bytes per partition that kernels may use
+    [("gen2", 24, 180224), ("gen3", 28, 212984), ("gen4", 32, 245752)],
+)
+def test_sizes_in_bytes_are_those_of_the_target(target, total, usable, monkeypatch):
+    monkeypatch.setenv("NKISIM_NKI", "0.6")
+    size = nl.tile_size
+    assert inside(lambda: size.sbuf_size_bytes, target=target) == total * 2**20
+    assert inside(lambda: (size.sbuf_fmax_bytes, size.sbuf_fmax), target) == (usable, usable // 4)
+    assert inside(lambda: (size.psum_bank_fmax_bytes, size.psum_bank_fmax), target) == (2048, 512)
+    assert inside(lambda: size.psum_num_banks, target=target) == 8
+    monkeypatch.setenv("NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "true")
+    assert inside(lambda: size.psum_num_banks, target=target) == (8 if target == "gen2" else 7)
+
+
 def test_tiles_may_start_wherever_an_element_may():
     # a float32 in PSUM, a byte in SBUF
     assert inside(lambda: nl.tile_size.psum_min_align) == 4

@@ -14,9 +14,8 @@ def view(shape, strides, itemsize):
     size = 1
     for extent in shape:
         size *= extent
-    return SimpleNamespace(
-        shape=shape, strides=strides, itemsize=itemsize, size=size, indirect=None
-    )
+    form = SimpleNamespace(strides=strides)
+    return SimpleNamespace(shape=shape, form=form, itemsize=itemsize, size=size, indirection=None)
 
 
 def visits_twice(shape, strides, itemsize):
@@ -45,5 +44,5 @@ def test_patterns_against_their_addresses(dims, itemsize):
 @pytest.mark.parametrize("kind", ["vector", "scalar"])
 def test_rows_chosen_by_an_index_are_not_compared(kind):
     repeated = view((2, 3), (0, 4), 4)
-    repeated.indirect = SimpleNamespace(kind=kind)
+    repeated.indirection = SimpleNamespace(kind=kind)
     assert _revisits(repeated) == (kind != "vector")

@@ -90,7 +90,7 @@ def test_accesses_clash_as_their_bytes_do(drawn):
             mine = np.lib.stride_tricks.as_strided(
                 places[view.start :],
                 (*view.shape, view.itemsize),
-                (*(stride * places.itemsize for stride in view.strides), places.itemsize),
+                (*(stride * places.itemsize for stride in view.form.strides), places.itemsize),
             )
             before = sum(finding.count for finding in recorder.findings)
             if what == "read":

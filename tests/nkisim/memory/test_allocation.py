@@ -74,7 +74,7 @@ def test_bytes_of_a_partition(generation, buffer, dtype, findings):
 def test_the_device_bytes_count_where_floats_are_kept_wide(findings):
     memory = memory_of(GEN3, precise=False)
     tile = memory.allocate((2, PSUM // 2), nl.bfloat16, nl.psum)
-    assert (tile.itemsize, tile.strides, tile.origin.row_bytes) == (4, (2 * PSUM, 4), 2 * PSUM)
+    assert (tile.itemsize, tile.form.strides, tile.origin.row_bytes) == (4, (2 * PSUM, 4), 2 * PSUM)
     assert findings() == []
     memory.allocate((2, PSUM // 2 + 1), nl.bfloat16, nl.psum)
     assert [rule for rule, _ in findings()] == ["M009"]
@@ -251,7 +251,7 @@ def test_an_argument_is_a_copy_that_is_written(precise, values):
     tensor = memory.argument(array, nl.shared_hbm, "x", nl.bfloat16)
     assert (tensor.shape, tensor.dtype, tensor.name) == ((2, 3), nl.bfloat16, "x")
     assert tensor.itemsize == (2 if precise else 4)
-    assert tensor.strides == (3 * tensor.itemsize, tensor.itemsize)
+    assert tensor.form.strides == (3 * tensor.itemsize, tensor.itemsize)
     assert tensor.origin.is_argument
     assert tensor.origin.precise is precise
     assert tensor.storage.complete
@@ -273,7 +273,7 @@ def test_a_new_tensor_is_unwritten():
             assert not tensor.origin.is_argument
             assert (tensor.life.first_use, tensor.life.last_use) == (-1, -1)
             assert (tensor.storage.psum is not None) == (buffer is nl.psum)
-            assert tensor.strides == (12, 2)
+            assert tensor.form.strides == (12, 2)
             assert tensor.origin.elements(2) == 24
             assert tensor.origin.elements(1) == 48
 

@@ -14,8 +14,7 @@ from each_case import each_case
 from nkisim.arch import GEN3
 from nkisim.memory import CoreMemory
 from nkisim.memory.psum import AccumulationState
-from nkisim.memory.tensor import _NO_SLICES
-from nkisim.memory.view import _fits
+from nkisim.memory.view import _NO_SLICES, _fits
 from nkisim.memory.written_map import runs_of
 
 ROWS, COLUMNS, PITCH = 3, 5, 20
@@ -203,7 +202,7 @@ def test_every_slice(step):
         part = view[index]
         assert part.shape == (ROWS, count)
         assert part.start == 4 * first
-        assert part.strides == (PITCH, 4 * (step or 1))
+        assert part.form.strides == (PITCH, 4 * (step or 1))
 
 
 def test_every_span():
@@ -234,7 +233,7 @@ def test_every_integer():
         part = view[index]
         assert part.shape == ((1, COLUMNS), (ROWS, 1))[dim]
         assert part.start == place * (PITCH, 4)[dim]
-        assert part.strides == (PITCH, 4)
+        assert part.form.strides == (PITCH, 4)
 
 
 @pytest.mark.parametrize("plane", range(-1, 3))
@@ -247,7 +246,7 @@ def test_a_plane_of_three_dimensions(plane):
     part = view[1:3, plane, 2:5]
     assert part.shape == (2, 3)
     assert part.start == 48 + 24 * (plane % 2) + 8
-    assert part.strides == (48, 4)
+    assert part.form.strides == (48, 4)
     again = view[1:3, plane, 2:5]
     assert again.region == part.region
 
@@ -310,7 +309,7 @@ def test_a_pattern_of_elements_that_no_row_holds():
 
 def test_equal_steps_in_both_dimensions():
     part = tensor((6, 8))[0:5:2, 1:8:2]
-    assert (part.shape, part.start, part.strides) == ((3, 4), 4, (64, 8))
+    assert (part.shape, part.start, part.form.strides) == ((3, 4), 4, (64, 8))
 
 
 def test_rows_that_an_index_tile_names_keep_their_number():
@@ -319,7 +318,7 @@ def test_rows_that_an_index_tile_names_keep_their_number():
     offset, rows = tensor((1, 1), nl.int32), tensor((6, 1), nl.int32)
     pattern = [[8, 6], [1, 8]]
     moved = table.ap(pattern, scalar_offset=offset).reshape((12, 4))
-    assert (moved.shape, moved.indirect.kind) == ((12, 4), "scalar")
+    assert (moved.shape, moved.indirection.kind) == ((12, 4), "scalar")
     picked = table.ap(pattern, vector_offset=rows)
     assert picked.reshape((6, 2, 4)).shape == (6, 2, 4)
     rule, message, *_ = words(lambda: picked.reshape((12, 4)))

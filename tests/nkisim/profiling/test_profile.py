@@ -184,9 +184,7 @@ def test_operands_of_one_instruction_must_fit_together(columns, fits):
     if fits:
         assert profiled(zeros(128, columns)).spill_bytes == 0
     else:
-        with pytest.raises(
-            nkisim.ProfileError, match="tensor_tensor uses .* together 240000 bytes"
-        ):
+        with pytest.raises(nkisim.ProfileError, match=r"tensor_tensor uses .* 240000 bytes"):
             profiled(zeros(128, columns))
 
 

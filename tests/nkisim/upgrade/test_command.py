@@ -76,15 +76,27 @@ def test_text_diff_and_json(upgrade, tmp_path):
     ("arguments", "message"),
     [
         (("missing.py",), "'missing.py' does not exist"),
-        ((".", "--to", "0.6"), "'0.6' is not available; accepted is 0.3.0"),
+        ((".", "--to", "0.7"), "--to: got '0.7', accepted: 0.3.0, 0.4.0, 0.5.0, 0.6.0"),
+        ((".", "--from", "0.5", "--to", "0.4"), "--from 0.5 is newer than --to 0.4.0"),
+        ((".", "--from", "0.4"), "--from 0.4 is newer than --to 0.3.0"),
         ((".", "--from", "0.9"), "'0.9' is not one of"),
         ((".", "--write", "--check"), "exclude each other"),
+        ((".", "--verify", "--target", "trn9"), "trn9"),
     ],
 )
 def test_mistakes_on_the_command_line(upgrade, arguments, message):
     status, _, err = upgrade(*arguments)
     assert status == 2
     assert message in err
+
+
+def test_versions_have_two_or_three_numbers(upgrade, tmp_path):
+    (tmp_path / "k.py").write_text("import nki.language as nl\nfor k in nl.affine_range(4): pass\n")
+    for since, target in (("0.5", "0.6"), ("0.5.0", "0.6.0"), ("0.3.0", "0.6")):
+        status, out, _ = upgrade("k.py", "--from", since, "--to", target)
+        assert status == 0
+        assert "k.py:2: MG-603" in out
+    assert upgrade("k.py", "--from", "0.3", "--to", "0.5")[1] == ""
 
 
 def test_libcst_is_named_if_it_is_missing(upgrade, monkeypatch):

@@ -1,4 +1,4 @@
-"""Whole kernels of Beta 1 and Beta 2: refused by 0.3.0 as they are, right after the upgrade."""
+"""Whole kernels of older releases: right after the upgrade, by 0.3.0 and by later versions."""
 
 import importlib.util
 
@@ -9,6 +9,7 @@ pytest.importorskip("libcst")
 
 import nkisim
 from nkisim.upgrade import upgrade_text
+from nkisim.versions import judged_by
 
 ROWS, COLUMNS = 128, 64
 BETA1 = """\
@@ -214,29 +215,176 @@ def kernel(a, b, shape=[8, 8]):
 REFUSED = (ImportError, nkisim.NkiValidationError, TypeError, DeprecationWarning)
 
 
-def run(text, folder, arrays):
+def run(text, folder, arrays, nki="0.3"):
     path = folder / "kernels.py"
     path.write_text(text)
     spec = importlib.util.spec_from_file_location("upgraded_kernels", path)
     loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return nkisim.simulate(loaded.kernel)(*arrays)
+    nkisim.install()
+    try:
+        spec.loader.exec_module(loaded)
+        return nkisim.simulate(loaded.kernel, nki=nki)(*arrays)
+    finally:
+        nkisim.uninstall()
+
+
+def operands():
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((ROWS, COLUMNS)).astype(np.float32) for _ in range(2)]
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_fails_before_and_is_right_after(name, tmp_path):
     text, expected = KERNELS[name]
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal((ROWS, COLUMNS)).astype(np.float32) for _ in range(2)]
+    arrays = operands()
     outcome = upgrade_text(text)
     assert outcome.problem == ""
     assert outcome.findings == []
-    nkisim.install()
-    try:
-        with pytest.raises(REFUSED):
-            run(text, tmp_path, arrays)
-        result = run(outcome.after, tmp_path, arrays)
-    finally:
-        nkisim.uninstall()
+    with pytest.raises(REFUSED):
+        run(text, tmp_path, arrays)
+    result = run(outcome.after, tmp_path, arrays)
     np.testing.assert_allclose(result, expected(*arrays), rtol=2e-5, atol=2e-5)
     assert upgrade_text(outcome.after).after == outcome.after
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_of_a_beta_is_right_in_the_newest_version(name, tmp_path):
+    text, expected = KERNELS[name]
+    arrays = operands()
+    outcome = upgrade_text(text, target="0.6.0")
+    assert outcome.problem == ""
+    assert outcome.findings == []
+    result = run(outcome.after, tmp_path, arrays, "0.6")
+    np.testing.assert_allclose(result, expected(*arrays), rtol=2e-5, atol=2e-5)
+    assert upgrade_text(outcome.after, target="0.6.0").after == outcome.after
+
+
+HEAD = BETA2 + "@nki.jit\ndef kernel(a, b):\n"
+ROW = "nl.ndarray((1, 64), dtype=nl.float32, buffer=nl.sbuf)"
+COUNT = """\
+    out = nl.ndarray((1, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+    total = nl.zeros((1, 64), dtype=nl.float32, buffer=nl.sbuf)
+    row = nl.ndarray((1, 64), dtype=nl.float32, buffer=nl.sbuf)
+    one = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    left = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.memset(one, 1)
+    nisa.memset(left, 5)
+    r = nisa.register_alloc()
+    nisa.register_load(r, left)
+"""
+
+# Each kernel is legal in the version that it is for; the upgraded text gives the same bits in 0.6.
+LATER = {
+    "positions, ranges and engines": (
+        "0.3",
+        {"MG-401", "MG-403a", "MG-603", "MG-604"},
+        """\
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    x = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    s = nl.ndarray((128, 1), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(x, a, nisa.oob_mode.error, nisa.dge_mode.unknown)
+    for k in nl.sequential_range(2):
+        nisa.tensor_scalar_reduce(x, x, nl.multiply, 0.5, nl.add, s, False, f"half{k}")
+        nisa.tensor_scalar(dst=x, data=x, op0=nl.subtract, operand0=s, engine=nisa.vector_engine)
+    nisa.dma_copy(dst=out, src=x)
+    return out
+""",
+    ),
+    "a transpose with an engine that counted for nothing": (
+        "0.3",
+        {"MG-412"},
+        """\
+    out = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    x = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+    p = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    y = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=a)
+    nisa.nc_transpose(dst=p, data=x, engine=nisa.engine.vector)
+    nisa.tensor_copy(dst=y, src=p)
+    nisa.dma_copy(dst=out, src=y)
+    return out
+""",
+    ),
+    "sizes of memories": (
+        "0.3",
+        {"MG-407"},
+        """\
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    columns = min(64, nl.tile_size.psum_fmax, nl.tile_size.total_available_sbuf_size // 4)
+    x = nl.ndarray((128, columns), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=a)
+    nisa.dma_copy(dst=out, src=x)
+    return out
+""",
+    ),
+    "one row of a tile of three dimensions": (
+        "0.4",
+        {"MG-503"},
+        """\
+    out = nl.ndarray((4, 8, 8), dtype=a.dtype, buffer=nl.shared_hbm)
+    x = nl.ndarray((128, 8, 8), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=a.reshape((128, 8, 8)))
+    for k in range(4):
+        nisa.dma_copy(dst=out[k], src=x[k])
+    return out
+""",
+    ),
+    "a loop with a bound in a register": (
+        "0.5",
+        {"MG-601"},
+        COUNT
+        + f"""\
+    for i in nl.dynamic_range(1, r, 2):
+        t = {ROW}
+        nisa.dma_copy(dst=t, src=a.ap([[64, 1], [1, 64]], scalar_offset=i, indirect_dim=0))
+        nisa.tensor_tensor(dst=total, data1=total, data2=t, op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+""",
+    ),
+    "a loop while a register is not zero": (
+        "0.5",
+        {"MG-602"},
+        COUNT
+        + """\
+    nisa.dma_copy(dst=row, src=a[0:1, 0:64])
+    while r:
+        nisa.tensor_tensor(dst=total, data1=total, data2=row, op=nl.add)
+        nisa.tensor_tensor(dst=left, data1=left, data2=one, op=nl.subtract)
+        nisa.register_load(r, left)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+""",
+    ),
+}
+
+
+NEEDED = ("fori_loop", "while_loop", "tile_size.sbuf_fmax_bytes", "tile_size.psum_bank_fmax")
+
+
+def missing(text):
+    """Return the names of 0.6 in a text that the simulator lacks."""
+    with judged_by("0.6.0"):
+        return [n for n in NEEDED if f"nl.{n}" in text and not _has(nkisim.language, n)]
+
+
+def _has(owner, name):
+    for part in name.split("."):
+        owner = getattr(owner, part, None)
+    return owner is not None
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_an_upgraded_kernel_gives_the_same_bits(name, tmp_path):
+    since, rules, body = LATER[name]
+    outcome = upgrade_text(HEAD + body, since, "0.6.0")
+    assert outcome.problem == ""
+    assert outcome.findings == []
+    assert {change.rule for change in outcome.changes} == rules
+    if missing(outcome.after):
+        pytest.skip(f"the simulator has no {', '.join(missing(outcome.after))}")
+    arrays = operands()
+    before = run(HEAD + body, tmp_path, arrays, since)
+    after = run(outcome.after, tmp_path, arrays, "0.6")
+    assert before.dtype == after.dtype
+    assert before.tobytes() == after.tobytes()

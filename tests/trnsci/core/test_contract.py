@@ -58,7 +58,6 @@ TESTS = [
         "test_fake_tensors_have_shape_and_dtype_and_run_nothing",
         "test_exported",
         "test_compiled_as_one_graph",
-        "test_backward_of_a_compiled_graph",
     }
 ]
 

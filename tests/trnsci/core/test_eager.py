@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from torch.func import grad, vmap
 from torch.nn import Parameter
 
-from trnsci.core.eager import concrete, inert
+from trnsci.core.eager import autocast_on, concrete, inert
 from trnsci.core.interop import fake_tensor_mode
 
 X = torch.ones(2)
@@ -58,8 +58,21 @@ def test_gradients_do_not_count_while_they_are_off():
 )
 def test_contexts(surroundings, wanted):
     with surroundings():
-        found = both(X), both()
-    assert found == (wanted, wanted)
+        assert both(X) == both(X, X) == wanted
+
+
+def test_autocast_of_another_device_changes_nothing():
+    assert not autocast_on(X)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert autocast_on(X)
+        assert autocast_on(X.to("meta"), X)
+        assert not autocast_on(X.to("meta"))
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        assert both(X) == (True, True)
+        assert not autocast_on(X)
+    finally:
+        torch.set_autocast_enabled("cuda", False)
 
 
 @pytest.mark.parametrize("transform", [vmap, lambda f: grad(lambda x: f(x).sum())])

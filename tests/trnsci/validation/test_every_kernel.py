@@ -1,6 +1,7 @@
 """Every kernel of every library has a case, and the case passes on each path this machine has."""
 
 import importlib
+import re
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_every_kernel_names_its_lever(library):
 @pytest.mark.nki_simulator
 @EVERY_KERNEL
 def test_on_the_simulator(library, kernel):
-    record = run_case(library, kernel, values_on=("gen3",))
+    record = run_case(library, kernel, values_on=("gen3",), advice=False)
     assert record.message == ""
     assert record.status == "passed"
     assert record.launches > 0
@@ -38,6 +39,16 @@ def test_on_the_simulator(library, kernel):
     assert record.instructions > 0
     assert record.hbm_bytes > 0
     assert all(record.speed[name]["us"] > 0 for name in GENERATIONS), record.speed
+
+
+@pytest.mark.slow
+@pytest.mark.nki_simulator
+@EVERY_KERNEL
+def test_advice_names_a_rule_and_an_action(library, kernel):
+    record = run_case(library, kernel, values_on=("gen3",))
+    assert record.message == ""
+    for piece in record.speed["gen3"]["advice"]:
+        assert re.fullmatch(r"P\d{3} [^:]+: .+", piece)
 
 
 @pytest.mark.neuron

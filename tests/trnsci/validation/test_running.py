@@ -28,6 +28,14 @@ def test_a_right_kernel_passes(monkeypatch):
     assert len(record.fingerprint) == 16
 
 
+def test_advice_is_given_once_and_can_be_left_out():
+    speed = run_case("trnblas", "syrk", values_on=("gen3",)).speed
+    assert speed["gen3"]["advice"]
+    assert speed["gen2"]["advice"] == speed["gen4"]["advice"] == []
+    without = run_case("trnblas", "syrk", values_on=("gen3",), advice=False).speed
+    assert without == speed | {"gen3": speed["gen3"] | {"advice": []}}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from nkisim.checks.langcheck.api import API_RULES, check_api
 from nkisim.checks.langcheck.calls import check_calls
+from nkisim.checks.langcheck.deprecated import check_deprecated
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
 from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
@@ -33,6 +34,7 @@ from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.checks.langcheck.values import check_values
 from nkisim.diagnostics import Finding, Place, Rule, declare, defined_at
 from nkisim.intents import nearest
+from nkisim.versions import in_force
 
 __all__ = ["KernelSource", "file_findings", "kernel_findings", "source_rules"]
 
@@ -49,6 +51,7 @@ _CHECKS = (
     check_expressions,
     check_calls,
     check_api,
+    check_deprecated,
     check_names,
     check_moments,
     check_values,
@@ -57,12 +60,14 @@ _CHECKS = (
     check_signature,
 )
 _OF_RUNS = (
-    *("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L034", "L036", "L060", "M029"),
+    *("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L031", "L033", "L034", "L035"),
+    *("L036", "L037", "L060", "L070", "M029"),
     *API_RULES,
 )
 """Rules of runs that are also checked in the source."""
 
-_KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Any, dict[str, list[Finding]]] = WeakKeyDictionary()
+"""Findings of live functions by NKI version."""
 
 
 def source_rules(*, alone: bool = False) -> set[str]:
@@ -84,9 +89,10 @@ def kernel_findings(kernel: Any) -> list[Finding]:
     if not isinstance(function, FunctionType) and callable(function):
         function = type(function).__call__
     try:
-        found = _KNOWN.get(function)
+        known = _KNOWN.setdefault(function, {})
+        found = known.get(in_force())
         if found is None:
-            found = _KNOWN[function] = _of_function(function)
+            found = known[in_force()] = _of_function(function)
     except TypeError:  # what C code defines has no weak references
         found = _of_function(function)
     return [dataclasses.replace(finding) for finding in found]
@@ -187,6 +193,8 @@ def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:
 
 
 def _of_unit(unit: Unit) -> list[Finding]:
-    if unit.found is None:
-        unit.found = [f.finding(unit.tree.file) for check in _CHECKS for f in check(unit)]
-    return unit.found
+    version = in_force()
+    if version not in unit.found:
+        found = [f.finding(unit.tree.file) for check in _CHECKS for f in check(unit)]
+        unit.found[version] = found
+    return unit.found[version]

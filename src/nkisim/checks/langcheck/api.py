@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import EnumMeta
 from types import ModuleType
 from typing import Any
@@ -18,18 +18,19 @@ from nkisim.checks.langcheck.guards import is_guarded
 from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.meaning import FileScope, Meaning
 from nkisim.checks.langcheck.unit import Unit
-from nkisim.diagnostics import RULES
+from nkisim.diagnostics import RULES, Severity, declare
 from nkisim.intents import nearest
 from nkisim.memory import NkiTensor
 from nkisim.removed import (
     BAD_CALL,
     method_remedy,
+    missing_text,
     removed_names,
     tensor_attributes,
     why_missing,
 )
 from nkisim.spec.signatures import CALLS, CheckedCall
-from nkisim.versions import differs, has, in_force
+from nkisim.versions import VERSIONS, differs, dropped, has, in_force
 
 __all__ = ["API_RULES", "check_api"]
 
@@ -39,6 +40,14 @@ _MODULES: dict[str, ModuleType] = {
     "nki.language": language,
 }
 _CHECKED = [call for versions in CALLS.values() for call in versions.values()]
+
+POSITIONAL = declare(
+    "A040",
+    "positional-argument",
+    "note",
+    "An argument is given by a position that has another meaning in other releases.",
+    "another release binds it to another parameter",
+)
 
 API_RULES = sorted(
     {rule.id for names in removed_names().values() for rule, _ in names.values()}
@@ -55,9 +64,10 @@ def check_api(unit: Unit) -> Iterator[Found]:
         if isinstance(node.ctx, ast.Load):
             yield from _missing(unit, node, unit.meaning(node))
     for call, meaning in unit.calls():
-        checked = _declared(meaning)
-        if checked is not None:
-            yield from _misfit(unit, call, checked)
+        declared = _declared(meaning)
+        if in_force() in declared:
+            yield from _misfit(unit, call, declared[in_force()])
+            yield from _moved(call, declared)
     for node in _before_the_run(unit):
         yield from _missing(unit, node, unit.scope_meaning(node))
     yield from _attributes(unit)
@@ -97,7 +107,7 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
         near = nearest(name, accepted)
         shown = ", ".join(n for n in accepted if n != "mro")
         rule, fix = BAD_CALL, f"did you mean {near}?" if near else f"there is {shown}"
-    message = f"{meaning.path} does not exist in NKI {in_force()}"
+    message, _ = missing_text(rule, meaning.path)
     yield Found(rule, node, message, fix, seen=meaning.path, operand=name)
 
 
@@ -115,7 +125,8 @@ def _members(path: str) -> list[str]:
     owner: Any = getattr(_MODULES[module], name) if there else None
     if not isinstance(owner, EnumMeta) and owner is not language.tile_size:
         return []
-    return sorted(n for n in {*dir(type(owner)), *dir(owner)} if not n.startswith("_"))
+    names = {*dir(type(owner)), *dir(owner)}
+    return sorted(n for n in names if not n.startswith("_") and hasattr(owner, n))
 
 
 def _attributes(unit: Unit) -> Iterator[Found]:
@@ -143,17 +154,37 @@ def _jit_arguments(unit: Unit) -> Iterator[Found]:
                 fix = "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE"
                 yield Found(RULES["A019"], decorator, message, fix, operand=keyword.arg)
             elif keyword.arg is not None:
-                message = f"nki.jit ignores {keyword.arg} in NKI {in_force()}"
+                refused = keyword.arg in dropped(in_force(), "nki", "jit")
+                does = "refuses" if refused else "ignores"
+                message = f"nki.jit {does} {keyword.arg} in NKI {in_force()}"
                 fix = f"remove {keyword.arg}="
-                yield Found(RULES["A020"], decorator, message, fix, operand=keyword.arg)
+                level: Severity | None = "error" if refused else None
+                rule = RULES["A020"]
+                yield Found(rule, decorator, message, fix, operand=keyword.arg, level=level)
 
 
-def _declared(meaning: Meaning) -> CheckedCall | None:
-    """Return the declaration of a called function of NKI."""
+def _declared(meaning: Meaning) -> Mapping[str, CheckedCall]:
+    """Return the declarations of a called function of NKI, by version."""
     module, _, name = meaning.path.rpartition(".")
     if meaning.kind != "nki" or meaning.assumed or module not in _MODULES:
-        return None
-    return CALLS.get(f"nl.{name}" if module == "nki.language" else name, {}).get(in_force())
+        return {}
+    return CALLS.get(f"nl.{name}" if module == "nki.language" else name, {})
+
+
+def _moved(call: ast.Call, declared: Mapping[str, CheckedCall]) -> Iterator[Found]:
+    """Find arguments whose position has another meaning in a later version."""
+    version = in_force()
+    here = list(declared[version].signature.parameters)
+    for later in VERSIONS[VERSIONS.index(version) + 1 :]:
+        there = list(declared[later].signature.parameters) if later in declared else here
+        for given, name, other in zip(call.args, here, there, strict=False):
+            if isinstance(given, ast.Starred):
+                break
+            if name != other:
+                text = ast.unparse(given)
+                message = f"{declared[version].name} gets {text} by position"
+                yield Found(POSITIONAL, call, message, f"pass {text} by its name", operand=text)
+                return
 
 
 def _misfit(unit: Unit, call: ast.Call, checked: CheckedCall) -> Iterator[Found]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
+from nkisim.versions import at, in_force
 
 __all__ = ["check_calls"]
 
@@ -63,17 +64,8 @@ INNER_GRID = declare(
     "a call inside a kernel is compiled into it and has no grid",
 )
 
-POSITIONAL = declare(
-    "A040",
-    "positional-argument",
-    "note",
-    "An argument is given by a position that has another meaning in other releases.",
-    "another release binds it to another parameter",
-)
-
-# From this number of positional arguments on, the last one has moved.
-_MOVED = {"nki.isa.dma_copy": 3, "nki.isa.dma_transpose": 4}
-
+_OLD = {"0.4.0": "{path} is an old name, which the compiler refuses"}
+"""Message about a name of neuronxcc, from a version on."""
 _SUPPORTED = (
     "abs bool dict divmod float int isinstance len list max min print range slice str tuple type"
 )
@@ -113,7 +105,6 @@ def check_calls(unit: Unit) -> Iterator[Found]:
             message = f"{ast.unparse(call)} is used outside a loop header"
             fix = "write the range in the loop header: for i in range(...):"
             yield Found(RANGE_VALUE, call, message, fix)
-        yield from _moved(call, meaning.path)
         if isinstance(call.func, ast.Subscript):
             launched = unit.meaning(call.func.value)
             if launched.is_kernel:
@@ -128,19 +119,10 @@ def _old_names(unit: Unit) -> Iterator[Found]:
     old = [(n, m.path) for n, m in unit.references() if m.path.partition(".")[0] == "neuronxcc"]
     if old:
         node, path = min(old, key=lambda found: (found[0].lineno, found[0].col_offset))
-        message = f"{path} is an old name"
+        message = at(in_force(), f"{path} is an old name", _OLD).format(path=path)
         if len(old) > 1:
             message += f", one of {len(old)} in {unit.name}"
         yield Found(OLD_NAMESPACE, node, message, "import it from nki, nki.language or nki.isa")
-
-
-def _moved(call: ast.Call, path: str) -> Iterator[Found]:
-    """Find arguments whose position changed between releases."""
-    if len(call.args) >= _MOVED.get(path, len(call.args) + 1):
-        name = path.rpartition(".")[2]
-        given = ast.unparse(call.args[_MOVED[path] - 1])
-        message = f"{name} gets {given} by position"
-        yield Found(POSITIONAL, call, message, f"pass {given} by its name", operand=given)
 
 
 def _fractions(extents: list[ast.expr]) -> Iterator[Found]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from nkisim.diagnostics import Finding, Place, Rule
+from nkisim.diagnostics import Finding, Place, Rule, Severity
 
 __all__ = ["Found"]
 
@@ -24,6 +24,7 @@ class Found:
         notes: Other places.
         allowed: The legal values.
         instruction: Name of the called instruction.
+        level: Severity, where it differs from the rule's.
     """
 
     rule: Rule
@@ -35,6 +36,7 @@ class Found:
     notes: tuple[str, ...] = ()
     allowed: str = ""
     instruction: str = ""
+    level: Severity | None = None
 
     def finding(self, file: str) -> Finding:
         """Return the finding in a file."""
@@ -48,4 +50,5 @@ class Found:
             allowed=self.allowed,
             fix=self.fix,
             notes=self.notes,
+            level=self.level,
         )

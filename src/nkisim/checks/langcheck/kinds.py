@@ -14,10 +14,17 @@ from typing import Literal, TypeAlias
 from nkisim import language
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.signatures import parameters_of
 
-__all__ = ["Kind", "Kinds", "instruction_operands", "is_dynamic_loop", "operand_name"]
+__all__ = ["RUNTIME", "Kind", "Kinds", "instruction_operands", "is_dynamic_loop", "operand_name"]
 
-Kind: TypeAlias = Literal["tensor", "register", "index", "list", "dict", "text", "enum", "rank"]
+Kind: TypeAlias = Literal[
+    "tensor", "register", "index", "counter", "list", "dict", "text", "enum", "rank"
+]
+"""An index is that of ``nl.dynamic_range``, a counter that of ``nl.fori_loop``."""
+
+RUNTIME = {"register": "register", "index": "loop index", "counter": "loop index"}
+"""Kinds whose value is known only on the device, with their names in messages."""
 
 # Functions of nki.language that give no tensor.
 _NO_TENSOR = {
@@ -39,12 +46,30 @@ _NO_TENSOR = {
     "static_range",
     "store",
 }
-_TENSOR_METHODS = {"ap", "reshape", "view"}
+_TENSOR_METHODS = {
+    "ap",
+    "broadcast",
+    "expand_dim",
+    "flatten_dims",
+    "indirect",
+    "permute",
+    "rearrange",
+    "reinterpret_cast",
+    "reshape",
+    "reshape_dim",
+    "select",
+    "slice",
+    "squeeze_dim",
+    "vector_select",
+    "view",
+}
 # Operands that cannot be numbers.
 _OPERANDS = {"data", "data1", "data2", "dst", "moving", "src", "stationary"}
 _SELF = object()
 # They stand for what a parameter or a loop gives to a name.
-_A_TENSOR, _AN_INDEX = ast.Pass(), ast.Pass()
+_A_TENSOR, _AN_INDEX, _A_COUNTER, _A_CONDITION = (ast.Pass() for _ in range(4))
+_GIVEN = {_A_TENSOR: "tensor", _AN_INDEX: "index", _A_COUNTER: "counter", _A_CONDITION: "register"}
+_OF_LOOPS = {"fori_loop": _A_COUNTER, "while_loop": _A_CONDITION}
 
 
 def is_dynamic_loop(unit: Unit, loop: ast.AST) -> bool:
@@ -61,6 +86,7 @@ class Kinds:
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
+        self._outer = None if unit.outer is None else Kinds(unit.outer)
         self._names: dict[str, object] = {}
 
     def of(self, node: ast.AST | None) -> Kind | None:
@@ -86,8 +112,8 @@ class Kinds:
         if isinstance(node, ast.IfExp):
             first, second = self._kind(node.body), self._kind(node.orelse)
             return first if first == second else None
-        if node is _A_TENSOR or node is _AN_INDEX:
-            return "tensor" if node is _A_TENSOR else "index"
+        if node in _GIVEN:
+            return _GIVEN[node]
         if isinstance(node, ast.Attribute):
             path = self.unit.meaning(node).path
             return "enum" if path.startswith("nki.isa.nc_version.") else None
@@ -113,6 +139,8 @@ class Kinds:
         return None
 
     def _of_name(self, name: str) -> object:
+        if self._outer is not None and name not in self.unit.own_names:
+            return self._outer.of(ast.Name(name))
         if name not in self._names:
             self._names[name] = _SELF
             kinds = {self._kind(value) for value in self._bindings.get(name, [None])} - {_SELF}
@@ -145,6 +173,7 @@ class Kinds:
                     found.setdefault(node.id, []).append(None)
         for parameter in unit.parameters:
             given = _A_TENSOR if parameter.arg in self._tensor_parameters else None
+            given = _OF_LOOPS.get(unit.loop, given)
             found.setdefault(parameter.arg, []).append(given)
         return found
 
@@ -171,7 +200,7 @@ def instruction_operands(call: ast.Call, path: str) -> dict[str, ast.expr]:
     space, _, name = path.rpartition(".")
     if space != "nki.isa" or name not in INSTRUCTIONS:
         return {}
-    given = dict(zip(INSTRUCTIONS[name].signature.parameters, call.args, strict=False))
+    given = dict(zip(parameters_of(name), call.args, strict=False))
     return given | {k.arg: k.value for k in call.keywords if k.arg is not None}
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.kinds import Kinds, is_dynamic_loop
-from nkisim.checks.langcheck.unit import Unit
+from nkisim.checks.langcheck.unit import LOOPS, Unit
 from nkisim.diagnostics import RULES, declare
+from nkisim.versions import at, in_force
 
 __all__ = ["check_loops"]
 
@@ -19,20 +20,6 @@ LEAVES_DYNAMIC_LOOP = declare(
     "break, continue or return is used inside a dynamic loop.",
     "the loop runs on the device, which cannot leave it early",
 )
-INDEX_ARITHMETIC = declare(
-    "L033",
-    "index-arithmetic",
-    "error",
-    "The index of a dynamic loop is used in arithmetic, in a slice or as scalar_offset.",
-    "0.3.0 fails to compile it; the index alone may select a row of a tensor in HBM",
-)
-LOOP_VARIABLE = declare(
-    "L035",
-    "loop-variable",
-    "error",
-    "The index of a dynamic loop is assigned inside the loop.",
-    "the counter is in a register of the loop",
-)
 DYNAMIC_STATE = declare(
     "L037",
     "dynamic-loop-state",
@@ -42,49 +29,92 @@ DYNAMIC_STATE = declare(
     "the body is compiled once; what it binds in Python is not what the device has after the loop",
 )
 
+_REGISTER_INDEX = {"0.4.0": True}
+"""Versions in which the index of a device loop is a register, which is an offset."""
+_REGISTER_WRITES = ("nki.isa.register_load", "nki.isa.register_move")
+
 
 def check_loops(unit: Unit) -> Iterator[Found]:
     """Find constructs that a device loop does not support."""
     loops = [loop for loop in unit.of(ast.For) if is_dynamic_loop(unit, loop)]
-    if not loops:
+    calls = [(call, LOOPS[m.path][0]) for call, m in unit.calls() if m.path in LOOPS]
+    for call, name in calls:
+        yield from _header(unit, call, call, f"nl.{name}", 3)
+    yield from _results(unit)
+    if not (loops or unit.outer):
         return
     kinds = Kinds(unit)
     yield from _index_arithmetic(unit, kinds)
+    yield from _written_index(unit, kinds)
     for loop in loops:
-        yield from _header(unit, loop)
+        assert isinstance(loop.iter, ast.Call)
+        yield from _header(unit, loop, loop.iter, "nl.dynamic_range", 2)
         yield from _dynamic(unit, kinds, loop)
 
 
-def _header(unit: Unit, loop: ast.For) -> Iterator[Found]:
+def _results(unit: Unit) -> Iterator[Found]:
+    """Find the body function of a loop that returns a value, or no condition."""
+    returned = [node for node in unit.of(ast.Return) if not _is_nothing(node.value)]
+    if unit.loop == "fori_loop" and returned:
+        message = f"{unit.name} returns `{ast.unparse(returned[0].value or returned[0])}`"
+        fix = "write results into tensors made before the loop"
+        yield Found(RULES["L070"], returned[0], message, fix, operand=unit.name)
+    elif unit.loop == "while_loop" and not returned:
+        message = f"{unit.name} returns no register for the next condition"
+        fix = "end the body with: return register"
+        yield Found(RULES["L070"], unit.node, message, fix, operand=unit.name)
+
+
+def _is_nothing(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _written_index(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    """Find instructions that write the index of a loop, where it is a register."""
+    if not at(in_force(), False, _REGISTER_INDEX):
+        return
+    for call, meaning in unit.calls():
+        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "dst")]
+        if meaning.path not in _REGISTER_WRITES or not given:
+            continue
+        if kinds.of(given[0]) in ("index", "counter"):
+            name = ast.unparse(given[0])
+            message = f"`{ast.unparse(call)}` writes to the index {name} of its loop"
+            yield Found(RULES["L035"], call, message, "use a register of your own")
+
+
+def _header(unit: Unit, loop: ast.AST, call: ast.Call, name: str, position: int) -> Iterator[Found]:
     """Find a step that is not a positive number, and a region around the loop."""
-    assert isinstance(loop.iter, ast.Call)
-    steps = [*loop.iter.args[2:3], *(k.value for k in loop.iter.keywords if k.arg == "step")]
+    steps = [*call.args[position : position + 1]]
+    steps += [k.value for k in call.keywords if k.arg == "step"]
     for step in steps:
         negative = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
         constant = step.value if isinstance(step, ast.Constant) else 1
         if negative or type(constant) is not int or constant < 1:
-            message = f"nl.dynamic_range: step {ast.unparse(step)} is not a positive integer"
+            message = f"{name}: step {ast.unparse(step)} is not a positive integer"
             yield Found(RULES["L034"], loop, message, "use a constant step", operand="step")
     for outer in unit.enclosing(loop):
         calls = [item.context_expr for item in getattr(outer, "items", [])]
         names = [unit.meaning(c.func).path for c in calls if isinstance(c, ast.Call)]
         if isinstance(outer, ast.With) and "nki.language.no_reorder" in names:
-            message = "nl.dynamic_range runs inside nl.no_reorder()"
+            message = f"{name} runs inside nl.no_reorder()"
             fix = "end the region before the loop, or open it inside the body"
             notes = (f"the region begins at line {outer.lineno}",)
             yield Found(RULES["L036"], loop, message, fix, notes=notes)
 
 
 def _index_arithmetic(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    registers = at(in_force(), False, _REGISTER_INDEX)
+    refused = ("counter",) if registers else ("index",)
     for operation in unit.of(ast.BinOp):
         for side in (operation.left, operation.right):
-            if kinds.of(side) == "index":
+            if kinds.of(side) in refused:
                 yield _on_index(operation, ast.unparse(side), ast.unparse(operation))
     for part in unit.of(ast.Slice):
         for bound in (part.lower, part.upper, part.step):
-            if bound is not None and kinds.of(bound) == "index":
+            if bound is not None and kinds.of(bound) in refused:
                 yield _on_index(bound, ast.unparse(bound), ast.unparse(part))
-    for call in unit.of(ast.Call):
+    for call in unit.of(ast.Call) if not registers else ():
         for keyword in call.keywords:
             if keyword.arg == "scalar_offset" and kinds.of(keyword.value) == "index":
                 yield _on_index(call, ast.unparse(keyword.value), ast.unparse(keyword))
@@ -92,7 +122,7 @@ def _index_arithmetic(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 def _on_index(node: ast.AST, name: str, text: str) -> Found:
     return Found(
-        INDEX_ARITHMETIC,
+        RULES["L033"],
         node,
         f"`{text}` calculates with the index {name} of a dynamic loop",
         "count in a register of your own, which register instructions advance, or use range",
@@ -116,7 +146,7 @@ def _dynamic(unit: Unit, kinds: Kinds, loop: ast.For) -> Iterator[Found]:
                 and node.id == loop.target.id
             ):
                 message = f"loop index {node.id} is assigned inside its loop"
-                yield Found(LOOP_VARIABLE, node, message, "use a register of your own")
+                yield Found(RULES["L035"], node, message, "use a register of your own")
     yield from _nested(unit, kinds, loop, inside)
     yield from _escaping(unit, loop, inside)
 

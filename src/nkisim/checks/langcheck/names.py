@@ -149,8 +149,9 @@ def _decorators(unit: Unit) -> Iterator[Found]:
 
 def _captured(unit: Unit) -> Iterator[Found]:
     said: set[str] = set()
+    captured = unit.outer_names - unit.shared_names
     for node in unit.of(ast.Name):
-        if node.id in unit.outer_names and isinstance(node.ctx, ast.Load) and node.id not in said:
+        if node.id in captured and isinstance(node.ctx, ast.Load) and node.id not in said:
             said.add(node.id)
             message = f"{unit.name} uses {node.id} of an enclosing function"
             fix = f"pass {node.id} as an argument, or make it a constant of the module"

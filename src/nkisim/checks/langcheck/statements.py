@@ -94,7 +94,10 @@ def _definitions(unit: Unit) -> Iterator[Found]:
         return
     if isinstance(unit.node, ast.AsyncFunctionDef):
         yield Found(COROUTINE, unit.node, f"{unit.name} is async", "make it a plain function")
+    bodies = [body.node for body in unit.bodies]
     for inner in unit.of(ast.FunctionDef, ast.AsyncFunctionDef):
+        if inner in bodies:
+            continue
         yield Found(
             INNER_FUNCTION,
             inner,

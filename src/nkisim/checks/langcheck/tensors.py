@@ -10,11 +10,12 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import Kinds
+from nkisim.checks.langcheck.kinds import RUNTIME, Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import CONDITION
 from nkisim.memory.rules import REGISTER_EXTENT
+from nkisim.versions import at, in_force
 
 __all__ = ["check_tensors"]
 
@@ -25,13 +26,6 @@ AUGMENTED = declare(
     "A tensor is the target of an augmented assignment such as +=.",
     "the compiler supports operators on numbers only",
 )
-REGISTER_CONDITION = declare(
-    "L031",
-    "register-condition",
-    "error",
-    "A register or the index of a dynamic loop is compared, or decides a branch.",
-    "its value is known only on the device; only `while register` and nl.dynamic_range can use it",
-)
 TENSOR_CONTENTS = declare(
     "L067",
     "tensor-contents",
@@ -40,6 +34,16 @@ TENSOR_CONTENTS = declare(
     "print runs while the kernel is compiled, when the tensor has no contents",
 )
 
+_LOOPS = (
+    "use `while register`, nl.dynamic_range, or an instruction with a mask",
+    {"0.6.0": "use nl.while_loop, nl.fori_loop, or an instruction with a mask"},
+)
+"""What takes the place of a branch on a register, by version."""
+_NUMBERS: tuple[tuple[str, ...], dict[str, tuple[str, ...]]] = (
+    (),
+    {"0.6.0": ("int", "float", "range")},
+)
+"""Builtins that raise for a register, by version."""
 _ALLOCATIONS = {f"nki.language.{name}" for name in ("ndarray", "zeros", "ones", "full", "empty")}
 _INSTRUCTIONS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 
@@ -132,10 +136,10 @@ def _truth(unit: Unit, kinds: Kinds) -> Iterator[Found]:
             message = f"tensor {text} is used as a condition"
             fix = f"test its shape or dtype; {CONDITION}"
             yield Found(RULES["L030"], test, message, fix, operand=text)
-        elif kind == "index" or (kind == "register" and not _is_while_test(unit, test)):
-            message = f"{kind} {text} decides a branch"
-            fix = "use `while register`, nl.dynamic_range, or an instruction with a mask"
-            yield Found(REGISTER_CONDITION, test, message, fix, operand=text)
+        elif kind in RUNTIME and not (kind == "register" and _is_while_test(unit, test)):
+            word = "index" if kind == "index" else RUNTIME[kind]
+            message = f"{word} {text} decides a branch"
+            yield Found(RULES["L031"], test, message, at(in_force(), *_LOOPS), operand=text)
 
 
 def _tests(unit: Unit) -> Iterator[ast.expr]:
@@ -163,12 +167,19 @@ def _registers(unit: Unit, kinds: Kinds) -> Iterator[Found]:
             continue
         for side in (compare.left, *compare.comparators):
             kind = kinds.of(side)
-            if kind in ("register", "index"):
+            if kind in RUNTIME:
                 text = ast.unparse(side)
-                word = "register" if kind == "register" else "loop index"
-                message = f"`{ast.unparse(compare)}` compares {word} {text}"
+                message = f"`{ast.unparse(compare)}` compares {RUNTIME[kind]} {text}"
                 fix = "decide it by the bounds of the loop, or peel the first iteration"
-                yield Found(REGISTER_CONDITION, compare, message, fix, operand=text)
+                yield Found(RULES["L031"], compare, message, fix, operand=text)
+    for call, meaning in unit.calls():
+        for argument in call.args if meaning.path in at(in_force(), *_NUMBERS) else ():
+            kind = kinds.of(argument)
+            if kind in ("register", "counter"):
+                text = ast.unparse(argument)
+                message = f"`{ast.unparse(call)}` needs the value of {RUNTIME[kind]} {text}"
+                fix = "use nl.fori_loop for a loop up to its value, or it as scalar_offset"
+                yield Found(RULES["L031"], call, message, fix, operand=text)
 
 
 def _extents(unit: Unit, kinds: Kinds) -> Iterator[Found]:
@@ -180,10 +191,9 @@ def _extents(unit: Unit, kinds: Kinds) -> Iterator[Found]:
             entries = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
             for entry in entries:
                 kind = kinds.of(entry)
-                if kind in ("register", "index"):
+                if kind in RUNTIME:
                     text = ast.unparse(entry)
-                    word = "register" if kind == "register" else "loop index"
-                    message = f"{word} {text} is an extent of a tile"
+                    message = f"{RUNTIME[kind]} {text} is an extent of a tile"
                     fix = "allocate the largest tile, and use it only as an offset or a bound"
                     yield Found(REGISTER_EXTENT, call, message, fix, operand=text)
 

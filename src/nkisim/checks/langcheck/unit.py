@@ -1,7 +1,8 @@
 """One definition that the compiler would translate: its syntax, names and references.
 
 Annotations, decorators and defaults are excluded: Python evaluates them at definition time, and the
-compiler does not. The bodies of nested definitions are excluded too.
+compiler does not. The bodies of nested definitions are excluded too; body functions of device loops
+are units of their own.
 """
 
 from __future__ import annotations
@@ -13,11 +14,18 @@ from typing import Any, TypeVar, overload
 
 from nkisim.checks.langcheck.meaning import UNKNOWN, Meaning, Scope
 from nkisim.checks.langcheck.source import Definition, Tree
+from nkisim.versions import has, in_force
 
-__all__ = ["Unit", "reached_from", "unit_of"]
+__all__ = ["LOOPS", "Unit", "reached_from", "unit_of"]
 
 A = TypeVar("A", bound=ast.AST)
 B = TypeVar("B", bound=ast.AST)
+
+LOOPS = {
+    "nki.language.fori_loop": ("fori_loop", 2),
+    "nki.language.while_loop": ("while_loop", 1),
+}
+"""Loops with body functions by path: the name, and the position of the body."""
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -31,8 +39,10 @@ class Unit:
         scope: Scope that resolves its global names.
         is_kernel: Whether it is the entry point of the compiler.
         owner: The class of a method.
+        outer: The unit around the body function of a device loop.
+        loop: The loop of a body function: ``"fori_loop"``, ``"while_loop"`` or empty.
         live: The object, where there is one.
-        found: Results of the checks, once they ran.
+        found: Results of the checks that ran, by NKI version.
     """
 
     def __init__(
@@ -43,6 +53,8 @@ class Unit:
         is_kernel: bool = False,
         *,
         owner: ast.ClassDef | None = None,
+        outer: Unit | None = None,
+        loop: str = "",
         live: object = None,
     ) -> None:
         self.tree = tree
@@ -50,8 +62,10 @@ class Unit:
         self.scope = scope
         self.is_kernel = is_kernel
         self.owner = owner
+        self.outer = outer
+        self.loop = loop
         self.live = live
-        self.found: list[Any] | None = None
+        self.found: dict[str, list[Any]] = {}
         self._meanings: dict[str, Meaning] = {}
 
     @property
@@ -172,6 +186,32 @@ class Unit:
             if isinstance(node.ctx, ast.Load) and not isinstance(inner, ast.Attribute):
                 yield node, self.meaning(node)
 
+    @property
+    def shared_names(self) -> set[str]:
+        """The local names of the kernel that the body function of a loop may use."""
+        return set() if self.outer is None else self.outer.own_names | self.outer.shared_names
+
+    @property
+    def bodies(self) -> list[Unit]:
+        """The functions defined here that are bodies of device loops, where a version has these."""
+        return self._bodies if has(in_force(), "nki.language", "fori_loop") else []
+
+    @cached_property
+    def _bodies(self) -> list[Unit]:
+        loops: dict[str, str] = {}
+        for call in ast.walk(self.node):  # also in other bodies
+            if not isinstance(call, ast.Call):
+                continue
+            name, position = LOOPS.get(self.meaning(call.func).path, ("", 0))
+            given = [k.value for k in call.keywords if k.arg == "body_fun"]
+            given += call.args[position : position + 1] if name else []
+            loops |= {body.id: name for body in given if name and isinstance(body, ast.Name)}
+        return [
+            Unit(self.tree, node, self.scope, outer=self, loop=loops[node.name])
+            for node in self.of(ast.FunctionDef)
+            if node.name in loops
+        ]
+
     @cached_property
     def reached(self) -> list[Unit]:
         """The user's definitions that this one refers to, and the methods of a class."""
@@ -206,7 +246,7 @@ def reached_from(kernel: Unit) -> Iterator[Unit]:
             continue
         seen.add(unit.node)
         yield unit
-        waiting.extend(unit.reached)
+        waiting.extend((*unit.reached, *unit.bodies))
 
 
 def _traced(body: list[ast.stmt]) -> Iterator[ast.AST]:

@@ -6,6 +6,7 @@ converts through float32; hardware descriptor generation (hwdge) cannot convert.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -43,25 +44,30 @@ def _flag_skipped(dst: Any, where: Array, name: str) -> None:
         )
 
 
+_COPY_REQUIRES = (
+    Constraint("src and dst hold as many elements", (broken.DMA_COUNT,), broken.same_count),
+    Constraint(
+        "hwdge: gen3+, equal dtypes, no gather; engine= with hwdge only",
+        (
+            broken.HWDGE_DTYPE,
+            broken.DGE_ENGINE,
+            broken.DGE_CONFLICT,
+            broken.SBUF_DYNAMIC_SOURCE,
+        ),
+        broken.descriptor_mode,
+    ),
+)
+_PRIORITY_0_4 = broken.priority(needs_descriptors=True)
+_PRIORITY = broken.priority(needs_descriptors=False)
+
+
 @instruction(
     engines=(Engine.dma,),
     operands={
         "dst": Out(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM, flat=True, gathers=True),
         "src": In(SBUF, HBM, buffer_rule=broken.DMA_FROM_PSUM, flat=True, gathers=True),
     },
-    require=(
-        Constraint("src and dst hold as many elements", (broken.DMA_COUNT,), broken.same_count),
-        Constraint(
-            "hwdge: gen3+, equal dtypes, no gather; engine= with hwdge only",
-            (
-                broken.HWDGE_DTYPE,
-                broken.DGE_ENGINE,
-                broken.DGE_CONFLICT,
-                broken.SBUF_DYNAMIC_SOURCE,
-            ),
-            broken.descriptor_mode,
-        ),
-    ),
+    require=_COPY_REQUIRES,
     choose_engine=lambda call: Engine.dma,
     arithmetic=same_bits_or_fp32("dst", "src"),
     moves=True,
@@ -75,6 +81,10 @@ def _flag_skipped(dst: Any, where: Array, name: str) -> None:
         "unique_indices": (rules.REMOVED_RMW, "use nisa.dma_compute(..., unique_indices=True)"),
     },
     source="nki.isa.dma_copy, 0.3.0",
+    changes={
+        "0.4.0": {"require": (*_COPY_REQUIRES, _PRIORITY_0_4)},
+        "0.5.0": {"require": (*_COPY_REQUIRES, _PRIORITY)},
+    },
 )
 def dma_copy(
     dst: Any,
@@ -87,7 +97,8 @@ def dma_copy(
 ) -> Any:
     """Copy ``src`` to ``dst``; rows may be gathered or scattered by indices held in SBUF.
 
-    With ``oob_mode.skip``, rows with an index out of bounds are unchanged.
+    With ``oob_mode.skip``, rows with an index out of bounds are unchanged. ``priority`` changes no
+    values and no predicted time.
     """
     if type(src) is Partial:
         _flag_skipped(dst, src.where, "dma_copy")
@@ -97,30 +108,47 @@ def dma_copy(
 _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 
-@instruction(
-    engines=(Engine.dma,),
-    operands={
-        "dst": Out(SBUF, buffer_rule=rules.BUFFER_UNREACHABLE, flat=True, masked=True),
-        "src": In(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM, flat=True, gathers=True),
-    },
-    require=(
+def _transpose_requires(*more: Constraint, **options: Any) -> tuple[Constraint, ...]:
+    """Return the constraints of dma_transpose; ``options`` are those of its arguments' check."""
+    exact = "; dst of the permuted rank" if options.get("same_rank") else ""
+    shapes = f"; hwdge src {options['blocks'][1]}" if "blocks" in options else ""
+    return (
         same_dtype("dst", "src"),
         Constraint(
-            "axes (1, 0), (2, 1, 0) or (3, 1, 2, 0); hwdge and gather forms have fixed blocks",
+            "axes (1, 0), (2, 1, 0) or (3, 1, 2, 0); hwdge and gather forms have fixed blocks"
+            + exact
+            + shapes,
             (
                 broken.TRANSPOSE_AXES,
                 broken.TRANSPOSE_HWDGE,
                 broken.TRANSPOSE_INDIRECT,
                 broken.TRANSPOSE_WIDTH,
             ),
-            broken.transpose_arguments,
+            functools.partial(broken.transpose_arguments, **options),
         ),
-    ),
+        *more,
+    )
+
+
+@instruction(
+    engines=(Engine.dma,),
+    operands={
+        "dst": Out(SBUF, buffer_rule=rules.BUFFER_UNREACHABLE, flat=True, masked=True),
+        "src": In(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM, flat=True, gathers=True),
+    },
+    require=_transpose_requires(),
     arithmetic=unconverted,
     moves=True,
     spread="transpose",
     cost=transfer(over="src"),
     source="nki.isa.dma_transpose, 0.3.0",
+    changes={
+        "0.4.0": {"require": _transpose_requires(_PRIORITY_0_4, same_rank=True)},
+        "0.5.0": {"require": _transpose_requires(_PRIORITY, same_rank=True)},
+        "0.6.0": {
+            "require": _transpose_requires(_PRIORITY, same_rank=True, blocks=broken.FROM_0_6)
+        },
+    },
 )
 def dma_transpose(
     dst: Any,
@@ -150,23 +178,36 @@ def dma_transpose(
     return moved
 
 
+_COMPUTE_ARGUMENTS = Constraint(
+    "reduce_op add, scales 1.0, 1 to 16 sources of equal size",
+    (broken.COMPUTE_FIELDS, broken.COMPUTE_ORDER, broken.DMA_COUNT),
+    broken.compute_arguments,
+)
+
+
 @instruction(
     engines=(Engine.dma,),
     operands={
         "dst": Out(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM, flat=True, gathers=True),
         "srcs": In(SBUF, HBM, many=True, flat=True, gathers=True),
     },
-    require=(
-        Constraint(
-            "reduce_op add, scales 1.0, 1 to 16 sources of equal size",
-            (broken.COMPUTE_FIELDS, broken.COMPUTE_ORDER, broken.DMA_COUNT),
-            broken.compute_arguments,
-        ),
-    ),
+    require=(_COMPUTE_ARGUMENTS,),
     inexact=broken.COMPUTE_INTEGER,
     spread="elements",
     cost=transfer(over="dst"),
     source="nki.isa.dma_compute, 0.3.0",
+    changes={
+        "0.4.0": {
+            "require": (
+                _COMPUTE_ARGUMENTS,
+                Constraint(
+                    "oob_mode.skip with a vector_offset only",
+                    (rules.BAD_CALL,),
+                    broken.skips_indirect_only,
+                ),
+            )
+        }
+    },
 )
 def dma_compute(
     dst: Any,
@@ -177,20 +218,32 @@ def dma_compute(
     name: str | None = None,
     oob_mode: OobMode = OobMode.error,
 ) -> Any:
-    """Write the float32 sum of the sources to ``dst``; one may be gathered by index."""
+    """Write the float32 sum of the sources to ``dst``; one may be gathered by index.
+
+    From NKI 0.4.0 on ``oob_mode.skip`` leaves rows of ``dst`` unchanged whose index is out of
+    bounds, in ``dst`` or in a source.
+    """
     function = as_op(reduce_op)
     assert function is not None
     assert function.binary is not None
     total: Any = None
+    where: Array | None = None
     for i, src in enumerate(srcs):
+        whole = src
+        if type(src) is Partial:
+            whole, inside = src.values, src.where.reshape(-1)
+            where = inside if where is None else where & inside
         scale = 1.0 if scales is None else float(scales[i])
-        values = src.reshape(-1) if scale == 1.0 else src.reshape(-1) * np.float32(scale)
+        values = whole.reshape(-1) if scale == 1.0 else whole.reshape(-1) * np.float32(scale)
         total = values if total is None else function.binary(total, values)
-    if type(dst) is not Rows:
+    if type(dst) is Rows:
+        if unique_indices:
+            _check_unique(dst.indices[dst.inside])
+        return total if where is None else Partial(total, where)
+    if where is None:
         return total.reshape(dst.shape)
-    if unique_indices:
-        _check_unique(dst.indices)
-    return total
+    _flag_skipped(dst, where, "dma_compute")
+    return Partial(total.reshape(dst.shape), where.reshape(dst.shape))
 
 
 def _check_unique(indices: Array) -> None:

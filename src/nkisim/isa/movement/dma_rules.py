@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from nkisim.diagnostics import declare
 from nkisim.memory import NkiTensor, is_hbm
-from nkisim.spec import Call, rules
+from nkisim.spec import Call, Constraint, rules
 from nkisim.spec.enums import dge_mode as DgeMode
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.enums import oob_mode as OobMode
 
-__all__ = ["descriptor_mode", "same_count"]
+__all__ = [
+    "compute_arguments",
+    "descriptor_mode",
+    "priority",
+    "same_count",
+    "skips_indirect_only",
+    "transpose_arguments",
+]
 
 DMA_IN_PSUM = declare(
     "M018",
@@ -77,7 +89,9 @@ TRANSPOSE_HWDGE = declare(
     "dma-transpose-hwdge",
     "error",
     "dma_transpose in hwdge mode has a shape that the hardware does not take.",
-    "hwdge transposes need src.shape[0] == 16 and a last dimension that is a multiple of 128",
+    "up to NKI 0.5.0 hwdge transposes need src.shape[0] == 16 and a last dimension that is a "
+    "multiple of 128; from 0.6.0 on at most 128 columns, 16 rows of 2 dimensions, or 1, 2, 4, 8 "
+    "or 16 of more",
     meaningless=True,
 )
 TRANSPOSE_INDIRECT = declare(
@@ -155,7 +169,7 @@ def descriptor_mode(call: Call) -> None:
     """Check dge_mode and engine of a dma_copy against each other and against the access."""
     src, dst = call.operand("src"), call.operand("dst")
     mode = call["dge_mode"]
-    dynamic = {t.indirect.kind for t in (src, dst) if t.indirect is not None}
+    dynamic = {t.indirection.kind for t in (src, dst) if t.indirection is not None}
     if mode is DgeMode.hwdge:
         if call.generation.number < 3:
             _conflict(call, "hwdge needs gen3 or newer", "leave dge_mode unknown")
@@ -183,7 +197,7 @@ def descriptor_mode(call: Call) -> None:
             allowed="engine.sync or engine.scalar with dge_mode.hwdge",
             fix="leave engine unknown",
         )
-    if src.indirect is not None and not is_hbm(src.buffer):
+    if src.indirection is not None and not is_hbm(src.buffer):
         call.fail(
             SBUF_DYNAMIC_SOURCE,
             "reads SBUF with a dynamic offset",
@@ -201,6 +215,61 @@ def _conflict(call: Call, why: str, fix: str) -> None:
         seen=f"{call['dge_mode']} on {call.generation}",
         fix=fix,
     )
+
+
+def priority(*, needs_descriptors: bool) -> Constraint:
+    """Return the check of ``priority``: None, or 0 to 3 on gen4.
+
+    With ``needs_descriptors`` it is also refused where dge_mode is none, as in NKI 0.4.0.
+    """
+
+    def check(call: Call) -> None:
+        value = call["priority"]
+        if value is None:
+            return
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not whole or not 0 <= value <= 3:
+            call.fail_call(
+                rules.BAD_CALL,
+                f"priority must be None or 0 to 3, got {value!r}",
+                operand="priority",
+                seen=repr(value),
+                allowed="None, 0 (first) to 3 (last)",
+                fix="leave priority out",
+            )
+        if call.generation.number < 4:
+            call.fail(
+                rules.GENERATION,
+                f"has no priority on {call.generation}",
+                operand="priority",
+                seen=call.generation,
+                allowed="gen4 or newer",
+                fix="leave priority out, or run on gen4",
+            )
+        if needs_descriptors and call["dge_mode"] is DgeMode.none:
+            _conflict(call, "priority needs descriptor generation", "leave dge_mode unknown")
+
+    says = "priority None, or 0 to 3 on gen4"
+    if not needs_descriptors:
+        return Constraint(says, (rules.BAD_CALL, rules.GENERATION), check)
+    return Constraint(
+        f"{says}, not with dge_mode none", (rules.BAD_CALL, rules.GENERATION, DGE_CONFLICT), check
+    )
+
+
+def skips_indirect_only(call: Call) -> None:
+    """Check that dma_compute skips only where an operand is selected by indices."""
+    dst, srcs = call.tensor("dst"), call["srcs"]
+    indirect = any(getattr(t, "indirect", None) is not None for t in (dst, *srcs))
+    if call["oob_mode"] is OobMode.skip and not indirect:
+        call.fail_call(
+            rules.BAD_CALL,
+            "has oob_mode.skip without a tensor that indices select",
+            operand="oob_mode",
+            seen="skip",
+            allowed="oob_mode.error, or a vector_offset",
+            fix="drop oob_mode",
+        )
 
 
 def compute_arguments(call: Call) -> None:
@@ -282,8 +351,38 @@ def compute_arguments(call: Call) -> None:
             )
 
 
-def transpose_arguments(call: Call) -> None:
-    """Check axes, shapes and modes of a dma_transpose."""
+HwdgeBlocks = Callable[[tuple[int, ...]], bool]
+"""Returns whether hardware descriptors transpose a source of this shape."""
+
+
+def _sixteen_rows(shape: tuple[int, ...]) -> bool:
+    return shape[0] == 16 and shape[-1] % 128 == 0
+
+
+def _up_to_sixteen_rows(shape: tuple[int, ...]) -> bool:
+    if shape[-1] > 128:
+        return False
+    if len(shape) == 2:
+        return shape[0] == 16
+    return shape[0] in (1, 2, 4, 8, 16) and shape[0] * shape[-2] % 16 == 0
+
+
+UNTIL_0_5 = _sixteen_rows, "(16, ..., 128 * n)"
+FROM_0_6 = (
+    _up_to_sixteen_rows,
+    "(16, up to 128), or (1, 2, 4, 8 or 16, ..., up to 128) with shape[0] * shape[-2] a multiple "
+    "of 16",
+)
+"""Shapes that hardware descriptors transpose, and their description, by NKI version."""
+
+
+def transpose_arguments(
+    call: Call, *, same_rank: bool = False, blocks: tuple[HwdgeBlocks, str] = UNTIL_0_5
+) -> None:
+    """Check axes, shapes and modes of a dma_transpose.
+
+    ``same_rank`` is whether ``dst`` has exactly the permuted shape, without dimensions left out.
+    """
     src, dst = call.operand("src"), call.operand("dst")
     ndim = len(src.shape)
     wanted = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}.get(ndim)
@@ -299,7 +398,8 @@ def transpose_arguments(call: Call) -> None:
         )
     assert wanted is not None
     expected = tuple(src.shape[a] for a in wanted)
-    if dst.size != src.size or (dst.shape != expected and dst.shape[0] != expected[0]):
+    padded = dst.size == src.size and dst.shape[0] == expected[0] and not same_rank
+    if dst.shape != expected and not padded:
         call.fail(
             TRANSPOSE_AXES,
             f"dst must have shape {expected} for src {src.shape}, got {dst.shape}",
@@ -309,7 +409,11 @@ def transpose_arguments(call: Call) -> None:
             fix="allocate dst with the permuted shape",
         )
     mode = call["dge_mode"]
-    indirect = src.indirect if src.indirect is not None and src.indirect.kind == "vector" else None
+    indirect = (
+        src.indirection
+        if src.indirection is not None and src.indirection.kind == "vector"
+        else None
+    )
     legal = (DgeMode.unknown, DgeMode.swdge) if indirect else (DgeMode.unknown, DgeMode.hwdge)
     if mode not in legal:
         _conflict(
@@ -320,15 +424,14 @@ def transpose_arguments(call: Call) -> None:
     if mode is DgeMode.hwdge:
         if call.generation.number < 3:
             _conflict(call, "hwdge needs gen3 or newer", "leave dge_mode unknown")
-        if src.shape[0] != 16 or src.shape[-1] % 128:
+        transposes, shapes = blocks
+        if not transposes(src.shape):
             call.fail(
                 TRANSPOSE_HWDGE,
-                f"in hwdge mode needs src.shape[0] == 16 and a last dimension that is a multiple "
-                f"of 128, "
-                f"got {src.shape}",
+                f"in hwdge mode needs a src of shape {shapes}, got {src.shape}",
                 operand="src",
                 seen=src.shape,
-                allowed="(16, ..., 128 * n)",
+                allowed=shapes,
                 fix="leave dge_mode unknown, or pad",
             )
     if (mode is DgeMode.hwdge or indirect is not None) and src.dtype.itemsize != 2:

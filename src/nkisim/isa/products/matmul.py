@@ -16,8 +16,11 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.dtypes import bfloat16, decode, encode
 from nkisim.isa.products import matmul_rules as broken
-from nkisim.isa.products.matmul_rules import MATMUL_CONSTRAINTS, spreads
+from nkisim.isa.products.matmul_rules import matmul_constraints
 from nkisim.isa.products.transpose import contaminated, passed
+from nkisim.isa.products.transpose_rules import (
+    spreads,
+)
 from nkisim.machine import Core, Loaded, check_finite, instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, Call, In, Sum, rules
@@ -77,13 +80,14 @@ def _add_product(left: Array, right: Array, adds: Array | bool, out: Array) -> N
         "stationary": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, as_view=True),
         "moving": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, as_view=True),
     },
-    require=MATMUL_CONSTRAINTS,
+    require=matmul_constraints(ocp=False),
     stateful=True,
     function=_product,
     spread="product",
     cost=matmul(),
     removed=_REMOVED,
     source="nki.isa.nc_matmul, 0.3.0",
+    changes={"0.4.0": {"require": matmul_constraints(ocp=True)}},
 )
 def nc_matmul(
     core: Core,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from nkisim import versions
 from nkisim.diagnostics import declare
-from nkisim.dtypes import DType
+from nkisim.isa.products.transpose_rules import TRANSPOSE_8BIT, TRANSPOSE_DTYPE, transpose_dtype
 from nkisim.memory import NkiTensor
 from nkisim.spec import Call, Constraint, rules
 from nkisim.spec.constraints import one_start_partition, unpacked
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
-__all__ = ["MATMUL_CONSTRAINTS", "array_tile"]
+__all__ = ["array_tile", "matmul_constraints"]
 
-_FLOATS = ("float8_e4m3", "float8_e5m2", "bfloat16", "float16", "tfloat32", "float32")
+_FLOAT8 = ("float8_e4m3", "float8_e5m2")
+_FLOATS = (*_FLOAT8, "bfloat16", "float16", "tfloat32", "float32")
+_OCP = "float8_e4m3fn"
 _WIDE = ("tfloat32", "float32")
 
 
@@ -126,8 +130,9 @@ RESULT_DTYPE = _declare(
 E4M3FN_OPERAND = _declare(
     "D005",
     "e4m3fn-operand",
-    "nc_matmul has a float8_e4m3fn operand.",
-    "0.3.0 multiplies float8_e4m3 and float8_e5m2; e4m3fn bytes would be read with another "
+    "nc_matmul has a float8_e4m3fn operand in NKI 0.3.0 or before gen4, or together with "
+    "float8_e4m3.",
+    "the Tensor engine reads all e4m3 bytes in one of the two formats, which differ in their "
     "largest value",
 )
 DOUBLE_ROW_DTYPE = _declare(
@@ -136,18 +141,6 @@ DOUBLE_ROW_DTYPE = _declare(
     "double_row is used with another type than float8.",
     "the mode packs pairs of float8 values",
     meaningless=True,
-)
-TRANSPOSE_DTYPE = _declare(
-    "D007",
-    "transpose-dtype",
-    "The destination of a transpose has another type than the data.",
-    "transposes pass bits through and do not convert",
-)
-TRANSPOSE_8BIT = _declare(
-    "D008",
-    "transpose-8bit",
-    "The Tensor engine transposes float8 data into an 8-bit destination.",
-    "results are spaced 16 bits apart in PSUM, with zeros in the upper byte",
 )
 TRANSPOSE_MOVING = _declare(
     "D049",
@@ -207,7 +200,7 @@ def _columns(tensor: NkiTensor, double: bool) -> int:
     return tensor.free_size // 2 if double else tensor.free_size
 
 
-def _sizes(call: Call) -> None:
+def _sizes(call: Call, ocp: bool) -> None:
     stationary, moving, dst = (
         call.operand("stationary"),
         call.operand("moving"),
@@ -217,7 +210,7 @@ def _sizes(call: Call) -> None:
     double = _double_row(call)
     rows, columns = _tile(call)
     if double:
-        _check_double_row(call, stationary, moving)
+        _check_double_row(call, stationary, moving, _types(call, _FLOAT8, ocp))
     k = stationary.shape[0]
     m, n = _columns(stationary, double), _columns(moving, double)
     if k != moving.shape[0]:
@@ -289,7 +282,14 @@ def _sizes(call: Call) -> None:
         )
 
 
-def _check_double_row(call: Call, stationary: NkiTensor, moving: NkiTensor) -> None:
+def _types(call: Call, types: tuple[str, ...], ocp: bool) -> tuple[str, ...]:
+    """Return the types that are multiplied; ``ocp`` adds float8_e4m3fn on gen4."""
+    return (*types, _OCP) if ocp and call.generation.number >= 4 else types
+
+
+def _check_double_row(
+    call: Call, stationary: NkiTensor, moving: NkiTensor, types: tuple[str, ...]
+) -> None:
     if call.generation.number < 3:
         call.fail(
             rules.GENERATION,
@@ -300,13 +300,13 @@ def _check_double_row(call: Call, stationary: NkiTensor, moving: NkiTensor) -> N
             fix="use perf_mode=nisa.matmul_perf_mode.none",
         )
     for name, tensor in (("stationary", stationary), ("moving", moving)):
-        if tensor.dtype not in ("float8_e4m3", "float8_e5m2"):
+        if tensor.dtype not in types:
             call.fail(
                 DOUBLE_ROW_DTYPE,
-                f"{name} must be float8_e4m3 or float8_e5m2 in double_row mode, got {tensor.dtype}",
+                f"{name} must be {' or '.join(types)} in double_row mode, got {tensor.dtype}",
                 operand=name,
                 seen=tensor.dtype,
-                allowed="float8_e4m3, float8_e5m2",
+                allowed=", ".join(types),
                 fix="convert the operand, or drop perf_mode",
             )
         if len(tensor.shape) < 3 or tensor.shape[1] != 2:
@@ -328,29 +328,48 @@ def _check_double_row(call: Call, stationary: NkiTensor, moving: NkiTensor) -> N
         )
 
 
-def _dtypes(call: Call) -> None:
+def _e4m3fn(call: Call, operands: dict[str, NkiTensor], ocp: bool) -> None:
+    """Check the use of float8_e4m3fn."""
+    found = [name for name, tensor in operands.items() if tensor.dtype == _OCP]
+    if not found:
+        return
+    legal = ocp and call.generation.number >= 4
+    if not legal:
+        where = f"NKI {versions.in_force()} does" if not ocp else f"{call.generation} does"
+        why = f"{found[0]} is {_OCP}, which {where} not multiply"
+    elif any(tensor.dtype == "float8_e4m3" for tensor in operands.values()):
+        why = f"{found[0]} is {_OCP} and the other operand float8_e4m3"
+    else:
+        return
+    call.fail(
+        E4M3FN_OPERAND,
+        why,
+        operand=found[0],
+        seen=" and ".join(str(tensor.dtype) for tensor in operands.values()),
+        allowed=", ".join(_types(call, _FLOATS, ocp)),
+        fix="convert the values (not the bytes) to one of the two formats"
+        if legal
+        else "convert the values (not the bytes) to float8_e4m3",
+    )
+
+
+def _dtypes(call: Call, ocp: bool) -> None:
     stationary, moving, dst = (
         call.operand("stationary"),
         call.operand("moving"),
         call.operand("dst"),
     )
-    for name, tensor in (("stationary", stationary), ("moving", moving)):
-        if tensor.dtype == "float8_e4m3fn":
-            call.fail(
-                E4M3FN_OPERAND,
-                f"{name} is float8_e4m3fn, which 0.3.0 does not multiply",
-                operand=name,
-                seen=tensor.dtype,
-                allowed=", ".join(_FLOATS),
-                fix="convert the values (not the bytes) to float8_e4m3",
-            )
-        elif tensor.dtype not in _FLOATS:
+    operands = {"stationary": stationary, "moving": moving}
+    _e4m3fn(call, operands, ocp)
+    types = ", ".join(_types(call, _FLOATS, ocp))
+    for name, tensor in operands.items():
+        if tensor.dtype not in _FLOATS and tensor.dtype != _OCP:
             call.fail(
                 INTEGER_OPERAND,
-                f"{name} must be one of {', '.join(_FLOATS)}, got {tensor.dtype}",
+                f"{name} must be one of {types}, got {tensor.dtype}",
                 operand=name,
                 seen=tensor.dtype,
-                allowed=", ".join(_FLOATS),
+                allowed=types,
                 fix="convert to bfloat16 (integers exact to 256) or float32 (exact to 2^24)",
             )
     if (stationary.dtype in _WIDE) != (moving.dtype in _WIDE):
@@ -380,34 +399,6 @@ def _dtypes(call: Call) -> None:
         )
 
 
-def transpose_dtype(call: Call, name: str, engine: Engine) -> None:
-    """Check the type of ``dst`` for a transpose of an operand on an engine."""
-    data, dst = call.operand(name), call.operand("dst")
-    if spreads(call.generation.number, engine, data.dtype):
-        spaced = dst.shape[-1] == 1 or dst.strides[-1] == 2 * dst.itemsize
-        if dst.dtype.bits == 16 or (dst.dtype == data.dtype and spaced):
-            return
-        rule, allowed = TRANSPOSE_8BIT, f"a 16-bit type, or {data.dtype} with a step of 2"
-        fix = "allocate a 16-bit PSUM tile, or transpose bfloat16"
-    elif dst.dtype == data.dtype:
-        return
-    else:
-        rule, allowed, fix = TRANSPOSE_DTYPE, data.dtype, "allocate dst with the data's dtype"
-    call.fail(
-        rule,
-        f"dst is {dst.dtype}, the transposed operand is {data.dtype}",
-        operand="dst",
-        seen=dst.dtype,
-        allowed=allowed,
-        fix=f"{fix}; a bfloat16 PSUM tile is legal here",
-    )
-
-
-def spreads(generation: int, engine: Engine, dtype: DType) -> bool:
-    """Return whether a transpose widens 8-bit elements to 16 bits."""
-    return generation >= 3 and engine is Engine.tensor and dtype.bits == 8 and dtype.is_float
-
-
 def bank_fits(call: Call) -> None:
     """Check that a Tensor-engine result stays inside one PSUM bank on gen2 and gen3."""
     dst = call.operand("dst")
@@ -415,7 +406,8 @@ def bank_fits(call: Call) -> None:
         return
     bank = call.generation.psum_bank_bytes
     reach = (
-        sum((e - 1) * s for e, s in zip(dst.shape[1:], dst.strides[1:], strict=True)) + dst.itemsize
+        sum((e - 1) * s for e, s in zip(dst.shape[1:], dst.form.strides[1:], strict=True))
+        + dst.itemsize
     )
     first = dst.free_byte_offset
     if reach > bank:
@@ -439,39 +431,43 @@ def bank_fits(call: Call) -> None:
         )
 
 
-MATMUL_CONSTRAINTS = (
-    unpacked("dst"),
-    one_start_partition("stationary", "moving"),
-    Constraint("array tiles: sizes and starts", (ARRAY_TILE,), array_tile),
-    Constraint(
-        "K <= 128 rows, M <= 128 columns, N <= 512 (gen4: all of PSUM), dst (M, N)",
-        (
-            CONTRACTION_MISMATCH,
-            CONTRACTION_LIMIT,
-            STATIONARY_LIMIT,
-            MOVING_LIMIT,
-            RESULT_SHAPE,
-            DOUBLE_ROW_SHAPE,
-            SINGLE_COLUMN,
+def matmul_constraints(*, ocp: bool) -> tuple[Constraint, ...]:
+    """Return the constraints of nc_matmul; ``ocp`` is whether float8_e4m3fn is multiplied."""
+    narrow = ", float8_e4m3fn on gen4 without float8_e4m3" if ocp else ""
+    return (
+        unpacked("dst"),
+        one_start_partition("stationary", "moving"),
+        Constraint("array tiles: sizes and starts", (ARRAY_TILE,), array_tile),
+        Constraint(
+            "K <= 128 rows, M <= 128 columns, N <= 512 (gen4: all of PSUM), dst (M, N)",
+            (
+                CONTRACTION_MISMATCH,
+                CONTRACTION_LIMIT,
+                STATIONARY_LIMIT,
+                MOVING_LIMIT,
+                RESULT_SHAPE,
+                DOUBLE_ROW_SHAPE,
+                SINGLE_COLUMN,
+            ),
+            partial(_sizes, ocp=ocp),
         ),
-        _sizes,
-    ),
-    Constraint(
-        "float operands, 32-bit floats paired with each other, float32 result (gen4 also bfloat16)",
-        (
-            INTEGER_OPERAND,
-            MIXED_WIDTH,
-            RESULT_DTYPE,
-            E4M3FN_OPERAND,
-            DOUBLE_ROW_DTYPE,
-            TRANSPOSE_DTYPE,
-            TRANSPOSE_8BIT,
+        Constraint(
+            "float operands, 32-bit floats paired with each other, float32 result (gen4 also "
+            f"bfloat16){narrow}",
+            (
+                INTEGER_OPERAND,
+                MIXED_WIDTH,
+                RESULT_DTYPE,
+                E4M3FN_OPERAND,
+                DOUBLE_ROW_DTYPE,
+                TRANSPOSE_DTYPE,
+                TRANSPOSE_8BIT,
+            ),
+            partial(_dtypes, ocp=ocp),
         ),
-        _dtypes,
-    ),
-    Constraint(
-        "dst inside one PSUM bank on gen2 and gen3",
-        (RESULT_BANK_SIZE, RESULT_BANK_CROSSING),
-        bank_fits,
-    ),
-)
+        Constraint(
+            "dst inside one PSUM bank on gen2 and gen3",
+            (RESULT_BANK_SIZE, RESULT_BANK_CROSSING),
+            bank_fits,
+        ),
+    )

@@ -8,7 +8,7 @@ at row 0, 4, 8 or 12 of it, as given by the start of the view of the scales.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from nkisim.dtypes import (
     float8_e4m3fn_x4,
     float8_e5m2,
     float8_e5m2_x4,
+    float8_e8m0fnu,
     float16,
     float32,
     uint8,
@@ -68,7 +69,7 @@ MX_MATMUL_SHAPE = declare(
     "error",
     "nc_matmul_mx has operands of the wrong size, or tiles the columns of the array.",
     "it contracts 32, 64, 96 or 128 partitions of an even number of up to 128 stationary and up to "
-    "512 moving words (1024 into bfloat16), with row tiling only",
+    "512 moving words (1024 into bfloat16; from NKI 0.5.0 on 4096 and 8192), with row tiling only",
     meaningless=True,
 )
 SCALE_SHAPE = declare(
@@ -99,7 +100,8 @@ MX_DTYPE = declare(
     "mx-dtype",
     "error",
     "An operand of quantize_mx or nc_matmul_mx has another type than the MX formats.",
-    "the instructions know float16 and bfloat16 sources, x4 packs and scales in uint8",
+    "the instructions know float16 and bfloat16 sources, x4 packs and scales in uint8, from 0.5.0 "
+    "on also in float8_e8m0fnu",
     meaningless=True,
 )
 
@@ -183,6 +185,25 @@ def _scales_part(name: str, data: str) -> Callable[[Call], Array]:
     return part
 
 
+_SCALES = (float8_e8m0fnu, uint8)
+"""Types of scales from 0.5.0 on."""
+
+
+def _quantize_constraints(*scales: DType) -> tuple[Constraint, ...]:
+    """Return the constraints of quantize_mx for the types that scales may have."""
+    return (
+        dtype_in("src", (float16, bfloat16), MX_DTYPE),
+        dtype_in("dst", tuple(_ELEMENTS), MX_DTYPE),
+        dtype_in("dst_scale", scales, MX_DTYPE),
+        Constraint(
+            "src whole quadrants of whole blocks, dst (P, F/4), dst_scale (P, F/4) in the same "
+            "quadrants, for P = 32 also (4, F/4)",
+            (QUANTIZE_SHAPE, SCALE_SHAPE, SCALE_PLACE),
+            _quantize_sizes,
+        ),
+    )
+
+
 def _quantize_unlimited(
     dst: NkiTensor, src: Any, dst_scale: NkiTensor, name: str | None = None
 ) -> tuple[Array, Array]:
@@ -197,22 +218,12 @@ def _quantize_unlimited(
         "src": In(SBUF, as_view=True),
         "dst_scale": Out(SBUF, any_start=True, part=_scales_part("dst_scale", "src")),
     },
-    require=(
-        dtype_in("src", (float16, bfloat16), MX_DTYPE),
-        dtype_in("dst", tuple(_ELEMENTS), MX_DTYPE),
-        dtype_in("dst_scale", (uint8,), MX_DTYPE),
-        Constraint(
-            "src whole quadrants of whole blocks, dst (P, F/4), dst_scale (P, F/4) in the same "
-            "quadrants, for P = 32 also (4, F/4)",
-            (QUANTIZE_SHAPE, SCALE_SHAPE, SCALE_PLACE),
-            _quantize_sizes,
-        ),
-    ),
+    require=_quantize_constraints(uint8),
     since=4,
     arithmetic=unconverted,
     cost=stream(over="src", factor=0.25),
     source="nki.isa.quantize_mx, 0.3.0",
-    changes={"0.5.0": {"body": _quantize_unlimited}},
+    changes={"0.5.0": {"body": _quantize_unlimited, "require": _quantize_constraints(*_SCALES)}},
 )
 def quantize_mx(
     dst: NkiTensor, src: Any, dst_scale: NkiTensor, name: str | None = None
@@ -253,7 +264,7 @@ def _quantize(
     elements = encode(scaled, element)
     scales = np.zeros((dst_scale.shape[0], words), np.uint8)
     scales[_scale_rows(rows)] = exponent + BIAS
-    return elements.view(dst.dtype.numpy).reshape(rows, words), scales
+    return elements.view(dst.dtype.numpy).reshape(rows, words), scales.view(dst_scale.dtype.numpy)
 
 
 def _scale_exponents(magnitude: Array, largest: int) -> Array:
@@ -264,7 +275,8 @@ def _scale_exponents(magnitude: Array, largest: int) -> Array:
     return np.asarray(np.maximum(exponent, -BIAS))
 
 
-def _matmul_sizes(call: Call) -> None:
+def _matmul_sizes(call: Call, words: tuple[int, int]) -> None:
+    """Check the sizes of a product; ``words`` is the most of moving into float32 and bfloat16."""
     stationary, moving, dst = (
         call.operand("stationary"),
         call.operand("moving"),
@@ -280,7 +292,7 @@ def _matmul_sizes(call: Call) -> None:
             seen=f"stationary {stationary.shape}, moving {moving.shape}",
             fix="load both operands with the contraction on the partition dimension",
         )
-    limit = 1024 if dst.dtype == "bfloat16" else 512
+    limit = words[dst.dtype == "bfloat16"]
     if k % QUADRANT or not 0 < k <= 128:
         call.fail(
             MX_MATMUL_SHAPE,
@@ -354,6 +366,42 @@ def _scale_of(data: str) -> Operand:
     )
 
 
+def _matmul_requires(words: tuple[int, int], *scales: DType) -> tuple[Constraint, ...]:
+    """Return the constraints of nc_matmul_mx.
+
+    Args:
+        words: As in the check of sizes.
+        *scales: The types that scales may have.
+    """
+    return (
+        dtype_in("stationary", tuple(_EXPONENTS), MX_DTYPE),
+        dtype_in("moving", tuple(_EXPONENTS), MX_DTYPE),
+        dtype_in("stationary_scale", scales, MX_DTYPE),
+        dtype_in("moving_scale", scales, MX_DTYPE),
+        unpacked("dst"),
+        dtype_in("dst", (float32, bfloat16), broken.RESULT_DTYPE),
+        one_start_partition("stationary", "moving"),
+        Constraint(
+            f"K whole quadrants, M <= 128 and even, N <= {words[0]} ({words[1]} into bfloat16), "
+            "dst (M, N); "
+            "scales (K, M) and (K, N) in the same quadrants, for K = 32 also (4, M) and (4, N)",
+            (
+                broken.CONTRACTION_MISMATCH,
+                broken.RESULT_SHAPE,
+                MX_MATMUL_SHAPE,
+                SCALE_SHAPE,
+                SCALE_PLACE,
+            ),
+            partial(_matmul_sizes, words=words),
+        ),
+        Constraint(
+            "array tiles: rows only, K within the tile",
+            (MX_MATMUL_SHAPE, broken.ARRAY_TILE, broken.CONTRACTION_LIMIT),
+            _row_tile,
+        ),
+    )
+
+
 @instruction(
     engines=(Engine.tensor,),
     operands={
@@ -363,38 +411,14 @@ def _scale_of(data: str) -> Operand:
         "stationary_scale": _scale_of("stationary"),
         "moving_scale": _scale_of("moving"),
     },
-    require=(
-        dtype_in("stationary", tuple(_EXPONENTS), MX_DTYPE),
-        dtype_in("moving", tuple(_EXPONENTS), MX_DTYPE),
-        dtype_in("stationary_scale", (uint8,), MX_DTYPE),
-        dtype_in("moving_scale", (uint8,), MX_DTYPE),
-        unpacked("dst"),
-        dtype_in("dst", (float32, bfloat16), broken.RESULT_DTYPE),
-        one_start_partition("stationary", "moving"),
-        Constraint(
-            "K whole quadrants, M <= 128 and even, N <= 512 (1024 into bfloat16), dst (M, N); "
-            "scales (K, M) and (K, N) in the same quadrants, for K = 32 also (4, M) and (4, N)",
-            (
-                broken.CONTRACTION_MISMATCH,
-                broken.RESULT_SHAPE,
-                MX_MATMUL_SHAPE,
-                SCALE_SHAPE,
-                SCALE_PLACE,
-            ),
-            _matmul_sizes,
-        ),
-        Constraint(
-            "array tiles: rows only, K within the tile",
-            (MX_MATMUL_SHAPE, broken.ARRAY_TILE, broken.CONTRACTION_LIMIT),
-            _row_tile,
-        ),
-    ),
+    require=_matmul_requires((512, 1024), uint8),
     since=4,
     arithmetic=unconverted,
     stateful=True,
     spread="product",
     cost=matmul(),
     source="nki.isa.nc_matmul_mx, 0.3.0",
+    changes={"0.5.0": {"require": _matmul_requires((4096, 8192), *_SCALES)}},
 )
 def nc_matmul_mx(
     core: Core,
@@ -432,7 +456,7 @@ def _dequantised(operand: Loaded, scale: Array) -> Array:
     small one does not.
     """
     tensor, words = operand
-    stored = scale[_scale_rows(tensor.shape[0])]
+    stored = scale[_scale_rows(tensor.shape[0])].view(np.uint8)
     rows, columns = tensor.shape[0], tensor.free_size
     planes = unpack_planes(words.reshape(rows, columns), tensor.dtype)
     factors = _scale_values().take(stored.reshape(rows // BLOCK_ROWS, columns), mode="wrap")

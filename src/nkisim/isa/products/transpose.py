@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import declare, flag
+from nkisim.diagnostics import Rule, declare, flag
 from nkisim.dtypes import decode, encode
 from nkisim.isa.elementwise import same_bits_or_fp32
-from nkisim.isa.products.matmul_rules import (
-    RESULT_BUFFER,
+from nkisim.isa.products.matmul_rules import RESULT_BUFFER
+from nkisim.isa.products.transpose_rules import (
     TRANSPOSE_8BIT,
     TRANSPOSE_DTYPE,
     spreads,
@@ -59,8 +60,12 @@ TRANSPOSE_ENGINE = declare(
 )
 
 
-def _runs_on(data: NkiTensor, dst: NkiTensor, asked: Engine) -> Engine:
-    """Return the engine that runs the transpose: Tensor from SBUF to PSUM, else Vector."""
+Choice = Callable[[NkiTensor, NkiTensor, Engine], Engine]
+"""Returns the engine that transposes data into a destination, given the one that was asked for."""
+
+
+def _automatic(data: NkiTensor, dst: NkiTensor, asked: Engine) -> Engine:
+    """Return the engine of NKI 0.3.0: Tensor from SBUF to PSUM, else Vector."""
     small = data.shape[0] <= 32 and data.free_size <= 32
     if asked is Engine.vector and small:
         return Engine.vector
@@ -69,13 +74,13 @@ def _runs_on(data: NkiTensor, dst: NkiTensor, asked: Engine) -> Engine:
     return Engine.vector if small else Engine.tensor
 
 
-def _chosen(call: Call) -> Engine:
-    return _runs_on(call["data"], call["dst"], call["engine"])
+def _honoured(data: NkiTensor, dst: NkiTensor, asked: Engine) -> Engine:
+    """Return the engine from NKI 0.4.0 on: the one asked for, else the automatic one."""
+    return _automatic(data, dst, asked) if asked is Engine.unknown else asked
 
 
-def _sizes(call: Call) -> None:
+def _check_sizes(call: Call, engine: Engine) -> None:
     data, dst = call.operand("data"), call.operand("dst")
-    engine = _chosen(call)
     limit = 128 if engine is Engine.tensor else 32
     if data.shape[0] > limit or data.free_size > limit:
         call.fail(
@@ -125,32 +130,63 @@ def _sizes(call: Call) -> None:
         )
 
 
-def _dtypes(call: Call) -> None:
-    transpose_dtype(call, "data", _chosen(call))
+def _by(choice: Choice, *more: Rule) -> dict[str, Any]:
+    """Return the fields of the declaration that depend on the choice of the engine."""
+
+    def chosen(call: Call) -> Engine:
+        return choice(call["data"], call["dst"], call["engine"])
+
+    def body(core: Core, dst: NkiTensor, data: Any, engine: Engine, name: str | None) -> Any:
+        tile, stored = data
+        return _transposed(core, dst, tile, stored, choice(tile, dst, engine))
+
+    return {
+        "choose_engine": chosen,
+        "body": body,
+        "require": (
+            Constraint(
+                "up to 128x128 from SBUF to PSUM on Tensor, 32x32 on Vector; free dimensions "
+                "flattened",
+                (TRANSPOSE_SIZE, TRANSPOSE_FLATTENS, *more),
+                lambda call: _check_sizes(call, chosen(call)),
+            ),
+            Constraint(
+                "dst has the dtype of data, float8 on Tensor 16 bits",
+                (TRANSPOSE_DTYPE, TRANSPOSE_8BIT),
+                lambda call: transpose_dtype(call, "data", chosen(call)),
+            ),
+        ),
+    }
+
+
+def _transposed(core: Core, dst: NkiTensor, data: NkiTensor, stored: Any, engine: Engine) -> Any:
+    """Return the stored elements of ``data``, transposed by an engine."""
+    stored = stored.reshape(data.shape[0], -1)
+    generation = core.generation.number
+    if generation == 2 and data.dtype.is_float and engine is Engine.tensor:
+        stored = contaminated(stored, data, "nc_transpose", "data")
+    result: Any = stored.T
+    if dst.dtype != data.dtype:
+        spread = spreads(generation, engine, data.dtype)
+        result = passed(result, data, dst, spread=spread)
+    return result
+
+
+_AUTOMATIC = _by(_automatic, TRANSPOSE_ENGINE)
 
 
 @instruction(
     engines=(Engine.tensor, Engine.vector),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP, as_view=True)},
-    require=(
-        Constraint(
-            "up to 128x128 from SBUF to PSUM on Tensor, 32x32 on Vector; free dimensions flattened",
-            (TRANSPOSE_SIZE, TRANSPOSE_FLATTENS, TRANSPOSE_ENGINE),
-            _sizes,
-        ),
-        Constraint(
-            "dst has the dtype of data, float8 on Tensor 16 bits",
-            (TRANSPOSE_DTYPE, TRANSPOSE_8BIT),
-            _dtypes,
-        ),
-    ),
-    choose_engine=_chosen,
+    require=_AUTOMATIC["require"],
+    choose_engine=_AUTOMATIC["choose_engine"],
     arithmetic=same_bits_or_fp32("dst", "data"),
     raw_results=("dst",),
     stateful=True,
     spread="transpose",
     cost=stream(over="data"),
     source="nki.isa.nc_transpose, 0.3.0",
+    changes={"0.4.0": _by(_honoured)},
 )
 def nc_transpose(
     core: Core,
@@ -159,17 +195,11 @@ def nc_transpose(
     engine: Engine = Engine.unknown,
     name: str | None = None,
 ) -> Any:
-    """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity contaminate rows."""
-    data, stored = data
-    stored = stored.reshape(data.shape[0], -1)
-    generation = core.generation.number
-    if generation == 2 and data.dtype.is_float and _runs_on(data, dst, engine) is Engine.tensor:
-        stored = contaminated(stored, data, "nc_transpose", "data")
-    result: Any = stored.T
-    if dst.dtype != data.dtype:
-        spread = spreads(generation, _runs_on(data, dst, engine), data.dtype)
-        result = passed(result, data, dst, spread=spread)
-    return result
+    """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity contaminate rows.
+
+    NKI 0.3.0 ignores ``engine=`` and chooses by shape and memory; later versions use it.
+    """
+    return _AUTOMATIC["body"](core, dst, data, engine, name)
 
 
 def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:

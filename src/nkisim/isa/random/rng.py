@@ -32,16 +32,14 @@ from nkisim.isa.random.generators import LANES, XORWOW_WORDS, Generator, Lfsr, X
 from nkisim.machine import Core, Loaded, instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Column, Constraint, In, Out, unconverted
-from nkisim.spec.constraints import (
-    dtype_in,
-    engine_among,
-    same_dtype,
-    same_free_size,
-    same_partitions,
-)
+from nkisim.spec.constraints import dtype_in, same_dtype, same_free_size, same_partitions
 from nkisim.spec.cost import fixed, stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.instruction import Follow, ValueWatch
+from nkisim.spec.operator_constraints import (
+    engine_among,
+    engine_named,
+)
 
 __all__ = ["dropout", "rand2", "rand_get_state", "rand_set_state", "rng", "set_rng_seed"]
 
@@ -154,24 +152,29 @@ def _rng_engines(call: Call) -> tuple[Engine, ...]:
     return (Engine.vector, Engine.gpsimd)
 
 
+_NAMED_ENGINE = engine_named()
+_RNG_REQUIRES = (
+    engine_among(_rng_engines, "not on the GpSimd engine of gen2"),
+    dtype_in("dst", _INTEGERS, RANDOM_ARGUMENT),
+)
+
+
 @instruction(
     engines=(Engine.vector, Engine.gpsimd),
     operands={"dst": Out(ON_CHIP)},
-    require=(
-        engine_among(_rng_engines, "not on the GpSimd engine of gen2"),
-        dtype_in("dst", _INTEGERS, RANDOM_ARGUMENT),
-    ),
+    require=_RNG_REQUIRES,
     arithmetic=_bits,
     stateful=True,
     follow=_draws,
     cost=stream(over="dst"),
     source="nki.isa.rng, 0.3.0",
+    changes={"0.5.0": {"require": (*_RNG_REQUIRES, _NAMED_ENGINE)}},
 )
 def rng(core: Core, dst: Any, engine: Engine = Engine.unknown, name: str | None = None) -> Array:
     """Write 32 random bits per element; narrower types take the low bits.
 
     Without ``engine=`` the Vector engine draws, on every generation: it is the one that
-    ``set_rng_seed`` seeds and that reaches PSUM.
+    ``set_rng_seed`` seeds and that reaches PSUM. From NKI 0.5.0 on it is the default by name.
     """
     drawing = Engine.vector if engine is Engine.unknown else engine
     return _draw(core, drawing, dst)
@@ -385,10 +388,13 @@ _SEEDS_ENGINE, _SEEDS_FORM = _state_of("src_seeds")
 _DST_ENGINE, _DST_FORM = _state_of("dst")
 
 
+_STATE_ENGINE = engine_among(_state_engines, "on the Vector engine from gen4")
+
+
 @instruction(
     engines=(Engine.gpsimd, Engine.vector),
     operands={"src_seeds": In(SBUF, as_view=True, decides=True)},
-    require=(engine_among(_state_engines, "on the Vector engine from gen4"), _SEEDS_FORM),
+    require=(_STATE_ENGINE, _SEEDS_FORM),
     since=3,
     choose_engine=_SEEDS_ENGINE,
     arithmetic=_bits,
@@ -396,13 +402,15 @@ _DST_ENGINE, _DST_FORM = _state_of("dst")
     follow=_seeds,
     cost=fixed(),
     source="nki.isa.rand_set_state, 0.3.0",
+    changes={"0.5.0": {"require": (_NAMED_ENGINE, _STATE_ENGINE, _SEEDS_FORM)}},
 )
 def rand_set_state(
     core: Core, src_seeds: Loaded, engine: Engine = Engine.unknown, name: str | None = None
 ) -> None:
     """Set the generator states of the lanes that ``src_seeds`` covers.
 
-    Without ``engine=`` the number of words selects the engine: 24 the Vector engine, 6 GpSimd.
+    Up to NKI 0.4.0, without ``engine=``, the number of words selects the engine: 24 the Vector
+    engine, 6 GpSimd. From 0.5.0 on GpSimd is the default.
     """
     tile, stored = src_seeds
     source = _source(core, _state_engine(core.generation.number, engine, tile.free_size))
@@ -412,7 +420,7 @@ def rand_set_state(
 @instruction(
     engines=(Engine.gpsimd, Engine.vector),
     operands={"dst": Out(ON_CHIP)},
-    require=(engine_among(_state_engines, "on the Vector engine from gen4"), _DST_FORM),
+    require=(_STATE_ENGINE, _DST_FORM),
     since=3,
     choose_engine=_DST_ENGINE,
     arithmetic=_bits,
@@ -420,13 +428,15 @@ def rand_set_state(
     follow=_draws,
     cost=fixed(),
     source="nki.isa.rand_get_state, 0.3.0",
+    changes={"0.5.0": {"require": (_NAMED_ENGINE, _STATE_ENGINE, _DST_FORM)}},
 )
 def rand_get_state(
     core: Core, dst: Any, engine: Engine = Engine.unknown, name: str | None = None
 ) -> Array:
     """Write the generator states of the lanes that ``dst`` covers.
 
-    Without ``engine=`` the number of words selects the engine: 24 the Vector engine, 6 GpSimd.
+    Up to NKI 0.4.0, without ``engine=``, the number of words selects the engine: 24 the Vector
+    engine, 6 GpSimd. From 0.5.0 on GpSimd is the default.
     """
     owner = _state_engine(core.generation.number, engine, dst.free_size)
     return _source(core, owner).generator.get_state(_lanes(dst))

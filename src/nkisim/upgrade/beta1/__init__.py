@@ -1,5 +1,33 @@
 """The rules from Beta 1 (``neuronxcc.nki``) to Beta 2, and the ways around gaps of 0.3.0."""
 
-from nkisim.upgrade.beta1 import indexing, instructions, masks, names, operators
+from nkisim.upgrade.beta1 import (
+    allocators,
+    blocks,
+    constructs,
+    dynamic,
+    entry,
+    indexing,
+    instructions,
+    masks,
+    names,
+    operators,
+    outputs,
+    patterns,
+    zeros,
+)
 
-__all__ = ["indexing", "instructions", "masks", "names", "operators"]
+__all__ = [
+    "allocators",
+    "blocks",
+    "constructs",
+    "dynamic",
+    "entry",
+    "indexing",
+    "instructions",
+    "masks",
+    "names",
+    "operators",
+    "outputs",
+    "patterns",
+    "zeros",
+]

@@ -1,285 +1,209 @@
-"""Index tensors of Beta 1, ``nl.arange`` and ``nl.mgrid``, become slices."""
+"""Index tensors of Beta 1, ``nl.arange`` and ``nl.mgrid``, become slices and access patterns."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
-from libcst.metadata import Assignment
 
+from nkisim.upgrade.beta1.affine import Index, affine, depends, grid, product, total
+from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import is_tile
+from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.tiles import buffer_of, is_tile, rank_of
 
-__all__ = ["sliced", "terms"]
+__all__ = ["Part", "is_read", "patterned", "selected", "sliced", "target_text", "valid_count"]
 
-_AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
 _ADVICE = "index with slices, or with t.ap(pattern=[[step, count], ...])"
 
 
 @dataclass(frozen=True)
-class _Range:
-    """An index tensor: the integers from ``start`` to ``stop`` along one axis of ``rank`` axes."""
+class Part:
+    """The selection along one dimension of a tensor.
 
-    start: str
-    stop: str
-    axis: int
-    rank: int
-    dense: bool
+    Attributes:
+        text: The slice or the integer.
+        count: The number of elements; empty for an integer, whose dimension disappears.
+        valid: The number of elements inside the bounds of a mask; the count without one.
+        axis: The axis of the index tensor; -1 for an integer.
+    """
 
-
-def _arange(source: Source, node: cst.CSTNode) -> _Range | None:
-    """Return the range of ``nl.arange(...)[None, :]``."""
-    if not isinstance(node, cst.Subscript) or not isinstance(node.value, cst.Call):
-        return None
-    call = node.value
-    if source.name(call.func) != "nki.language.arange" or not 1 <= len(call.args) <= 2:
-        return None
-    if any(a.keyword is not None or a.star for a in call.args):
-        return None
-    axis = None
-    for position, element in enumerate(node.slice):
-        part = element.slice
-        if isinstance(part, cst.Slice):
-            if axis is not None or part.lower or part.upper or part.step:
-                return None
-            axis = position
-        elif source.code(part.value if isinstance(part, cst.Index) else part) != "None":
-            return None
-    if axis is None:
-        return None
-    bounds = [source.code(a.value) for a in call.args]
-    return _Range("0" if len(bounds) == 1 else bounds[0], bounds[-1], axis, len(node.slice), False)
+    text: str
+    count: str = ""
+    valid: str = ""
+    axis: int = -1
 
 
-def _mgrid(source: Source, node: cst.CSTNode) -> list[_Range] | None:
-    """Return the ranges of ``nl.mgrid[0:128, 0:512]``."""
-    if not isinstance(node, cst.Subscript) or source.name(node.value) != "nki.language.mgrid":
+Limits = Mapping[int, tuple[Index, str]]
+
+
+def valid_count(index: Index, bound: str) -> str:
+    """Return the number of elements of a range that are below an upper bound."""
+    start = total(*index.offsets)
+    room = bound if start == "0" else f"{bound} - ({start})"
+    return f"min({index.axes[0].count}, {room})"
+
+
+def _part(index: Index, limits: Limits) -> Part | None:
+    """Return the selection of an index expression along at most one axis."""
+    if not index.axes:
+        return Part(index.offset)
+    if len(index.axes) > 1:
         return None
+    where, offset = index.axes[0], index.offset
+    count = valid = where.count
+    limit = limits.get(where.axis)
+    if limit is not None:
+        valid = valid_count(*limit)
+    if where.step != "1":
+        last = f"({valid} - 1) * {where.step} + 1"
+        return Part(f"{offset}:{total(offset, last)}:{where.step}", count, valid, where.axis)
+    stop = index.stop or total(offset, where.count)
+    if limit is not None:
+        stop = f"min({stop}, {limit[1]})" if limit[0].key == index.key else total(offset, valid)
+    return Part(f"{offset}:{stop}", count, valid, where.axis)
+
+
+def _indices(source: Source, node: cst.Subscript) -> list[Index] | None:
+    """Return the index expressions of a subscript, or None if one is not understood."""
     found = []
-    for axis, element in enumerate(node.slice):
-        part = element.slice
-        if not isinstance(part, cst.Slice) or part.upper is None or part.step is not None:
-            return None
-        start = "0" if part.lower is None else source.code(part.lower)
-        found.append(_Range(start, source.code(part.upper), axis, len(node.slice), True))
-    return found
-
-
-def _value(source: Source, name: cst.Name) -> tuple[cst.BaseExpression, int | None] | None:
-    """Return the one value that a name is assigned, and its place if a tuple is unpacked."""
-    scope = source.scope(name)
-    while scope is not None and not scope.assignments[name.value]:
-        return None
-    if scope is None:
-        return None
-    found = list(scope.assignments[name.value])
-    if len(found) != 1 or not isinstance(found[0], Assignment):
-        return None
-    above = source.parent(found[0].node)
-    place = None
-    if isinstance(above, cst.Element):
-        group = source.parent(above)
-        if not isinstance(group, cst.Tuple):
-            return None
-        place, above = list(group.elements).index(above), source.parent(group)
-    statement = None if above is None else source.parent(above)
-    if not isinstance(above, cst.AssignTarget) or not isinstance(statement, cst.Assign):
-        return None
-    return (statement.value, place) if len(statement.targets) == 1 else None
-
-
-def _range_of(
-    source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()
-) -> _Range | None:
-    """Return the range that an expression stands for, if it is an index tensor."""
-    if isinstance(node, cst.Subscript):
-        return _arange(source, node)
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
-        found = _value(source, node.value)
-        grid = None if found is None or found[1] is not None else _mgrid(source, found[0])
-        axis = _AXES.get(node.attr.value)
-        return grid[axis] if grid is not None and axis is not None and axis < len(grid) else None
-    if isinstance(node, cst.Name) and node.value not in seen:
-        found = _value(source, node)
-        if found is None:
-            return None
-        value, place = found
-        if place is None:
-            return _moved(source, value, seen | {node.value})
-        grid = _mgrid(source, value)
-        return grid[place] if grid is not None and place < len(grid) else None
-    return None
-
-
-def _moved(source: Source, node: cst.BaseExpression, seen: frozenset[str]) -> _Range | None:
-    """Return the range of ``offset + nl.arange(...)[:, None]``.
-
-    The offset is repeated where the index is used: its names must have one value only.
-    """
-    ranges, offsets = [], []
-    for addend in _addends(node):
-        found = _range_of(source, addend, seen)
-        if found is not None:
-            ranges.append(found)
-        elif derived(source, addend):
-            return None
-        else:
-            offsets.append(addend)
-    if len(ranges) != 1:
-        return None
-    for offset in offsets:
-        for name in source.within(offset, cst.Name):
-            scope = source.scope(name)
-            if scope is not None and len(list(scope.assignments[name.value])) > 1:
-                return None
-    moved = [source.code(offset) for offset in offsets]
-    where = ranges[0]
-    start, stop = _summed(*moved, where.start), _summed(*moved, where.stop)
-    return _Range(start or "0", stop, where.axis, where.rank, where.dense)
-
-
-def derived(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
-    """Return whether an expression depends on an index tensor or on a tile."""
-    if is_tile(source, node) or re.search(r"\b(arange|mgrid)\b", source.code(node)):
-        return True
-    for name in source.within(node, cst.Name):
-        scope = source.scope(name)
-        if scope is None or name.value in seen:
-            continue
-        for assignment in scope.assignments[name.value]:
-            if not isinstance(assignment, Assignment):
-                continue
-            for above in source.ancestors(assignment.node):
-                if isinstance(above, cst.BaseSmallStatement):
-                    value = getattr(above, "value", None)
-                    within = seen | {name.value}
-                    if value is not None and derived(source, value, within):
-                        return True
-                if isinstance(above, cst.BaseSmallStatement | cst.BaseCompoundStatement):
-                    break
-    return False
-
-
-def _has_range(source: Source, node: cst.CSTNode) -> bool:
-    kinds: tuple[type[cst.CSTNode], ...] = (cst.Name, cst.Attribute, cst.Subscript)
-    return any(
-        _range_of(source, n) is not None for kind in kinds for n in source.within(node, kind)
-    )
-
-
-def _addends(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
-        return [*_addends(node.left), *_addends(node.right)]
-    return [node]
-
-
-def _factor(source: Source, node: cst.BaseExpression) -> tuple[_Range, str] | None:
-    """Return the range and the factor of ``i``, ``2 * i`` or ``i * 2``."""
-    direct = _range_of(source, node)
-    if direct is not None:
-        return direct, "1"
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-        for one, other in ((node.left, node.right), (node.right, node.left)):
-            found = _range_of(source, one)
-            if found is not None and not _has_range(source, other):
-                return found, _wrapped(source.code(other))
-    return None
-
-
-def _wrapped(text: str) -> str:
-    return text if re.fullmatch(r"[\w.]+|\(.*\)|[\w.]+\[[\w.]+\]", text) else f"({text})"
-
-
-def _summed(*parts: str) -> str:
-    """Return the sum of expressions, without zeros; of integer literals, their value."""
-    kept = [part for part in parts if part != "0"]
-    if all(part.isdecimal() for part in kept):
-        return str(sum(map(int, kept)))
-    safe = [p if re.fullmatch(r"[\w.\[\]()*/+ ,-]+", p) else f"({p})" for p in kept]
-    return " + ".join(safe)
-
-
-def _slice(source: Source, node: cst.BaseExpression) -> tuple[_Range, str] | None:
-    """Return the range in an index expression, and the slice that selects the same elements."""
-    ranges, offsets = [], []
-    for addend in _addends(node):
-        found = _factor(source, addend)
-        if found is not None:
-            ranges.append(found)
-        elif _has_range(source, addend):
-            return None
-        else:
-            offsets.append(source.code(addend))
-    if len(ranges) != 1:
-        return None
-    (where, step), offset = ranges[0], _summed(*offsets)
-    if step == "1":
-        return where, f"{_summed(offset, where.start)}:{_summed(offset, where.stop)}"
-    if where.start != "0":
-        return None
-    last = f"({where.stop} - 1) * {step} + 1"
-    return where, f"{_summed(offset, '0')}:{_summed(offset, last)}:{step}"
-
-
-def terms(source: Source, node: cst.BaseExpression) -> frozenset[str] | None:
-    """Return the addends of an index expression with one index tensor, or None of another one."""
-    if _slice(source, node) is None:
-        return None
-    return frozenset(source.code(addend).replace(" ", "") for addend in _addends(node))
-
-
-def sliced(
-    source: Source, node: cst.Subscript, bounds: Mapping[frozenset[str], str] | None = None
-) -> str | None:
-    """Return the text of a subscript with slices in place of the index tensors.
-
-    ``bounds`` gives the upper bound of index expressions, by their addends; each must occur.
-    """
-    left = dict(bounds or {})
-    parts: list[tuple[_Range | None, str]] = []
     for element in node.slice:
-        index = element.slice
-        if not isinstance(index, cst.Index) or index.star:
+        part = element.slice
+        if not isinstance(part, cst.Index) or part.star or source.code(part) == "None":
             return None
-        if _has_range(source, index.value):
-            found = _slice(source, index.value)
-            if found is None:
-                return None
-            bound = left.pop(terms(source, index.value) or frozenset(), None)
-            if bound is not None:
-                start, stop, *step = found[1].split(":")
-                if step:
-                    return None
-                found = found[0], f"{start}:min({stop}, {bound})"
-            parts.append(found)
-        elif derived(source, index.value):
-            return None  # a dynamic index, or one that is not understood
-        else:
-            parts.append((None, source.code(index.value)))
-    if left:
+        whole = grid(source, part.value)
+        if whole is not None:  # x[nl.mgrid[0:128, 0:512]]
+            return whole if len(node.slice) == 1 else None
+        index = affine(source, part.value)
+        if index is None:
+            return None
+        found.append(index)
+    shapes = {(index.rank, index.counts) for index in found if index.axes}
+    return found if len(shapes) == 1 else None
+
+
+def selected(
+    source: Source, node: cst.Subscript, limits: Limits | None = None
+) -> list[Part] | None:
+    """Return the selection along each dimension that index tensors stand for, or None.
+
+    ``limits`` gives the index expression and its upper bound for axes with a mask.
+    """
+    indices = _indices(source, node)
+    if indices is None:
         return None
-    ranges = [where for where, _ in parts if where is not None]
-    ranks = {where.rank for where in ranges}
-    axes = [where.axis for where in ranges]
-    if len(ranks) != 1 or axes != sorted(set(axes)):
+    rank = max(index.rank for index in indices)
+    counts = next((index.counts for index in indices if index.dense), ("1",) * rank)
+    parts: list[Part] = []
+    free: list[int] = []  # integers whose dimension can stand for an axis of one element
+    need = 0
+    for index in indices:
+        part = _part(index, limits or {})
+        if part is None or (part.axis >= 0 and part.axis < need):
+            return None
+        parts.append(part)
+        if part.axis < 0:
+            free.append(len(parts) - 1)
+            continue
+        if not _fill(parts, free, counts[need : part.axis]):
+            return None
+        need, free = part.axis + 1, []
+    if not _fill(parts, free, counts[need:rank]):
         return None
-    rank = ranks.pop()
-    if len(axes) < rank:
-        # A tensor along one axis only keeps the others with size 1, as a slice of one element does.
-        if any(where.dense for where in ranges) or len(parts) != rank:
-            return None
-        if [i for i, (where, _) in enumerate(parts) if where is not None] != axes:
-            return None
-        if any("..." in text or text == "None" for _, text in parts):
-            return None
-        parts = [(w, t if w is not None else f"{t}:{_summed(t, '1')}") for w, t in parts]
-    elif any("..." in text or text == "None" for where, text in parts if where is None):
+    if not set(limits or {}) <= {part.axis for part in parts}:
         return None
-    inner = ", ".join(text if text[0] != ":" else f"0{text}" for _, text in parts)
-    return f"{source.code(node.value)}[{inner}]"
+    return parts
+
+
+def _fill(parts: list[Part], free: list[int], counts: Sequence[str]) -> bool:
+    """Turn the last integers into slices of one element, one for each axis that is missing.
+
+    ``counts`` are the sizes of the missing axes: all must be 1.
+    """
+    missing = len(counts)
+    if missing > len(free) or any(count != "1" for count in counts):
+        return False
+    for place in free[len(free) - missing :] if missing else ():
+        text = parts[place].text
+        parts[place] = Part(f"{text}:{total(text, '1')}", "1", "1")
+    return True
+
+
+def sliced(source: Source, node: cst.Subscript, limits: Limits | None = None) -> str | None:
+    """Return the text of a subscript with slices in place of the index tensors."""
+    parts = selected(source, node, limits)
+    if parts is None:
+        return None if limits else _vector(source, node)
+    return f"{source.code(node.value)}[{', '.join(part.text for part in parts)}]"
+
+
+def _vector(source: Source, node: cst.Subscript) -> str | None:
+    """Return the row or column of a tensor with one dimension that an index tensor selects."""
+    indices, tensor = _indices(source, node), node.value
+    if indices is None or len(node.slice) != 1 or len(indices) != 1 or indices[0].rank != 2:
+        return None
+    part = _part(indices[0], {})
+    if part is None or not isinstance(tensor, cst.Name) or is_tile(source, tensor):
+        return None
+    if any(n != "1" for place, n in enumerate(indices[0].counts) if place != part.axis):
+        return None
+    name, size = tensor.value, f"{tensor.value}.shape[0]"
+    if part.axis == 0:
+        return f"{name}.reshape(({size}, 1))[{part.text}, 0:1]"
+    return f"{name}.reshape((1, {size}))[0:1, {part.text}]"
+
+
+def patterned(source: Source, node: cst.Subscript, last: tuple[int, ...] = ()) -> str | None:
+    """Return the access pattern that selects the same elements as index tensors.
+
+    ``last`` are axes that become the last ones.
+
+    The tensor must be whole, with as many dimensions as there are index expressions. On chip, the
+    first axis must be the partition, and no other index may move along it.
+    """
+    indices, name = _indices(source, node), node.value
+    if indices is None or not isinstance(name, cst.Name):
+        return None
+    if rank_of(source, name) != len(indices):
+        return None
+    if is_tile(source, name) and "hbm" not in (buffer_of(source, name) or ""):
+        if {a.axis for a in indices[0].axes} != {0}:
+            return None
+        if any(a.axis == 0 for index in indices[1:] for a in index.axes):
+            return None
+    rank = max(index.rank for index in indices)
+    sizes = [f"{name.value}.shape[{place}]" for place in range(len(indices))]
+    steps: list[list[str]] = [[] for _ in range(rank)]
+    counts = ["1"] * rank
+    offsets = []
+    for place, index in enumerate(indices):
+        stride = product("1", *sizes[place + 1 :]) if place + 1 < len(indices) else "1"
+        offsets.append(product(index.offset, stride))
+        for along in index.axes:
+            steps[along.axis].append(product(along.step, stride))
+            counts[along.axis] = along.count
+    if any(index.dense for index in indices) and not all(steps):
+        return None
+    pairs = [
+        f"[{total(*step) if step else '1'}, {n}]" for step, n in zip(steps, counts, strict=True)
+    ]
+    order = [axis for axis in range(rank) if axis not in last] + list(last)
+    pairs = [pairs[axis] for axis in order]
+    offset = total(*offsets)
+    tail = "" if offset == "0" else f", offset={offset}"
+    return f"{name.value}.ap(pattern=[{', '.join(pairs)}]{tail})"
+
+
+def target_text(source: Source, target: cst.BaseExpression) -> str:
+    """Return the text of a tile that is written to, as an access pattern where slices fail."""
+    if isinstance(target, cst.Subscript) and any(depends(source, e) for e in target.slice):
+        pattern = None if sliced(source, target) else patterned(source, target)
+        if pattern is not None:
+            return pattern
+    return source.code(target)
 
 
 @rule(
@@ -291,7 +215,7 @@ def sliced(
     "t = nl.load(x[k * 128 + i_p, i_f])",
     after="t = nl.load(x[k * 128:k * 128 + 128, 0:512])",
 )
-def _indices(source: Source) -> Iterator[Match]:
+def _index_tensors(source: Source) -> Iterator[Match]:
     if not any(
         source.name(a) in ("nki.language.arange", "nki.language.mgrid")
         for a in (*source.all(cst.Attribute), *source.all(cst.Name))
@@ -302,17 +226,53 @@ def _indices(source: Source) -> Iterator[Match]:
         start, stop = source.span(node)
         if any(a <= start and stop <= b for a, b in inside):
             continue
-        if not any(_has_range(source, element) for element in node.slice):
+        if not any(depends(source, element) for element in node.slice):
             continue
-        if _has_range(source, node.value):
+        if depends(source, node.value) or grid(source, node) is not None:
             continue
         inside.append((start, stop))
-        text = sliced(source, node)
+        text, message = sliced(source, node), "slices select the same elements"
+        if text is None:
+            if isinstance(source.parent(node), cst.AssignTarget | cst.AugAssign):
+                if patterned(source, node) is None:
+                    yield Match(node, _ADVICE)
+                continue  # MG-102 and MG-124 write through the access pattern
+            axes = _reduced_axes(source, node)
+            last = () if axes is None else axes[1]
+            text = patterned(source, node, last)
+            message = "an access pattern selects the same elements"
+            if text is not None and axes is not None:
+                rank = text.count("], [") + 1
+                moved = ", ".join(map(str, range(rank - len(last), rank)))
+                edits = (source.replaced(node, text), source.replaced(axes[0], f"[{moved}]"))
+                yield Match(node, message, edits)
+                continue
         if text is None:
             yield Match(node, _ADVICE)
         else:
-            yield Match(node, "slices select the same elements", (source.replaced(node, text),))
+            yield Match(node, message, (source.replaced(node, text),))
     yield from _definitions(source)
+
+
+def _reduced_axes(
+    source: Source, node: cst.CSTNode
+) -> tuple[cst.BaseExpression, tuple[int, ...]] | None:
+    """Return ``axis=[2, 4]`` of a reduction of the tensor that ``node`` selects: it takes the last.
+
+    None if the axes are not written as numbers, or follow each other already.
+    """
+    argument = source.parent(node)
+    call = None if argument is None else source.parent(argument)
+    if not isinstance(call, cst.Call) or source.keyword(call, "keepdims") is not None:
+        return None
+    if source.nki_name(call.func, "nki.language") not in ("max", "mean", "min", "prod", "sum"):
+        return None
+    axis = (source.arguments(call, ("x", "axis")) or {}).get("axis")
+    if not isinstance(axis, cst.List | cst.Tuple):
+        return None
+    axes = tuple(literal_integer(element.value) or 0 for element in axis.elements)
+    steps = {b - a for a, b in itertools.pairwise(axes)}
+    return (axis, axes) if axes and min(axes) > 0 and steps - {1} else None
 
 
 def _definitions(source: Source) -> Iterator[Match]:
@@ -335,7 +295,7 @@ def _definitions(source: Source) -> Iterator[Match]:
     for statement in source.all(cst.Assign):
         line = source.statement(statement)
         named = not re.search(r"\b(arange|mgrid)\b", source.code(statement.value))
-        if not named or line is None or not _has_range(source, statement.value):
+        if not named or line is None or not depends(source, statement.value):
             continue
         if _is_unused_index(source, statement):
             edit = source.emptied(line)
@@ -344,11 +304,23 @@ def _definitions(source: Source) -> Iterator[Match]:
 
 def _is_unused_index(source: Source, statement: cst.Assign) -> bool:
     value = statement.value
-    if _moved(source, value, frozenset()) is None and _mgrid(source, value) is None:
+    if affine(source, value) is None and grid(source, value) is None:
         return False
-    for name in source.within(statement.targets[0], cst.Name):
-        scope = source.scope(name)
-        for assignment in scope.assignments[name.value] if scope is not None else ():
-            if len(assignment.references):
-                return False
-    return len(statement.targets) == 1
+    return not any(
+        is_read(source, name)
+        for target in statement.targets
+        for name in source.within(target, cst.Name)
+    )
+
+
+def is_read(source: Source, name: cst.Name) -> bool:
+    """Return whether the value that a name is bound to here is read anywhere."""
+    scope = source.scope(name)
+    if scope is None:
+        return True
+    for assignment in scope.assignments[name.value]:
+        for use in assignment.references:
+            found = binding(source, use)
+            if found is None or found is name:
+                return True
+    return False

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 
 from nkisim.rewriting import Edit
+from nkisim.upgrade.beta1.results import DST, allocated, hoisted, old_calls, target_of
 from nkisim.upgrade.beta2.arguments import named
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source, literal_integer
-from nkisim.upgrade.tiles import allocation, base_name, in_psum
+from nkisim.upgrade.tiles import buffer_of, in_psum
 
 __all__: list[str] = []
 
@@ -38,10 +39,11 @@ _SCAN = ("data0", "data1", "initial", "op0", "op1", "reverse0", "reverse1")
 _COLUMNS = "({{0}}.shape[0], {})"
 
 _RESULTS = {
-    "activation": _Result(("op", "data"), "data"),
-    "activation_reduce": _Result(("op", "data"), "data"),
+    "activation": _Result(("op", "data", "bias", "scale"), "data"),
+    "activation_reduce": _Result(("op", "data", "reduce_op", "reduce_res"), "data"),
     "bn_aggr": _Result(("data",), "data", _COLUMNS.format(2)),
     "bn_stats": _Result(("data",), "data", _COLUMNS.format(6)),
+    "dma_transpose": _Result(("src",), "src", "({0}.shape[1], {0}.shape[0])"),
     "dropout": _Result(("data", "prob"), "data"),
     "max8": _Result((), "src", _COLUMNS.format(8)),
     "nc_find_index8": _Result((), "data", _COLUMNS.format(8), "nl.uint32"),
@@ -49,7 +51,7 @@ _RESULTS = {
     "nc_matmul": _Result(
         ("stationary", "moving"),
         "stationary",
-        "({0}.shape[1], {1}.shape[1])",
+        "({0}.shape[-1], {1}.shape[-1])",
         "nl.float32",
         "psum",
         "moving",
@@ -58,23 +60,51 @@ _RESULTS = {
     "range_select": _Result((), "on_true_tile"),
     "reciprocal": _Result(("data",), "data"),
     "scalar_tensor_tensor": _Result((), "data"),
+    "sequence_bounds": _Result(("segment_ids",), "segment_ids", "({0}.shape[0], 2, {0}.shape[1])"),
     "tensor_copy": _Result(("src",), "src"),
+    "tensor_partition_reduce": _Result(("op", "data"), "data", "(1,) + {0}.shape[1:]"),
     "tensor_reduce": _Result(("op", "data", "axis"), "data", _COLUMNS.format(1)),
     "tensor_scalar": _Result(_SCALAR, "data"),
     "tensor_scalar_reduce": _Result((), "data"),
     "tensor_tensor": _Result(("data1", "data2", "op"), "data1"),
     "tensor_tensor_scan": _Result(_SCAN, "data0"),
 }
-_DST = "allocate the result and pass it as dst=: since Beta 2 the instruction returns nothing"
+# Functions that return a value in 0.3.0, and instructions of other rules.
+_VALUES = (
+    *("get_nc_version", "register_alloc", "VirtualRegister", "NKIObject"),
+    *("affine_select", "builtin_custom_op", "iota", "memset"),
+    *("tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"),
+)
 
 
-def _old_calls(source: Source, *names: str) -> Iterator[tuple[cst.Call, str]]:
-    """Yield the calls whose result is used: no instruction of a later release returns one."""
-    for call in source.calls(_ISA, *names):
-        line = source.statement(call)
-        used = line is not None and not source.is_bare(line, call)
-        if used and source.keyword(call, "dst") is None and not any(a.star for a in call.args):
-            yield call, source.nki_name(call.func, _ISA) or ""
+def _over(axis: cst.CSTNode | None) -> list[int] | None:
+    """Return the axes of a reduction if they are literals."""
+    nodes = [axis]
+    if isinstance(axis, cst.Tuple | cst.List):
+        nodes = [element.value for element in axis.elements]
+    numbers = [None if node is None else literal_integer(node) for node in nodes]
+    return None if None in numbers else sorted(n for n in numbers if n is not None)
+
+
+def _shape(source: Source, name: str, arguments: Mapping[str, cst.BaseExpression]) -> str | None:
+    """Return the text of the shape of a result, or None if it is not known."""
+    result = _RESULTS[name]
+    like = source.code(arguments[result.like])
+    other = source.code(arguments[result.other]) if result.other in arguments else ""
+    if name == "tensor_reduce":
+        axes = _over(arguments.get("axis"))
+        if not axes or axes != list(range(axes[0], axes[0] + len(axes))) or axes[0] < 1:
+            return None
+        if axes[0] > 1:
+            return f"({', '.join(f'{like}.shape[{place}]' for place in range(axes[0]))})"
+    if name == "dma_transpose" and "axes" in arguments:
+        order = arguments["axes"]
+        elements = order.elements if isinstance(order, cst.Tuple | cst.List) else []
+        places = [source.code(element.value) for element in elements]
+        if not places or not all(place.isdecimal() for place in places):
+            return None
+        return f"({', '.join(f'{like}.shape[{place}]' for place in places)})"
+    return result.shape.format(like, other)
 
 
 @rule(
@@ -87,59 +117,40 @@ def _old_calls(source: Source, *names: str) -> Iterator[tuple[cst.Call, str]]:
     "nisa.tensor_tensor(dst=res, data1=lhs, data2=rhs, op=nl.add)",
 )
 def _results(source: Source) -> Iterator[Match]:
-    for call, name in _old_calls(source, *_RESULTS):
+    for call, name in old_calls(source):
+        if name not in _RESULTS:
+            if name not in _VALUES:
+                yield Match(call, DST)
+            continue
         if source.keyword(call, "mask") is not None:
             continue  # MG-103
         result, line = _RESULTS[name], source.statement(call)
         arguments = source.arguments(call, result.parameters)
-        language = source.import_of(_LANGUAGE)
-        if arguments is None or line is None or language is None or result.like not in arguments:
-            yield Match(call, _DST)
+        if arguments is None or line is None or result.like not in arguments:
+            yield Match(call, DST)
             continue
         statement = line.body[0]
         if isinstance(statement, cst.AugAssign) and statement.value is call:
             if name != "nc_matmul":
-                yield from _hoisted(source, line, call, f"{name}_result")
+                yield from hoisted(source, line, call, f"{name}_result")
             continue
-        if not isinstance(statement, cst.Assign) or statement.value is not call:
-            yield from _hoisted(source, line, call, f"{name}_result")
-            continue
-        if len(statement.targets) != 1:
-            yield Match(call, _DST)
+        target = target_of(source, call)
+        if target is None:
+            yield from hoisted(source, line, call, f"{name}_result")
             continue
         operands = [arguments[k] for k in (result.like, result.other) if k in arguments]
         nested = [o for o in operands if not isinstance(o, cst.Name | cst.Subscript)]
-        target = statement.targets[0].target
-        if isinstance(target, cst.Subscript):
-            yield _into(source, call, result, statement, source.code(target))
-        elif nested:
-            yield from _hoisted(source, line, nested[0], f"{name}_operand")
-        elif isinstance(target, cst.Name):
-            if name == "tensor_reduce" and not _over_columns(arguments.get("axis")):
-                yield Match(call, _DST)
-            else:
-                yield _allocated(source, call, result, statement, target, language, arguments)
+        shape = _shape(source, name, arguments)
+        part = isinstance(target, cst.Subscript) and buffer_of(source, target)
+        if result.buffer == "psum" and part == "sbuf":
+            yield from hoisted(source, line, call, f"{name}_result")
+            continue  # the Tensor engine writes to PSUM only
+        if nested and isinstance(target, cst.Name):
+            yield from hoisted(source, line, nested[0], f"{name}_operand")
+        elif shape is None and isinstance(target, cst.Name):
+            yield Match(call, DST)
         else:
-            yield Match(call, _DST)
-
-
-def _over_columns(axis: cst.CSTNode | None) -> bool:
-    """Return whether an axis is 1, alone: the result then has one column."""
-    if isinstance(axis, cst.Tuple | cst.List) and len(axis.elements) == 1:
-        axis = axis.elements[0].value
-    return axis is not None and literal_integer(axis) == 1
-
-
-def _hoisted(
-    source: Source, line: cst.SimpleStatementLine, node: cst.CSTNode, wish: str
-) -> Iterator[Match]:
-    """A nested call gets a statement of its own, in front of the one that contains it."""
-    if not source.unconditional(node):
-        yield Match(node, _DST)
-        return
-    name = source.fresh(wish)
-    edits = (source.before(line, f"{name} = {source.code(node)}"), source.replaced(node, name))
-    yield Match(node, "the nested call becomes a statement", edits)
+            yield _allocated(source, call, name, shape or "", arguments)
 
 
 def _call_edits(source: Source, call: cst.Call, result: _Result, dst: str) -> list[Edit]:
@@ -154,63 +165,35 @@ def _call_edits(source: Source, call: cst.Call, result: _Result, dst: str) -> li
     return [Edit(start, start, f"dst={dst}, "), *named(source, call, 0, result.parameters), *edits]
 
 
-def _merged(edits: list[Edit]) -> tuple[Edit, ...]:
-    """Join insertions at one place into one edit, in their order."""
-    out: list[Edit] = []
-    for edit in edits:
-        if out and edit.start == edit.stop == out[-1].start == out[-1].stop:
-            out[-1] = Edit(edit.start, edit.stop, out[-1].text + edit.text)
-        else:
-            out.append(edit)
-    return tuple(out)
-
-
-def _into(
-    source: Source, call: cst.Call, result: _Result, statement: cst.Assign, dst: str
-) -> Match:
-    start, stop = source.span(statement)[0], source.span(call)[0]
-    edits = [Edit(start, stop, ""), *_call_edits(source, call, result, dst)]
-    review = "" if source.keyword(call, "dtype") is None else "the result has the dtype of dst"
-    return Match(call, "the result is written to dst", _merged(edits), review)
-
-
 def _allocated(
     source: Source,
     call: cst.Call,
-    result: _Result,
-    statement: cst.Assign,
-    target: cst.Name,
-    language: tuple[str, list[Edit]],
-    arguments: dict[str, cst.BaseExpression],
+    name: str,
+    shape: str,
+    arguments: Mapping[str, cst.BaseExpression],
 ) -> Match:
-    nl, imports = language
+    result, given = _RESULTS[name], arguments.get("dtype")
     like = source.code(arguments[result.like])
-    other = source.code(arguments[result.other]) if result.other in arguments else ""
-    shape, given = result.shape.format(like, other), arguments.get("dtype")
-    dtype = result.dtype.format(like).replace("nl.", f"{nl}.") if given is None else ""
-    if given is not None:
+    dtype = result.dtype.format(like)
+    if given is not None and not (result.buffer == "psum" and result.other == ""):
         dtype = source.code(given)
-        if result.buffer == "psum" and result.other == "":
-            dtype = f"{like}.dtype"
-    used = any(n.value == target.value for n in source.within(call, cst.Name))
-    name = source.fresh(f"{target.value}_new") if used else target.value
-    line = source.statement(call)
-    assert line is not None
-    made = f"{name} = {nl}.ndarray({shape}, dtype={dtype}, buffer={nl}.{result.buffer})"
-    start, stop = source.span(statement)[0], source.span(call)[0]
-    edits = [*imports, source.before(line, made)]
-    edits += [Edit(start, stop, ""), *_call_edits(source, call, result, name)]
-    if used:
-        end = source.span(call)[1]
-        after = source.newline + source.indent(line) + f"{target.value} = {name}"
-        comment = line.trailing_whitespace.comment
-        end = end if comment is None else source.span(comment)[1]
-        edits.append(Edit(end, end, after))
-    # The result of two tiles had the more precise of their dtypes.
-    mixed = given is None and result.like in ("data0", "data1")
-    review = f"the result has the dtype of {like}: check that {like} is as precise as the others"
-    message = "the result is allocated and written to dst"
-    return Match(call, message, _merged(edits), review if mixed else "")
+    language = source.import_of(_LANGUAGE)
+    if language is not None and given is None:
+        dtype = dtype.replace("nl.", f"{language[0]}.")
+    review = ""
+    if isinstance(target_of(source, call), cst.Subscript):
+        review = "" if given is None else "the result has the dtype of dst"
+    elif given is None and result.like in ("data0", "data1"):
+        # The result of two tiles had the more precise of their dtypes.
+        review = f"the result has the dtype of {like}: check that it is as precise as the others"
+    return allocated(
+        source,
+        call,
+        (shape, dtype, result.buffer),
+        lambda dst: _call_edits(source, call, result, dst),
+        "the result is allocated and written to dst",
+        review,
+    )
 
 
 @rule(
@@ -223,7 +206,7 @@ def _allocated(
     "nisa.memset(dst=t, value=0.5)",
 )
 def _memset(source: Source) -> Iterator[Match]:
-    for call, _ in _old_calls(source, "memset"):
+    for call, _ in old_calls(source, "memset"):
         arguments = source.arguments(call, ("shape", "value", "dtype"))
         line, language = source.statement(call), source.import_of(_LANGUAGE)
         if arguments is None or line is None or language is None:
@@ -232,11 +215,11 @@ def _memset(source: Source) -> Iterator[Match]:
         if "mask" in arguments or not {"shape", "value", "dtype"} <= set(arguments):
             continue
         if not isinstance(statement, cst.Assign) or statement.value is not call:
-            yield from _hoisted(source, line, call, "filled")
+            yield from hoisted(source, line, call, "filled")
             continue
         target = statement.targets[0].target
         if len(statement.targets) != 1 or not isinstance(target, cst.Name):
-            yield from _hoisted(source, line, call, "filled")
+            yield from hoisted(source, line, call, "filled")
             continue
         shape, value, dtype = (source.code(arguments[k]) for k in ("shape", "value", "dtype"))
         nl, name = language[0], target.value
@@ -248,40 +231,6 @@ def _memset(source: Source) -> Iterator[Match]:
         edit = Edit(*source.span(statement), text)
         edits = (*language[1], source.before(line, made), edit)
         yield Match(call, "the tile is allocated, then filled", edits)
-
-
-def _only_reported(
-    source: Source, name: str, keys: tuple[str, ...], advice: str
-) -> Iterator[Match]:
-    for call, _ in _old_calls(source, name):
-        if any(source.keyword(call, key) is not None for key in keys) or call.args:
-            yield Match(call, advice)
-
-
-@rule(
-    "MG-115",
-    "iota takes a pattern",
-    since="beta1",
-    kind="report",
-    before="t = nisa.iota(nl.arange(4)[None, :], dtype=nl.int32)",
-)
-def _iota(source: Source) -> Iterator[Match]:
-    advice = (
-        "allocate dst and write nisa.iota(dst, pattern=[[step, count]], channel_multiplier=...)"
-    )
-    yield from _only_reported(source, "iota", ("expr",), advice)
-
-
-@rule(
-    "MG-116",
-    "affine_select takes a pattern",
-    since="beta1",
-    kind="report",
-    before="t = nisa.affine_select(pred=p, on_true_tile=x, on_false_value=0.0)",
-)
-def _affine_select(source: Source) -> Iterator[Match]:
-    advice = "write the predicate as pattern, channel_multiplier and offset, compared with zero"
-    yield from _only_reported(source, "affine_select", ("pred",), advice)
 
 
 @rule(
@@ -344,72 +293,3 @@ def _matmul_into(source: Source, call: cst.Call, dst: str) -> str | None:
         extra = [k for k in found if k not in ("stationary", "moving", "dtype")]
         rest = "".join(f", {key}={source.code(found[key])}" for key in extra)
     return f"nc_matmul(dst={dst}, stationary={pair[0]}, moving={pair[1]}{rest})"
-
-
-@rule(
-    "MG-123",
-    "no zeros in PSUM before a matmul",
-    since="beta1",
-    kind="safe",
-    before="acc = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
-    after="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
-)
-def _zeros(source: Source) -> Iterator[Match]:
-    for call in source.calls(_LANGUAGE, "zeros"):
-        target = source.parent(call)
-        if not isinstance(target, cst.Assign) or len(target.targets) != 1:
-            continue
-        name = target.targets[0].target
-        made = allocation(source, name)
-        if not isinstance(name, cst.Name) or not made or len(made) != 1:
-            continue
-        if not in_psum(source, name) or not isinstance(call.func, cst.Attribute):
-            continue
-        function = source.function_of(call)
-        writers = [
-            c
-            for c in source.within(function or source.module, cst.Call)
-            if (dst := source.keyword(c, "dst")) is not None
-            and (base := base_name(dst.value)) is not None
-            and base.value == name.value
-        ]
-        whole = (name.value, f"{name.value}[...]")
-        matmuls = [
-            c
-            for c in writers
-            if source.name(c.func) == "nki.isa.nc_matmul"
-            and (dst := source.keyword(c, "dst")) is not None
-            and source.code(dst.value) in whole
-        ]
-        if not matmuls or matmuls != writers or _changed_otherwise(source, name, function):
-            continue
-        if any(source.keyword(c, "accumulate") is not None for c in matmuls):
-            continue
-        if not all(_always_runs(source, target, c) for c in matmuls[:1]):
-            continue
-        edit = source.replaced(call.func.attr, "ndarray")
-        yield Match(call, "the first matmul overwrites the tile", (edit,))
-
-
-def _always_runs(source: Source, made: cst.CSTNode, call: cst.CSTNode) -> bool:
-    """Return whether a call is in no branch that the allocation is not in as well."""
-    above = set(source.ancestors(made))
-    return not any(
-        isinstance(a, cst.If | cst.While | cst.Try)
-        for a in source.ancestors(call)
-        if a not in above
-    )
-
-
-def _changed_otherwise(source: Source, name: cst.Name, function: cst.FunctionDef | None) -> bool:
-    """Return whether a tile is also assigned to, as in ``t[...] = x`` or ``t += x``."""
-    whole = function or source.module
-    targets: list[cst.BaseExpression] = [t.target for t in source.within(whole, cst.AssignTarget)]
-    targets += [statement.target for statement in source.within(whole, cst.AugAssign)]
-    for target in targets:
-        base = base_name(target)
-        if base is not None and base is not name and base.value == name.value:
-            return True
-    return False

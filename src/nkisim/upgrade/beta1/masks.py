@@ -6,9 +6,13 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from nkisim.upgrade.beta1.indexing import sliced, terms
+from nkisim.rewriting import Edit
+from nkisim.upgrade.beta1.affine import Index, affine, total
+from nkisim.upgrade.beta1.indexing import Limits, Part, is_read, selected, valid_count
+from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import TILE_FUNCTIONS, base_name, is_tile
 
 __all__: list[str] = []
 
@@ -22,8 +26,12 @@ _ADVICE = "slice every operand to the valid part, [start:min(start + size, n)], 
     since="beta1",
     kind="partial",
     before="i_p = nl.arange(128)[:, None]\ni_f = nl.arange(512)[None, :]\n"
-    "t = nl.load(x[k * 128 + i_p, i_f], mask=(k * 128 + i_p < n))",
-    after="t = nl.load(x[k * 128:min(k * 128 + 128, n), 0:512])",
+    "t = nl.load(x[k * 128 + i_p, i_f], mask=(k * 128 + i_p < n))\n"
+    "nl.store(y[k * 128 + i_p, i_f], t, mask=(k * 128 + i_p < n))",
+    after="t = nl.zeros((128, 512), dtype=x.dtype, buffer=nl.sbuf)\n"
+    "nisa.dma_copy(dst=t[0:min(128, n - (k * 128)), 0:512], "
+    "src=x[k * 128:min(k * 128 + 128, n), 0:512])\n"
+    "nl.store(y[k * 128:min(k * 128 + 128, n), 0:512], t[0:min(128, n - (k * 128)), 0:512])",
 )
 def _masks(source: Source) -> Iterator[Match]:
     for call in (*source.calls(_ISA), *source.calls(_LANGUAGE)):
@@ -34,35 +42,205 @@ def _masks(source: Source) -> Iterator[Match]:
         if source.code(argument.value) == "None":
             yield Match(call, "mask=None is removed", (without,))
             continue
-        bounds = _bounds(source, argument.value)
+        limits = _limits(source, argument.value)
         name = source.nki_name(call.func, _LANGUAGE)
-        position = {"load": "src", "store": "dst"}.get(name or "")
-        found = source.arguments(call, ("dst", "value") if name == "store" else ("src",)) or {}
-        operand = found.get(position or "")
-        text = None
-        if bounds is not None and isinstance(operand, cst.Subscript):
-            text = sliced(source, operand, bounds)
-        if text is None or operand is None:
-            yield Match(call, _ADVICE)
-        else:
-            review = "the tile has only the valid elements: check the shapes that it is used with"
-            edits = (source.replaced(operand, text), without)
-            yield Match(call, "the slice ends where the mask did", edits, review)
+        match = None
+        if limits is not None and name == "load":
+            match = _load(source, call, limits)
+        elif limits is not None and name == "store":
+            match = _store(source, call, limits, without)
+        elif limits is not None and name in TILE_FUNCTIONS and name not in _ACROSS:
+            match = _computed(source, call, limits, without)
+        elif limits is not None and source.nki_name(call.func, _ISA) in _ELEMENTWISE:
+            match = _computed(source, call, limits, without) or _written(source, call, limits)
+        elif limits is not None:
+            match = _reduced(source, call, limits, without)
+        yield match or Match(call, _ADVICE)
+    yield from _unused(source)
 
 
-def _bounds(source: Source, mask: cst.BaseExpression) -> dict[frozenset[str], str] | None:
-    """Return the upper bounds in a mask ``(i < n) & (j < m)``, or None of another form."""
+def _unused(source: Source) -> Iterator[Match]:
+    """Remove masks that nothing uses any more."""
+    for statement in source.all(cst.Assign):
+        line, target = source.statement(statement), statement.targets[0].target
+        if line is None or len(statement.targets) != 1 or not isinstance(target, cst.Name):
+            continue
+        if isinstance(statement.value, cst.Name) or _limits(source, statement.value) is None:
+            continue
+        if not is_read(source, target):
+            yield Match(statement, "the mask is not used any more", (source.emptied(line),))
+
+
+# Functions that combine elements: a mask decides which ones take part.
+_ACROSS = ("matmul", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var")
+
+
+_ELEMENTWISE = (
+    "activation",
+    "reciprocal",
+    "scalar_tensor_tensor",
+    "tensor_copy",
+    "tensor_scalar",
+    "tensor_tensor",
+)
+_OVER_COLUMNS = ("bn_stats", "tensor_reduce")
+
+
+def _limits(source: Source, mask: cst.BaseExpression) -> dict[int, tuple[Index, str]] | None:
+    """Return the bounds in a mask ``(i < n) & (j < m)`` by axis, or None of another form."""
+    if isinstance(mask, cst.Name):
+        found = assigned_value(source, mask)
+        if found is None or found[1] is not None or isinstance(found[0], cst.Name):
+            return None
+        return _limits(source, found[0]) if same_values(source, found[0], mask) else None
     if isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
-        left, right = _bounds(source, mask.left), _bounds(source, mask.right)
+        left, right = _limits(source, mask.left), _limits(source, mask.right)
         if left is None or right is None or set(left) & set(right):
             return None
         return left | right
     if not isinstance(mask, cst.Comparison) or len(mask.comparisons) != 1:
         return None
-    target = mask.comparisons[0]
-    key = terms(source, mask.left)
-    if key is None or not isinstance(target.operator, cst.LessThan):
+    low, high = mask.left, mask.comparisons[0].comparator
+    operator = mask.comparisons[0].operator
+    if isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual):
+        low, high = high, low
+    elif not isinstance(operator, cst.LessThan | cst.LessThanEqual):
         return None
-    if terms(source, target.comparator) is not None:
+    index, bound = affine(source, low), affine(source, high)
+    if index is None or bound is None or len(index.axes) != 1 or bound.axes:
         return None
-    return {key: source.code(target.comparator)}
+    if index.axes[0].step != "1":
+        return None
+    closed = isinstance(operator, cst.LessThanEqual | cst.GreaterThanEqual)
+    return {index.axes[0].axis: (index, total(bound.offset, "1") if closed else bound.offset)}
+
+
+def _inside(parts: list[Part]) -> str:
+    """Return the subscript of the valid part of a tile that holds the whole selection."""
+    return ", ".join(f"0:{part.valid}" for part in parts if part.count)
+
+
+def _load(source: Source, call: cst.Call, limits: Limits) -> Match | None:
+    """The tile keeps its size: the rest of it is zero, of which Beta 1 said nothing."""
+    found = source.arguments(call, ("src",)) or {}
+    src, line = found.get("src"), source.statement(call)
+    language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
+    if not isinstance(src, cst.Subscript) or set(found) - {"src", "mask", "dtype"}:
+        return None
+    parts, base = selected(source, src, limits), base_name(src)
+    if parts is None or base is None or line is None or language is None or isa is None:
+        return None
+    statement = line.body[0]
+    target = None
+    if isinstance(statement, cst.Assign) and statement.value is call:
+        target = statement.targets[0].target if len(statement.targets) == 1 else None
+    code = f"{source.code(src.value)}[{', '.join(part.text for part in parts)}]"
+    message = "the valid part is loaded into a tile of zeros"
+    imports = (*language[1], *isa[1])
+    if isinstance(target, cst.Name):
+        shape = ", ".join(part.count for part in parts if part.count)
+        dtype = source.code(found["dtype"]) if "dtype" in found else f"{base.value}.dtype"
+        nl, name = language[0], target.value
+        made = f"{name} = {nl}.zeros(({shape}), dtype={dtype}, buffer={nl}.sbuf)"
+        copy = f"{isa[0]}.dma_copy(dst={name}[{_inside(parts)}], src={code})"
+        edit = Edit(*source.span(statement), copy)
+        return Match(call, message, (*imports, source.before(line, made), edit))
+    if isinstance(target, cst.Subscript) and is_tile(source, target):
+        if source.code(target).replace(" ", "").endswith(("[...]", "[:,:]", "[:]")):
+            dst = f"{source.code(target.value)}[{_inside(parts)}]"
+            edit = Edit(*source.span(statement), f"{isa[0]}.dma_copy(dst={dst}, src={code})")
+            return Match(call, "the valid part is loaded", (*imports, edit))
+        return None
+    if source.unconditional(call) and target is None:
+        name = source.fresh("loaded")
+        edits = (source.before(line, f"{name} = {source.code(call)}"), source.replaced(call, name))
+        return Match(call, "the nested call becomes a statement", edits)
+    return None
+
+
+def _store(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+    found = source.arguments(call, ("dst", "value")) or {}
+    dst, value = found.get("dst"), found.get("value")
+    line = source.statement(call)
+    if not isinstance(dst, cst.Subscript) or value is None or line is None:
+        return None
+    parts = selected(source, dst, limits)
+    if parts is None or not is_tile(source, value):
+        return None
+    code = f"{source.code(dst.value)}[{', '.join(part.text for part in parts)}]"
+    inside = _inside(parts)
+    if isinstance(value, cst.Name):
+        edits = (source.replaced(dst, code), Edit(*source.span(value), f"{value.value}[{inside}]"))
+        return Match(call, "the valid part is stored", (*edits, without))
+    if isinstance(value, cst.Subscript):
+        whole = selected(source, value, limits)
+        if whole is None:
+            return None
+        text = f"{source.code(value.value)}[{', '.join(part.text for part in whole)}]"
+        edits = (source.replaced(dst, code), source.replaced(value, text))
+        return Match(call, "the valid part is stored", (*edits, without))
+    name = source.fresh("stored")
+    edits = (source.before(line, f"{name} = {source.code(value)}"), source.replaced(value, name))
+    return Match(call, "the value gets a name", edits)
+
+
+def _computed(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+    """The rest of a new tile has no meaning: it may be computed as well."""
+    line = source.statement(call)
+    statement = None if line is None else line.body[0]
+    if isinstance(statement, cst.AugAssign):
+        return None
+    if not isinstance(statement, cst.Assign) or isinstance(statement.targets[0].target, cst.Name):
+        return Match(call, "mask= is removed: the result is a new tile", (without,))
+    target, isa = statement.targets[0].target, source.import_of(_ISA)
+    whole = isinstance(target, cst.Subscript) and source.code(target).endswith("[...]")
+    if line is None or isa is None or not isinstance(target, cst.Subscript) or not whole:
+        return None
+    if statement.value is not call or sorted(limits) != list(range(len(limits))):
+        return None
+    name = source.fresh("result")
+    start, stop = source.span(call)
+    plain = source.code(call)[: without.start - start] + source.code(call)[without.stop - start :]
+    inside = ", ".join(f"0:{valid_count(*limits[axis])}" for axis in sorted(limits))
+    copy = f"dst={source.code(target.value)}[{inside}], src={name}[{inside}]"
+    edits = (
+        *isa[1],
+        source.before(line, f"{name} = {plain}"),
+        Edit(source.span(statement)[0], stop, f"{isa[0]}.tensor_copy({copy})"),
+    )
+    return Match(call, "the valid part of the result is copied", edits)
+
+
+def _reduced(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+    """A reduction along masked axes reads the valid part only; its result has the same shape."""
+    name = source.nki_name(call.func, _ISA) or source.nki_name(call.func, _LANGUAGE) or ""
+    if 0 in limits or name not in (*_OVER_COLUMNS, "max", "mean", "min", "prod", "sum"):
+        return None
+    operands = [a.value for a in call.args if is_tile(source, a.value)]
+    if len(operands) != 1 or not isinstance(operands[0], cst.Subscript):
+        return None
+    parts = selected(source, operands[0], limits)
+    if parts is None or len(limits) != sum(bool(part.count) for part in parts) - 1:
+        return None
+    text = f"{source.code(operands[0].value)}[{', '.join(part.text for part in parts)}]"
+    edits = (source.replaced(operands[0], text), without)
+    return Match(call, "the valid part is reduced", edits)
+
+
+def _written(source: Source, call: cst.Call, limits: Limits) -> Match | None:
+    """``t[i, j] = instruction(a[i, j], ...)``: all of them are cut to the valid part."""
+    statement = source.parent(call)
+    argument = source.keyword(call, "mask")
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or argument is None:
+        return None
+    tiles: list[cst.BaseExpression] = [statement.targets[0].target]
+    tiles += [a.value for a in call.args if a is not argument and is_tile(source, a.value)]
+    edits = []
+    for tile in tiles:
+        parts = selected(source, tile, limits) if isinstance(tile, cst.Subscript) else None
+        if parts is None or not isinstance(tile, cst.Subscript):
+            return None
+        text = f"{source.code(tile.value)}[{', '.join(part.text for part in parts)}]"
+        edits.append(source.replaced(tile, text))
+    edits.append(source.without_argument(call, argument))
+    return Match(call, "the valid part is computed", tuple(edits))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import base_name
+from nkisim.upgrade.tiles import ALLOCATIONS, is_tile
 
 __all__: list[str] = []
 
@@ -154,6 +153,40 @@ def _operators(source: Source) -> Iterator[Match]:
                 yield Match(call, f"{name} is {edit.text}", (*language[1], edit))
             elif name not in _DTYPES:
                 yield Match(call, f"np.{name} is no operator of nki.language: choose one")
+    yield from _numpy_values(source, _OPERATORS)
+
+
+def _numpy_values(source: Source, names: Mapping[str, str]) -> Iterator[Match]:
+    """Change names of NumPy that kernels use as values, and those passed to kernels."""
+    for node in source.all(cst.Attribute):
+        module, _, name = (source.name(node) or "").rpartition(".")
+        language = source.import_of(_LANGUAGE) if module == "numpy" and name in names else None
+        if language is None or not _reaches_kernel(source, node):
+            continue
+        edit = source.replaced(node, f"{language[0]}.{names[name]}")
+        yield Match(node, f"np.{name} is {edit.text}", (*language[1], edit))
+
+
+def _reaches_kernel(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether a value is used by device code: in its body, as a default, as an argument."""
+    above = source.parent(node)
+    if isinstance(above, cst.Call) and above.func is node:
+        return False
+    for outer in source.ancestors(node):
+        if isinstance(outer, cst.Call):
+            function = outer.func
+            if isinstance(function, cst.Subscript):
+                function = function.value
+            if (source.name(function) or "").startswith(("numpy.", _ISA, _LANGUAGE)):
+                return False  # computed on the host, or an argument that is handled by its place
+            kernels = [kernel.name.value for kernel in source.kernels()]
+            if isinstance(function, cst.Name) and function.value in kernels:
+                return isinstance(above, cst.Arg) and above in outer.args
+        if isinstance(outer, cst.Annotation | cst.Attribute):
+            return False
+        if isinstance(outer, cst.FunctionDef):
+            return outer in source.device_functions()
+    return False
 
 
 @rule(
@@ -177,6 +210,25 @@ def _dtypes(source: Source) -> Iterator[Match]:
             if language is not None:
                 edit = source.replaced(argument.value, f"{language[0]}.{name}")
                 yield Match(call, f"np.{name} is {edit.text}", (*language[1], edit))
+    yield from _numpy_values(source, {name: name for name in _DTYPES})
+
+
+@rule(
+    "MG-120a",
+    "rand has no default dtype",
+    since="beta1",
+    kind="safe",
+    before="t = nl.rand((128, 4))",
+    after="t = nl.rand((128, 4), dtype=nl.float32)",
+)
+def _default_dtype(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "rand"):
+        found, language = source.arguments(call, ("shape", "dtype")), source.import_of(_LANGUAGE)
+        if found is None or "shape" not in found or "dtype" in found or language is None:
+            continue
+        end = source.span(call.args[-1].value)[1]
+        edit = Edit(end, end, f", dtype={language[0]}.float32")
+        yield Match(call, "the default of Beta 1 is written out", (*language[1], edit))
 
 
 @rule(
@@ -210,9 +262,28 @@ def _partition_mark(source: Source) -> Iterator[Match]:
         shape = None if element is None else source.parent(element)
         if len(call.args) != 1 or not isinstance(shape, cst.Tuple | cst.List):
             yield Match(call, "nl.par_dim was removed: the first dimension is the partition")
-        elif shape.elements[0] is element:
+        elif shape.elements[0] is element or _is_in_hbm(source, shape):
             edit = source.replaced(call, source.code(call.args[0].value))
             yield Match(call, "the first dimension is the partition", (edit,))
+
+
+def _is_in_hbm(source: Source, shape: cst.CSTNode) -> bool:
+    """Return whether a shape is the one of a tensor in HBM, which has no partitions."""
+    argument = source.parent(shape)
+    call = None if argument is None else source.parent(argument)
+    if not isinstance(call, cst.Call):
+        return False
+    parameters = ALLOCATIONS.get(source.nki_name(call.func, _LANGUAGE) or "", ())
+    buffer = (source.arguments(call, parameters) or {}).get("buffer")
+    name = "" if buffer is None else source.nki_name(buffer, _LANGUAGE) or ""
+    return name.endswith("hbm")
+
+
+_GONE_NAMES = {
+    "nki": ("baremetal", "benchmark", "profile", "simulate_kernel", "trace"),
+    "nki.language": ("arange", "fp32", "mgrid", "par_dim"),
+    "torch_neuronx": ("nki_jit",),
+}
 
 
 @rule(
@@ -225,10 +296,10 @@ def _partition_mark(source: Source) -> Iterator[Match]:
 )
 def _unused_imports(source: Source) -> Iterator[Match]:
     """Remove imports of names that 0.3.0 does not have once nothing uses them any more."""
-    removed = ("arange", "fp32", "mgrid", "par_dim")
     for statement in source.all(cst.ImportFrom):
         module = source.code(statement.module) if statement.module is not None else ""
-        if module.removeprefix("neuronxcc.") != _LANGUAGE or statement.relative:
+        removed = _GONE_NAMES.get(module.removeprefix("neuronxcc."), ())
+        if statement.relative:
             continue
         for item in source.within(statement, cst.ImportAlias):
             bound = item.asname.name if item.asname is not None else item.name
@@ -244,112 +315,23 @@ def _unused_imports(source: Source) -> Iterator[Match]:
 
 
 @rule(
-    "MG-107",
-    "block dimensions",
-    since="beta1",
-    kind="report",
-    before="nl.ndarray((8, nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.sbuf)",
-)
-def _blocks(source: Source) -> Iterator[Match]:
-    for call in source.calls(_LANGUAGE, "par_dim"):
-        element = source.parent(call)
-        shape = None if element is None else source.parent(element)
-        if isinstance(shape, cst.Tuple | cst.List) and shape.elements[0] is not element:
-            yield Match(
-                call,
-                "the partition is now the first dimension: use a list of tiles, put the blocks "
-                "behind the partition, or allocate inside the loop",
-            )
-
-
-@rule(
-    "MG-111",
-    "decorators on helpers",
+    "MG-102a",
+    "annotated tiles",
     since="beta1",
     kind="safe",
-    before="@nki.trace\ndef helper(x):\n    return x",
-    after="def helper(x):\n    return x",
+    before="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n"
+    "    t: nt.tensor[128, 64] = nl.load(x)\n    return t",
+    after="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n    return t",
 )
-def _helpers(source: Source) -> Iterator[Match]:
-    for decorator in source.all(cst.Decorator):
-        node = decorator.decorator
-        function = node.func if isinstance(node, cst.Call) else node
-        mode = source.keyword(node, "mode") if isinstance(node, cst.Call) else None
-        traced = mode is not None and source.code(mode.value).strip("\"'") == "trace"
-        if source.name(function) == "nki.trace" or (source.name(function) == "nki.jit" and traced):
-            start, stop = source.span(decorator)
-            indent = start - (source.data.rfind(b"\n", 0, start) + 1)
-            rest = re.match(rb"[ \t]*\r?\n", source.data[stop:])
-            already = source.data[stop - 1 : stop] == b"\n"
-            if rest is None and not already:
-                yield Match(decorator, "remove the decorator of the helper")
-                continue
-            end = stop + (0 if rest is None else rest.end())
-            edit = Edit(start - indent, end, "")
-            yield Match(decorator, "helpers are plain functions", (edit,))
-
-
-@rule(
-    "MG-113",
-    "manual allocators of nki.compiler",
-    since="beta1",
-    kind="report",
-    before="import nki.compiler as memory\n\nt = nl.ndarray((128, 4), dtype=nl.float32, "
-    "buffer=memory.sbuf.auto_alloc())",
-)
-def _allocators(source: Source) -> Iterator[Match]:
-    for attribute in source.all(cst.Attribute):
-        above = source.parent(attribute)
-        full = source.name(attribute) or ""
-        if full.startswith("nki.compiler.") and not isinstance(above, cst.Attribute):
-            yield Match(attribute, "use nl.sbuf or nl.psum, and address= of nl.ndarray for a place")
-
-
-_ENTRY = {
-    "baremetal": "use @nki.jit",
-    "benchmark": "use @nki.jit and the profiler",
-    "profile": "use @nki.jit and the profiler",
-    "simulate_kernel": "use nki.simulate(kernel)(*arguments)",
-}
-
-
-@rule(
-    "MG-126",
-    "removed entry points",
-    since="beta1",
-    kind="partial",
-    before="y = nki.simulate_kernel(kernel, x)",
-    after="y = nki.simulate(kernel)(x)",
-)
-def _entry_points(source: Source) -> Iterator[Match]:
-    done = set()
-    for call in source.calls("nki", "simulate_kernel"):
-        first = call.args[0] if call.args else None
-        if (
-            first is None
-            or first.keyword is not None
-            or first.star
-            or not isinstance(first.value, cst.Name)
-            or not isinstance(call.func, cst.Attribute)
-        ):
+def _annotations(source: Source) -> Iterator[Match]:
+    for statement in source.all(cst.AnnAssign):
+        annotation = statement.annotation.annotation
+        base = annotation.value if isinstance(annotation, cst.Subscript) else annotation
+        if source.name(base) != "nki.typing.tensor" or statement.value is None:
             continue
-        done.add(call.func)
-        start = source.span(first)[0]
-        stop = source.span(call.args[1])[0] if len(call.args) > 1 else source.span(first)[1]
-        edits = (
-            source.replaced(call.func.attr, "simulate"),
-            Edit(start, stop, source.code(first.value) + ")("),
-        )
-        yield Match(call, "nki.simulate wraps the kernel", edits)
-    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
-        name = source.nki_name(node, "nki")
-        if name in _ENTRY and node not in done and not _imports(source, node):
-            yield Match(node, f"nki.{name} was removed: {_ENTRY[name]}")
-
-
-def _imports(source: Source, node: cst.CSTNode) -> bool:
-    above = (cst.Import, cst.ImportFrom, cst.Attribute)
-    return any(isinstance(a, above) for a in source.ancestors(node))
+        if source.function_of(statement) is not None:
+            edit = Edit(source.span(statement.target)[1], source.span(statement.value)[0], " = ")
+            yield Match(statement, "the annotation of a tile is removed", (edit,))
 
 
 _REMOVED = {
@@ -427,38 +409,36 @@ def _device_print(source: Source) -> Iterator[Match]:
 
 @rule(
     "MG-131",
-    "broadcast_to: src",
+    "broadcast_to: src, and the method of tiles",
     since="beta1",
     kind="safe",
-    before="nl.broadcast_to(src=t, shape=(128, 512))",
-    after="nl.broadcast_to(x=t, shape=(128, 512))",
+    before="t = nl.load(x)\na = nl.broadcast_to(src=t, shape=(128, 512))\n"
+    "b = t.broadcast_to((128, 512))",
+    after="t = nl.load(x)\na = nl.broadcast_to(x=t, shape=(128, 512))\n"
+    "b = nl.broadcast_to(t, (128, 512))",
 )
 def _broadcast_to(source: Source) -> Iterator[Match]:
     yield from _renamed(source, _LANGUAGE, "broadcast_to", {"src": "x"})
-
-
-@rule(
-    "MG-132",
-    "outputs that are arguments",
-    since="beta1",
-    kind="report",
-    before="@nki.jit\ndef kernel(x, out):\n    nl.store(out, nl.load(x))",
-)
-def _mutable_arguments(source: Source) -> Iterator[Match]:
-    for function in source.kernels():
-        parameters = {p.name.value for p in function.params.params}
-        returns = source.within(function.body, cst.Return)
-        if any(r.value is not None for r in returns):
+    for call in source.all(cst.Call):
+        method = call.func
+        if not isinstance(method, cst.Attribute) or method.attr.value != "broadcast_to":
             continue
-        for call in source.calls(_LANGUAGE, "store"):
-            dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
-            name = None if dst is None else base_name(dst)
-            if name is None or name.value not in parameters:
-                continue
-            if source.function_of(call) is function:
-                yield Match(
-                    call, f"allocate {name.value} in nl.shared_hbm inside the kernel and return it"
-                )
+        if not is_tile(source, method.value) or not call.args or any(a.star for a in call.args):
+            continue
+        language = source.import_of(_LANGUAGE)
+        if language is not None:
+            start, stop = source.span(call)[0], source.span(call.args[0])[0]
+            text = f"{language[0]}.broadcast_to({_bare(source, method.value)}, "
+            edits = (*language[1], Edit(start, stop, text))
+            yield Match(call, "nl.broadcast_to repeats the tile", edits)
+
+
+def _bare(source: Source, node: cst.BaseExpression) -> str:
+    """Return the text of an expression without the parentheses around it."""
+    text = source.code(node)
+    for _ in node.lpar:
+        text = text.strip()[1:-1].strip()
+    return text
 
 
 @rule(

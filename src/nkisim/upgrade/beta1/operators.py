@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from nkisim.rewriting import Edit
+from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
 
@@ -177,7 +179,7 @@ def _written(
     source: Source, target: cst.Subscript, value: cst.BaseExpression, nl: str, nisa: str
 ) -> str | None:
     """Return the instruction that writes a value to a part of a tile."""
-    dst, code = source.code(target), source.code(value)
+    dst, code = target_text(source, target), source.code(value)
     memory = buffer_of(source, target)
     if memory in _HBM:
         return f"{nl}.store({dst}, {code})" if is_tile(source, value) else None
@@ -195,9 +197,49 @@ def _written(
     number = value.expression if isinstance(value, cst.UnaryOperation) else value
     if isinstance(number, cst.Integer | cst.Float):
         return f"{nisa}.memset(dst={dst}, value={code})"
+    if is_number(source, value):
+        return f"{nisa}.memset(dst={_element(source, target)}, value={code})"
     if is_tile(source, value):
         return f"{nisa}.tensor_copy(dst={dst}, src={code})"
     return None
+
+
+def _element(source: Source, target: cst.Subscript) -> str:
+    """Return the text of a part of a tile, with slices of one element for plain integers."""
+    texts = []
+    for element in target.slice:
+        part = element.slice
+        text = source.code(part)
+        if isinstance(part, cst.Index) and is_number(source, part.value):
+            text = f"{text}:{text} + 1" if not text.isdecimal() else f"{text}:{int(text) + 1}"
+        texts.append(text)
+    return f"{source.code(target.value)}[{', '.join(texts)}]"
+
+
+@rule(
+    "MG-106",
+    "nl.store stores no number",
+    since="beta1",
+    kind="safe",
+    before="@nki.jit\ndef kernel(x):\n"
+    "    out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)\n"
+    "    nl.store(out, 2.0)\n    return out",
+    after="@nki.jit\ndef kernel(x):\n"
+    "    out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)\n"
+    "    nl.store(out, nl.full(out.shape, 2.0, dtype=out.dtype, buffer=nl.sbuf))\n    return out",
+)
+def _store_number(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "store"):
+        found = source.arguments(call, ("dst", "value")) or {}
+        dst, value = found.get("dst"), found.get("value")
+        language = source.import_of(_LANGUAGE)
+        if dst is None or value is None or language is None or not is_number(source, value):
+            continue
+        nl, code = language[0], source.code(dst)
+        rest = f"dtype={code}.dtype, buffer={nl}.sbuf"
+        text = f"{nl}.full({code}.shape, {source.code(value)}, {rest})"
+        edits = (*language[1], source.replaced(value, text))
+        yield Match(call, "the number is stored from a tile", edits)
 
 
 @rule(
@@ -230,10 +272,7 @@ def _store(source: Source) -> Iterator[Match]:
         else:
             name_text = name.value
         stage, nl = source.fresh(f"{name_text}_sbuf"), language[0]
-        rows += [
-            f"{stage} = {nl}.ndarray({text}.shape, dtype={text}.dtype, buffer={nl}.sbuf)",
-            f"{isa[0]}.tensor_copy(dst={stage}, src={text})",
-        ]
+        rows += _staged(stage, text, nl, isa[0])
         edits = (*language[1], *isa[1], source.before(line, *rows), source.replaced(value, stage))
         yield Match(call, "the PSUM tile is copied to SBUF first", edits)
 
@@ -277,6 +316,65 @@ def _copy(source: Source) -> Iterator[Match]:
             yield Match(call, "the copy gets a name", (*edits, source.replaced(call, name)))
 
 
+@rule(
+    "MG-345",
+    "nl.matmul takes x transposed",
+    since="beta1",
+    kind="partial",
+    before="a = nl.load(x)\nb = nl.load(y)\nc = nl.matmul(a, b)",
+    after="a = nl.load(x)\nb = nl.load(y)\na_t = nl.transpose(a)\n"
+    "a_t_sbuf = nl.ndarray(a_t.shape, dtype=a_t.dtype, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=a_t_sbuf, src=a_t)\nc = nl.matmul(a_t_sbuf, b, transpose_x=True)",
+)
+def _matmul(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "matmul"):
+        found = source.arguments(call, ("x", "y", "transpose_x")) or {}
+        language, isa, line = (
+            source.import_of(_LANGUAGE),
+            source.import_of(_ISA),
+            source.statement(call),
+        )
+        flag = found.get("transpose_x")
+        turned = flag is not None and source.code(flag) == "True"
+        given = [found[key] for key in ("x", "y") if key in found and in_psum(source, found[key])]
+        if not {"x", "y"} <= set(found) or not (given or not turned):
+            continue
+        plain = flag is None or source.code(flag) in ("True", "False")
+        if line is None or language is None or isa is None or not plain or "mask" in found:
+            yield Match(call, "pass x transposed, in SBUF, with transpose_x=True")
+            continue
+        operand = given[0] if given else found["x"]
+        if not source.unconditional(call) or not is_tile(source, found["x"]):
+            yield Match(call, "pass x transposed, in SBUF, with transpose_x=True")
+        elif not isinstance(operand, cst.Name):
+            name = source.fresh("operand")
+            edit = source.before(line, f"{name} = {source.code(operand)}")
+            yield Match(call, "the operand gets a name", (edit, source.replaced(operand, name)))
+        elif given:
+            stage = source.fresh(f"{operand.value}_sbuf")
+            rows = source.before(line, *_staged(stage, operand.value, language[0], isa[0]))
+            edits = (*language[1], *isa[1], rows, source.replaced(operand, stage))
+            yield Match(call, "the PSUM tile is copied to SBUF first", edits)
+        else:
+            name = source.fresh(f"{operand.value}_t")
+            stage = source.fresh(f"{name}_sbuf")
+            copy = _staged(stage, name, language[0], isa[0])
+            rows = source.before(line, f"{name} = {language[0]}.transpose({operand.value})", *copy)
+            if flag is not None:
+                last = source.replaced(flag, "True")
+            else:
+                end = source.span(call.args[-1].value)[1]
+                last = Edit(end, end, ", transpose_x=True")
+            edits = (*language[1], *isa[1], rows, source.replaced(operand, stage), last)
+            yield Match(call, "x is transposed on the Tensor engine", edits)
+
+
+def _staged(stage: str, tile: str, nl: str, nisa: str) -> tuple[str, str]:
+    """Return the statements that copy a PSUM tile to SBUF."""
+    made = f"{stage} = {nl}.ndarray({tile}.shape, dtype={tile}.dtype, buffer={nl}.sbuf)"
+    return made, f"{nisa}.tensor_copy(dst={stage}, src={tile})"
+
+
 _COMBINING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 
 
@@ -292,6 +390,10 @@ def _broadcast(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, *_COMBINING):
         found = source.arguments(call, ("x", "y", "dtype")) or {}
         if not {"x", "y"} <= set(found):
+            continue
+        sizes = [tile_shape(source, found[key]) for key in ("x", "y")]
+        if sizes[0] is not None and sizes[1] is not None:
+            yield from _expanded(source, call, (found["x"], found["y"]), (sizes[0], sizes[1]))
             continue
         columns = [is_column(source, found[key]) for key in ("x", "y")]
         if columns[0] == columns[1]:
@@ -316,6 +418,28 @@ def _broadcast(source: Source) -> Iterator[Match]:
             yield Match(call, "broadcast the column with nl.broadcast_to")
 
 
+def _expanded(
+    source: Source,
+    call: cst.Call,
+    operands: tuple[cst.BaseExpression, cst.BaseExpression],
+    sizes: tuple[list[str], list[str]],
+) -> Iterator[Match]:
+    """Expand the operands of known shapes to the shape that they have together."""
+    whole, language = broadcast(*sizes), source.import_of(_LANGUAGE)
+    if whole is None or language is None or sizes[0] == sizes[1]:
+        return
+    edits = list(language[1])
+    for operand, own, other in zip(operands, sizes, reversed(operands), strict=True):
+        if own == whole:
+            continue
+        size = f"({', '.join(whole)})"
+        if isinstance(other, cst.Name | cst.Subscript) and tile_shape(source, other) == whole:
+            size = f"{source.code(other)}.shape"
+        text = f"{language[0]}.broadcast_to({source.code(operand)}, {size})"
+        edits.append(source.replaced(operand, text))
+    yield Match(call, "the operands are broadcast", tuple(edits))
+
+
 @rule(
     "MG-341",
     "no engine divides",
@@ -335,6 +459,8 @@ def _divide(source: Source) -> Iterator[Match]:
             new = f"{module}.reciprocal({text})"
         elif isinstance(divisor, cst.Integer | cst.Float) and float(divisor.value) != 0:
             new = f"1.0 / {text}"
+        elif is_number(source, divisor):
+            new = f"1.0 / ({text})" if isinstance(divisor, cst.BinaryOperation) else f"1.0 / {text}"
         else:
             continue
         edits = (source.replaced(call.func.attr, "multiply"), source.replaced(divisor, new))

@@ -302,13 +302,46 @@ def _is_number(text: str) -> bool:
     "MG-328",
     "shared_constant: dtype was removed",
     since="beta2",
-    kind="report",
-    before="nl.shared_constant(table, dtype=nl.bfloat16)",
+    kind="partial",
+    before="c = nl.shared_constant(table, dtype=nl.bfloat16)\nt = nl.load(c)",
+    after="c = nl.shared_constant(table)\nt = nl.load(c, dtype=nl.bfloat16)",
 )
 def _shared_constant(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "shared_constant"):
-        if _positional(call) > 1 or source.keyword(call, "dtype") is not None:
+        given = source.keyword(call, "dtype")
+        if given is None and _positional(call) < 2:
+            continue
+        loads = None if given is None else _loads(source, source.parent(call))
+        if loads is None or given is None:
             yield Match(call, "convert the array on the host, then pass it without dtype=")
+            continue
+        edits = [source.without_argument(call, given)]
+        for load in loads:
+            if source.keyword(load, "dtype") is None:
+                end = source.span(load.args[-1].value)[1]
+                edits.append(Edit(end, end, f", dtype={source.code(given.value)}"))
+        yield Match(call, "the constant is converted when it is loaded", tuple(edits))
+
+
+def _loads(source: Source, statement: cst.CSTNode | None) -> list[cst.Call] | None:
+    """Return the calls ``nl.load(name)`` of an assigned name, or None if others use it."""
+    target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
+    scope = None if target is None else source.scope(target)
+    if not isinstance(target, cst.Name) or scope is None:
+        return None
+    made = scope.assignments[target.value]
+    calls: list[cst.Call] = []
+    if len(made) != 1:
+        return None
+    for name in made[0].references:
+        argument = source.parent(name)
+        call = None if argument is None else source.parent(argument)
+        full = source.name(call.func) if isinstance(call, cst.Call) else ""
+        if isinstance(call, cst.Call) and full == f"{_LANGUAGE}.load":
+            calls.append(call)
+        elif full != f"{_ISA}.dma_copy":  # which converts to the dtype of dst
+            return None
+    return calls
 
 
 @rule(

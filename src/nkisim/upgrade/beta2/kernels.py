@@ -8,7 +8,7 @@ import libcst as cst
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of
 
 __all__: list[str] = []
@@ -238,15 +238,22 @@ def _num_programs(source: Source) -> Iterator[Match]:
     "MG-332",
     "torch_neuronx.nki_jit",
     since="beta2",
-    kind="report",
+    kind="partial",
     before="import torch_neuronx\n\n@torch_neuronx.nki_jit\ndef kernel(x):\n    return x",
+    after="import torch_neuronx\n\n@nki.jit\ndef kernel(x):\n    return x",
 )
 def _nki_jit(source: Source) -> Iterator[Match]:
     for decorator in source.all(cst.Decorator):
         node = decorator.decorator
         name = source.name(node.func if isinstance(node, cst.Call) else node)
-        if name in ("torch_neuronx.nki_jit", "torch_neuronx.xla_impl.ops.nki_jit"):
+        if name not in ("torch_neuronx.nki_jit", "torch_neuronx.xla_impl.ops.nki_jit"):
+            continue
+        module = source.import_of("nki")
+        if module is None:
             yield Match(decorator, "decorate with @nki.jit, and return the outputs")
+        else:
+            edits = (*module[1], source.replaced(node, f"{module[0]}.jit"))
+            yield Match(decorator, "nki.jit replaces nki_jit", edits)
 
 
 @rule(
@@ -267,3 +274,7 @@ def _grid(source: Source) -> Iterator[Match]:
             and len(launched.slice) > 1
         ):
             yield Match(call, "launch with kernel[cores]; loop over the other axes in the kernel")
+    for call in source.calls(_LANGUAGE, "program_id", "num_programs"):
+        axis = (source.arguments(call, ("axis",)) or {}).get("axis")
+        if axis is not None and literal_integer(axis) not in (None, 0):
+            yield Match(call, "a grid has one axis, 0: loop over the others in the kernel")

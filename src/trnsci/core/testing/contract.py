@@ -299,12 +299,15 @@ class DerivativeContract(OperationContract):
             got = second(sample.tensors)
         self.assert_close(sample, got, self.on_torch(second, sample.wide))
 
-    def test_backward_of_a_compiled_graph(self, first_sample: Sample, backend: str) -> None:
+    def test_compiled_as_one_graph(self, first_sample: Sample, backend: str) -> None:
+        # One compilation for the result and its gradients: the inherited test compiles the result.
         sample = first_sample
-        compiled = torch.compile(sample.energy, fullgraph=True, backend="aot_eager")
+        compiled = torch.compile(sample.vector, fullgraph=True, backend="aot_eager")
         leaves = [tensor.clone().requires_grad_() for tensor in sample.tensors]
         with self.running(backend):
-            got = torch.autograd.grad(compiled(*leaves), leaves)
+            values = compiled(*leaves)
+            got = torch.autograd.grad((values * values).sum(), leaves)
+        self.assert_close(sample, values, self.on_torch(sample.vector, *sample.wide))
         places = tuple(range(len(leaves)))
         self.assert_close(sample, got, self.on_torch(grad(sample.energy, places), *sample.wide))
 

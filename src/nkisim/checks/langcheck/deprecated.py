@@ -1,0 +1,62 @@
+"""Names and loops that the version in force still has and that a later one drops."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from nkisim.checks.langcheck.found import Found
+from nkisim.checks.langcheck.kinds import Kinds
+from nkisim.checks.langcheck.unit import Unit
+from nkisim.diagnostics import declare
+from nkisim.versions import VERSIONS, in_force
+
+__all__ = ["check_deprecated"]
+
+DEPRECATED = declare(
+    "A045",
+    "deprecated-name",
+    "note",
+    "A kernel uses a name or a loop that the release in force deprecates.",
+    "a later release does not have it",
+)
+
+_RANGE = ("0.6.0", "range(...), which is unrolled the same")
+_NAMES = {
+    "nki.language.affine_range": _RANGE,
+    "nki.language.sequential_range": _RANGE,
+    "nki.language.static_range": _RANGE,
+    "nki.language.dynamic_range": ("0.6.0", "nl.fori_loop with the body in a function"),
+    "nki.isa.gpsimd_engine": ("0.6.0", "nisa.engine.gpsimd"),
+    "nki.isa.scalar_engine": ("0.6.0", "nisa.engine.scalar"),
+    "nki.isa.tensor_engine": ("0.6.0", "nisa.engine.tensor"),
+    "nki.isa.unknown_engine": ("0.6.0", "nisa.engine.unknown"),
+    "nki.isa.vector_engine": ("0.6.0", "nisa.engine.vector"),
+    "nki.language.tile_size.psum_fmax": ("0.4.0", "nl.tile_size.psum_bank_fmax"),
+    "nki.language.tile_size.total_available_sbuf_size": (
+        "0.4.0",
+        "nl.tile_size.sbuf_fmax_bytes for a partition, or sbuf_size_bytes for all",
+    ),
+}
+"""Deprecated names: the first version that deprecates them, and the replacement."""
+
+_WHILE = ("0.6.0", "nl.while_loop with the body in a function")
+
+
+def check_deprecated(unit: Unit) -> Iterator[Found]:
+    """Find deprecated names, and loops on a register."""
+    for node, meaning in unit.references():
+        if meaning.path in _NAMES and not meaning.assumed:
+            since, instead = _NAMES[meaning.path]
+            yield from _deprecated(node, meaning.path, since, instead)
+    kinds = Kinds(unit)
+    for loop in unit.of(ast.While):
+        if kinds.of(loop.test) == "register":
+            yield from _deprecated(loop, f"`while {ast.unparse(loop.test)}`", *_WHILE)
+
+
+def _deprecated(node: ast.AST, what: str, since: str, instead: str) -> Iterator[Found]:
+    version = in_force()
+    if VERSIONS.index(version) >= VERSIONS.index(since):
+        message = f"{what} is deprecated in NKI {version}"
+        yield Found(DEPRECATED, node, message, f"use {instead}", seen=what)

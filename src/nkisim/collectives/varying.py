@@ -1,0 +1,332 @@
+"""Collectives whose ranks send runs of different lengths, given by a metadata tensor.
+
+Tensors are flat buffers of elements. Rows of the metadata: the number of elements to send, their
+start in the source, the number of received elements, and their start in the destination. Elements
+that no rank sends are unchanged.
+
+NKI 0.3.0 has a column for every rank of the world, optional rows, received counts as an input, and
+received runs that lie one behind the other. From 0.4.0 on there is a column for every rank of the
+group, and three rows, or four with starts of received runs; row 2 is an output, received runs lie
+in slots of equal size, and the metadata may be in SBUF. Of two cores, the first reads and writes
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nkisim.collectives import rules
+from nkisim.collectives.meeting import GroupRank, Table, complain, exchange, group_rank, world
+from nkisim.collectives.operands import Array, check_options, paired, read, write
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
+from nkisim.spec.signatures import checked_call
+from nkisim.versions import at as by_version
+from nkisim.versions import in_force
+
+__all__ = ["all_gather_v", "all_to_all_v"]
+
+_RANKS_OF_A_DEVICE = 4  # with two cores each
+
+
+class Call(NamedTuple):
+    """The arguments of one collective.
+
+    Attributes:
+        name: Name of the collective.
+        at: The running rank in its group.
+        src, dst: The tensors.
+        metadata: The metadata tensor.
+        known: Whether the received counts are known: an input in 0.3.0, later not written.
+        placed: Whether row 3 has the starts of received runs.
+    """
+
+    name: str
+    at: GroupRank
+    src: NkiTensor
+    dst: NkiTensor
+    metadata: NkiTensor
+    known: bool
+    placed: bool
+
+    @property
+    def size(self) -> int:
+        """Number of ranks in the group."""
+        return len(self.at.group)
+
+
+class Fault(NamedTuple):
+    """The reason why a call is not supported: an argument, what is wrong, and the fix."""
+
+    operand: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Metadata and received runs of a version.
+
+    Attributes:
+        grouped: Whether columns are ranks of the group, row 2 is an output, and received runs lie
+            in slots; before, columns are ranks of the world, row 2 is an input, and received runs
+            lie one behind the other.
+        limits: The faults of a call that is not supported.
+    """
+
+    grouped: bool
+    limits: Callable[[Call], Iterator[Fault]]
+
+    def rows(self, known: bool, placed: bool) -> tuple[int, int]:
+        """Return the smallest and the largest number of rows of the metadata."""
+        if self.grouped:
+            rows = 4 if placed else 3
+            return rows, rows
+        return 4 if placed else 3 if known else 2, 4
+
+
+def _no_limits(call: Call) -> Iterator[Fault]:
+    yield from ()
+
+
+def _two_cores(call: Call) -> Iterator[Fault]:
+    if call.at.core.num_programs != 2:
+        yield Fault("replica_group", "it needs two cores", "launch with kernel[2]")
+
+
+def _of_switches(call: Call) -> Iterator[Fault]:
+    """Yield the limits of all_to_all_v where chips are connected by switches: on gen4."""
+    group, whole = call.at.group, _RANKS_OF_A_DEVICE
+    if call.at.core.generation.number < 4:
+        return
+    yield from _two_cores(call)
+    fix = f"list consecutive ranks, all {whole} of several devices, and let some send nothing"
+    if sorted(group) != list(range(min(group), min(group) + len(group))):
+        yield Fault("replica_group", f"ranks {list(group)} are not consecutive", fix)
+    if len(group) % whole or len(group) == whole:
+        why = f"a group of {len(group)} ranks is not several devices of {whole}"
+        yield Fault("replica_group", why, fix)
+
+
+def _placed_on_switches(call: Call) -> Iterator[Fault]:
+    yield from _of_switches(call)
+    if call.placed and call.at.core.generation.number < 4:
+        yield _not_placed(f"has_rdispls is not supported on {call.at.core.generation}")
+
+
+def _not_placed(why: str) -> Fault:
+    return Fault("has_rdispls", why, "leave has_rdispls out; runs then lie in slots of equal size")
+
+
+def _of_one_device(call: Call) -> Iterator[Fault]:
+    """Yield the limits of all_gather_v."""
+    if call.placed:
+        yield _not_placed("has_rdispls is not supported")
+    yield from _two_cores(call)
+    if call.size != _RANKS_OF_A_DEVICE:
+        why = f"a group has {_RANKS_OF_A_DEVICE} ranks, not {call.size}"
+        yield Fault("replica_group", why, "use groups of the ranks of one device, or all_gather")
+
+
+_FIRST = Layout(False, _no_limits)
+_GATHER = Layout(True, _of_one_device)
+_ALL_TO_ALL = {
+    "0.4.0": Layout(True, _of_switches),
+    "0.6.0": Layout(True, _placed_on_switches),
+}
+
+
+@checked_call("all_to_all_v")
+def all_to_all_v(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    metadata_tensor: Any,
+    recv_counts_known: bool = False,
+    has_rdispls: bool = False,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Send runs of elements of different lengths between all ranks of a group.
+
+    Row 0 of the metadata holds the number of elements for each rank, row 1 their start; rows 2 and
+    3 the same for received elements. Elements that no rank sends are unchanged.
+    """
+    check_options("all_to_all_v", priority, name)
+    at = group_rank("all_to_all_v", replica_group)
+    layout = by_version(in_force(), _FIRST, _ALL_TO_ALL)
+    if has_rdispls and not layout.grouped and at.core.generation.number >= 4:
+        complain(
+            rules.RECEIVED_PLACES,
+            "all_to_all_v",
+            "has_rdispls has no effect on this target",
+            "receive the runs one behind the other and move them afterwards",
+            "has_rdispls",
+        )
+    call = _call("all_to_all_v", at, srcs, dsts, metadata_tensor, recv_counts_known, has_rdispls)
+    _send(call, layout, lambda rows, column: (int(rows[0, column]), int(rows[1, column])))
+
+
+@checked_call("all_gather_v")
+def all_gather_v(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    metadata_tensor: Any,
+    recv_counts_known: bool = False,
+    has_rdispls: bool = False,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Send one run of elements of each rank, of different lengths, to all ranks of a group.
+
+    The first columns of rows 0 and 1 of the metadata hold its length and start. The destination has
+    a slot of equal size for each rank. Row 2 gets the number of elements received from each, unless
+    ``recv_counts_known``.
+    """
+    check_options("all_gather_v", priority, name)
+    at = group_rank("all_gather_v", replica_group)
+    call = _call("all_gather_v", at, srcs, dsts, metadata_tensor, recv_counts_known, has_rdispls)
+    _send(call, _GATHER, lambda rows, _: (int(rows[0, 0]), int(rows[1, 0])))
+
+
+def _call(
+    name: str, at: GroupRank, srcs: Any, dsts: Any, metadata: Any, known: bool, placed: bool
+) -> Call:
+    """Return the arguments of a collective, after checking tensors and dtypes."""
+    pairs = paired(name, srcs, dsts, only_hbm=True)
+    if len(pairs) != 1:
+        _misfit(name, f"there are {len(pairs)} tensors", "srcs")
+    if not isinstance(metadata, NkiTensor) or metadata.dtype != "uint32":
+        _misfit(name, "the metadata tensor is not uint32", "srcs")
+    return Call(name, at, *pairs[0], metadata, bool(known), bool(placed))
+
+
+def _misfit(name: str, wrong: str, operand: str) -> None:
+    fix = "pass one tensor and uint32 counts per rank"
+    complain(rules.ALL_TO_ALL_V, name, wrong, fix, operand)
+
+
+def _row_views(call: Call, layout: Layout, columns: int) -> list[NkiTensor]:
+    """Return a view of each row of the metadata, after checking its shape and memory."""
+    least, most = layout.rows(call.known, call.placed)
+    metadata, shape = call.metadata, call.metadata.shape
+    in_sbuf = metadata.buffer is MemoryRegion.sbuf
+    wanted = f"({least}, {columns})"
+    if layout.grouped:
+        wanted += f" in HBM, (1, {least}, {columns}) in SBUF"
+    rank = 3 if in_sbuf and layout.grouped else 2
+    legal = len(shape) == rank and least <= shape[-2] <= most and shape[-1] == columns
+    legal = (
+        legal and (is_hbm(metadata.buffer) or layout.grouped) and shape[: rank - 2] in ((), (1,))
+    )
+    if not legal or metadata.buffer is MemoryRegion.psum:
+        where = f" in {metadata.buffer.value}" if layout.grouped else ""
+        _misfit(call.name, f"metadata has shape {shape}{where}, needs {wanted}", "srcs")
+    dense = (columns * metadata.itemsize, metadata.itemsize)
+    if layout.grouped and metadata.form.strides[-2:] != dense:
+        _misfit(call.name, "the metadata does not lie contiguously in memory", "metadata_tensor")
+    if rank == 3:
+        return [metadata[0:1, i : i + 1] for i in range(shape[-2])]
+    return [metadata[i : i + 1] for i in range(shape[-2])]
+
+
+Sent = Callable[[Array, int], tuple[int, int]]
+"""Length and start of the run that a sender, given its metadata, has for a column."""
+
+
+class _Run(NamedTuple):
+    """A received run: the sender's column, the elements, and their start in the destination."""
+
+    column: int
+    elements: Array
+    start: int
+
+
+def _send(call: Call, layout: Layout, sent: Sent) -> None:
+    """Exchange the runs of all ranks of the group."""
+    at, name, dst = call.at, call.name, call.dst
+    for fault in layout.limits(call):
+        complain(rules.VARYING_LIMIT, name, fault.why, fault.fix, fault.operand)
+    columns = call.size if layout.grouped else world(at.core)[1]
+    rows = _row_views(call, layout, columns)
+    reports = layout.grouped and not call.known
+    used = [i for i in range(len(rows)) if i != 2 or not layout.grouped]
+
+    def bring() -> list[Array]:
+        meta = np.zeros((4, columns), np.int64)
+        for i in used:
+            meta[i] = read(at, rows[i], name, "metadata_tensor").reshape(-1)
+        _check_source(call, [sent(meta, _column(at, layout, r)) for r in at.group])
+        return [read(at, call.src, name, "srcs[0]"), meta]
+
+    def take(table: Table) -> None:
+        if not at.core.values:  # the counts are unknown
+            write(at, dst, dst.array)
+            if reports:
+                write(at, rows[2], rows[2].array)
+            return
+        target = np.array(dst.array).reshape(-1)
+        touched = np.zeros(target.size, bool)
+        counts = np.zeros(columns, np.uint32)
+        for run in _received(call, layout, sent, table):
+            place = slice(run.start, run.start + run.elements.size)
+            target[place] = run.elements
+            touched[place] = True
+            counts[run.column] = run.elements.size
+        write(at, dst, target, touched)
+        if reports:
+            write(at, rows[2], counts)
+
+    signature = (layout.rows(call.known, call.placed)[0], str(call.src.dtype))
+    exchange(at, name, bring, signature, take)
+
+
+def _column(at: GroupRank, layout: Layout, rank: int) -> int:
+    """Return the column of a rank."""
+    return at.group.index(rank) if layout.grouped else rank
+
+
+def _received(call: Call, layout: Layout, sent: Sent, table: Table) -> Iterator[_Run]:
+    """Yield the runs that this rank receives, in the order of the group."""
+    at, size = call.at, call.dst.size
+    meta = table[at.rank].arrays[1]
+    slot, end = size // call.size, 0
+    for i, rank in enumerate(at.group):
+        flat, theirs = table[rank].arrays[0].reshape(-1), table[rank].arrays[1]
+        column = _column(at, layout, rank)
+        count, first = sent(theirs, _column(at, layout, at.rank))
+        expected = int(meta[2, column]) if call.known and not layout.grouped else count
+        if call.placed:
+            start, most = int(meta[3, column]), size
+        elif layout.grouped:
+            start, most = i * slot, (i + 1) * slot
+        else:
+            start, most = end, size
+        end = start + count
+        if expected != count or end > most:
+            complain(
+                rules.ALL_TO_ALL_V,
+                call.name,
+                f"rank {rank} sends {count} elements to rank {at.rank}, which expects {expected} "
+                f"at {start} of {size}" + ("" if most == size else f", up to {most}"),
+                "make send and receive counts agree, inside the buffers",
+                "metadata_tensor",
+            )
+        yield _Run(column, flat[first : first + count], start)
+
+
+def _check_source(call: Call, runs: list[tuple[int, int]]) -> None:
+    """Flag runs that reach beyond the source."""
+    last = max(count + first for count, first in runs)
+    if call.at.core.values and last > call.src.size:
+        complain(
+            rules.ALL_TO_ALL_V,
+            call.name,
+            f"rank {call.at.rank} sends elements up to {last} of {call.src.size}",
+            "keep counts and displacements inside the source",
+            "metadata_tensor",
+        )

@@ -1,0 +1,199 @@
+"""Loops that run on the device: their bounds are registers, and their body is compiled once.
+
+``nl.dynamic_range`` is the loop of all versions. ``nl.fori_loop`` and ``nl.while_loop`` of NKI
+0.6.0 have their body in a function. Bounds and conditions have values here, so the body runs once
+per iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import NkiCallError, declare, flag
+from nkisim.isa.virtual_register import LoopIndex, Progress, VirtualRegister
+from nkisim.language.control import RETIRED, followed, unrolled
+from nkisim.machine import CORE, Core, LoopKind, current_core
+from nkisim.spec import rules
+from nkisim.spec.signatures import checked_call
+from nkisim.versions import at, in_force
+
+__all__ = ["dynamic_range", "fori_loop", "while_loop"]
+
+DYNAMIC_STEP = declare(
+    "L034",
+    "dynamic-step",
+    "error",
+    "The step of nl.dynamic_range or nl.fori_loop is not a positive compile-time integer.",
+    "the loop instruction has the step as an immediate operand",
+    meaningless=True,
+)
+DYNAMIC_IN_REGION = declare(
+    "L036",
+    "dynamic-in-region",
+    "error",
+    "A dynamic loop runs inside nl.no_reorder().",
+    "the region must be unrolled, the loop cannot be",
+)
+LOOP_BODY = declare(
+    "L070",
+    "loop-body",
+    "error",
+    "The body of nl.fori_loop returns a value, or that of nl.while_loop returns no register.",
+    "iterations get their state from memory; only the condition of nl.while_loop is returned",
+    meaningless=True,
+)
+
+_REGISTER_INDEX: dict[str, Callable[[int], Any]] = {"0.4.0": LoopIndex}
+"""Type of the index of ``nl.dynamic_range`` by version; an integer before."""
+
+_ENDLESS = range(1 << 62)
+
+
+@checked_call("nl.dynamic_range", RETIRED)
+def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
+    """Return the iterations of a loop that runs on the device; bounds may be registers."""
+    name = "nl.dynamic_range"
+    _check_loop(name, step)
+    first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
+    values = followed(_kind(start, stop), unrolled("dynamic_range", first, last, step), name)
+    index: Callable[[int], Any] | None = at(in_force(), None, _REGISTER_INDEX)
+    if index is None:
+        return values
+    core = CORE.get()
+    return map(index, values if core is None else core.turns(values))
+
+
+@checked_call("nl.fori_loop")
+def fori_loop(lower: Any, upper: Any, body_fun: Any, step: int = 1) -> None:
+    """Call ``body_fun`` with each index from ``lower`` to ``upper``, as a loop of the device.
+
+    Args:
+        lower: First index, an integer or a register.
+        upper: End of the indices, which is excluded.
+        body_fun: Function of the index, a register that cannot be written. It returns nothing;
+            tensors that it makes are not used after it.
+        step: Distance of the indices, a positive integer.
+    """
+    name = "nl.fori_loop"
+    core = current_core(name)
+    _check_loop(name, step)
+    _check_callable(name, body_fun)
+    bounds = (_bound(name, "lower", lower), _bound(name, "upper", upper))
+    for value in core.turns(followed(_kind(lower, upper), range(*bounds, step), name)):
+        index = VirtualRegister(value, frozen=True)
+        index.loaded = True
+        result = _call(core, body_fun, index)
+        if result is not None:
+            _refuse_body(name, result, "nothing", "write results into tensors made before the loop")
+
+
+@checked_call("nl.while_loop")
+def while_loop(init: Any, body_fun: Any) -> None:
+    """Call ``body_fun`` while a register is not 0, as a loop of the device.
+
+    Args:
+        init: Register of the first condition; the body does not run if it holds 0.
+        body_fun: Function of a register with the condition, a copy that it may write. It returns
+            the register of the next condition; tensors that it makes are not used after it.
+
+    A run without values makes as many iterations as the first condition says.
+    """
+    name = "nl.while_loop"
+    core = current_core(name)
+    _check_loop(name, 1)
+    _check_callable(name, body_fun)
+    if not isinstance(init, VirtualRegister):
+        _refuse_argument(name, "init", init, "a register", "nisa.register_alloc(value)")
+    values = _ENDLESS if core.values else range(abs(init.read()))
+    progress, condition = Progress(), init
+    for _ in core.turns(followed(_kind(init), values, name)):
+        if core.values and not progress.goes_on(condition.read()):
+            break
+        condition = _call(core, body_fun, condition.copy())
+        if not isinstance(condition, VirtualRegister):
+            fix = "end the body with: return register"
+            _refuse_body(name, condition, "the register of the next condition", fix)
+
+
+def _call(core: Core, body: Callable[..., Any], register: VirtualRegister) -> Any:
+    """Return the result of a loop's body for one iteration."""
+    if core.tracker is None:
+        return body(register)
+    made = len(core.memory.log)
+    result = body(register)
+    core.tracker.left(islice(core.memory.log, made, None))
+    return result
+
+
+def _kind(*bounds: Any) -> LoopKind:
+    loaded = any(isinstance(b, VirtualRegister) and b.loaded for b in bounds)
+    return "counted" if loaded else "dynamic"
+
+
+def _check_loop(name: str, step: Any) -> None:
+    """Flag a step that is no positive integer, and a loop inside ``nl.no_reorder``."""
+    no_constant = isinstance(step, (bool, VirtualRegister))
+    if no_constant or not isinstance(step, (int, np.integer)) or step < 1:
+        flag(
+            DYNAMIC_STEP,
+            f"{name}: step must be a positive compile-time integer, got {step!r}",
+            instruction=name,
+            operand="step",
+            seen=repr(step),
+            allowed="a positive int",
+            fix="use a constant step",
+        )
+    core = CORE.get()
+    if core is not None and core.no_reorder_depth:
+        flag(
+            DYNAMIC_IN_REGION,
+            f"{name} runs inside nl.no_reorder()",
+            instruction=name,
+            seen=f"{core.no_reorder_depth} open regions",
+            fix="end the region before the loop, or open it inside the body",
+        )
+
+
+def _bound(name: str, argument: str, value: Any) -> int:
+    """Return a bound of a loop: an integer, or the value of a register."""
+    if isinstance(value, VirtualRegister):
+        return value.read()
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        _refuse_argument(name, argument, value, "an int or a VirtualRegister", "//, or a register")
+    return int(value)
+
+
+def _check_callable(name: str, body: Any) -> None:
+    if not callable(body):
+        fix = "def body(i): ... before the loop"
+        _refuse_argument(name, "body_fun", body, "a function of one register", fix)
+
+
+def _refuse_argument(name: str, argument: str, value: Any, allowed: str, fix: str) -> None:
+    flag(
+        rules.BAD_CALL,
+        f"{name}: {argument} must be {allowed}, got {type(value).__name__}",
+        instruction=name,
+        operand=argument,
+        seen=repr(value)[:80],
+        allowed=allowed,
+        fix=f"use {fix}",
+        error=NkiCallError,
+    )
+
+
+def _refuse_body(name: str, result: Any, allowed: str, fix: str) -> None:
+    flag(
+        LOOP_BODY,
+        f"{name}: body_fun must return {allowed}, got {type(result).__name__}",
+        instruction=name,
+        operand="body_fun",
+        seen=repr(result)[:80],
+        allowed=allowed,
+        fix=fix,
+        error=NkiCallError,
+    )

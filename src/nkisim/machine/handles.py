@@ -1,0 +1,109 @@
+"""Handles of instructions, with which a kernel adds edges to the schedule.
+
+Instructions run in program order here, so an edge changes no result; it orders accesses for the
+race checks. It must be one that the compiler can make into a semaphore: the wait runs whenever the
+instruction runs, so its producer must have run before, in the same iteration of all device loops
+around the producer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from nkisim.diagnostics import NkiCallError, declare, flag
+from nkisim.machine.core import Core
+from nkisim.objects import NKIObject
+from nkisim.spec import rules
+
+__all__ = ["Issued", "NkiInstruction", "handle_of"]
+
+SCHEDULE_EDGE = declare(
+    "R011",
+    "schedule-edge",
+    "error",
+    "depends_on names an instruction that comes later, or one inside a device loop from outside.",
+    "the instruction waits for a signal that never comes, or that comes in every iteration",
+)
+
+
+class Issued(NamedTuple):
+    """An executed instruction.
+
+    Attributes:
+        core: The core that ran it.
+        instruction: Its name.
+        number: Its number in program order of the core.
+        scope: The device loops around it, as ``Core.scope``.
+    """
+
+    core: Core
+    instruction: str
+    number: int
+    scope: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        return f"{self.instruction}, instruction {self.number}"
+
+
+class NkiInstruction(NKIObject):
+    """Handle of an instruction: the result of every ``nki.isa`` instruction from NKI 0.6.0 on."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def depends_on(self, *producers: Any) -> NkiInstruction:
+        """Make this instruction run after other ones; return its handle.
+
+        Args:
+            *producers: Handles of earlier instructions, in the same iteration of the same device
+                loops or outside of them.
+        """
+        for producer in producers:
+            if not isinstance(producer, NkiInstruction):
+                flag(
+                    rules.BAD_CALL,
+                    f"depends_on takes handles of instructions, got {type(producer).__name__}",
+                    instruction="depends_on",
+                    operand="producers",
+                    seen=repr(producer)[:80],
+                    allowed="what a call of nki.isa returns",
+                    fix="pass the result of the instruction to wait for",
+                    error=NkiCallError,
+                )
+            _add_edge(producer._handle, self._handle)
+        return self
+
+    def __repr__(self) -> str:
+        return f"NkiInstruction({self._handle})"
+
+
+def handle_of(core: Core, instruction: str) -> NkiInstruction | None:
+    """Return the handle of the instruction that just ran; None in versions without handles."""
+    if not core.handles:
+        return None
+    return NkiInstruction(Issued(core, instruction, core.clock, core.scope))
+
+
+def _add_edge(producer: Issued, consumer: Issued) -> None:
+    """Record an edge, or flag one that no semaphore can implement."""
+    inside = consumer.scope[: len(producer.scope)] == producer.scope
+    if producer.core is not consumer.core:
+        why, fix = "it runs on another core", "synchronise cores with nisa.core_barrier"
+    elif producer.number >= consumer.number:
+        why = "it is the same one" if producer.number == consumer.number else "it comes later"
+        fix = "call depends_on of the later instruction, with the earlier one"
+    elif not inside:
+        why = "it is in a device loop, or in an iteration of one, that has ended"
+        fix = "put both into one iteration, or the producer before the loop"
+    else:
+        consumer.core.edges.setdefault(consumer.number, set()).add(producer.number)
+        return
+    flag(
+        SCHEDULE_EDGE,
+        f"{consumer.instruction} cannot depend on {producer.instruction}: {why}",
+        instruction=consumer.instruction,
+        operand="producers",
+        seen=f"{producer} for {consumer}",
+        allowed="an earlier instruction of the same iteration, or before the loop",
+        fix=fix,
+    )

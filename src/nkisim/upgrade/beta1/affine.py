@@ -1,0 +1,282 @@
+"""Index tensors of Beta 1 (``nl.arange``, ``nl.mgrid``) as affine expressions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+import libcst as cst
+
+from nkisim.upgrade.bindings import assigned_value, same_values
+from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.tiles import is_tile
+
+__all__ = [
+    "Axis",
+    "Index",
+    "affine",
+    "depends",
+    "derived",
+    "difference",
+    "grid",
+    "product",
+    "total",
+    "wrapped",
+]
+
+_AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The integers ``0, step, ..., (count - 1) * step`` along one axis of an index tensor."""
+
+    axis: int
+    count: str
+    step: str = "1"
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index expression: the sum of integers and of ranges along axes.
+
+    Attributes:
+        offsets: The texts of the integers in the sum.
+        axes: The ranges; none for an integer.
+        rank: The number of axes of the index tensor; 0 for an integer.
+        stop: The text of the end of a range that is not written as its start and its count.
+        counts: The sizes of a tensor of ``nl.mgrid``, which has its full size along all axes.
+        parts: The nodes whose texts it repeats.
+    """
+
+    offsets: tuple[str, ...] = ()
+    axes: tuple[Axis, ...] = ()
+    rank: int = 0
+    stop: str = ""
+    counts: tuple[str, ...] = ()
+    parts: tuple[cst.CSTNode, ...] = field(default=(), compare=False)
+
+    @property
+    def dense(self) -> bool:
+        """Whether the tensor has its full size along all axes."""
+        return bool(self.counts)
+
+    @property
+    def offset(self) -> str:
+        """The sum of the integers."""
+        return total(*self.offsets) or "0"
+
+    @property
+    def key(self) -> tuple[frozenset[str], tuple[Axis, ...]]:
+        """Equal for expressions that differ in the order of their addends only."""
+        return frozenset(part.replace(" ", "") for part in self.offsets), self.axes
+
+
+def wrapped(text: str) -> str:
+    """Return an expression in the parentheses that it needs as a factor."""
+    return text if re.fullmatch(r"[\w.]+|\([^()]*\)|[\w.]+\[[\w.]+\]", text) else f"({text})"
+
+
+def total(*parts: str) -> str:
+    """Return the sum of expressions, without zeros; of integer literals, their value."""
+    kept = [part for part in parts if part != "0"]
+    if all(map(_is_integer, kept)):
+        return str(sum(map(int, kept)))
+    safe = [p if re.fullmatch(r"[\w.\[\]()*/+ ,-]+", p) else f"({p})" for p in kept]
+    return " + ".join(safe).replace("+ -", "- ")
+
+
+def _is_integer(text: str) -> bool:
+    return re.fullmatch(r"-?\d+", text) is not None
+
+
+def product(*parts: str) -> str:
+    """Return the product of expressions, without ones; of integer literals, their value."""
+    kept = [part for part in parts if part != "1"]
+    if "0" in kept:
+        return "0"
+    value = 1
+    for part in filter(_is_integer, kept):
+        value *= int(part)
+    others = [part for part in kept if not _is_integer(part)]
+    if not others:
+        return str(value)
+    if value == -1:
+        return f"-{product(*map(wrapped, others))}"
+    return " * ".join(map(wrapped, kept)) if len(kept) > 1 else kept[0]
+
+
+def _difference(stop: str, start: str) -> str:
+    if stop.isdecimal() and start.isdecimal():
+        return str(int(stop) - int(start))
+    return stop if start == "0" else f"{stop} - {wrapped(start)}"
+
+
+def _range(
+    start: str, stop: str, axis: int, rank: int, node: cst.CSTNode, counts: tuple[str, ...] = ()
+) -> Index:
+    axes = (Axis(axis, _difference(stop, start)),)
+    offsets = () if start == "0" else (start,)
+    return Index(offsets, axes, rank, stop if offsets else "", counts, (node,))
+
+
+def _arange(source: Source, node: cst.Subscript) -> Index | None:
+    """Return the range of ``nl.arange(...)[None, :]``."""
+    call = node.value
+    if not isinstance(call, cst.Call) or source.name(call.func) != "nki.language.arange":
+        return None
+    if not 1 <= len(call.args) <= 2 or any(a.keyword is not None or a.star for a in call.args):
+        return None
+    axis = None
+    for position, element in enumerate(node.slice):
+        part = element.slice
+        if isinstance(part, cst.Slice):
+            if axis is not None or part.lower or part.upper or part.step:
+                return None
+            axis = position
+        elif source.code(part.value if isinstance(part, cst.Index) else part) != "None":
+            return None
+    if axis is None:
+        return None
+    bounds = [source.code(a.value) for a in call.args]
+    return _range("0" if len(bounds) == 1 else bounds[0], bounds[-1], axis, len(node.slice), node)
+
+
+def grid(source: Source, node: cst.CSTNode) -> list[Index] | None:
+    """Return the ranges of ``nl.mgrid[0:128, 0:512]``, or of a name that stands for it."""
+    if isinstance(node, cst.Name):
+        found = assigned_value(source, node)
+        if found is None or found[1] is not None or isinstance(found[0], cst.Name):
+            return None
+        return grid(source, found[0]) if same_values(source, found[0], node) else None
+    if not isinstance(node, cst.Subscript) or source.name(node.value) != "nki.language.mgrid":
+        return None
+    bounds = []
+    for element in node.slice:
+        part = element.slice
+        if not isinstance(part, cst.Slice) or part.upper is None or part.step is not None:
+            return None
+        start = "0" if part.lower is None else source.code(part.lower)
+        bounds.append((start, source.code(part.upper)))
+    counts = tuple(_difference(stop, start) for start, stop in bounds)
+    rank = len(bounds)
+    return [_range(*pair, axis, rank, node, counts) for axis, pair in enumerate(bounds)]
+
+
+def affine(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> Index | None:
+    """Return an index expression as an affine one, or None if it is none or depends on tiles."""
+    direct = _direct(source, node, seen)
+    if direct is not None:
+        return direct
+    if not depends(source, node):
+        if derived(source, node) or isinstance(node, cst.Ellipsis):
+            return None
+        return Index((source.code(node),), parts=(node,))
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = affine(source, node.expression, seen)
+        return None if inner is None else _scaled(inner, "-1")
+    if not isinstance(node, cst.BinaryOperation):
+        return None
+    left, right = affine(source, node.left, seen), affine(source, node.right, seen)
+    if left is None or right is None:
+        return None
+    if isinstance(node.operator, cst.Add):
+        return _sum(left, right)
+    if isinstance(node.operator, cst.Subtract):
+        return difference(left, right)
+    if isinstance(node.operator, cst.Multiply) and not (left.axes and right.axes):
+        tensor, factor = (left, right) if left.axes else (right, left)
+        return replace(_scaled(tensor, factor.offset), parts=left.parts + right.parts)
+    return None
+
+
+def difference(left: Index, right: Index) -> Index | None:
+    """Return one index expression minus another one."""
+    return _sum(left, _scaled(right, "-1"))
+
+
+def _direct(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> Index | None:
+    """Return the range of an index tensor, of a name for one, or of a part of a grid."""
+    if isinstance(node, cst.Subscript):
+        return _arange(source, node) or _component(source, node)
+    if isinstance(node, cst.Attribute):
+        return _component(source, node)
+    if not isinstance(node, cst.Name) or node.value in seen:
+        return None
+    found = assigned_value(source, node)
+    if found is None:
+        return None
+    value, place, _ = found
+    index: Index | None = None
+    if place is not None:
+        ranges = grid(source, value) if isinstance(value, cst.Subscript) else None
+        index = ranges[place] if ranges is not None and place < len(ranges) else None
+    elif depends(source, value):
+        index = affine(source, value, seen | {node.value})
+    # Its texts are repeated where the name is used: they must have the same value there.
+    same = index is not None and all(same_values(source, part, node) for part in index.parts)
+    return index if same else None
+
+
+def _component(source: Source, node: cst.Attribute | cst.Subscript) -> Index | None:
+    """Return the range of ``ix.p`` or ``ix[0]`` of a grid."""
+    place: int | None = None
+    if isinstance(node, cst.Attribute):
+        place = _AXES.get(node.attr.value)
+    elif len(node.slice) == 1 and isinstance(index := node.slice[0].slice, cst.Index):
+        place = literal_integer(index.value)
+    ranges = None if place is None else grid(source, node.value)
+    if ranges is None or place is None or not 0 <= place < len(ranges):
+        return None
+    return ranges[place]
+
+
+def _sum(left: Index, right: Index) -> Index | None:
+    if not left.axes:
+        left, right = right, left
+    if not right.axes:
+        stop = total(*right.offsets, left.stop) if left.stop else ""
+        offsets = (*right.offsets, *left.offsets)
+        return replace(left, offsets=offsets, stop=stop, parts=left.parts + right.parts)
+    if left.rank != right.rank or {a.axis for a in left.axes} & {a.axis for a in right.axes}:
+        return None
+    axes = tuple(sorted((*left.axes, *right.axes), key=lambda a: a.axis))
+    offsets, parts = (*left.offsets, *right.offsets), left.parts + right.parts
+    return Index(offsets, axes, left.rank, "", left.counts or right.counts, parts)
+
+
+def _scaled(index: Index, factor: str) -> Index:
+    axes = tuple(replace(a, step=product(a.step, factor)) for a in index.axes)
+    offsets = tuple(product(part, factor) for part in index.offsets)
+    return replace(index, offsets=offsets, axes=axes, stop="")
+
+
+def depends(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether an expression is made from an index tensor."""
+    return _made_from(source, node, False, frozenset())
+
+
+def derived(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether an expression is made from an index tensor or from a tile."""
+    return _made_from(source, node, True, frozenset())
+
+
+def _made_from(source: Source, node: cst.CSTNode, tiles: bool, seen: frozenset[str]) -> bool:
+    if (tiles and is_tile(source, node)) or re.search(r"\b(arange|mgrid)\b", source.code(node)):
+        return True
+    for name in source.within(node, cst.Name):
+        scope, user = source.scope(name), source.parent(name)
+        if scope is None or name.value in seen:
+            continue
+        if isinstance(user, cst.Attribute) and user.attr.value in ("shape", "dtype"):
+            continue
+        for assignment in scope.lookup(name.value):
+            for above in source.ancestors(assignment.node):
+                value = getattr(above, "value", None)
+                small = isinstance(above, cst.BaseSmallStatement)
+                within = seen | {name.value}
+                if small and value is not None and _made_from(source, value, tiles, within):
+                    return True
+                if small or isinstance(above, cst.BaseCompoundStatement):
+                    break
+    return False

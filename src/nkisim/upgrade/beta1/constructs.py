@@ -1,0 +1,218 @@
+"""Python that the Beta 1 tracer executed and that the compiler of 0.3.0 does not translate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.rewriting import Edit
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import dtype_of, is_tile
+
+__all__: list[str] = []
+
+_LANGUAGE, _TYPING = "nki.language", "nki.typing"
+
+
+@rule(
+    "MG-112",
+    "dictionaries with keys that are no strings",
+    since="beta1",
+    kind="report",
+    certain=False,
+    before="@nki.jit\ndef kernel(x):\n    tiles = {0: nl.load(x)}\n    return x",
+)
+def _keys(source: Source) -> Iterator[Match]:
+    advice = "only strings are keys in a kernel: use them, or a list"
+    for node in source.all(cst.Dict):
+        keys = [element.key for element in node.elements if isinstance(element, cst.DictElement)]
+        if any(_is_other_key(key) for key in keys) and source.in_device_code(node):
+            yield Match(node, advice)
+    for statement in source.all(cst.Assign):
+        target = statement.targets[0].target
+        if not isinstance(target, cst.Subscript) or not source.in_device_code(statement):
+            continue
+        values = source.values(target.value) or []
+        index = target.slice[0].slice
+        empty = bool(values) and all(source.code(v) in ("{}", "dict()") for v in values)
+        other = isinstance(index, cst.Index) and _is_other_key(index.value)
+        if empty and (other or len(target.slice) > 1):
+            yield Match(statement, advice)
+
+
+def _is_other_key(key: cst.BaseExpression) -> bool:
+    return isinstance(key, cst.Integer | cst.Float | cst.Tuple | cst.UnaryOperation)
+
+
+@rule(
+    "MG-118",
+    "gather_flattened needs uint32 indices",
+    since="beta1",
+    kind="report",
+    certain=False,
+    before="i = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\n"
+    "t = nl.gather_flattened(data=x, indices=i)",
+)
+def _gather(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "gather_flattened"):
+        indices = (source.arguments(call, ("data", "indices")) or {}).get("indices")
+        dtype = None if indices is None else dtype_of(source, indices)
+        if dtype not in (None, "uint32"):
+            yield Match(call, f"the indices are {dtype}: copy them into a uint32 tile in SBUF")
+
+
+@rule(
+    "MG-133",
+    "loop bodies run once for each iteration",
+    since="beta1",
+    kind="report",
+    certain=False,
+    before="@nki.jit\ndef kernel(x):\n    n = 0\n    for i in nl.affine_range(4):\n"
+    "        n += 1\n    return x",
+)
+def _traced_once(source: Source) -> Iterator[Match]:
+    for loop in source.all(cst.For):
+        call = loop.iter
+        if not isinstance(call, cst.Call) or source.nki_name(call.func, _LANGUAGE) not in _LOOPS:
+            continue
+        for statement in source.within(loop.body, cst.AugAssign):
+            target = statement.target
+            if not isinstance(target, cst.Name) or is_tile(source, target):
+                continue
+            values = source.values(target) or []
+            if any(isinstance(value, cst.Integer | cst.Float) for value in values):
+                message = f"{target.value} changes in each iteration now, in Beta 1 once: check it"
+                yield Match(statement, message)
+        for branch in source.within(loop.body, cst.If):
+            names = {name.value for name in source.within(branch.test, cst.Name)}
+            if isinstance(loop.target, cst.Name) and loop.target.value in names:
+                message = f"{loop.target.value} is a number now, and decides in each iteration"
+                yield Match(branch, f"{message}: check both branches")
+
+
+_LOOPS = ("affine_range", "sequential_range")
+
+
+@rule(
+    "MG-135",
+    "dtypes in the annotations of tensors",
+    since="beta1",
+    kind="partial",
+    before="import nki.typing as nt\n\n@nki.jit\ndef kernel(x: nt.tensor[nl.float32], "
+    "y: nt.tensor[128, 64, nl.float32]):\n    return x",
+    after="import nki.typing as nt\n\n@nki.jit\ndef kernel(x: nt.tensor, y: nt.tensor[128, 64]):\n"
+    "    return x",
+)
+def _annotations(source: Source) -> Iterator[Match]:
+    for annotation in source.all(cst.Annotation):
+        node = annotation.annotation
+        if not isinstance(node, cst.Subscript):
+            continue
+        if source.nki_name(node.value, _TYPING) not in ("tensor", "mutable_tensor"):
+            continue
+        parts = [element.slice for element in node.slice]
+        kept = [source.code(part) for part in parts if not _is_dtype(source, part)]
+        if len(kept) == len(parts):
+            continue
+        tail = f"[{', '.join(kept)}]" if kept else ""
+        edit = source.replaced(node, source.code(node.value) + tail)
+        yield Match(annotation, "only shapes are checked: the dtype is removed", (edit,))
+
+
+def _is_dtype(source: Source, part: cst.BaseSlice) -> bool:
+    value = part.value if isinstance(part, cst.Index) else part
+    module = (source.name(value) or "").rpartition(".")[0]
+    dtype = isinstance(value, cst.Attribute) and value.attr.value == "dtype"
+    return dtype or module in (_LANGUAGE, "numpy") or isinstance(value, cst.SimpleString)
+
+
+@rule(
+    "MG-136",
+    "comprehensions, lambdas and nested functions",
+    since="beta1",
+    kind="partial",
+    certain=False,
+    before="@nki.jit\ndef kernel(x):\n    tiles = [nl.load(x[k]) for k in range(4)]\n    return x",
+    after="@nki.jit\ndef kernel(x):\n    tiles = []\n    for k in range(4):\n"
+    "        tiles.append(nl.load(x[k]))\n    return x",
+)
+def _constructs(source: Source) -> Iterator[Match]:
+    for kind in (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp):
+        for node in source.all(kind):
+            if not source.in_device_code(node):
+                continue
+            edit = _loop(source, node) if isinstance(node, cst.ListComp) else None
+            if edit is None:
+                yield Match(node, "write the comprehension as a loop with append")
+            else:
+                yield Match(node, "the comprehension becomes a loop", (edit,))
+    for function in source.all(cst.Lambda):
+        if source.in_device_code(function):
+            yield Match(function, "write the lambda as a function of the module")
+    for inner in source.all(cst.FunctionDef):
+        outer = source.function_of(inner)
+        if outer is not None and outer in source.device_functions():
+            yield Match(inner, "move the function to the module; pass what it uses as arguments")
+
+
+def _loop(source: Source, node: cst.ListComp) -> Edit | None:
+    """Return the edit of ``name = [value for item in items]`` to a loop, or None."""
+    statement, clause = source.parent(node), node.for_in
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        return None
+    line = source.statement(statement)
+    if line is None:
+        return None
+    target, scope = statement.targets[0].target, source.scope(statement)
+    if not isinstance(target, cst.Name) or not isinstance(clause.target, cst.Name) or scope is None:
+        return None
+    if clause.inner_for_in is not None or clause.asynchronous is not None:
+        return None
+    bound = {name for name, made in scope.assignments.items() if made}
+    used = {name.value for name in source.within(node, cst.Name)}
+    nested = source.within(node.elt, cst.ListComp)
+    if clause.target.value in bound or target.value in used or nested:
+        return None  # the loop would change a name of the function
+    indent = source.indent(line)
+    step = "    " if "\t" not in indent else "\t"
+    rows = [f"{target.value} = []"]
+    rows.append(f"for {clause.target.value} in {source.code(clause.iter)}:")
+    depth = step
+    for condition in clause.ifs:
+        rows.append(f"{depth}if {source.code(condition.test)}:")
+        depth += step
+    rows.append(f"{depth}{target.value}.append({source.code(node.elt)})")
+    return Edit(*source.span(statement), (source.newline + indent).join(rows))
+
+
+@rule(
+    "MG-137",
+    "closures and factories of kernels",
+    since="beta1",
+    kind="report",
+    certain=False,
+    before="def make(scale):\n    @nki.jit\n    def kernel(x):\n"
+    "        return nl.multiply(nl.load(x), scale)\n    return kernel",
+)
+def _closures(source: Source) -> Iterator[Match]:
+    kernels = source.kernels()
+    for function in source.device_functions():
+        outer = source.function_of(function)
+        above = None if outer is None else source.scope(outer.body)
+        if above is None or outer in source.device_functions():
+            continue
+        own = source.scope(function.body)
+        names = []
+        for name in source.within(function.body, cst.Name):
+            scope = source.scope(name)
+            if scope is None or own is None or own.assignments[name.value]:
+                continue
+            found = scope.lookup(name.value)
+            if found and found[0].scope is above and found[0].node not in kernels:
+                names.append(name.value)
+        for name in dict.fromkeys(names):
+            yield Match(
+                function, f"pass {name} as an argument: enclosing variables are not visible"
+            )

@@ -1,0 +1,120 @@
+"""Indices that are tiles, ``x[rows, i_f]``, become access patterns with a vector offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.upgrade.beta1.affine import affine, depends, product, total, wrapped
+from nkisim.upgrade.beta1.indexing import sliced
+from nkisim.upgrade.bindings import binding
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import base_name, buffer_of, is_tile
+
+__all__: list[str] = []
+
+_ADVICE = (
+    "write the address as t.ap(pattern=[[step, count], ...], vector_offset=rows), or with "
+    "scalar_offset= for one index"
+)
+
+
+@rule(
+    "MG-110",
+    "indices that are tiles",
+    since="beta1",
+    kind="partial",
+    before="@nki.jit\ndef kernel(x, y):\n    i_f = nl.arange(512)[None, :]\n    rows = nl.load(y)\n"
+    "    return nl.load(x[rows, i_f])",
+    after="@nki.jit\ndef kernel(x, y):\n    rows = nl.load(y)\n"
+    "    return nl.load(x.ap(pattern=[[x.shape[1], rows.shape[0]], [1, 512]], "
+    "vector_offset=rows))",
+)
+def _dynamic(source: Source) -> Iterator[Match]:
+    for node in source.all(cst.Subscript):
+        if not any(_is_dynamic(source, element) for element in node.slice):
+            continue
+        text = _gathered(source, node)
+        if text is None:
+            yield Match(node, _ADVICE)
+        else:
+            edit = source.replaced(node, text)
+            yield Match(node, "the rows are addressed with a vector offset", (edit,))
+
+
+def _is_dynamic(source: Source, element: cst.SubscriptElement) -> bool:
+    index = element.slice
+    if not isinstance(index, cst.Index):
+        return False
+    return is_tile(source, index.value) and isinstance(index.value, cst.Name | cst.Subscript)
+
+
+def _gathered(source: Source, node: cst.Subscript) -> str | None:
+    """Return the access pattern of a tensor in HBM whose first index is a tile, or None."""
+    tensor, first = node.value, node.slice[0].slice
+    if not isinstance(tensor, cst.Name) or len(node.slice) < 2:
+        return None
+    if not _is_whole(source, tensor):
+        return None
+    if not isinstance(first, cst.Index) or not _is_dynamic(source, node.slice[0]):
+        return None
+    rows: str | None = source.code(first.value)
+    if isinstance(first.value, cst.Subscript) and depends(source, first.value):
+        rows = sliced(source, first.value)
+    if rows is None or base_name(first.value) is None:
+        return None
+    name = tensor.value
+    pattern, offset, places = [], "0", [0]
+    for dimension in range(1, len(node.slice)):
+        stride = "1"
+        for inner in range(dimension + 1, len(node.slice)):
+            stride = product(stride, f"{name}.shape[{inner}]")
+        part = _extent(source, node.slice[dimension], places, f"{name}.shape[{dimension}]")
+        if part is None:
+            return None
+        pattern.append(f"[{stride}, {part[1]}]")
+        offset = total(offset, product(part[0], stride))
+    stride = "1"
+    for inner in range(1, len(node.slice)):
+        stride = product(stride, f"{name}.shape[{inner}]")
+    first_pair = f"[{stride}, {rows}.shape[0]]"
+    moved = "" if offset == "0" else f"offset={offset}, "
+    return f"{name}.ap(pattern=[{', '.join([first_pair, *pattern])}], {moved}vector_offset={rows})"
+
+
+def _is_whole(source: Source, tensor: cst.Name) -> bool:
+    """Return whether a name is a tensor in HBM and no part of one: patterns count from its start.
+
+    Parameters of kernels are; those of other functions may be parts.
+    """
+    if "hbm" in (buffer_of(source, tensor) or ""):
+        return True
+    return isinstance(binding(source, tensor), cst.Param) and (
+        source.function_of(tensor) in source.kernels()
+    )
+
+
+def _extent(
+    source: Source, element: cst.SubscriptElement, places: list[int], size: str
+) -> tuple[str, str] | None:
+    """Return the first index and the number of indices of one dimension, or None."""
+    part = element.slice
+    if isinstance(part, cst.Slice):
+        if part.step is not None:
+            return None
+        start = "0" if part.lower is None else source.code(part.lower)
+        stop = size if part.upper is None else source.code(part.upper)
+        places.append(places[-1] + 1)
+        if stop.startswith("-"):
+            return None
+        return start, stop if start == "0" else f"{stop} - {wrapped(start)}"
+    found = affine(source, part.value)
+    if found is None or len(found.axes) != 1:
+        return None
+    where = found.axes[0]
+    if where.step != "1" or where.axis <= places[-1]:
+        return None
+    places.append(where.axis)
+    return found.offset, where.count

@@ -1,0 +1,193 @@
+"""Outputs that Beta 1 kernels took as arguments and wrote to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.rewriting import Edit
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import base_name
+
+__all__: list[str] = []
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+
+
+@rule(
+    "MG-132",
+    "outputs that are arguments",
+    since="beta1",
+    kind="partial",
+    before="@nki.jit\ndef kernel(x, out):\n    nl.store(out, nl.load(x))\n\nkernel(a, b)",
+    after="@nki.jit\ndef kernel(x, out):\n"
+    "    out_result = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.shared_hbm)\n"
+    "    nisa.dma_copy(dst=out_result, src=out)\n"
+    "    nl.store(out_result, nl.load(x))\n"
+    "    return out_result\n\nb[...] = kernel(a, b)",
+)
+def _mutable_arguments(source: Source) -> Iterator[Match]:
+    for function in source.kernels():
+        if any(r.value is not None for r in source.within(function.body, cst.Return)):
+            continue
+        written = _written(source, function)
+        if not written:
+            continue
+        edits = _returned(source, function, list(written))
+        if edits is not None:
+            review = "remove the dma_copy of the old content if the kernel writes all elements"
+            names = ", ".join(written)
+            yield Match(function, f"{names}: allocated in the kernel and returned", edits, review)
+            continue
+        for name, call in written.items():
+            yield Match(call, f"allocate {name} in nl.shared_hbm inside the kernel and return it")
+
+
+def _written(source: Source, function: cst.FunctionDef) -> dict[str, cst.CSTNode]:
+    """Return the parameters that a kernel writes to, in their order, and where it does."""
+    found: dict[str, cst.CSTNode] = {}
+    calls = (*source.calls(_LANGUAGE, "store"), *source.calls(_ISA, "dma_copy"))
+    for call in calls:
+        dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
+        name = None if dst is None else base_name(dst)
+        if name is not None and source.function_of(call) is function:
+            found.setdefault(name.value, call)
+    parameters = [p.name.value for p in function.params.params]
+    return {name: found[name] for name in parameters if name in found}
+
+
+def _returned(
+    source: Source, function: cst.FunctionDef, outputs: list[str]
+) -> tuple[Edit, ...] | None:
+    """Return the edits of a kernel and of all its launches, or None if one is not understood."""
+    language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
+    body = function.body
+    if language is None or isa is None or not isinstance(body, cst.IndentedBlock):
+        return None
+    launches = _launches(source, function, outputs)
+    first = _first_line(body)
+    if not launches or first is None or source.within(body, cst.Return):
+        return None
+    edits, rows, names = [*language[1], *isa[1]], [], {}
+    for name in outputs:
+        new = names[name] = source.fresh(f"{name}_result")
+        memory = f"dtype={name}.dtype, buffer={language[0]}.shared_hbm"
+        rows.append(f"{new} = {language[0]}.ndarray({name}.shape, {memory})")
+        rows.append(f"{isa[0]}.dma_copy(dst={new}, src={name})")
+    edits.append(_before(source, first, rows))
+    for node in source.within(body, cst.Name):
+        scope = source.scope(node)
+        if node.value not in names or scope is None:
+            continue  # an attribute or a keyword
+        if not all(isinstance(a.node, cst.Param) for a in scope.lookup(node.value)):
+            return None
+        edits.append(source.replaced(node, names[node.value]))
+    edits.append(_after(source, body, f"return {', '.join(names.values())}"))
+    return (*edits, *launches)
+
+
+def _first_line(body: cst.IndentedBlock) -> cst.CSTNode | None:
+    """Return the first statement of a function behind its docstring."""
+    for statement in body.body:
+        line = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        if isinstance(line, cst.Expr) and isinstance(line.value, cst.SimpleString):
+            continue
+        return statement
+    return None
+
+
+def _before(source: Source, statement: cst.CSTNode, rows: list[str]) -> Edit:
+    start = source.span(statement)[0]
+    indent = source.data[source.data.rfind(b"\n", 0, start) + 1 : start].decode()
+    return Edit(start, start, "".join(row + source.newline + indent for row in rows))
+
+
+def _after(source: Source, body: cst.IndentedBlock, row: str) -> Edit:
+    """Return the edit that adds a statement at the end of a block."""
+    start = source.span(body.body[0])[0]
+    indent = source.data[source.data.rfind(b"\n", 0, start) + 1 : start].decode()
+    last: cst.CSTNode = body.body[-1]
+    stop = max(source.span(node)[1] for node in (last, *source.within(last, cst.Name)))
+    end = source.data.find(b"\n", stop - 1 if source.data[stop - 1 : stop] == b"\n" else stop)
+    if end < 0:
+        return Edit(len(source.data), len(source.data), f"{source.newline}{indent}{row}")
+    return Edit(end + 1, end + 1, f"{indent}{row}{source.newline}")
+
+
+def _launches(
+    source: Source, function: cst.FunctionDef, outputs: list[str]
+) -> tuple[Edit, ...] | None:
+    """Return the edits that assign what the launches return, or None if one is not a launch."""
+    scope = source.scope(function)
+    uses = [] if scope is None else scope.assignments[function.name.value]
+    if len(uses) != 1:
+        return None
+    edits = []
+    for name in uses[0].references:
+        call = _launch(source, name)
+        line = None if call is None else source.statement(call)
+        if call is None or line is None or not source.is_bare(line, call):
+            return None
+        parameters = [p.name.value for p in function.params.params]
+        skipped = 1 if call.args and call.args[0].value is name else 0
+        given = source.arguments(call, [""] * skipped + parameters)
+        targets = [None if given is None else given.get(output) for output in outputs]
+        if any(not isinstance(t, cst.Name | cst.Attribute) for t in targets):
+            return None
+        text = ", ".join(f"{source.code(t)}[...]" for t in targets if t is not None)
+        start = source.span(call)[0]
+        edits.append(Edit(start, start, f"{text} = "))
+    return tuple(edits) or None
+
+
+def _launch(source: Source, name: cst.Name) -> cst.Call | None:
+    """Return the call that launches a kernel: ``k(x)``, ``k[2](x)``, ``nki.simulate(k)(x)``."""
+    above = source.parent(name)
+    if isinstance(above, cst.Subscript) and above.value is name:
+        name_or_grid: cst.CSTNode = above
+        above = source.parent(above)
+    else:
+        name_or_grid = name
+    if isinstance(above, cst.Call) and above.func is name_or_grid:
+        return above
+    if not isinstance(above, cst.Arg):
+        return None
+    call = source.parent(above)
+    if not isinstance(call, cst.Call) or call.args[0] is not above or above.keyword is not None:
+        return None
+    entry = source.name(call.func)
+    if entry == "nki.simulate_kernel":
+        return call
+    outer = source.parent(call)
+    if entry in ("nki.simulate", "nki.baremetal", "nki.jit") and isinstance(outer, cst.Call):
+        return outer if outer.func is call else None
+    return None
+
+
+@rule(
+    "MG-132a",
+    "outputs that are arguments of functions without decorator",
+    since="beta1",
+    kind="report",
+    certain=False,
+    before="def kernel(x, out):\n    nl.store(out, nl.load(x))",
+)
+def _undecorated_outputs(source: Source) -> Iterator[Match]:
+    """A function of Beta 1 may be compiled by its caller; helpers of this file are none."""
+    known = source.device_functions()
+    called = {call.func.value for call in source.all(cst.Call) if isinstance(call.func, cst.Name)}
+    for call in source.calls(_LANGUAGE, "store"):
+        function = source.function_of(call)
+        dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
+        name = None if dst is None else base_name(dst)
+        if function is None or name is None or function in known or function.name.value in called:
+            continue
+        parameters = {p.name.value for p in function.params.params}
+        if name.value in parameters and not source.within(function.body, cst.Return):
+            yield Match(
+                call,
+                f"decorate {function.name.value} with @nki.jit, allocate {name.value} in "
+                "nl.shared_hbm inside and return it",
+            )

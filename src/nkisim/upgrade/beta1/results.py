@@ -1,0 +1,123 @@
+"""Calls of Beta 1 instructions whose result is used: nesting, targets, allocation of ``dst``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import libcst as cst
+
+from nkisim.rewriting import Edit
+from nkisim.upgrade.beta1.indexing import target_text
+from nkisim.upgrade.rules import Match
+from nkisim.upgrade.source import Source
+
+__all__ = ["DST", "allocated", "hoisted", "old_calls", "replaced_by", "target_of"]
+
+_ISA = "nki.isa"
+DST = "allocate the result and pass it as dst=: since Beta 2 the instruction returns nothing"
+
+
+def old_calls(source: Source, *names: str) -> Iterator[tuple[cst.Call, str]]:
+    """Yield the calls whose result is used: no instruction of a later release returns one."""
+    for call in source.calls(_ISA, *names):
+        line = source.statement(call)
+        used = line is not None and not source.is_bare(line, call)
+        if used and source.keyword(call, "dst") is None and not any(a.star for a in call.args):
+            yield call, source.nki_name(call.func, _ISA) or ""
+
+
+def hoisted(
+    source: Source, line: cst.SimpleStatementLine, node: cst.CSTNode, wish: str
+) -> Iterator[Match]:
+    """Yield the edit that gives a nested call a statement of its own, in front of its line."""
+    if not source.unconditional(node):
+        yield Match(node, DST)
+        return
+    name = source.fresh(wish)
+    edits = (source.before(line, f"{name} = {source.code(node)}"), source.replaced(node, name))
+    yield Match(node, "the nested call becomes a statement", edits)
+
+
+def target_of(source: Source, call: cst.Call) -> cst.Name | cst.Subscript | None:
+    """Return the name or part of a tile that is assigned the result of a call, and only that."""
+    statement = source.parent(call)
+    target: cst.CSTNode | None = None
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0].target
+    elif isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name):
+        target = statement.target
+    return target if isinstance(target, cst.Name | cst.Subscript) else None
+
+
+def _merged(edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Join insertions at one place into one edit, in their order."""
+    out: list[Edit] = []
+    for edit in edits:
+        if out and edit.start == edit.stop == out[-1].start == out[-1].stop:
+            out[-1] = Edit(edit.start, edit.stop, out[-1].text + edit.text)
+        else:
+            out.append(edit)
+    return tuple(out)
+
+
+def replaced_by(
+    source: Source, call: cst.Call, arguments: dict[str, str]
+) -> Callable[[str], list[Edit]]:
+    """Return the function from the text of ``dst`` to the edits that write the whole call anew."""
+
+    def edits(dst: str) -> list[Edit]:
+        parts = [f"dst={dst}", *(f"{key}={text}" for key, text in arguments.items())]
+        return [source.replaced(call, f"{source.code(call.func)}({', '.join(parts)})")]
+
+    return edits
+
+
+def allocated(
+    source: Source,
+    call: cst.Call,
+    result: tuple[str, str, str],
+    edits: Callable[[str], list[Edit]],
+    message: str,
+    review: str = "",
+) -> Match:
+    """Return the change of ``t = f(...)`` to an allocation and ``f(dst=t, ...)``.
+
+    ``result`` is the shape, the dtype and the buffer of the result. A part of a tile,
+    ``t[0:64] = f(...)``, is written without an allocation.
+    """
+    statement, line = source.parent(call), source.statement(call)
+    target, language = target_of(source, call), source.import_of("nki.language")
+    if statement is None or line is None or target is None or language is None:
+        return Match(call, DST)
+    start, stop = source.span(statement)[0], source.span(call)[0]
+    without = [Edit(start, stop, "")] if stop > start else []
+    if isinstance(target, cst.Subscript):
+        return Match(
+            call,
+            "the result is written to dst",
+            _merged(_joined(without, edits(target_text(source, target)))),
+            review,
+        )
+    nl, imports = language
+    used = any(n.value == target.value for n in source.within(call, cst.Name))
+    name = source.fresh(f"{target.value}_new") if used else target.value
+    shape, dtype, buffer = result
+    label = name
+    if isinstance(statement, cst.AnnAssign) and not used:
+        label += f": {source.code(statement.annotation.annotation)}"
+    made = f"{label} = {nl}.ndarray({shape}, dtype={dtype}, buffer={nl}.{buffer})"
+    new = [*imports, source.before(line, made), *_joined(without, edits(name))]
+    if used:
+        comment = line.trailing_whitespace.comment
+        end = source.span(call)[1] if comment is None else source.span(comment)[1]
+        after = source.newline + source.indent(line) + f"{target.value} = {name}"
+        new.append(Edit(end, end, after))
+    return Match(call, message, _merged(new), review)
+
+
+def _joined(without: list[Edit], edits: list[Edit]) -> list[Edit]:
+    """Join the removal of the target with an edit that begins where it ends."""
+    if without and edits and edits[0].start == without[0].stop < edits[0].stop:
+        first = Edit(without[0].start, edits[0].stop, edits[0].text)
+        return [first, *edits[1:]]
+    return [*without, *edits]

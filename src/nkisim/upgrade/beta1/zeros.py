@@ -1,0 +1,127 @@
+"""Zeros in PSUM in front of matmuls: in 0.3.0 the first matmul overwrites the tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import base_name, in_psum, shape_of
+
+__all__: list[str] = []
+
+_LANGUAGE = "nki.language"
+_LOOPS = ("range", *(f"{_LANGUAGE}.{kind}_range" for kind in ("affine", "sequential", "static")))
+
+
+@rule(
+    "MG-123",
+    "no zeros in PSUM before a matmul",
+    since="beta1",
+    kind="partial",
+    before="acc = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
+    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
+    after="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
+    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
+)
+def _zeros(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "zeros"):
+        target = source.parent(call)
+        if not isinstance(target, cst.Assign) or len(target.targets) != 1:
+            continue
+        name = target.targets[0].target
+        if not isinstance(name, cst.Name) or not in_psum(source, name):
+            continue
+        writers = _writers(source, call, name)
+        matmuls = [c for c in writers if source.name(c.func) == "nki.isa.nc_matmul"]
+        if not matmuls or all(source.keyword(c, "accumulate") is not None for c in matmuls):
+            continue
+        if (
+            matmuls == writers
+            and isinstance(call.func, cst.Attribute)
+            and not any(source.keyword(c, "accumulate") is not None for c in matmuls)
+            and not _changed_otherwise(source, name, source.function_of(call))
+            and _always_runs(source, target, matmuls[0])
+            and all(_covers(source, c, name) for c in matmuls)
+        ):
+            edit = source.replaced(call.func.attr, "ndarray")
+            yield Match(call, "the first matmul overwrites the tile", (edit,))
+        else:
+            yield Match(
+                call,
+                "a matmul cannot add to zeros: allocate with nl.ndarray, and let the "
+                "first matmul overwrite",
+            )
+
+
+def _writers(source: Source, made: cst.Call, name: cst.Name) -> list[cst.Call]:
+    """Return the calls with ``dst=name`` between an allocation and the next one of the name."""
+    start = source.span(made)[0]
+    others = [source.span(value)[0] for value in source.values(name) or ()]
+    stop = min((place for place in others if place > start), default=len(source.data))
+    return [
+        call
+        for call in source.within(source.function_of(made) or source.module, cst.Call)
+        if (dst := source.keyword(call, "dst")) is not None
+        and (base := base_name(dst.value)) is not None
+        and base.value == name.value
+        and start < source.span(call)[0] < stop
+    ]
+
+
+def _covers(source: Source, call: cst.Call, name: cst.Name) -> bool:
+    """Return whether the matmuls of a call, in all iterations around it, write the whole tile."""
+    argument = source.keyword(call, "dst")
+    dst = None if argument is None else argument.value
+    if isinstance(dst, cst.Name) or dst is None:
+        return dst is not None
+    if not isinstance(dst, cst.Subscript) or dst.value is name:
+        return False
+    if source.code(dst).endswith("[...]"):
+        return True
+    shape = shape_of(source, name)
+    if shape is None or len(dst.slice) > len(shape):
+        return False
+    return all(
+        _spans(source, call, element.slice, size)
+        for element, size in zip(dst.slice, shape, strict=False)
+    )
+
+
+def _spans(source: Source, call: cst.Call, part: cst.BaseSlice, size: str) -> bool:
+    """Return whether an index takes all values below a size: a slice, or the index of a loop."""
+    if isinstance(part, cst.Slice):
+        low = part.lower is None or source.code(part.lower) == "0"
+        return low and (part.upper is None or source.code(part.upper) == size) and not part.step
+    for loop in source.ancestors(call):
+        if not isinstance(loop, cst.For) or source.code(loop.target) != source.code(part):
+            continue
+        count = loop.iter
+        if isinstance(count, cst.Call) and len(count.args) == 1:
+            kind = source.name(count.func) or source.code(count.func)
+            return kind in _LOOPS and source.code(count.args[0].value) == size
+    return False
+
+
+def _always_runs(source: Source, made: cst.CSTNode, call: cst.CSTNode) -> bool:
+    """Return whether a call is in no branch that the allocation is not in as well."""
+    above = set(source.ancestors(made))
+    return not any(
+        isinstance(a, cst.If | cst.While | cst.Try)
+        for a in source.ancestors(call)
+        if a not in above
+    )
+
+
+def _changed_otherwise(source: Source, name: cst.Name, function: cst.FunctionDef | None) -> bool:
+    """Return whether a tile is also assigned to, as in ``t[...] = x`` or ``t += x``."""
+    whole = function or source.module
+    targets: list[cst.BaseExpression] = [t.target for t in source.within(whole, cst.AssignTarget)]
+    targets += [statement.target for statement in source.within(whole, cst.AugAssign)]
+    for target in targets:
+        base = base_name(target)
+        if base is not None and base is not name and base.value == name.value:
+            return True
+    return False

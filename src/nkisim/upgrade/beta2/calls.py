@@ -1,0 +1,169 @@
+"""Calls that Beta 2 took and 0.3.0 refuses or reads otherwise."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterator
+
+import libcst as cst
+
+import nkisim.isa
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import shape_of
+
+__all__: list[str] = []
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+
+# Keywords of older releases that have rules of their own.
+# fmt: off
+_HANDLED = frozenset(
+    (
+        "channel_multiplier", "dst_rmw_op", "dtype", "expr", "imm", "is_moving_zero",
+        "is_stationary_zero", "mask", "num_channels", "pred", "psumAccumulateFlag", "shape",
+        "unique_indices", "use_gpsimd_dma",
+    )
+)
+# fmt: on
+
+
+@rule(
+    "MG-201",
+    "unknown keywords",
+    since="beta2",
+    kind="report",
+    before="nisa.tensor_copy(dst=a, src=b, enigne=nisa.engine.vector)",
+)
+def _keywords(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA):
+        name = source.nki_name(call.func, _ISA) or ""
+        function = getattr(nkisim.isa, name, None)
+        if not inspect.isroutine(function) or not source.is_bare(source.statement(call), call):
+            continue
+        known = list(inspect.signature(function).parameters)
+        for argument in call.args:
+            key = argument.keyword.value if argument.keyword is not None else ""
+            if not key or key in known or key in _HANDLED:
+                continue
+            near = difflib.get_close_matches(key, known, 1)
+            advice = f"is {near[0]}= meant?" if near else "remove it: it had no effect"
+            yield Match(call, f"nisa.{name} has no argument {key}=; {advice}")
+
+
+@rule(
+    "MG-204",
+    "activation: bias has one column",
+    since="beta2",
+    kind="report",
+    before="b = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "nisa.activation(dst=d, op=nl.exp, data=t, bias=b)",
+)
+def _bias(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "activation", "activation_reduce"):
+        argument = source.keyword(call, "bias")
+        shape = None if argument is None else shape_of(source, argument.value)
+        wide = [size for size in (shape or [])[1:] if size.isdecimal() and size != "1"]
+        if argument is not None and wide:
+            text = source.code(argument.value)
+            yield Match(call, f"bias has the shape (P, 1): pass one column, {text}[:, 0:1]")
+
+
+_ON_HOST = {"identity": "identity", "zeros": "zeros", "ones": "ones", "arange": "arange"}
+_NUMPY = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32")
+
+
+@rule(
+    "MG-205",
+    "nki.tensor makes no constants",
+    since="beta2",
+    kind="partial",
+    before="import nki.tensor as ntensor\n\n"
+    "c = nl.shared_constant(ntensor.identity(64, dtype=nl.int8))",
+    after="\nc = nl.shared_constant(np.identity(64, dtype=np.int8))",
+)
+def _host_tensors(source: Source) -> Iterator[Match]:
+    numpy = source.alias("numpy")
+    for call in source.all(cst.Call):
+        module, _, name = (source.name(call.func) or "").rpartition(".")
+        if module not in ("nki.tensor", "nki.meta.tensor"):
+            continue
+        given = source.keyword(call, "dtype")
+        dtype = None if given is None else source.nki_name(given.value, _LANGUAGE)
+        if numpy is None or name not in _ON_HOST or given is None or dtype not in _NUMPY:
+            yield Match(call, "make the constant with NumPy, or with nl.shared_identity_matrix")
+            continue
+        edits = (
+            source.replaced(call.func, f"{numpy}.{_ON_HOST[name]}"),
+            source.replaced(given.value, f"{numpy}.{dtype}"),
+        )
+        yield Match(call, "NumPy makes the constant", edits)
+    for line in source.unused_imports("nki.tensor", "nki.meta"):
+        yield Match(line, "the import is not used any more", (source.emptied(line),))
+
+
+@rule(
+    "MG-206",
+    "kernels without arguments",
+    since="beta2",
+    kind="report",
+    before="@nki.jit\ndef kernel():\n"
+    "    return nl.ndarray((1, 4), dtype=nl.float32, buffer=nl.shared_hbm)",
+)
+def _no_arguments(source: Source) -> Iterator[Match]:
+    for function in source.kernels():
+        parameters = function.params
+        named = (*parameters.params, *parameters.posonly_params, *parameters.kwonly_params)
+        stars = isinstance(parameters.star_arg, cst.Param), parameters.star_kwarg is not None
+        if not named and not any(stars):
+            yield Match(function.name, "a kernel takes at least one tensor: give it an argument")
+
+
+@rule(
+    "MG-207",
+    "range_select: reduce_cmd had no effect",
+    since="beta2",
+    kind="partial",
+    certain=False,
+    before="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
+    "bound0=a, bound1=b, reduce_cmd=nisa.reduce_cmd.idle)",
+    after="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
+    "bound0=a, bound1=b)",
+)
+def _reduce_command(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "range_select"):
+        argument = source.keyword(call, "reduce_cmd")
+        name = "" if argument is None else source.name(argument.value) or ""
+        ignored = name.startswith("nki.isa.reduce_cmd.") and not name.endswith(".reset_reduce")
+        if argument is not None and ignored:
+            edit = source.without_argument(call, argument)
+            review = "Beta 2 used reset_reduce whatever was passed; 0.3.0 uses what is passed"
+            yield Match(call, "reduce_cmd=, which was ignored, is removed", (edit,), review)
+
+
+_COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
+
+
+@rule(
+    "MG-327",
+    "comparisons have the dtype of their inputs",
+    since="beta2",
+    kind="report",
+    certain=False,
+    before="m = nl.greater(x, y)\nt = nl.zeros((128, 4), dtype=m.dtype)",
+)
+def _comparisons(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, *_COMPARISONS):
+        statement = source.parent(call)
+        if source.keyword(call, "dtype") is not None or not isinstance(statement, cst.Assign):
+            continue
+        target = statement.targets[0].target
+        scope = source.scope(target)
+        if not isinstance(target, cst.Name) or scope is None:
+            continue
+        for use in (name for one in scope.assignments[target.value] for name in one.references):
+            attribute = source.parent(use)
+            if isinstance(attribute, cst.Attribute) and attribute.attr.value in ("dtype", "view"):
+                yield Match(call, "the result was bool: pass dtype=nl.uint8 if its bits matter")
+                break

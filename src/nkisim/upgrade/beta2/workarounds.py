@@ -1,0 +1,173 @@
+"""Functions that 0.3.0 has and its compiler does not: other ways to the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.rewriting import Edit
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.tiles import dtype_of, is_tile
+
+__all__: list[str] = []
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+
+
+@rule(
+    "MG-342",
+    "no engine computes remainders",
+    since="beta2",
+    kind="report",
+    before="t = nl.load(x)\ny = nl.mod(t, 3.0)",
+)
+def _remainder(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "mod", "fmod"):
+        name = source.nki_name(call.func, _LANGUAGE)
+        yield Match(call, f"nl.{name} does not compile: subtract the multiple of the quotient")
+
+
+_POWERS = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+
+
+@rule(
+    "MG-343",
+    "nl.power with a number",
+    since="beta2",
+    kind="partial",
+    before="t = nl.load(x)\ny = nl.power(t, 2.0)",
+    after="t = nl.load(x)\ny = nl.square(t)",
+)
+def _power(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "power"):
+        found = source.arguments(call, ("x", "y", "dtype")) or {}
+        exponent, base = _number(found.get("y")), found.get("x")
+        if exponent is None or base is None or not isinstance(call.func, cst.Attribute):
+            continue
+        nl, code = source.code(call.func.value), source.code(base)
+        tail = f", dtype={source.code(found['dtype'])}" if "dtype" in found else ""
+        if exponent in _POWERS:
+            name = _POWERS[exponent]
+            edit = source.replaced(call, f"{nl}.{name}({code}{tail})")
+            yield Match(call, f"the power is nl.{name}", (edit,))
+        elif exponent in (3.0, 4.0) and isinstance(base, cst.Name | cst.Subscript):
+            other = code if exponent == 3 else f"{nl}.square({code})"
+            text = f"{nl}.multiply({nl}.square({code}), {other}{tail})"
+            edit = source.replaced(call, text)
+            yield Match(call, "the power is a product", (edit,), "each product is rounded")
+        else:
+            yield Match(call, "the exponent cannot be a number: multiply, or exp(p * log(x))")
+
+
+def _number(node: cst.CSTNode | None) -> float | None:
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = _number(node.expression)
+        return None if inner is None else -inner
+    if isinstance(node, cst.Float):
+        return float(node.value)
+    whole = None if node is None else literal_integer(node)
+    return None if whole is None else float(whole)
+
+
+@rule(
+    "MG-348",
+    "nl.copy rounds large integers",
+    since="beta2",
+    kind="safe",
+    before="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\ns = nl.copy(t)",
+    after="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\n"
+    "s = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=s, src=t, engine=nisa.engine.vector)",
+)
+def _integer_copy(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "copy"):
+        found = source.arguments(call, ("x", "dtype")) or {}
+        tile, line = found.get("x", found.get("src")), source.statement(call)
+        if tile is None or len(found) > 1 or dtype_of(source, tile) not in ("int32", "uint32"):
+            continue
+        language, isa, statement = source.import_of(_LANGUAGE), source.import_of(_ISA), None
+        if line is not None and isinstance(line.body[0], cst.Assign):
+            statement = line.body[0]
+        target = None if statement is None else statement.targets[0].target
+        text = source.code(tile)
+        if language is None or isa is None or line is None or statement is None:
+            yield Match(call, "copy integers with nisa.tensor_copy on the Vector engine")
+        elif isinstance(target, cst.Name) and statement.value is call and target.value != text:
+            nl, name = language[0], target.value
+            made = f"{name} = {nl}.ndarray({text}.shape, dtype={text}.dtype, buffer={nl}.sbuf)"
+            copy = f"dst={name}, src={text}, engine={isa[0]}.engine.vector"
+            edit = Edit(*source.span(statement), f"{isa[0]}.tensor_copy({copy})")
+            edits = (*language[1], *isa[1], source.before(line, made), edit)
+            yield Match(call, "the Vector engine copies the bits", edits)
+        else:
+            yield Match(call, "copy integers with nisa.tensor_copy on the Vector engine")
+
+
+@rule(
+    "MG-349",
+    "the index of nl.dynamic_range in arithmetic",
+    since="beta2",
+    kind="report",
+    before="@nki.jit\ndef kernel(x, n):\n    for i in nl.dynamic_range(n):\n"
+    "        nisa.dma_copy(dst=x[i * 2], src=x[0])\n    return x",
+)
+def _dynamic_index(source: Source) -> Iterator[Match]:
+    for loop in source.all(cst.For):
+        call, target = loop.iter, loop.target
+        if not isinstance(call, cst.Call) or not isinstance(target, cst.Name):
+            continue
+        if source.name(call.func) != f"{_LANGUAGE}.dynamic_range":
+            continue
+        for name in source.within(loop.body, cst.Name):
+            above = source.parent(name)
+            used = isinstance(above, cst.BinaryOperation | cst.UnaryOperation | cst.Slice)
+            if name.value == target.value and source.scope(name) is not None and used:
+                yield Match(
+                    name, "keep the index in a register of your own, or use a loop of fixed length"
+                )
+
+
+@rule(
+    "MG-350",
+    "nl.random_seed takes a tile",
+    since="beta2",
+    kind="partial",
+    before="nl.random_seed(7)",
+    after="seed = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)\n"
+    "nisa.memset(dst=seed, value=7)\nnl.random_seed(seed)",
+)
+def _seed(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "random_seed"):
+        value = (source.arguments(call, ("seed",)) or {}).get("seed")
+        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
+        line = source.statement(call)
+        if value is None or is_tile(source, value) or literal_integer(value) is None:
+            continue
+        if line is None or language is None or isa is None:
+            yield Match(call, "pass a tile of shape (1, 1) with the seed")
+            continue
+        name, nl = source.fresh("seed"), language[0]
+        rows = (
+            f"{name} = {nl}.ndarray((1, 1), dtype={nl}.int32, buffer={nl}.sbuf)",
+            f"{isa[0]}.memset(dst={name}, value={source.code(value)})",
+        )
+        edits = (*language[1], *isa[1], source.before(line, *rows), source.replaced(value, name))
+        yield Match(call, "the seed is put into a tile", edits)
+
+
+@rule(
+    "MG-351",
+    "nc_transpose: engine is ignored",
+    since="beta2",
+    kind="report",
+    certain=False,
+    before="nisa.nc_transpose(dst=a, data=b, engine=nisa.engine.vector)",
+)
+def _transpose_engine(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "nc_transpose"):
+        argument = source.keyword(call, "engine")
+        if argument is None or (source.name(argument.value) or "").endswith(("unknown", "tensor")):
+            continue
+        yield Match(call, "0.3.0 chooses the engine: dst must fit the Tensor engine, too")

@@ -1,0 +1,279 @@
+"""The step from 0.4.0 to 0.5.0: views of tensors, engines of random numbers, launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim import versions
+from nkisim.rewriting import Edit
+from nkisim.upgrade.later.nki04 import renamed_attributes
+from nkisim.upgrade.later.nki06 import RANGES
+from nkisim.upgrade.releases import parameter_names
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.staging import staged
+from nkisim.upgrade.tiles import allocation, buffer_of, in_psum, is_tile, shape_of
+
+__all__: list[str] = []
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+
+
+@rule(
+    "MG-407a",
+    "tile_size.psum_fmax_bytes exists in 0.4.0 only",
+    since="0.4",
+    to="0.5.0",
+    kind="safe",
+    before="width = nl.tile_size.psum_fmax_bytes // 2",
+    after="width = nl.tile_size.psum_bank_fmax_bytes // 2",
+)
+def _psum_size(source: Source) -> Iterator[Match]:
+    yield from renamed_attributes(source, {"psum_fmax_bytes": "psum_bank_fmax_bytes"})
+
+
+@rule(
+    "MG-501",
+    "reshape takes one shape",
+    since="0.4",
+    to="0.5.0",
+    kind="safe",
+    before="t = nl.ndarray((128, 12), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "u = t.reshape(new_shape=(128, 3, 4))",
+    after="t = nl.ndarray((128, 12), dtype=nl.float32, buffer=nl.sbuf)\nu = t.reshape((128, 3, 4))",
+)
+def _reshape(source: Source) -> Iterator[Match]:
+    for call in _method_calls(source, "reshape"):
+        shape = source.keyword(call, "new_shape")
+        if shape is not None and len(call.args) == 1:
+            edit = source.replaced(shape, source.code(shape.value))
+            yield Match(call, "the shape is passed by position", (edit,))
+
+
+def _method_calls(source: Source, name: str) -> Iterator[cst.Call]:
+    """Yield the calls of a method of tensors: in kernels, and of tensors that are visible."""
+    for call in source.all(cst.Call):
+        function = call.func
+        if not isinstance(function, cst.Attribute) or function.attr.value != name:
+            continue
+        if source.name(function) is None and (
+            is_tile(source, function.value) or source.in_device_code(call)
+        ):
+            yield call
+
+
+@rule(
+    "MG-502",
+    "access patterns begin at the view, not at its tensor",
+    since="0.4",
+    to="0.5.0",
+    kind="partial",
+    certain=False,
+    before="t = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "u = t[0:128, 32:64].ap(pattern=[[64, 128], [1, 8]], offset=0)",
+    after="t = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "u = t.ap(pattern=[[64, 128], [1, 8]], offset=0)",
+)
+def _patterns(source: Source) -> Iterator[Match]:
+    for call in _method_calls(source, "ap"):
+        assert isinstance(call.func, cst.Attribute)
+        view = call.func.value
+        values = source.values(view) or [] if isinstance(view, cst.Name) else []
+        if any(isinstance(value, cst.Subscript) for value in values):
+            yield Match(call, f"{source.code(view)} is a view: {_FROM_VIEW}")
+        if not isinstance(view, cst.Subscript):
+            continue
+        moving = any(source.keyword(call, k) for k in ("scalar_offset", "vector_offset"))
+        if _is_whole(source, view.value) and not (moving and not _only_cuts(view)):
+            edit = source.replaced(view, source.code(view.value))
+            yield Match(call, "the pattern is of the whole tensor, as it was", (edit,))
+        else:
+            yield Match(call, _FROM_VIEW)
+
+
+_FROM_VIEW = "the pattern now begins at the view: call ap on the whole tensor, or count from there"
+
+
+def _is_whole(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether a name is a tensor that is no view: allocated, or an argument of a kernel."""
+    if not isinstance(node, cst.Name):
+        return False
+    if allocation(source, node) is not None:
+        return True
+    kernel = source.function_of(node)
+    parameters = [] if kernel is None else [p.name.value for p in kernel.params.params]
+    scope = source.scope(node)
+    alone = scope is not None and len(scope.assignments[node.value]) == 1
+    return kernel in source.kernels() and node.value in parameters and alone
+
+
+def _only_cuts(view: cst.Subscript) -> bool:
+    """Return whether an index leaves the dimensions and steps of a tensor."""
+    return all(
+        isinstance(element.slice, cst.Slice) and element.slice.step is None
+        for element in view.slice
+    )
+
+
+@rule(
+    "MG-503",
+    "an integer index of a tile keeps the partition dimension",
+    since="0.4",
+    to="0.5.0",
+    kind="partial",
+    certain=False,
+    before="t = nl.ndarray((128, 8, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "nisa.dma_copy(dst=out, src=t[3])",
+    after="t = nl.ndarray((128, 8, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
+    "nisa.dma_copy(dst=out, src=t[3:4])",
+)
+def _partitions(source: Source) -> Iterator[Match]:
+    for subscript in source.all(cst.Subscript):
+        base, first = subscript.value, subscript.slice[0].slice
+        if not isinstance(base, cst.Name) or not isinstance(first, cst.Index):
+            continue
+        if isinstance(first.value, cst.Ellipsis | cst.Call):  # nl.ds is a slice
+            continue
+        # Up to 0.4.0 the result has at least two dimensions: a tile of two loses none.
+        shape = shape_of(source, base) or []
+        rank = 0 if any("par_dim" in size for size in shape) else len(shape)  # blocks of Beta 1
+        if rank < 3 or buffer_of(source, base) not in ("sbuf", "psum"):
+            continue
+        dropped = sum(isinstance(element.slice, cst.Index) for element in subscript.slice)
+        if rank - dropped < 2:
+            continue
+        stop = _next(source, first.value)
+        if stop is None or not _counts_only(source, subscript):
+            text = f"{source.code(subscript)} has one dimension more: index with i:i + 1"
+            yield Match(subscript, f"{text}, and adapt what uses the shape")
+        else:
+            edit = source.replaced(first, f"{source.code(first)}:{stop}")
+            yield Match(subscript, "the partition is selected by a slice", (edit,))
+
+
+def _next(source: Source, index: cst.BaseExpression) -> str | None:
+    """Return the text of an index plus 1, for a number and for a variable of a Python loop."""
+    number = literal_integer(index)
+    if number is not None:
+        return str(number + 1) if number >= 0 else None
+    loops = [
+        above
+        for above in source.ancestors(index)
+        if isinstance(above, cst.For) and source.code(above.target) == source.code(index)
+    ]
+    called = loops[0].iter if loops else None
+    if not isinstance(called, cst.Call):
+        return None
+    counts = source.nki_name(called.func, _LANGUAGE) in RANGES
+    return f"{source.code(index)} + 1" if counts or source.code(called.func) == "range" else None
+
+
+def _counts_only(source: Source, operand: cst.CSTNode) -> bool:
+    """Return whether an operand is used by a DMA that counts elements and reads no rank."""
+    argument = source.parent(operand)
+    call = None if argument is None else source.parent(argument)
+    return (
+        isinstance(argument, cst.Arg)
+        and isinstance(call, cst.Call)
+        and source.name(call.func) == f"{_ISA}.dma_copy"
+    )
+
+
+@rule(
+    "MG-504",
+    "random numbers: the engine is no longer chosen automatically",
+    since="0.4",
+    to="0.5.0",
+    kind="partial",
+    certain=False,
+    before="nisa.rng(dst=bits)",
+    after="nisa.rng(dst=bits, engine=nisa.engine.vector)",
+)
+def _engines(source: Source) -> Iterator[Match]:
+    for name in ("rng", "rand_get_state", "rand_set_state"):
+        default = _default(versions.parameters("0.5.0", _ISA, name) or "", "engine")
+        names = parameter_names("0.4.0", _ISA, name)
+        for call in source.calls(_ISA, name):
+            given = source.arguments(call, names)
+            isa = source.import_of(_ISA)
+            if given is None or "engine" in given or not call.args or isa is None:
+                continue
+            stop = source.span(call.args[-1].value)[1]
+            text = f", engine={isa[0]}.{default}"
+            review = "up to 0.4.0 the compiler chose the engine: the stream may be another one"
+            edit = Edit(stop, stop, text)
+            yield Match(call, f"the engine is {default}", (*isa[1], edit), review)
+
+
+def _default(parameters: str, name: str) -> str:
+    """Return the text of a parameter's default."""
+    for part in parameters.split(", "):
+        key, _, value = part.partition("=")
+        if key == name:
+            return value
+    raise KeyError(name)
+
+
+@rule(
+    "MG-505",
+    "nl.rsqrt reads no PSUM",
+    since="0.4",
+    to="0.5.0",
+    kind="partial",
+    before="acc = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.psum)\ny = nl.rsqrt(acc)",
+    after="acc = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.psum)\n"
+    "acc_sbuf = nl.ndarray(acc.shape, dtype=acc.dtype, buffer=nl.sbuf)\n"
+    "nisa.tensor_copy(dst=acc_sbuf, src=acc)\n"
+    "y = nl.rsqrt(acc_sbuf)",
+)
+def _rsqrt(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, "rsqrt"):
+        operand = (source.arguments(call, ("x", "dtype")) or {}).get("x")
+        if operand is None or not in_psum(source, operand):
+            continue
+        edits = staged(source, operand)
+        if edits is None:
+            yield Match(call, "copy the PSUM tile to SBUF first, or use nisa.activation")
+        else:
+            yield Match(call, "the PSUM tile is copied to SBUF first", edits)
+
+
+@rule(
+    "MG-508",
+    "launch grids will be replaced by the setting of the logical core",
+    since="0.4",
+    to="0.5.0",
+    kind="report",
+    before="@nki.jit\ndef kernel(x):\n    return x\n\ny = kernel[2](a)",
+    deprecated=True,
+)
+def _grid(source: Source) -> Iterator[Match]:
+    kernels = {function.name.value for function in source.kernels()}
+    for call in source.all(cst.Call):
+        launched = call.func
+        if not isinstance(launched, cst.Subscript) or len(launched.slice) > 1:
+            continue  # 0.3.0 already takes one axis only
+        if source.code(launched.value) in kernels:
+            text = source.code(launched)
+            fix = "a grid must equal the number of cores, and a later version drops it"
+            yield Match(call, f"{text}: {fix}")
+
+
+@rule(
+    "MG-509",
+    "device_value, sim_value and is_identity exist in 0.4.0 only",
+    since="0.4",
+    to="0.5.0",
+    kind="report",
+    before="t = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)\nprint(t.sim_value)",
+)
+def _removed_attributes(source: Source) -> Iterator[Match]:
+    for attribute in source.all(cst.Attribute):
+        name = attribute.attr.value
+        if name not in ("device_value", "sim_value", "is_identity"):
+            continue
+        if is_tile(source, attribute.value):
+            fix = "compare get_pattern()" if name == "is_identity" else "use nl.device_print"
+            yield Match(attribute, f"tensors have no {name} any more: {fix}")

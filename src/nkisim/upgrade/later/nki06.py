@@ -1,0 +1,157 @@
+"""The step from 0.5.0 to 0.6.0: deprecated names, registers in Python, transposes by hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from nkisim.upgrade.releases import parameter_names
+from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import shape_of
+
+__all__ = ["RANGES", "is_register"]
+
+_ISA, _LANGUAGE = "nki.isa", "nki.language"
+RANGES = ("affine_range", "sequential_range", "static_range")
+
+
+def is_register(source: Source, node: cst.CSTNode) -> bool:
+    """Return whether a name is visibly a register, and nothing else.
+
+    It is allocated as one, or it is a parameter that the function loads.
+    """
+    values = source.values(node)
+    if values is None:
+        return isinstance(node, cst.Name) and any(
+            call.args
+            and source.code(call.args[0].value) == node.value
+            and source.function_of(call) is source.function_of(node)
+            for call in source.calls(_ISA, "register_load", "register_move")
+        )
+    return all(
+        isinstance(value, cst.Call) and source.name(value.func) == f"{_ISA}.register_alloc"
+        for value in values
+    )
+
+
+@rule(
+    "MG-603",
+    "affine_range, sequential_range and static_range are range",
+    since="0.5",
+    to="0.6.0",
+    kind="safe",
+    before="for k in nl.affine_range(4):\n    nisa.memset(tiles[k], 0)",
+    after="for k in range(4):\n    nisa.memset(tiles[k], 0)",
+    deprecated=True,
+)
+def _ranges(source: Source) -> Iterator[Match]:
+    for call in source.calls(_LANGUAGE, *RANGES):
+        name = source.nki_name(call.func, _LANGUAGE)
+        arguments = source.arguments(call, ("start", "stop", "step")) or {}
+        bounds = _bounds({key: source.code(value) for key, value in arguments.items()})
+        if bounds is None or not _is_builtin(source, "range"):
+            yield Match(call, f"nl.{name} is deprecated: write range")
+        elif all(argument.keyword is None for argument in call.args):
+            edit = source.replaced(call.func, "range")
+            yield Match(call, f"nl.{name} is range", (edit,))
+        else:
+            edit = source.replaced(call, f"range({', '.join(bounds)})")
+            yield Match(call, f"nl.{name} is range", (edit,))
+
+
+def _bounds(given: dict[str, str]) -> list[str] | None:
+    """Return the arguments of ``range`` for those of a range of NKI, or None for others."""
+    if "start" not in given or not set(given) <= {"start", "stop", "step"}:
+        return None
+    if "step" in given and "stop" not in given:
+        return ["0", given["start"], given["step"]]
+    return [given[key] for key in ("start", "stop", "step") if key in given]
+
+
+_BINDING = (
+    cst.AssignTarget,
+    cst.AnnAssign,
+    cst.AsName,
+    cst.FunctionDef,
+    cst.ImportAlias,
+    cst.Param,
+)
+
+
+def _is_builtin(source: Source, name: str) -> bool:
+    """Return whether a file binds a name nowhere, so that it means Python's own function."""
+    used = (node for node in source.all(cst.Name) if node.value == name)
+    return not any(isinstance(source.parent(node), _BINDING) for node in used)
+
+
+@rule(
+    "MG-604",
+    "names of engines in nki.isa",
+    since="0.5",
+    to="0.6.0",
+    kind="safe",
+    before="nisa.tensor_copy(dst=y, src=x, engine=nisa.gpsimd_engine)",
+    after="nisa.tensor_copy(dst=y, src=x, engine=nisa.engine.gpsimd)",
+    deprecated=True,
+)
+def _engines(source: Source) -> Iterator[Match]:
+    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
+        engine = (source.nki_name(node, _ISA) or "").removesuffix("_engine")
+        if engine not in ("gpsimd", "scalar", "tensor", "unknown", "vector"):
+            continue
+        if isinstance(source.parent(node), cst.ImportAlias | cst.AsName):
+            continue
+        isa = source.import_of(_ISA)
+        if isa is not None:
+            edit = source.replaced(node, f"{isa[0]}.engine.{engine}")
+            yield Match(node, f"{engine}_engine is engine.{engine}", (*isa[1], edit))
+
+
+@rule(
+    "MG-605",
+    "a register decides nothing in Python",
+    since="0.5",
+    to="0.6.0",
+    kind="report",
+    before="r = nisa.register_alloc(1)\nif r:\n    nisa.memset(t, 0)",
+)
+def _registers(source: Source) -> Iterator[Match]:
+    fix = "decide with a Python value, or loop with nl.while_loop or nl.fori_loop"
+    operations = source.all(cst.BooleanOperation)
+    for node in (
+        *(statement.test for statement in source.all(cst.If)),
+        *(choice.test for choice in source.all(cst.IfExp)),
+        *(side for operation in operations for side in (operation.left, operation.right)),
+        *(argument.value for call in _python_ranges(source) for argument in call.args),
+    ):
+        if is_register(source, node):
+            yield Match(node, f"{source.code(node)} is a register, which has no truth: {fix}")
+
+
+def _python_ranges(source: Source) -> Iterator[cst.Call]:
+    for call in source.all(cst.Call):
+        if isinstance(call.func, cst.Name) and call.func.value == "range":
+            yield call
+
+
+@rule(
+    "MG-610",
+    "dma_transpose by hardware descriptors takes 128 columns",
+    since="0.5",
+    to="0.6.0",
+    kind="report",
+    before="x = nl.ndarray((16, 256), dtype=nl.bfloat16, buffer=nl.shared_hbm)\n"
+    "nisa.dma_transpose(dst=y, src=x, dge_mode=nisa.dge_mode.hwdge)",
+)
+def _columns(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "dma_transpose"):
+        names = parameter_names("0.5.0", _ISA, "dma_transpose")
+        arguments = source.arguments(call, names) or {}
+        mode, src = arguments.get("dge_mode"), arguments.get("src")
+        if mode is None or src is None or source.name(mode) != f"{_ISA}.dge_mode.hwdge":
+            continue
+        last = (shape_of(source, src) or ["0"])[-1]
+        if last.isdecimal() and int(last) > 128:
+            yield Match(call, f"src has {last} columns: transpose at most 128 at a time")

@@ -1,0 +1,117 @@
+"""The releases that a file can come from and go to, and the rules between the two."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from typing import Literal, cast, get_args
+
+import libcst as cst
+
+from nkisim import versions
+from nkisim.upgrade.rules import RULES, Era, Rule
+from nkisim.upgrade.source import Source
+from nkisim.upgrade.tiles import is_tile
+
+__all__ = [
+    "ERAS",
+    "MODULES",
+    "TARGETS",
+    "UNLISTED_METHODS",
+    "Since",
+    "era_of",
+    "parameter_names",
+    "rules_between",
+    "version_of",
+]
+
+ERAS: tuple[Era, ...] = get_args(Era)
+TARGETS = versions.VERSIONS
+MODULES = tuple(versions.names_of(TARGETS[0]))
+"""The modules of NKI whose names each version lists."""
+
+UNLISTED_METHODS = frozenset(("ap", "get_pattern", "reshape", "view"))
+"""Methods that tensors have in 0.3.0; the lists of names have methods from 0.4.0 on."""
+
+Since = Era | Literal["auto"]
+
+
+def version_of(era: Era) -> str | None:
+    """Return the NKI version of a release, in the form of ``TARGETS``; None for the betas."""
+    return None if era.startswith("beta") else versions.resolve(era)
+
+
+@cache
+def parameter_names(version: str, module: str, name: str) -> tuple[str, ...]:
+    """Return the names of the parameters of a function in a version; none if it has no such."""
+    text = versions.parameters(version, module, name) or ""
+    (function,) = ast.parse(f"def f({text}): pass").body
+    assert isinstance(function, ast.FunctionDef)
+    return tuple(parameter.arg for parameter in function.args.args)
+
+
+def rules_between(source: Source, since: Since, target: str) -> list[Rule]:
+    """Return the rules of the steps from a file's release to a target, by id.
+
+    With ``"auto"`` these are the rules from the oldest release that the file can be of, and those
+    of older releases whose old form cannot be mistaken for newer code.
+    """
+    era = era_of(source) if since == "auto" else since
+    chosen = {
+        rule.id: rule
+        for rule in RULES.values()
+        if TARGETS.index(rule.to) <= TARGETS.index(target)
+        and not (rule.until and TARGETS.index(target) >= TARGETS.index(rule.until))
+        and (_in_steps(rule, era) or (since == "auto" and rule.certain))
+    }
+    return [rule for _, rule in sorted(chosen.items()) if rule.same_as not in chosen]
+
+
+def _in_steps(rule: Rule, era: Era) -> bool:
+    return ERAS.index(rule.since) >= ERAS.index(era)
+
+
+def era_of(source: Source) -> Era:
+    """Return the oldest release that a module can be written for, as far as its names show it.
+
+    ``neuronxcc`` is the package of Beta 1. In other files the newest of the NKI names and keywords
+    decides. Beta 2 has no list of names: its files count as 0.3.
+    """
+    for statement in (*source.all(cst.Import), *source.all(cst.ImportFrom)):
+        if "neuronxcc" in source.code(statement):
+            return "beta1"
+    newest = max(_first_versions(source), key=TARGETS.index, default=TARGETS[0])
+    return cast(Era, newest.removesuffix(".0"))
+
+
+def _first_versions(source: Source) -> Iterator[str]:
+    """Yield the version in which each NKI name and keyword of a file appears first."""
+    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
+        module, _, name = (source.name(node) or "").rpartition(".")
+        if module in MODULES:
+            yield from [v for v in TARGETS if versions.has(v, module, name)][:1]
+        member = _members().get(node.attr.value) if isinstance(node, cst.Attribute) else None
+        if member is not None and is_tile(source, cst.ensure_type(node, cst.Attribute).value):
+            yield member
+    for call in source.all(cst.Call):
+        module, _, name = (source.name(call.func) or "").rpartition(".")
+        for argument in call.args if module in MODULES else ():
+            if argument.keyword is not None:
+                key = argument.keyword.value
+                yield from [v for v in TARGETS if key in parameter_names(v, module, name)][:1]
+
+
+@cache
+def _members() -> dict[str, str]:
+    """Return the methods and attributes of tensors that 0.4.0 and 0.5.0 brought, with the version.
+
+    0.6.0 lists attributes that tensors always had, such as ``shape``.
+    """
+    found: dict[str, str] = {}
+    for version in ("0.4.0", "0.5.0"):
+        listed = versions.names_of(version)["nki.language"]["classes"]["NkiTensor"]
+        for name in (*listed["methods"], *listed["attributes"]):
+            if name not in UNLISTED_METHODS:
+                found.setdefault(name, version)
+    return found

@@ -1,0 +1,248 @@
+"""Verification of upgrades: check of the new text, comparison of its results with the old one's."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from nkisim.api import check_into
+from nkisim.checker import CheckSettings, check_files
+from nkisim.checker.calls import BadExamples, KernelCall, example_calls, generated_call
+from nkisim.checker.limits import GaveUp, instruction_limit, time_limit
+from nkisim.checker.modules import CannotImport, imported
+from nkisim.checks import file_findings
+from nkisim.diagnostics import Finding, Report
+from nkisim.options import SimOptions
+from nkisim.upgrade.overlay import overlay
+from nkisim.upgrade.releases import version_of
+from nkisim.upgrade.rules import Era
+from nkisim.versions import NKI_VARIABLE
+
+__all__ = ["KernelResult", "Upgraded", "Verification", "verify"]
+
+Status = Literal["same", "differs", "run", "stopped", "read"]
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """The two texts of a file, as the bytes of a file, and the release of the old one."""
+
+    before: bytes
+    after: bytes
+    since: Era
+
+
+@dataclass(frozen=True)
+class KernelResult:
+    """The verification of one kernel.
+
+    Attributes:
+        name: Its name.
+        status: ``same``: both texts gave the same bits. ``differs``: they did not. ``run``: only
+            the new text was run. ``stopped``: the new text was not run to its end. ``read``: only
+            the source was checked.
+        detail: The versions, the largest difference, or the reason.
+    """
+
+    name: str
+    status: Status
+    detail: str
+
+
+@dataclass
+class Verification:
+    """The verification of one file.
+
+    Attributes:
+        kernels: Its kernels.
+        findings: Errors and warnings of the check of the new text.
+    """
+
+    kernels: list[KernelResult] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no result differs, nothing stopped and the check has no error."""
+        failed = any(kernel.status in ("differs", "stopped") for kernel in self.kernels)
+        return not failed and all(finding.severity != "error" for finding in self.findings)
+
+
+def verify(
+    files: Mapping[Path, Upgraded],
+    target: str,
+    settings: CheckSettings | None = None,
+    *,
+    written: bool = False,
+) -> dict[Path, Verification]:
+    """Verify upgraded files; the kernels whose arguments are known run.
+
+    Args:
+        files: The files. All of them are in place when one is imported.
+        target: The version that the new texts are for.
+        settings: Arguments, generations and limits of the check; the results are compared on the
+            last of the generations.
+        written: Whether the files on disk have the new texts. What is on disk is used, not what
+            was meant to be written.
+    """
+    settings = settings or CheckSettings()
+    linecache.checkcache()
+    with overlay({p: f.before if written else f.after for p, f in files.items()}) as other:
+        here = {path: path.resolve() for path in files}
+        old, new = (other, here) if written else (here, other)
+        return {
+            path: _verified(path, file.since, old[path], new[path], target, settings)
+            for path, file in files.items()
+        }
+
+
+def _verified(
+    path: Path, since: Era, old: Path, new: Path, target: str, settings: CheckSettings
+) -> Verification:
+    with _in_force(target):
+        ledger = check_files([(new, None)], settings)
+    ledger.relative_to(str(new.parent))
+    found = Verification(findings=[f for f in ledger.findings if f.severity != "note"])
+    if not ledger.kernels:
+        return found
+    before = version_of(since)
+    results = _results(new, target, settings)
+    earlier = _results(old, before, settings) if before else f"Beta {since[-1]} is not simulated"
+    for record in ledger.kernels.values():
+        name = record.name
+        if record.note:
+            result = KernelResult(name, "read", f"only read: {record.note}")
+        else:
+            result = _compared(name, _of(earlier, name), _of(results, name), before, target)
+        found.kernels.append(result)
+    return found
+
+
+def _of(results: _Results | str, name: str) -> list[np.ndarray] | str:
+    """Return the results of one kernel, or why there are none."""
+    return results if isinstance(results, str) else results.get(name, "it was not called")
+
+
+@contextlib.contextmanager
+def _in_force(version: str) -> Iterator[None]:
+    """Put a version in force for checks, and for imports of names."""
+    earlier = os.environ.get(NKI_VARIABLE)
+    os.environ[NKI_VARIABLE] = version
+    try:
+        yield
+    finally:
+        if earlier is None:
+            del os.environ[NKI_VARIABLE]
+        else:
+            os.environ[NKI_VARIABLE] = earlier
+
+
+_Results = dict[str, "list[np.ndarray] | str"]
+"""The outputs of each kernel, of all its calls one after the other, or why there are none."""
+
+
+def _results(file: Path, version: str, settings: CheckSettings) -> _Results | str:
+    """Run the kernels of a file whose arguments are known; return why it has no results, if so."""
+    found: _Results = {}
+    with _in_force(version):
+        try:
+            kernels, _ = file_findings(str(file), None)
+            with imported(file, settings.max_seconds) as module:
+                calls = example_calls(module, file, kernels, "")
+                named = {call.name for call in calls}
+                for kernel in kernels:
+                    if kernel.name not in named:
+                        call, _ = generated_call(module, kernel, settings.shapes)
+                        calls += [] if call is None else [call]
+                for call in calls:
+                    _add(found, call, _outputs(call, version, settings))
+        except (CannotImport, BadExamples, SyntaxError) as error:
+            return str(error)
+    return found
+
+
+def _add(found: _Results, call: KernelCall, outputs: list[np.ndarray] | str) -> None:
+    known = found.setdefault(call.name, [])
+    if isinstance(outputs, str) or isinstance(known, str):
+        found[call.name] = outputs if isinstance(outputs, str) else known
+    else:
+        found[call.name] = known + outputs
+
+
+def _outputs(call: KernelCall, version: str, settings: CheckSettings) -> list[np.ndarray] | str:
+    """Return the outputs of one call, or why it has none."""
+    report = Report()
+    options = SimOptions(
+        strictness="check",
+        target=settings.targets[-1],
+        nki=version,
+        source=False,
+        ignore=(),
+        detect=(),
+        watchers=(instruction_limit(settings.max_instructions),),
+    )
+    try:
+        with time_limit(settings.max_seconds):
+            check_into(report, call.kernel, options, call.args, call.kwargs)
+    except (Exception, SystemExit, GaveUp) as error:
+        return f"{type(error).__name__}: {error}"
+    return report.stopped or _arrays(report.outputs)
+
+
+def _arrays(outputs: Any) -> list[np.ndarray]:
+    """Return the arrays of a kernel's result, one after the other."""
+    if outputs is None:
+        return []
+    if isinstance(outputs, dict):
+        return _arrays(list(outputs.values()))
+    if isinstance(outputs, list | tuple):
+        return [array for one in outputs for array in _arrays(one)]
+    return [np.asarray(outputs)]
+
+
+def _compared(
+    name: str,
+    old: list[np.ndarray] | str,
+    new: list[np.ndarray] | str,
+    before: str | None,
+    target: str,
+) -> KernelResult:
+    if isinstance(new, str):
+        return KernelResult(name, "stopped", f"stopped by {new}")
+    if isinstance(old, str):
+        return KernelResult(name, "run", f"run as NKI {target}, not compared: {old}")
+    both = f"run before (NKI {before}) and after (NKI {target})"
+    differences = _differences(old, new)
+    if differences:
+        return KernelResult(name, "differs", f"{both}: {differences}")
+    return KernelResult(name, "same", f"{both}: the same bits")
+
+
+def _differences(old: list[np.ndarray], new: list[np.ndarray]) -> str:
+    """Return how results differ; empty if all bits are the same."""
+    if len(old) != len(new):
+        return f"{len(old)} and {len(new)} outputs"
+    found = []
+    for number, (a, b) in enumerate(zip(old, new, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            found.append(f"output {number} is {a.dtype} {a.shape} and {b.dtype} {b.shape}")
+        elif a.tobytes() != b.tobytes():
+            found.append(f"output {number}: {_largest(a, b)}")
+    return "; ".join(found)
+
+
+def _largest(a: np.ndarray, b: np.ndarray) -> str:
+    """Return the largest difference of two arrays and the number of elements that differ."""
+    bits = [np.frombuffer(array.tobytes(), np.uint8).reshape(a.size, -1) for array in (a, b)]
+    count = int((bits[0] != bits[1]).any(axis=1).sum())
+    with np.errstate(all="ignore"):
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    largest = np.nanmax(np.where(np.isnan(apart), 0.0, apart), initial=0.0)
+    return f"largest difference {largest:.3g}, {count} of {a.size} elements"

@@ -1,0 +1,206 @@
+"""``nkisim upgrade --verify``: what runs, what is compared, what is only read."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("libcst")
+
+from nkisim.cli import commands
+from nkisim.upgrade import verify as verification
+
+HEAD = """\
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import nki.typing as nt
+
+
+@nki.jit
+"""
+BODY = """\
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(t, x, nisa.oob_mode.error)
+    for k in nl.affine_range(3):
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=1.25)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+"""
+ANNOTATED = HEAD + "def scale(x: nt.tensor[64, 32]):\n" + BODY
+EXAMPLES = """\
+
+
+def nkisim_examples():
+    import numpy as np
+
+    return [(scale, (np.full((8, 4), n, np.float32),)) for n in (1.0, 2.0)]
+"""
+
+
+@pytest.fixture
+def upgrade(tmp_path, monkeypatch):
+    """Runs the command with --verify to 0.6 in an empty folder; returns status and data."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        options = ["upgrade", *arguments, "--to", "0.6", "--verify", "--format", "json"]
+        done = CliRunner().invoke(commands, options, standalone_mode=False)
+        assert done.exception is None, repr(done.exception)
+        return done.return_value, json.loads(done.stdout)["files"]
+
+    return run
+
+
+def kernels(file):
+    return {k["name"]: (k["status"], k["detail"]) for k in file["verification"]["kernels"]}
+
+
+@pytest.mark.parametrize(
+    "text", [ANNOTATED, ANNOTATED.replace(": nt.tensor[64, 32]", "") + EXAMPLES]
+)
+@pytest.mark.parametrize("option", [(), ("--write",)])
+def test_a_kernel_with_known_arguments_gives_the_same_bits(upgrade, tmp_path, text, option):
+    (tmp_path / "k.py").write_text(text)
+    status, (file,) = upgrade("k.py", *option)
+    assert status == 0
+    assert kernels(file) == {
+        "scale": ("same", "run before (NKI 0.3.0) and after (NKI 0.6.0): the same bits")
+    }
+    assert file["verification"]["ok"]
+    assert ((tmp_path / "k.py").read_text() == text) == (not option)
+
+
+def test_a_kernel_without_arguments_is_only_read(upgrade, tmp_path):
+    (tmp_path / "k.py").write_text(HEAD + "def scale(x):\n" + BODY)
+    status, (file,) = upgrade("k.py")
+    assert status == 0
+    assert kernels(file) == {"scale": ("read", "only read: x has no value")}
+
+
+def test_a_beta_is_run_but_not_compared(upgrade, tmp_path):
+    text = ANNOTATED.replace("buffer=nl.sbuf", 'buffer="sbuf"')
+    (tmp_path / "k.py").write_text(text)
+    status, (file,) = upgrade("k.py")
+    assert status == 0
+    assert kernels(file)["scale"] == (
+        "run",
+        "run as NKI 0.6.0, not compared: Beta 2 is not simulated",
+    )
+
+
+def test_a_text_that_runs_in_its_new_form_only_is_not_compared(upgrade, tmp_path):
+    (tmp_path / "k.py").write_text(ANNOTATED.replace("1.25", "nl.missing"))
+    status, (file,) = upgrade("k.py")
+    assert status == 1
+    assert kernels(file)["scale"][0] == "stopped"
+    assert {f["rule"] for f in file["verification"]["findings"]} == {"A025"}
+
+
+def test_findings_of_the_new_text_are_reported(upgrade, tmp_path):
+    """A tile that is read before it is written is an error in every version."""
+    broken = ANNOTATED.replace("    nisa.dma_copy(t, x, nisa.oob_mode.error)\n", "")
+    (tmp_path / "k.py").write_text(broken)
+    status, (file,) = upgrade("k.py")
+    assert status == 1
+    errors = [f for f in file["verification"]["findings"] if f["severity"] == "error"]
+    assert errors
+    assert {f["file"] for f in errors} == {"k.py"}
+
+
+def test_a_version_that_computes_something_else_is_a_mismatch(upgrade, tmp_path):
+    """From 0.5.0 on the scales of quantize_mx are twice as large."""
+    text = (
+        HEAD
+        + """\
+def quantized(x: nt.tensor[32, 64]):
+    q = nl.ndarray((32, 16), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    s = nl.ndarray((32, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    t = nl.ndarray((32, 64), dtype=nl.bfloat16, buffer=nl.sbuf)
+    out = nl.ndarray((32, 16), dtype=nl.uint8, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.memset(dst=s, value=0)
+    nisa.quantize_mx(dst=q, src=t, dst_scale=s)
+    nisa.dma_copy(dst=out, src=s)
+    return out
+"""
+    )
+    (tmp_path / "k.py").write_text(text)
+    status, (file,) = upgrade("k.py", "--target", "trn3")
+    assert status == 1
+    state, detail = kernels(file)["quantized"]
+    assert state == "differs"
+    assert "largest difference 1" in detail  # of the exponent
+    assert detail.startswith("run before (NKI 0.3.0) and after (NKI 0.6.0): output 0: ")
+
+
+@pytest.mark.parametrize("option", [(), ("--write",)])
+def test_files_of_a_package_import_each_other(upgrade, tmp_path, option):
+    package = tmp_path / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "sizes.py").write_text("ROWS = 16\n")
+    helper = (
+        "import nki.isa as nisa\n\ndef load(t, x):\n    nisa.dma_copy(t, x, nisa.oob_mode.error)\n"
+    )
+    (package / "moves.py").write_text(helper)
+    text = ANNOTATED.replace("[64, 32]", "[ROWS, 32]")
+    text = text.replace("nisa.dma_copy(t, x, nisa.oob_mode.error)", "load(t, x)")
+    text = "from .moves import load\nfrom .sizes import ROWS\n" + text
+    (package / "k.py").write_text(text)
+    status, files = upgrade(".", *option)
+    assert status == 0
+    (checked,) = [file for file in files if file["path"].endswith("k.py")]
+    assert kernels(checked)["scale"][0] == "same"
+
+
+def test_verification_sees_what_is_on_disk(tmp_path):
+    """With --write the file is what counts, not the text that was meant to be written."""
+    path = tmp_path / "k.py"
+    path.write_text(ANNOTATED.replace("1.25", "1.5"))
+    data = ANNOTATED.encode()
+    file = verification.Upgraded(data, data, "0.3")
+    found = verification.verify({path: file}, "0.3.0", written=True)[path]
+    assert [kernel.status for kernel in found.kernels] == ["differs"]
+    assert not found.ok
+    found = verification.verify({path: file}, "0.3.0")[path]
+    assert [kernel.status for kernel in found.kernels] == ["differs"]
+
+
+def test_the_largest_difference_counts_elements_and_ignores_equal_nan():
+    a = np.array([1.0, np.nan, -0.0, 3.0], np.float32)
+    b = np.array([1.0, np.nan, 0.0, 3.5], np.float32)
+    assert verification._differences([a], [a.copy()]) == ""
+    text = verification._differences([a], [b])
+    assert text == "output 0: largest difference 0.5, 2 of 4 elements"
+    assert "float32 (4,) and float64 (4,)" in verification._differences([a], [a.astype(float)])
+    assert verification._differences([a], []) == "1 and 0 outputs"
+
+
+def test_what_a_file_prints_is_not_in_the_report(tmp_path):
+    (tmp_path / "k.py").write_text("print('imported')\n" + ANNOTATED)
+    command = [sys.executable, "-m", "nkisim", "upgrade", "k.py", "--to", "0.6", "--verify"]
+    done = subprocess.run(
+        [*command, "--format", "json"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["files"][0]["verification"]["ok"]
+    assert "imported" in done.stderr
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "imported" not in done.stdout
+    assert done.stdout.endswith(": the same bits\n")
+
+
+def test_the_text_report_names_each_kernel(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.py").write_text(ANNOTATED + "    \n\n@nki.jit\ndef other(y):\n    return y\n")
+    options = ["upgrade", "k.py", "--to", "0.6", "--verify"]
+    done = CliRunner().invoke(commands, options, standalone_mode=False)
+    assert (
+        "k.py: scale: run before (NKI 0.3.0) and after (NKI 0.6.0): the same bits\n" in done.stdout
+    )
+    assert "k.py: other: only read: y has no value\n" in done.stdout
+    assert done.stderr.endswith("; 2 kernels verified, 1 run, 1 compared and equal\n")

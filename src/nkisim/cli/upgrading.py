@@ -42,8 +42,8 @@ class _File:
     path: Path
     outcome: Outcome | None
     problem: str = ""
-    written: bool = False
     source: SourceText | None = None
+    written: bool = False
     verification: Verification | None = None
 
     @property
@@ -146,8 +146,11 @@ def _process(path: Path, since: Any, target: str, write: bool, notes: bool) -> _
         source = read_source(path)
     except SourceError as error:
         return _File(path, None, str(error))
-    outcome = upgrade_text(source.text, since, target, notes=notes)
-    file = _File(path, outcome, outcome.problem, source=source)
+    try:
+        outcome = upgrade_text(source.text, since, target, notes=notes)
+    except Exception as error:  # one file must not stop the others
+        return _File(path, None, f"cannot be processed: {type(error).__name__}: {error}")
+    file = _File(path, outcome, outcome.problem, source)
     if write and file.changed:
         try:
             write_source(path, replace(source, text=outcome.after))
@@ -176,12 +179,11 @@ def _verify(files: Sequence[_File], target: str, write: bool, settings: CheckSet
 
     texts = {}
     for file in files:
-        if file.outcome is None or file.source is None or file.problem:
+        outcome, source = file.outcome, file.source
+        if outcome is None or source is None or file.problem or "nki" not in outcome.before:
             continue
-        if "nki" not in file.source.text:
-            continue
-        after = replace(file.source, text=file.outcome.after)
-        texts[file.path] = Upgraded(file.source.data, after.data, file.outcome.since)
+        after = replace(source, text=outcome.after).encoded()
+        texts[file.path] = Upgraded(source.encoded(), after, outcome.since)
     for path, found in verify(texts, target, settings, written=write).items():
         next(file for file in files if file.path == path).verification = found
 

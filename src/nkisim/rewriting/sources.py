@@ -32,13 +32,8 @@ class SourceText:
     encoding: str = "utf-8"
     mark: bytes = b""
 
-    @property
-    def data(self) -> bytes:
-        """The bytes of the file.
-
-        Raises:
-            UnicodeEncodeError: The text has characters that the encoding does not have.
-        """
+    def encoded(self) -> bytes:
+        """Return the bytes of the file."""
         return self.mark + self.text.encode(self.encoding.removesuffix("-sig"))
 
 
@@ -77,7 +72,7 @@ def write_source(path: Path, source: SourceText) -> None:
         stream.write(data)
 
     try:
-        data = source.data
+        data = source.encoded()
         write_whole(path, write)
     except OSError as error:
         reason = error.strerror or error

@@ -27,7 +27,9 @@ def binding(source: Source, name: cst.Name, at: cst.CSTNode | None = None) -> cs
         return None
     last = max(earlier, key=lambda node: source.span(node)[0])
     above, around = set(source.ancestors(place)), set(source.ancestors(last))
-    block = next((a for a in source.ancestors(last) if isinstance(a, _BLOCKS)), None)
+    block: cst.CSTNode | None = next(
+        (a for a in source.ancestors(last) if isinstance(a, _BLOCKS)), None
+    )
     owner = _statement(source, last)
     if isinstance(owner, cst.For):
         block = owner.body

@@ -8,7 +8,7 @@ from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS
 
-__all__ = ["broadcast", "is_number", "tile_shape"]
+__all__ = ["broadcast", "is_number", "tile_dtype", "tile_shape"]
 
 _KEEP = ("copy", "exp", "negative", "rsqrt", "sqrt", "square", "tanh", "reciprocal", "sigmoid")
 
@@ -55,6 +55,33 @@ def _part(source: Source, node: cst.Subscript) -> list[str] | None:
         else:
             return None
     return sizes
+
+
+def tile_dtype(source: Source, node: cst.CSTNode, depth: int = 0) -> str | None:
+    """Return the dtype of a tile as a text: ``"nl.float32"``, ``"x.dtype"``; None if unknown."""
+    if depth > 8:
+        return None
+    if isinstance(node, cst.Subscript):
+        return tile_dtype(source, node.value, depth)
+    if isinstance(node, cst.Name):
+        found = assigned_value(source, node)
+        if found is None or found[1] is not None:
+            return f"{node.value}.dtype" if found is None else None
+        return tile_dtype(source, found[0], depth + 1)
+    if not isinstance(node, cst.Call):
+        return None
+    name = source.nki_name(node.func, "nki.language") or ""
+    if name != "load" and name not in ALLOCATIONS:
+        return None
+    found_arguments = source.arguments(node, ALLOCATIONS.get(name, ("src",))) or {}
+    given = found_arguments.get("dtype")
+    if given is None:
+        src = found_arguments.get("src")
+        return None if src is None else tile_dtype(source, src, depth + 1)
+    if isinstance(given, cst.Attribute) and given.attr.value == "dtype":
+        return tile_dtype(source, given.value, depth + 1)
+    full = source.name(given) or ""
+    return f"nl.{full.rpartition('.')[2]}" if full.startswith(("nki.language.", "numpy.")) else None
 
 
 def is_number(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:

@@ -123,7 +123,7 @@ def rank_of(source: Source, name: cst.CSTNode, seen: frozenset[str] = frozenset(
         return None
     seen |= {name.value}
     ranks = {_rank_of_value(source, value, seen) for value in source.values(name) or ()}
-    if not ranks:
+    if ranks <= {None}:
         ranks = {
             len(target.elements)
             for statement in source.within(source.function_of(name) or source.module, cst.Assign)
@@ -183,13 +183,15 @@ _ARITHMETIC = (
 def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
     """Return whether an expression is known to be a tensor that the kernel made itself."""
     if isinstance(node, cst.Subscript):
-        return is_tile(source, node.value, seen)
+        return is_tile(source, node.value, seen) or _is_listed(source, node, seen)
     if isinstance(node, cst.Call):
         name = source.nki_name(node.func, "nki.language")
         if name in ALLOCATIONS or name in TILE_FUNCTIONS:
             return True
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS:
             return is_tile(source, node.func.value, seen)
+        if isinstance(node.func, cst.Name) and source.name(node.func) is None:
+            return _returns_tile(source, node.func, seen)
         return source.nki_name(node.func, "nki.isa") is not None and not any(
             a.keyword is not None and a.keyword.value == "dst" for a in node.args
         )
@@ -199,11 +201,99 @@ def is_tile(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset(
         return is_tile(source, node.expression, seen)
     if not isinstance(node, cst.Name) or node.value in seen:
         return False
+    scope = source.scope(node)
+    bound = [] if scope is None else scope.lookup(node.value)
+    if len(bound) == 1 and isinstance(bound[0].node, cst.Param):
+        return _takes_tile(source, bound[0].node, seen)
+    if len(bound) == 1 and isinstance(source.parent(bound[0].node), cst.Element):
+        return _is_unpacked(source, bound[0].node, seen | {node.value})
     values = source.values(node)
     within = seen | {node.value}
     # A value that mentions the name itself, as in ``t = t + x``, adds nothing to the others.
     known = [is_tile(source, v, within) or _mentions(source, v, within) for v in values or ()]
     return bool(known) and all(known) and any(is_tile(source, v, within) for v in values or ())
+
+
+def _is_unpacked(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> bool:
+    """Return whether a name in ``a, b = ...`` is known to be a tile."""
+    element = source.parent(node)
+    group = None if element is None else source.parent(element)
+    target = None if group is None else source.parent(group)
+    statement = None if target is None else source.parent(target)
+    if not isinstance(group, cst.Tuple) or not isinstance(statement, cst.Assign):
+        return False
+    place, value = [e is element for e in group.elements].index(True), statement.value
+    if isinstance(value, cst.Tuple) and len(value.elements) == len(group.elements):
+        return is_tile(source, value.elements[place].value, seen)
+    if isinstance(value, cst.Call) and isinstance(value.func, cst.Name):
+        return _returns_tile(source, value.func, seen, place)
+    return False
+
+
+def _is_listed(source: Source, node: cst.Subscript, seen: frozenset[str]) -> bool:
+    """Return whether an expression is an element of a list that holds tiles only."""
+    name = node.value
+    single = len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index)
+    if not isinstance(name, cst.Name) or not single or name.value in seen:
+        return False
+    values = source.values(name) or []
+    if not values or not all(isinstance(value, cst.List) for value in values):
+        return False
+    parts = [e.value for value in values if isinstance(value, cst.List) for e in value.elements]
+    scope = source.scope(name)
+    uses = [use for one in scope.lookup(name.value) for use in one.references] if scope else []
+    for use in uses:
+        method = source.parent(use)
+        if isinstance(method, cst.Attribute):
+            call = source.parent(method)
+            if not isinstance(call, cst.Call) or method.attr.value != "append":
+                return False
+            parts += [argument.value for argument in call.args]
+    within = seen | {name.value}
+    return bool(parts) and all(is_tile(source, part, within) for part in parts)
+
+
+def _returns_tile(
+    source: Source, name: cst.Name, seen: frozenset[str], place: int | None = None
+) -> bool:
+    """Return whether a function of the file is known to return a tile, alone or in a tuple."""
+    key, scope = f"{name.value}()", source.scope(name)
+    bound = [] if scope is None else scope.lookup(name.value)
+    function = bound[0].node if len(bound) == 1 else None
+    if not isinstance(function, cst.FunctionDef) or key in seen or function in source.kernels():
+        return False
+    values: list[cst.BaseExpression | None] = [
+        r.value for r in source.within(function.body, cst.Return)
+    ]
+    if place is not None:
+        values = [
+            v.elements[place].value
+            if isinstance(v, cst.Tuple) and place < len(v.elements)
+            else None
+            for v in values
+        ]
+    within = frozenset((key,))
+    return bool(values) and all(v is not None and is_tile(source, v, within) for v in values)
+
+
+def _takes_tile(source: Source, parameter: cst.Param, seen: frozenset[str]) -> bool:
+    """Return whether every call of a helper function passes a tile for a parameter."""
+    function = source.function_of(parameter)
+    if function is None or function in source.kernels():
+        return False
+    key, scope = f"{function.name.value}({parameter.name.value})", source.scope(function)
+    if key in seen or scope is None or len(scope.assignments[function.name.value]) != 1:
+        return False
+    names = [p.name.value for p in function.params.params]
+    uses = scope.assignments[function.name.value][0].references
+    given = []
+    for use in uses:
+        call = source.parent(use)
+        if not isinstance(call, cst.Call) or call.func is not use:
+            return False
+        given.append((source.arguments(call, names) or {}).get(parameter.name.value))
+    within = seen | {key}
+    return bool(given) and all(v is not None and is_tile(source, v, within) for v in given)
 
 
 def _mentions(source: Source, node: cst.CSTNode, names: frozenset[str]) -> bool:
@@ -237,6 +327,8 @@ def is_column(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozense
             return axis is not None and source.code(axis) in ("1", "-1")
         if name in ALLOCATIONS:
             shape = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
+            if isinstance(shape, cst.Attribute) and shape.attr.value == "shape":
+                return is_column(source, shape.value, seen)
             if not isinstance(shape, cst.Tuple | cst.List) or len(shape.elements) != 2:
                 return False
             return source.code(shape.elements[1].value) == "1"

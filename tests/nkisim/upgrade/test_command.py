@@ -2,13 +2,16 @@
 
 import json
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("libcst")
 
+import nkisim.upgrade
 from nkisim.cli import commands
 from nkisim.rewriting import SourceError, SourceText, write_source
 
@@ -134,6 +137,91 @@ def test_a_file_that_cannot_be_decoded_is_reported(upgrade, tmp_path, data):
     assert "k.py: cannot be read" in err
     assert path.read_bytes() == data
     assert (tmp_path / "other.py").read_text() == NEW
+
+
+def test_a_file_that_cannot_be_opened_is_reported(upgrade, tmp_path, monkeypatch):
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).write_text(OLD)
+    (tmp_path / "gone.py").symlink_to(tmp_path / "missing.py")
+    read = Path.read_bytes
+
+    def refused(path):  # root may read everything
+        if path.name == "b.py":
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    status, _, err = upgrade(".", "--write")
+    monkeypatch.undo()
+    assert status == 1
+    assert "b.py: cannot be read: Permission denied" in err
+    assert [(tmp_path / f"{name}.py").read_text() for name in "abc"] == [NEW, OLD, NEW]
+
+
+def test_an_error_in_one_file_does_not_stop_the_others(upgrade, tmp_path):
+    deep = OLD + "x = " + " + ".join(["1"] * 2000) + "\n"
+    (tmp_path / "a.py").write_text(deep)
+    (tmp_path / "b.py").write_text(OLD)
+    status, _, err = upgrade(".", "--write")
+    assert status == 1
+    assert "a.py: " in err
+    assert "recursion" in err
+    assert err.endswith(
+        "2 files read, 1 changed (1 rewrite), 0 findings left; 1 file not processed\n"
+    )
+    assert (tmp_path / "a.py").read_text() == deep
+    assert (tmp_path / "b.py").read_text() == NEW
+
+
+def test_a_failing_rule_does_not_stop_the_others(upgrade, tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text(OLD + "# odd\n")
+    (tmp_path / "b.py").write_text(OLD)
+    process = nkisim.upgrade.upgrade_text
+
+    def failing(text, *arguments, **options):
+        if "odd" in text:
+            raise KeyError("odd")
+        return process(text, *arguments, **options)
+
+    monkeypatch.setattr(nkisim.upgrade, "upgrade_text", failing)
+    status, _, err = upgrade(".", "--write")
+    assert status == 1
+    assert "a.py: cannot be processed: KeyError: 'odd'" in err
+    assert (tmp_path / "b.py").read_text() == NEW
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_a_character_that_the_encoding_lacks_is_not_lost(upgrade, tmp_path, encoding):
+    text = f"# coding: {encoding}\n" + OLD + "name = 'é'  # ü\n"
+    path = tmp_path / "k.py"
+    path.write_bytes(text.encode(encoding))
+    assert upgrade("k.py", "--write")[0] == 0
+    assert path.read_bytes() == text.replace('"sbuf"', "nl.sbuf").encode(encoding)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_many_files_show_progress_on_a_terminal(tmp_path):
+    import pty
+
+    for number in range(60):
+        (tmp_path / f"k{number}.py").write_text(OLD)
+    leader, terminal = pty.openpty()
+    command = [sys.executable, "-m", "nkisim", "upgrade", str(tmp_path), "--write"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(command, stderr=terminal, stdout=subprocess.PIPE, env=environment) as run:
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := os.read(leader, 4096):
+                shown += part
+        except OSError:  # the terminal is closed
+            pass
+        os.close(leader)
+    assert run.returncode == 0
+    assert b"upgrade" in shown
+    assert b"100%" in shown
+    assert b"60 files read, 60 changed (60 rewrites), 0 findings left" in shown
+    assert (tmp_path / "k59.py").read_text() == NEW
 
 
 def test_a_folder_that_cannot_be_written_loses_nothing(upgrade, tmp_path, monkeypatch):

@@ -208,6 +208,191 @@ def kernel(a, b, shape=[8, 8]):
 """,
         lambda a, b: a.reshape(ROWS, 16, 4).sum(2),
     ),
+    "beta1 blocks in front of the partition": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    held = nl.ndarray((4, nl.par_dim(32), 64), dtype=a.dtype, buffer=nl.sbuf)
+    sums = nl.zeros((2, 2, nl.par_dim(32), 1), dtype=a.dtype, buffer=nl.sbuf)
+    for k in nl.affine_range(4):
+        held[k] = nl.load(a[k * 32:(k + 1) * 32, :])
+    for i in nl.affine_range(2):
+        for j in nl.affine_range(2):
+            sums[i, j, :, :] = nl.sum(held[2 * i + j, 0:32, 0:64], axis=1)
+    i_p = nl.arange(32)[:, None]
+    i_f = nl.arange(64)[None, :]
+    for k in nl.affine_range(4):
+        t = held[k, i_p, i_f] + sums[k // 2, k % 2, i_p, 0]
+        nl.store(out[32 * k + i_p, i_f], t)
+    return out
+""",
+        lambda a, b: a + a.sum(1, keepdims=True),
+    ),
+    "beta1 masks next to whole tiles": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    n, m = a.shape
+    out = nl.ndarray((n, m), dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p = nl.arange(96)[:, None]
+    i_f = nl.arange(40)[None, :]
+    row = nl.load(b[0:1, 0:40])
+    for i in nl.affine_range((n + 95) // 96):
+        for j in nl.affine_range((m + 39) // 40):
+            rows = 96 * i + i_p
+            cols = j * 40 + i_f
+            x = nl.load(a[rows, cols], mask=(rows < n) & (cols <= m - 1))
+            y = nl.add(x, row.broadcast_to((96, 40)), mask=(rows < n))
+            y[...] = nl.multiply(y, 2.0, mask=(n > rows))
+            nl.store(out[rows, cols], value=y, mask=(rows < n) & (cols < m))
+    return out
+""",
+        lambda a, b: 2 * (a + np.tile(b[:1, :40], (1, 2))[:, :64]),
+    ),
+    "beta1 masked reduction": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((128, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+    t = nl.load(a)
+    tops = nl.ndarray((nl.par_dim(128), 2), dtype=a.dtype, buffer=nl.sbuf)
+    i_p, i_f = nl.mgrid[0:128, 0:48]
+    i_o = nl.arange(128)[:, None]
+    for j in nl.affine_range(2):
+        tops[i_o, j] = nl.max(t[i_p, 48 * j + i_f], axis=1, mask=(48 * j + i_f < 64))
+    nl.store(out, nl.max(tops, axis=1))
+    return out
+""",
+        lambda a, b: a.max(1, keepdims=True),
+    ),
+    "beta1 strides and patterns": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    rows, columns = a.shape
+    out = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p = nl.arange(rows)[:, None, None]
+    i_r = nl.arange(4)[None, :, None]
+    i_c = nl.arange(16)[None, None, :]
+    t = nl.load(a)
+    turned = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.sbuf)
+    turned[i_p, i_c * 4 + i_r] = nl.copy(t[i_p, i_r * 16 + i_c])
+    j_p = nl.arange(rows)[:, None]
+    even = 2 * nl.arange(32)[None, :]
+    odd = even + 1
+    nl.store(out[j_p, even], turned[j_p, odd])
+    nl.store(out[j_p, odd], turned[j_p, even])
+    return out
+""",
+        lambda a, b: (
+            a.reshape(ROWS, 4, 16)
+            .transpose(0, 2, 1)
+            .reshape(ROWS, 32, 2)[:, :, ::-1]
+            .reshape(ROWS, 64)
+        ),
+    ),
+    "beta1 pooling over two axes": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((128, 4, 4), dtype=a.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((128, 8, 8), dtype=a.dtype, buffer=nl.sbuf)
+    t[...] = nl.load(a.reshape((128, 8, 8)))
+    p, y, i, x, j = nl.mgrid[0:128, 0:4, 0:2, 0:4, 0:2]
+    nl.store(out, nl.max(t[p, 2 * y + i, 2 * x + j], axis=[2, 4]))
+    return out
+""",
+        lambda a, b: a.reshape(ROWS, 4, 2, 4, 2).max((2, 4)),
+    ),
+    "beta1 transposed store": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p = nl.arange(64)[:, None]
+    i_f = nl.arange(32)[None, :]
+    for k in nl.affine_range(4):
+        t = nl.load(b[64 + i_p, 32 * (k % 2) + i_f])
+        nl.store(out[32 * (k % 2) + i_f, 64 * (k // 2) + i_p], value=t)
+    return out
+""",
+        lambda a, b: np.hstack([b[64:].T, b[64:].T]),
+    ),
+    "beta1 zeros in PSUM, whole and in blocks": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((64, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+    acc = nl.zeros((2, nl.par_dim(32), 64), dtype=np.float32, buffer=nl.psum)
+    i_k, i_n = nl.mgrid[0:64, 0:64]
+    i_m = nl.arange(32)[None, :]
+    j_k = nl.arange(64)[:, None]
+    for m in nl.affine_range(2):
+        for k in nl.affine_range(2):
+            x = nl.load(a[64 * k + j_k, 32 * m + i_m])
+            y = nl.load(b[64 * k + i_k, i_n])
+            acc[m, 0:32, 0:64] += nisa.nc_matmul(x, y)
+    for m in nl.affine_range(2):
+        nl.store(out[32 * m:32 * m + 32, :], nl.copy(acc[m]))
+    return out
+""",
+        lambda a, b: a.T @ b,
+    ),
+    "beta1 matmul of a tile that is not transposed": (
+        BETA1
+        + """import neuronxcc.nki.compiler as ncc
+import neuronxcc.nki.typing as nt
+
+
+@nki.profile(working_directory=".")
+@ncc.skip_middle_end_transformations
+def kernel(a, b):
+    out = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    x = nl.ndarray((nl.par_dim(128), 64), dtype=a.dtype, buffer=ncc.sbuf.auto_alloc())
+    x[...] = nl.load(a)
+    y: nt.tensor[64, 128] = nl.transpose(nl.load(b))
+    nl.store(out, nl.matmul(x, y, transpose_x=False))
+    return out
+""",
+        lambda a, b: a @ b.T,
+    ),
+    "beta1 constants, powers and the transpose of a matmul": (
+        BETA1
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    one = nl.shared_constant(np.identity(128, dtype=np.int8), dtype=a.dtype)
+    unit = nl.load(one)
+    x = nl.load(a) ** 2
+    turned = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.sbuf)
+    turned[...] = nisa.nc_matmul(x, unit)
+    nl.store(out, nl.power(turned, 0.5))
+    return out
+""",
+        lambda a, b: np.abs(a).T,
+    ),
+    "beta2 constants of nki.tensor": (
+        BETA2
+        + """import nki.tensor as ntensor
+import numpy as np
+
+
+@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    one = nl.shared_constant(ntensor.identity(128, dtype=nl.int8), dtype=nl.float32)
+    unit = nl.ndarray((128, 128), dtype=nl.float32, buffer="sbuf")
+    nisa.dma_copy(dst=unit, src=one)
+    x = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=a)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=x, moving=unit)
+    nisa.dma_copy(dst=out, src=acc)
+    return out
+""",
+        lambda a, b: a.T,
+    ),
 }
 
 

@@ -212,7 +212,7 @@ def _closures(source: Source) -> Iterator[Match]:
             found = scope.lookup(name.value)
             if found and found[0].scope is above and found[0].node not in kernels:
                 names.append(name.value)
-        for name in dict.fromkeys(names):
+        for used in dict.fromkeys(names):
             yield Match(
-                function, f"pass {name} as an argument: enclosing variables are not visible"
+                function, f"pass {used} as an argument: enclosing variables are not visible"
             )

@@ -110,7 +110,7 @@ def _extent(
         if stop.startswith("-"):
             return None
         return start, stop if start == "0" else f"{stop} - {wrapped(start)}"
-    found = affine(source, part.value)
+    found = affine(source, part.value) if isinstance(part, cst.Index) else None
     if found is None or len(found.axes) != 1:
         return None
     where = found.axes[0]

@@ -230,6 +230,8 @@ def _index_tensors(source: Source) -> Iterator[Match]:
             continue
         if depends(source, node.value) or grid(source, node) is not None:
             continue
+        if _is_masked(source, node):
+            continue  # MG-103
         inside.append((start, stop))
         text, message = sliced(source, node), "slices select the same elements"
         if text is None:
@@ -273,6 +275,20 @@ def _reduced_axes(
     axes = tuple(literal_integer(element.value) or 0 for element in axis.elements)
     steps = {b - a for a, b in itertools.pairwise(axes)}
     return (axis, axes) if axes and min(axes) > 0 and steps - {1} else None
+
+
+def _is_masked(source: Source, node: cst.Subscript) -> bool:
+    """Return whether a subscript is an operand, or the target, of a call with a mask."""
+    above = source.parent(node)
+    if isinstance(above, cst.AssignTarget):
+        above = source.parent(above)
+    call = above.value if isinstance(above, cst.Assign | cst.AugAssign) else None
+    if isinstance(above, cst.Arg):
+        call = source.parent(above)  # type: ignore[assignment]
+    if not isinstance(call, cst.Call) or not (source.name(call.func) or "").startswith("nki."):
+        return False
+    mask = source.keyword(call, "mask")
+    return mask is not None and mask is not above
 
 
 def _definitions(source: Source) -> Iterator[Match]:

@@ -11,6 +11,7 @@ from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.results import DST, allocated, hoisted, old_calls, target_of
 from nkisim.upgrade.beta2.arguments import named
 from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.shapes import tile_dtype
 from nkisim.upgrade.source import Source, literal_integer
 from nkisim.upgrade.tiles import buffer_of, in_psum
 
@@ -23,7 +24,8 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 class _Result:
     """The parameters of a Beta 1 instruction, and the tensor that it returned.
 
-    ``{0}`` in the shape stands for the operand ``like``, ``{1}`` for the operand ``other``.
+    ``{0}`` in the shape stands for the operand ``like``, ``{1}`` for the operand ``other``. The
+    dtype is the more precise one of ``like`` and ``mate``.
     """
 
     parameters: tuple[str, ...]
@@ -32,6 +34,7 @@ class _Result:
     dtype: str = "{0}.dtype"
     buffer: str = "sbuf"
     other: str = ""
+    mate: str = ""
 
 
 _SCALAR = ("data", "op0", "operand0", "reverse0", "op1", "operand1", "reverse1")
@@ -59,15 +62,15 @@ _RESULTS = {
     "nc_transpose": _Result(("data",), "data", "({0}.shape[1], {0}.shape[0])", buffer="psum"),
     "range_select": _Result((), "on_true_tile"),
     "reciprocal": _Result(("data",), "data"),
-    "scalar_tensor_tensor": _Result((), "data"),
+    "scalar_tensor_tensor": _Result((), "data", mate="operand1"),
     "sequence_bounds": _Result(("segment_ids",), "segment_ids", "({0}.shape[0], 2, {0}.shape[1])"),
     "tensor_copy": _Result(("src",), "src"),
     "tensor_partition_reduce": _Result(("op", "data"), "data", "(1,) + {0}.shape[1:]"),
     "tensor_reduce": _Result(("op", "data", "axis"), "data", _COLUMNS.format(1)),
     "tensor_scalar": _Result(_SCALAR, "data"),
     "tensor_scalar_reduce": _Result((), "data"),
-    "tensor_tensor": _Result(("data1", "data2", "op"), "data1"),
-    "tensor_tensor_scan": _Result(_SCAN, "data0"),
+    "tensor_tensor": _Result(("data1", "data2", "op"), "data1", mate="data2"),
+    "tensor_tensor_scan": _Result(_SCAN, "data0", mate="data1"),
 }
 # Functions that return a value in 0.3.0, and instructions of other rules.
 _VALUES = (
@@ -160,9 +163,35 @@ def _call_edits(source: Source, call: cst.Call, result: _Result, dst: str) -> li
     dropped = source.keyword(call, "dtype")
     if dropped is not None:
         edits.append(source.without_argument(call, dropped))
+    if source.nki_name(call.func, _ISA) == "nc_matmul" and _overwrites(source, call):
+        dst += ", accumulate=False"
     if call.args[0] is dropped:
         return [*edits, Edit(edits[0].stop, edits[0].stop, f"dst={dst}, ")]
     return [Edit(start, start, f"dst={dst}, "), *named(source, call, 0, result.parameters), *edits]
+
+
+def _overwrites(source: Source, call: cst.Call) -> bool:
+    """Return whether a product is assigned to a tile that may hold an earlier product."""
+    return source.keyword(call, "accumulate") is None and isinstance(
+        target_of(source, call), cst.Subscript
+    )
+
+
+def _more_precise(
+    source: Source, first: cst.BaseExpression, second: cst.BaseExpression, nl: str
+) -> tuple[str, bool]:
+    """Return the dtype of the result of two tiles, and whether it is certain.
+
+    It is the more precise of their dtypes: float32 if one of them is.
+    """
+    known = tile_dtype(source, first), tile_dtype(source, second)
+    if "nl.float32" in known:
+        return f"{nl}.float32", True
+    own = f"{source.code(first)}.dtype"
+    named = known[0] is not None and known[0].startswith("nl.") and known[0] != known[1]
+    if named and isinstance(second, cst.Name | cst.Subscript):
+        return f"{source.code(second)}.dtype", False
+    return own, known[0] is not None and known[0] == known[1]
 
 
 def _allocated(
@@ -178,14 +207,16 @@ def _allocated(
     if given is not None and not (result.buffer == "psum" and result.other == ""):
         dtype = source.code(given)
     language = source.import_of(_LANGUAGE)
-    if language is not None and given is None:
-        dtype = dtype.replace("nl.", f"{language[0]}.")
+    nl = "nl" if language is None else language[0]
+    if given is None:
+        dtype = dtype.replace("nl.", f"{nl}.")
     review = ""
     if isinstance(target_of(source, call), cst.Subscript):
         review = "" if given is None else "the result has the dtype of dst"
-    elif given is None and result.like in ("data0", "data1"):
-        # The result of two tiles had the more precise of their dtypes.
-        review = f"the result has the dtype of {like}: check that it is as precise as the others"
+    elif given is None and result.mate in arguments:
+        dtype, certain = _more_precise(source, arguments[result.like], arguments[result.mate], nl)
+        if not certain:
+            review = f"the result has the dtype of {like}: check that it is as precise as the other"
     return allocated(
         source,
         call,

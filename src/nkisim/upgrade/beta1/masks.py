@@ -217,7 +217,16 @@ def _reduced(source: Source, call: cst.Call, limits: Limits, without: Edit) -> M
     if 0 in limits or name not in (*_OVER_COLUMNS, "max", "mean", "min", "prod", "sum"):
         return None
     operands = [a.value for a in call.args if is_tile(source, a.value)]
-    if len(operands) != 1 or not isinstance(operands[0], cst.Subscript):
+    if len(operands) != 1:
+        return None
+    if isinstance(operands[0], cst.Name):
+        rank = max(index.rank for index, _ in limits.values())
+        if sorted(limits) != list(range(1, rank)):
+            return None
+        inside = ", ".join(f"0:{valid_count(*limits[axis])}" for axis in sorted(limits))
+        edit = source.replaced(operands[0], f"{operands[0].value}[:, {inside}]")
+        return Match(call, "the valid part is reduced", (edit, without))
+    if not isinstance(operands[0], cst.Subscript):
         return None
     parts = selected(source, operands[0], limits)
     if parts is None or len(limits) != sum(bool(part.count) for part in parts) - 1:

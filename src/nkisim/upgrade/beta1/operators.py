@@ -193,7 +193,7 @@ def _written(
         if found is not None and flag is not None and source.code(flag) == "True":
             pair = f"stationary={source.code(found['x'])}, moving={source.code(found['y'])}"
             if memory == "psum":
-                return f"{nisa}.nc_matmul(dst={dst}, {pair})"
+                return f"{nisa}.nc_matmul(dst={dst}, {pair}, accumulate=False)"
     number = value.expression if isinstance(value, cst.UnaryOperation) else value
     if isinstance(number, cst.Integer | cst.Float):
         return f"{nisa}.memset(dst={dst}, value={code})"

@@ -26,7 +26,11 @@ from nkisim.spec import INSTRUCTIONS, Instruction, Operand  # noqa: E402
 from nkisim.versions import VERSIONS  # noqa: E402
 
 # Names that a module imports under another name.
-ALIASES = {"bool": "nkisim.dtypes import bool_", "range": "builtins import range"}
+ALIASES = {
+    "DType": "builtins import str",
+    "bool": "nkisim.dtypes import bool_",
+    "range": "builtins import range",
+}
 
 # Types of non-tensor parameters by name; an enum default implies the enum type.
 KINDS = {

@@ -11,6 +11,7 @@ from nkisim.isa.registers import register_store as register_store
 from nkisim.isa.version import get_nc_sub_version as get_nc_sub_version
 from nkisim.isa.version import get_nc_version as get_nc_version
 from nkisim.isa.virtual_register import VirtualRegister as VirtualRegister
+from nkisim.machine import NkiInstruction as NkiInstruction
 from nkisim.objects import NKIObject as NKIObject
 from nkisim.spec.enums import dge_mode as dge_mode
 from nkisim.spec.enums import dma_engine as dma_engine
@@ -27,6 +28,7 @@ from nkisim.spec.enums import vector_engine as vector_engine
 
 __all__ = [
     "NKIObject",
+    "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
     "activate2",

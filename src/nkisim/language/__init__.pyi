@@ -1,5 +1,6 @@
 # Written by tools/gen_stubs.py.
 from builtins import range as range
+from builtins import str as DType
 from nkisim.dtypes import bfloat16 as bfloat16
 from nkisim.dtypes import bool_ as bool
 from nkisim.dtypes import bool_ as bool_
@@ -11,6 +12,7 @@ from nkisim.dtypes import float8_e4m3fn as float8_e4m3fn
 from nkisim.dtypes import float8_e4m3fn_x4 as float8_e4m3fn_x4
 from nkisim.dtypes import float8_e5m2 as float8_e5m2
 from nkisim.dtypes import float8_e5m2_x4 as float8_e5m2_x4
+from nkisim.dtypes import float8_e8m0fnu as float8_e8m0fnu
 from nkisim.dtypes import int16 as int16
 from nkisim.dtypes import int32 as int32
 from nkisim.dtypes import int8 as int8
@@ -101,6 +103,8 @@ from nkisim.language.elementwise import tanh as tanh
 from nkisim.language.elementwise import where as where
 from nkisim.language.limits import tile_size as tile_size
 from nkisim.language.loops import dynamic_range as dynamic_range
+from nkisim.language.loops import fori_loop as fori_loop
+from nkisim.language.loops import while_loop as while_loop
 from nkisim.language.movement import device_print as device_print
 from nkisim.language.movement import load as load
 from nkisim.language.movement import load_transpose2d as load_transpose2d
@@ -133,6 +137,7 @@ from nkisim.memory import NkiTensor as NkiTensor
 from nkisim.objects import NKIObject as NKIObject
 
 __all__ = [
+    "DType",
     "MemoryRegion",
     "NKIObject",
     "NkiTensor",
@@ -172,10 +177,12 @@ __all__ = [
     "float8_e4m3fn_x4",
     "float8_e5m2",
     "float8_e5m2_x4",
+    "float8_e8m0fnu",
     "float16",
     "float32",
     "floor",
     "fmod",
+    "fori_loop",
     "full",
     "gather_flattened",
     "gelu",
@@ -263,6 +270,7 @@ __all__ = [
     "uint32",
     "var",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

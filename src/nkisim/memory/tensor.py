@@ -61,10 +61,10 @@ class NkiTensor(PatternMethods, NoOperators):
             and (type(last) is int or last is None)
         ):
             return self.indexed(key)
-        key = (first, last, plane, left, right)
-        form = self.form.views.get(key)
+        bounds = (first, last, plane, left, right)
+        form = self.form.views.get(bounds)
         if form is None:
-            form = self._sliced(*key)
+            form = self._sliced(*bounds)
             if form is None:
                 return self.indexed(key)
         view = self._slices.get(form)

@@ -207,6 +207,9 @@ START = "def f(x, n):\n    r = nisa.register_alloc(1)\n"
         START + WHILE + "        r = nisa.register_alloc(2)\n",
         START + WHILE + "        break\n",
         "def f(n, r):\n" + WHILE,
+        START + "    for k in range(2):\n        g(r)\n        for j in range(2):\n"
+        "            r = nisa.register_alloc(2)\n"
+        + WHILE.replace("    ", "            ", 1).replace("        nisa", "                nisa"),
     ],
 )
 def test_a_register_that_is_read_later_is_reported(text):

@@ -234,8 +234,12 @@ def _read_later(source: Source, loop: cst.While, register: str) -> str:
             return f"{register} is used after the loop"
     if function is not None and register in {p.name.value for p in function.params.params}:
         return f"{register} is a parameter, which the caller can read"
-    if outer and not _begins_with(source, outer[0], register):
-        return f"{register} lives longer than one round of the outer loop"
+    if outer:
+        # A further round of any outer loop must not read what this loop leaves.
+        own = set(source.within(outer[0], cst.Name))
+        others = (n for n in source.within(outer[-1], cst.Name) if n.value == register)
+        if not _begins_with(source, outer[0], register) or any(n not in own for n in others):
+            return f"{register} lives longer than one round of the outer loop"
     if _assigns(source, loop.body, register):
         return f"the body assigns {register}"
     return ""

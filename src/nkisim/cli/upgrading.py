@@ -9,7 +9,9 @@ import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ __all__ = ["upgrade"]
 DONE, LEFT = 0, 1
 
 _RELEASES = ("auto", "beta1", "beta2", "0.3")
+_MANY = 50
 _TARGETS = ("0.3.0", "0.3")
 
 
@@ -89,7 +92,7 @@ def upgrade(
         if not root.exists():
             raise click.UsageError(f"{str(root)!r} does not exist")
     files = list(dict.fromkeys(path for root in roots for path in python_files(root)))
-    done = [_process(path, since, write, notes) for path in _shown(files)]
+    done = list(_shown(_processed(files, since, write, notes), len(files)))
     if form == "json":
         click.echo(json.dumps(_json(done, target, write), indent=2))
     else:
@@ -97,16 +100,26 @@ def upgrade(
     return _status(done, write, check)
 
 
-def _shown(files: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files, with a progress bar on a terminal if there are many."""
-    if len(files) < 50 or not sys.stderr.isatty():
-        yield from files
+def _processed(files: Sequence[Path], since: str, write: bool, notes: bool) -> Iterator[_File]:
+    """Yield the results in the order of the files; many files are shared between processes."""
+    work = partial(_process, since=since, write=write, notes=notes)
+    if len(files) < _MANY:
+        yield from map(work, files)
+        return
+    with ProcessPoolExecutor() as pool:
+        yield from pool.map(work, files, chunksize=8)
+
+
+def _shown(done: Iterator[_File], total: int) -> Iterator[_File]:
+    """Yield the results, with a progress bar on a terminal if there are many."""
+    if total < _MANY or not sys.stderr.isatty():
+        yield from done
         return
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
-    yield from track(files, description="upgrade", console=console, transient=True)
+    yield from track(done, description="upgrade", total=total, console=console, transient=True)
 
 
 def _process(path: Path, since: Any, write: bool, notes: bool) -> _File:

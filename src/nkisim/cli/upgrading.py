@@ -9,7 +9,9 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,7 @@ __all__ = ["upgrade"]
 DONE, LEFT = 0, 1
 
 _RELEASES = ("auto", "beta1", "beta2", "0.3", "0.4", "0.5")
+_MANY = 50
 
 
 @dataclass
@@ -114,7 +117,7 @@ def upgrade(
             raise click.UsageError(f"{str(root)!r} does not exist")
     settings = _settings(roots[0], generations)
     files = list(dict.fromkeys(path for root in roots for path in python_files(root)))
-    done = [_process(path, since, target, write, notes) for path in _shown(files)]
+    done = list(_shown(_processed(files, since, target, write, notes), len(files)))
     show = _as_json if form == "json" else _as_text
     if verify:
         with claimed_stdout() as stdout:
@@ -127,16 +130,28 @@ def upgrade(
     return _status(done, write, check)
 
 
-def _shown(files: Sequence[Path]) -> Iterator[Path]:
-    """Yield the files, with a progress bar on a terminal if there are many."""
-    if len(files) < 50 or not sys.stderr.isatty():
-        yield from files
+def _processed(
+    files: Sequence[Path], since: str, target: str, write: bool, notes: bool
+) -> Iterator[_File]:
+    """Yield the results in the order of the files; many files are shared between processes."""
+    work = partial(_process, since=since, target=target, write=write, notes=notes)
+    if len(files) < _MANY:
+        yield from map(work, files)
+        return
+    with ProcessPoolExecutor() as pool:
+        yield from pool.map(work, files, chunksize=8)
+
+
+def _shown(done: Iterator[_File], total: int) -> Iterator[_File]:
+    """Yield the results, with a progress bar on a terminal if there are many."""
+    if total < _MANY or not sys.stderr.isatty():
+        yield from done
         return
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
-    yield from track(files, description="upgrade", console=console, transient=True)
+    yield from track(done, description="upgrade", total=total, console=console, transient=True)
 
 
 def _process(path: Path, since: Any, target: str, write: bool, notes: bool) -> _File:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import ByteSpanPositionProvider
+from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.scopes import Assignment, Scope, Tree
@@ -27,10 +27,9 @@ class Source:
     def __init__(self, text: str) -> None:
         self.text = text
         self.data = text.encode()
-        self.module = cst.parse_module(text)
-        spans = ByteSpanPositionProvider()
-        spans._gen_impl(self.module)  # a MetadataWrapper would also visit the tree, for nothing
-        self._spans: Mapping[cst.CSTNode, Any] = spans._computed
+        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+        self.module = wrapper.module
+        self._spans: Mapping[cst.CSTNode, Any] = wrapper.resolve(ByteSpanPositionProvider)
         self._tree = Tree(self.module)
         self._starts: dict[type[cst.CSTNode], list[int]] = {}
         self._bounds: dict[cst.CSTNode, tuple[int, int]] = {}
@@ -38,6 +37,7 @@ class Source:
         self._calls: dict[str, list[tuple[str, cst.Call]]] = {}
         self._aliases: dict[str, str | None] = {}
         self._kernels: list[cst.FunctionDef] | None = None
+        self._device: list[cst.FunctionDef] | None = None
         for nodes in self._tree.nodes.values():
             nodes.sort(key=lambda node: self._spans[node].start)
 
@@ -252,6 +252,8 @@ class Source:
 
     def device_functions(self) -> list[cst.FunctionDef]:
         """Return the kernels and the functions of the file that they call."""
+        if self._device is not None:
+            return self._device
         wanted = list(self.kernels())
         by_name: dict[str, list[cst.FunctionDef]] = {}
         for function in self.all(cst.FunctionDef):
@@ -262,6 +264,7 @@ class Source:
                     for callee in by_name.get(call.func.value, []):
                         if callee not in wanted:
                             wanted.append(callee)
+        self._device = wanted
         return wanted
 
     def in_device_code(self, node: cst.CSTNode) -> bool:

@@ -315,3 +315,15 @@ def test_matmul_is_what_a_whole_graph_takes_in_place_of_the_operator():
     A, x = ts.from_dense(random_dense(4, 4, 0.5)), torch.ones(4)
     compiled = torch.compile(lambda x: A.matmul(x), fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x.to(A.dtype)), A @ x.to(A.dtype))
+
+
+def test_a_new_matrix_is_transposed_in_a_whole_graph():
+    """Nothing of the pattern is cached yet."""
+    dense = random_dense(6, 5, 0.4)
+    A = ts.from_dense(dense)
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda values: ts.transpose(A.with_values(values)).values, fullgraph=True, backend="eager"
+    )
+    got = compiled(A.values)
+    assert torch.equal(got, ts.from_dense(dense.mT.contiguous()).values)

@@ -85,10 +85,9 @@ def counted(pointers: Tensor) -> Tensor:
 @outside_transforms
 def pointers(rows: Tensor, size: int) -> Tensor:
     """Return the row pointers, (size + 1,), of entries sorted by row."""
-    found = torch.zeros(size + 1, dtype=rows.dtype, device=rows.device)
-    counts = torch.bincount(rows, minlength=size) if rows.numel() else found[1:]
-    torch.cumsum(counts, 0, out=found[1:])
-    return found
+    counts = torch.zeros(size + 1, dtype=rows.dtype, device=rows.device)
+    counts.index_add_(0, rows + 1, torch.ones_like(rows))
+    return counts.cumsum(0, dtype=rows.dtype)
 
 
 @outside_transforms

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Iterator
 
 import libcst as cst
 
-import nkisim.isa
+from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
+from nkisim.versions import VERSIONS
 
 __all__: list[str] = []
 
@@ -39,15 +39,14 @@ _HANDLED = frozenset(
 def _keywords(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA):
         name = source.nki_name(call.func, _ISA) or ""
-        function = getattr(nkisim.isa, name, None)
-        if not inspect.isroutine(function) or not source.is_bare(source.statement(call), call):
+        known = {p for version in VERSIONS for p in parameter_names(version, _ISA, name)}
+        if not known or not source.is_bare(source.statement(call), call):
             continue
-        known = list(inspect.signature(function).parameters)
         for argument in call.args:
             key = argument.keyword.value if argument.keyword is not None else ""
             if not key or key in known or key in _HANDLED:
                 continue
-            near = difflib.get_close_matches(key, known, 1)
+            near = difflib.get_close_matches(key, sorted(known), 1)
             advice = f"is {near[0]}= meant?" if near else "remove it: it had no effect"
             yield Match(call, f"nisa.{name} has no argument {key}=; {advice}")
 

@@ -110,6 +110,7 @@ def _integer_copy(source: Source) -> Iterator[Match]:
     "the index of nl.dynamic_range in arithmetic",
     since="beta2",
     kind="report",
+    until="0.4.0",
     before="@nki.jit\ndef kernel(x, n):\n    for i in nl.dynamic_range(n):\n"
     "        nisa.dma_copy(dst=x[i * 2], src=x[0])\n    return x",
 )
@@ -163,6 +164,7 @@ def _seed(source: Source) -> Iterator[Match]:
     since="beta2",
     kind="report",
     certain=False,
+    until="0.4.0",
     before="nisa.nc_transpose(dst=a, data=b, engine=nisa.engine.vector)",
 )
 def _transpose_engine(source: Source) -> Iterator[Match]:

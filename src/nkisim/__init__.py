@@ -1,4 +1,4 @@
-"""nkisim: NKI 0.3.0 kernels on any CPU.
+"""nkisim: NKI kernels on any CPU.
 
 Submodules are imported on first use, so that importing the package is free.
 """

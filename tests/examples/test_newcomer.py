@@ -127,7 +127,7 @@ def test_the_commands_of_the_page_answer(python, site):
     assert "nkisim info" in next(b.text for b in PAGE.blocks if b.info[:1] == ["sh"])
     told = python("-m", "nkisim", "info")
     assert told == python(str(site / "bin" / "nkisim"), "info")
-    assert "NKI surface" in told
+    assert "NKI version of kernels" in told
     assert "[ok] run kernels on the simulator" in python("-m", "trnsci", "doctor")
     listed = python("-m", "trnsci", "kernels")
     assert {f"{library}." for library in LIBRARIES} <= set(re.findall(r"^\w+\.", listed, re.M))

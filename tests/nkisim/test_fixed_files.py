@@ -15,7 +15,7 @@ import pytest
 
 import nkisim
 from each_case import each_case
-from kernels import TWINS
+from kernels import GUARDS, TWINS
 from nkisim.checker import CheckSettings, fix_files
 from nkisim.checker.modules import imported
 
@@ -45,6 +45,14 @@ def nkisim_examples():
 MOVED = {"long_rows_loaded": "M009"}
 REMOVED = {"turned": "A025", "last_sum": "M022"}
 """Findings of written kernels whose fix moves a statement, or removes an argument."""
+
+
+@pytest.fixture(autouse=True)
+def declared():
+    """Forgets the twins and guards that copies of their files declare again."""
+    twins, guards = list(TWINS), list(GUARDS)
+    yield
+    TWINS[:], GUARDS[:] = twins, guards
 
 
 def comments(text):

@@ -126,6 +126,8 @@ def viewed(fast):
     """Operands and views: of each operand two views are fast, of each view two operands in five."""
     for number, operand in enumerate(OPERANDS):
         for place, again in enumerate(VIEWS):
+            if again is reinterpreted and operand.values[0].nki >= "0.5.0":
+                continue  # later versions refuse view() of a dynamic view
             if ((place - number) % len(VIEWS) < 2) == fast:
                 yield pytest.param(*operand.values, again, id=f"{operand.id}-{again.__name__}")
 

@@ -121,11 +121,6 @@ def test_only_rules_can_be_errors():
         nkisim.simulate(copied("int8"), errors=("D020", "D999"))
 
 
-def test_only_releases_that_differ_can_be_chosen():
-    with pytest.raises(ValueError, match=r"release: got '9.9.9', accepted: 0.3.0, 0.5.0"):
-        nkisim.simulate(copied("int8"), nki="9.9.9")
-
-
 # -- constants -------------------------------------------------------------------------------------
 
 

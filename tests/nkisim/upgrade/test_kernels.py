@@ -1,7 +1,5 @@
 """Whole kernels of older releases: right after the upgrade, by 0.3.0 and by later versions."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ pytest.importorskip("libcst")
 
 import nkisim
 from nkisim.upgrade import upgrade_text
+from upgraded import upgraded_result
 
 ROWS, COLUMNS = 128, 64
 BETA1 = """\
@@ -399,19 +398,6 @@ def kernel(a, b):
 REFUSED = (ImportError, nkisim.NkiValidationError, TypeError, DeprecationWarning)
 
 
-def run(text, folder, arrays, nki="0.3"):
-    path = folder / "kernels.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location("upgraded_kernels", path)
-    loaded = importlib.util.module_from_spec(spec)
-    nkisim.install()
-    try:
-        spec.loader.exec_module(loaded)
-        return nkisim.simulate(loaded.kernel, nki=nki)(*arrays)
-    finally:
-        nkisim.uninstall()
-
-
 def operands():
     rng = np.random.default_rng(0)
     return [rng.standard_normal((ROWS, COLUMNS)).astype(np.float32) for _ in range(2)]
@@ -425,8 +411,8 @@ def test_a_kernel_fails_before_and_is_right_after(name, tmp_path):
     assert outcome.problem == ""
     assert outcome.findings == []
     with pytest.raises(REFUSED):
-        run(text, tmp_path, arrays)
-    result = run(outcome.after, tmp_path, arrays)
+        upgraded_result(text, tmp_path, arrays)
+    result = upgraded_result(outcome.after, tmp_path, arrays)
     np.testing.assert_allclose(result, expected(*arrays), rtol=2e-5, atol=2e-5)
     assert upgrade_text(outcome.after).after == outcome.after
 
@@ -438,7 +424,7 @@ def test_a_kernel_of_a_beta_is_right_in_the_newest_version(name, tmp_path):
     outcome = upgrade_text(text, target="0.6.0")
     assert outcome.problem == ""
     assert outcome.findings == []
-    result = run(outcome.after, tmp_path, arrays, "0.6")
+    result = upgraded_result(outcome.after, tmp_path, arrays, "0.6")
     np.testing.assert_allclose(result, expected(*arrays), rtol=2e-5, atol=2e-5)
     assert upgrade_text(outcome.after, target="0.6.0").after == outcome.after
 
@@ -551,7 +537,7 @@ def test_an_upgraded_kernel_gives_the_same_bits(name, tmp_path):
     assert outcome.findings == []
     assert {change.rule for change in outcome.changes} == rules
     arrays = operands()
-    before = run(HEAD + body, tmp_path, arrays, since)
-    after = run(outcome.after, tmp_path, arrays, "0.6")
+    before = upgraded_result(HEAD + body, tmp_path, arrays, since)
+    after = upgraded_result(outcome.after, tmp_path, arrays, "0.6")
     assert before.dtype == after.dtype
     assert before.tobytes() == after.tobytes()

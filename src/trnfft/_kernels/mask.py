@@ -52,8 +52,8 @@ def multiply_rows(
         nisa.dma_copy(dst=tile, src=x.ap(pattern=pattern, offset=start))
         tiles.append(tile)
     a_re, a_im, b_re, b_im = tiles
-    real = two_products(a_re, b_re, a_im, b_im, nl.subtract, nisa.vector_engine)
-    imaginary = two_products(a_re, b_im, a_im, b_re, nl.add, nisa.gpsimd_engine)
+    real = two_products(a_re, b_re, a_im, b_im, nl.subtract, nisa.engine.vector)
+    imaginary = two_products(a_re, b_im, a_im, b_re, nl.add, nisa.engine.gpsimd)
     nisa.dma_copy(dst=out_re.ap(pattern=pattern, offset=start), src=real)
     nisa.dma_copy(dst=out_im.ap(pattern=pattern, offset=start), src=imaginary)
 

@@ -59,22 +59,22 @@ def bits(
 
 def xored(x: Tile, y: Tile, dst: Tile = None) -> Tile:
     """Return ``x ^ y``."""
-    return _combined(x, y, nl.bitwise_xor, nisa.vector_engine, dst)
+    return _combined(x, y, nl.bitwise_xor, nisa.engine.vector, dst)
 
 
 def added(x: Tile, y: Tile, dst: Tile = None) -> Tile:
     """Return ``x + y`` modulo 2^32."""
-    return _combined(x, y, nl.add, nisa.gpsimd_engine, dst)
+    return _combined(x, y, nl.add, nisa.engine.gpsimd, dst)
 
 
 def added_small(x: Tile, y: Tile) -> Tile:
     """Return ``x + y``, both below 2^23, on the engine that is less busy."""
-    return _combined(x, y, nl.add, nisa.vector_engine, None)
+    return _combined(x, y, nl.add, nisa.engine.vector, None)
 
 
 def multiplied(x: Tile, y: Tile, dst: Tile = None) -> Tile:
     """Return ``x * y`` modulo 2^32."""
-    return _combined(x, y, nl.multiply, nisa.gpsimd_engine, dst)
+    return _combined(x, y, nl.multiply, nisa.engine.gpsimd, dst)
 
 
 def _combined(x: Tile, y: Tile, op: Any, engine: Any, dst: Tile) -> Tile:

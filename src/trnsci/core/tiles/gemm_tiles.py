@@ -88,7 +88,7 @@ def transpose_tiles(panel: Tile, first: int, c: int, rows: Tile) -> None:
         nisa.tensor_copy(
             dst=panel[0:TILE, first + t : first + t + tiles, c : c + count],
             src=bank[0:TILE, 0:tiles, 0:count],
-            engine=nisa.scalar_engine,
+            engine=nisa.engine.scalar,
         )
     for k in range(whole * TILE, width, TILE):
         kw = min(TILE, width - k)
@@ -110,7 +110,7 @@ def transpose_tile(dst: Tile, tile: Tile) -> None:
         return
     bank = nl.ndarray((columns, rows), dtype=tile.dtype, buffer=nl.psum)
     nisa.nc_transpose(dst=bank, data=tile)
-    nisa.tensor_copy(dst=dst, src=bank, engine=nisa.scalar_engine)
+    nisa.tensor_copy(dst=dst, src=bank, engine=nisa.engine.scalar)
 
 
 def add_products(

@@ -87,7 +87,7 @@ are verified, without it the texts that would be written. An error, a run that s
 difference make the exit status 1.
 
 Some differences are those of the versions: `quantize_mx` computes other scales from 0.5.0 on, for
-example. [Differences between NKI releases](design/releases.md) lists them.
+example. [Differences between NKI versions](design/releases.md) lists them.
 
 ## Rules
 

@@ -21,21 +21,7 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-__all__ = ["NKI_VERSION", "install", "installed", "real_nki_found", "uninstall"]  # noqa: F822
-
-
-def __getattr__(name: str) -> Any:
-    if name == "NKI_VERSION":
-        return _version()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _version() -> str:
-    """Return the NKI version in force."""
-    from nkisim.versions import in_force
-
-    return in_force()
-
+__all__ = ["install", "installed", "real_nki_found", "uninstall"]
 
 _FIRST_REAL_VERSION = (0, 3)  # the 0.0.1 of the public index is an empty placeholder
 _PACKAGE = "nki"
@@ -134,6 +120,13 @@ class _NkiFinder(MetaPathFinder, Loader):
         # Putting the module itself into sys.modules, rather than returning it from create_module,
         # leaves its __spec__ unchanged; the import system returns the entry of sys.modules.
         sys.modules[module.__name__] = _MODULES[module.__name__](module)
+
+
+def _version() -> str:
+    """Return the NKI version in force; imports ``nkisim.versions`` only when it is asked for."""
+    from nkisim.versions import in_force
+
+    return in_force()
 
 
 def _alias(name: str) -> Callable[[ModuleType], ModuleType]:

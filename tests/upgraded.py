@@ -3,9 +3,11 @@
 import importlib.util
 import sys
 
+import numpy as np
 import pytest
 
 import nkisim
+from nkisim.upgrade import upgrade_text
 
 
 def upgraded_result(text, folder, arrays, nki="0.3"):
@@ -28,3 +30,16 @@ def upgraded_result(text, folder, arrays, nki="0.3"):
             return launch(*arrays)
     finally:
         nkisim.uninstall()
+
+
+def assert_right_after_upgrade(text, expected, folder):
+    """Upgrade a module without help, compare its kernel with NumPy, and upgrade it once more."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((128, 64)).astype(np.float32) for _ in range(2)]
+    outcome = upgrade_text(text)
+    assert outcome.problem == ""
+    assert outcome.findings == []
+    result = upgraded_result(outcome.after, folder, arrays)
+    # Sums of 128 products of numbers of order 1, rounded to float32 a few times.
+    np.testing.assert_allclose(result, expected(*arrays), rtol=2e-5, atol=2e-5)
+    assert upgrade_text(outcome.after).after == outcome.after

@@ -123,7 +123,7 @@ class _NkiFinder(MetaPathFinder, Loader):
 
 
 def _version() -> str:
-    """Return the NKI version in force; imports ``nkisim.versions`` only when it is asked for."""
+    """Return the NKI version in force."""
     from nkisim.versions import in_force
 
     return in_force()

@@ -11,18 +11,10 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim.diagnostics import NkiValidationError
 
+from .harness_views import follow, numbered
+
 METHODS = ["permute", "broadcast", "expand_dim", "squeeze_dim", "reshape_dim"]
 METHODS += ["flatten_dims", "slice", "select"]
-
-
-def numbered(shape):
-    return np.arange(1, 1 + np.prod(shape), dtype=np.int32).reshape(shape)
-
-
-def follow(tensor, steps):
-    for method, *arguments in steps:
-        tensor = getattr(tensor, method)(*arguments)
-    return tensor
 
 
 @nkisim.jit

@@ -15,22 +15,14 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim.diagnostics import NkiValidationError
 
+from .harness_views import follow, numbered
+
 DOCUMENTED = {
     version: json.loads((files("nkisim.versions") / f"{version}.json").read_text())["nki.language"][
         "classes"
     ]["NkiTensor"]
     for version in ("0.4.0", "0.5.0", "0.6.0")
 }
-
-
-def numbered(shape):
-    return np.arange(1, 1 + np.prod(shape), dtype=np.int32).reshape(shape)
-
-
-def follow(tensor, steps):
-    for method, *arguments in steps:
-        tensor = getattr(tensor, method)(*arguments)
-    return tensor
 
 
 @nkisim.jit

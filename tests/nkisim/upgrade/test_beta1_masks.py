@@ -6,8 +6,7 @@ import pytest
 pytest.importorskip("libcst")
 
 from each_case import each_case
-from nkisim.upgrade import upgrade_text
-from upgraded import upgraded_result
+from upgraded import assert_right_after_upgrade
 
 HEAD = """\
 import neuronxcc.nki as nki
@@ -174,12 +173,4 @@ def kernel(a, b):
 @each_case("name", list(KERNELS))
 def test_a_kernel_is_right_after_the_upgrade(name, tmp_path):
     body, expected = KERNELS[name]
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal((128, 64)).astype(np.float32) for _ in range(2)]
-    outcome = upgrade_text(HEAD + body)
-    assert outcome.problem == ""
-    assert outcome.findings == []
-    result = upgraded_result(outcome.after, tmp_path, arrays)
-    # Sums of 128 products of numbers of order 1, rounded to float32 a few times.
-    np.testing.assert_allclose(result, expected(*arrays), rtol=2e-5, atol=2e-5)
-    assert upgrade_text(outcome.after).after == outcome.after
+    assert_right_after_upgrade(HEAD + body, expected, tmp_path)

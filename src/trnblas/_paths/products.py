@@ -27,8 +27,7 @@ def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor 
         return _batched(alpha, A, B, beta, C)
     if C is not None and beta != 0:
         return addmm(C, A, B, alpha=alpha, beta=beta)
-    # addmm requires a first argument; with beta=0 it is not read.
-    product = mm(A, B) if alpha == 1 else addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+    product = mm(A, B) if alpha == 1 else addmm(_nothing(A), A, B, alpha=alpha, beta=0)
     return product if C is None else accumulated(product, 0, C)
 
 
@@ -56,7 +55,7 @@ def written_product(
     if any(t.untyped_storage().data_ptr() == memory for t in others):
         return False
     added = addmm if A.ndim == 2 else baddbmm
-    start = A.new_empty(()) if C is None else C
+    start = _nothing(A) if C is None else C
     added(start, A, B, alpha=alpha, beta=beta, out=out)
     return True
 
@@ -73,7 +72,7 @@ def vector_product(alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor 
         return accumulated(vanished((A.shape[0],), A, x), beta, y)
     if y is not None and beta != 0:
         return torch.addmv(y, A, x, alpha=alpha, beta=beta)
-    product = torch.mv(A, x) if alpha == 1 else _unread_addmv(alpha, A, x)
+    product = torch.mv(A, x) if alpha == 1 else torch.addmv(_nothing(A), A, x, alpha=alpha, beta=0)
     return accumulated(product, 0, y)
 
 
@@ -81,8 +80,13 @@ def _batch(A: Tensor, B: Tensor) -> tuple[int, ...]:
     return broadcast(A.shape[:-2], B.shape[:-2]) or ()
 
 
-def _unread_addmv(alpha: Number, A: Tensor, x: Tensor) -> Tensor:
-    return torch.addmv(x.new_empty(()), A, x, alpha=alpha, beta=0)
+def _nothing(A: Tensor) -> Tensor:
+    """Return the first argument of ``addmm`` for a product to which nothing is added.
+
+    ``addmm`` does not read it if beta is 0, but under ``vmap`` torch multiplies it by beta, which
+    gives NaN where uninitialized memory holds NaN or infinity.
+    """
+    return A.new_zeros(())
 
 
 def _batched(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
@@ -108,5 +112,5 @@ def _batched(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None
 def _stacked(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
     if C is not None and beta != 0:
         return baddbmm(C, A, B, alpha=alpha, beta=beta)
-    product = bmm(A, B) if alpha == 1 else baddbmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+    product = bmm(A, B) if alpha == 1 else baddbmm(_nothing(A), A, B, alpha=alpha, beta=0)
     return accumulated(product, 0, C)

@@ -20,6 +20,7 @@ __all__ = [
     "random_tensor",
     "strict_simulation",
     "sum_bound",
+    "uninitialized_as_nan",
     "unit_roundoff",
 ]
 
@@ -62,6 +63,17 @@ def sum_bound(magnitudes: np.ndarray, length: int, dtype: torch.dtype) -> np.nda
     grown = length * min(final, unit_roundoff(torch.float32))
     gamma = grown / (1 - grown)
     return np.asarray(magnitudes, np.float64) * (gamma + final * (1 + gamma))
+
+
+@contextmanager
+def uninitialized_as_nan() -> Iterator[None]:
+    """Fill new memory with NaN, so that code which reads it before writing gives NaN."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 @contextmanager

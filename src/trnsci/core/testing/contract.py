@@ -31,7 +31,7 @@ from trnsci.core.backend.library import Library
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError
 from trnsci.core.interop import fake_tensor_mode, version_of
-from trnsci.core.testing import BACKENDS, random_tensor, unit_roundoff
+from trnsci.core.testing import BACKENDS, random_tensor, uninitialized_as_nan, unit_roundoff
 
 __all__ = ["DerivativeContract", "OperationContract", "Sample"]
 
@@ -105,11 +105,12 @@ class OperationContract:
 
     @pytest.fixture(autouse=True)
     def nothing_required(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Isolate tests from the environment and from compiled graphs of other tests."""
+        """Isolate tests from the environment, from other tests' graphs and from old memory."""
         for switch in (self.library.require_nki, self.library.use_simulator):
             monkeypatch.setenv(switch.name, "0")
         torch.compiler.reset()
-        yield
+        with uninitialized_as_nan():
+            yield
         torch.compiler.reset()
 
     def test_every_operation_has_a_sample(self) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.func import grad, jacrev, jvp
 
-from trnsci.core.testing import random_tensor
+from trnsci.core.testing import random_tensor, uninitialized_as_nan
 from trnsci.core.testing.exempt import EXEMPT, reason_of
 
 __all__ = ["PublicContract", "functions_of_tensors"]
@@ -67,6 +67,12 @@ class PublicContract:
         """Parametrize tests over the calls."""
         if "name" in metafunc.fixturenames:
             metafunc.parametrize("name", self.calls)
+
+    @pytest.fixture(autouse=True)
+    def memory(self) -> Iterator[None]:
+        """Give NaN to code that reads memory before it is written."""
+        with uninitialized_as_nan():
+            yield
 
     def test_every_public_function_is_called_or_exempt(self) -> None:
         """Every function is declared in one of the two places, and nothing else is."""

@@ -1,4 +1,4 @@
-"""No type of any operand of any instruction ends in an error of the simulator's own."""
+"""No argument of any instruction, whatever its type, ends in an error of the simulator's own."""
 
 import contextlib
 import dataclasses
@@ -47,3 +47,15 @@ def test_a_type_is_computed_or_refused(sample, dtype):
         run(other)
         with contextlib.suppress(NkiValidationError):
             run(other, entry=nkisim.simulate)
+
+
+WRONG = [np.less, "add", 2.5, None, np.ones((2, 2)), 10**30]
+FIRST = {sample.instruction: sample for sample in reversed(SAMPLES)}
+
+
+@each_case("value", WRONG, ids=repr)
+@each_case("sample", [pytest.param(s, id=name) for name, s in FIRST.items()])
+def test_a_wrong_argument_is_refused_or_means_something(sample, value):
+    for name in sample.declaration.parameters:
+        with contextlib.suppress(NkiValidationError):
+            run(sample, settings={name: value}, entry=nkisim.simulate)

@@ -294,7 +294,9 @@ def _plain_start(
     *_: Any,
 ) -> bool:
     """Return whether positions break no rule, whichever the first is."""
-    return type(range_start) is int and range_start + on_true_tile.free_size <= 2**24
+    if type(range_start) is not int or type(on_true_tile) is not NkiTensor:
+        return False
+    return range_start + on_true_tile.free_size <= 2**24
 
 
 @instruction(
@@ -410,7 +412,10 @@ def _affine_part(call: Call) -> Array:
     },
     require=(
         Constraint(
-            "cmp_op a comparison", (AFFINE_SELECT_ORDER, rules.OPERATOR_KIND), _affine_arguments
+            "cmp_op a comparison",
+            (AFFINE_SELECT_ORDER, rules.OPERATOR_KIND),
+            _affine_arguments,
+            first=True,
         ),
         number_constant("on_false_value"),
         Constraint(_HELD.says, _HELD.rules, _fill_fits),

@@ -11,6 +11,7 @@ from nkisim.memory import rules as memory_rules
 from nkisim.memory.log import device_bytes
 from nkisim.spec import rules
 from nkisim.spec.call import Call
+from nkisim.spec.constants import check_constants, check_operators
 from nkisim.spec.constraints import refuse_pack
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.indirection import check_indirection, check_selected
@@ -42,12 +43,18 @@ def check_call(instruction: Instruction, call: Call) -> None:
             fix="choose another target, or an instruction that this generation has",
         )
     _check_enums(call)
+    for constraint in instruction.require:
+        if constraint.first:
+            constraint.check(call)
+    check_constants(call)
     for name, operand in instruction.operands.items():
         _check_operand(call, name, operand)
     if "engine" in call.values and Engine.dma not in instruction.engines:
         _check_engine(call)
     for constraint in instruction.require:
-        constraint.check(call)
+        if not constraint.first:
+            constraint.check(call)
+    check_operators(call)
     _check_packs(call)
     call.engine = _engine(instruction, call)
     check_indirection(call)

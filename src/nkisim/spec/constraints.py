@@ -44,11 +44,13 @@ class Constraint:
         says: The condition in one line, for the documentation.
         rules: Rules that a call can violate here.
         check: Adds the violations of a call to it.
+        first: Whether it is checked before the kinds of the arguments: it explains an older order.
     """
 
     says: str
     rules: tuple[Rule, ...]
     check: Callable[[Call], None]
+    first: bool = False
 
 
 def same_partitions(*names: str) -> Constraint:

@@ -178,9 +178,12 @@ def dma_transpose(
     return moved
 
 
+_COMPUTE_ORDER = Constraint(
+    "reduce_op before scales", (broken.COMPUTE_ORDER,), broken.compute_order, first=True
+)
 _COMPUTE_ARGUMENTS = Constraint(
     "reduce_op add, scales 1.0, 1 to 16 sources of equal size",
-    (broken.COMPUTE_FIELDS, broken.COMPUTE_ORDER, broken.DMA_COUNT),
+    (broken.COMPUTE_FIELDS, broken.DMA_COUNT),
     broken.compute_arguments,
 )
 
@@ -191,7 +194,7 @@ _COMPUTE_ARGUMENTS = Constraint(
         "dst": Out(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM, flat=True, gathers=True),
         "srcs": In(SBUF, HBM, many=True, flat=True, gathers=True),
     },
-    require=(_COMPUTE_ARGUMENTS,),
+    require=(_COMPUTE_ORDER, _COMPUTE_ARGUMENTS),
     inexact=broken.COMPUTE_INTEGER,
     spread="elements",
     cost=transfer(over="dst"),
@@ -199,6 +202,7 @@ _COMPUTE_ARGUMENTS = Constraint(
     changes={
         "0.4.0": {
             "require": (
+                _COMPUTE_ORDER,
                 _COMPUTE_ARGUMENTS,
                 Constraint(
                     "oob_mode.skip with a vector_offset only",

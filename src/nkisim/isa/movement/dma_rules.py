@@ -15,6 +15,7 @@ from nkisim.spec.enums import oob_mode as OobMode
 
 __all__ = [
     "compute_arguments",
+    "compute_order",
     "descriptor_mode",
     "priority",
     "same_count",
@@ -272,9 +273,9 @@ def skips_indirect_only(call: Call) -> None:
         )
 
 
-def compute_arguments(call: Call) -> None:
-    """Check reduce_op, scales and the number of sources of a dma_compute."""
-    srcs, op, scales = call["srcs"], call["reduce_op"], call["scales"]
+def compute_order(call: Call) -> None:
+    """Check that the third argument of a dma_compute is not a list of scales."""
+    op = call["reduce_op"]
     if op is None or isinstance(op, (list, tuple)):
         call.fail_call(
             COMPUTE_ORDER,
@@ -284,6 +285,11 @@ def compute_arguments(call: Call) -> None:
             allowed="nl.add",
             fix="pass reduce_op=nl.add and scales=... by keyword",
         )
+
+
+def compute_arguments(call: Call) -> None:
+    """Check reduce_op, scales and the number of sources of a dma_compute."""
+    srcs, op, scales = call["srcs"], call["reduce_op"], call["scales"]
     if not isinstance(srcs, (list, tuple)) or not srcs:
         call.fail_call(
             rules.BAD_CALL,

@@ -1,0 +1,122 @@
+"""Kinds of the arguments that are constants; a name means the same in every instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nkisim.spec import rules
+from nkisim.spec.call import Call
+
+__all__ = ["check_constants", "check_operators"]
+
+
+class _Kind(NamedTuple):
+    says: str
+    accepts: Callable[[Any], bool]
+
+
+def _is_integer(value: Any) -> bool:
+    if isinstance(value, (int, np.integer)):
+        return -(2**31) <= int(value) < 2**32
+    if isinstance(value, (float, np.floating)):
+        return float(value).is_integer() and abs(float(value)) < 2**32
+    # Registers and the indices of dynamic loops.
+    return hasattr(type(value), "__index__") and not isinstance(value, np.ndarray)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, (float, np.bool_, np.floating)) or _is_integer(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number))
+
+
+def _sequence_of(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, (list, tuple)) and all(map(accepts, value))
+
+
+_FLAG = _Kind("True or False", _is_flag)
+_INTEGER = _Kind("an integer of 32 bits", _is_integer)
+_INTEGERS = _Kind("a tuple of integers", _sequence_of(_is_integer))
+_AXES = _Kind(
+    "an integer or a tuple of integers",
+    lambda value: _is_integer(value) or _sequence_of(_is_integer)(value),
+)
+_NUMBER = _Kind("a number", _is_number)
+_NUMBERS = _Kind("a list of numbers", _sequence_of(_is_number))
+
+_KINDS = {
+    "accumulate": _FLAG,
+    "axes": _INTEGERS,
+    "axis": _AXES,
+    "channel_multiplier": _INTEGER,
+    "is_moving_onezero": _FLAG,
+    "is_stationary_onezero": _FLAG,
+    "is_transpose": _FLAG,
+    "keepdims": _FLAG,
+    "negate": _FLAG,
+    "num_elem_per_idx": _INTEGER,
+    "num_valid_indices": _INTEGER,
+    "offset": _INTEGER,
+    "on_false_value": _NUMBER,
+    "pipe_id": _INTEGER,
+    "range_start": _INTEGER,
+    "recv_from_rank": _INTEGER,
+    "reduce_res_negate": _FLAG,
+    "reverse0": _FLAG,
+    "reverse1": _FLAG,
+    "reverse_pred": _FLAG,
+    "scales": _NUMBERS,
+    "send_to_rank": _INTEGER,
+    "tile_position": _INTEGERS,
+    "tile_size": _INTEGERS,
+    "unique_indices": _FLAG,
+}
+
+_OPERATORS = ("op", "op0", "op1", "cmp_op", "comp_op0", "comp_op1", "reduce_op")
+
+
+def check_constants(call: Call) -> None:
+    """Check the kinds of flags, numbers and tuples."""
+    for name, value in call.values.items():
+        kind = None if name in call.instruction.operands else _KINDS.get(name)
+        if kind is None or kind.accepts(value):
+            continue
+        default = _default(call, name)
+        if value is None and (default is None or default is False or default == ()):
+            continue
+        call.fail(
+            rules.STATIC_ARGUMENT,
+            f"{name} must be {kind.says} known at compile time, got {value!r}"[:200],
+            operand=name,
+            seen=repr(value)[:80],
+            allowed=kind.says,
+            fix=f"pass {kind.says}",
+        )
+
+
+def check_operators(call: Call) -> None:
+    """Check that arguments are operators at all; instructions check which operators they take."""
+    for name in _OPERATORS:
+        value = call.values.get(name)
+        if name not in call.values or call.op(name) is not None:
+            continue
+        if value is None and _default(call, name) is not Parameter.empty:
+            continue
+        call.fail(
+            rules.OPERATOR_KIND,
+            f"{name} must be an operator of nki.language, got {value!r}"[:200],
+            operand=name,
+            seen=repr(value)[:80],
+            allowed="operators of nki.language",
+            fix="pass an operator such as nl.add",
+        )
+
+
+def _default(call: Call, name: str) -> Any:
+    return call.instruction.signature.parameters[name].default

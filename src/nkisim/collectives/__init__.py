@@ -16,7 +16,7 @@ from nkisim.collectives.rings import (
 )
 from nkisim.collectives.varying import all_gather_v, all_to_all_v
 from nkisim.objects import NKIObject
-from nkisim.removed import by_version
+from nkisim.removed import by_version, hide_modules
 
 __all__ = [
     "NKIObject",
@@ -35,3 +35,5 @@ __all__ = [
 ]
 
 __getattr__ = by_version("nki.collectives", globals())
+hide_modules(globals())
+del by_version, hide_modules

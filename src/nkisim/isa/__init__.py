@@ -145,3 +145,4 @@ __all__ = [
 
 __getattr__ = by_version("nki.isa", globals())
 hide_modules(globals(), keep=("constants",))
+del by_version, hide_modules

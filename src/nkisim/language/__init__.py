@@ -299,3 +299,4 @@ __all__ = [
 
 __getattr__ = by_version("nki.language", globals())
 hide_modules(globals())
+del by_version, hide_modules

@@ -169,7 +169,7 @@ def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
 
 
 def _launches_cost(calls: list[tuple[Any, ...]]) -> bool:
-    return bool(calls) and (kernels_wanted() or calls[0][1].is_cuda)
+    return len(calls) > 0 and (kernels_wanted() or calls[0][1].is_cuda)
 
 
 def _in_batches(calls: list[tuple[Any, ...]], out_dtype: torch.dtype | None) -> list[Tensor]:

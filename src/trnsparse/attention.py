@@ -58,7 +58,8 @@ def block_sparse_attention(
     four = _checked(function, q, k, v)
     d = q.shape[-1]
     scale = (1.0 / math.sqrt(d) if d else 1.0) if scale is None else float(scale)
-    if LIBRARY.kernels_wanted() or not suits_as_it_is(mask, *four, bias):
+    convert = LIBRARY.kernels_wanted() or not suits_as_it_is(mask, *four, bias)
+    if convert and not isinstance(mask, AttentionMask):
         mask = _mask_of(mask)
     _fitting(function, tuple(mask.shape), four, bias)
     out = dispatch.attention(*four, mask, scale, bias)

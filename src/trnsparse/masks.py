@@ -299,12 +299,16 @@ class AttentionMask:
         """Return whether there are partial blocks."""
         return len(self._layout.tables) > 1
 
-    def hidden(self, device: str) -> Tensor:
+    def hidden_values(self) -> np.ndarray:
         """Return the additive masks of partial blocks: 0 or ``HIDDEN``."""
+        return np.where(self._layout.tables, np.float32(0), np.float32(HIDDEN))
+
+    def hidden(self, device: str) -> Tensor:
+        """Return the additive masks of partial blocks on a device, the same tensor in each call."""
         if ("hidden", device) not in self._cache:
             with without_modes(), torch.inference_mode(False), torch.no_grad():
-                table = np.where(self._layout.tables, np.float32(0), np.float32(HIDDEN))
-                self._cache["hidden", device] = torch.from_numpy(table).to(device)
+                made = torch.from_numpy(self.hidden_values())
+                self._cache["hidden", device] = made.to(device)
         found: Tensor = self._cache["hidden", device]
         return found
 

@@ -84,7 +84,9 @@ def einsum(
     _check_beta(beta, out)
     wanted = dtype_of("einsum", dtype)
     if wanted is not None:
-        tensors = [x.to(wanted) if hasattr(x, "to") else x for x in tensors]
+        tensors = [
+            x.to(wanted) if isinstance(x, Tensor) or hasattr(x, "to") else x for x in tensors
+        ]
     if any(not isinstance(x, Tensor) and hasattr(x, "partition_dim") for x in tensors):
         return _sharded(
             text, tensors, alpha, beta, out, precision, target_forward_error, memory_limit

@@ -183,7 +183,7 @@ def _sized(x: Tensor, units: Sequence[Tensor]) -> Tensor:
 def _check_cores(function: str, cores: Sequence[Tensor]) -> None:
     check_parts(function, "cores", cores)
     shapes = [tuple(core.shape) for core in cores]
-    fit = bool(cores) and all(len(shape) == 3 for shape in shapes)
+    fit = len(cores) > 0 and all(len(shape) == 3 for shape in shapes)
     if fit:
         fit = shapes[0][0] == shapes[-1][2] == 1
         fit = fit and all(a[2] == b[0] for a, b in pairwise(shapes))

@@ -65,7 +65,7 @@ def _tables(mask: AttentionMask, like: Tensor) -> Tensor | None:
         return None
     if is_compiling() or inert(like.detach()):
         return mask.hidden(str(like.device))
-    return torch.tensor(mask.hidden("cpu").tolist(), device=like.device)
+    return torch.tensor(mask.hidden_values(), device=like.device)
 
 
 def _packed(bias: Tensor, mask: AttentionMask, batch: int, heads: int) -> Tensor:

@@ -325,8 +325,12 @@ def test_export_keeps_the_operator_and_runs_the_kernel(library, make_operation):
     operation = make_operation()
 
     class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.y = torch.nn.Buffer(Y)
+
         def forward(self, x):
-            return operation(x, Y, 2.0) + 1
+            return operation(x, self.y, 2.0) + 1
 
     with library.backend("simulator"):
         for strict in (True, False):

@@ -129,7 +129,7 @@ class _Cycle:
         again = basis.mH @ w
         w, h = w - basis @ again, h + again
         length = norm(w)
-        column = [*h.tolist(), length]
+        column = [*(entry.item() for entry in h), length]
         self._columns.append(torch.cat([h, h.new_tensor([length])]))
         self._Z.append(direction)
         self.steps += 1

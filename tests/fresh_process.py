@@ -71,9 +71,19 @@ def _environment(path=()):
     return clean
 
 
-# A child leaves the loop and ends as any program does, with what it registered for its end.
+# A child leaves the loop and ends as any program does, with what it registered for its end. Only
+# the memory is not freed one object after the other: with torch that takes 0.6 s.
 _FORKS = """
-import json, os, sys, warnings
+import atexit, json, os, sys, warnings
+
+status = 0
+
+def end():
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        stream.flush()
+    os._exit(status)
+
+atexit.register(end)  # the first that is registered is the last that is called
 import MODULE
 for line in sys.stdin:
     with warnings.catch_warnings():
@@ -95,7 +105,14 @@ if cwd is not None:
     os.chdir(cwd)
 sys.argv[1:] = arguments
 sys.path[:0] = path
-exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+try:
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+except SystemExit as error:
+    status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    raise
+except BaseException:
+    status = 1
+    raise
 """
 
 

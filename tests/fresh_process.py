@@ -13,6 +13,9 @@ from tempfile import TemporaryDirectory
 
 # What this process imports, be it a checkout beside the one that is installed.
 _SOURCES = Path(find_spec("nkisim").origin).parents[1]
+COMMANDS = "nkisim.cli, pytest"
+"""What the interpreter has imported that commands are forks of."""
+
 _SECONDS = 120
 _VARIABLES = ("TRNSCI_", "NKI_SIMULATOR", "NEURON_", "PYTHONPATH")
 
@@ -46,7 +49,7 @@ def printed_after(module, code, *, path=(), **variables):
 
 
 def forked(module, code, *, arguments=(), path=(), env=None, cwd=None):
-    """Run ``code`` as the main program of a fork of an interpreter that has imported a module."""
+    """Run ``code`` as the main program of a fork of an interpreter that has imported modules."""
     server = _server(module)
     with TemporaryDirectory() as folder:
         asked = [code, list(arguments), [*map(str, path)], env, cwd and str(cwd), folder]
@@ -59,9 +62,18 @@ def forked(module, code, *, arguments=(), path=(), env=None, cwd=None):
 
 def nkisim_command(*arguments, env=None, cwd=None):
     """Run ``python -m nkisim``, in the environment of this process unless one is given."""
-    code = "import runpy; runpy.run_module('nkisim', run_name='__main__', alter_sys=True)"
+    return _command("nkisim", arguments, env, cwd)
+
+
+def pytest_command(*arguments, env=None, cwd=None):
+    """Run ``python -m pytest`` where nkisim has been imported, and no plugin of it."""
+    return _command("pytest", arguments, env, cwd)
+
+
+def _command(module, arguments, env, cwd):
+    code = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
     env = dict(os.environ) if env is None else env
-    return forked("nkisim.cli", code, arguments=map(str, arguments), env=env, cwd=cwd)
+    return forked(COMMANDS, code, arguments=map(str, arguments), env=env, cwd=cwd)
 
 
 def found_by_ranks(script, folder, numbers=(1, 2, 4)):

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import nkisim
+from fresh_process import nkisim_command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
@@ -243,13 +244,15 @@ def test_runs_as_a_plain_script(name):
     assert printed in done.stdout
 
 
-def test_runs_as_written_for_a_trainium_host(tmp_path):
+def test_runs_as_written_for_a_trainium_host(tmp_path, monkeypatch):
     # The same kernel with the imports that a Trainium host has.
     source = (EXAMPLES / "tensor_add.py").read_text()
     lines = source.replace("import nkisim as nki\n", "import nki\n").replace("nkisim.", "nki.")
     copy = tmp_path / "tensor_add.py"
     copy.write_text(lines)
-    done = python("-m", "nkisim", "run", copy)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    done = nkisim_command("run", copy)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no findings" in done.stdout
 

@@ -2,13 +2,13 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from fresh_process import nkisim_command
 from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES, Finding, Place
@@ -180,8 +180,8 @@ threading.Thread(target=lambda: (time.sleep(0.1), print("in a thread"))).start()
 
 def test_what_is_printed_late_is_not_on_stdout(tmp_path):
     file = write(tmp_path, GOOD.replace("(x)", "(x: nt.tensor[4, 8])"), LATE)
-    command = [sys.executable, "-m", "nkisim", "check", str(file), "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = nkisim_command("check", file, "--format", "json")
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ok"]
     assert "at exit" in done.stderr
     assert "in a thread" in done.stderr

@@ -17,6 +17,11 @@ COMMANDS = "nkisim.cli, pytest"
 """What the interpreter has imported that commands are forks of."""
 
 _SECONDS = 120
+_SERVER_VARIABLES = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "random",  # another one than that of this process
+}
 _VARIABLES = ("TRNSCI_", "NKI_SIMULATOR", "NEURON_", "PYTHONPATH")
 
 
@@ -148,7 +153,7 @@ def _server(module):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=_environment() | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        env=_environment() | _SERVER_VARIABLES,
     )
 
     def end():

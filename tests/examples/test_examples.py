@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import nkisim
-from fresh_process import nkisim_command
+from fresh_process import forked, nkisim_command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
@@ -25,8 +25,8 @@ SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglo
 
 # Those that take more than a few seconds without arguments.
 LONG = ("preconditioned_cg.py",)
-# Those that the fast tests start as a process too: of nkisim; of a library, in a folder.
-ALONE = ("softmax.py", "nvidia_samples/conjugate_gradient.py")
+# The one that the fast tests start as a process too.
+ALONE = ("softmax.py",)
 
 
 def matmul(lhs_t, rhs):
@@ -242,6 +242,14 @@ def test_runs_as_a_plain_script(name):
     done = python(EXAMPLES / name)
     assert (done.returncode, done.stderr) == (0, "")
     assert printed in done.stdout
+
+
+def test_a_script_of_libraries_runs_where_torch_alone_is_imported():
+    script = EXAMPLES / "nvidia_samples" / "conjugate_gradient.py"
+    code = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    done = forked("torch", code, path=[script.parent])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed_by_default("nvidia_samples/conjugate_gradient.py") in done.stdout
 
 
 def test_runs_as_written_for_a_trainium_host(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import nkisim
+from fresh_process import forked, nkisim_command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
@@ -24,8 +25,8 @@ SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglo
 
 # Those that take more than a few seconds without arguments.
 LONG = ("preconditioned_cg.py",)
-# Those that the fast tests start as a process too: of nkisim; of a library, in a folder.
-ALONE = ("softmax.py", "nvidia_samples/conjugate_gradient.py")
+# The one that the fast tests start as a process too.
+ALONE = ("softmax.py",)
 
 
 def matmul(lhs_t, rhs):
@@ -163,9 +164,34 @@ def test_every_script_is_tested():
     assert sorted([*RUNS, *LIBRARY_SCRIPTS]) == SCRIPTS
 
 
+@pytest.fixture
+def printed_without_arguments(monkeypatch, load_example, capfd):
+    """A function that runs a script as the main program, here, and returns what it prints."""
+
+    def run(name):
+        monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name)])
+        monkeypatch.syspath_prepend((EXAMPLES / name).parent)
+        for variable in VARIABLES:
+            monkeypatch.delenv(variable, raising=False)
+        # What a script sets for its process is none of the next test's.
+        threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+        try:
+            run_path(str(EXAMPLES / name), run_name="__main__")
+        except SystemExit as end:
+            assert not end.code  # noqa: PT017
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_default_dtype(dtype)
+        done = capfd.readouterr()
+        assert done.err == ""
+        return done.out
+
+    return run
+
+
 @pytest.mark.parametrize("name", RUNS)
-def test_results_are_right(name, recorded, load_example, capsys):
-    load_example(name).main()
+def test_results_are_right(name, recorded, printed_without_arguments):
+    lines = printed_without_arguments(name).splitlines()
     assert [run[0] for run in recorded] == RUNS[name]
     for kernel, arguments, result, report in recorded:
         exact = REFERENCES[kernel](*map(as_torch, arguments)).numpy()
@@ -177,7 +203,6 @@ def test_results_are_right(name, recorded, load_example, capsys):
         assert result.shape == exact.shape
         assert (off <= u * np.abs(exact) + 3000 * 2.0**-24 * (1 + np.abs(exact).max())).all()
         assert report.codes == set()
-    lines = capsys.readouterr().out.splitlines()
     assert sum("max |error|" in line for line in lines) == (
         1 if name == "demo.py" else len(recorded)
     )
@@ -211,26 +236,10 @@ SLOW = (*LONG, *ELSEWHERE)
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in SCRIPTS]
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in LIBRARY_SCRIPTS]
 )
-def test_runs_without_arguments(name, monkeypatch, load_example, capfd):
-    printed = printed_by_default(name)
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name)])
-    monkeypatch.syspath_prepend((EXAMPLES / name).parent)
-    for variable in VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
-    # What a script sets for its process is none of the next test's.
-    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-    try:
-        run_path(str(EXAMPLES / name), run_name="__main__")
-    except SystemExit as end:
-        assert not end.code  # noqa: PT017
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_default_dtype(dtype)
-    done = capfd.readouterr()
-    assert done.err == ""
-    assert printed in done.out
+def test_scripts_of_libraries_run_without_arguments(name, printed_without_arguments):
+    assert printed_by_default(name) in printed_without_arguments(name)
 
 
 @pytest.mark.parametrize(
@@ -243,13 +252,23 @@ def test_runs_as_a_plain_script(name):
     assert printed in done.stdout
 
 
-def test_runs_as_written_for_a_trainium_host(tmp_path):
+def test_a_script_of_libraries_runs_where_torch_alone_is_imported():
+    script = EXAMPLES / "nvidia_samples" / "conjugate_gradient.py"
+    code = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    done = forked("torch", code, path=[script.parent])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed_by_default("nvidia_samples/conjugate_gradient.py") in done.stdout
+
+
+def test_runs_as_written_for_a_trainium_host(tmp_path, monkeypatch):
     # The same kernel with the imports that a Trainium host has.
     source = (EXAMPLES / "tensor_add.py").read_text()
     lines = source.replace("import nkisim as nki\n", "import nki\n").replace("nkisim.", "nki.")
     copy = tmp_path / "tensor_add.py"
     copy.write_text(lines)
-    done = python("-m", "nkisim", "run", copy)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    done = nkisim_command("run", copy)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no findings" in done.stdout
 

@@ -1,14 +1,15 @@
 """``nkisim check``: what it checks, how it says it, and with which exit status it ends."""
 
 import json
+import linecache
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from fresh_process import nkisim_command
 from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES, Finding, Place
@@ -23,6 +24,7 @@ from .checker_cases import COMPREHENSION, EXAMPLES, GOOD, HEAD, UNWRITTEN, WARNE
 def check(tmp_path, monkeypatch):
     """Runs the command in an empty folder; returns exit status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
+    linecache.clearcache()  # of files of the same name in other folders
     for name in ("NKISIM_TARGET", "NKISIM_STRICT", "NKISIM_REPORT", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
@@ -180,8 +182,8 @@ threading.Thread(target=lambda: (time.sleep(0.1), print("in a thread"))).start()
 
 def test_what_is_printed_late_is_not_on_stdout(tmp_path):
     file = write(tmp_path, GOOD.replace("(x)", "(x: nt.tensor[4, 8])"), LATE)
-    command = [sys.executable, "-m", "nkisim", "check", str(file), "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = nkisim_command("check", file, "--format", "json")
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ok"]
     assert "at exit" in done.stderr
     assert "in a thread" in done.stderr

@@ -275,10 +275,13 @@ def test_info_refuses_an_unknown_target():
 # The pytest plugin
 
 
+PLUGINS = ("-p", "nkisim.pytest_plugin", "-p", "xdist", "-p", "no:cacheprovider")
+NO_OTHERS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
 def pytest_in(folder, *options):
-    plugin = ["-p", "nkisim.pytest_plugin", "-p", "xdist", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", "-q", *plugin, *options, folder]
-    return run(*command, cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    env = without_ours(NO_OTHERS)
+    return fresh_process.pytest_command("-q", *PLUGINS, *options, folder, cwd=folder, env=env)
 
 
 def test_the_plugin_serves_conftest_and_tests(tmp_path):
@@ -297,7 +300,8 @@ def test_the_plugin_is_inert_without_its_option(tmp_path):
         "import sys\n"
         "def test(): assert 'nki' not in sys.modules and 'nkisim.machine' not in sys.modules\n"
     )
-    done = pytest_in(tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", *PLUGINS, tmp_path]
+    done = run(*command, cwd=tmp_path, env=NO_OTHERS)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from each_case import each_case
+from fresh_process import COMMANDS, forked
 from nkisim.checker import fixes
 from nkisim.cli import commands
 from nkisim.diagnostics import Rewrite
@@ -237,9 +236,10 @@ def test_a_file_that_is_not_python_is_left_and_the_others_are_fixed(check, tmp_p
 def test_fixes_do_not_need_libcst(tmp_path):
     file = write(tmp_path, WARNED)
     code = (
-        "import sys; sys.modules['libcst'] = None; from nkisim.cli import commands; "
+        "import sys; assert 'libcst' not in sys.modules; sys.modules['libcst'] = None; "
+        "from nkisim.cli import commands; "
         f"commands(['check', {str(file)!r}, '--fix', '--shapes', 'x=f32[4,8]'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = forked(COMMANDS, code)
     assert done.returncode == 0, done.stderr
     assert file.read_text() == HEAD + FIXED_WARNED

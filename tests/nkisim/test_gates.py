@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nkisim
-from fresh_process import nkisim_command
+from fresh_process import nkisim_command, pytest_command
 
 from .checker_cases import GOOD, UNWRITTEN, WARNED, write
 
@@ -127,10 +127,11 @@ def test_pyproject_holds_for_scripts_too(unwritten, tmp_path):
 # pytest
 
 
-def pytest_in(folder, *options, env=None):
+def pytest_in(folder, *options):
     plugins = ["-p", "nkisim.pytest_plugin", "-p", "xdist", "-p", "no:cacheprovider"]
-    command = ["-m", "pytest", "-q", "--nkisim", *plugins, "-W", "ignore", *options]
-    return python(*command, cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (env or {}))
+    command = ["-q", "--nkisim", *plugins, "-W", "ignore", *options]
+    env = without_ours({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    return pytest_command(*command, cwd=folder, env=env)
 
 
 TESTS = """\

@@ -1,7 +1,5 @@
 """Tracebacks show the user's lines, and neither generated source nor the simulator's frames."""
 
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from fresh_process import nkisim_command
 
 PACKAGE = str(Path(nkisim.__file__).parent)
 X = np.ones((4, 8), np.float32)
@@ -114,13 +113,7 @@ def test_outside_a_kernel_no_other_source_is_shown_for_generated_code(call):
 def test_a_script_shows_the_users_lines_only(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import nki.language as nl\nnl.float23\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "nkisim", "run", str(script)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = nkisim_command("run", script)
     assert done.returncode == 1
     assert "line 2, in <module>" in done.stderr
     assert PACKAGE not in done.stderr

@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import trnrand
-from fresh_process import printed_after, printed_by
+from fresh_process import printed_after
 from trnrand import Generator
 
 FORKED = """
@@ -84,7 +84,8 @@ def test_other_generators_are_the_same_in_a_fork():
 def test_workers_of_a_loader_differ_and_are_reproducible(how, tmp_path):
     # Spawned workers import what they run, so that it is a module here.
     (tmp_path / "loading.py").write_text(WORKERS)
-    first, again = printed_by(
+    first, again = printed_after(
+        "torch",
         "import loading\n"
         "if __name__ == '__main__':\n"
         f"    print(json.dumps([loading.epochs({how!r}), loading.epochs({how!r})]))",

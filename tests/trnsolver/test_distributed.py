@@ -1,10 +1,6 @@
 """Row shares on 1, 2 and 4 ranks of gloo, uneven and empty ones among them."""
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +8,7 @@ import scipy.linalg
 import torch
 
 import trnsolver
+from fresh_process import found_by_ranks
 from trnsci.core.testing import unit_roundoff
 from trnsolver import distributed
 
@@ -27,27 +24,7 @@ BOUND = 100 * CONDITION * 40 * unit_roundoff(torch.float64)
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    environment = os.environ | {
-        "PYTHONPATH": str(Path(trnsolver.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    done = subprocess.run(
-        [sys.executable, problems.__file__, str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return {
-        ranks: [json.loads((folder / f"{ranks}-{rank}.json").read_text()) for rank in range(ranks)]
-        for ranks in RANKS
-    }
+    return found_by_ranks(problems.__file__, tmp_path_factory.mktemp("ranks"), RANKS)
 
 
 def part(found, ranks, name, dtype, place, rows=False):

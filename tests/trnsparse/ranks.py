@@ -9,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 
+import scipy.sparse  # noqa: F401 - which every rank would import for itself
 import torch
 import torch.distributed as dist
 

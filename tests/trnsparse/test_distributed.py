@@ -1,14 +1,12 @@
 """Matrices over several ranks of gloo: products, solutions, and what they send."""
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from fresh_process import found_by_ranks
 from trnsparse.distributed import balanced_rows
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forks of one process")
@@ -16,29 +14,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forks
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    script = Path(__file__).with_name("ranks.py")
-    source = Path(sys.modules["trnsparse"].__file__).parents[1]
-    environment = os.environ | {
-        "PYTHONPATH": str(source),
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return {
-        ranks: [json.loads((folder / f"{ranks}-{rank}.json").read_text()) for rank in range(ranks)]
-        for ranks in (1, 2, 4)
-    }
+    return found_by_ranks(Path(__file__).with_name("ranks.py"), tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import trntensor
 from each_case import each_case
+from fresh_process import found_by_ranks
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trntensor.parallel import (
     ShardedTensor,
@@ -94,27 +91,7 @@ def test_shards_on_kernels():
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    environment = os.environ | {
-        "PYTHONPATH": str(Path(trntensor.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    done = subprocess.run(
-        [sys.executable, problems.__file__, str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return {
-        ranks: [json.loads((folder / f"{ranks}-{rank}.json").read_text()) for rank in range(ranks)]
-        for ranks in problems.RANKS
-    }
+    return found_by_ranks(problems.__file__, tmp_path_factory.mktemp("ranks"), problems.RANKS)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forks of one process")

@@ -5,9 +5,6 @@ from __future__ import annotations
 from importlib import resources
 
 import click
-from rich.console import Console
-from rich.markdown import Markdown
-from rich.table import Table
 
 from nkisim.checker import all_rules
 from nkisim.cli.group import commands
@@ -33,11 +30,15 @@ def rule(name: str, plain: bool) -> None:
         near = nearest(name, by_name)
         hint = f"; did you mean {near!r}?" if near else ""
         raise click.UsageError(f"no rule is called {name!r}{hint}")
+    from rich.console import Console
+
     text = page_text(id)
     console = Console(highlight=False)
     if plain or not console.is_terminal:
         click.echo(text, nl=False)
     else:
+        from rich.markdown import Markdown
+
         console.print(Markdown(text))
 
 
@@ -83,11 +84,15 @@ def rules(text: tuple[str, ...]) -> None:
         near = nearest(text[0].lower(), {w for _, r in known for w in r.slug.split("-")})
         hint = f"; did you mean {near!r}?" if near else ""
         raise click.UsageError(f"no rule has {' '.join(text)!r}{hint}")
+    from rich.console import Console
+
     console = Console(highlight=False)
     if not console.is_terminal:
         for r in shown:
             click.echo(f"{r.id}  {r.severity:8}{r.slug:32}{r.checks}")
         return
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for head in ("id", "severity", "name", "what is found"):
         table.add_column(head)

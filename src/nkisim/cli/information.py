@@ -6,14 +6,16 @@ import os
 import platform
 from collections.abc import Iterable
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from nkisim.cli.group import DISTRIBUTION, commands, nki_option
 from nkisim.compiled import arithmetic, numba_problem
 from nkisim.versions import NKI_VARIABLE, chosen
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["info"]
 
@@ -40,6 +42,8 @@ _MISSING = "not installed"
 @nki_option
 def info(target: str | None) -> None:
     """Print versions, the target and its limits, and the environment variables of a simulation."""
+    from rich.console import Console
+
     from nkisim.options import SimOptions
 
     try:
@@ -88,6 +92,8 @@ def _version_of(distribution: str) -> str:
 
 def _print_section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Print ``rows`` in two columns below ``title``."""
+    from rich.table import Table
+
     table = Table.grid(padding=(0, 3))
     table.add_column(min_width=34)
     for name, value in rows:

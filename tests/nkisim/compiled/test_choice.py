@@ -2,7 +2,7 @@
 
 import pytest
 
-from fresh_process import printed_after
+from fresh_process import COMMANDS, printed_after
 
 pytest.importorskip("numba")
 
@@ -23,14 +23,37 @@ def run(width):
 """
 
 
-def test_small_tiles_do_not_load_numba():
-    code = KERNELS + "run(256); print(json.dumps('numba' in sys.modules))"
-    assert printed_after("nkisim", code) is False
+ONE_AFTER_THE_OTHER = """
+import hashlib
+
+def bits(width):
+    return hashlib.sha1(run(width)[0].tobytes()).hexdigest()
+
+first, _ = bits(64), run(256)
+found = {"small": "numba" in sys.modules}
+second, told = bits(512), run(512)[1]
+found["large"] = ["numba" in sys.modules, told]
+run(2048), run(1024)
+found["fresh"], found["later"] = [first, second], [bits(64), bits(512)]
+print(json.dumps(found))
+"""
 
 
-def test_large_tiles_load_numba_and_the_report_tells_so():
-    code = KERNELS + "told = run(512)[1]; print(json.dumps(['numba' in sys.modules, told]))"
-    assert printed_after("nkisim", code) == [True, "compiled"]
+@pytest.fixture(scope="module")
+def found():
+    return printed_after(COMMANDS, KERNELS + ONE_AFTER_THE_OTHER)
+
+
+def test_small_tiles_do_not_load_numba(found):
+    assert found["small"] is False
+
+
+def test_large_tiles_load_numba_and_the_report_tells_so(found):
+    assert found["large"] == [True, "compiled"]
+
+
+def test_bits_do_not_depend_on_what_ran_before(found):
+    assert found["later"] == found["fresh"]
 
 
 def test_numpy_computes_where_it_is_asked_for():
@@ -39,17 +62,7 @@ def test_numpy_computes_where_it_is_asked_for():
         "x = np.linspace(-5, 5, 128 * 512, dtype=np.float32).reshape(128, 512)\n"
         "print(json.dumps(['numba' in sys.modules, told, bool((found == np.exp(x)).all())]))"
     )
-    assert printed_after("nkisim", code, NKISIM_FAST="0") == [False, "numpy", True]
-
-
-def test_bits_do_not_depend_on_what_ran_before():
-    digest = "import hashlib; h = lambda a: hashlib.sha1(a.tobytes()).hexdigest()\n"
-    fresh = printed_after(
-        "nkisim", KERNELS + digest + "print(json.dumps([h(run(w)[0]) for w in (64, 1024)]))"
-    )
-    code = KERNELS + digest + "import numba; run(2048); run(1024)\n"
-    later = printed_after("nkisim", code + "print(json.dumps([h(run(w)[0]) for w in (64, 1024)]))")
-    assert later == fresh
+    assert printed_after(COMMANDS, code, NKISIM_FAST="0") == [False, "numpy", True]
 
 
 @pytest.mark.parametrize("error", ["ImportError", "AttributeError", "SystemError"])
@@ -61,11 +74,11 @@ def test_a_numba_that_cannot_be_imported_is_no_numba(tmp_path, error):
         "text = CliRunner().invoke(info).output\n"
         "print(json.dumps([told, float(found[0, 0]), text]))"
     )
-    told, value, text = printed_after("nkisim", code, path=[tmp_path])
+    told, value, text = printed_after(COMMANDS, code, path=[tmp_path])
     assert (told, round(value, 6)) == ("numpy", 0.006738)
     assert f"cannot be imported: {error}: numba needs another NumPy" in " ".join(text.split())
 
 
 def test_a_disabled_numba_is_not_used():
     code = KERNELS + "run(512); print(json.dumps(run(512)[1]))"
-    assert printed_after("nkisim", code, NUMBA_DISABLE_JIT="1") == "numpy"
+    assert printed_after(COMMANDS, code, NUMBA_DISABLE_JIT="1") == "numpy"

@@ -1,8 +1,6 @@
 """``nkisim upgrade --verify``: what runs, what is compared, what is only read."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("libcst")
 
+from fresh_process import nkisim_command
 from nkisim.cli import commands
 from nkisim.upgrade import verify as verification
 
@@ -183,13 +182,13 @@ def test_the_largest_difference_counts_elements_and_ignores_equal_nan():
 
 def test_what_a_file_prints_is_not_in_the_report(tmp_path):
     (tmp_path / "k.py").write_text("print('imported')\n" + ANNOTATED)
-    command = [sys.executable, "-m", "nkisim", "upgrade", "k.py", "--to", "0.6", "--verify"]
-    done = subprocess.run(
-        [*command, "--format", "json"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    command = ["upgrade", "k.py", "--to", "0.6", "--verify"]
+    done = nkisim_command(*command, "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["files"][0]["verification"]["ok"]
     assert "imported" in done.stderr
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = nkisim_command(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert "imported" not in done.stdout
     assert done.stdout.endswith(": the same bits\n")
 

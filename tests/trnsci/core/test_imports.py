@@ -64,6 +64,6 @@ try:
 except ModuleNotFoundError as error:
     print(json.dumps(str(error)))
 """
-    said = printed_by(code)
+    said = printed_after("trnsci.core.backend.provider", code)  # which does not import torch
     assert "checkout" in said
     assert "pip install '.[torch]'" in said

@@ -2,13 +2,18 @@
 
 import pytest
 
-from fresh_process import printed_by
+from fresh_process import printed_after
 
 ASK = """
 import sys
 from trnsci.core.backend.provider import has_aws_nki, provider
 print(json.dumps([has_aws_nki(), provider(), "nki" in sys.modules, "nkisim" in sys.modules]))
 """
+
+
+def asked(code, **options):
+    """What a process prints that has imported neither NKI nor nkisim."""
+    return printed_after("trnsci.core.backend.provider", code, **options)
 
 
 @pytest.fixture
@@ -33,12 +38,12 @@ def installed(tmp_path):
 
 
 def test_nothing_installed():
-    assert printed_by(ASK) == [False, "nkisim", False, False]
+    assert asked(ASK) == [False, "nkisim", False, False]
 
 
 @pytest.mark.parametrize("version", ["0.3.0", "0.3.0+g1a2b", "0.10.1", "1.0.0rc1"])
 def test_aws_nki_is_found_and_not_imported(installed, version):
-    assert printed_by(ASK, path=installed(version)) == [True, "aws", False, False]
+    assert asked(ASK, path=installed(version)) == [True, "aws", False, False]
 
 
 @pytest.mark.parametrize(
@@ -47,26 +52,26 @@ def test_aws_nki_is_found_and_not_imported(installed, version):
     ids=["placeholder", "old", "older release", "without isa", "without a record"],
 )
 def test_what_is_not_aws_nki(installed, version, modules):
-    assert printed_by(ASK, path=installed(version, modules))[:2] == [False, "nkisim"]
+    assert asked(ASK, path=installed(version, modules))[:2] == [False, "nkisim"]
 
 
 @pytest.mark.parametrize("imported", ["", "import nki, nki.isa"])
 def test_nkisim_in_the_place_of_nki_does_not_count(imported):
-    got = printed_by(f"import nkisim\nnkisim.install()\n{imported}\n{ASK}")
+    got = asked(f"import nkisim\nnkisim.install()\n{imported}\n{ASK}")
     assert got[:2] == [False, "nkisim"]
 
 
 def test_nkisim_that_displaces_aws_nki_is_the_provider(installed):
-    got = printed_by(f"import nkisim\nnkisim.install(force=True)\n{ASK}", path=installed("0.3.0"))
+    got = asked(f"import nkisim\nnkisim.install(force=True)\n{ASK}", path=installed("0.3.0"))
     assert got[:2] == [False, "nkisim"]
 
 
 def test_nkisim_that_leaves_aws_nki_alone_is_not(installed):
-    got = printed_by(f"import nkisim\nnkisim.install()\n{ASK}", path=installed("0.3.0"))
+    got = asked(f"import nkisim\nnkisim.install()\n{ASK}", path=installed("0.3.0"))
     assert got[:2] == [True, "aws"]
 
 
 def test_the_kernel_namespace_is_the_providers(installed):
     code = "from trnsci.core.nki import nki, nisa\nprint(json.dumps([nki.__name__, nisa.__name__]))"
-    assert printed_by(code) == ["nkisim", "nkisim.isa"]
-    assert printed_by(code, path=installed("0.3.0")) == ["nki", "nki.isa"]
+    assert asked(code) == ["nkisim", "nkisim.isa"]
+    assert asked(code, path=installed("0.3.0")) == ["nki", "nki.isa"]

@@ -1,7 +1,6 @@
 """``nkisim check``: what it checks, how it says it, and with which exit status it ends."""
 
 import json
-import linecache
 import re
 import sys
 from pathlib import Path
@@ -24,7 +23,6 @@ from .checker_cases import COMPREHENSION, EXAMPLES, GOOD, HEAD, UNWRITTEN, WARNE
 def check(tmp_path, monkeypatch):
     """Runs the command in an empty folder; returns exit status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-    linecache.clearcache()  # of files of the same name in other folders
     for name in ("NKISIM_TARGET", "NKISIM_STRICT", "NKISIM_REPORT", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 

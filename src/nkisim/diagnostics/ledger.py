@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import linecache
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -179,7 +180,9 @@ class Ledger:
         """Make the paths of files below a folder relative to it."""
 
         def short(file: str) -> str:
-            return file.removeprefix(folder.rstrip(os.sep) + os.sep)
+            name = file.removeprefix(folder.rstrip(os.sep) + os.sep)
+            linecache.checkcache(name)  # it may be that of a file read in another folder
+            return name
 
         for finding in (*self._found.values(), *self.fixed):
             place, rewrite = finding.place, finding.rewrite

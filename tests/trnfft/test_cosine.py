@@ -10,6 +10,7 @@ import torch
 import trnfft
 from each_case import each_case
 from oracles import fourier as oracle
+from pairwise import pairwise
 from trnfft import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
@@ -37,13 +38,17 @@ def test_agrees_with_the_matrix(name, type, tracked):
         assert_near(got, want, 2 * n + 2, dtype, factor=2)
 
 
+# Every norm with every flag; these with every length and every dimension.
+SCALES = list(product((None, "backward", "forward", "ortho"), (None, True, False)))
+SCALED_CALLS = pairwise(SCALES, (None, 3, 8), (-1, 0, 1))
+
+
 @pytest.mark.parametrize("name", [*NAMES, "idct", "idst"])
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("tracked", [False, True], ids=["scipy", "torch"])
+@each_case("type", TYPES)
+@each_case("tracked", [False, True], ids=["scipy", "torch"])
 def test_scales_are_those_of_scipy(name, type, tracked):
     x = randn(4, 5, 6, dtype=torch.float64).requires_grad_(tracked)
-    norms, flags = (None, "backward", "forward", "ortho"), (None, True, False)
-    for norm, orthogonalize, n, dim in product(norms, flags, (None, 3, 8), (-1, 0, 1)):
+    for (norm, orthogonalize), n, dim in SCALED_CALLS:
         got = getattr(trnfft, name)(x, type, n, dim, norm, orthogonalize)
         reference = getattr(scipy.fft, name)
         want = reference(array(x), type, n, dim, norm, orthogonalize=orthogonalize)

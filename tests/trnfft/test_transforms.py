@@ -39,8 +39,8 @@ def test_every_length_up_to_260(name):
         assert_near(getattr(trnfft, name)(x, n), getattr(oracle, name)(array(x), n), n)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [*PRIMES, *POWERS, *MIXED])
+@each_case("name", NAMES)
 def test_longer_lengths(name, n):
     x = input_of(name, n)
     assert_near(getattr(trnfft, name)(x, n), getattr(oracle, name)(array(x), n), n)

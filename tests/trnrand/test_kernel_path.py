@@ -5,7 +5,9 @@ import pytest
 import torch
 
 import trnrand
+from each_case import each_case
 from oracles import random_words
+from pairwise import pairwise
 from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, strict_simulation
@@ -33,9 +35,10 @@ def on_torch(function, engine, *size, position=0, **options):
         return function(*size, generator=generator(engine, position), **options)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("position", [0, 1, 7, 2**34 + 3])
+@each_case(
+    ("position", "dtype", "engine"),
+    pairwise([0, 1, 7, 2**34 + 3], [torch.float32, torch.bfloat16, torch.float16], ENGINES),
+)
 def test_uniforms_are_equal_to_the_bit(engine, dtype, position):
     before = counts()
     got = trnrand.uniform(3, 700, dtype=dtype, generator=generator(engine, position))

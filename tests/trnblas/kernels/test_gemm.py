@@ -10,6 +10,7 @@ import pytest
 from comparing import assert_within
 from each_case import each_case
 from oracles.blas_kernels import product, special_values, transposed
+from pairwise import pairwise
 from trnblas._kernels.gemm import gemm
 from trnsci.core.tiles.tiling import Blocks, fewest_bytes
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
@@ -133,9 +134,7 @@ def test_identity_and_zeros_are_exact():
     assert not run(gemm, "gen3", a, zeros, None, 1.0, 0.0, False, False, blocks).any()
 
 
-@each_case("generation", GENERATIONS)
-@each_case("dtype", DTYPES)
-@each_case("trans", TRANSPOSES, ids=str)
+@each_case(("trans", "generation", "dtype"), pairwise(TRANSPOSES, GENERATIONS, list(DTYPES)))
 def test_special_values_reach_their_rows_and_columns_only(generation, dtype, trans):
     """A transpose by a product with the identity would spread them over a tile."""
     a, b = operands(140, 150, 160, dtype, *trans)
@@ -181,9 +180,10 @@ def test_arguments_are_not_modified():
     assert all(np.array_equal(x, y) for x, y in zip((a, b, c), kept, strict=True))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("trans", [(False, False), (True, True)], ids=str)
+@each_case(
+    ("generation", "dtype", "trans"),
+    pairwise(GENERATIONS, list(DTYPES), [(False, False), (True, True)]),
+)
 def test_2048_moves_no_more_than_it_must(dtype, generation, trans):
     n = 2048
     plan = tiling(n, n, n, dtype, generation, *trans)

@@ -10,6 +10,7 @@ import pytest
 from comparing import assert_within
 from each_case import each_case
 from oracles.blas_kernels import product, symmetric
+from pairwise import pairwise
 from trnblas._kernels.symm import symm
 from trnsci.core.tiles.tiling import Blocks
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
@@ -70,8 +71,7 @@ CUTS = [
 ]
 
 
-@pytest.mark.parametrize("blocks", CUTS, ids=lambda blocks: "-".join(map(str, blocks)))
-@pytest.mark.parametrize(("left", "upper"), FLAGS)
+@each_case(("blocks", "left", "upper"), pairwise(CUTS, (True, False), (True, False)))
 def test_every_cut_gives_the_product(blocks, left, upper):
     m, n = (600, 140) if left else (140, 600)
     check(m, n, left, upper, blocks=blocks)

@@ -163,9 +163,29 @@ def test_every_script_is_tested():
     assert sorted([*RUNS, *LIBRARY_SCRIPTS]) == SCRIPTS
 
 
+def run_without_arguments(name, monkeypatch, capfd):
+    """Run a script as the main program of this process, and return what it prints."""
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name)])
+    monkeypatch.syspath_prepend((EXAMPLES / name).parent)
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    # What a script sets for its process is none of the next test's.
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    try:
+        run_path(str(EXAMPLES / name), run_name="__main__")
+    except SystemExit as end:
+        assert not end.code  # noqa: PT017
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
+    done = capfd.readouterr()
+    assert done.err == ""
+    return done.out
+
+
 @pytest.mark.parametrize("name", RUNS)
-def test_results_are_right(name, recorded, load_example, capsys):
-    load_example(name).main()
+def test_results_are_right(name, recorded, monkeypatch, load_example, capfd):
+    printed = run_without_arguments(name, monkeypatch, capfd)
     assert [run[0] for run in recorded] == RUNS[name]
     for kernel, arguments, result, report in recorded:
         exact = REFERENCES[kernel](*map(as_torch, arguments)).numpy()
@@ -177,8 +197,7 @@ def test_results_are_right(name, recorded, load_example, capsys):
         assert result.shape == exact.shape
         assert (off <= u * np.abs(exact) + 3000 * 2.0**-24 * (1 + np.abs(exact).max())).all()
         assert report.codes == set()
-    lines = capsys.readouterr().out.splitlines()
-    assert sum("max |error|" in line for line in lines) == (
+    assert sum("max |error|" in line for line in printed.splitlines()) == (
         1 if name == "demo.py" else len(recorded)
     )
 
@@ -211,26 +230,11 @@ SLOW = (*LONG, *ELSEWHERE)
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in SCRIPTS]
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in LIBRARY_SCRIPTS]
 )
 def test_runs_without_arguments(name, monkeypatch, load_example, capfd):
     printed = printed_by_default(name)
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name)])
-    monkeypatch.syspath_prepend((EXAMPLES / name).parent)
-    for variable in VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
-    # What a script sets for its process is none of the next test's.
-    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
-    try:
-        run_path(str(EXAMPLES / name), run_name="__main__")
-    except SystemExit as end:
-        assert not end.code  # noqa: PT017
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_default_dtype(dtype)
-    done = capfd.readouterr()
-    assert done.err == ""
-    assert printed in done.out
+    assert printed in run_without_arguments(name, monkeypatch, capfd)
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,10 @@ def test_every_generation(generation, dtype, shape, trans):
     check(*shape, dtype, generation, alpha=2.0, beta=0.5, trans=trans)
 
 
-@each_case("dtype", DTYPES)
-@each_case("trans", TRANSPOSES, ids=str)
-@each_case("scales", [(1.0, 1.0), (-0.37, 1.0), (1.0, 0.5), (3.1, -2.3)], ids=str)
+@each_case(
+    ("trans", "scales", "dtype"),
+    pairwise(TRANSPOSES, [(1.0, 1.0), (-0.37, 1.0), (1.0, 0.5), (3.1, -2.3)], list(DTYPES)),
+)
 def test_scales_and_transposes(dtype, trans, scales):
     check(150, 140, 530, dtype, "gen3", *scales, trans=trans)
 

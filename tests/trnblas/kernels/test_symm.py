@@ -46,17 +46,18 @@ def check(m, n, left, upper, dtype="float32", generation="gen3", scales=(1.0, 0.
     assert_within(out, want.value, want.tolerance)
 
 
-@each_case(("left", "upper"), FLAGS)
-@each_case(
-    "shape", [(1, 1), (16, 16), (127, 129), (128, 128), (129, 513), (300, 1), (1, 300), (260, 521)]
-)
+EDGES = [(1, 1), (16, 16), (127, 129), (128, 128), (129, 513), (300, 1), (1, 300), (260, 521)]
+
+
+@each_case(("shape", "left", "upper"), pairwise(EDGES, (True, False), (True, False)))
 def test_flags_and_edges(shape, left, upper):
     check(*shape, left, upper)
 
 
-@each_case("generation", ["gen2", "gen3", "gen4"])
-@each_case(("left", "upper"), FLAGS)
-@each_case("dtype", DTYPES)
+@each_case(
+    ("generation", "left", "upper", "dtype"),
+    pairwise(("gen2", "gen3", "gen4"), (True, False), (True, False), list(DTYPES)),
+)
 def test_every_generation(generation, left, upper, dtype):
     check(200, 150, left, upper, dtype, generation, (2.0, 0.5))
 

@@ -8,6 +8,7 @@ import pytest
 from comparing import assert_same_bits, assert_within
 from each_case import each_case
 from oracles.blas_kernels import product, transposed
+from pairwise import pairwise
 from trnblas._kernels.gemm import gemm
 from trnblas._kernels.gemmt import gemmt
 from trnblas._kernels.syrk import syr2k, syrk
@@ -88,18 +89,17 @@ def test_syrk(shape, dtype):
     check_syrk(*shape, dtype, "gen3")
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("trans", [False, True])
+@each_case(("generation", "dtype", "trans"), pairwise(GENERATIONS, list(DTYPES), [False, True]))
 def test_every_generation(generation, dtype, trans):
     check_syrk(300, 175, dtype, generation, 2.0, 0.5, trans)
     check_syr2k(300, 130, dtype, generation, 2.0, 0.5, trans)
     check_gemmt(300, 130, dtype, generation, trans, 0.5, (trans, False))
 
 
-@each_case("dtype", DTYPES)
-@each_case("trans", [False, True])
-@each_case("scales", [(-0.37, 0.0), (1.0, 1.0), (2.0, 0.5)], ids=str)
+@each_case(
+    ("scales", "dtype", "trans"),
+    pairwise([(-0.37, 0.0), (1.0, 1.0), (2.0, 0.5)], list(DTYPES), [False, True]),
+)
 def test_scales(dtype, trans, scales):
     check_syrk(290, 140, dtype, "gen3", *scales, trans)
     check_syr2k(290, 140, dtype, "gen3", *scales, trans)

@@ -114,7 +114,7 @@ def test_products_are_clean_on_every_generation(size, generation):
     assert_agrees(got, want, torch.float32, k + 4, magnitude)
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
+@each_case("generation", ["gen2", "gen3", "gen4"])
 def test_the_other_operations_are_clean_on_every_generation(generation):
     n, m = 200, 37
     square = random_tensor(n, n) + 2 * n * torch.eye(n)
@@ -331,7 +331,7 @@ class TestNkiFunctions:
             solved = trnblas.nki.nki_trsm(system, a, uplo="lower", alpha=2.0)
             assert torch.equal(solved, trnblas.trsm(2.0, system, a, uplo="lower"))
 
-    @pytest.mark.parametrize("sizes", [(4, 8, 16), (3, 129, 20), (2, 1, 1)], ids=str)
+    @each_case("sizes", [(4, 8, 16), (3, 129, 20), (2, 1, 1)], ids=str)
     def test_energies(self, sizes):
         nocc, nvir, naux = sizes
         b = 0.1 * random_tensor(nocc, nvir, naux)

@@ -160,7 +160,7 @@ def check_norm(x):
 COUNT = 5_000_003
 
 
-@pytest.mark.parametrize("kind", ["normal", "equal", "growing"])
+@each_case("kind", ["normal", "equal", "growing"])
 def test_sums_of_many_float32_keep_their_digits(kind):
     """A naive sum of these is wrong in the third or fourth digit; eps is 2^-23."""
     x = {
@@ -187,7 +187,7 @@ def test_blocks_of_a_norm_leave_no_element_out(count):
     assert abs(float(trnblas.nrm2(x)) - want) <= 8 * 2.0**-53 * want
 
 
-@pytest.mark.parametrize("count", [2**18 - 1, 2**18, 2**18 + 1, 2**19 + 5])
+@each_case("count", [2**18 - 1, 2**18, 2**18 + 1, 2**19 + 5])
 def test_spans_of_a_sum_leave_no_element_out(count):
     x = torch.ones(count, dtype=torch.float64)
     x[-1] = x[0] = -7.0

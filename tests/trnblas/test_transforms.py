@@ -51,7 +51,7 @@ def test_complex_gradients(case):
     )
 
 
-@pytest.mark.parametrize("name", ["gemm", "gemv", "syrk", "symm", "symv"])
+@each_case("name", ["gemm", "gemv", "syrk", "symm", "symv"])
 def test_gradients_of_factors(name):
     (case,) = [
         c
@@ -160,7 +160,7 @@ def test_meta_tensors_have_the_shape_and_dtype(case):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("name", ["symm", "trmm", "syrk", "symv", "trmv"])
+@each_case("name", ["symm", "trmm", "syrk", "symv", "trmv"])
 def test_a_recorded_call_is_no_constant(name):
     """A result of SciPy or NumPy would be one to ``torch.jit.trace``."""
     function = {

@@ -24,9 +24,9 @@ def lengths(name, type):
     return [n for n in (1, 2, 3, 4, 5, 8, 31, 32, 105) if n > 1 or name == "dst" or type > 1]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("tracked", [False, True], ids=["scipy", "torch"])
+@each_case("name", NAMES)
+@each_case("type", TYPES)
+@each_case("tracked", [False, True], ids=["scipy", "torch"])
 def test_agrees_with_the_matrix(name, type, tracked):
     for n, dtype in product(lengths(name, type), (torch.float32, torch.float64)):
         x = randn(3, n, dtype=dtype).requires_grad_(tracked)
@@ -169,7 +169,7 @@ def test_bad_arguments_of_several_dimensions():
     assert trnfft.dstn(torch.ones(1, 1), 1).tolist() == [[4.0]]
 
 
-@pytest.mark.parametrize("type", [2, 3, 4])
+@each_case("type", [2, 3, 4])
 def test_roots_are_kept_and_not_poisoned(type):
     from torch._subclasses import FakeTensorMode
 
@@ -189,7 +189,7 @@ def test_roots_are_kept_and_not_poisoned(type):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # its length is a constant
-@pytest.mark.parametrize("type", [1, 2, 3, 4])
+@each_case("type", [1, 2, 3, 4])
 def test_what_is_recorded_is_no_constant(type):
     recorded = torch.jit.trace(lambda x: trnfft.dct(x, type), randn(8), check_trace=False)
     other = randn(8).sin()

@@ -78,8 +78,8 @@ def test_norms_and_other_lengths(kind, norm, n):
         assert relative_error(getattr(trnfft, kind)(x, n, norm=norm), want) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("n", [100, 1024, 1031])
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("n", [100, 1024, 1031])
 def test_transforms_are_clean_on_every_generation(n, generation):
     x = operand("fft", n, True)
     with strict_simulation(generation):
@@ -88,7 +88,7 @@ def test_transforms_are_clean_on_every_generation(n, generation):
         assert relative_error(trnfft.rfft(real), torch.fft.rfft(wide(real))) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("dim", [0, 1, -1])
+@each_case("dim", [0, 1, -1])
 def test_any_dimension_and_batch(dim):
     x = random_tensor(6, 10, 14, dtype=torch.complex64)
     assert relative_error(trnfft.fft(x, dim=dim), torch.fft.fft(wide(x), dim=dim)) <= FLOAT32_ERROR
@@ -195,9 +195,7 @@ def test_short_time_transform_and_back():
         assert relative_error(bins, trnfft.stft(wide(z), 64)) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize(
-    "size", [(1, 1, 1), (127, 129, 5), (200, 251, 257), (13, 513, 40)], ids=str
-)
+@each_case("size", [(1, 1, 1), (127, 129, 5), (200, 251, 257), (13, 513, 40)], ids=str)
 def test_complex_products(size):
     m, k, n = size
     a, b = (random_tensor(*s, dtype=torch.complex64) for s in ((m, k), (k, n)))
@@ -243,7 +241,7 @@ def test_a_linear_layer_runs_on_the_kernel_and_learns():
     assert relative_error(ours, layer.W_re.weight.grad) <= 100 * FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("kind", ["fft", "rfft", "irfft"])
+@each_case("kind", ["fft", "rfft", "irfft"])
 def test_gradients_are_those_of_torch(kind):
     x = operand(kind, 60, kind != "rfft").requires_grad_()
     found = []
@@ -296,7 +294,7 @@ def test_a_plan_executes_on_the_backend_in_use():
         assert relative_error(plan.execute(x), torch.fft.fft(wide(x))) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "message"),
     [
         (lambda z: trnfft.nki.complex_gemm(z, z), "a and b must be matrices of compatible shapes"),

@@ -90,7 +90,7 @@ def test_one_dimension(name, dtype):
             assert_the_same(outcome(getattr(torch_fft, name), x, n, dim, norm), want)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@each_case("name", SEVERAL)
 @each_case("dtype", [*DTYPES[:4], torch.int64], ids=str)
 def test_several_dimensions(name, dtype):
     x = operand(dtype, 3, 4, 5)
@@ -163,7 +163,7 @@ STFT = [
 STFT_CALLS = pairwise((12, 13), *(list(product(*of.values())) for of in STFT))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@each_case("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 @each_case("shape", [(40,), (1, 40), (3, 40)], ids=str)
 def test_stft(dtype, shape):
     x = operand(dtype, *shape)
@@ -183,7 +183,7 @@ def test_stft(dtype, shape):
             assert (got.dtype, got.shape) == (want.dtype, want.shape)
 
 
-@pytest.mark.parametrize("shape", [(40,), (1, 40), (3, 40)], ids=str)
+@each_case("shape", [(40,), (1, 40), (3, 40)], ids=str)
 def test_istft(shape):
     window = torch.hann_window(12)
     for onesided, normalized, length in product((True, False), (False, True), (None, 25, 40)):

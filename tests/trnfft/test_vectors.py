@@ -40,7 +40,7 @@ def assert_as_torch(name, x, *args):
     assert_near(got, array(want), len(got), want.dtype.to_real(), factor=2)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_results_are_those_of_torch(name):
     for n in LENGTHS:
         for dtype in DTYPES[:2] if name in OF_REAL else DTYPES:

@@ -58,7 +58,7 @@ def assert_all_pairs(nocc, nvir, naux, dtype="float32", generation="gen3"):
     assert_energy(got, oracle.of_all_pairs(b, eps_occ, eps_vir), nocc, nvir, naux)
 
 
-@pytest.mark.parametrize("nvir", [8, 16, 64, 256, 448])
+@each_case("nvir", [8, 16, 64, 256, 448])
 def test_reduction_at_published_sizes(nvir):
     assert_reduction(2, 3, nvir)
 
@@ -84,7 +84,7 @@ def test_reduction_on_every_generation(generation, dtype, nvir):
 PAIRS = [(128, 128), (256, 256), (512, 512), (256, 128), (200, 137), (256, 200), (144, 128)]
 
 
-@pytest.mark.parametrize("shape", PAIRS)
+@each_case("shape", PAIRS)
 def test_one_pair_at_published_shapes_both_ways(shape):
     assert_pair(*shape)
 
@@ -112,7 +112,7 @@ BATCHES = [
 LARGE_BATCHES = [(16, 384, 512), (16, 256, 640), (16, 256, 384)]
 
 
-@pytest.mark.parametrize("shape", BATCHES)
+@each_case("shape", BATCHES)
 def test_all_pairs_at_published_shapes(shape):
     assert_all_pairs(*shape)
 
@@ -123,7 +123,7 @@ def test_all_pairs_at_large_published_shapes(shape):
     assert_all_pairs(*shape)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 5), (1, 129, 2), (3, 131, 127), (2, 641, 11)])
+@each_case("shape", [(1, 1, 1), (2, 1, 5), (1, 129, 2), (3, 131, 127), (2, 641, 11)])
 def test_all_pairs_of_ragged_shapes(shape):
     assert_all_pairs(*shape)
 
@@ -215,7 +215,7 @@ def moving_columns(nocc, nvir, naux):
     return Count(batched_pair_energy, "gen2", b, occupied, virtual).moving_columns
 
 
-@pytest.mark.parametrize("shape", [(2, 256, 128), (8, 256, 384), (5, 640, 256), (16, 128, 128)])
+@each_case("shape", [(2, 256, 128), (8, 256, 384), (5, 640, 256), (16, 128, 128)])
 def test_products_are_a_quarter_of_those_of_all_ordered_pairs(shape):
     """All ordered pairs with two products per 128 by 128 tile move 2 n^2 t^2 k tiles.
 

@@ -97,7 +97,7 @@ def test_resident_triangle_is_read_once(upper):
     assert count.hbm_bytes == 4 * (tiles * 128 * 128 + 2 * m * n)
 
 
-@pytest.mark.parametrize(("left", "upper"), FLAGS)
+@each_case(("left", "upper"), FLAGS)
 def test_a_mirror_image_inside_of_the_panel_is_not_read_from_hbm(left, upper):
     """Of two blocks of four columns of tiles, each reads 10 tiles of the triangle and 16 others."""
     size, other = 1024, 128

@@ -105,7 +105,7 @@ def test_scales(dtype, trans, scales):
     check_syr2k(290, 140, dtype, "gen3", *scales, trans)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (129, 1), (513, 127), (128, 128)], ids=str)
+@each_case("shape", [(1, 1), (129, 1), (513, 127), (128, 128)], ids=str)
 def test_syr2k_and_gemmt_edges(shape):
     check_syr2k(*shape, "float32", "gen3")
     for upper in (False, True):
@@ -136,7 +136,7 @@ def test_c_keeps_its_asymmetry():
     assert np.array_equal(run(syrk, "gen3", a, c, 1.0, 1.0, False, blocks), c)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_special_values_reach_their_row_and_column_only(generation):
     a = values(300, 140)
     a[5, 7], a[201, 9] = np.nan, np.inf
@@ -169,8 +169,8 @@ def test_half_the_products_of_gemm(size, generation):
     )
 
 
-@pytest.mark.parametrize("shape", [(700, 300), (1300, 9000)])
-@pytest.mark.parametrize("operands", [1, 2])
+@each_case("shape", [(700, 300), (1300, 9000)])
+@each_case("operands", [1, 2])
 def test_counts_are_those_of_the_plan(shape, operands):
     m, k = shape
     x, c = np.zeros((m, k), np.float32), np.zeros((m, m), np.float32)

@@ -60,8 +60,8 @@ def test_every_generation(generation, flags):
     assert_solved(200, 150, flags, generation=generation)
 
 
-@pytest.mark.parametrize("flags", [(True, True, False, False), (True, False, True, True)])
-@pytest.mark.parametrize("shape", [(128, 128), (256, 128), (512, 256), (200, 150)])
+@each_case("flags", [(True, True, False, False), (True, False, True, True)])
+@each_case("shape", [(128, 128), (256, 128), (512, 256), (200, 150)])
 def test_published_shapes(shape, flags):
     assert_solved(*shape, flags)
 
@@ -83,8 +83,8 @@ def test_more_columns_than_a_panel_has(left):
     assert_solved(130, 2049, (left, False, True, False))
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("flags", [(True, True, False, False), (False, False, False, True)])
+@each_case("generation", GENERATIONS)
+@each_case("flags", [(True, True, False, False), (False, False, False, True)])
 def test_bfloat16_is_rounded_once(flags, generation):
     assert_solved(193, 70, flags, dtype="bfloat16", generation=generation)
 
@@ -135,8 +135,8 @@ def test_a_singular_matrix_gives_no_finite_solution_and_no_exception(flags):
     assert not np.isfinite(got[150] if flags[0] else got[:, 150]).any()
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("left", [True, False])
+@each_case("generation", GENERATIONS)
+@each_case("left", [True, False])
 def test_nan_in_one_right_hand_side_leaves_the_others(left, generation):
     flags = (left, False, False, False)
     a, b = system(200, 6, left)
@@ -163,8 +163,8 @@ def batch(count, order, columns, left, dtype="float32"):
     return np.stack([a for a, _ in systems]), np.stack([b for _, b in systems])
 
 
-@pytest.mark.parametrize("flags", FLAGS[1::4])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@each_case("flags", FLAGS[1::4])
+@each_case("dtype", ["float32", "bfloat16"])
 def test_batches_with_a_matrix_each(flags, dtype):
     left, upper, _, unit = flags
     a, b = batch(3, 140, 9, left, dtype)

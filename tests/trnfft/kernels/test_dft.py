@@ -97,7 +97,7 @@ def test_every_generation(generation, n, real):
     assert relative_error(got, defined(x_re, x_im)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [1, 6, 127, 200, 512])
+@each_case("n", [1, 6, 127, 200, 512])
 def test_there_and_back(n):
     x_re, x_im = signals(3, n)
     there = transform(x_re, x_im)
@@ -108,7 +108,7 @@ def test_there_and_back(n):
     assert relative_error(back, x_re + 1j * x_im) <= 2 * LIMIT
 
 
-@pytest.mark.parametrize("n", [8, 100, 256])
+@each_case("n", [8, 100, 256])
 def test_impulses_give_the_rounded_roots(n):
     """The product of a single 1 is exact, so the result is the matrix as it was rounded."""
     got = transform(np.eye(n, dtype=np.float32), np.zeros((n, n), np.float32))
@@ -128,8 +128,8 @@ def test_bfloat16_is_as_good_as_its_matrix(n, generation):
     assert relative_error(got, defined(x_re, x_im)) <= BFLOAT16_ROUNDOFF / 3**0.5
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("lefts", "parts"), [(2, 4), (1, 3)])
+@each_case("generation", GENERATIONS)
+@each_case(("lefts", "parts"), [(2, 4), (1, 3)])
 def test_signals_and_matrix_pass_hbm_once(generation, lefts, parts):
     batch, n = 1300, 512
     plan = parts_tiling(batch, n, n, "float32", generation, lefts=lefts)

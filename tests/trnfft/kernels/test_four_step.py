@@ -95,7 +95,7 @@ def test_every_cut_gives_the_transform(geometry, generation):
         assert worst_error(got, back) <= LIMIT
 
 
-@pytest.mark.parametrize("batch", [1, 31, 32, 33, 130])
+@each_case("batch", [1, 31, 32, 33, 130])
 def test_batches(batch):
     x = signals(batch, 1024)
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
@@ -106,20 +106,20 @@ def test_batch_of_two_stages():
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [100, 105, 2**15, 33 * 35 * 37])
+@each_case("n", [100, 105, 2**15, 33 * 35 * 37])
 def test_inverse_with_scale(n):
     x = signals(2, n)
     got = spectrum(x, inverse=True, scale=1.0 / n)
     assert worst_error(got, transform(x, inverse=True) / n) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [100, 105, 2**15, 33 * 35 * 37])
+@each_case("n", [100, 105, 2**15, 33 * 35 * 37])
 def test_real_operand_and_full_spectrum(n):
     x = values(2, n)
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [4, 6, 15, 100, 105, 385, 4096, 2**15, 33 * 35 * 37])
+@each_case("n", [4, 6, 15, 100, 105, 385, 4096, 2**15, 33 * 35 * 37])
 def test_half_spectra(n):
     x, bins = values(3, n), signals(3, n // 2 + 1)
     got = spectrum(x, kind="half")
@@ -129,7 +129,7 @@ def test_half_spectra(n):
     assert worst_error(got, hermitian(bins, n) / n) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [100, 105, 2**15])
+@each_case("n", [100, 105, 2**15])
 def test_imaginary_parts_of_real_bins_do_not_count(n):
     bins = signals(2, n // 2 + 1)
     want = spectrum(bins, n, inverse=True, kind="hermitian")
@@ -182,8 +182,8 @@ def test_special_values_stay_in_their_row(n):
     assert worst_error(got[[0, 2]], transform(x[[0, 2]])) <= LIMIT
 
 
-@pytest.mark.parametrize("kind", ["fft", "rfft"])
-@pytest.mark.parametrize(("batch", "n"), [(5, 4096), (3, 2**15), (2, 30_000)])
+@each_case("kind", ["fft", "rfft"])
+@each_case(("batch", "n"), [(5, 4096), (3, 2**15), (2, 30_000)])
 def test_bytes_are_those_of_the_plan(batch, n, kind):
     plan = trnfft.plan((batch, n), kind=kind)
     x = [np.zeros((batch, n), np.float32)] * 2

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import trnfft
+from each_case import each_case
 from oracles.fourier_long import hermitian, transform, worst_error
+from pairwise import pairwise
 from trnfft._kernels.n_d import n_d
 from trnfft._planning.choice import two_d_constants
 
@@ -54,8 +56,8 @@ def test_sizes(first, rest):
     assert worst_error(launched(x, x.shape[1:]), over(x, (1, 2, 3))) <= LIMIT
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("inverse", [False, True])
+@each_case("generation", GENERATIONS)
+@each_case("inverse", [False, True])
 def test_four_and_five_dimensions(generation, inverse):
     for shape in ((2, 3, 5, 4, 6), (1, 2, 3, 4, 5, 3)):
         x = signals(*shape)
@@ -63,9 +65,7 @@ def test_four_and_five_dimensions(generation, inverse):
         assert worst_error(got, over(x, range(1, len(shape)), inverse)) <= LIMIT
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("width", [1, 2, 7, 130])
-@pytest.mark.parametrize("inverse", [False, True])
+@each_case(("width", "generation", "inverse"), pairwise([1, 2, 7, 130], GENERATIONS, [False, True]))
 def test_real_operand_and_real_result(width, generation, inverse):
     bins = width // 2 + 1
     x = values(2, 3, 4, width)

@@ -95,7 +95,7 @@ def test_every_generation_and_batch(batch, n, generation):
     assert relative_error(backward(*parts, n, 1 / n, generation=generation), x) <= 2 * LIMIT
 
 
-@pytest.mark.parametrize("n", [1, 2, 9, 10, 256])
+@each_case("n", [1, 2, 9, 10, 256])
 def test_imaginary_parts_without_a_mirror_image_do_not_matter(n):
     x_re, x_im = halves(4, n)
     other = x_im.copy()
@@ -117,7 +117,7 @@ def test_bfloat16_is_as_good_as_its_matrix(n):
     assert relative_error(got, real_signal(*(p.astype(np.float64) for p in half), n)) <= limit
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_a_real_transform_costs_a_quarter(generation):
     batch, n = 512, 512
     bins = n // 2 + 1

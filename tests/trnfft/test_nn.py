@@ -81,7 +81,7 @@ class TestEveryLayer:
             named = dict(zip(parameters, values, strict=True))
             return torch.func.functional_call(module, named, (z,))
 
-        inputs = (z, *(parameter.detach() for parameter in parameters.values()))
+        inputs = (z[:2], *(parameter.detach() for parameter in parameters.values()))
         assert torch.autograd.gradcheck(compute, [x.clone().requires_grad_() for x in inputs])
 
     @layers

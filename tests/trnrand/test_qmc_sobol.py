@@ -38,7 +38,7 @@ def words(points):
 
 
 @pytest.mark.filterwarnings("ignore:The balance properties")
-@pytest.mark.parametrize("dims", [1, 2, 3, 10, 63, 64, 300])
+@each_case("dims", [1, 2, 3, 10, 63, 64, 300])
 def test_plain_points_are_those_of_scipy(dims):
     for count, start in ((1, 0), (2, 0), (1000, 0), (4096, 0), (777, 1234), (3, 2**20 - 2)):
         got = sobol(count, dims, scramble=False, dtype=torch.float64, start_index=start)
@@ -59,7 +59,7 @@ def test_plain_points_follow_the_definition():
         assert got[0].tolist() == [oracle.sobol_word(index, dim) for dim in range(10)]
 
 
-@pytest.mark.parametrize("seed", [0, 42, 2**64 - 1])
+@each_case("seed", [0, 42, 2**64 - 1])
 def test_scrambled_points_follow_the_definition(seed):
     for index in (0, 1, 1023, 1024, 98765, 2**30 - 1):
         options = {"seed": seed, "dtype": torch.float64, "start_index": index}

@@ -51,8 +51,8 @@ def test_small_requests_take_one_tile(engine):
     assert engines_used(engine, "words", 4, "gen2").total() == sum(BLOCKS[engine]) + 2
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("law", LAWS)
+@each_case("engine", ENGINES)
 def test_two_tiles_fit_on_chip(engine, law):
     count = Count(kernel(engine, law), "gen2", operand(engine), TILE)
     assert 2 * count.sbuf_bytes <= 180_224  # usable on gen2, the smallest

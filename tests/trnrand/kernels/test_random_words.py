@@ -65,8 +65,8 @@ def test_kernels_give_the_known_answers(engine, counter, key, block, generation)
     assert_same_bits(got, np.array([int(word, 16) for word in block.split()], np.uint32))
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("generation", GENERATIONS)
+@each_case("engine", ENGINES)
 def test_1e5_words(engine, generation):
     check(engine, 100_000, generation, domain=7 | 3 << 8, stream=5)
 

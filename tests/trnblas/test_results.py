@@ -10,6 +10,7 @@ import torch
 import trnblas
 from each_case import each_case
 from oracles import blas as oracle
+from pairwise import in_turn
 
 from .agreement import FLOATING, INTEGERS, array, assert_agrees, draw
 from .cases import CASES, DIAG, SIDE, TRANS, UPLO, K, M, N, unchanged
@@ -51,8 +52,11 @@ def test_integers_are_exact(case, dtype):
         check(case, dtype, case.operands(dtype))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
-@by_name
+@each_case(
+    ("case", "dtype"),
+    in_turn(CASES, [torch.float32, torch.complex128]),
+    ids=lambda value: getattr(value, "name", str(value)),
+)
 def test_views_of_any_strides(case, dtype):
     for view in (column_major, stepped, reversed_conjugate):
         check(case, dtype, [view(t) for t in case.operands(dtype)])

@@ -5,14 +5,18 @@ below a python block is what that block prints.
 """
 
 import importlib
+import os
 import pkgutil
 import re
+import subprocess
+import sys
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 from each_case import each_case
+from fresh_process import nkisim_command
 
 # api and collectives are imported for the rules that they declare.
 from nkisim import api, collectives, isa, language, uninstall  # noqa: F401
@@ -27,22 +31,28 @@ PAGES = written_pages()
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
 
 
-def _each(paths):
-    return pytest.mark.parametrize(
-        "path", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in paths]
-    )
+def name_of(path):
+    return str(path.relative_to(ROOT))
 
 
-each_page = _each(PAGES)
 # Its examples add names that do not exist.
-each_page_and_contributing = _each([*PAGES, ROOT / "CONTRIBUTING.md"])
+each_page_and_contributing = each_case("path", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
 
 
-@each_page
+def run_forked(command, run=subprocess.run, **options):
+    """``subprocess.run``; ``python -m nkisim`` is a fork that has imported it."""
+    if command[:3] != [sys.executable, "-m", "nkisim"]:
+        return run(command, **options)
+    assert options == {"capture_output": True, "text": True}
+    return nkisim_command(*command[3:], cwd=os.getcwd())
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_blocks_run_and_print_what_is_shown(path, tmp_path, monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(subprocess, "run", run_forked)
     counters.reset()
     try:
         Page.read(path).run()
@@ -68,7 +78,7 @@ def _documented(module):
 
 
 # The page of the upgrade rules has names of releases before 0.3.0.
-@_each([page for page in PAGES if page.name != "migration.md"])
+@each_case("path", [page for page in PAGES if page.name != "migration.md"], ids=name_of)
 def test_rules_and_instructions_are_called_by_their_names(path):
     prose = "\n".join(Page.read(path).prose)
     assert set(re.findall(r"\b[LSMDACR]\d{3}\b", prose)) <= set(RULES)

@@ -7,6 +7,8 @@ for the first. A complex product of K terms is a real one of 2 K, whose bound is
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from oracles.blas_kernels import FLOAT32_ROUNDOFF, Expected, product
@@ -14,11 +16,14 @@ from oracles.blas_kernels import FLOAT32_ROUNDOFF, Expected, product
 BFLOAT16_ROUNDOFF = 2.0**-8
 
 
+@lru_cache(maxsize=4)
 def fourier_matrix(n: int, inverse: bool = False) -> np.ndarray:
     """``exp(-2 pi i j k / n)``, or with the other sign; the inverse is not scaled."""
     index = np.arange(n)
     roots = np.exp((2j if inverse else -2j) * np.pi * (index / n))
-    return roots[np.outer(index, index) % n]
+    matrix = roots[np.outer(index, index) % n]
+    matrix.setflags(write=False)
+    return matrix
 
 
 def complex_product(

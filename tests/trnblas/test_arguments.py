@@ -78,7 +78,7 @@ def test_unknown_options_are_refused(name, option, value):
     assert repr(value) in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["X", None, [True]], ids=repr)
+@each_case("value", ["X", None, [True]], ids=repr)
 def test_unknown_options_of_plain_calls_are_refused(value):
     """The calls without an accumulator, which have a shorter way."""
     for call, option in (

@@ -10,6 +10,7 @@ from torch.func import jvp, vjp
 
 import trnblas
 from each_case import each_case
+from pairwise import pairwise
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
 
@@ -35,10 +36,11 @@ for side, uplo in itertools.product(SIDES, TRIANGLES):
     flags = {"side": side, "uplo": uplo}
     thin = C if side == "left" else C.mT
     CASES[f"symm {flags}"] = trnblas.symm, (SQUARE, thin, thin + 1), flags
-    for trans, diag in itertools.product((False, True), ("unit", "nonunit")):
-        named = {**flags, "trans": trans, "diag": diag}
-        CASES[f"trmm {named}"] = trnblas.trmm, (SQUARE, thin), named
-        CASES[f"trsm {named}"] = trnblas.trsm, (WELL, thin), named
+for side, uplo, trans, diag in pairwise(SIDES, TRIANGLES, (False, True), ("unit", "nonunit")):
+    flags = {"side": side, "uplo": uplo, "trans": trans, "diag": diag}
+    thin = C if side == "left" else C.mT
+    CASES[f"trmm {flags}"] = trnblas.trmm, (SQUARE, thin), flags
+    CASES[f"trsm {flags}"] = trnblas.trsm, (WELL, thin), flags
 for trans in (False, True):
     flags = {"trans": trans}
     tall = A.mT if trans else A
@@ -67,7 +69,7 @@ def assert_close(got, want):
         assert float((found - truth).abs().max()) <= bound
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_case("name", CASES)
 def test_backward_runs_on_kernels_and_gives_the_gradients(name):
     function, matrices = function_of(name), CASES[name][1]
     wide = [matrix.double() for matrix in matrices]

@@ -5,6 +5,7 @@ import torch
 from torch.autograd import forward_ad
 
 import trnblas
+from each_case import each_case
 from oracles import blas_energy
 from trnblas import nki
 from trnsci.core.counters import counts
@@ -13,7 +14,7 @@ from trnsci.core.testing import random_tensor
 from .agreement import array
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 4), (3, 1, 2), (1, 4, 1)], ids=str)
+@each_case("sizes", [(2, 3, 4), (3, 1, 2), (1, 4, 1)], ids=str)
 def test_energies_on_torch(sizes):
     nocc, nvir, naux = sizes
     b = random_tensor(nocc, nvir, naux, dtype=torch.float64)

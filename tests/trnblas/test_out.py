@@ -29,7 +29,7 @@ class Into:
         return lambda *args, **options: getattr(trnblas, name)(*args, **options, out=self.out)
 
 
-by_name = pytest.mark.parametrize("case", WITH_OUT, ids=lambda case: case.name)
+by_name = each_case("case", WITH_OUT, ids=lambda case: case.name)
 
 
 @by_name

@@ -10,6 +10,7 @@ import torch
 import trnblas
 from each_case import each_case
 from oracles import blas as oracle
+from pairwise import in_turn
 
 from .agreement import FLOATING, INTEGERS, array, assert_agrees, draw
 from .cases import CASES, DIAG, SIDE, TRANS, UPLO, K, M, N, unchanged
@@ -51,8 +52,11 @@ def test_integers_are_exact(case, dtype):
         check(case, dtype, case.operands(dtype))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
-@by_name
+@each_case(
+    ("case", "dtype"),
+    in_turn(CASES, [torch.float32, torch.complex128]),
+    ids=lambda value: getattr(value, "name", str(value)),
+)
 def test_views_of_any_strides(case, dtype):
     for view in (column_major, stepped, reversed_conjugate):
         check(case, dtype, [view(t) for t in case.operands(dtype)])
@@ -118,7 +122,6 @@ def test_a_gradient_does_not_change_the_value(case):
 
 LARGE = [
     ("symm", (300, 300), (300, 1100)),
-    ("symm", (1030, 1030), (1030, 1026)),
     ("syrk", (130, 40)),
     ("syrk", (321, 40)),
     ("herk", (321, 40)),
@@ -129,11 +132,9 @@ LARGE = [
 TRIANGLES = [47, 48, 60]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
-@pytest.mark.parametrize(
-    "layout", [lambda a: a, lambda a: a.mT.contiguous().mT, lambda a: a[::2, ::2]]
-)
-@pytest.mark.parametrize("n", TRIANGLES)
+@each_case("dtype", [torch.float32, torch.complex128], ids=str)
+@each_case("layout", [lambda a: a, lambda a: a.mT.contiguous().mT, lambda a: a[::2, ::2]])
+@each_case("n", TRIANGLES)
 def test_triangular_products_on_both_sides_of_the_crossover(n, layout, dtype):
     a = layout(draw((2 * n, 2 * n), dtype, 0))[:n, :n]
     b, x = draw((n, 3), dtype, 1), draw((n,), dtype, 2)
@@ -150,8 +151,11 @@ def test_triangular_products_on_both_sides_of_the_crossover(n, layout, dtype):
             assert_agrees(got, want, dtype, n + 4, magnitude)
 
 
-@pytest.mark.parametrize("uplo", UPLO)
-@pytest.mark.parametrize("problem", LARGE, ids=str)
+@each_case(
+    ("problem", "uplo"),
+    [*product(LARGE, UPLO), (("symm", (1030, 1030), (1030, 1026)), "lower")],
+    ids=str,
+)
 def test_sizes_beyond_a_panel(problem, uplo):
     name, *shapes = problem
     dtype = torch.complex128 if name == "herk" else torch.float64
@@ -189,8 +193,8 @@ def test_rank_k_updates_are_exactly_symmetric(n, dtype, requires_grad):
         assert torch.equal(got, got.mH)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
-@pytest.mark.parametrize("uplo", UPLO)
+@each_case("dtype", [torch.float32, torch.complex128], ids=str)
+@each_case("uplo", UPLO)
 def test_the_accumulator_of_a_rank_k_update_is_given_by_its_triangle(uplo, dtype):
     a, b, c = (draw(s, dtype, i) for i, s in enumerate(((6, 3), (6, 3), (6, 6))))
     hidden = torch.full_like(c, float("nan"))

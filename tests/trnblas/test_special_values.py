@@ -9,6 +9,7 @@ import torch
 import trnblas
 from each_case import each_case
 from oracles import blas as oracle
+from pairwise import pairwise
 
 from .agreement import ROUNDOFF, array, draw
 from .cases import CASES, DIAG, SIDE, UPLO
@@ -89,9 +90,10 @@ def test_tensor_factors_equal_to_zero_stop_nan_too():
     assert gradient == 6  # the product counts for the derivative, though not for the value
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex128], ids=str)
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("n", [3, 70, 200])
+@each_case(
+    ("n", "dtype", "grad"),
+    pairwise([3, 70, 200], [torch.bfloat16, torch.float32, torch.complex128], [False, True]),
+)
 def test_the_other_triangle_is_not_read(n, grad, dtype):
     a, b, x = (draw(s, dtype, i) for i, s in enumerate(((n, n), (n, n), (n,))))
     a = a / n + 2 * torch.eye(n, dtype=dtype)
@@ -155,10 +157,10 @@ def check_norm(x):
         assert abs(got - want) <= 8 * ROUNDOFF[real] * want + least
 
 
-COUNT = 20_000_003
+COUNT = 5_000_003
 
 
-@pytest.mark.parametrize("kind", ["normal", "equal", "growing"])
+@each_case("kind", ["normal", "equal", "growing"])
 def test_sums_of_many_float32_keep_their_digits(kind):
     """A naive sum of these is wrong in the third or fourth digit; eps is 2^-23."""
     x = {
@@ -185,7 +187,7 @@ def test_blocks_of_a_norm_leave_no_element_out(count):
     assert abs(float(trnblas.nrm2(x)) - want) <= 8 * 2.0**-53 * want
 
 
-@pytest.mark.parametrize("count", [2**18 - 1, 2**18, 2**18 + 1, 2**19 + 5])
+@each_case("count", [2**18 - 1, 2**18, 2**18 + 1, 2**19 + 5])
 def test_spans_of_a_sum_leave_no_element_out(count):
     x = torch.ones(count, dtype=torch.float64)
     x[-1] = x[0] = -7.0

@@ -35,7 +35,7 @@ def test_roots(n):
     assert_roots(angles.roots(n, k), n, k)
 
 
-@pytest.mark.parametrize("n", [8, 24, 1000, 2**20])
+@each_case("n", [8, 24, 1000, 2**20])
 def test_eighths_of_a_turn_are_the_nearest_doubles(n):
     re, im = angles.roots(n, np.arange(8) * (n // 8))
     half = np.sqrt(0.5)
@@ -45,7 +45,7 @@ def test_eighths_of_a_turn_are_the_nearest_doubles(n):
     assert not np.signbit(im[im == 0]).any()
 
 
-@pytest.mark.parametrize("n", [7, 12, 100, 1021])
+@each_case("n", [7, 12, 100, 1021])
 def test_roots_are_symmetric_to_the_last_bit(n):
     k = np.arange(n)
     re, im = angles.roots(n, k)
@@ -130,7 +130,7 @@ def test_cache_holds_no_more_than_its_limit_and_drops_the_least_recently_used():
     assert len(built) == 7
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "message"),
     [
         (lambda: angles.roots(0, [1]), "roots: n must be from 1 to 2147483647, got 0"),

@@ -36,7 +36,7 @@ def assert_parts(z, re, im):
 
 
 class TestConstruction:
-    @pytest.mark.parametrize("dtype", REAL_DTYPES)
+    @each_case("dtype", REAL_DTYPES)
     def test_keeps_the_two_parts(self, dtype):
         re, im = parts(3, 4, dtype=dtype)
         z = ComplexTensor(re, im)
@@ -123,7 +123,7 @@ class TestNative:
             assert w.data_ptr() == view.data_ptr()
             assert torch.equal(w, view)
 
-    @pytest.mark.parametrize(
+    @each_case(
         "pair",
         [
             lambda z: (z.imag, z.real),
@@ -145,7 +145,7 @@ class TestNative:
         assert np.array_equal(w.imag.numpy(), -z.imag.numpy())
 
     @pytest.mark.filterwarnings("ignore:ComplexHalf")
-    @pytest.mark.parametrize(
+    @each_case(
         ("dtype", "complex_dtype"),
         [
             (torch.float16, torch.complex32),
@@ -313,7 +313,7 @@ class TestMatmul:
         assert complex_matmul(ComplexTensor(z), x).tolist() == want
         assert complex_matmul(x.T, ComplexTensor(z).mT).mT.tolist() == want
 
-    @pytest.mark.parametrize(
+    @each_case(
         ("a", "b", "text"),
         [
             ((4, 8), (7, 3), r"contracted dimension, got \(4, 8\) and \(7, 3\)"),

@@ -235,7 +235,7 @@ def test_transforms_are_as_long_as_a_block(longer, shorter, swapped, monkeypatch
     assert (blocks > 1) is (longer > 12)
 
 
-@pytest.mark.parametrize("shapes", [((0,), (3,)), ((100, 0), (3, 4)), ((0,), (0,))])
+@each_case("shapes", [((0,), (3,)), ((100, 0), (3, 4)), ((0,), (0,))])
 def test_nothing_convolved_by_blocks_is_nothing(shapes):
     a, b = (torch.ones(shape) for shape in shapes)
     assert trnfft.oaconvolve(a, b).shape == trnfft.fftconvolve(a, b).shape

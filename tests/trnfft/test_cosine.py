@@ -10,6 +10,7 @@ import torch
 import trnfft
 from each_case import each_case
 from oracles import fourier as oracle
+from pairwise import pairwise
 from trnfft import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
@@ -23,9 +24,9 @@ def lengths(name, type):
     return [n for n in (1, 2, 3, 4, 5, 8, 31, 32, 105) if n > 1 or name == "dst" or type > 1]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("tracked", [False, True], ids=["scipy", "torch"])
+@each_case("name", NAMES)
+@each_case("type", TYPES)
+@each_case("tracked", [False, True], ids=["scipy", "torch"])
 def test_agrees_with_the_matrix(name, type, tracked):
     for n, dtype in product(lengths(name, type), (torch.float32, torch.float64)):
         x = randn(3, n, dtype=dtype).requires_grad_(tracked)
@@ -37,13 +38,17 @@ def test_agrees_with_the_matrix(name, type, tracked):
         assert_near(got, want, 2 * n + 2, dtype, factor=2)
 
 
+# Every norm with every flag; these with every length and every dimension.
+SCALES = list(product((None, "backward", "forward", "ortho"), (None, True, False)))
+SCALED_CALLS = pairwise(SCALES, (None, 3, 8), (-1, 0, 1))
+
+
 @pytest.mark.parametrize("name", [*NAMES, "idct", "idst"])
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("tracked", [False, True], ids=["scipy", "torch"])
+@each_case("type", TYPES)
+@each_case("tracked", [False, True], ids=["scipy", "torch"])
 def test_scales_are_those_of_scipy(name, type, tracked):
     x = randn(4, 5, 6, dtype=torch.float64).requires_grad_(tracked)
-    norms, flags = (None, "backward", "forward", "ortho"), (None, True, False)
-    for norm, orthogonalize, n, dim in product(norms, flags, (None, 3, 8), (-1, 0, 1)):
+    for (norm, orthogonalize), n, dim in SCALED_CALLS:
         got = getattr(trnfft, name)(x, type, n, dim, norm, orthogonalize)
         reference = getattr(scipy.fft, name)
         want = reference(array(x), type, n, dim, norm, orthogonalize=orthogonalize)
@@ -164,7 +169,7 @@ def test_bad_arguments_of_several_dimensions():
     assert trnfft.dstn(torch.ones(1, 1), 1).tolist() == [[4.0]]
 
 
-@pytest.mark.parametrize("type", [2, 3, 4])
+@each_case("type", [2, 3, 4])
 def test_roots_are_kept_and_not_poisoned(type):
     from torch._subclasses import FakeTensorMode
 
@@ -184,7 +189,7 @@ def test_roots_are_kept_and_not_poisoned(type):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # its length is a constant
-@pytest.mark.parametrize("type", [1, 2, 3, 4])
+@each_case("type", [1, 2, 3, 4])
 def test_what_is_recorded_is_no_constant(type):
     recorded = torch.jit.trace(lambda x: trnfft.dct(x, type), randn(8), check_trace=False)
     other = randn(8).sin()

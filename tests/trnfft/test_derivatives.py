@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-
 import torch
 from torch.func import vjp
 
 import trnfft
 from each_case import each_case
+from pairwise import pairwise
 from trnfft._paths import operations  # noqa: F401  (declares the operations)
 from trnfft._paths.library import LIBRARY
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
 
 NORMS = ("backward", "forward", "ortho")
+KINDS = ("fft", "ifft", "rfft", "ihfft", "irfft", "hfft")
 TO_HALF = ("rfft", "ihfft")
 CASES = [
     ("transform", (2, 4), kind in TO_HALF, kind, n, norm)
-    for kind, n, norm in itertools.product(
-        ("fft", "ifft", "rfft", "ihfft", "irfft", "hfft"), (3, 4, 6, 9), NORMS
-    )
+    for kind, n, norm in pairwise(KINDS, (3, 4, 6, 9), NORMS)
 ]
 CASES += [("transform", (2, 4), True, kind, 4, "backward") for kind in ("fft", "ifft", "irfft")]
 CASES += [
     ("transform_nd", (2, 3, 4), kind in TO_HALF, f"{kind}n", list(sizes), norm)
-    for kind, sizes, norm in itertools.product(
-        ("fft", "ifft", "rfft", "ihfft", "irfft", "hfft"), ((3, 4), (2, 5), (4, 6)), NORMS
-    )
+    for kind, sizes, norm in pairwise(KINDS, ((3, 4), (2, 5), (4, 6)), NORMS)
 ]
 
 

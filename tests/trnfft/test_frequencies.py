@@ -23,7 +23,7 @@ def test_frequencies(n, d):
     assert trnfft.fftfreq(n, d, device="meta", requires_grad=True).requires_grad
 
 
-@pytest.mark.parametrize("dim", [None, 0, -1, (0, 1)])
+@each_case("dim", [None, 0, -1, (0, 1)])
 def test_shifts(dim):
     z = randn(4, 5, dtype=torch.complex64)
     for name in ("fftshift", "ifftshift"):

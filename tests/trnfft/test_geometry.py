@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from each_case import each_case
 from trnfft._kernels.four_step_geometry import (
     PSUM_COLUMNS,
@@ -76,7 +74,7 @@ def test_a_padded_length_holds_twice_the_points_but_one(n, padded):
     assert padded_length(n) == padded
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("total", "most", "step"), [(10, 10, 10), (11, 10, 6), (20, 10, 10), (21, 10, 7), (1, 10, 1)]
 )
 def test_runs_are_nearly_equal(total, most, step):
@@ -101,7 +99,7 @@ def test_the_products_of_a_group_fit_their_banks_and_so_does_its_result():
         assert columns * first <= PSUM_COLUMNS == 2 * 512
 
 
-@pytest.mark.parametrize("g", [Geometry(4, 6), Geometry(4, 6, 1, 5), Geometry(4, 6, 3, 5)], ids=str)
+@each_case("g", [Geometry(4, 6), Geometry(4, 6, 1, 5), Geometry(4, 6, 3, 5)], ids=str)
 def test_constants_follow_one_another(g):
     end, wanted = 0, []
     for factor in g:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from trnfft import ComplexTensor, torch_fft
 
 from .agreement import array, assert_near, randn
@@ -42,14 +43,14 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_case("name", CALLS)
 def test_gradients(name):
     call, dtype, shape = CALLS[name]
     x = randn(*shape, dtype=dtype).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: as_native(call(x)), x)
 
 
-@pytest.mark.parametrize("name", ["rfft", "irfft", "stft", "istft", "dct 2", "dst 4"])
+@each_case("name", ["rfft", "irfft", "stft", "istft", "dct 2", "dst 4"])
 def test_second_derivatives(name):
     call, dtype, shape = CALLS[name]
     x = randn(*shape, dtype=dtype).requires_grad_()
@@ -65,7 +66,7 @@ def test_gradients_reach_both_parts_of_a_complex_tensor():
     torch.testing.assert_close(im.grad, 12 * im.detach())
 
 
-@pytest.mark.parametrize("n", [8, 1000, 44100])
+@each_case("n", [8, 1000, 44100])
 def test_long_vectors_with_a_gradient(n):
     x = randn(n).requires_grad_()
     spectrum = trnfft.rfft(x)

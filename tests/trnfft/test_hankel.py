@@ -105,7 +105,7 @@ def test_gamma_function(z):
     assert abs(got - want) <= 1e-13 * abs(want)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("mu", "bias", "forward", "inverse"),
     [
         (0.0, -1.0, True, False),  # the gamma function above has a pole, so infinity

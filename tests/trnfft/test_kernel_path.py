@@ -1,5 +1,7 @@
 """The public transforms on the simulator: the kernel runs, once, and gives the right bins."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ import trnfft.nki
 import trnfft.nn
 from each_case import each_case
 from oracles import fourier_kernels as oracle
+from pairwise import pairwise
 from trnfft import torch_fft
 from trnsci.core import explain
 from trnsci.core.counters import counts
@@ -64,9 +67,10 @@ def test_one_launch_gives_the_transform(kind, is_complex, n):
     assert relative_error(got, want) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
-@pytest.mark.parametrize("kind", COMPLEX_INPUT)
-@pytest.mark.parametrize("n", [30, 1024, 1031])
+@each_case(
+    ("kind", "norm", "n"),
+    pairwise(COMPLEX_INPUT, ["backward", "ortho", "forward"], [30, 1024, 1031]),
+)
 def test_norms_and_other_lengths(kind, norm, n):
     for points in (n // 2, n + 5):
         x = random_tensor(3, points, dtype=torch.complex64)
@@ -74,8 +78,8 @@ def test_norms_and_other_lengths(kind, norm, n):
         assert relative_error(getattr(trnfft, kind)(x, n, norm=norm), want) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("n", [100, 1024, 1031])
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("n", [100, 1024, 1031])
 def test_transforms_are_clean_on_every_generation(n, generation):
     x = operand("fft", n, True)
     with strict_simulation(generation):
@@ -84,7 +88,7 @@ def test_transforms_are_clean_on_every_generation(n, generation):
         assert relative_error(trnfft.rfft(real), torch.fft.rfft(wide(real))) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("dim", [0, 1, -1])
+@each_case("dim", [0, 1, -1])
 def test_any_dimension_and_batch(dim):
     x = random_tensor(6, 10, 14, dtype=torch.complex64)
     assert relative_error(trnfft.fft(x, dim=dim), torch.fft.fft(wide(x), dim=dim)) <= FLOAT32_ERROR
@@ -122,20 +126,26 @@ def test_an_image_is_one_launch(kind):
     assert relative_error(got, getattr(torch.fft, kind)(wide(x), (100, 30))) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("kind", [name for name in (*ND, *ND_REAL) if name.endswith("n")])
-@pytest.mark.parametrize(
-    ("shape", "s", "dim"),
+ND_CALLS = [
+    ((2, 5, 6, 7), None, (1, 2, 3)),
+    ((3, 4, 5, 6), (4, 7, 5, 3), None),
+    ((4, 2, 3, 5, 3), None, None),
+    ((4, 6, 5, 2), (5, 4, 8), (2, 0, 1)),
+    ((1, 1, 4), None, None),
+    ((3, 2, 2), None, (2, 1, 0)),
+]
+
+
+# The other three are these with the other sign.
+@each_case(
+    ("kind", "call"),
     [
-        ((2, 5, 6, 7), None, (1, 2, 3)),
-        ((3, 4, 5, 6), (4, 7, 5, 3), None),
-        ((4, 2, 3, 5, 3), None, None),
-        ((4, 6, 5, 2), (5, 4, 8), (2, 0, 1)),
-        ((1, 1, 4), None, None),
-        ((3, 2, 2), None, (2, 1, 0)),
+        *product(("fftn", "irfftn", "rfftn"), ND_CALLS),
+        *product(("ifftn", "hfftn", "ihfftn"), ND_CALLS[1::3]),
     ],
-    ids=str,
 )
-def test_any_number_of_dimensions_is_one_launch(kind, shape, s, dim):
+def test_any_number_of_dimensions_is_one_launch(kind, call):
+    shape, s, dim = call
     x = random_tensor(*shape, dtype=torch.float32 if kind in ND_REAL else torch.complex64)
     before = counts()
     got = getattr(trnfft, kind)(x, s, dim, "ortho")
@@ -185,9 +195,7 @@ def test_short_time_transform_and_back():
         assert relative_error(bins, trnfft.stft(wide(z), 64)) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize(
-    "size", [(1, 1, 1), (127, 129, 5), (200, 251, 257), (13, 513, 40)], ids=str
-)
+@each_case("size", [(1, 1, 1), (127, 129, 5), (200, 251, 257), (13, 513, 40)], ids=str)
 def test_complex_products(size):
     m, k, n = size
     a, b = (random_tensor(*s, dtype=torch.complex64) for s in ((m, k), (k, n)))
@@ -233,7 +241,7 @@ def test_a_linear_layer_runs_on_the_kernel_and_learns():
     assert relative_error(ours, layer.W_re.weight.grad) <= 100 * FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("kind", ["fft", "rfft", "irfft"])
+@each_case("kind", ["fft", "rfft", "irfft"])
 def test_gradients_are_those_of_torch(kind):
     x = operand(kind, 60, kind != "rfft").requires_grad_()
     found = []
@@ -286,7 +294,7 @@ def test_a_plan_executes_on_the_backend_in_use():
         assert relative_error(plan.execute(x), torch.fft.fft(wide(x))) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "message"),
     [
         (lambda z: trnfft.nki.complex_gemm(z, z), "a and b must be matrices of compatible shapes"),

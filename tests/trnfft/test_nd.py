@@ -36,8 +36,8 @@ def input_of(name, dtype, *shape):
     return randn(*shape, dtype=dtype if name in OF_REAL else COMPLEX[dtype])
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_case("name", NAMES)
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
 def test_agrees_with_the_definition(name, dtype):
     x = input_of(name, dtype, 4, 5, 6)
     for arguments, norm in product(ARGUMENTS, (None, "forward", "ortho")):
@@ -111,13 +111,13 @@ def test_bad_arguments(name, what, error, arguments):
         getattr(trnfft, name)(torch.ones(3, 3), **arguments)
 
 
-@pytest.mark.parametrize("name", [*OF_REAL, "rfft2", "ihfft2"])
+@each_case("name", [*OF_REAL, "rfft2", "ihfft2"])
 def test_complex_input_where_it_must_be_real(name):
     with pytest.raises(DTypeError, match=f"^{name}: input must be real"):
         getattr(trnfft, name)(torch.ones(3, 3, dtype=torch.complex64))
 
 
-@pytest.mark.parametrize("name", [*OF_REAL, *TO_REAL])
+@each_case("name", [*OF_REAL, *TO_REAL])
 def test_halves_need_a_dimension(name):
     with pytest.raises(ShapeError, match="at least one dimension"):
         getattr(trnfft, name)(torch.ones(3, 3), dim=())

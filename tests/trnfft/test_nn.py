@@ -34,9 +34,8 @@ def linear():
 
 
 def conv():
-    return seeded(nn.ComplexConv1d, 4, 6, 3, stride=2, padding=1, dilation=2, groups=2), drawn(
-        2, 4, 9
-    )
+    options = {"stride": 2, "padding": 1, "dilation": 2, "groups": 2}
+    return seeded(nn.ComplexConv1d, 4, 2, 2, **options), drawn(2, 4, 5)
 
 
 def norm():
@@ -82,7 +81,7 @@ class TestEveryLayer:
             named = dict(zip(parameters, values, strict=True))
             return torch.func.functional_call(module, named, (z,))
 
-        inputs = (z, *(parameter.detach() for parameter in parameters.values()))
+        inputs = (z[:2], *(parameter.detach() for parameter in parameters.values()))
         assert torch.autograd.gradcheck(compute, [x.clone().requires_grad_() for x in inputs])
 
     @layers

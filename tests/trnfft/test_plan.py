@@ -37,7 +37,7 @@ def test_composite_lengths_go_by_factors(n):
     assert made.is_power_of_2 == (n in (1024, 2**16, 2**20))
 
 
-@pytest.mark.parametrize(("n", "padded"), [(1031, 4096), (2 * 1031, 4096 * 2), (4097, 16384)])
+@each_case(("n", "padded"), [(1031, 4096), (2 * 1031, 4096 * 2), (4097, 16384)])
 def test_lengths_with_a_large_prime_are_padded(n, padded):
     made = create_plan(n)
     assert made.algorithm is FFTAlgorithm.BLUESTEIN
@@ -75,7 +75,7 @@ def test_names_are_found_on_the_function_too():
     assert trnfft.create_plan is trnfft.plan.create_plan is create_plan
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "kind", "words"),
     [
         ((32, 4096), "fft", ["cooley_tukey", "32 x 128", "launches    1", "fft of 4096"]),
@@ -211,7 +211,7 @@ def test_execute_over_several_dimensions(kind):
     assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("kind", ["fftn", "irfftn", "ihfftn"])
+@each_case("kind", ["fftn", "irfftn", "ihfftn"])
 def test_execute_along_chosen_dimensions(kind):
     x = torch.from_numpy(np.random.default_rng(5).standard_normal((4, 3, 5, 2)).astype(np.float32))
     if kind != "ihfftn":
@@ -302,7 +302,7 @@ def launched(made, x):
     return result, launch.launches
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "n", "norm"),
     pairwise(list(BACKWARD), [60, 77, 1000, 1155, 1031], ["backward", "ortho", "forward"]),
 )
@@ -324,7 +324,7 @@ def test_kernels_with_the_constants_of_a_plan(kind, n, norm):
     assert worst_error(got, want * scaled) <= made.error_bound <= LIMIT
 
 
-@pytest.mark.parametrize("kind", ["fft2", "ifft2", "rfft2", "irfft2"])
+@each_case("kind", ["fft2", "ifft2", "rfft2", "irfft2"])
 def test_image_kernel_with_the_constants_of_a_plan(kind):
     height, width = 20, 30
     rng = np.random.default_rng(9)

@@ -99,7 +99,7 @@ def test_unknown_modes_are_refused():
     trnfft.set_ozaki_product_precision_verified(verified=False)
 
 
-@pytest.mark.parametrize("name", ["fft", "rfft", "irfft", "fft2", "dct"])
+@each_case("name", ["fft", "rfft", "irfft", "fft2", "dct"])
 def test_double_is_rounded_once_and_keeps_the_dtype(name):
     x = randn(3, 509)
     if name == "irfft":

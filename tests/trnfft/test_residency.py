@@ -8,6 +8,7 @@ from torch.utils._pytree import tree_leaves
 import trnfft
 import trnfft.nki
 import trnfft.nn
+from each_case import each_case
 from trnfft import ComplexTensor
 from trnfft._complex import arguments
 from trnsci.core.testing import launched, random_tensor
@@ -115,8 +116,8 @@ def test_what_torch_must_compute_is_computed_on_the_host(kind, monkeypatch):
     assert relative_error(got, want) <= ERROR
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@each_case("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@each_case("backend", ["pytorch", "simulator"])
 def test_the_dtype_of_a_result_does_not_depend_on_the_backend(backend, dtype):
     wide = random_tensor(4, 6, dtype=torch.complex64)
     z = ComplexTensor(wide).to(dtype)

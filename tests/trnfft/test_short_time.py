@@ -88,8 +88,8 @@ def test_align_to_window():
         assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("onesided", [True, False])
+@each_case("center", [True, False])
+@each_case("onesided", [True, False])
 def test_istft_agrees_with_the_definition(center, onesided):
     for n_fft, hop, win, length in product((8, 9), (2, 5, 8, 11), (None, 5), (None, 20, 90)):
         bins = randn(n_fft // 2 + 1 if onesided else n_fft, 7, dtype=torch.complex64)

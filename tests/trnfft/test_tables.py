@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnfft
+from each_case import each_case
 from trnfft._kernels import dft_constants
 from trnfft._planning import recipe, tables
 from trnsci.core.testing import random_tensor
@@ -73,7 +74,7 @@ def test_a_window_that_was_written_to_has_other_matrices():
     assert torch.equal(second.real, 2 * first.real)
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 16])
+@each_case("length", [1, 2, 7, 16])
 def test_hann_window_is_by_its_definition(length):
     k = np.arange(length)
     want = np.sin(np.pi * k / length) ** 2

@@ -32,21 +32,22 @@ def input_of(name, n, dtype=torch.float32, seed=0):
     return randn(size, dtype=COMPLEX[dtype], seed=seed)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_every_length_up_to_260(name):
-    for n in range(1, 261):
+    # The other three are these with the other sign.
+    for n in range(1, 261, 1 if name in ("fft", "rfft", "irfft") else 3):
         x = input_of(name, n)
         assert_near(getattr(trnfft, name)(x, n), getattr(oracle, name)(array(x), n), n)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [*PRIMES, *POWERS, *MIXED])
+@each_case("name", NAMES)
 def test_longer_lengths(name, n):
     x = input_of(name, n)
     assert_near(getattr(trnfft, name)(x, n), getattr(oracle, name)(array(x), n), n)
 
 
-@pytest.mark.parametrize("n", [4099, 8191, 11025, 12288, 44100, 65536, 65537, 1 << 17])
+@each_case("n", [4099, 8191, 11025, 12288, 44100, 65536, 65537, 1 << 17])
 def test_long_lengths_by_a_few_bins(n):
     # The definition of all bins would take minutes; of some, with exact angles, it is as strict.
     x = randn(n, dtype=torch.complex64)
@@ -63,7 +64,7 @@ def test_long_lengths_by_a_few_bins(n):
     assert np.linalg.norm(back - array(x)) <= 2 * bound(n) * np.linalg.norm(array(x))
 
 
-@pytest.mark.parametrize("n", [7, 31, 64, 100])
+@each_case("n", [7, 31, 64, 100])
 def test_against_forty_digits(n):
     x = randn(n, dtype=torch.complex128)
     want = oracle.exact_fft(array(x))
@@ -73,8 +74,8 @@ def test_against_forty_digits(n):
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@each_case("name", NAMES)
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
 def test_length_dimension_and_norm(name, dtype):
     x = randn(9, 5, 10, dtype=dtype if name in OF_REAL else COMPLEX[dtype])
     for n, dim, norm in product((None, 1, 4, 9, 10, 17), (0, 1, -1), NORMS):
@@ -102,7 +103,7 @@ def test_imaginary_parts_of_the_outer_bins_do_not_count():
     torch.testing.assert_close(trnfft.irfft(bins), trnfft.irfft(other), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["fft", "ifft", "irfft", "hfft"])
+@each_case("name", ["fft", "ifft", "irfft", "hfft"])
 def test_kinds_of_complex_input(name):
     z = randn(3, 9, dtype=torch.complex64)
     native = getattr(trnfft, name)(z)
@@ -166,7 +167,7 @@ def test_integers_follow_the_default_dtype(name):
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("name", ["fft", "ifft", *OF_REAL])
+@each_case("name", ["fft", "ifft", *OF_REAL])
 def test_parts_of_a_result_are_ordinary_views(name):
     # torch returns some of these as conjugates, whose imaginary parts are negated views.
     got = getattr(trnfft, name)(randn(3, 8))
@@ -202,7 +203,7 @@ def test_no_points_but_a_length():
     assert not array(trnfft.fft(torch.zeros(2, 0), 4)).any()
 
 
-@pytest.mark.parametrize("size", [100, 300, 1000])
+@each_case("size", [100, 300, 1000])
 def test_arguments_are_not_modified_and_results_are_new(size):
     x = randn(size)
     before = x.clone()
@@ -215,7 +216,7 @@ def test_arguments_are_not_modified_and_results_are_new(size):
     assert one.item() == 1
 
 
-@pytest.mark.parametrize("n", [256, 12800, 44100])
+@each_case("n", [256, 12800, 44100])
 def test_strided_conjugated_and_detached_vectors(n):
     x = randn(2 * n, dtype=torch.complex64)
     for view in (x[::2], x.conj()[:n], x.real[:n], x.imag[n:], x.flip(0)[:n]):

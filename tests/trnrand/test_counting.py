@@ -111,7 +111,7 @@ def test_the_hat_of_binomial_is_above_and_close(n, p):
     assert middle - 0.15 < float(hat.squeeze) <= middle
 
 
-@pytest.mark.parametrize(("rare", "other", "few"), URNS)
+@each_case(("rare", "other", "few"), URNS)
 def test_the_region_of_a_ratio_of_uniforms_is_inside_its_square(rare, other, few):
     """|x - centre| times the root of the probability over the largest is at most half the width."""
     hat = ratio_hat(number(rare), number(other), number(few))
@@ -180,7 +180,7 @@ def test_uniforms_of_53_bits(bits):
     assert unit53(pairs[:, 1]).tolist() == [bits * 2.0**-53]
 
 
-@pytest.mark.parametrize(("rare", "other", "few"), URNS)
+@each_case(("rare", "other", "few"), URNS)
 def test_a_ratio_of_uniforms_accepts_what_is_under_the_root(rare, other, few):
     u, v = grid(np.linspace(0, 1, 301)[1:])
     u, v = v, np.minimum(u, 1 - 2.0**-53)
@@ -207,21 +207,21 @@ def around(law, last):
     return u, np.concatenate([[0], counts, counts + 1])
 
 
-@pytest.mark.parametrize("mean", [0.0, 1e-9, 0.3, 4.0, 9.999])
+@each_case("mean", [0.0, 1e-9, 0.3, 4.0, 9.999])
 def test_poisson_is_inverted(mean):
     u, want = around(stats.poisson(mean), 40)
     got = _poisson_inverted(Chosen(u, u), len(u), number(mean))
     assert np.array_equal(got.numpy(), want)
 
 
-@pytest.mark.parametrize(("n", "p"), [(0, 0.5), (1, 0.3), (12, 0.5), (1000, 0.005), (30, 0.2)])
+@each_case(("n", "p"), [(0, 0.5), (1, 0.3), (12, 0.5), (1000, 0.005), (30, 0.2)])
 def test_binomial_is_inverted(n, p):
     u, want = around(stats.binom(n, p), min(n, 60))
     got = _binomial_inverted(Chosen(u, u), len(u), number(n), number(p))
     assert np.array_equal(got.numpy(), want)
 
 
-@pytest.mark.parametrize(("rare", "other", "few"), [(5, 20, 7), (1, 1, 1), (30, 900, 200)])
+@each_case(("rare", "other", "few"), [(5, 20, 7), (1, 1, 1), (30, 900, 200)])
 def test_hypergeometric_is_inverted(rare, other, few):
     u, want = around(stats.hypergeom(rare + other, rare, few), min(rare, few))
     arguments = [number(x) for x in (rare, other, few)]
@@ -256,7 +256,7 @@ def test_equal_parameters_draw_the_same_as_numbers_and_as_tensors():
         assert torch.equal(numbers, law(generator=trnrand.Generator(4), **tensors))
 
 
-@pytest.mark.parametrize("p", [1.0, 0.7, 0.1, 1e-9])
+@each_case("p", [1.0, 0.7, 0.1, 1e-9])
 def test_geometric_is_inverted(p):
     for count in (1, 2, 3, 50):
         step = -math.expm1(count * math.log1p(-p)) if p < 1 else 1.0
@@ -310,7 +310,7 @@ def test_log_poisson(mean):
         assert got == pytest.approx(float(want), rel=1e-13, abs=1e-13)
 
 
-@pytest.mark.parametrize(("n", "p"), [(1, 0.3), (15, 0.5), (16, 0.01), (40, 0.9), (10**12, 0.25)])
+@each_case(("n", "p"), [(1, 0.3), (15, 0.5), (16, 0.01), (40, 0.9), (10**12, 0.25)])
 def test_log_binomial(n, p):
     root = math.sqrt(n * p * (1 - p))
     near = {min(n, max(0, round(n * p + d * root))) for d in (-8, -1, 0, 1, 8)}
@@ -322,7 +322,7 @@ def test_log_binomial(n, p):
         assert got == pytest.approx(float(want), rel=1e-13, abs=2e-13)
 
 
-@pytest.mark.parametrize(("good", "bad", "draws"), [(5, 7, 6), (30, 40, 35), (0, 4, 2), (3, 0, 2)])
+@each_case(("good", "bad", "draws"), [(5, 7, 6), (30, 40, 35), (0, 4, 2), (3, 0, 2)])
 def test_log_hypergeometric(good, bad, draws):
     for k in range(max(0, draws - bad), min(good, draws) + 1):
         ways = Fraction(
@@ -354,7 +354,7 @@ def test_terms_of_the_probabilities():
         assert float(_deviance(number(k), number(mean))) == pytest.approx(float(want), rel=1e-13)
 
 
-@pytest.mark.parametrize("shape", [1e-3, 1.0, 50.0, 1e6])
+@each_case("shape", [1e-3, 1.0, 50.0, 1e6])
 def test_the_end_of_a_gamma_distribution(shape):
     end = float(gamma_end(shape))
     assert stats.gamma(shape).sf(end) < 2.0**-64

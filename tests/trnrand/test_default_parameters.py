@@ -58,7 +58,7 @@ def test_halton_is_plain_and_sobol_scrambled_unless_it_is_said():
     assert not torch.equal(nested, plain)
 
 
-@pytest.mark.parametrize("name", ["exponential", "normal", "uniform"])
+@each_case("name", ["exponential", "normal", "uniform"])
 def test_buffers_are_filled_with_standard_samples(name):
     out, want = torch.empty(50), torch.empty(50)
     getattr(trnrand, f"{name}_into")(out, generator=Generator(2))
@@ -67,7 +67,7 @@ def test_buffers_are_filled_with_standard_samples(name):
     assert equal_bits(out, getattr(trnrand, name)(50, generator=Generator(2)))
 
 
-@pytest.mark.parametrize("name", ["rand", "randn", "rand_like", "randn_like"])
+@each_case("name", ["rand", "randn", "rand_like", "randn_like"])
 def test_leaves_ask_for_no_gradient_unless_it_is_said(name):
     argument = torch.empty(3) if name.endswith("like") else 3
     draw = getattr(trnrand, name)

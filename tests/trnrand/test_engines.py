@@ -101,11 +101,16 @@ def test_a_million_words(engine, path):
     assert np.array_equal(got, stream_words(engine, 42, start, 1_000_000, domain=1))
 
 
-@pytest.mark.parametrize("first", range(9))
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 17, 70_000])
+@each_case("first", range(9))
+@each_case("count", [0, 1, 2, 3, 4, 5, 17])
 def test_words_start_and_end_anywhere(first, count, path):
     whole = stream_words("philox", 5, 0, first + count)
     assert np.array_equal(words_of("philox", 5, first, count), whole[first:])
+
+
+def test_many_words_start_inside_a_block(path):
+    whole = stream_words("philox", 5, 0, 70_003)
+    assert np.array_equal(words_of("philox", 5, 3, 70_000), whole[3:])
 
 
 def test_single_words_of_samples(path):
@@ -125,7 +130,7 @@ def test_counters_and_keys_broadcast():
     assert counter.flatten().tolist() == list(range(12))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("counter", "key", "match"),
     [
         (torch.zeros(4), torch.zeros(2, dtype=torch.long), "philox4x32: counter must be"),

@@ -236,7 +236,7 @@ def test_the_end_of_a_stream_is_saved():
         draw(twin, 1)
 
 
-@pytest.mark.parametrize("copied", COPIES)
+@each_case("copied", COPIES)
 def test_copies_go_their_own_way(copied):
     generator = Generator(3, "cpu", 1, 2, "threefry")
     draw(generator)
@@ -246,7 +246,7 @@ def test_copies_go_their_own_way(copied):
     assert twin.offset != generator.offset
 
 
-@pytest.mark.parametrize(
+@each_case(
     "state",
     [
         torch.zeros(100, dtype=torch.uint8),

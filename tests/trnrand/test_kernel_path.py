@@ -5,7 +5,9 @@ import pytest
 import torch
 
 import trnrand
+from each_case import each_case
 from oracles import random_words
+from pairwise import pairwise
 from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, strict_simulation
@@ -33,9 +35,10 @@ def on_torch(function, engine, *size, position=0, **options):
         return function(*size, generator=generator(engine, position), **options)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("position", [0, 1, 7, 2**34 + 3])
+@each_case(
+    ("position", "dtype", "engine"),
+    pairwise([0, 1, 7, 2**34 + 3], [torch.float32, torch.bfloat16, torch.float16], ENGINES),
+)
 def test_uniforms_are_equal_to_the_bit(engine, dtype, position):
     before = counts()
     got = trnrand.uniform(3, 700, dtype=dtype, generator=generator(engine, position))
@@ -53,8 +56,8 @@ def test_affine_uniforms_are_equal_to_the_bit(engine):
     assert torch.equal(got, on_torch(trnrand.uniform, engine, 1000, **options))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("position", [0, 1, 2, 3, 5])
+@each_case("engine", ENGINES)
+@each_case("position", [0, 1, 2, 3, 5])
 def test_normals_and_exponentials_are_equal_to_the_bit(engine, position):
     with launched(f"{engine}_normal", f"{engine}_exponential"):
         normals = trnrand.normal(9999, mean=1.0, std=2.0, generator=generator(engine, position))
@@ -65,8 +68,8 @@ def test_normals_and_exponentials_are_equal_to_the_bit(engine, position):
     assert torch.equal(exponentials, want)
 
 
-@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("engine", ENGINES)
 def test_draws_are_clean_on_every_generation(engine, generation):
     with strict_simulation(generation):
         got = trnrand.uniform(5000, generator=generator(engine))

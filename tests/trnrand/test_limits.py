@@ -129,7 +129,7 @@ def test_student_t_keeps_its_degrees_of_freedom():
     assert not trnrand.student_t(5, df=1e-60, dtype=F64, generator=Generator(3)).isnan().any()
 
 
-@pytest.mark.parametrize("shape", [1e10, 1e16, 1e24])
+@each_case("shape", [1e10, 1e16, 1e24])
 def test_gammas_of_large_shapes_are_normal(shape):
     """Their skewness, 2e-5 and less, is nothing that 100,000 samples tell from 0."""
     samples = trnrand.gamma(COUNT, shape=shape, dtype=F64, generator=Generator(4))
@@ -160,7 +160,7 @@ def test_what_accepts_a_gamma_against_exact_arithmetic(d):
 # -- the far tail of truncated normals -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("low", "high"),
     [
         (5.1, math.inf),
@@ -194,7 +194,7 @@ def test_truncated_normals_far_out_to_the_last_digit(low, high):
             assert near <= z <= far
 
 
-@pytest.mark.parametrize("low", [1e100, 1e160, 1e300])
+@each_case("low", [1e100, 1e160, 1e300])
 def test_truncated_normals_at_any_distance(low):
     assert (trnrand.truncated_normal(5, low=low, high=math.inf, dtype=F64) == low).all()
     assert (trnrand.truncated_normal(5, low=-math.inf, high=-low, dtype=F64) == -low).all()
@@ -216,7 +216,7 @@ def test_bounds_near_and_far_in_one_call():
 # -- weights ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-200, 1.0, 1e308])
+@each_case("scale", [5e-324, 1e-310, 1e-200, 1.0, 1e308])
 def test_choices_do_not_depend_on_the_scale_of_the_weights(scale):
     weights = torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0], dtype=F64)
     for replace, count in ((True, 500), (False, 3)):

@@ -23,7 +23,7 @@ def generator():
 # -- sizes, dtypes, buffers ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@each_case("name", DRAWS)
 def test_sizes_in_every_form(name, generator):
     draw = DRAWS[name]
     for size in [(3, 4), ((3, 4),), ([3, 4],), (torch.Size([3, 4]),)]:
@@ -59,8 +59,8 @@ def test_out_may_be_a_parameter(dtype):
     assert torch.equal(trnrand.normal(mean=mean, generator=Generator(2), out=mean), want)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
+@each_case("name", NAMES)
+@each_case("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
 def test_dtypes(name, dtype, generator):
     if name == "randint":
         assert trnrand.randint(100, (5,), dtype=dtype, generator=generator).dtype is dtype
@@ -196,14 +196,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("call", "match"), REFUSED, ids=[match for _, match in REFUSED])
+@each_case(("call", "match"), REFUSED, ids=[match for _, match in REFUSED])
 def test_bad_parameters_raise_and_draw_nothing(call, match, generator):
     with pytest.raises(ValueError, match=match):
         call(generator=generator)
     assert generator.offset == 0
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@each_case("name", DRAWS)
 def test_bad_sizes_raise_and_draw_nothing(name, generator):
     function = name.partition(" ")[0]
     for size in [(-1,), (2.5,), ("3",), (True,), ((2, -1),), (None,)]:
@@ -234,7 +234,7 @@ def test_the_error_is_also_an_assertion_error():
         trnrand.gamma(3, shape=-1.0)
 
 
-@pytest.mark.parametrize("function", ["gamma", "chi_squared", "beta"])
+@each_case("function", ["gamma", "chi_squared", "beta"])
 def test_parameters_without_a_default(function):
     with pytest.raises(TypeError, match="required keyword-only argument"):
         getattr(trnrand, function)(3)

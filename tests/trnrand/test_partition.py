@@ -17,7 +17,7 @@ seeds = st.integers(0, 2**64 - 1)
 starts = st.integers(0, 2**40)
 
 # Of each of two dozen distributions, which share the code that cuts requests.
-few = settings(max_examples=5)
+few = settings(max_examples=3)
 
 
 def ranks_of(engine, seed, start, size):
@@ -62,11 +62,11 @@ def test_successive_requests(name, seed, cuts):
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_long_requests_are_cut_without_a_trace(name):
-    """Chunks of work are no part of the numbers; 200,001 samples take several."""
+    """Chunks of work are no part of the numbers; both requests take more than one."""
     draw = DRAWS[name]
     whole, tail = Generator(8), Generator(8)
     tail.seek(66_001)
-    assert torch.equal(draw(200_001, generator=whole)[66_001:], draw(134_000, generator=tail))
+    assert torch.equal(draw(133_001, generator=whole)[66_001:], draw(67_000, generator=tail))
 
 
 @given(size=st.integers(1, 6), rows=st.integers(0, 20))

@@ -132,7 +132,7 @@ def test_total_is_the_size_of_one_share(size):
     assert torch.equal(torch.cat(parts), want)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "call",
     [
         lambda g: trnrand.randint(2.0, (1,), generator=g),
@@ -150,7 +150,7 @@ def test_small_draws_refuse_what_others_do(call):
     assert generator.offset == 6
 
 
-@pytest.mark.parametrize("left", [5, 64, 65, 66])
+@each_case("left", [5, 64, 65, 66])
 def test_small_draws_end_with_the_stream(left):
     generator = Generator(7)
     generator.seek(2**64 - left)

@@ -33,7 +33,7 @@ def test_into_takes_parameters_by_position():
     assert (buffer > 50).all()
 
 
-@pytest.mark.parametrize("n", [1, 100, 1000, 16384, 16385])
+@each_case("n", [1, 100, 1000, 16384, 16385])
 def test_a_program_draws_what_a_generator_draws(n):
     program = ProgramBuilder(seed=9).normal(n).uniform(n, high=2.0).exponential(n, rate=2.0).build()
     buffers = {"z": torch.empty(n), "u": torch.empty(n), "e": torch.empty(n, 1)}
@@ -46,7 +46,7 @@ def test_a_program_draws_what_a_generator_draws(n):
         assert torch.equal(buffers["e"], want)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
+@each_case("size", [1, 2, 5])
 def test_programs_of_ranks_together_are_that_of_one(size):
     def run(rank, ranks, n):
         generator = Generator(4, "cpu", rank, ranks)

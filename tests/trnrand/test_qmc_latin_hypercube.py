@@ -51,7 +51,7 @@ def test_every_interval_holds_one_point_of_a_large_sample():
     assert torch.equal(found.sort().values, torch.arange(count))
 
 
-@pytest.mark.parametrize("seed", [0, 42, 2**64 - 1])
+@each_case("seed", [0, 42, 2**64 - 1])
 def test_samples_follow_the_definition(seed):
     count, dims = 50, 4
     got = latin_hypercube(count, dims, torch.float64, seed=seed).numpy()
@@ -64,7 +64,7 @@ def test_samples_follow_the_definition(seed):
         assert got[:, dim].tolist() == want
 
 
-@pytest.mark.parametrize("count", [3, 100, 1000])
+@each_case("count", [3, 100, 1000])
 def test_centred_points_are_the_middles(count):
     sample = latin_hypercube(count, 3, torch.float64, seed=1, centered=True).numpy()
     middles = (np.arange(count) + 0.5) / count
@@ -75,7 +75,7 @@ def test_centred_points_are_the_middles(count):
 def test_orders_are_equally_likely_and_independent_between_dimensions():
     orders = list(permutations(range(3)))
     cells = np.zeros((6, 6))
-    for seed in range(1800):
+    for seed in range(720):
         pair = latin_hypercube(3, 2, seed=seed).T
         first, second = (orders.index(tuple(intervals(column, 3))) for column in pair)
         cells[first, second] += 1

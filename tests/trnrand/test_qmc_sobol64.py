@@ -23,7 +23,7 @@ def test_all_directions_are_those_of_scipy():
     assert np.array_equal(joe_kuo(7, 64), joe_kuo(21201, 64)[:, :7])
 
 
-@pytest.mark.parametrize("dims", [1, 2, 10, 300])
+@each_case("dims", [1, 2, 10, 300])
 @pytest.mark.filterwarnings("ignore:The balance properties")
 def test_plain_points_are_those_of_scipy(dims):
     engine = stats.qmc.Sobol(dims, scramble=False, bits=64)
@@ -64,7 +64,7 @@ def test_a_later_start_gives_the_tail_of_a_longer_draw(method, start):
     assert torch.equal(engine.reset().skip(700).draw(300, F64), whole[700:1000])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@each_case("method", METHODS)
 def test_intervals_hold_their_share_far_out(method):
     """2**12 points from a multiple of that on: one in each of as many intervals."""
     points = sobol(2**12, 5, 3, method, F64, start_index=2**12 * 987654321, bits=64)

@@ -120,11 +120,11 @@ def test_slopes_of_gammas_against_exact_arithmetic(shape):
 
 @pytest.mark.parametrize("kappa", [0.7, 20.0, 499.0, 501.0, 1e6])
 def test_slopes_of_von_mises_against_exact_arithmetic(kappa):
-    """The integral of cos(t) - A from the angle on, times the densities' ratio, in 40 digits."""
+    """The integral of cos(t) - A from the angle on, times the densities' ratio, in 25 digits."""
     scale = min(1.0, kappa**-0.5)
     angles = torch.tensor([0.01, 0.5, 1.0, -2.5], dtype=F64) * scale
     (got,) = von_mises_slope(angles, torch.full((4,), kappa, dtype=F64))
-    with mpmath.workdps(40):
+    with mpmath.workdps(25):
         k = mpmath.mpf(kappa)
         mean = mpmath.besseli(1, k) / mpmath.besseli(0, k)
         for slope, angle in zip(got.tolist(), angles.tolist(), strict=True):
@@ -150,7 +150,7 @@ def test_second_derivatives_are_those_of_the_quantile():
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
-@pytest.mark.parametrize("name", ["gamma", "truncated_normal", "normal"])
+@each_case("name", ["gamma", "truncated_normal", "normal"])
 def test_forward_mode_is_backward_mode(name):
     parameters = LAWS[name][0]
     values = [torch.full((COUNT,), v, dtype=F64) for v in parameters.values()]

@@ -58,7 +58,7 @@ def units53(domain, count):
     return ((pairs[:, 0] >> np.uint64(5)) * 2.0**26 + (pairs[:, 1] >> np.uint64(6))) * 2.0**-53
 
 
-@pytest.mark.parametrize("dtype", BITS, ids=str)
+@each_case("dtype", BITS, ids=str)
 def test_uniforms_are_the_top_bits(dtype):
     want = oracle.uniform_of(words(Domain.UNIFORM, COUNT), BITS[dtype])
     assert np.array_equal(samples("uniform", dtype).double().numpy(), want)
@@ -105,8 +105,8 @@ def test_normals_of_float64():
     assert np.all(np.abs(got - want) <= 2 * np.repeat(radius, 2) * 2.0**-53 * (7 + 4 * np.pi))
 
 
-@pytest.mark.parametrize("kind", ["normal", "exponential"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@each_case("kind", ["normal", "exponential"])
+@each_case("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_precision_is_rounded_float32(kind, dtype):
     assert torch.equal(samples(kind, dtype), samples(kind, torch.float32).to(dtype))
 
@@ -208,7 +208,7 @@ print(json.dumps(trnrand.normal(2**18 + 5, generator=trnrand.Generator(1))[-5:].
     assert printed_after("torch", code, path=[SOURCES]) == want
 
 
-@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
+@each_case("kind", ["uniform", "normal", "exponential"])
 def test_samples_of_one_and_two_words_share_none(kind):
     domain = Domain[kind.upper()]
     narrow, wide = words(domain, 4 * COUNT), words(domain | WIDE, 4 * COUNT)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnrand
+from each_case import each_case
 from trnrand import Generator
 
 
@@ -18,8 +19,8 @@ def test_rand_and_randn_are_the_standard_laws():
     assert trnrand.rand(5, out=out, generator=Generator(1)) is out
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize(
+@each_case("dtype", [torch.float32, torch.float16])
+@each_case(
     ("like", "plain"), [(trnrand.rand_like, trnrand.rand), (trnrand.randn_like, trnrand.randn)]
 )
 def test_likes_take_shape_and_dtype(like, plain, dtype):
@@ -57,7 +58,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("args", FORMS.values(), ids=FORMS)
+@each_case("args", FORMS.values(), ids=list(FORMS))
 def test_randint_takes_the_arguments_of_torch(args):
     given, options = args
     got = trnrand.randint(*given, **options, generator=Generator(1))
@@ -68,7 +69,7 @@ def test_randint_takes_the_arguments_of_torch(args):
     assert low <= got.min() <= got.max() < 9
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "said"),
     [
         (lambda: trnrand.randint(5, high=9), "size is missing"),  # the earlier order, size first

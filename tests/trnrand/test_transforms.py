@@ -68,7 +68,7 @@ def test_gradients_are_those_of_autograd(moving):
     assert torch.allclose(jacfwd(law, randomness="same")(value), rows, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["normal", "gamma", "von_mises"])
+@each_case("name", ["normal", "gamma", "von_mises"])
 def test_second_derivatives_are_those_of_autograd(name):
     law, value = MOVING[name]
     leaf = number(value, requires_grad=True)
@@ -89,7 +89,7 @@ def test_a_draw_is_a_constant_to_a_derivative():
     assert generator.offset == 50
 
 
-@pytest.mark.parametrize("draw", [trnrand.uniform, trnrand.poisson, trnrand.normal])
+@each_case("draw", [trnrand.uniform, trnrand.poisson, trnrand.normal])
 def test_vmap_refuses_draws_unless_told_what_they_mean(draw):
     with pytest.raises(RuntimeError, match=rf"^{draw.__name__}: .*randomness='same' or 'diff"):
         vmap(lambda x: x + draw(3))(torch.zeros(2))
@@ -97,7 +97,7 @@ def test_vmap_refuses_draws_unless_told_what_they_mean(draw):
         vmap(lambda p: rsample.gamma(3, shape=p))(torch.ones(2))
 
 
-@pytest.mark.parametrize("name", ["uniform", "normal", "randint", "poisson", "randperm"])
+@each_case("name", ["uniform", "normal", "randint", "poisson", "randperm"])
 def test_batches_go_on_in_the_stream_or_share_a_draw(name):
     sizes = (5,) if name == "randperm" else (2, 3)
     options = {"poisson": {"lam": 40.0}}.get(name, {})

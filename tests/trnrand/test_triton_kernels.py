@@ -11,6 +11,7 @@ import torch
 import trnrand
 from oracles.random123 import block
 from oracles.random_words import stream_words
+from pairwise import pairwise
 from trnrand._paths.torch_path import _CONVERT, torch_stream
 from trnrand._sampling.laws import DOMAINS, FLOATS, UNIFORM_BITS
 from trnrand._stream.words import Source
@@ -50,9 +51,10 @@ def test_blocks_of_any_number(kernels, count):
     assert launches == [((programs,), options, (True, 512))] * (programs > 0)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("start", [0, 1, 6, 2**33 + 3, 2**64 - 4096])
-@pytest.mark.parametrize("count", [1, 2047, 2048, 2049, 4096])
+@pytest.mark.parametrize(
+    ("start", "count", "engine"),
+    pairwise([0, 1, 6, 2**33 + 3, 2**64 - 4096], [1, 2047, 2048, 2049, 4096], list(ENGINES)),
+)
 def test_words_from_any_position(kernels, engine, start, count):
     out = torch.full((count + 2,), -7, dtype=torch.int32)
     kernels.fill("words", engine, 11, start, 3, out[1:-1], 24)

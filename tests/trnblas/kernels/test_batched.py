@@ -88,8 +88,8 @@ CUTS = [
 ]
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: "-".join(map(str, cut)))
-@pytest.mark.parametrize("shared", ["", "a", "b"])
+@each_case("cut", CUTS, ids=lambda cut: "-".join(map(str, cut)))
+@each_case("shared", ["", "a", "b"])
 def test_every_cut_gives_the_products(cut, shared):
     check(2, 300, 200, 600, "float32", "gen3", shared, beta=0.5, cut=cut)
 
@@ -103,8 +103,8 @@ def test_c_may_be_shared():
     assert_within(out, want.value, want.tolerance)
 
 
-@pytest.mark.parametrize("shared", ["a", "b"])
-@pytest.mark.parametrize("trans", [(False, False), (True, True)], ids=str)
+@each_case("shared", ["a", "b"])
+@each_case("trans", [(False, False), (True, True)], ids=str)
 def test_shared_operand_is_read_once(shared, trans):
     batch, m, k, n = 6, 256, 384, 640
     plan = tiling(batch, m, k, n, shared=shared, trans=trans)

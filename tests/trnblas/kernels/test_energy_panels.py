@@ -19,7 +19,7 @@ from trnblas._kernels.energy_panels import (
 )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("naux", "dtype", "wanted"),
     [(1, "float32", 4), (128, "float32", 4), (129, "float32", 8), (129, "bfloat16", 4)],
 )
@@ -66,7 +66,7 @@ def test_orbitals_that_stay_leave_room_for_two_more():
     assert group_size(9, (0, 300, 0, 0), wide) == 1
 
 
-@pytest.mark.parametrize(("nvir", "width"), [(5, 5), (10, 4), (300, 128), (700, 256), (1, 1)])
+@each_case(("nvir", "width"), [(5, 5), (10, 4), (300, 128), (700, 256), (1, 1)])
 def test_each_element_of_t_is_in_one_strip_by_itself_or_its_mirror_image(nvir, width):
     counted = np.zeros((nvir, nvir))
     for window in row_windows(nvir, width):

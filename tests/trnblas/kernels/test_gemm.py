@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 
 from comparing import assert_within
 from each_case import each_case
 from oracles.blas_kernels import product, special_values, transposed
+from pairwise import pairwise
 from trnblas._kernels.gemm import gemm
 from trnsci.core.tiles.tiling import Blocks, fewest_bytes
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
@@ -92,9 +92,10 @@ def test_every_generation(generation, dtype, shape, trans):
     check(*shape, dtype, generation, alpha=2.0, beta=0.5, trans=trans)
 
 
-@each_case("dtype", DTYPES)
-@each_case("trans", TRANSPOSES, ids=str)
-@each_case("scales", [(1.0, 1.0), (-0.37, 1.0), (1.0, 0.5), (3.1, -2.3)], ids=str)
+@each_case(
+    ("trans", "scales", "dtype"),
+    pairwise(TRANSPOSES, [(1.0, 1.0), (-0.37, 1.0), (1.0, 0.5), (3.1, -2.3)], list(DTYPES)),
+)
 def test_scales_and_transposes(dtype, trans, scales):
     check(150, 140, 530, dtype, "gen3", *scales, trans=trans)
 
@@ -111,14 +112,14 @@ CUTS = [
 ]
 
 
-@pytest.mark.parametrize("blocks", CUTS, ids=lambda blocks: "-".join(map(str, blocks)))
-@pytest.mark.parametrize("trans", [(False, False), (True, True)], ids=str)
+@each_case("blocks", CUTS, ids=lambda blocks: "-".join(map(str, blocks)))
+@each_case("trans", [(False, False), (True, True)], ids=str)
 def test_every_cut_gives_the_product(blocks, trans):
-    check(300, 330, 1100, "float32", "gen3", 1.5, -0.5, trans, blocks)
+    check(257, 257, 1025, "float32", "gen3", 1.5, -0.5, trans, blocks)
 
 
 def test_long_contraction_keeps_the_result_on_chip():
-    m, k, n = 130, 128 * 300 + 5, 64
+    m, k, n = 300, 128 * 48 + 5, 600
     blocks = tiling(m, k, n, generation="gen2").blocks
     assert blocks.depth_tiles * 128 < k
     check(m, k, n, "float32", "gen2", blocks=blocks)
@@ -133,9 +134,7 @@ def test_identity_and_zeros_are_exact():
     assert not run(gemm, "gen3", a, zeros, None, 1.0, 0.0, False, False, blocks).any()
 
 
-@each_case("generation", GENERATIONS)
-@each_case("dtype", DTYPES)
-@each_case("trans", TRANSPOSES, ids=str)
+@each_case(("trans", "generation", "dtype"), pairwise(TRANSPOSES, GENERATIONS, list(DTYPES)))
 def test_special_values_reach_their_rows_and_columns_only(generation, dtype, trans):
     """A transpose by a product with the identity would spread them over a tile."""
     a, b = operands(140, 150, 160, dtype, *trans)
@@ -181,9 +180,10 @@ def test_arguments_are_not_modified():
     assert all(np.array_equal(x, y) for x, y in zip((a, b, c), kept, strict=True))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("trans", [(False, False), (True, True)], ids=str)
+@each_case(
+    ("generation", "dtype", "trans"),
+    pairwise(GENERATIONS, list(DTYPES), [(False, False), (True, True)]),
+)
 def test_2048_moves_no_more_than_it_must(dtype, generation, trans):
     n = 2048
     plan = tiling(n, n, n, dtype, generation, *trans)
@@ -197,8 +197,8 @@ def test_2048_moves_no_more_than_it_must(dtype, generation, trans):
     assert count.psum_banks <= plan.psum_banks
 
 
-@pytest.mark.parametrize("shape", [(300, 250, 175), (1, 300, 700), (700, 300, 1), (640, 9000, 600)])
-@pytest.mark.parametrize("trans", [(False, False), (True, True)], ids=str)
+@each_case("shape", [(300, 250, 175), (1, 300, 700), (700, 300, 1), (640, 2100, 600)])
+@each_case("trans", [(False, False), (True, True)], ids=str)
 def test_counts_are_those_of_the_plan(shape, trans):
     m, k, n = shape
     plan = tiling(m, k, n, "float32", "gen3", *trans)

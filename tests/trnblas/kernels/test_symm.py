@@ -10,6 +10,7 @@ import pytest
 from comparing import assert_within
 from each_case import each_case
 from oracles.blas_kernels import product, symmetric
+from pairwise import pairwise
 from trnblas._kernels.symm import symm
 from trnsci.core.tiles.tiling import Blocks
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
@@ -45,17 +46,18 @@ def check(m, n, left, upper, dtype="float32", generation="gen3", scales=(1.0, 0.
     assert_within(out, want.value, want.tolerance)
 
 
-@each_case(("left", "upper"), FLAGS)
-@each_case(
-    "shape", [(1, 1), (16, 16), (127, 129), (128, 128), (129, 513), (300, 1), (1, 300), (260, 521)]
-)
+EDGES = [(1, 1), (16, 16), (127, 129), (128, 128), (129, 513), (300, 1), (1, 300), (260, 521)]
+
+
+@each_case(("shape", "left", "upper"), pairwise(EDGES, (True, False), (True, False)))
 def test_flags_and_edges(shape, left, upper):
     check(*shape, left, upper)
 
 
-@each_case("generation", ["gen2", "gen3", "gen4"])
-@each_case(("left", "upper"), FLAGS)
-@each_case("dtype", DTYPES)
+@each_case(
+    ("generation", "left", "upper", "dtype"),
+    pairwise(("gen2", "gen3", "gen4"), (True, False), (True, False), list(DTYPES)),
+)
 def test_every_generation(generation, left, upper, dtype):
     check(200, 150, left, upper, dtype, generation, (2.0, 0.5))
 
@@ -70,8 +72,7 @@ CUTS = [
 ]
 
 
-@pytest.mark.parametrize("blocks", CUTS, ids=lambda blocks: "-".join(map(str, blocks)))
-@pytest.mark.parametrize(("left", "upper"), FLAGS)
+@each_case(("blocks", "left", "upper"), pairwise(CUTS, (True, False), (True, False)))
 def test_every_cut_gives_the_product(blocks, left, upper):
     m, n = (600, 140) if left else (140, 600)
     check(m, n, left, upper, blocks=blocks)
@@ -96,7 +97,7 @@ def test_resident_triangle_is_read_once(upper):
     assert count.hbm_bytes == 4 * (tiles * 128 * 128 + 2 * m * n)
 
 
-@pytest.mark.parametrize(("left", "upper"), FLAGS)
+@each_case(("left", "upper"), FLAGS)
 def test_a_mirror_image_inside_of_the_panel_is_not_read_from_hbm(left, upper):
     """Of two blocks of four columns of tiles, each reads 10 tiles of the triangle and 16 others."""
     size, other = 1024, 128

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from each_case import each_case
 from fresh_process import printed_after
 from trnblas._kernels.tiling_syrk import syrk_tiling
 from trnblas.plans import plan_gemm
@@ -61,8 +62,8 @@ def test_what_fits_is_not_fetched_twice(m, n, k, dtype, generation):
     assert t.hbm_bytes == fewest_bytes(m, n, k, dtype, generation)
 
 
-@pytest.mark.parametrize("dtype", ITEMSIZE)
-@pytest.mark.parametrize("generation", SBUF_BYTES)
+@each_case("dtype", ITEMSIZE)
+@each_case("generation", SBUF_BYTES)
 def test_fewest_bytes_is_below_every_plan_and_grows_past_one_pass(dtype, generation):
     for n in (512, 2048, 4096, 8192, 32768):
         bound = fewest_bytes(n, n, n, dtype, generation)
@@ -177,7 +178,7 @@ def test_planning_imports_no_nki():
     assert not {"nkisim", "nki"} & set(modules)
 
 
-@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@each_case("turned", [(False, False), (True, False), (False, True), (True, True)])
 def test_a_plan_is_executed_with_the_operands_it_was_made_for(turned):
     plan = plan_gemm(3, 5, 4, transA=turned[0], transB=turned[1])
     # Small integers, of which every order of summation gives the same bits.

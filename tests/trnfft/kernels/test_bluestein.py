@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import trnfft
+from each_case import each_case
 from oracles.fourier_long import hermitian, transform, worst_error
 from trnfft._kernels.bluestein import bluestein
 from trnfft._kernels.four_step_geometry import Geometry
@@ -43,9 +44,7 @@ def test_lengths(n):
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize(
-    ("generation", "n"), [*((g, 257) for g in GENERATIONS), ("gen2", 8209)], ids=str
-)
+@each_case(("generation", "n"), [*((g, 257) for g in GENERATIONS), ("gen2", 8209)], ids=str)
 def test_every_generation(generation, n):
     x, bins = signals(3, n), signals(3, n // 2 + 1)
     assert worst_error(spectrum(x, generation=generation), transform(x)) <= LIMIT
@@ -55,7 +54,7 @@ def test_every_generation(generation, n):
     assert worst_error(real, hermitian(bins, n)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [2, 3, 101, 262, 1009])
+@each_case("n", [2, 3, 101, 262, 1009])
 def test_half_spectra(n):
     x, bins = values(2, n), signals(2, n // 2 + 1)
     got = spectrum(x, kind="half")
@@ -93,13 +92,13 @@ def test_inverse_with_scale(n):
     assert worst_error(got, transform(x, inverse=True) / n) <= LIMIT
 
 
-@pytest.mark.parametrize("batch", [1, 32, 33, 130])
+@each_case("batch", [1, 32, 33, 130])
 def test_batches(batch):
     x = signals(batch, 257)
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize("length", [1, 500, 1008, 1010, 3000])
+@each_case("length", [1, 500, 1008, 1010, 3000])
 def test_rows_are_padded_or_cut(length):
     n = 1009
     x = signals(2, length)
@@ -118,8 +117,8 @@ def test_bfloat16_is_read_as_float32():
     assert worst_error(re + 1j * im, transform(wide)) <= LIMIT
 
 
-@pytest.mark.parametrize("kind", ["fft", "rfft"])
-@pytest.mark.parametrize("n", [4099, 8209])
+@each_case("kind", ["fft", "rfft"])
+@each_case("n", [4099, 8209])
 def test_bytes_are_those_of_the_plan(n, kind):
     plan = trnfft.plan((3, n), kind=kind)
     x = [np.zeros((3, n), np.float32)] * 2

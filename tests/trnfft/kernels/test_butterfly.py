@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
+from each_case import each_case
 from oracles.fourier_long import transform, worst_error
 from trnfft._kernels.butterfly import LARGEST, butterfly, butterfly_stage_kernel
 from trnfft._planning.choice import butterfly_constants
@@ -26,21 +26,21 @@ def signals(batch, n):
     return (values(batch, n, seed=1) + 1j * values(batch, n, seed=2)).astype(np.complex64)
 
 
-@pytest.mark.parametrize("n", [2**k for k in range(1, 13)])
+@each_case("n", [2**k for k in range(1, 13)])
 def test_lengths_both_ways(n):
     x = signals(3, n)
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
     assert worst_error(spectrum(x, True, 1.0 / n), transform(x, True) / n) <= LIMIT
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [512, LARGEST])
+@each_case("generation", GENERATIONS)
+@each_case("n", [512, LARGEST])
 def test_every_generation(generation, n):
     x = signals(2, n)
     assert worst_error(spectrum(x, generation=generation), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize("batch", [1, 127, 128, 129, 257])
+@each_case("batch", [1, 127, 128, 129, 257])
 def test_batches(batch):
     x = signals(batch, 64)
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
@@ -53,8 +53,8 @@ def test_bfloat16_is_read_as_float32():
     assert worst_error(re + 1j * im, transform(wide)) <= LIMIT
 
 
-@pytest.mark.parametrize(("n", "stages"), [(2, 1), (16, 2), (32, 3), (512, 5)])
-@pytest.mark.parametrize("inverse", [False, True])
+@each_case(("n", "stages"), [(2, 1), (16, 2), (32, 3), (512, 5)])
+@each_case("inverse", [False, True])
 def test_stages_one_by_one_are_the_transform(n, stages, inverse):
     x = signals(5, n)
     parts = x.real.copy(), x.imag.copy()

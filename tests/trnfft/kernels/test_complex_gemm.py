@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_within
+from each_case import each_case
 from oracles.fourier_kernels import complex_product
 from pairwise import in_turn, pairwise
 from trnfft._kernels.complex_gemm import complex_gemm, complex_gemm_bf16
@@ -18,6 +19,8 @@ from ...trnblas.kernels.harness_products import DTYPES, Count, run, values
 
 GENERATIONS = ("gen2", "gen3", "gen4")
 EXTENTS = (1, 127, 128, 129, 200, 251, 257, 513)
+TAILS = (1, 127, 128, 129, 257, 513)
+KINDS = [("float32", False), ("bfloat16", False), ("bfloat16", True)]  # the last is summed wide
 
 
 def operands(m, k, n, dtype="float32"):
@@ -42,11 +45,11 @@ def check(m, k, n, dtype, generation, kernel=complex_gemm, blocks=None):
         assert_within(got, expected.value, expected.tolerance)
 
 
-@pytest.mark.parametrize("i", range(8))
+@each_case("i", range(6))
 def test_every_two_tails_together(i):
-    """A Latin square: any two extents, in any two places, meet in one of the 64 shapes."""
-    for j in range(8):
-        check(EXTENTS[i], EXTENTS[j], EXTENTS[(i + j) % 8], "float32", "gen3")
+    """A Latin square: any two extents, in any two places, meet in one of the 36 shapes."""
+    for j in range(6):
+        check(TAILS[i], TAILS[j], TAILS[(i + j) % 6], "float32", "gen3")
 
 
 @pytest.mark.slow
@@ -57,20 +60,13 @@ def test_every_tail(m):
 
 
 # Every extent in every place once.
-ROTATED = [(m, EXTENTS[(i + 3) % 8], EXTENTS[(i + 6) % 8]) for i, m in enumerate(EXTENTS)]
+ROTATED = [(m, TAILS[(i + 2) % 6], TAILS[(i + 4) % 6]) for i, m in enumerate(TAILS)]
 
 
-@pytest.mark.parametrize("shape", ROTATED, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("generation", GENERATIONS)
-def test_every_generation_and_dtype(shape, dtype, generation):
-    check(*shape, dtype, generation)
-
-
-@pytest.mark.parametrize("shape", ROTATED, ids=str)
-@pytest.mark.parametrize("generation", GENERATIONS)
-def test_bfloat16_parts_are_summed_and_stored_in_float32(shape, generation):
-    check(*shape, "bfloat16", generation, complex_gemm_bf16)
+@each_case(("shape", "generation", "kind"), pairwise(ROTATED, GENERATIONS, KINDS))
+def test_every_generation_and_dtype(shape, generation, kind):
+    dtype, wide = kind
+    check(*shape, dtype, generation, complex_gemm_bf16 if wide else complex_gemm)
 
 
 # One tile at a time, either operand resident, and blocks of the result that stay. The contraction
@@ -86,19 +82,19 @@ CUTS = [
 ]
 
 
-@pytest.mark.parametrize(("blocks", "generation"), in_turn(CUTS, ["gen2", "gen3"]), ids=str)
+@each_case(("blocks", "generation"), in_turn(CUTS, ["gen2", "gen3"]), ids=str)
 def test_every_cut_gives_the_product(blocks, generation):
-    check(300, 330, 1100, "float32", generation, blocks=blocks)
+    check(257, 257, 1025, "float32", generation, blocks=blocks)
 
 
 def test_long_contraction_keeps_the_result_on_chip():
-    m, k, n = 130, 128 * 80 + 5, 64
+    m, k, n = 130, 128 * 16 + 5, 64
     plan = parts_tiling(m, n, k, "float32", "gen3")
     assert plan.blocks.depth_tiles * 128 < 2 * k
     check(m, k, n, "float32", "gen3", blocks=plan.blocks)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_nan_and_infinity_reach_their_rows_and_columns_only(generation):
     m, k, n = 140, 150, 160
     a_re, a_im, b_re, b_im = operands(m, k, n)
@@ -130,8 +126,7 @@ def test_arguments_are_not_modified():
     assert all(np.array_equal(x, y) for x, y in zip(parts, kept, strict=True))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case(("generation", "dtype"), in_turn(GENERATIONS, DTYPES))
 def test_1024_passes_hbm_once(dtype, generation):
     n = 1024
     plan = parts_tiling(n, n, n, dtype, generation)
@@ -151,11 +146,10 @@ def test_up_to_256_columns_both_parts_come_from_one_product():
     assert count.moving_columns == 2 * 512
 
 
-SHAPES = [(1, 1, 1), (129, 257, 513), (1100, 700, 1300), (200, 9000, 300), (9, 20000, 5)]
-KINDS = [("float32", False), ("bfloat16", False), ("bfloat16", True)]
+SHAPES = [(1, 1, 1), (129, 257, 513), (1100, 700, 1300), (200, 9000, 300), (9, 6000, 5)]
 
 
-@pytest.mark.parametrize(("shape", "generation", "kind"), pairwise(SHAPES, GENERATIONS, KINDS))
+@each_case(("shape", "generation", "kind"), pairwise(SHAPES, GENERATIONS, KINDS))
 def test_counts_are_those_of_the_plan(shape, generation, kind):
     (m, k, n), (dtype, wide) = shape, kind
     plan = parts_tiling(m, n, k, dtype, generation, wide=wide)
@@ -167,7 +161,7 @@ def test_counts_are_those_of_the_plan(shape, generation, kind):
     assert count.psum_banks <= plan.psum_banks
 
 
-@pytest.mark.parametrize("sizes", [(0, 1, 1), (1, 0, 1), (1, 1, -2)])
+@each_case("sizes", [(0, 1, 1), (1, 0, 1), (1, 1, -2)])
 def test_sizes_below_one_are_refused(sizes):
     with pytest.raises(ValueError, match="parts_tiling: sizes must be at least 1, got M="):
         parts_tiling(*sizes)

@@ -1,4 +1,4 @@
-"""The DFT kernel against the definition in float64, for every length up to 260 and some beyond."""
+"""The DFT kernel against the definition in float64, for lengths around a tile and some beyond."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from comparing import assert_within
+from each_case import each_case
 from oracles.fourier_kernels import (
     BFLOAT16_ROUNDOFF,
     complex_product,
@@ -47,29 +48,36 @@ def defined(x_re, x_im, inverse=False):
     return x @ fourier_matrix(x.shape[1], inverse)
 
 
-@pytest.mark.parametrize("first", range(1, 261, 20))
-def test_every_length_up_to_260(first):
-    for n in range(first, first + 20):
-        x = signals(3, n)
-        assert relative_error(transform(*x), defined(*x)) <= LIMIT, n
+def assert_transformed(n):
+    x = signals(3, n)
+    assert relative_error(transform(*x), defined(*x)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", LONGER)
+@each_case("n", [*range(1, 34), *range(61, 68), *range(120, 137), 180, 191, *range(248, 261)])
+def test_lengths_around_a_tile(n):
+    assert_transformed(n)
+
+
+@pytest.mark.slow
+@each_case("n", range(1, 261))
+def test_every_length_up_to_260(n):
+    assert_transformed(n)
+
+
+@each_case("n", LONGER)
 def test_longer(n):
     x = signals(2, n)
     assert relative_error(transform(*x), defined(*x)) <= LIMIT
 
 
-@pytest.mark.parametrize(
-    ("n", "generation"), in_turn([1536, 2039, 2047, LARGEST_N, LARGEST_N], GENERATIONS)
-)
+@each_case(("n", "generation"), in_turn([1536, 2039, 2047, LARGEST_N, LARGEST_N], GENERATIONS))
 def test_longest(n, generation):
     x = signals(2, n)
     assert relative_error(transform(*x, generation=generation), defined(*x)) <= LIMIT
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 257), (127, 60), (129, 129), (300, 97), (513, 251)])
-@pytest.mark.parametrize("inverse", [False, True])
+@each_case("shape", [(1, 1), (1, 257), (127, 60), (129, 129), (300, 97), (513, 251)])
+@each_case("inverse", [False, True])
 def test_every_element_is_within_the_bound_of_its_sum(shape, inverse):
     x_re, x_im = signals(*shape)
     got = transform(x_re, x_im, inverse)
@@ -79,9 +87,9 @@ def test_every_element_is_within_the_bound_of_its_sum(shape, inverse):
         assert_within(part.astype(np.float32), expected.value, expected.tolerance)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [1, 100, 129, 257])
-@pytest.mark.parametrize("real", [False, True])
+@each_case("generation", GENERATIONS)
+@each_case("n", [1, 100, 129, 257])
+@each_case("real", [False, True])
 def test_every_generation(generation, n, real):
     x_re, x_im = signals(130, n)
     x_im = None if real else x_im
@@ -89,7 +97,7 @@ def test_every_generation(generation, n, real):
     assert relative_error(got, defined(x_re, x_im)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [1, 6, 127, 200, 512])
+@each_case("n", [1, 6, 127, 200, 512])
 def test_there_and_back(n):
     x_re, x_im = signals(3, n)
     there = transform(x_re, x_im)
@@ -100,7 +108,7 @@ def test_there_and_back(n):
     assert relative_error(back, x_re + 1j * x_im) <= 2 * LIMIT
 
 
-@pytest.mark.parametrize("n", [8, 100, 256])
+@each_case("n", [8, 100, 256])
 def test_impulses_give_the_rounded_roots(n):
     """The product of a single 1 is exact, so the result is the matrix as it was rounded."""
     got = transform(np.eye(n, dtype=np.float32), np.zeros((n, n), np.float32))
@@ -110,8 +118,8 @@ def test_impulses_give_the_rounded_roots(n):
     assert np.abs(got.imag - want.imag).max() <= 2.0**-25 + 2.0**-48
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [64, 129, 256, 1000])
+@each_case("generation", GENERATIONS)
+@each_case("n", [64, 129, 256, 1000])
 def test_bfloat16_is_as_good_as_its_matrix(n, generation):
     x_re, x_im = (part.astype(ml_dtypes.bfloat16) for part in signals(4, n))
     got = transform(x_re, x_im, dtype="bfloat16", generation=generation)
@@ -120,8 +128,8 @@ def test_bfloat16_is_as_good_as_its_matrix(n, generation):
     assert relative_error(got, defined(x_re, x_im)) <= BFLOAT16_ROUNDOFF / 3**0.5
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("lefts", "parts"), [(2, 4), (1, 3)])
+@each_case("generation", GENERATIONS)
+@each_case(("lefts", "parts"), [(2, 4), (1, 3)])
 def test_signals_and_matrix_pass_hbm_once(generation, lefts, parts):
     batch, n = 1300, 512
     plan = parts_tiling(batch, n, n, "float32", generation, lefts=lefts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -48,10 +50,10 @@ def test_lengths(n):
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [96, 2048, 16384, 30_000])
+@each_case("generation", GENERATIONS)
+@each_case("n", [96, 2048, 30_000])
 def test_every_generation(generation, n):
-    x = signals(3, n)
+    x = signals(2, n)
     assert worst_error(spectrum(x, generation=generation), transform(x)) <= LIMIT
     half = spectrum(x.real.copy(), generation=generation, kind="half")
     assert worst_error(half, transform(x.real)[:, : n // 2 + 1]) <= LIMIT
@@ -93,7 +95,7 @@ def test_every_cut_gives_the_transform(geometry, generation):
         assert worst_error(got, back) <= LIMIT
 
 
-@pytest.mark.parametrize("batch", [1, 31, 32, 33, 130])
+@each_case("batch", [1, 31, 32, 33, 130])
 def test_batches(batch):
     x = signals(batch, 1024)
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
@@ -104,20 +106,20 @@ def test_batch_of_two_stages():
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [100, 105, 2**15, 33 * 35 * 37])
+@each_case("n", [100, 105, 2**15, 33 * 35 * 37])
 def test_inverse_with_scale(n):
     x = signals(2, n)
     got = spectrum(x, inverse=True, scale=1.0 / n)
     assert worst_error(got, transform(x, inverse=True) / n) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [100, 105, 2**15, 33 * 35 * 37])
+@each_case("n", [100, 105, 2**15, 33 * 35 * 37])
 def test_real_operand_and_full_spectrum(n):
     x = values(2, n)
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [4, 6, 15, 100, 105, 385, 4096, 2**15, 33 * 35 * 37])
+@each_case("n", [4, 6, 15, 100, 105, 385, 4096, 2**15, 33 * 35 * 37])
 def test_half_spectra(n):
     x, bins = values(3, n), signals(3, n // 2 + 1)
     got = spectrum(x, kind="half")
@@ -127,7 +129,7 @@ def test_half_spectra(n):
     assert worst_error(got, hermitian(bins, n) / n) <= LIMIT
 
 
-@pytest.mark.parametrize("n", [100, 105, 2**15])
+@each_case("n", [100, 105, 2**15])
 def test_imaginary_parts_of_real_bins_do_not_count(n):
     bins = signals(2, n // 2 + 1)
     want = spectrum(bins, n, inverse=True, kind="hermitian")
@@ -137,8 +139,13 @@ def test_imaginary_parts_of_real_bins_do_not_count(n):
     assert np.array_equal(spectrum(bins, n, inverse=True, kind="hermitian"), want)
 
 
-@pytest.mark.parametrize("n", [100, 105, 2**15, 33 * 35 * 37])
-@pytest.mark.parametrize("length", [1, 2, 51, 99, 101, 5000, 40_000])
+@each_case(
+    ("n", "length"),
+    [
+        *product((100, 105), (1, 2, 51, 99, 101, 5000)),
+        *product((2**15, 33 * 35 * 37), (1, 51, 5000, 40_000)),
+    ],
+)
 def test_rows_are_padded_or_cut(n, length):
     x = signals(2, length)
     fitted = np.zeros((2, n), np.complex64)
@@ -146,7 +153,7 @@ def test_rows_are_padded_or_cut(n, length):
     assert worst_error(spectrum(x, n), transform(fitted)) <= LIMIT
 
 
-@pytest.mark.parametrize("length", [1, 25, 26, 6375, 6401, 6426, 30_000])
+@each_case("length", [1, 25, 26, 6375, 6401, 6426, 30_000])
 def test_padded_rows_in_several_loads(length):
     geometry = Geometry(8, 128, 1, 50)
     x = signals(2, length)
@@ -175,8 +182,8 @@ def test_special_values_stay_in_their_row(n):
     assert worst_error(got[[0, 2]], transform(x[[0, 2]])) <= LIMIT
 
 
-@pytest.mark.parametrize("kind", ["fft", "rfft"])
-@pytest.mark.parametrize(("batch", "n"), [(5, 4096), (3, 2**15), (2, 30_000)])
+@each_case("kind", ["fft", "rfft"])
+@each_case(("batch", "n"), [(5, 4096), (3, 2**15), (2, 30_000)])
 def test_bytes_are_those_of_the_plan(batch, n, kind):
     plan = trnfft.plan((batch, n), kind=kind)
     x = [np.zeros((batch, n), np.float32)] * 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from comparing import assert_within
 from each_case import each_case
@@ -45,7 +44,7 @@ def check(shape, dtype, generation):
         assert_within(got, first + second, bound)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@each_case("shape", SHAPES, ids=str)
 def test_every_size(shape):
     check(shape, "float32", "gen3")
 

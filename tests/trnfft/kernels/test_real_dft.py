@@ -58,21 +58,28 @@ def halves(batch, n):
     return values(batch, n // 2 + 1, seed=1), values(batch, n // 2 + 1, seed=2)
 
 
-@pytest.mark.parametrize("first", range(1, 261, 20))
-def test_every_length_up_to_260(first):
-    for n in range(first, first + 20):
-        x, spectrum = values(3, n), halves(3, n)
-        want = x.astype(np.float64) @ fourier_matrix(n)[:, : n // 2 + 1]
-        assert relative_error(forward(x), want) <= LIMIT, n
-        assert relative_error(backward(*spectrum, n), real_signal(*spectrum, n)) <= LIMIT, n
-
-
-@pytest.mark.parametrize("n", [509, 512, 1000, 1023, 1024])
-def test_longer(n):
-    x, spectrum = values(2, n), halves(2, n)
+def assert_transformed(n):
+    x, spectrum = values(3, n), halves(3, n)
     want = x.astype(np.float64) @ fourier_matrix(n)[:, : n // 2 + 1]
     assert relative_error(forward(x), want) <= LIMIT
     assert relative_error(backward(*spectrum, n), real_signal(*spectrum, n)) <= LIMIT
+
+
+# As many points as a tile has, or as many bins.
+@each_case("n", [*range(1, 34), *range(61, 68), *range(120, 137), 180, 191, *range(248, 261)])
+def test_lengths_around_a_tile(n):
+    assert_transformed(n)
+
+
+@pytest.mark.slow
+@each_case("n", range(1, 261))
+def test_every_length_up_to_260(n):
+    assert_transformed(n)
+
+
+@each_case("n", [509, 512, 1000, 1023, 1024])
+def test_longer(n):
+    assert_transformed(n)
 
 
 @each_case("batch", [1, 127, 129, 300])
@@ -88,7 +95,7 @@ def test_every_generation_and_batch(batch, n, generation):
     assert relative_error(backward(*parts, n, 1 / n, generation=generation), x) <= 2 * LIMIT
 
 
-@pytest.mark.parametrize("n", [1, 2, 9, 10, 256])
+@each_case("n", [1, 2, 9, 10, 256])
 def test_imaginary_parts_without_a_mirror_image_do_not_matter(n):
     x_re, x_im = halves(4, n)
     other = x_im.copy()
@@ -110,7 +117,7 @@ def test_bfloat16_is_as_good_as_its_matrix(n):
     assert relative_error(got, real_signal(*(p.astype(np.float64) for p in half), n)) <= limit
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_a_real_transform_costs_a_quarter(generation):
     batch, n = 512, 512
     bins = n // 2 + 1

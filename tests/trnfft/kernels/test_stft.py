@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from comparing import assert_within
+from each_case import each_case
 from oracles.fourier_kernels import (
     BFLOAT16_ROUNDOFF,
     complex_product,
@@ -63,7 +63,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each_case("case", CASES, ids=str)
 def test_real_signals(case):
     batch, length, n_fft, hop = case
     x, window = values(batch, length), hann(n_fft) + 0.1
@@ -73,8 +73,8 @@ def test_real_signals(case):
     assert relative_error(got, defined(x, None, window, hop, bins)) <= LIMIT
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("case", [(2, 900, 200, 50), (1, 33000, 256, 128)], ids=str)
+@each_case("generation", GENERATIONS)
+@each_case("case", [(2, 900, 200, 50), (1, 33000, 256, 128)], ids=str)
 def test_every_generation_and_complex_signals(generation, case):
     batch, length, n_fft, hop = case
     x_re, x_im = values(batch, length, seed=1), values(batch, length, seed=2)
@@ -116,7 +116,7 @@ def test_bfloat16_is_as_good_as_its_matrix():
     assert relative_error(got, defined(x, None, window, 64, 129)) <= limit
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_frames_are_read_from_the_signal_and_nothing_is_written_but_the_result(generation):
     batch, length, n_fft, hop = 3, 20000, 512, 128
     count, bins = frame_count(length, n_fft, hop), 257

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import trnfft
+from each_case import each_case
 from oracles.fourier_long import hermitian, image, transform, worst_error
+from pairwise import in_turn
 from trnfft._kernels.two_d import two_d
 from trnfft._planning.choice import two_d_constants
 
@@ -14,7 +16,7 @@ from ...trnblas.kernels.harness_products import Count, run, values
 
 GENERATIONS = ("gen2", "gen3", "gen4")
 LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
-SIZES = [1, 127, 129, 200, 251, 257, 513]
+SIZES = [1, 127, 129, 257, 513]
 
 
 def spectrum(x, inverse=False, scale=1.0, generation="gen3", half=False):
@@ -39,15 +41,15 @@ def signals(*shape):
 
 @pytest.mark.parametrize("height", SIZES)
 def test_sizes(height):
-    """Two large sizes meet only where they are equal: each is cut into tiles for itself."""
+    """Of two large sizes only 257 meet: each is cut into tiles for itself."""
     for width in SIZES:
-        if min(height, width) > 129 and height != width:
+        if min(height, width) > 129 and (height, width) != (257, 257):
             continue
         x = signals(1, height, width)
         assert worst_error(spectrum(x), image(x)) <= LIMIT, width
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_every_generation(generation):
     x = signals(2, 257, 140)
     assert worst_error(spectrum(x, generation=generation), image(x)) <= LIMIT
@@ -67,9 +69,15 @@ def test_batches_and_inverse(shape):
     assert worst_error(spectrum(x, True, scale), image(x, True) * scale) <= LIMIT
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (5, 2), (33, 128), (64, 129), (129, 514)])
-def test_real_operand_and_real_result(height, width, generation):
+@each_case(
+    ("size", "generation"),
+    [
+        *in_turn([(1, 1), (5, 2), (33, 128), (129, 514)], GENERATIONS),
+        *(((64, 129), generation) for generation in GENERATIONS),
+    ],
+)
+def test_real_operand_and_real_result(size, generation):
+    height, width = size
     bins = width // 2 + 1
     x = values(2, height, width)
     got = spectrum(x, half=True, generation=generation)
@@ -88,8 +96,8 @@ def test_bfloat16_is_read_as_float32():
     assert worst_error(re + 1j * im, image(wide)) <= LIMIT
 
 
-@pytest.mark.parametrize("shape", [(3, 64, 200), (2, 300, 100), (2, 300, 520)])
-@pytest.mark.parametrize("kind", ["fft2", "rfft2", "irfft2"])
+@each_case("shape", [(3, 64, 200), (2, 300, 100), (2, 300, 520)])
+@each_case("kind", ["fft2", "rfft2", "irfft2"])
 def test_bytes_are_those_of_the_plan(shape, kind):
     if kind == "irfft2":
         shape = (*shape[:-1], shape[-1] // 2 + 1)

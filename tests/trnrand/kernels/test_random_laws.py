@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 
 from comparing import assert_same_bits, assert_within
+from each_case import each_case
 from oracles.random_words import (
     exponential_of,
     normal_of,
@@ -54,9 +55,9 @@ def draw(engine, law, count, generation, *arguments, **place):
     return got, words
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", KEPT)
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("generation", GENERATIONS)
+@each_case("dtype", KEPT)
+@each_case("engine", ENGINES)
 def test_uniforms_are_the_top_bits(engine, dtype, generation):
     got, words = draw(engine, "uniform", 20_000, generation, dtype, start=2**32 - 9, domain=1)
     numpy_dtype, kept = KEPT[dtype]
@@ -70,8 +71,8 @@ def test_uniforms_are_float32_unless_asked(engine):
     assert_same_bits(got, uniform_of(words, 24).astype(np.float32))
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("generation", GENERATIONS)
+@each_case("engine", ENGINES)
 def test_exponentials(engine, generation):
     got, words = draw(engine, "exponential", 20_001, generation, start=3)
     words = words[:20_001]
@@ -79,16 +80,16 @@ def test_exponentials(engine, generation):
     assert_within(got, exponential_of(words), exponential_tolerance(words))
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("generation", GENERATIONS)
+@each_case("engine", ENGINES)
 def test_normals(engine, generation):
     got, words = draw(engine, "normal", 20_000, generation, start=3)
     assert got.dtype == np.float32
     assert_within(got, normal_of(words), normal_tolerance(words))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 511, 513, 1025])
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("count", [1, 2, 3, 4, 511, 513, 1025])
+@each_case("engine", ENGINES)
 def test_normals_that_end_inside_a_pair(engine, count):
     got, words = draw(engine, "normal", count, "gen2")
     assert_within(got, normal_of(words)[:count], normal_tolerance(words)[:count])
@@ -112,7 +113,7 @@ EDGES += [0x80000000, 0x80000001, 0x800000FF, 0x80000100, 0xBFFFFFFF, 0xC0000000
 EDGES += [0xFFFFFEFF, 0xFFFFFF00, 0xFFFFFF7E, 0xFFFFFF7F, 0xFFFFFF80, 0xFFFFFFFE, 0xFFFFFFFF]
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_normals_of_extreme_words(generation):
     first, second = np.meshgrid(np.array(EDGES, np.uint32), np.array(EDGES, np.uint32))
     words = np.stack([first, second], axis=-1).reshape(-1)
@@ -121,7 +122,7 @@ def test_normals_of_extreme_words(generation):
     assert got.max() == np.float32(np.sqrt(64 * np.log(2)))  # 6.66: u = 2^-32 at angle 0
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_exponentials_of_extreme_words(generation):
     words = np.array(EDGES, np.uint32)
     got = run(of_words, generation, words.reshape(2, -1), "exponential").reshape(-1)
@@ -131,7 +132,7 @@ def test_exponentials_of_extreme_words(generation):
     assert np.isfinite(got).all()
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_case("generation", GENERATIONS)
 def test_extreme_words_give_the_bits_that_torch_gives(generation):
     words = np.array(EDGES, np.uint32)
     pairs = np.stack(np.meshgrid(words, words), axis=-1).reshape(-1)
@@ -142,8 +143,8 @@ def test_extreme_words_give_the_bits_that_torch_gives(generation):
 
 
 # A right sampler with another seed would fail one of these 12 at 1e-4 about once in 800.
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("law", "reference"), [("normal", "norm"), ("exponential", "expon")])
+@each_case("engine", ENGINES)
+@each_case(("law", "reference"), [("normal", "norm"), ("exponential", "expon")])
 def test_distribution(engine, law, reference):
     got, _ = draw(engine, law, 100_000, "gen3", key=2026)
     assert stats.kstest(got.astype(np.float64), reference).pvalue > 1e-4

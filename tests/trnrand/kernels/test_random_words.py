@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
 from comparing import assert_same_bits
 from each_case import each_case
 from oracles.random_words import BLOCKS, stream_words
+from pairwise import pairwise
 from trnrand._kernels.operands import drawn_words, first_block, philox_operand, threefry_operand
 from trnrand._kernels.samples import COLUMNS, ROWS
 from trnrand._kernels.words import counters, products
@@ -66,8 +65,8 @@ def test_kernels_give_the_known_answers(engine, counter, key, block, generation)
     assert_same_bits(got, np.array([int(word, 16) for word in block.split()], np.uint32))
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("generation", GENERATIONS)
+@each_case("engine", ENGINES)
 def test_1e5_words(engine, generation):
     check(engine, 100_000, generation, domain=7 | 3 << 8, stream=5)
 
@@ -90,8 +89,8 @@ def test_every_ragged_end(engine, count):
     check(engine, count, "gen2")
 
 
-@pytest.mark.parametrize("count", [TILE - 1, TILE, TILE + 1, TILE + 4 * ROWS + 3])
-@pytest.mark.parametrize("engine", ENGINES)
+@each_case("count", [TILE - 1, TILE + 1, TILE + 4 * ROWS + 3])
+@each_case("engine", ENGINES)
 def test_ends_around_a_tile(engine, count):
     check(engine, count)
 
@@ -118,11 +117,15 @@ def test_block_index_carries_into_its_high_word(engine, start):
     check(engine, 4 * 1000, start=start)
 
 
-@pytest.mark.parametrize("key", [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1], ids=hex)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_keys_domains_and_streams_with_extreme_bits(engine, key):
-    for domain, stream in itertools.product((0, 1, 2**31, 2**32 - 1), (0, 2**32 - 1)):
-        check(engine, 4 * 130, key=key, domain=domain, stream=stream)
+EXTREME = pairwise(
+    [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1], [0, 1, 2**31, 2**32 - 1], [0, 2**32 - 1]
+)
+
+
+@each_case(("key", "domain", "stream"), EXTREME, ids=hex)
+@each_case("engine", ENGINES)
+def test_keys_domains_and_streams_with_extreme_bits(engine, key, domain, stream):
+    check(engine, 4 * 130, key=key, domain=domain, stream=stream)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -28,8 +28,8 @@ SPARSE = {
         trnsparse.cg(a, b, tol=1e-14, M=trnsparse.jacobi_preconditioner(a)).x
     ),
     "minres": lambda a, b: trnsparse.minres(a, b, tol=1e-14).x,
-    "chebyshev": lambda a, b: trnsparse.chebyshev(a, b, 0.9, 6.0, K=90).x,
-    "richardson": lambda a, b: trnsparse.richardson(a, b, 0.3, K=150).x,
+    "chebyshev": lambda a, b: trnsparse.chebyshev(a, b, 0.9, 6.0, K=36).x,
+    "richardson": lambda a, b: trnsparse.richardson(a, b, 0.45, K=48).x,
 }
 DENSE = {
     "cg": lambda a, b: trnsolver.cg(a, b, tol=1e-14).x,

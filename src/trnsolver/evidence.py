@@ -47,7 +47,7 @@ def _pairs_in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
     from trnsolver._paths.kernel_path import eigh_in_groups
 
     launch = launcher(LIBRARY)
-    w, v, _ = eigh_in_groups(launch, a, 4, 5)
+    w, v, _ = eigh_in_groups(launch, a, 4, 4)
     return _pairs_product(w, v)
 
 

@@ -47,7 +47,7 @@ def _pairs_in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
     from trnsolver._paths.kernel_path import eigh_in_groups
 
     launch = launcher(LIBRARY)
-    w, v, _ = eigh_in_groups(launch, a, 4, 6)
+    w, v, _ = eigh_in_groups(launch, a, 4, 4)
     return _pairs_product(w, v)
 
 
@@ -112,7 +112,7 @@ CASES = (
     Case(
         "jacobi_eigh",
         "Jacobi eigh",
-        lambda: (_symmetric(11, 5),),
+        lambda: (_symmetric(7, 5),),
         _pairs,
         _with_identity,
         _ITSELF,
@@ -121,7 +121,7 @@ CASES = (
     Case(
         "block_jacobi_eigh",
         "Jacobi eigh in blocks",
-        lambda: (_symmetric(14, 1),),
+        lambda: (_symmetric(7, 1),),
         _pairs_in_groups,
         _with_identity,
         _ITSELF,
@@ -173,7 +173,7 @@ CASES = (
     Case(
         "lu",
         "LU with pivots",
-        lambda: (random_tensor(70, 70),),
+        lambda: (random_tensor(25, 25),),
         _lu,
         lambda a: a,
         _ITSELF,

@@ -39,7 +39,7 @@ def planted_cp(shape, rank, noise=0.0, dtype=torch.float64):
 def test_cp_recovers_an_exact_tensor(shape, rank, init):
     exact, _ = planted_cp(shape, rank)
     factors, weights, report = tt.cp_decompose(
-        exact, rank, max_iter=500, tol=1e-9, init=init, restarts=3, return_report=True
+        exact, rank, max_iter=500, tol=1e-9, init=init, restarts=2, return_report=True
     )
     assert relative(exact, tt.cp_reconstruct(factors, weights)) <= 1e-7
     assert [tuple(f.shape) for f in factors] == [(n, rank) for n in shape]
@@ -467,7 +467,7 @@ def test_models_scale_with_the_tensor(name, dtype):
     model, x = MODELS[name], NOISY.to(dtype)
     want = model(x)
     exponents = math.log2(torch.finfo(dtype).max)
-    for share in (-0.9, -0.3, 0.6, 0.9):
+    for share in (-0.9, -0.3, 0.6, 0.9) if dtype == torch.float32 else (-0.9, 0.9):
         exponent = round(share * exponents)
         found = model(x * 2.0**exponent).double() / 2.0**exponent
         assert float((found - want).abs().max()) <= 1e-3 * float(want.abs().max()), exponent

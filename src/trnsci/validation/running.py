@@ -61,11 +61,11 @@ class _Observer:
             self.instructions = self.hbm_bytes = 0
             found = self._checked(kernel, first, arguments, watchers=(self._count,))
             for generation in GENERATIONS:
-                if generation != first:
+                if generation == first:
+                    self._predict(kernel, generation, arguments, values=self.always)
+                else:
                     values = self.always or generation in self.values_on
-                    self._checked(kernel, generation, arguments, values=values)
-            for generation in GENERATIONS:
-                self.speed[generation] = self._predicted(kernel, generation, arguments)
+                    self._check_and_predict(kernel, generation, arguments, values)
             if found.stopped:
                 raise KernelError(f"{self.kernel} stopped on {first}: {found.stopped}")
             return found.outputs
@@ -78,28 +78,45 @@ class _Observer:
         self.findings.setdefault(generation, []).extend(ids)
         return report
 
-    def _predicted(self, kernel: Any, generation: str, arguments: Any) -> dict[str, Any]:
-        """Return the predicted device time of a launch, or why there is none."""
+    def _check_and_predict(
+        self, kernel: Any, generation: str, arguments: Any, values: bool
+    ) -> None:
+        """Check a launch and predict its time in one run, or in two where there is no time."""
+        found = self._predict(kernel, generation, arguments, values=values, detect=None)
+        if found is None:
+            self._checked(kernel, generation, arguments, values=values)
+        else:
+            self.findings.setdefault(generation, []).extend(map(_rule_of, found.findings))
+
+    def _predict(
+        self, kernel: Any, generation: str, arguments: Any, **options: Any
+    ) -> nkisim.Profile | None:
+        """Record the predicted device time of a launch, or why there is none."""
         try:
             # The same changes help on all generations.
             advice = self.advice and generation == _ADVISED
-            found = nkisim.profile(kernel, generation, values=self.always, advice=advice)(
-                *arguments
-            )
+            found = nkisim.profile(kernel, generation, advice=advice, **options)(*arguments)
         except nkisim.ProfileError as error:
-            return {"refused": str(error).partition("\n")[0]}
-        return {
+            self.speed[generation] = {"refused": str(error).partition("\n")[0]}
+            return None
+        self.speed[generation] = {
             "us": round(found.latency_us, 2),
             "bound_by": found.bound_by,
             "bound_share": round(found.bound_share, 3),
             "advice": [f"{piece.rule} {piece.title}: {piece.action}" for piece in found.advice],
         }
+        return found
 
     def _count(self, event: Any) -> None:
         self.instructions += 1
         for _, tensor in (*event.reads, *event.writes):
             if "hbm" in tensor.buffer.value:
                 self.hbm_bytes += tensor.size * tensor.dtype.itemsize
+
+
+def _rule_of(finding: str) -> str:
+    """Return the id in the text of a finding, such as ``warning[M001] ...``."""
+    return finding.partition("[")[2].partition("]")[0]
 
 
 def find_case(library: str, kernel: str) -> Case:

@@ -63,8 +63,7 @@ TESTS = [
 
 
 def checked(promise, name, sample, backend="simulator"):
-    more = (torch.func.jacfwd,) if name == "test_jacobians" else ()
-    getattr(promise, name)(sample, backend, *more)
+    getattr(promise, name)(sample, backend)
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -112,9 +111,9 @@ def test_an_argument_that_is_written_to_is_refused(promise, library, sample):
 
 def test_another_dtype_than_torch_gives_is_refused(promise, library, sample):
     wide = lying(sample, library, lambda result, *_: result.double())
-    promise.test_result_dtypes_are_those_of_torch(sample, "simulator", torch.bfloat16)
+    promise.test_result_dtypes_are_those_of_torch(sample)
     with pytest.raises(AssertionError):
-        promise.test_result_dtypes_are_those_of_torch(wide, "simulator", torch.bfloat16)
+        promise.test_result_dtypes_are_those_of_torch(wide)
 
 
 def test_an_exception_must_be_the_one_of_torch(promise, library, sample):
@@ -129,13 +128,13 @@ def test_an_exception_must_be_the_one_of_torch(promise, library, sample):
 @pytest.mark.parametrize("lower", [True, False])
 def test_a_dtype_that_depends_on_gradients_is_refused(promise, library, sample, lower):
     name = "test_autocast_decides_the_dtype_whatever_is_differentiated"
-    getattr(promise, name)(sample, "simulator", lower)
+    getattr(promise, name)(sample, lower)
 
     def lie(result, x, y):
         return result if x.requires_grad else result.double()
 
     with pytest.raises(AssertionError, match="result dtypes differ"):
-        getattr(promise, name)(lying(sample, library, lie), "simulator", lower)
+        getattr(promise, name)(lying(sample, library, lie), lower)
 
 
 def test_autocast_is_on_while_it_is_asked_about(promise, sample):
@@ -148,9 +147,7 @@ def test_autocast_is_on_while_it_is_asked_about(promise, sample):
     watching = Sample("scaled_add", call, (X, Y))
     for lower, wanted in ((True, torch.bfloat16), (False, False)):
         seen.clear()
-        promise.test_autocast_decides_the_dtype_whatever_is_differentiated(
-            watching, "pytorch", lower
-        )
+        promise.test_autocast_decides_the_dtype_whatever_is_differentiated(watching, lower)
         assert seen == {wanted}
 
 

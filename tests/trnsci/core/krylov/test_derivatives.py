@@ -28,8 +28,8 @@ SPARSE = {
         trnsparse.cg(a, b, tol=1e-14, M=trnsparse.jacobi_preconditioner(a)).x
     ),
     "minres": lambda a, b: trnsparse.minres(a, b, tol=1e-14).x,
-    "chebyshev": lambda a, b: trnsparse.chebyshev(a, b, 0.9, 6.0, K=90).x,
-    "richardson": lambda a, b: trnsparse.richardson(a, b, 0.3, K=150).x,
+    "chebyshev": lambda a, b: trnsparse.chebyshev(a, b, 0.9, 6.0, K=36).x,
+    "richardson": lambda a, b: trnsparse.richardson(a, b, 0.45, K=48).x,
 }
 DENSE = {
     "cg": lambda a, b: trnsolver.cg(a, b, tol=1e-14).x,
@@ -82,12 +82,14 @@ def test_gradients_of_every_format(format):
 
 
 def test_second_derivatives_by_the_entries():
-    like = trnsparse.from_dense(GENERAL)
+    # With half a step for each 2, the error falls to a fifth or less in a step.
+    near_2 = torch.tensor([[2.2, 0.1, 0.0], [0.3, 1.9, -0.2], [0.0, 0.0, 2.1]])
+    like = trnsparse.from_dense(near_2.double())
     values = like.values.clone().requires_grad_()
-    side = B.clone().requires_grad_()
+    side = B[:3].clone().requires_grad_()
 
     def mine(values, b):
-        return trnsparse.richardson(like.with_values(values), b, 0.35, K=200).x
+        return trnsparse.richardson(like.with_values(values), b, 0.5, K=24).x
 
     assert torch.autograd.gradcheck(mine, (values, side), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(mine, (values, side))

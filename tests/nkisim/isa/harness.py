@@ -13,6 +13,7 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -140,14 +141,18 @@ def assert_rounded(got: np.ndarray, values: np.ndarray) -> None:
 
 
 class Problem:
-    """Draws the operands of one instruction: how many partitions, where, tiles and their views."""
+    """Draws the operands of one instruction: how many partitions, where, tiles and their views.
+
+    Hypothesis draws one number, from which everything else follows.
+    """
 
     def __init__(
         self, data: st.DataObject, partitions: list[int] = PARTITIONS, sizes: list[int] = FREE_SIZES
     ) -> None:
-        self.draw = data.draw
-        self.rng = np.random.default_rng(self.draw(st.integers(0, 2**32 - 1)))
-        self.partitions = self.draw(st.sampled_from(partitions))
+        seed = data.draw(st.integers(0, 2**32 - 1))
+        self.rng = np.random.default_rng(seed)
+        self._random = Random(seed)
+        self.partitions = self.choose(partitions)
         self.sizes = sizes
 
     def on(self, partitions: int) -> Problem:
@@ -157,10 +162,10 @@ class Problem:
         return other
 
     def choose(self, options: Any) -> Any:
-        return self.draw(st.sampled_from(options))
+        return self._random.choice(list(options))
 
     def flag(self) -> bool:
-        return bool(self.draw(st.booleans()))
+        return self.choose([False, True])
 
     def start(self) -> int:
         """A partition at which an access to this many partitions may start."""

@@ -18,6 +18,7 @@ from .harness import (
     FLOATS,
     INTEGERS,
     INTEGERS_THROUGH_FLOAT32,
+    NARROW_INTEGERS,
     Operand,
     Problem,
     assert_rounded,
@@ -309,6 +310,8 @@ def test_tensor_scalar_bitwise_is_exact(data):
     x = problem.read(dtype, free, start)
     operands = {"data": x, "dst": problem.write(dtype, free, problem.start())}
     ops = [problem.choose(sorted(oracle.BITWISE)) for _ in range(problem.choose([1, 2]))]
+    if dtype in NARROW_INTEGERS and ops[1:] == ["right_shift"]:
+        del ops[0]  # whether bits that it sets above the width are shifted back is undocumented
     arguments, want = {}, x.rows
     for i, op in enumerate(ops):
         column = problem.column(dtype, start)

@@ -13,7 +13,6 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, bits
 from oracles.elementwise import DTYPES, narrow, widen
+
+from ..draws import Draws
 
 FLOATS = ["float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"]
 NARROW_INTEGERS = ["int8", "int16", "uint8", "uint16"]
@@ -140,18 +141,13 @@ def assert_rounded(got: np.ndarray, values: np.ndarray) -> None:
 # -- problems --------------------------------------------------------------------------------------
 
 
-class Problem:
-    """Draws the operands of one instruction: how many partitions, where, tiles and their views.
-
-    Hypothesis draws one number, from which everything else follows.
-    """
+class Problem(Draws):
+    """Draws the operands of one instruction: how many partitions, where, tiles and their views."""
 
     def __init__(
         self, data: st.DataObject, partitions: list[int] = PARTITIONS, sizes: list[int] = FREE_SIZES
     ) -> None:
-        seed = data.draw(st.integers(0, 2**32 - 1))
-        self.rng = np.random.default_rng(seed)
-        self._random = Random(seed)
+        super().__init__(data)
         self.partitions = self.choose(partitions)
         self.sizes = sizes
 
@@ -160,12 +156,6 @@ class Problem:
         other = copy(self)
         other.partitions = partitions
         return other
-
-    def choose(self, options: Any) -> Any:
-        return self._random.choice(list(options))
-
-    def flag(self) -> bool:
-        return self.choose([False, True])
 
     def start(self) -> int:
         """A partition at which an access to this many partitions may start."""

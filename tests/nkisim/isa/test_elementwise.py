@@ -13,6 +13,7 @@ import nkisim.language as nl
 from comparing import assert_same, assert_same_bits, assert_within
 from oracles import elementwise as oracle
 
+from ..draws import Draws
 from .harness import (
     ALL_DTYPES,
     FLOATS,
@@ -272,10 +273,12 @@ def simulated(instruction, dtype, *arrays):
 @settings(max_examples=8)
 @given(data=st.data())
 def test_exchanged_operands_at_every_size(shape, reverse0, reverse1, data):
-    def choose(*options):
-        return data.draw(st.sampled_from(options))
+    draws = Draws(data)
+    rng = draws.rng
 
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    def choose(*options):
+        return draws.choose(options)
+
     values = {
         "number": np.float32(2.5),
         "integer": np.float32(-3),

@@ -159,7 +159,10 @@ def is_same(shown, tested, seen):
     if shown in seen:
         return True
     seen.add(shown)
-    return instructions(shown.__code__) == instructions(tested.__code__) and all(
+    defaults = [repr((f.__defaults__, f.__kwdefaults__)) for f in (shown, tested)]
+    if defaults[0] != defaults[1] or instructions(shown.__code__) != instructions(tested.__code__):
+        return False
+    return all(
         name in shown.__globals__
         and is_same(shown.__globals__[name], tested.__globals__[name], seen)
         for name in global_names(tested.__code__).intersection(tested.__globals__)
@@ -176,7 +179,9 @@ def global_names(code):
 def instructions(code):
     """What code does, without its place."""
     inner = [instructions(c) if inspect.iscode(c) else (type(c), c) for c in code.co_consts]
-    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, inner
+    named = code.co_names, code.co_varnames, code.co_freevars
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    return code.co_code, code.co_exceptiontable, named, counts, inner
 
 
 def checked(twin, name, text, inputs, folder):

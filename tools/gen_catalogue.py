@@ -20,6 +20,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def rule_page(rule: Rule, twins: Sequence[kernels.Twin]) -> str:
         *consequences(rule, twins),
         ("since", f"nkisim {rule.since}"),
     ]
-    users = [i.name for i in INSTRUCTIONS.values() if rule in rules_of(i)]
+    users = [name for name, rules in rules_of_instructions().items() if rule in rules]
     if users:
         rows.append(("checked by", ", ".join(f"`nisa.{n}`" for n in users)))
     parts = [f"# {rule.id} {rule.slug}", table(("", ""), rows)]
@@ -112,6 +113,12 @@ def rule_page(rule: Rule, twins: Sequence[kernels.Twin]) -> str:
     for twin in twins:
         parts += twin_sections(twin)
     return join(parts)
+
+
+@cache
+def rules_of_instructions() -> dict[str, set[Rule]]:
+    """Return the rules that the declaration of each instruction names."""
+    return {instruction.name: rules_of(instruction) for instruction in INSTRUCTIONS.values()}
 
 
 def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, str]]:

@@ -122,7 +122,8 @@ def _bound(module: ModuleType) -> dict[str, ast.stmt]:
     return found
 
 
-def _used(statement: ast.stmt) -> list[str]:
+@cache
+def _used(statement: ast.stmt) -> tuple[str, ...]:
     """Return the module-level names that a statement reads, without declarations."""
     hidden = {
         node
@@ -137,7 +138,7 @@ def _used(statement: ast.stmt) -> list[str]:
         local |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     names = [node for node in nodes if isinstance(node, ast.Name)]
     local |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
-    return [node.id for node in names if node.id not in local]
+    return tuple(node.id for node in names if node.id not in local)
 
 
 def _declares(decorator: ast.expr) -> bool:

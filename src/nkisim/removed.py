@@ -278,18 +278,19 @@ def report_missing(error: AttributeError) -> None:
         _refuse(BAD_CALL, f"NkiTensor.{name}", name, method_remedy(name), place)
 
 
-def tensor_attributes(tensor: type[NoOperators]) -> set[str]:
-    """Return the attributes that a class of tensors has in the version in force.
+@functools.cache
+def tensor_attributes(tensor: type[NoOperators], version: str) -> frozenset[str]:
+    """Return the attributes that a class of tensors has in a version.
 
     Those that only raise are left out.
     """
-    return {name for name in dir(tensor) if _is_there(tensor, name)}
+    return frozenset(name for name in dir(tensor) if _is_there(tensor, name, version))
 
 
-def _is_there(tensor: type[NoOperators], name: str) -> bool:
+def _is_there(tensor: type[NoOperators], name: str, version: str) -> bool:
     found = inspect.getattr_static(tensor, name, None)
     if isinstance(found, ByVersion):
-        return versions.in_force() in found.in_version
+        return version in found.in_version
     return not isinstance(found, _NoMethod)
 
 
@@ -396,7 +397,8 @@ class NoOperators:
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [n for n in super().__dir__() if _is_there(type(self), n)]
+        version = versions.in_force()
+        return [n for n in super().__dir__() if _is_there(type(self), n, version)]
 
     __add__ = __radd__ = _operator("+", "add")
     __sub__ = __rsub__ = _operator("-", "subtract")

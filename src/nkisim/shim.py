@@ -181,7 +181,8 @@ _FINDER = _NkiFinder()
 
 def _take_loaded() -> dict[str, ModuleType]:
     """Remove ``nki`` and its submodules from ``sys.modules`` and return them."""
-    names = [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]
+    inside = f"{_PACKAGE}."
+    names = [name for name in sys.modules if name == _PACKAGE or name.startswith(inside)]
     return {name: sys.modules.pop(name) for name in names}
 
 

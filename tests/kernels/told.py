@@ -1,8 +1,8 @@
 """What is told of each bad twin: its findings, word by word, as ``data/findings.txt`` has it.
 
 A line number is told as its distance from the first line of the bad kernel, so that twins can move
-in their files. Where several generations tell the same it stands there once. Code to paste is left
-out: it has tests of its own, which run it.
+in their files. Where several generations tell the same it stands there once. Of code to paste it
+only says that there is some: it has tests of its own, which run it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from . import Twin
 
 FILE = Path(__file__).parents[1] / "data" / "findings.txt"
 _HEAD = "== "
+_CODE = "with code to paste"
 
 
 def checked(twin: Twin, kernel: Any, target: str, **options: Any) -> Any:
@@ -51,6 +52,8 @@ def _one(finding: Finding) -> str:
     lines += [f"note: {note}" for note in finding.notes]
     if finding.count > 1:
         lines.append(f"count: {finding.count}")
+    if finding.rewrite is not None:
+        lines.append(_CODE)
     return "\n".join(lines)
 
 
@@ -68,6 +71,11 @@ def told_on(twin: Twin, target: str) -> str:
 def recorded(twin: Twin, target: str) -> str:
     """What was recorded of a twin on a generation."""
     return _entries().get((twin.name, target), "nothing yet: run tools/record_findings.py")
+
+
+def has_code(twin: Twin, target: str) -> bool:
+    """Whether a finding of the bad twin has code to paste."""
+    return _CODE in recorded(twin, target).splitlines()
 
 
 @cache

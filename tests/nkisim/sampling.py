@@ -186,7 +186,8 @@ def run(
         return tuple(_stored(tensor, core, sample.grid) for tensor in shown.values())
 
     # A kernel has at least one tensor among its arguments, also where the call needs none.
-    arguments = tuple(copies(given.values())), np.zeros((1, 1), np.float32)
+    present = None if given else np.zeros((1, 1), np.float32)
+    arguments = tuple(copies(given.values())), present
     launched = nkisim.jit(kernel)[sample.grid] if sample.grid > 1 else kernel
     chosen = {"nki": sample.nki, "target": target or sample.targets[-1], **options}
     entered = entry(launched, **chosen)

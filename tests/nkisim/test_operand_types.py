@@ -42,9 +42,11 @@ def choices(sample):
 @each_case("dtype", TYPES)
 @each_case("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 def test_a_type_is_computed_or_refused(sample, dtype):
+    """What ends a check, before anything is computed, ends a simulation at the same place."""
     for names in choices(sample):
         other = retyped(sample, names, dtype)
-        run(other)
+        if not run(other).outputs:
+            continue
         with contextlib.suppress(NkiValidationError):
             run(other, entry=nkisim.simulate)
 

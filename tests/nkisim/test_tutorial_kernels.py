@@ -39,6 +39,11 @@ def script(name):
     return module
 
 
+def each_pair(names, *axes):
+    """Cases in which any two values of two axes meet, one test per generation, the last axis."""
+    return each_case(names, pairwise(*axes, TARGETS), group=lambda *case: case[-1])
+
+
 def around(*tiles):
     """Return the sizes one below, at and one above each tile, all dimensions together."""
     return [tuple(tile + step for tile in tiles) for step in (-1, 0, 1)]
@@ -69,9 +74,7 @@ def assert_within(out, exact, bound):
     assert (excess <= 0).all(), f"{(~(excess <= 0)).sum()} elements, worst by {np.nanmax(excess)}"
 
 
-@each_target
-@each_dtype
-@each_case("shape", [(1, 1), *around(128, 2048)])
+@each_pair("shape, dtype, target", [(1, 1), *around(128, 2048)], DTYPES)
 def test_tensor_add(shape, dtype, target):
     a, b = draw(dtype, shape, shape)
     out = outputs(script("tensor_add").tensor_add, target, a, b)
@@ -80,28 +83,30 @@ def test_tensor_add(shape, dtype, target):
     assert_within(out, exact, (ROUNDING[dtype] + (dtype != np.float32) * 2 * U) * np.abs(exact))
 
 
-@each_target
-@each_dtype
-@each_case("shape", [(1, 1, 1), (3, 5, 130), (130, 70, 2), *around(128, 64, 64)])
+@each_pair(
+    "shape, dtype, target",
+    [(1, 1, 1), (3, 5, 130), (130, 70, 2), *around(128, 64, 64)],
+    DTYPES,
+)
 def test_transpose_free_axes(shape, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("transpose").transpose_free_axes, target, x)
     np.testing.assert_array_equal(out, wide(x)[0].transpose(0, 2, 1))
 
 
-@each_target
-@each_dtype
-@each_case("shape", [(1, 1), (1, 200), (5, 33), *around(128, 256)])
+@each_pair("shape, dtype, target", [(1, 1), (1, 200), (5, 33), *around(128, 256)], DTYPES)
 def test_transpose_matrix(shape, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("transpose").transpose_matrix, target, x)
     np.testing.assert_array_equal(out, wide(x)[0].T)
 
 
-@each_target
-@each_dtype
-@each_case("pool", [1, 2, 3])
-@each_case("shape", [(2, 3, 3), (5, 200, 90), *around(128, 16, 18)])
+@each_pair(
+    "shape, pool, dtype, target",
+    [(2, 3, 3), (5, 200, 90), *around(128, 16, 18)],
+    [1, 2, 3],
+    DTYPES,
+)
 def test_average_pool(shape, pool, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("average_pool").average_pool, target, x, pool)
@@ -117,9 +122,7 @@ def test_average_pool(shape, pool, dtype, target):
     assert_within(out, exact, (pool**2 + 2) * U * size + ROUNDING[dtype] * np.abs(exact))
 
 
-@each_target
-@each_dtype
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5000), *around(128, 2048)])
+@each_pair("shape, dtype, target", [(1, 1), (3, 5000), *around(128, 2048)], DTYPES)
 def test_softmax(shape, dtype, target):
     x = (4 * draw(np.float32, shape)[0]).astype(dtype)
     out = outputs(script("softmax").softmax, target, x)
@@ -143,10 +146,12 @@ def test_softmax_of_large_numbers_neither_overflows_nor_vanishes():
     assert_within(out, exact, 5 * U * exact)
 
 
-@each_target
-@each_dtype
-@each_case("kernel", ["layernorm_sums", "layernorm_stats"])
-@each_case("shape", [(1, 2), (3, 1025), *around(128, 512)])
+@each_pair(
+    "shape, kernel, dtype, target",
+    [(1, 2), (3, 1025), *around(128, 512)],
+    ["layernorm_sums", "layernorm_stats"],
+    DTYPES,
+)
 def test_layernorm(shape, kernel, dtype, target):
     x, weight, bias = draw(dtype, shape, shape[1], shape[1])
     eps = 1e-5
@@ -198,9 +203,7 @@ def recurrence(a, b):
     return states, offs
 
 
-@each_target
-@each_dtype
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2500), *around(128, 1024)])
+@each_pair("shape, dtype, target", [(1, 1), (3, 2500), *around(128, 1024)], DTYPES)
 def test_linear_recurrence(shape, dtype, target):
     a = np.random.default_rng(0).uniform(-1, 1, shape).astype(dtype)
     (b,) = draw(dtype, shape, seed=1)
@@ -209,9 +212,7 @@ def test_linear_recurrence(shape, dtype, target):
     assert_within(out, exact, off + ROUNDING[dtype] * (np.abs(exact) + off))
 
 
-@each_target
-@each_dtype
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2500), *around(128, 1024)])
+@each_pair("shape, dtype, target", [(1, 1), (3, 2500), *around(128, 1024)], DTYPES)
 def test_running_sum(shape, dtype, target):
     (x,) = draw(dtype, shape)
     out = outputs(script("scan").running_sum, target, x)
@@ -242,9 +243,7 @@ TILES = {
 PROBLEMS = [(stage, size) for stage, sizes in TILES.items() for size in sizes]
 
 
-@pytest.mark.parametrize(
-    ("problem", "dtype", "target"), pairwise(PROBLEMS, DTYPES, TARGETS), ids=str
-)
+@each_pair("problem, dtype, target", PROBLEMS, DTYPES)
 def test_matmul(problem, dtype, target):
     stage, (k, m, n) = problem
     lhs_t, rhs = draw(dtype, (k, m), (k, n))
@@ -306,17 +305,14 @@ class TestAttentionForward:
         *((1, *near) for near in around(128, 2048, 128)[:2]),
     )
 
-    @pytest.mark.parametrize(
-        ("size", "causal", "dtype", "target"), pairwise(SIZES, MASKS, DTYPES, TARGETS), ids=str
-    )
+    @each_pair("size, causal, dtype, target", SIZES, MASKS, DTYPES)
     def test_around_tiles(self, size, causal, dtype, target):
         self.judge(size, causal, dtype, target)
 
     # gen2 and gen3 keep a result in a bank, and gen2 has the least memory.
-    @pytest.mark.parametrize(
+    @each_case(
         ("queries", "keys", "causal", "dtype"),
         pairwise([127, 128, 129], [127, 128, 129, 511, 512, 513, 2047, 2048, 2049], MASKS, DTYPES),
-        ids=str,
     )
     def test_tails_of_keys(self, queries, keys, causal, dtype):
         self.judge((1, queries, keys, 16), causal, dtype, "gen2", sections=2)

@@ -54,9 +54,9 @@ def matmul(stationary: np.ndarray, moving: np.ndarray) -> Sum:
     value = np.zeros((a.shape[1], b.shape[1]))
     magnitude = np.zeros_like(value)
     for k in range(a.shape[0]):
-        for m in range(a.shape[1]):
-            value[m] += a[k, m] * b[k]
-            magnitude[m] += abs(a[k, m]) * np.abs(b[k])
+        product = np.multiply.outer(a[k], b[k])
+        value += product
+        magnitude += np.abs(product)
     return Sum(value, magnitude, a.shape[0])
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ class InputCoverage:
     ) -> None:
         """Flag unread arguments and tails of a kernel, which is defined at ``place``."""
         # The source is analysed only where something was not read, which is rare.
-        unused = cache(lambda: _unused_parameters(kernel) if self._inputs else set())
+        unused = cache(lambda: _unused_parameters(kernel) if self._inputs else ())
         in_steps = cache(lambda: _read_in_steps(kernel))
         for name, tensor in arguments:
             if tensor.life.first_use >= 0 or not tensor.size:
@@ -146,21 +146,25 @@ def _note_loops(found: _Input, start: int) -> None:
                 found.loops[file, line] = None
 
 
-def _unused_parameters(kernel: Callable[..., Any]) -> set[str]:
+def _unused_parameters(kernel: Callable[..., Any]) -> Collection[str]:
     """Return the parameters of which a kernel's source uses at most shape and type."""
     definition = definition_of(inspect.unwrap(kernel))
     if definition is None or isinstance(definition[1], ast.ClassDef):
-        return set()
-    node = definition[1]
+        return ()
+    return _unused_in(definition[1])
+
+
+@lru_cache(maxsize=64)
+def _unused_in(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
     names = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    parts = list(ast.walk(node))
     described = {
         part.value
-        for part in ast.walk(node)
+        for part in parts
         if isinstance(part, ast.Attribute) and part.attr in ("dtype", "ndim", "shape", "size")
     }
-    return names - {
-        part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part not in described
-    }
+    used = {part.id for part in parts if isinstance(part, ast.Name) and part not in described}
+    return frozenset(names - used)
 
 
 def _read_in_steps(kernel: Callable[..., Any]) -> set[str]:

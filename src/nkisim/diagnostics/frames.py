@@ -107,13 +107,17 @@ def assigned_name(file: str, line: int) -> str:
     return _assigned("".join(linecache.getlines(file))).get(line, "")
 
 
+@lru_cache(maxsize=4)
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    """Return all syntax nodes of a source; none if it is not valid Python."""
+    tree = parsed(source)
+    return () if tree is None else tuple(ast.walk(tree))
+
+
 @lru_cache(maxsize=64)
 def _assigned(source: str) -> dict[int, str]:
-    tree = parsed(source)
-    if tree is None:
-        return {}
     found: dict[int, str] = {}
-    for node in ast.walk(tree):
+    for node in _nodes(source):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
         calls = [n for n in ast.walk(node.value) if isinstance(n, ast.Call)]
@@ -150,10 +154,9 @@ def _conditions(
     source: str, kinds: tuple[type[ast.If | ast.While | ast.Assert | ast.IfExp], ...]
 ) -> frozenset[int]:
     """Return the lines of a source's conditions, of some statements."""
-    tree = parsed(source)
     return frozenset(
         line
-        for node in (() if tree is None else ast.walk(tree))
+        for node in _nodes(source)
         if isinstance(node, kinds)
         for line in range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
     )
@@ -172,10 +175,9 @@ def defined_at(code: CodeType) -> Place:
 @lru_cache(maxsize=64)
 def _decorated(source: str) -> dict[tuple[int, str], int]:
     """Return the ``def`` lines of decorated functions, by first decorator's line and name."""
-    tree = parsed(source)
     return {
         (node.decorator_list[0].lineno, node.name): node.lineno
-        for node in (() if tree is None else ast.walk(tree))
+        for node in _nodes(source)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.decorator_list
     }
 
@@ -290,12 +292,9 @@ def _loops_of(file: str) -> _Loops:
 @lru_cache(maxsize=64)
 def _loops(source: str) -> _Loops:
     """List header, first body line, last line and target name of every simple ``for``."""
-    tree = parsed(source)
-    if tree is None:
-        return ()
     found = [
         (node.lineno, node.body[0].lineno, node.end_lineno or node.lineno, node.target.id)
-        for node in ast.walk(tree)
+        for node in _nodes(source)
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name)
     ]
     return tuple(sorted(found))

@@ -13,7 +13,7 @@ from typing import Any
 from nkisim.diagnostics import NkiCallError, called_by_user, declare, flag, repeats_while
 from nkisim.machine import CORE
 from nkisim.objects import NKIObject
-from nkisim.versions import at, in_force
+from nkisim.versions import VERSIONS, in_force
 
 __all__ = ["LOOP_VARIABLE", "LoopIndex", "Progress", "VirtualRegister"]
 
@@ -59,7 +59,7 @@ LOOP_VARIABLE = declare(
 WHILE_LIMIT = 200_000
 """Number of tests without progress towards 0 after which a loop counts as endless."""
 
-_TRACED = {"0.6.0": True}
+_TRACED = frozenset(VERSIONS[VERSIONS.index("0.6.0") :])
 """Versions whose tracer runs a kernel's Python code, where registers have no value."""
 
 
@@ -224,7 +224,7 @@ class LoopIndex(int, VirtualRegister):
 
 
 def _is_traced() -> bool:
-    return at(in_force(), False, _TRACED)
+    return in_force() in _TRACED
 
 
 def _refuse_value(what: str, use: str) -> None:

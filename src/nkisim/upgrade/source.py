@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -21,13 +21,22 @@ _SHORT = {"nki.isa": "nisa", "nki.language": "nl", "nki": "nki"}
 N = TypeVar("N", bound=cst.CSTNode)
 
 
+class _Wrapper(MetadataWrapper):
+    """Does not visit the tree for no visitors, as ``resolve`` does for spans."""
+
+    def visit_batched(
+        self, visitors: Iterable[cst.BatchableCSTVisitor], *around: Any, **named: Any
+    ) -> cst.CSTNode:
+        return super().visit_batched(visitors, *around, **named) if visitors else self.module
+
+
 class Source:
     """One module, parsed once for all rules."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.data = text.encode()
-        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+        wrapper = _Wrapper(cst.parse_module(text), unsafe_skip_copy=True)
         self.module = wrapper.module
         self._spans: Mapping[cst.CSTNode, Any] = wrapper.resolve(ByteSpanPositionProvider)
         self._tree = Tree(self.module)

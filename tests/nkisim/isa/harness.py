@@ -24,6 +24,8 @@ import nkisim.language as nl
 from comparing import assert_same, bits
 from oracles.elementwise import DTYPES, narrow, widen
 
+from ..draws import Draws
+
 FLOATS = ["float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"]
 NARROW_INTEGERS = ["int8", "int16", "uint8", "uint16"]
 INTEGERS = [*NARROW_INTEGERS, "int32", "uint32"]
@@ -139,15 +141,14 @@ def assert_rounded(got: np.ndarray, values: np.ndarray) -> None:
 # -- problems --------------------------------------------------------------------------------------
 
 
-class Problem:
+class Problem(Draws):
     """Draws the operands of one instruction: how many partitions, where, tiles and their views."""
 
     def __init__(
         self, data: st.DataObject, partitions: list[int] = PARTITIONS, sizes: list[int] = FREE_SIZES
     ) -> None:
-        self.draw = data.draw
-        self.rng = np.random.default_rng(self.draw(st.integers(0, 2**32 - 1)))
-        self.partitions = self.draw(st.sampled_from(partitions))
+        super().__init__(data)
+        self.partitions = self.choose(partitions)
         self.sizes = sizes
 
     def on(self, partitions: int) -> Problem:
@@ -155,12 +156,6 @@ class Problem:
         other = copy(self)
         other.partitions = partitions
         return other
-
-    def choose(self, options: Any) -> Any:
-        return self.draw(st.sampled_from(options))
-
-    def flag(self) -> bool:
-        return bool(self.draw(st.booleans()))
 
     def start(self) -> int:
         """A partition at which an access to this many partitions may start."""

@@ -16,6 +16,7 @@ from nkisim.isa.products.mx import quantize_mx
 from oracles import mx as oracle
 from tiles import loaded, stored
 
+from ..draws import Draws
 from .harness_mx import OFFSETS, SENTINEL, as_words, called, run
 
 FLOAT8_PACKS = ["float8_e4m3fn_x4", "float8_e5m2_x4"]
@@ -57,19 +58,18 @@ def assert_quantized(
     np.testing.assert_array_equal(tile, scales)
 
 
-@st.composite
-def finite_tiles(draw, source: str) -> np.ndarray:
-    """Tiles of finite bit patterns whose blocks are of different kinds."""
+def finite_tile(draws: Draws, source: str) -> np.ndarray:
+    """A tile of finite bit patterns whose blocks are of different kinds."""
     fraction_bits = 10 if source == "float16" else 7
     exponents = 0x7FFF >> fraction_bits  # the last one is that of infinity and NaN
-    rows, words = draw(st.sampled_from([(32, 1), (32, 3), (64, 2), (96, 1), (128, 2)]))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rows, words = draws.choose([(32, 1), (32, 3), (64, 2), (96, 1), (128, 2)])
+    rng = draws.rng
     fields = np.empty((rows, 4 * words), np.int64)
     for g in range(rows // 8):
         for w in range(words):
             block = (slice(8 * g, 8 * g + 8), slice(4 * w, 4 * w + 4))
-            kind = draw(st.sampled_from(["any", "narrow", "subnormal", "zero", "largest"]))
-            top = draw(st.integers(0, exponents - 1)) if kind == "narrow" else exponents - 1
+            kind = draws.choose(["any", "narrow", "subnormal", "zero", "largest"])
+            top = draws.choose(range(exponents)) if kind == "narrow" else exponents - 1
             low = 0 if kind == "any" else max(top - 20, 0)
             fields[block] = rng.integers(low, top + 1, (8, 4))
             if kind in ("subnormal", "zero"):
@@ -78,7 +78,7 @@ def finite_tiles(draw, source: str) -> np.ndarray:
     # Few fraction bits make ties, all of them carries into the next power of two.
     fractions &= rng.choice([-1, -1 << (fraction_bits - 4), 0], fields.shape)
     fractions |= rng.choice([0, (1 << fraction_bits) - 1], fields.shape, p=[0.9, 0.1])
-    zero = rng.random(fields.shape) < draw(st.sampled_from([0, 0.5, 0.98]))
+    zero = rng.random(fields.shape) < draws.choose([0, 0.5, 0.98])
     bits = np.where(zero, 0, fields << fraction_bits | fractions)
     bits |= rng.integers(0, 2, fields.shape) << 15
     return bits.astype(np.uint16).view(SOURCES[source])
@@ -89,9 +89,9 @@ def finite_tiles(draw, source: str) -> np.ndarray:
 @settings(max_examples=25)
 @given(data=st.data())
 def test_quantize(source, packed, data):
-    tile = data.draw(finite_tiles(source))
-    offset, release = data.draw(st.sampled_from(OFFSETS)), data.draw(st.sampled_from(RELEASES))
-    assert_quantized(tile, packed, offset, release)
+    draws = Draws(data)
+    tile = finite_tile(draws, source)
+    assert_quantized(tile, packed, draws.choose(OFFSETS), draws.choose(RELEASES))
 
 
 @each_float8

@@ -16,6 +16,7 @@ from oracles import elementwise as alu
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, widen
 
+from ..draws import Draws
 from .harness import apply, assert_rounded, small, stops_with, warnings_of
 
 FLOATS = list(oracle.FLOATS)
@@ -39,12 +40,11 @@ ARITHMETIC = ["add", "subtract", "multiply", "maximum", "minimum"]
 @settings(max_examples=30)
 @given(data=st.data())
 def test_function_of_two_tiles(op, data):
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    shape = data.draw(st.sampled_from(SHAPES))
-    one, other = data.draw(st.sampled_from(NARROW)), data.draw(st.sampled_from(NARROW))
-    asked = data.draw(st.sampled_from([None, None, *NARROW, "int32", "uint32"]))
-    psum = data.draw(st.sampled_from(["", "0", "1"]))
-    x, y = small(rng, shape, one), small(rng, shape, other)
+    draws = Draws(data)
+    shape, one, other = (draws.choose(options) for options in (SHAPES, NARROW, NARROW))
+    asked = draws.choose([None, None, *NARROW, "int32", "uint32"])
+    psum = draws.choose(["", "0", "1"])
+    x, y = small(draws.rng, shape, one), small(draws.rng, shape, other)
     arguments = {} if asked is None else {"dtype": getattr(nl, asked)}
     got = apply(lambda a, b: getattr(nl, op)(a, b, **arguments), x, y, psum=psum)
     assert (got.buffer, got.codes) == ("sbuf", frozenset())
@@ -163,12 +163,12 @@ def test_function_is_the_operator_of_instructions(op):
 @settings(max_examples=30)
 @given(data=st.data())
 def test_function_of_a_tile_and_a_number(op, data):
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    dtype = data.draw(st.sampled_from([*NARROW, "int32", "uint32"]))
-    x = small(rng, data.draw(st.sampled_from(SHAPES)), dtype)
-    number = data.draw(st.sampled_from([0, 1, 2, -3, 7, 0.5, -1.25, 1 / 3]))
-    asked = data.draw(st.sampled_from([*NARROW, "int32"]))
-    first, psum = data.draw(st.booleans()), data.draw(st.sampled_from(["", "0"]))
+    draws = Draws(data)
+    dtype = draws.choose([*NARROW, "int32", "uint32"])
+    x = small(draws.rng, draws.choose(SHAPES), dtype)
+    number = draws.choose([0, 1, 2, -3, 7, 0.5, -1.25, 1 / 3])
+    asked = draws.choose([*NARROW, "int32"])
+    first, psum = draws.flag(), draws.choose(["", "0"])
 
     def function(tile):
         both = (number, tile) if first else (tile, number)

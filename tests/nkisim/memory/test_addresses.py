@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
@@ -118,7 +118,6 @@ def test_types_of_every_size_overlap_byte_by_byte(first, second):
     assert assert_like_the_bytes(a, b, nl.sbuf, (32, 1024), (32, 1028))
 
 
-@settings(max_examples=50)
 @given(
     st.sampled_from(sorted(HOST)),
     st.sampled_from(sorted(HOST)),

@@ -12,6 +12,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.memory.psum import AccumulationState
 from oracles import matmul as oracle
+from pairwise import pairwise
 from tiles import loaded, stored
 
 # Small integers: every sum below is an integer far under 2^24, so float32 holds it exactly.
@@ -459,13 +460,15 @@ def sum_of_turns(x, count, order):
     return sum(of[order[turn % len(order)]] for turn in range(count))
 
 
-@pytest.mark.parametrize("cores", [None, 2])
-@pytest.mark.parametrize("entry", ["simulate", "check", "check without values"])
-@pytest.mark.parametrize("keeps", [0, 3])
 @pytest.mark.parametrize(
-    "order",
-    [("matmul", "transpose"), ("matmul", "transpose", "copy"), ("both", "copy")],
-    ids=" ".join,
+    ("order", "keeps", "entry", "cores"),
+    pairwise(
+        [("matmul", "transpose"), ("matmul", "transpose", "copy"), ("both", "copy")],
+        [0, 3],
+        ["simulate", "check", "check without values"],
+        [None, 2],
+    ),
+    ids=str,
 )
 def test_placed_tiles_may_die_in_any_order(order, keeps, entry, cores):
     """More tiles than the bookkeeping of one storage ever held at a time."""

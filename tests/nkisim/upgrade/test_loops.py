@@ -8,7 +8,7 @@ import textwrap
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("libcst")
@@ -117,7 +117,6 @@ def result(text):
     return log
 
 
-@settings(max_examples=100)
 @given(body=blocks(frozenset("r")))
 def test_a_loop_does_the_same_as_a_function(body):
     start = ["def f():", "    r = nisa.register_alloc(2)"]

@@ -6,6 +6,8 @@ import tokenize
 
 import pytest
 
+from each_case import each_case
+
 pytest.importorskip("libcst")
 
 from nkisim.upgrade import RULES as ALL_RULES
@@ -25,6 +27,9 @@ import numpy as np
 WHOLE = (RULES["MG-101"].before, RULES["MG-101"].after)
 
 
+each_rule = each_case("rule", RULES.values(), ids=lambda rule: rule.id)
+
+
 def module(text):
     return text + "\n" if text in WHOLE else HEAD + text + "\n"
 
@@ -38,7 +43,7 @@ def comments(text):
     return [t.string for t in tokens if t.type == tokenize.COMMENT]
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@each_rule
 def test_the_example_of_a_rule(rule):
     outcome = upgrade_text(module(rule.before), era(rule))
     assert outcome.problem == ""
@@ -61,26 +66,23 @@ def commented(text):
     return "\n".join(out) + "\n"
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_rewrites_parse_keep_comments_and_are_done_once(rule):
-    for text in (module(rule.before), commented(module(rule.before))):
+ODD = "\n\n\nx  =  {  'a' :1, }  # odd\n\n\n\ndef  f( a,b ) :\n\treturn   a\n"
+
+
+@each_case("rule", RULES.values(), ids=lambda rule: rule.id, group=lambda rule: rule.id[:4])
+def test_rewrites_parse_keep_comments_and_other_text_and_are_done_once(rule):
+    for text in (module(rule.before) + ODD, commented(module(rule.before)) + ODD):
         first = upgrade_text(text, era(rule))
         assert first.problem == ""
         ast.parse(first.after)
         assert sorted(comments(first.after)) == sorted(comments(text))
+        assert first.after.endswith(ODD)
         second = upgrade_text(first.after, era(rule))
         assert second.after == first.after
         assert second.changes == []
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_text_outside_the_change_is_kept(rule):
-    odd = "\n\n\nx  =  {  'a' :1, }  # odd\n\n\n\ndef  f( a,b ) :\n\treturn   a\n"
-    text = module(rule.before) + odd
-    assert upgrade_text(text, era(rule)).after.endswith(odd)
-
-
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@each_rule
 def test_line_endings_of_windows_stay(rule):
     text = module(rule.before).replace("\n", "\r\n")
     after = upgrade_text(text, era(rule)).after
@@ -88,7 +90,7 @@ def test_line_endings_of_windows_stay(rule):
     assert after.replace("\r\n", "\n") == module(rule.after or rule.before)
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@each_rule
 def test_a_name_that_is_not_nki_is_never_touched(rule):
     others = (
         "import nkiplus as nki\nimport other.language as nl\nimport other.isa as nisa\n"

@@ -22,13 +22,11 @@ import nki.isa as nisa
 import nki.collectives as ncc
 import numpy as np
 """
-RELEASES = ("auto", *ERAS[:-1])
 PAIRS = [
-    (since, target)
-    for since in RELEASES
-    for target in TARGETS[1:]
-    if since[0].isalpha() or resolve(since) <= target
+    *(("auto", "0.4.0"), ("beta1", "0.4.0"), ("auto", "0.5.0"), ("beta2", "0.5.0")),
+    *((since, to) for since in ERAS[2:-1] for to in TARGETS[1:] if resolve(since) <= to),
 ]
+"""Releases between which files are brought; all steps together have a test of their own."""
 LATER = [rule for rule in RULES.values() if rule.to != TARGETS[0]]
 
 

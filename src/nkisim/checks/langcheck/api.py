@@ -132,7 +132,7 @@ def _members(path: str) -> list[str]:
 def _attributes(unit: Unit) -> Iterator[Found]:
     """Find attributes that tensors do not have."""
     kinds = Kinds(unit)
-    known = tensor_attributes(NkiTensor)
+    known = tensor_attributes(NkiTensor, in_force())
     for node in unit.of(ast.Attribute):
         name = node.attr
         if name in known or not isinstance(node.ctx, ast.Load) or name.startswith("_"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from nkisim.checks.langcheck.unit import Unit
 
@@ -129,22 +130,37 @@ def _is_provided(unit: Unit, node: ast.AST, attribute: str) -> bool:
     while isinstance(root, ast.Attribute):
         root = root.value
     name = root.id if isinstance(root, ast.Name) else ""
-    for part in ast.walk(unit.tree.module):
-        if isinstance(part, ast.Attribute) and part.attr == attribute:
-            if not isinstance(part.ctx, ast.Load):
+    for part in _providers(unit.tree.module):
+        if isinstance(part, ast.Attribute):
+            if part.attr == attribute:
                 return True
-        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name):
+        elif isinstance(part, ast.Call):
             named = part.args[1] if len(part.args) > 1 else None
-            if part.func.id in _BY_NAME and _may_be(named, attribute):
+            if _may_be(named, attribute):
                 return True
-        elif isinstance(part, ast.Global) and name in part.names:
-            return True
+        elif isinstance(part, ast.Global):
+            if name in part.names:
+                return True
         elif isinstance(part, (ast.For, ast.withitem)):
             target = part.target if isinstance(part, ast.For) else part.optional_vars
             bound = [] if target is None else list(ast.walk(target))
             if any(isinstance(n, ast.Name) and n.id == name for n in bound):
                 return True
     return False
+
+
+@lru_cache(maxsize=16)
+def _providers(module: ast.Module) -> tuple[ast.AST, ...]:
+    """Return what may add or check for attributes in a file, or bind its global names."""
+
+    def provides(part: ast.AST) -> bool:
+        if isinstance(part, ast.Attribute):
+            return not isinstance(part.ctx, ast.Load)
+        if isinstance(part, ast.Call):
+            return isinstance(part.func, ast.Name) and part.func.id in _BY_NAME
+        return isinstance(part, (ast.Global, ast.For, ast.withitem))
+
+    return tuple(filter(provides, ast.walk(module)))
 
 
 def _may_be(named: ast.expr | None, attribute: str) -> bool:

@@ -347,7 +347,11 @@ def tensor_scalar(
     engine: Engine = Engine.unknown,
     name: str | None = None,
 ) -> Array:
-    """Apply one or two operators with a number or one value per partition."""
+    """Apply one or two operators with a number or one value per partition.
+
+    Bitwise operators of narrow integers compute in 32 bits, and the lowest bits of the result are
+    kept: NKI does not document the width between two operators.
+    """
     result = apply(op0, data, operand0, reverse0)
     return result if op1 is None else apply(op1, result, operand1, reverse1)
 

@@ -411,7 +411,7 @@ class ComplexTensor(ComplexMethods):
             if a._native is not None and b._native is not None:
                 return from_native(ComplexTensor, function(a._native, b._native), None)
             if a._parts is not None and b._parts is not None:
-                result = RULES[function](function, a._parts, b._parts)
+                result = RULES[function.__name__](function, a._parts, b._parts)
                 if result is not NotImplemented:
                     return from_parts(ComplexTensor, result)
         return evaluate(ComplexTensor, function, (a, b), {})

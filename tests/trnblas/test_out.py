@@ -79,6 +79,7 @@ def test_out_may_be_an_operand():
         trnblas.scal(2.0, b, out=b.clone().requires_grad_())
 
 
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events:UserWarning")  # torch 2.11
 @pytest.mark.parametrize("lead", [(), (3,)], ids=str)
 def test_products_are_written_at_once(lead):
     """torch writes the product to ``out``; nothing is copied there afterwards."""

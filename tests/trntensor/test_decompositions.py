@@ -79,7 +79,7 @@ def test_cp_of_four_modes_and_of_float32():
 def test_cp_of_zeros_and_of_more_terms_than_elements():
     factors, weights = tt.cp_decompose(torch.zeros(3, 4, 5), 2)
     assert torch.equal(tt.cp_reconstruct(factors, weights), torch.zeros(3, 4, 5))
-    factors, weights = tt.cp_decompose(random_tensor(3, 4, 2), 6, max_iter=20)
+    factors, weights = tt.cp_decompose(random_tensor(3, 4, 2), 6, max_iter=20, on_failure="ignore")
     assert all(bool(torch.isfinite(f).all()) for f in (*factors, weights))
 
 

@@ -34,8 +34,8 @@ def evaluate(
     found: list[ComplexMethods | Tensor] = []
     _find((args, tuple(kwargs.values())), found)
     native = any(isinstance(z, Tensor) or z._native is not None for z in found)
-    rule = RULES.get(function)
-    if rule is not None and (not native or function in ON_PARTS_ALWAYS):
+    rule = RULES.get(function.__name__)
+    if rule is not None and (not native or function.__name__ in ON_PARTS_ALWAYS):
         operands = [kwargs[name] for name in OPERAND_KEYWORDS if name in kwargs]
         options = {name: kwargs[name] for name in kwargs if name not in OPERAND_KEYWORDS}
         result = rule(function, *map(to_parts, (*args, *operands)), **to_parts(options))

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from trnfft._complex import parts as parts
 from trnfft._complex.parts import Parts, split
@@ -58,8 +57,8 @@ def join(function: Function, tensors: Iterable[Any], *args: Any, **kwargs: Any) 
 
 def where(function: Function, condition: Tensor, *choices: Any) -> Any:
     """Select elementwise between the parts of the two ``choices``."""
-    if isinstance(condition, Parts) or len(choices) != 2:
-        return NotImplemented
+    if function is not torch.where or isinstance(condition, Parts) or len(choices) != 2:
+        return NotImplemented  # Tensor.where takes the condition second
     (a_re, a_im), (b_re, b_im) = map(split, choices)
     return Parts(function(condition, a_re, b_re), function(condition, a_im, b_im))
 
@@ -124,26 +123,17 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _named(names: str) -> Iterable[Function]:
-    """Yield the torch functions and Tensor methods with these names."""
-    for name in names.split():
-        for home in (torch, torch.Tensor):
-            if hasattr(home, name):
-                yield getattr(home, name)
+_IN_PLACE = [name for name in dir(torch.Tensor) if name.endswith("_") and not name.endswith("__")]
 
-
-_IN_PLACE = " ".join(
-    name for name in dir(torch.Tensor) if name.endswith("_") and not name.endswith("__")
-)
-
-RULES: dict[Function, Rule] = dict.fromkeys(_named(_IN_PLACE), refuse_in_place)
-RULES.update(dict.fromkeys(_named(PARTWISE), partwise))
-RULES.update(dict.fromkeys(_named(JOINS), join))
-RULES.update(dict.fromkeys(_named("matmul mm bmm mv __matmul__"), matrix_product))
-RULES[torch.where] = where
-RULES[functional.pad] = padded
+# By the names of functions and methods: torch.compile before 2.13 cannot trace a dictionary of
+# functions.
+RULES: dict[str, Rule] = dict.fromkeys(_IN_PLACE, refuse_in_place)
+RULES.update(dict.fromkeys(PARTWISE.split(), partwise))
+RULES.update(dict.fromkeys(JOINS.split(), join))
+RULES.update(dict.fromkeys(("matmul", "mm", "bmm", "mv", "__matmul__"), matrix_product))
+RULES |= {"where": where, "pad": padded}
 for _names, _compute in FORMULAS.items():
-    RULES.update(dict.fromkeys(_named(_names), formula(_compute)))
+    RULES.update(dict.fromkeys(_names.split(), formula(_compute)))
 
 # The gradient of torch's function is NaN where the square of the magnitude underflows.
-ON_PARTS_ALWAYS = frozenset(_named("angle"))
+ON_PARTS_ALWAYS = ("angle",)

@@ -71,7 +71,7 @@ def ifftshift(input: T, dim: Dims = None) -> T:
 
 
 def _shifted(name: str, shift: Any, input: T, dim: Dims) -> T:
-    if not isinstance(input, Tensor | ComplexTensor):
+    if not isinstance(input, (Tensor, ComplexTensor)):
         raise DTypeError(
             f"{name}: input must be a torch.Tensor or a ComplexTensor, got {type(input).__name__}"
         )

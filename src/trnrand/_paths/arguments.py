@@ -32,7 +32,7 @@ Device: TypeAlias = str | torch.device | None
 
 def parsed_size(function: str, size: Sequence[Any]) -> tuple[int, ...]:
     """Return the shape that positional arguments give: integers, or one sequence of them."""
-    single = len(size) == 1 and isinstance(size[0], list | tuple | torch.Size)
+    single = len(size) == 1 and isinstance(size[0], (list, tuple, torch.Size))
     numbers = size[0] if single else size
     try:
         shape = tuple(index(n) for n in numbers if not isinstance(n, bool))

@@ -272,7 +272,7 @@ class SobolEngine(PointEngine):
         self.bits = bits
         self._length = 1 << (BITS if bits == WORD else bits)
         methods = {False: "none", True: "owen", "owen": "owen", "linear": "linear"}
-        if not isinstance(scramble, bool | str) or scramble not in methods:
+        if not isinstance(scramble, (bool, str)) or scramble not in methods:
             raise ParameterError(
                 f"sobol: scramble must be True, False, 'owen' or 'linear', got {scramble!r}"
             )

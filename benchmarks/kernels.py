@@ -249,8 +249,13 @@ def attention_problem(queries: int, depth: int) -> Problem:
     def make() -> Callable[[], Any]:
         import torch
 
-        # 4-D, because torch uses its fused kernel only then.
-        tensors = [as_torch(t)[None] for t in (q, k, v)]
+        from trnsci.core.interop import has_bfloat16_products
+
+        # 4-D, because torch uses its fused kernel only then; in float32 where its products of
+        # bfloat16 are a loop over scalars, hundreds of times slower.
+        fast = torch.backends.mkl.is_available() or has_bfloat16_products()
+        dtype = torch.bfloat16 if fast else torch.float32
+        tensors = [as_torch(t)[None].to(dtype) for t in (q, k, v)]
         attend = torch.nn.functional.scaled_dot_product_attention
         return lambda: attend(*tensors, scale=scale)[0]
 

@@ -11,12 +11,13 @@ from nkisim.memory import rules as memory_rules
 from nkisim.memory.log import device_bytes
 from nkisim.spec import rules
 from nkisim.spec.call import Call
-from nkisim.spec.constants import check_constants, check_operators
+from nkisim.spec.constants import check_constants
 from nkisim.spec.constraints import refuse_pack
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.indirection import check_indirection, check_selected
 from nkisim.spec.instruction import Instruction
 from nkisim.spec.operands import Operand
+from nkisim.spec.operator_constraints import check_operators
 from nkisim.spec.signatures import CALLS, call_text
 from nkisim.versions import in_force
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import Parameter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nkisim.spec import rules
 from nkisim.spec.call import Call
+from nkisim.spec.constraints import not_constant
 
-__all__ = ["check_constants", "check_operators"]
+__all__ = ["check_constants"]
 
 
 class _Kind(NamedTuple):
@@ -78,8 +77,6 @@ _KINDS = {
     "unique_indices": _FLAG,
 }
 
-_OPERATORS = ("op", "op0", "op1", "cmp_op", "comp_op0", "comp_op1", "reduce_op")
-
 
 def check_constants(call: Call) -> None:
     """Check the kinds of flags, numbers and tuples."""
@@ -87,36 +84,7 @@ def check_constants(call: Call) -> None:
         kind = None if name in call.instruction.operands else _KINDS.get(name)
         if kind is None or kind.accepts(value):
             continue
-        default = _default(call, name)
+        default = call.instruction.signature.parameters[name].default
         if value is None and (default is None or default is False or default == ()):
             continue
-        call.fail(
-            rules.STATIC_ARGUMENT,
-            f"{name} must be {kind.says} known at compile time, got {value!r}"[:200],
-            operand=name,
-            seen=repr(value)[:80],
-            allowed=kind.says,
-            fix=f"pass {kind.says}",
-        )
-
-
-def check_operators(call: Call) -> None:
-    """Check that arguments are operators at all; instructions check which operators they take."""
-    for name in _OPERATORS:
-        value = call.values.get(name)
-        if name not in call.values or call.op(name) is not None:
-            continue
-        if value is None and _default(call, name) is not Parameter.empty:
-            continue
-        call.fail(
-            rules.OPERATOR_KIND,
-            f"{name} must be an operator of nki.language, got {value!r}"[:200],
-            operand=name,
-            seen=repr(value)[:80],
-            allowed="operators of nki.language",
-            fix="pass an operator such as nl.add",
-        )
-
-
-def _default(call: Call, name: str) -> Any:
-    return call.instruction.signature.parameters[name].default
+        not_constant(call, name, kind.says)

@@ -25,6 +25,7 @@ __all__ = [
     "int32_constant",
     "listed",
     "misfit",
+    "not_constant",
     "number_constant",
     "one_start_partition",
     "refuse_pack",
@@ -312,7 +313,7 @@ def number_constant(*names: str) -> Constraint:
     def check(call: Call) -> None:
         for name in names:
             if not isinstance(call[name], (int, float, np.number)):
-                _not_constant(call, name, "a number")
+                not_constant(call, name, "a number")
 
     return Constraint(f"{listed(names)} a number", (rules.STATIC_ARGUMENT,), check)
 
@@ -324,12 +325,13 @@ def int32_constant(*names: str) -> Constraint:
         for name in names:
             value = call[name]
             if not isinstance(value, (int, np.integer)) or not -(2**31) <= value < 2**31:
-                _not_constant(call, name, "an integer of 32 bits")
+                not_constant(call, name, "an integer of 32 bits")
 
     return Constraint(f"{listed(names)} an int32", (rules.STATIC_ARGUMENT,), check)
 
 
-def _not_constant(call: Call, name: str, wanted: str) -> None:
+def not_constant(call: Call, name: str, wanted: str) -> None:
+    """Add the violation of an argument that is not of the wanted kind."""
     call.fail(
         rules.STATIC_ARGUMENT,
         f"{name} must be {wanted} known at compile time, got {call[name]!r}"[:200],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from inspect import Parameter
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from nkisim.spec.ops import Op, as_op
 
 __all__ = [
     "alu_operator",
+    "check_operators",
     "engine_among",
     "engine_named",
     "matches_bits",
@@ -46,6 +48,19 @@ def alu_operator(
         (rules.OPERATOR_KIND, rules.NO_DIVIDE, rules.NO_MODULO, rules.GENERATION),
         check,
     )
+
+
+_OPERATORS = ("op", "op0", "op1", "cmp_op", "comp_op0", "comp_op1", "reduce_op")
+
+
+def check_operators(call: Call) -> None:
+    """Check that arguments are operators at all; instructions check which operators they take."""
+    for name in _OPERATORS:
+        if name not in call.values or call.op(name) is not None:
+            continue
+        required = call.instruction.signature.parameters[name].default is Parameter.empty
+        if call[name] is not None or required:
+            _not_an_operator(call, name, call[name], bitvec=True)
 
 
 def unused_operand(operator: str, operand: str) -> Constraint:

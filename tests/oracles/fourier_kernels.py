@@ -14,6 +14,8 @@ import numpy as np
 from oracles.blas_kernels import FLOAT32_ROUNDOFF, Expected, product
 
 BFLOAT16_ROUNDOFF = 2.0**-8
+AROUND_TILES = (*range(1, 34), *range(61, 68), *range(120, 137), 180, 191, *range(248, 261))
+"""Short lengths, and those whose points or bins are about as many as a tile has."""
 
 
 @lru_cache(maxsize=4)

@@ -106,14 +106,13 @@ def leave_one_out() -> list[tuple[int, float, float]]:
         M, the fitted share, and the error in percent.
     """
     timing = timing_of(resolve_target("trn2"))
-    tight, loose, spill, published = [], [], [], []
+    tight, loose, published = [], [], []
     for row in GRID:
         found = grid_prediction(row)[0]
         tight.append(found.tight.total)
         loose.append(max(found.loose.total, found.tight.total))
-        spill.append(timing.spill_share * found.spill_bytes / timing.dma_core_rate)
         published.append(row.us)
-    base = np.array(tight) + np.array(spill) + timing.fixed
+    base = np.array(tight) + timing.fixed
     stall, wanted = np.array(loose) - np.array(tight), np.array(published) * 1e3
     shares = np.linspace(0, 0.5, 101)
     found_rows: list[tuple[int, float, float]] = []

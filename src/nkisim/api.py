@@ -316,11 +316,16 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
 
 def check_into(
     report: Report, kernel: Kernel, options: SimOptions, args: Any, kwargs: dict[str, Any]
-) -> None:
-    """Run a kernel and fill a report; findings before an exception of the kernel are included."""
+) -> list[Finding]:
+    """Run a kernel and fill a report; findings before an exception of the kernel are included.
+
+    Returns:
+        The findings of the run, without those of the source.
+    """
     stopped: BaseException | None = None
     try:
         run(kernel, options, args, kwargs, report)
+        return list(report.findings)
     except BaseException as error:
         stopped = error
         raise

@@ -97,7 +97,6 @@ class Timing:
             pessimistic schedule.
         loose_in_flight, loose_delay: Transfers under way, and time added to each, there.
         stall_share: Share of the difference of both schedules that a kernel loses.
-        spill_share: Share of the time of spill transfers for which a kernel waits.
         fixed: Start and end of a kernel on the device.
         host: Host time of one call besides the device's.
     """
@@ -145,7 +144,6 @@ class Timing:
     loose_in_flight: Constant
     loose_delay: Constant
     stall_share: Constant
-    spill_share: Constant
     fixed: Constant
     host: Constant
 
@@ -172,7 +170,6 @@ _SHARED: dict[str, Constant] = {
     "loose_in_flight": _assumed(2, "double buffering"),
     "loose_delay": _fitted(1800, "GRID"),
     "stall_share": _fitted(0.15, "GRID"),
-    "spill_share": _fitted(0.3, "four rows of GRID"),
     "fixed": _measured(9400, "PROBES, Trainium 2"),
     "host": _measured(54_000, "42 to 66 us on Trainium 1"),
 }

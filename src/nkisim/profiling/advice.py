@@ -1,8 +1,7 @@
 """Advice: what to change in a kernel, ranked by the time that a schedule of the change saves.
 
 Each rule looks for its condition in the program, changes the costs or dependencies of the
-operations concerned as the action would, and schedules the changed program. A change that the model
-cannot express is a note without a number.
+operations concerned as the action would, and schedules the changed program.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from typing import NamedTuple
 
 from nkisim.arch.timing import timing_of
 from nkisim.memory.region import is_psum
+from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.costs import Work
-from nkisim.profiling.program import Operation, Program
+from nkisim.profiling.program import Operation, Program, Tile
 from nkisim.profiling.result import Advice, Profile
 from nkisim.profiling.schedule import Policy, schedule
-from nkisim.profiling.spills import SPILL, with_spills
+from nkisim.profiling.spills import SPILL
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["advise"]
@@ -45,22 +45,22 @@ class _Candidate(NamedTuple):
     """A possible piece of advice: its text, and the change of an operation that it makes."""
 
     advice: Advice
-    change: Change | None
+    change: Change
 
 
-def advise(program: Program, found: Profile) -> list[Advice]:
-    """Return the changes worth trying, largest gain first."""
-    timing = timing_of(program.generation)
-    policy = Policy(int(timing.dma_in_flight))
-    spilled = with_spills(program)
-    before = schedule(spilled.program, policy).total
-    pieces = [*_spill_advice(program, found, spilled.nbytes)]
-    for candidate in _candidates(spilled.program, found):
-        if candidate.change is None:
-            pieces.append(candidate.advice)
-            continue
-        changed = _changed(spilled.program, candidate.change)
-        gain = (before - schedule(changed, policy).total) / 1e3
+def advise(program: Program, prediction: Prediction, found: Profile) -> list[Advice]:
+    """Return the changes worth trying, largest gain first.
+
+    Args:
+        program: The program as captured.
+        prediction: Its prediction, with spills.
+        found: Its profile.
+    """
+    policy = Policy(int(timing_of(program.generation).dma_in_flight))
+    pieces = [*_spill_advice(program, prediction, policy)]
+    for candidate in _candidates(prediction.program, found):
+        changed = _changed(prediction.program, candidate.change)
+        gain = (prediction.tight.total - schedule(changed, policy).total) / 1e3
         if gain >= _LEAST_SHARE * found.latency_us:
             pieces.append(replace(candidate.advice, gain_us=round(gain, 2)))
     pieces.sort(key=lambda piece: -(piece.gain_us or 0.0))
@@ -69,8 +69,7 @@ def advise(program: Program, found: Profile) -> list[Advice]:
 
 def _changed(program: Program, change: Change) -> Program:
     """Return a program with changed operations."""
-    operations = [change(operation) for operation in program.operations]
-    return Program(program.generation, operations, program.tiles, program.cores)
+    return replace(program, operations=[change(operation) for operation in program.operations])
 
 
 def _candidates(program: Program, found: Profile) -> Iterator[_Candidate]:
@@ -86,7 +85,8 @@ def _candidates(program: Program, found: Profile) -> Iterator[_Candidate]:
             yield from _product_advice(file, line, operations, program)
     yield from _descriptor_advice(program, found)
     yield from _buffer_advice(by_line)
-    yield from _evacuation_advice(by_line)
+    if program.generation.number > 2:  # Scalar copies from PSUM from gen3 on
+        yield from _evacuation_advice(by_line, program)
 
 
 def _transfer_advice(
@@ -162,31 +162,38 @@ def _with_run(operation: Operation, run: int, merged: int, rate: float) -> Work:
 def _product_advice(
     file: str, line: int, operations: list[Operation], program: Program
 ) -> Iterator[_Candidate]:
-    """P003 and P004: few moving columns, and stationary loads that nothing hides."""
+    """P003 and P004: few moving columns, and stationary loads that nothing hides.
+
+    Only products with the same stationary operand can be one product of more columns.
+    """
     moving = operations[0].work.columns
     stationary = operations[0].work.stationary_columns
-    if not moving or moving >= _MOVING or len(operations) < 2:
+    if not moving or moving >= _MOVING:
         return
-    numbers = {operation.number for operation in operations}
+    equal = Counter(operation.stationary for operation in operations)
+    merged = {o.number: min(int(_MOVING // moving), equal[o.stationary]) for o in operations}
+    most = max(merged.values())
+    if most < 2:
+        return
     issue = timing_of(program.generation).matmul_issue_cycles
-    exposed = moving < stationary
     whole = max(moving, stationary) + issue
-    wanted = moving + issue * moving / _MOVING
 
     def wider(operation: Operation) -> Operation:
-        if operation.number not in numbers:
+        together = merged.get(operation.number, 1)
+        if together == 1:
             return operation
+        share = (max(together * moving, stationary) + issue) / together / whole
         return replace(
-            operation, work=operation.work._replace(busy=operation.work.busy * wanted / whole)
+            operation, work=operation.work._replace(busy=operation.work.busy * min(share, 1.0))
         )
 
-    if exposed:
+    if moving < stationary:
         advice = Advice(
             "P004",
             "stationary loads are not hidden",
             f"{len(operations)} products load {stationary:g} stationary columns for {moving:g} "
             "moving columns",
-            "keep the stationary tile and stream several moving tiles against it in one product",
+            f"keep the stationary tile and stream {most} moving tiles against it in one product",
             None,
             file,
             line,
@@ -196,7 +203,7 @@ def _product_advice(
             "P003",
             "few moving columns",
             f"{len(operations)} products stream {moving:g} columns; one product takes {_MOVING}",
-            f"put {int(_MOVING // moving)} moving tiles side by side and multiply them at once",
+            f"put {most} moving tiles side by side and multiply them at once",
             None,
             file,
             line,
@@ -206,24 +213,18 @@ def _product_advice(
 
 def _descriptor_advice(program: Program, found: Profile) -> Iterator[_Candidate]:
     """P002: descriptors made in software on a busy GpSimd."""
-    software = [
-        operation
-        for operation in program.operations
-        if operation.work.transfer is not None
-        and operation.work.transfer.mode == "software"
-        and not operation.work.transfer.indirect
-    ]
+    software = [o for o in program.operations if _could_use_hardware(o)]
     if not software or program.generation.number == 2:
         return
     if found.utilization["gpsimd"] < _BUSY_SHARE:
         return
+    queues = {o.number: (Engine.sync, Engine.scalar)[i % 2] for i, o in enumerate(software)}
 
     def by_hardware(operation: Operation) -> Operation:
-        moved = operation.work.transfer
-        if moved is None or moved.mode != "software" or moved.indirect:
+        moved, queue = operation.work.transfer, queues.get(operation.number)
+        if moved is None or queue is None:
             return operation
-        trigger = Engine.scalar if operation.number % 2 else Engine.sync
-        transfer = moved._replace(mode="hardware", trigger=trigger)
+        transfer = moved._replace(mode="hardware", trigger=queue)
         return replace(operation, work=operation.work._replace(transfer=transfer))
 
     first = software[0].place
@@ -233,31 +234,48 @@ def _descriptor_advice(program: Program, found: Profile) -> Iterator[_Candidate]
             "GpSimd makes descriptors",
             f"{len(software)} transfers keep GpSimd busy for "
             f"{found.utilization['gpsimd']:.0%} of the time",
-            "ask for descriptors made by hardware, on the Sync and Scalar queues in turn",
+            "let hardware make the descriptors, of one transfer on the Sync queue and of the next "
+            "on the Scalar queue",
             None,
             first.file,
             first.line,
-            "nisa.dma_copy(dst=..., src=..., dge_mode=nisa.dge_mode.hwdge)",
+            "nisa.dma_copy(dst=..., src=..., dge_mode=nisa.dge_mode.hwdge, "
+            "engine=nisa.engine.sync)  # and engine=nisa.engine.scalar in turn",
         ),
         by_hardware,
     )
 
 
+def _could_use_hardware(operation: Operation) -> bool:
+    """Return whether hardware could make descriptors that software makes."""
+    moved = operation.work.transfer
+    if moved is None or moved.mode != "software" or operation.name != "dma_copy":
+        return False
+    return not moved.indirect and not moved.converts
+
+
 def _buffer_advice(by_line: dict[tuple[str, int], list[Operation]]) -> Iterator[_Candidate]:
-    """P005: transfers that wait until the tile they overwrite was read."""
+    """P005: loads that wait until the tile they overwrite was read."""
     for (file, line), operations in by_line.items():
-        waiting = [o for o in operations if o.work.transfer is not None and o.reuses]
+        waiting = [
+            o
+            for o in operations
+            if o.work.transfer is not None and not o.work.transfer.stores and o.reuses
+        ]
         if len(waiting) < 2:
             continue
-        numbers = {operation.number for operation in waiting}
+        # With two tiles in turn a load waits for the readers of the last load but one.
+        needs: dict[int, tuple[int, ...]] = {}
+        before: dict[tuple[Tile, ...], tuple[int, ...]] = {}
+        for o in waiting:
+            others = tuple(n for n in o.needs if n not in o.reuses)
+            needs[o.number] = (*others, *before.get(o.tiles, ()))
+            before[o.tiles] = o.reuses
 
-        def doubled(operation: Operation, numbers: set[int] = numbers) -> Operation:
-            if operation.number not in numbers:
+        def doubled(operation: Operation, needs: dict[int, tuple[int, ...]] = needs) -> Operation:
+            if operation.number not in needs:
                 return operation
-            reuses = set(operation.reuses)
-            return replace(
-                operation, needs=tuple(n for n in operation.needs if n not in reuses), reuses=()
-            )
+            return replace(operation, needs=needs[operation.number])
 
         name = waiting[0].tiles[0].name if waiting[0].tiles else "tile"
         yield _Candidate(
@@ -274,8 +292,11 @@ def _buffer_advice(by_line: dict[tuple[str, int], list[Operation]]) -> Iterator[
         )
 
 
-def _evacuation_advice(by_line: dict[tuple[str, int], list[Operation]]) -> Iterator[_Candidate]:
+def _evacuation_advice(
+    by_line: dict[tuple[str, int], list[Operation]], program: Program
+) -> Iterator[_Candidate]:
     """P007: copies from PSUM that one engine does alone."""
+    timing = timing_of(program.generation)
     for (file, line), operations in by_line.items():
         first = operations[0]
         copies = first.name == "tensor_copy" and first.work.engine in (Engine.vector, Engine.scalar)
@@ -284,14 +305,20 @@ def _evacuation_advice(by_line: dict[tuple[str, int], list[Operation]]) -> Itera
         if not any(is_psum(tile.region) for tile in first.tiles):
             continue
         numbers = {operation.number for operation in operations[1::2]}
-        other = Engine.scalar if first.work.engine is Engine.vector else Engine.vector
+        other, ratio = Engine.scalar, timing.vector_ghz / timing.scalar_ghz
+        if first.work.engine is Engine.scalar:
+            other, ratio = Engine.vector, 1 / ratio
 
         def shared(
-            operation: Operation, numbers: set[int] = numbers, other: Engine = other
+            operation: Operation,
+            numbers: set[int] = numbers,
+            other: Engine = other,
+            ratio: float = ratio,
         ) -> Operation:
             if operation.number not in numbers:
                 return operation
-            return replace(operation, work=operation.work._replace(engine=other))
+            work = operation.work._replace(engine=other, busy=operation.work.busy * ratio)
+            return replace(operation, work=work)
 
         yield _Candidate(
             Advice(
@@ -308,20 +335,20 @@ def _evacuation_advice(by_line: dict[tuple[str, int], list[Operation]]) -> Itera
         )
 
 
-def _spill_advice(program: Program, found: Profile, nbytes: int) -> Iterator[Advice]:
+def _spill_advice(program: Program, prediction: Prediction, policy: Policy) -> Iterator[Advice]:
     """P006: tiles that do not fit in SBUF together."""
-    if not nbytes:
+    if not prediction.spill_bytes:
         return
-    timing = timing_of(program.generation)
-    without = schedule(program, Policy(int(timing.dma_in_flight))).total
-    gain = found.latency_us - (without + timing.fixed) / 1e3
-    largest = max(program.tiles, key=lambda tile: tile.row_bytes if not is_psum(tile.region) else 0)
+    gain = (prediction.tight.total - schedule(program, policy).total) / 1e3
+    tiles = [tile for tile in program.tiles if not is_psum(tile.region)]
+    largest = max(tiles, key=lambda tile: tile.allocated_bytes)
     yield Advice(
         "P006",
         "SBUF spills",
-        f"{nbytes / 1e6:.1f} MB are written to HBM and read again, because live tiles exceed SBUF",
-        f"use smaller blocks; the largest tile is `{largest.name}` with {largest.row_bytes:,} "
-        "bytes per partition",
+        f"{prediction.spill_bytes / 1e6:.1f} MB are written to HBM and read again, because live "
+        "tiles exceed SBUF",
+        f"use smaller blocks; the largest tile is `{largest.name}` with "
+        f"{largest.allocated_bytes:,} bytes per partition",
         round(gain, 2),
         *largest.line,
     )

@@ -11,6 +11,7 @@ from nkisim.profiling.program import Operation, Program
 from nkisim.profiling.result import ENGINES, LineTime, MemoryUse, Profile, Span
 from nkisim.profiling.schedule import Policy, Schedule, schedule
 from nkisim.profiling.spills import SPILL, Spilled, with_spills
+from nkisim.spec.enums import engine as Engine
 
 __all__ = ["Prediction", "predict", "profile_of"]
 
@@ -44,8 +45,7 @@ class Prediction:
             Policy(int(timing.loose_in_flight), int(timing.loose_buffers), timing.loose_delay),
         )
         tight, loose = self.tight.total, max(self.loose.total, self.tight.total)
-        spills = spilled.nbytes / timing.dma_core_rate
-        total = tight + timing.stall_share * (loose - tight) + timing.spill_share * spills
+        total = tight + timing.stall_share * (loose - tight)
         self.latency_us = (total + timing.fixed) / 1e3
         self.interval_us = (
             (tight + timing.fixed) / 1e3,
@@ -58,11 +58,10 @@ def predict(program: Program) -> Prediction:
     return Prediction(with_spills(program))
 
 
-def profile_of(program: Program, kernel: str, findings: list[str], nki: str) -> Profile:
-    """Return the profile of a captured program."""
-    prediction = predict(program)
-    generation, timing = program.generation, timing_of(program.generation)
+def profile_of(prediction: Prediction, kernel: str, findings: list[str], nki: str) -> Profile:
+    """Return the profile of a predicted program."""
     program, times = prediction.program, prediction.tight
+    generation, timing = program.generation, timing_of(program.generation)
     latency = prediction.latency_us
     per_core = [_busy(program, times, core) for core in range(program.cores)]
     busiest = max(per_core, key=lambda busy: max(busy.values()))
@@ -88,6 +87,14 @@ def profile_of(program: Program, kernel: str, findings: list[str], nki: str) -> 
         hbm_bytes=hbm_bytes,
         transfers=len(moved),
         spill_bytes=prediction.spill_bytes,
+        descriptors=dict(
+            Counter(
+                o.work.transfer.mode
+                for o in moved
+                if o.work.transfer is not None and o.name != SPILL
+            )
+        ),
+        assumed_descriptors=program.assumed_descriptors,
         dma_efficiency=nbytes / dma_busy / timing.dma_core_rate / 1e3 if dma_busy else 0.0,
         flops=flops,
         intensity=flops / hbm_bytes if hbm_bytes else 0.0,
@@ -103,26 +110,40 @@ def profile_of(program: Program, kernel: str, findings: list[str], nki: str) -> 
 
 
 def _busy(program: Program, times: Schedule, core: int) -> dict[str, float]:
-    """Return the busy time of each engine of a core, in us."""
-    busy = dict.fromkeys(ENGINES, 0.0)
-    timing = timing_of(program.generation)
+    """Return the busy time of each engine of a core, in us.
+
+    The DMA engines of a core are as busy as the busiest of them, and so are its descriptor
+    generators: GpSimd, and the two in hardware.
+    """
+    spans: dict[str, list[tuple[float, float]]] = {}
+    generators: dict[Engine, float] = {}
     for operation in program.operations:
         if operation.core != core:
             continue
         number, moved = operation.number, operation.work.transfer
-        key = operation.work.engine.name
-        # The DMA engines of a core move one transfer after the other, so their times add up too.
-        busy[key] += times.end[number] - times.moved[number]
         if moved is None:
+            key = operation.work.engine.name
+            spans.setdefault(key, []).append((times.start[number], times.end[number]))
             continue
-        if moved.mode == "software":
-            indirect = timing.dma_indirect_issue if moved.indirect else timing.dma_software_issue
-            busy["gpsimd"] += indirect
-        elif moved.mode == "hardware":
-            busy[moved.trigger.name] += timing.dma_hardware_issue
-        else:
-            busy[moved.trigger.name] += timing.dma_prebuilt_issue
+        issue = (times.start[number], times.issued[number])
+        if moved.mode != "prebuilt":
+            made = generators.get(moved.trigger, 0.0)
+            generators[moved.trigger] = made + issue[1] - issue[0]
+        if moved.mode != "hardware":
+            spans.setdefault(moved.trigger.name, []).append(issue)
+    busy = dict.fromkeys(ENGINES, 0.0) | {key: _union(found) for key, found in spans.items()}
+    busy["dge"] = max(generators.values(), default=0.0)
+    busy["dma"] = times.dma_busy[core]
     return {key: value / 1e3 for key, value in busy.items()}
+
+
+def _union(spans: list[tuple[float, float]]) -> float:
+    """Return the time that intervals cover together."""
+    covered, until = 0.0, 0.0
+    for start, end in sorted(spans):
+        covered += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return covered
 
 
 def _bound(busy: dict[str, float], latency: float, fixed: float) -> tuple[float, str]:
@@ -169,21 +190,23 @@ def _lines(program: Program, times: Schedule) -> list[LineTime]:
 
 
 def _critical(program: Program, times: Schedule) -> dict[tuple[str, int], float]:
-    """Walk back from the last result along what determined each start."""
+    """Return the share of each line in the critical path, from the last result to the start.
+
+    Waiting belongs to the operation that is waited for.
+    """
     found: dict[tuple[str, int], float] = {}
     if not program.operations:
         return found
     number = max(range(len(program.operations)), key=times.ready.__getitem__)
     until = times.ready[number]
-    for _ in range(len(program.operations)):
+    while number >= 0:
         place = program.operations[number].place
-        begin = times.start[number]
+        waits = number in times.waited_for
+        begin = times.moved[number] if waits else times.start[number]
         key = (place.file, place.line)
         found[key] = found.get(key, 0.0) + max(0.0, until - begin)
         until = min(until, begin)
-        number = times.cause[number]
-        if number < 0:
-            break
+        number = times.waited_for[number] if waits else times.cause[number]
     return found
 
 
@@ -205,14 +228,14 @@ def _timeline(program: Program, times: Schedule) -> list[Span]:
                 "" if moved is None else _queue_name(operation),
             )
         )
-        if moved is not None and moved.mode == "software":
+        if moved is not None and moved.mode != "prebuilt":
             spans.append(
                 Span(
-                    moved.trigger.name,
+                    "dge",
                     times.start[number] / 1e3,
                     times.issued[number] / 1e3,
                     times.issued[number] / 1e3,
-                    "descriptors",
+                    f"descriptors by {moved.trigger.name}",
                     operation.place.file,
                     operation.place.line,
                     operation.core,
@@ -237,7 +260,7 @@ def _memory(program: Program, times: Schedule) -> list[MemoryUse]:
             *tile.line,
             tile.row_bytes,
             times.start[tile.uses[0]] / 1e3,
-            max(times.ready[number] for number in (tile.uses[0], tile.uses[-1])) / 1e3,
+            max(times.ready[number] for number in tile.uses) / 1e3,
             tile.core,
         )
         for tile in program.tiles

@@ -30,6 +30,7 @@ COLOURS = {
     "scalar": "#b39b1e",
     "gpsimd": "#aa3377",
     "sync": "#777777",
+    "dge": "#cc6677",
     "dma": "#2a9bc0",
 }
 """Colours of the engines."""

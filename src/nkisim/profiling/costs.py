@@ -26,6 +26,9 @@ __all__ = ["Work", "work_of"]
 _ARRAY = 128
 """Rows and columns of the systolic array."""
 
+_BLOCK = 32
+"""Rows and columns of its smallest part that computes on its own."""
+
 _FAST_VECTOR = frozenset({"tensor_copy", "tensor_scalar", "tensor_tensor", "scalar_tensor_tensor"})
 """Vector instructions that read two or four elements per cycle and lane from gen3 on."""
 
@@ -69,6 +72,7 @@ class Work(NamedTuple):
         transfer: The DMA, if it is one.
         fast_vector: Whether Vector uses the port that it shares with GpSimd.
         columns, stationary_columns: Columns of the operands of a product, else 0.
+        array: Parts of the systolic array that a product occupies, as bits of a mask; 0 for all.
     """
 
     engine: Engine
@@ -81,14 +85,21 @@ class Work(NamedTuple):
     fast_vector: bool = False
     columns: float = 0.0
     stationary_columns: float = 0.0
+    array: int = 0
 
 
-def work_of(event: Event, generation: Generation) -> Work:
-    """Return the cost of an event."""
+def work_of(event: Event, generation: Generation, *, prebuilt: bool) -> Work:
+    """Return the cost of an event.
+
+    Args:
+        event: The instruction.
+        generation: The target.
+        prebuilt: Whether descriptors that the compiler may choose were made before the run.
+    """
     timing = timing_of(generation)
     cost = INSTRUCTIONS[event.instruction].cost
     if event.engine is Engine.dma or (cost is not None and cost.formula == "transfer"):
-        return _transfer(event, generation, timing)
+        return _transfer(event, timing, prebuilt)
     if event.instruction == "core_barrier":
         return Work(event.engine, float(timing.barrier), 0.0)
     if event.engine is Engine.tensor:
@@ -100,8 +111,8 @@ def work_of(event: Event, generation: Generation) -> Work:
     return _vector(event, cost, generation, timing)
 
 
-def _transfer(event: Event, generation: Generation, timing: Timing) -> Work:
-    moved = transfer_of(event, generation)
+def _transfer(event: Event, timing: Timing, prebuilt: bool) -> Work:
+    moved = transfer_of(event, prebuilt=prebuilt)
     share = 1.0
     if moved.transposes:
         share = timing.dma_transpose_rate
@@ -129,10 +140,12 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
     passes = _passes(arguments, moving, transposes and generation.number > 2)
     cycles = passes * max(columns, stationary_columns if generation.number > 2 else 64.0)
     issue = timing.matmul_issue_cycles * (2 if passes > 1 and generation.number > 2 else 1)
-    busy = max(cycles + issue, timing.least_cycles) / ghz / _parallel_tiles(arguments)
+    busy = max(cycles + issue, timing.least_cycles) / ghz
+    array, share = _array_tile(arguments)
     if transposes:
         tail = timing.transpose_tail + (184.0 if passes > 1 else 0.0)
-        return Work(Engine.tensor, busy, float(tail), 0.0, _peak(busy, timing))
+        peak = _peak(busy, timing) * share
+        return Work(Engine.tensor, busy, float(tail), 0.0, peak, array=array)
     tail = float(timing.matmul_tail)
     if passes > 1:
         tail = timing.matmul_tail_float32 + 0.5 * passes * columns / ghz
@@ -145,9 +158,10 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
         busy,
         tail,
         flops,
-        _peak(busy, timing),
+        _peak(busy, timing) * share,
         columns=columns,
         stationary_columns=stationary_columns,
+        array=array,
     )
 
 
@@ -166,12 +180,22 @@ def _peak(busy: float, timing: Timing) -> float:
     return busy * timing.tensor_ghz * 2 * _ARRAY * _ARRAY
 
 
-def _parallel_tiles(arguments: Any) -> int:
-    """Return how many products with this ``tile_size`` the array computes at the same time."""
-    size: Any = arguments.get("tile_size") or ()
-    if len(size) != 2 or not all(size):
-        return 1
-    return max(1, (_ARRAY // int(size[0])) * (_ARRAY // int(size[1])))
+def _array_tile(arguments: Mapping[str, Any]) -> tuple[int, float]:
+    """Return the part of the array that ``tile_position`` and ``tile_size`` choose, and its share.
+
+    The part is a mask of the 16 blocks of 32 x 32, 0 for the whole array. Products in different
+    blocks run at the same time.
+    """
+    size, position = arguments.get("tile_size"), arguments.get("tile_position")
+    if not size or not position or len(size) != 2 or not all(size):
+        return 0, 1.0
+    (height, width), (row, column) = size, position
+    mask = 0
+    for r in range(int(row) // _BLOCK, -(-(int(row) + int(height)) // _BLOCK)):
+        for c in range(int(column) // _BLOCK, -(-(int(column) + int(width)) // _BLOCK)):
+            mask |= 1 << (r * (_ARRAY // _BLOCK) + c)
+    share = mask.bit_count() / (_ARRAY // _BLOCK) ** 2
+    return (mask, share) if share < 1 else (0, 1.0)
 
 
 def _elements(event: Event, cost: Cost | None) -> float:
@@ -194,19 +218,12 @@ def _streamed(event: Event) -> list[NkiTensor]:
 
 
 def _stride_factor(tensors: list[NkiTensor]) -> float:
-    """Return 2 if an operand's elements lie more than 16 bytes apart."""
+    """Return 2 if an operand's elements in a partition lie more than 16 bytes apart."""
     for tensor in tensors:
-        for extent, stride in zip(
-            reversed(tensor.shape), reversed(tensor.form.strides), strict=True
-        ):
-            if extent > 1:
-                if (
-                    abs(stride) > _WIDE_STRIDE
-                    and tensor.ndim > 1
-                    and stride is not tensor.form.strides[0]
-                ):
-                    return 2.0
-                break
+        free = zip(tensor.shape[1:], tensor.form.strides[1:], strict=True)
+        inner = [stride for extent, stride in free if extent > 1]
+        if inner and abs(inner[-1]) > _WIDE_STRIDE:
+            return 2.0
     return 1.0
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 from nkisim.api import as_kernel, check_into
-from nkisim.diagnostics import Report
+from nkisim.diagnostics import Finding, Report
 from nkisim.options import SimOptions
 from nkisim.profiling.advice import advise
-from nkisim.profiling.analysis import profile_of
+from nkisim.profiling.analysis import predict, profile_of
 from nkisim.profiling.program import Capture
 from nkisim.profiling.result import Profile
 from nkisim.profiling.spills import DoesNotFitError
@@ -18,6 +18,8 @@ from nkisim.profiling.spills import DoesNotFitError
 __all__ = ["ProfileError", "profile"]
 
 _MOST_INSTRUCTIONS = 2_000_000
+
+Descriptors = Literal["software", "prebuilt"]
 
 
 class ProfileError(RuntimeError):
@@ -42,6 +44,7 @@ def profile(
     *,
     values: bool = False,
     advice: bool = True,
+    descriptors: Descriptors = "software",
     max_instructions: int = _MOST_INSTRUCTIONS,
     **options: Any,
 ) -> Callable[..., Profile]:
@@ -56,14 +59,19 @@ def profile(
         values: Compute values too; where loops depend on values in memory, this or
             ``trip_count`` is needed.
         advice: Search for changes that make the kernel faster.
+        descriptors: Origin of DMA descriptors where the kernel leaves it to the compiler:
+            ``"software"``, made by GpSimd as the transfers are triggered, or ``"prebuilt"``, made
+            before the run. On Trainium 1 they are always prebuilt.
         max_instructions: Instructions after which the kernel counts as endless.
         **options: Other fields of ``SimOptions``, such as ``trip_count``.
 
     Raises:
         ValueError: The target or an option is unknown.
-        ProfileError: When called: the kernel has findings of error severity, executes too many
-            instructions, or needs values.
+        ProfileError: When called: an instruction is refused, or the kernel executes too many
+            instructions or needs values. Findings about the source alone are in the profile.
     """
+    if descriptors not in get_args(Descriptors):
+        raise ValueError(f"descriptors: got {descriptors!r}, accepted: 'software', 'prebuilt'")
     if max_instructions < 1:
         raise ValueError(f"max_instructions: got {max_instructions}, accepted: at least 1")
     chosen = SimOptions(
@@ -72,7 +80,7 @@ def profile(
     wanted = as_kernel(kernel)
 
     def profiled(*args: Any, **kwargs: Any) -> Profile:
-        capture = Capture(chosen.generation())
+        capture = Capture(chosen.generation(), descriptors)
         count = 0
 
         def watch(event: Any) -> None:
@@ -85,7 +93,7 @@ def profile(
         report = Report()
         watched = dataclasses.replace(chosen, watchers=(*chosen.watchers, watch))
         try:
-            check_into(report, wanted, watched, args, kwargs)
+            ran = check_into(report, wanted, watched, args, kwargs)
         except _TooLong:
             raise ProfileError(
                 f"{wanted.__name__} executes more than {max_instructions:,} instructions; "
@@ -94,23 +102,25 @@ def profile(
             ) from None
         except ValueError as error:
             raise ProfileError(f"{wanted.__name__}: {error}", report) from error
-        _require_legal(wanted.__name__, report, values=values)
+        _require_legal(wanted.__name__, report, ran, values=values)
         findings = [f"{finding.headline}: {finding.message}" for finding in report.findings]
         try:
-            found = profile_of(capture.program, wanted.__name__, findings, chosen.version())
+            prediction = predict(capture.program)
         except DoesNotFitError as error:
             raise ProfileError(f"{wanted.__name__}: {error}", report) from None
+        found = profile_of(prediction, wanted.__name__, findings, chosen.version())
         if advice:
-            found.advice = advise(capture.program, found)
+            found.advice = advise(capture.program, prediction, found)
         return found
 
     return profiled
 
 
-def _require_legal(name: str, report: Report, *, values: bool) -> None:
-    """Raise unless the compiler would accept the kernel and its run has ended."""
-    if report.errors:
-        listed = "\n".join(f"  {finding}" for finding in report.errors[:5])
+def _require_legal(name: str, report: Report, ran: list[Finding], *, values: bool) -> None:
+    """Raise unless the device accepts the instructions that ``ran`` and the run has ended."""
+    errors = [finding for finding in ran if finding.severity == "error"]
+    if errors:
+        listed = "\n".join(f"  {finding}" for finding in errors[:5])
         raise ProfileError(
             f"{name} has no device time, {report.summary()}: the compiler or the device refuses "
             f"it\n{listed}",

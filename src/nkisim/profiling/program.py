@@ -1,13 +1,11 @@
 """The program of a run for the scheduler: operations with costs, tiles and dependencies.
 
-Dependencies follow from the footprints of the operands: a read waits for the writes that it sees, a
-write for the reads and writes of what it replaces. Tiles with an explicit address share a storage,
-so overlapping addresses depend on each other too.
+Dependencies follow from the footprints of the operands (``footprints``). Tiles with an explicit
+address share a storage, so overlapping addresses depend on each other too.
 """
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,30 +16,32 @@ from nkisim.machine import Event
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.memory.region import is_hbm, is_psum
 from nkisim.profiling.costs import Work, work_of
-from nkisim.spec.enums import engine as Engine
+from nkisim.profiling.footprints import Accesses
 
 __all__ = ["Capture", "Operation", "Program", "Tile"]
 
-_SCANNED = 64
-"""Writes of one HBM tensor that are compared one by one; of more, the last one counts."""
 
-Box = tuple[int, int, int, int]
-"""First and last partition, first and last byte in each; the last ones are exclusive."""
+_MOST_PARTS = 32
+"""Parts of an allocation with lifetimes of their own; bytes beyond them live together."""
 
 
 @dataclass(slots=True, eq=False)
 class Tile:
-    """An allocation on chip.
+    """An allocation on chip, or a part of one in SBUF that is first accessed on its own.
+
+    The compiler reuses the bytes of a part as soon as nothing needs it: products of blocks that
+    fill SBUF still overlap with the loads of the next blocks.
 
     Attributes:
-        name: Its name or that of its variable.
-        line: File and line of its allocation.
+        name: Name of the allocation or of its variable.
+        line: File and line of the allocation.
         region: SBUF or PSUM.
         row_bytes: Bytes in one partition.
-        placed: Whether it has an explicit address.
+        placed: Whether the allocation has an explicit address.
         core: Core that owns it.
-        site: Equal for tiles made by the same line with the same shape.
-        number: Position among the tiles of its site.
+        site: Equal for allocations made by the same line with the same shape.
+        part: Number of the part in its allocation.
+        allocated_bytes: Bytes of the whole allocation in one partition.
         bank: Its PSUM bank; the tile itself where the allocator chooses.
         uses: Operations that access it, in program order.
     """
@@ -53,7 +53,8 @@ class Tile:
     placed: bool
     core: int
     site: object
-    number: int
+    part: int = 0
+    allocated_bytes: int = 0
     bank: object = None
     uses: list[int] = field(default_factory=list)
 
@@ -71,10 +72,12 @@ class Operation:
         needs: Operations that it waits for.
         reuses: Those of them that it waits for only because it overwrites what they read or wrote.
         tiles: Tiles that it accesses.
-        opens: Tiles that it writes first.
+        opens: Tiles that it accesses first.
         ordered: Whether it is in an ``nl.no_reorder`` region.
-        touches_psum, touches_sbuf: Memories that it accesses.
-        joins: Number of the ``core_barrier`` of both cores, or -1.
+        touches_psum: Whether it accesses PSUM.
+        sbuf_bytes: Bytes of SBUF that its operands cover.
+        joins: Number of the ``core_barrier`` or ``sendrecv`` of both cores, or -1.
+        stationary: Of a product, equal for products with the same stationary operand.
     """
 
     number: int
@@ -87,9 +90,10 @@ class Operation:
     opens: tuple[Tile, ...]
     ordered: bool
     touches_psum: bool
-    touches_sbuf: bool
+    sbuf_bytes: int
     joins: int = -1
     reuses: tuple[int, ...] = ()
+    stationary: object = None
 
 
 @dataclass(slots=True)
@@ -101,193 +105,211 @@ class Program:
         tiles: The allocations on chip.
         generation: The target.
         cores: Number of cores.
+        assumed_descriptors: Origin of descriptors where the kernel leaves it to the compiler.
     """
 
     generation: Generation
     operations: list[Operation] = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
     cores: int = 1
-
-    def sites(self) -> dict[object, list[Tile]]:
-        """Return the tiles by the line that makes them, in the order of their first use."""
-        found: dict[object, list[Tile]] = {}
-        for tile in self.tiles:
-            found.setdefault(tile.site, []).append(tile)
-        return found
-
-
-class _Accesses:
-    """Recent accesses of one storage, by footprint."""
-
-    __slots__ = ("last_write", "reads", "writes")
-
-    def __init__(self) -> None:
-        self.writes: dict[Box, int] = {}
-        self.reads: dict[tuple[Box, Engine], int] = {}
-        self.last_write = -1
-
-    def read(self, box: Box, number: int, engine: Engine, *, exact: bool) -> set[int]:
-        """Record a read and return the writes that it waits for."""
-        writes = self.writes
-        if exact and len(writes) > _SCANNED:
-            found = {writes.get(box, self.last_write)}
-        else:
-            found = {n for other, n in writes.items() if _overlap(box, other)}
-        self.reads[box, engine] = number
-        return found
-
-    def write(self, box: Box, number: int) -> set[int]:
-        """Record a write and return the accesses that it waits for."""
-        found = set()
-        for other, n in list(self.writes.items()):
-            if _overlap(box, other):
-                found.add(n)
-                if _covers(box, other):
-                    del self.writes[other]
-        for key, n in list(self.reads.items()):
-            if _overlap(box, key[0]):
-                found.add(n)
-                if _covers(box, key[0]):
-                    del self.reads[key]
-        self.writes[box] = self.last_write = number
-        return found
-
-    def append(self, box: Box, number: int) -> None:
-        """Record a write to HBM, which waits for nothing."""
-        self.writes[box] = self.last_write = number
+    assumed_descriptors: str = "software"
 
 
 class Capture:
-    """Watcher that turns the events of a run into a program."""
+    """Watcher that turns the events of a run into a program.
 
-    def __init__(self, generation: Generation) -> None:
-        self.program = Program(generation)
+    Args:
+        generation: The target.
+        descriptors: Origin of descriptors where the kernel leaves it to the compiler,
+            ``"software"`` or ``"prebuilt"``; on gen2 they are always prebuilt.
+    """
+
+    def __init__(self, generation: Generation, descriptors: str = "software") -> None:
+        self._prebuilt = descriptors == "prebuilt" or generation.number == 2
+        assumed = "prebuilt" if self._prebuilt else "software"
+        self.program = Program(generation, assumed_descriptors=assumed)
         self._works: dict[object, Work] = {}
-        # What is known of a tile's bytes ends with them.
-        self._accesses: WeakKeyDictionary[Any, _Accesses] = WeakKeyDictionary()
-        self._tiles: dict[Any, Tile] = {}
-        self._sites: dict[Any, int] = {}
-        self._barriers: dict[int, int] = {}
-        self._hbm_writes: dict[tuple[int, Any], int] = {}
+        # The accesses of a tile's bytes end with them.
+        self._accesses: WeakKeyDictionary[Any, Accesses] = WeakKeyDictionary()
+        self._parts: dict[Any, _Parts] = {}
+        self._meetings: dict[int, int] = {}
+        self._core_of: list[int] = []
 
     def __call__(self, event: Event) -> None:
         """Add an event to the program."""
         program = self.program
         work = self._works.get(event.signature)
         if work is None:
-            work = self._works[event.signature] = work_of(event, program.generation)
-        number = len(program.operations)
+            work = work_of(event, program.generation, prebuilt=self._prebuilt)
+            self._works[event.signature] = work
+        number, core = len(program.operations), event.core
         needs: set[int] = set()
         reuses: set[int] = set()
         tiles: dict[Tile, None] = {}
-        opens: list[Tile] = []
-        psum = sbuf = False
-        for _, tensor in event.reads:
-            hbm = is_hbm(tensor.buffer)
-            box = _box(tensor.region, 0 if hbm else tensor.storage.pitch)
-            accesses = self._accesses_of(tensor)
-            needs |= accesses.read(box, number, work.engine, exact=hbm)
-            if not hbm:
-                tiles[self._tile(tensor, event.core)] = None
-                psum, sbuf = psum or is_psum(tensor.buffer), sbuf or not is_psum(tensor.buffer)
+        sbuf_bytes = 0
+        stationary: object = None
+        for name, tensor in event.reads:
+            written = self._accesses_of(tensor).read(tensor.region, number, core)
+            needs |= written
+            if name == "stationary":
+                stationary = (tensor.life, tensor.region, max(written, default=-1))
+            if not is_hbm(tensor.buffer):
+                tiles |= dict.fromkeys(self._tiles(tensor, core))
+                sbuf_bytes += 0 if is_psum(tensor.buffer) else tensor.size * tensor.itemsize
         for _, tensor in event.writes:
-            hbm = is_hbm(tensor.buffer)
-            box = _box(tensor.region, 0 if hbm else tensor.storage.pitch)
-            accesses = self._accesses_of(tensor)
-            if hbm:
-                accesses.append(box, number)
-                self._hbm_writes[event.core, work.engine] = number
-                continue
-            reuses |= accesses.write(box, number)
-            tile = self._tile(tensor, event.core)
-            if not tile.uses:
-                opens.append(tile)
-            tiles[tile] = None
-            psum, sbuf = psum or is_psum(tensor.buffer), sbuf or not is_psum(tensor.buffer)
+            reuses |= self._accesses_of(tensor).write(tensor.region, number, core)
+            if not is_hbm(tensor.buffer):
+                tiles |= dict.fromkeys(self._tiles(tensor, core))
+                sbuf_bytes += 0 if is_psum(tensor.buffer) else tensor.size * tensor.itemsize
         joins = -1
         if event.instruction in ("core_barrier", "sendrecv"):
-            joins = self._barriers[event.core] = self._barriers.get(event.core, -1) + 1
-            needs |= {n for (core, _), n in self._hbm_writes.items() if core == event.core}
+            joins = self._meetings[core] = self._meetings.get(core, -1) + 1
+        if event.instruction == "core_barrier":
+            data = self._accesses_of(event.arguments["data"])
+            needs |= data.fence(number, core, self._core_of)
         needs.discard(number)
         reuses -= needs | {number}
+        opens = tuple(tile for tile in tiles if not tile.uses)
         for tile in tiles:
             tile.uses.append(number)
-        program.cores = max(program.cores, event.core + 1)
+        program.cores = max(program.cores, core + 1)
+        self._core_of.append(core)
         program.operations.append(
             Operation(
                 number,
                 event.instruction,
                 work,
-                event.core,
+                core,
                 event.place,
-                (*needs, *reuses),
+                (*sorted(needs), *sorted(reuses)),
                 tuple(tiles),
-                tuple(opens),
+                opens,
                 event.ordered,
-                psum,
-                sbuf,
+                any(is_psum(tile.region) for tile in tiles),
+                sbuf_bytes,
                 joins,
-                tuple(reuses),
+                tuple(sorted(reuses)),
+                stationary,
             )
         )
 
-    def _accesses_of(self, tensor: NkiTensor) -> _Accesses:
+    def _accesses_of(self, tensor: NkiTensor) -> Accesses:
         found = self._accesses.get(tensor.storage)
         if found is None:
-            found = self._accesses[tensor.storage] = _Accesses()
+            pitch = tensor.storage.pitch
+            if is_hbm(tensor.buffer):
+                form = tensor.life.origin.form
+                pitch = form.shape[-1] * form.itemsize if len(form.shape) > 1 else pitch
+            found = self._accesses[tensor.storage] = Accesses(pitch)
         return found
 
-    def _tile(self, tensor: NkiTensor, core: int) -> Tile:
+    def _tiles(self, tensor: NkiTensor, core: int) -> list[Tile]:
+        """Return the parts of an allocation that an operand covers."""
         life = tensor.life
-        tile = self._tiles.get(life)
-        if tile is None:
-            site = (life.line, life.shape, life.dtype, core)
-            number = self._sites[site] = self._sites.get(site, -1) + 1
-            tile = Tile(
+        parts = self._parts.get(life)
+        if parts is None:
+            parts = self._parts[life] = _Parts(life.origin.row_bytes)
+        columns = self._accesses_of(tensor).columns(tensor.region)
+        if is_psum(tensor.buffer):
+            columns = (0, parts.row_bytes)
+        if parts.misses(columns):
+            new = Tile(
                 life.label,
                 life.line,
                 life.region,
-                life.origin.row_bytes,
+                parts.add(columns),
                 life.address is not None,
                 core,
-                site,
-                number,
+                (life.line, life.shape, life.dtype, core),
+                len(parts.tiles),
+                parts.row_bytes,
             )
-            tile.bank = tile
+            new.bank = new
             if life.address is not None:
-                tile.bank = (core, life.address[1] // self.program.generation.psum_bank_bytes)
-            self._tiles[life] = tile
-            self.program.tiles.append(tile)
-        return tile
+                new.bank = (core, life.address[1] // self.program.generation.psum_bank_bytes)
+            parts.tiles.append(new)
+            self.program.tiles.append(new)
+        return parts.covering(columns)
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def _box(region: Any, pitch: int) -> Box:
-    """Return the footprint of a view as a box; in HBM the rows are those of the view."""
-    start, shape, strides, itemsize = region
-    if 0 in shape:
-        return (0, 0, 0, 0)
-    if not pitch:
-        pitch = max((abs(s) for s, n in zip(strides, shape, strict=True) if n > 1), default=1)
-        pitch = max(pitch, itemsize)
-    rows = low = high = 0
-    for extent, stride in zip(shape, strides, strict=True):
-        reach = (extent - 1) * stride
-        if stride and stride % pitch == 0:
-            rows += reach // pitch
-        elif reach > 0:
-            high += reach
+class _Parts:
+    """The parts of an allocation, each the bytes that one access was the first to cover.
+
+    Attributes:
+        row_bytes: Bytes of the allocation in one partition.
+        tiles: The parts.
+    """
+
+    __slots__ = ("_covered", "_covering", "_spans", "row_bytes", "tiles")
+
+    def __init__(self, row_bytes: int) -> None:
+        self.row_bytes = row_bytes
+        self.tiles: list[Tile] = []
+        self._spans: list[list[tuple[int, int]]] = []
+        self._covered: list[tuple[int, int]] = []
+        """The bytes of all parts, as sorted intervals."""
+        self._covering: dict[tuple[int, int], list[Tile]] = {}
+
+    def misses(self, columns: tuple[int, int]) -> bool:
+        """Return whether no part has some of these bytes."""
+        if columns in self._covering or len(self.tiles) == _MOST_PARTS:
+            return False
+        return bool(_missing(self._covered, columns)) or not self.tiles
+
+    def add(self, columns: tuple[int, int]) -> int:
+        """Add a part with those of the bytes that no part has, and return their number.
+
+        The last part has all the others.
+        """
+        # Bytes that are new to one access are in no other, so what covers those stays.
+        if len(self.tiles) == _MOST_PARTS - 1:
+            taken = sum(tile.row_bytes for tile in self.tiles)
+            self._spans.append([])
+            return self.row_bytes - taken
+        spans = _missing(self._covered, columns)
+        self._spans.append(spans)
+        self._covered = _joined(sorted([*self._covered, *spans]))
+        return sum(end - start for start, end in spans)
+
+    def covering(self, columns: tuple[int, int]) -> list[Tile]:
+        """Return the parts with some of these bytes."""
+        found = self._covering.get(columns)
+        if found is None:
+            start, end = columns
+            found = [
+                tile
+                for tile, spans in zip(self.tiles, self._spans, strict=True)
+                if any(a < end and start < b for a, b in spans)
+            ]
+            if len(self.tiles) == _MOST_PARTS and _missing(self._covered, columns):
+                found.append(self.tiles[-1])
+            self._covering[columns] = found
+        return found
+
+
+def _missing(covered: list[tuple[int, int]], wanted: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return the parts of an interval that sorted, disjoint intervals leave."""
+    found = []
+    start, end = wanted
+    for a, b in covered:
+        if b <= start:
+            continue
+        if a >= end:
+            break
+        if a > start:
+            found.append((start, a))
+        start = b
+    if start < end:
+        found.append((start, end))
+    return found
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return sorted intervals with adjacent ones joined."""
+    found: list[tuple[int, int]] = []
+    for start, end in spans:
+        if found and found[-1][1] >= start:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:
-            low += reach
-    first, offset = divmod(start, pitch)
-    if offset + high + itemsize > pitch:  # rows that wrap: every byte between
-        return (0, 1, start + low, start + rows * pitch + high + itemsize)
-    return (first, first + rows + 1, offset + low, offset + high + itemsize)
-
-
-def _overlap(a: Box, b: Box) -> bool:
-    return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
-
-
-def _covers(a: Box, b: Box) -> bool:
-    return a[0] <= b[0] and b[1] <= a[1] and a[2] <= b[2] and b[3] <= a[3]
+            found.append((start, end))
+    return found

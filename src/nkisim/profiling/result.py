@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 __all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "Profile", "Span"]
 
-ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma")
-"""Keys of the engines, in the order of tables."""
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dge", "dma")
+"""Keys of the engines, in the order of tables; ``dge`` is the generation of DMA descriptors."""
 
 
 class Span(NamedTuple):
@@ -124,6 +124,9 @@ class Profile:
             ``"launch"``.
         bound_us: Least time that engines and bytes allow.
         hbm_bytes, transfers, spill_bytes: Sums over the cores.
+        descriptors: Transfers by the origin of their descriptors: ``"software"``, ``"hardware"`` or
+            ``"prebuilt"``.
+        assumed_descriptors: Origin that was assumed where the kernel leaves it to the compiler.
         dma_efficiency: Rate of the transfers while the DMA engines are busy, as a share of the
             core's rate.
         flops: Floating-point operations of products.
@@ -153,6 +156,8 @@ class Profile:
     hbm_bytes: int
     transfers: int
     spill_bytes: int
+    descriptors: dict[str, int]
+    assumed_descriptors: str
     dma_efficiency: float
     flops: float
     intensity: float

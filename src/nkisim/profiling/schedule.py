@@ -1,24 +1,33 @@
 """A schedule of a program: when each operation starts, and when its result is ready.
 
-Five engines run in parallel, each one operation at a time. A compiler may move an operation before
-others of its engine that still wait; here it looks ``_WINDOW`` operations ahead. Transfers of one
-line of the kernel form a queue: they are triggered in order, and a limited number is under way.
-All transfers of a core share its DMA engines.
+Operations are placed one by one, always the one that can start first. An operation can start when
+every law allows it (``_Scheduler._laws``):
 
-Inside ``nl.no_reorder`` nothing is moved: operations take engines and DMA engines in program order.
+- *dependences*: what it reads was written, and what it overwrites was read;
+- *hold*: its engine, port, bank or descriptor generator is free;
+- *space*: the tiles that it opens fit in SBUF and PSUM;
+- *ring*: few enough transfers of its line are under way on its DMA engines;
+- *meeting*: the other core has reached the barrier.
+
+A transfer then waits for its DMA engines, each of which moves one transfer at a time.
+
+A compiler may move an operation before others of its engine that still wait; here it looks
+``_WINDOW`` operations ahead. Transfers of one line of the kernel are triggered in order. Inside
+``nl.no_reorder`` nothing is moved, and nothing passes a barrier on its engine.
 """
 
 from __future__ import annotations
 
 import bisect
-import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from nkisim.arch.timing import Timing, timing_of
-from nkisim.memory.region import is_psum
 from nkisim.profiling.program import Operation, Program, Tile
+from nkisim.profiling.resources import START, Moment, holds_of, numbered, spaces_of
 from nkisim.profiling.spills import SPILL
+from nkisim.profiling.transfers import DMA_ENGINES, Transfer
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["Policy", "Schedule", "schedule"]
@@ -29,7 +38,8 @@ _CANDIDATES = 8
 
 _NEVER = float("inf")
 
-Queue = tuple[Any, ...]
+Law = Callable[[Operation], Moment | None]
+"""Returns the earliest start of an operation and what determines it; None while it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +47,8 @@ class Policy:
     """How far transfers run ahead of their use.
 
     Attributes:
-        in_flight: Transfers of one queue that are under way at the same time.
-        buffers: Tiles of one line that are alive at the same time; 0 for any number.
+        in_flight: Transfers of one ring that are under way at the same time.
+        buffers: Tiles of one line that are alive at the same time; 0 for as many as fit in SBUF.
         delay: Time added to every transfer, in ns.
     """
 
@@ -58,6 +68,9 @@ class Schedule:
         ready: When the result can be read.
         issued: When the descriptors of a transfer are made, by operation.
         cause: The operation that determined the start, or -1.
+        law: The law by which it did.
+        waited_for: Of a transfer that waited for DMA engines, the transfer that used them.
+        dma_busy: Busy time of the busiest DMA engine of each core.
         total: When the last result is ready.
     """
 
@@ -66,7 +79,10 @@ class Schedule:
     end: list[float]
     ready: list[float]
     cause: list[int]
+    law: list[str]
     issued: dict[int, float]
+    waited_for: dict[int, int]
+    dma_busy: dict[int, float]
     total: float
 
 
@@ -88,205 +104,196 @@ class _Scheduler:
         self.end = [0.0] * count
         self.ready = [_NEVER] * count
         self.cause = [-1] * count
-        self.free: dict[Queue, float] = {}
-        self.last: dict[Queue, int] = {}
-        self.issue: dict[Queue, tuple[float, int]] = {}
+        self.law = [""] * count
         self.issued: dict[int, float] = {}
-        self.bus: dict[int, tuple[float, int]] = {}
-        self.under_way: dict[Queue, list[float]] = {}
-        self.tables: dict[int, str] = {}
-        self.ramp: dict[int, tuple[float, float]] = {}
+        self.waited_for: dict[int, int] = {}
+        self.queues, self.queue_count = numbered(_queue(o) for o in program.operations)
+        self.holds, hold_count = holds_of(program)
+        self.free = [START] * hold_count
+        self.rings, ring_count = numbered(map(_ring, program.operations, self.queues))
+        self.under_way: list[list[Moment]] = [[] for _ in range(ring_count)]
+        self.spaces = spaces_of(program, policy.buffers)
         self.left = {tile: len(tile.uses) for tile in program.tiles}
-        self.released: dict[Tile, tuple[float, int]] = {}
-        self.by_site = {
-            site: (tiles, _alive_together(tiles) + policy.buffers - 1)
-            for site, tiles in program.sites().items()
-        }
-        self.banks: dict[int, int] = {}
-        self.open_psum: dict[int, list[Tile]] = {}
-        self.meetings: dict[int, list[int]] = {}
+        self.last_use: dict[Tile, Moment] = {}
+        self.releases = 0
+        self.meetings: dict[int, list[Operation]] = {}
         for operation in program.operations:
             if operation.joins >= 0:
-                self.meetings.setdefault(operation.joins, []).append(operation.number)
-        self.exclusive: dict[Any, tuple[float, int]] = {}
-        self.queues = [_queue(operation) for operation in program.operations]
-        self.releases = 0
+                self.meetings.setdefault(operation.joins, []).append(operation)
+        self.dma_free = [[START] * DMA_ENGINES for _ in range(program.cores)]
+        self.dma_busy = [[0.0] * DMA_ENGINES for _ in range(program.cores)]
+        self.tables: dict[int, str] = {}
+        self.ramp: dict[int, tuple[float, float]] = {}
+        self.comes_next: Callable[[Operation], bool] = lambda operation: True
+        self.operands: dict[int, Moment] = {}
+        self.laws = {
+            (needs, opens, moves): self._laws(needs, opens, moves)
+            for needs in (False, True)
+            for opens in (False, True)
+            for moves in (False, True)
+        }
 
     def run(self) -> Schedule:
         """Schedule every operation."""
         operations = self.program.operations
         if all(operation.ordered for operation in operations):
             for operation in operations:
-                found = self._earliest(operation, forced=True)
-                assert found is not None
-                self._place(operation, found)
+                if self.ready[operation.number] is _NEVER:
+                    self.place(operation, *self.earliest(operation))
         else:
             _ListScheduling(self).run()
-        total = max(self.ready, default=0.0)
         return Schedule(
-            self.start, self.moved, self.end, self.ready, self.cause, self.issued, total
+            self.start,
+            self.moved,
+            self.end,
+            self.ready,
+            self.cause,
+            self.law,
+            self.issued,
+            self.waited_for,
+            {core: max(busy) for core, busy in enumerate(self.dma_busy)},
+            max(self.ready, default=0.0),
         )
 
-    def _earliest(self, operation: Operation, *, forced: bool = False) -> tuple[float, int] | None:
-        """Return when an operation can start and what decides it, or None if that is unknown.
+    def earliest(self, operation: Operation) -> tuple[Moment, str]:
+        """Return the earliest start of an operation and the law that determines it.
 
-        ``forced`` ignores that banks or buffers are taken.
+        The time is infinite while it is unknown: until tiles are released, or the other core
+        reaches the meeting.
         """
-        queue = self.queues[operation.number]
-        ready, handoff = self.ready, self.timing.handoff
-        when, cause = self.free.get(queue, 0.0), self.last.get(queue, -1)
+        if operation.joins >= 0:
+            return self._meeting(operation)
+        return self._alone(operation)
+
+    def _laws(self, needs: bool, opens: bool, moves: bool) -> tuple[tuple[str, Law], ...]:
+        """Return the laws for operations that need others, open tiles or are transfers."""
+        concerned: dict[str, tuple[Law, bool]] = {
+            "dependences": (self._dependences, needs),
+            "hold": (self._hold, True),
+            "space": (self._space, opens),
+            "ring": (self._ring_limit, moves),
+        }
+        return tuple((name, law) for name, (law, applies) in concerned.items() if applies)
+
+    def _alone(self, operation: Operation) -> tuple[Moment, str]:
+        """Return the earliest start of an operation without what the other core does."""
+        latest, by = START, ""
+        moves = operation.work.transfer is not None
+        for name, law in self.laws[bool(operation.needs), bool(operation.opens), moves]:
+            found = law(operation)
+            if found is None:
+                return (_NEVER, -1), name
+            if found[0] > latest[0]:
+                latest, by = found, name
+        return latest, by
+
+    def _dependences(self, operation: Operation) -> Moment | None:
+        known = self.operands.get(operation.number)
+        if known is not None:
+            return known
+        when, cause = START
         operations, engine = self.program.operations, operation.work.engine
+        ready, handoff = self.ready, self.timing.handoff
         for other in operation.needs:
             at = ready[other]
             if at is _NEVER:
                 return None
             if operations[other].work.engine is not engine:
                 at += handoff
+            elif engine is Engine.tensor:
+                at = self.end[other]  # sums are formed near PSUM: products are pipelined
             if at > when:
                 when, cause = at, other
-        if operation.opens and not forced:
-            found = self._room(operation)
-            if found is None:
-                return None
-            if found[0] > when:
-                when, cause = found
-        if operation.joins >= 0:
-            for other in self.meetings[operation.joins]:
-                for need in operations[other].needs:
-                    if ready[need] is _NEVER:
-                        return None if not forced else (when, cause)
-                    if ready[need] > when:
-                        when, cause = ready[need], need
-        if operation.work.transfer is not None:
-            trigger = (operation.core, operation.work.transfer.trigger)
-            free, other = self.issue.get(trigger, (0.0, -1))
-            if free > when:
-                when, cause = free, other
-            under_way = self.under_way.get(queue, ())
-            if len(under_way) >= self.policy.in_flight:
-                at = under_way[-self.policy.in_flight]
-                if at > when:
-                    when, cause = at, self.last.get(queue, -1)
-        else:
-            for token in self._tokens(operation):
-                at, other = self.exclusive.get(token, (0.0, -1))
-                if at > when:
-                    when, cause = at, other
+        self.operands[operation.number] = when, cause
         return when, cause
 
-    def _room(self, operation: Operation) -> tuple[float, int] | None:
-        """Return when the tiles that an operation opens have room, or None if unknown."""
-        when, cause = 0.0, -1
+    def _hold(self, operation: Operation) -> Moment:
+        free, latest = self.free, START
+        for hold in self.holds[operation.number]:
+            found = free[hold]
+            if found[0] > latest[0]:
+                latest = found
+        return latest
+
+    def _space(self, operation: Operation) -> Moment | None:
+        latest = START
         for tile in operation.opens:
-            if tile.placed:
+            for space in self.spaces.get(tile, ()):
+                found = space.earliest(tile)
+                if found is None:
+                    return None
+                latest = max(latest, found)
+        return latest
+
+    def _ring_limit(self, operation: Operation) -> Moment:
+        under_way = self.under_way[self.rings[operation.number]]
+        most = self.policy.in_flight
+        return under_way[-most] if len(under_way) >= most else START
+
+    def _meeting(self, operation: Operation) -> tuple[Moment, str]:
+        """Return when both cores have reached a barrier or an exchange."""
+        latest, by = self._alone(operation)
+        for other in self.meetings[operation.joins]:
+            if other is operation:
                 continue
-            if is_psum(tile.region):
-                found = self._bank(tile)
-            elif self.policy.buffers:
-                tiles, ahead = self.by_site[tile.site]
-                if tile.number < ahead:
-                    continue
-                found = self.released.get(tiles[tile.number - ahead])
-            else:
-                continue
-            if found is None:
-                return None
-            if found[0] > when:
-                when, cause = found
-        return when, cause
+            if not self.comes_next(other):
+                return (_NEVER, -1), "meeting"
+            found, _ = self._alone(other)
+            if found[0] > latest[0]:
+                latest, by = found, "meeting"
+        return latest, by
 
-    def _bank(self, tile: Tile) -> tuple[float, int] | None:
-        """Return when enough PSUM banks are free for a tile, or None if unknown."""
-        generation = self.program.generation
-        wanted = -(-tile.row_bytes // generation.psum_bank_bytes)
-        free = generation.psum_banks - self.banks.get(tile.core, 0)
-        if free >= wanted:
-            return 0.0, -1
-        closed = sorted(
-            self.released[other]
-            for other in self.open_psum.get(tile.core, ())
-            if other in self.released
-        )
-        for found, other in zip(closed, self._closed(tile.core), strict=False):
-            free += -(-other.row_bytes // generation.psum_bank_bytes)
-            if free >= wanted:
-                return found
-        return None
+    def place(self, operation: Operation, moment: Moment, law: str) -> None:
+        """Give an operation its start; one that meets another core brings its counterpart."""
+        met = self.meetings[operation.joins] if operation.joins >= 0 else (operation,)
+        for each in met:
+            self._place(each, moment, law)
 
-    def _closed(self, core: int) -> list[Tile]:
-        """Return the PSUM tiles that are no longer used, in the order of their release."""
-        tiles = [tile for tile in self.open_psum.get(core, ()) if tile in self.released]
-        return sorted(tiles, key=self.released.__getitem__)
-
-    def _place(self, operation: Operation, found: tuple[float, int]) -> None:
-        """Give an operation its time."""
-        when, self.cause[operation.number] = found
-        number, work, queue = operation.number, operation.work, self.queues[operation.number]
+    def _place(self, operation: Operation, moment: Moment, law: str) -> None:
+        when, number, work = moment[0], operation.number, operation.work
+        self.cause[number], self.law[number] = moment[1], law
         self.start[number] = self.moved[number] = when
-        if work.transfer is not None:
-            self._transfer(operation, when)
-        else:
-            busy = self._duration(operation, when)
-            self.end[number] = end = when + busy
-            self.ready[number] = end + work.tail
-            self.free[queue] = end
-            if work.engine is Engine.gpsimd:
-                trigger = (operation.core, Engine.gpsimd)
-                self.issue[trigger] = max(self.issue.get(trigger, (0.0, -1)), (end, number))
-            for token in self._tokens(operation):
-                self.exclusive[token] = (end, number)
-        self.last[queue] = number
         for tile in operation.opens:
-            if not tile.placed and is_psum(tile.region):
-                self._take_bank(tile)
+            for space in self.spaces.get(tile, ()):
+                space.take(tile)
+        if work.transfer is not None:
+            held = self._transfer(operation, work.transfer, when)
+        else:
+            held = self.end[number] = when + self._duration(operation, when)
+            self.ready[number] = held + work.tail
+        for hold in self.holds[number]:
+            self.free[hold] = (held, number)
         for tile in operation.tiles:
             self.left[tile] -= 1
+            last = max(self.last_use.get(tile, START), (self.ready[number], number))
+            self.last_use[tile] = last
             if not self.left[tile]:
-                self.released[tile] = (self.ready[number], number)
                 self.releases += 1
+                for space in self.spaces.get(tile, ()):
+                    space.release(tile, last)
 
-    def _take_bank(self, tile: Tile) -> None:
-        generation, core = self.program.generation, tile.core
-        wanted = -(-tile.row_bytes // generation.psum_bank_bytes)
-        used = self.banks.get(core, 0)
-        tiles = self.open_psum.setdefault(core, [])
-        for other in self._closed(core):
-            if used + wanted <= generation.psum_banks:
-                break
-            tiles.remove(other)
-            used -= -(-other.row_bytes // generation.psum_bank_bytes)
-        tiles.append(tile)
-        self.banks[core] = used + wanted
-
-    def _transfer(self, operation: Operation, when: float) -> None:
-        """Trigger a transfer: descriptors, then a share of the DMA engines."""
-        number, moved, timing = operation.number, operation.work.transfer, self.timing
-        assert moved is not None
-        queue, trigger = self.queues[number], (operation.core, moved.trigger)
-        if moved.mode == "software":
-            issue = timing.dma_indirect_issue if moved.indirect else timing.dma_software_issue
-        else:
-            hardware = moved.mode == "hardware"
-            issue = timing.dma_hardware_issue if hardware else timing.dma_prebuilt_issue
-        issued = when + issue / moved.merged
-        self.issue[trigger] = (issued, number)
-        self.issued[number] = issued
-        if moved.mode == "software":
-            engine = (Engine.gpsimd, operation.core)
-            self.free[engine] = max(self.free.get(engine, 0.0), issued)
+    def _transfer(self, operation: Operation, moved: Transfer, when: float) -> float:
+        """Trigger a transfer: descriptors, then DMA engines. Return when descriptors are made."""
+        number, timing = operation.number, self.timing
+        self.issued[number] = issued = when + _issue(moved, timing) / moved.merged
         dispatch = timing.dma_dispatch_store if moved.stores else timing.dma_dispatch_load
         # A documented dispatch by hardware includes the issue.
         arrives = max(when + dispatch, issued) if moved.mode == "hardware" else issued + dispatch
-        bus, other = self.bus.get(operation.core, (0.0, -1))
-        begin = max(arrives, bus)
-        if bus > arrives and self.cause[number] < 0:
-            self.cause[number] = other
-        end = begin + timing.dma_overhead / moved.merged + operation.work.busy
-        self.bus[operation.core] = (end, number)
+        free, busy = self.dma_free[operation.core], self.dma_busy[operation.core]
+        takes = timing.dma_overhead / moved.merged + operation.work.busy
+        begin, end = _NEVER, 0.0
+        for engine in _dma_engines(moved, free):
+            at, other = free[engine]
+            if at > arrives and at + takes > end:
+                self.waited_for[number] = other
+            begins = max(arrives, at)
+            begin, end = min(begin, begins), max(end, begins + takes)
+            free[engine] = (begins + takes, number)
+            busy[engine] += takes
         self.moved[number], self.end[number] = begin, end
         self.ready[number] = end + operation.work.tail + self.policy.delay
-        self.free[queue] = issued
-        self.under_way.setdefault(queue, []).append(self.ready[number])
+        self.under_way[self.rings[number]].append((self.ready[number], number))
+        return issued
 
     def _duration(self, operation: Operation, when: float) -> float:
         """Return the occupancy of an engine, with what depends on the operations before."""
@@ -299,138 +306,138 @@ class _Scheduler:
                 busy += timing.table_load
         elif work.engine is Engine.tensor and timing.tensor_ramp:
             done, last = self.ramp.get(core, (0.0, -_NEVER))
-            if when - last > timing.tensor_ramp * timing.tensor_start_rate:
-                done = 0.0
             cold = timing.tensor_ramp * timing.tensor_start_rate
+            if when - last > cold:
+                done = 0.0
             slow = min(work.busy, max(0.0, cold - done))
             busy += slow * (1 / timing.tensor_start_rate - 1)
             self.ramp[core] = (done + work.busy, when + busy)
         return busy
 
-    def _tokens(self, operation: Operation) -> tuple[Any, ...]:
-        """Return what an operation uses that only one engine can use at a time."""
-        engine, core = operation.work.engine, operation.core
-        vector_or_scalar = engine in (Engine.vector, Engine.scalar)
-        tokens: list[Any] = []
-        if self.program.generation.number == 2:
-            if engine in (Engine.vector, Engine.gpsimd) and operation.touches_sbuf:
-                tokens.append(("sbuf", core))
-            if vector_or_scalar and operation.touches_psum:
-                tokens.append(("psum", core))
-            return tuple(tokens)
-        if operation.work.fast_vector or engine is Engine.gpsimd:
-            tokens.append(("port", core))
-        if vector_or_scalar and operation.touches_psum:
-            tokens += [tile.bank for tile in operation.tiles if is_psum(tile.region)]
-        return tuple(tokens)
+
+def _issue(moved: Transfer, timing: Timing) -> float:
+    """Return how long the descriptors of a transfer occupy what makes them."""
+    if moved.mode == "software":
+        return timing.dma_indirect_issue if moved.indirect else timing.dma_software_issue
+    return timing.dma_hardware_issue if moved.mode == "hardware" else timing.dma_prebuilt_issue
+
+
+def _dma_engines(moved: Transfer, free: list[Moment]) -> range | list[int]:
+    """Return the DMA engines of a transfer: those of its partitions, else the first free ones."""
+    if moved.first_engine >= 0:
+        return range(moved.first_engine, moved.first_engine + moved.engines)
+    return sorted(range(DMA_ENGINES), key=free.__getitem__)[: moved.engines]
 
 
 class _ListScheduling:
     """Places operations one by one, always the one that can start first.
 
     A queue's start is a lower bound, because resources only fill up: it is computed again when the
-    queue's turn comes. A queue that waits for a bank or a buffer is tried again after a release.
+    queue's turn comes. A queue that waits for room is tried again after a release.
     """
 
     def __init__(self, state: _Scheduler) -> None:
         self.state = state
         operations = state.program.operations
         self.waiting = [len(operation.needs) for operation in operations]
-        self.followers: list[list[int]] = [[] for _ in operations]
-        self.order: dict[Queue, list[int]] = {}
+        self.followers: dict[int, list[int]] = {}
+        self.order: list[list[int]] = [[] for _ in range(state.queue_count)]
         self.position: list[int] = []
-        self.head: dict[Queue, int] = {}
-        self.startable: dict[Queue, list[int]] = {}
+        self.passes: list[int] = []
+        """The first position of its queue that an operation may pass."""
+        self.head = [0] * state.queue_count
+        self.startable: list[list[int]] = [[] for _ in range(state.queue_count)]
+        fixed = [0] * state.queue_count
         for operation, queue in zip(operations, state.queues, strict=True):
             for need in operation.needs:
-                self.followers[need].append(operation.number)
-            numbers = self.order.setdefault(queue, [])
-            self.position.append(len(numbers))
+                self.followers.setdefault(need, []).append(operation.number)
+            numbers = self.order[queue]
+            position = len(numbers)
+            self.position.append(position)
             numbers.append(operation.number)
-            self.head.setdefault(queue, 0)
-            self.startable.setdefault(queue, [])
+            stays = operation.ordered or operation.joins >= 0 or operation.work.transfer is not None
+            self.passes.append(position if stays else fixed[queue])
+            if stays:
+                fixed[queue] = position + 1
         for number, count in enumerate(self.waiting):
             if not count:
                 self.startable[state.queues[number]].append(number)
-        self.bound = dict.fromkeys(self.order, 0.0)
-        self.placed = [False] * len(operations)
+        self.bound = dict.fromkeys(range(state.queue_count), 0.0)
+        self.unknown: set[int] = set()
+        state.comes_next = self._comes_next
 
     def run(self) -> None:
         """Place every operation."""
-        state, bound = self.state, self.bound
-        releases = 0
-        for _ in range(len(self.placed)):
-            if state.releases != releases:
+        state = self.state
+        left, releases = len(state.ready), 0
+        while left:
+            operation, moment, law = self._next()
+            state.place(operation, moment, law)
+            met = state.meetings[operation.joins] if operation.joins >= 0 else (operation,)
+            for each in met:
+                self._after(each.number)
+                left -= 1
+            if self.unknown and (state.releases != releases or state.meetings):
                 releases = state.releases
-                for queue, start in bound.items():
-                    if start is _NEVER:
-                        bound[queue] = 0.0
-            number, found = self._next()
-            state._place(state.program.operations[number], found)
-            self._after(number)
+                self.bound |= dict.fromkeys(self.unknown, 0.0)
+                self.unknown.clear()
 
-    def _next(self) -> tuple[int, tuple[float, int]]:
-        """Return the operation that can start first, and its start."""
+    def _next(self) -> tuple[Operation, Moment, str]:
+        """Return the operation that can start first, its start, and the law that determines it."""
         bound = self.bound
         while True:
             queue = min(bound, key=bound.__getitem__)
-            if bound[queue] is _NEVER:
-                break
-            number, found = self._candidate(queue)
-            if found is None:
+            operation, moment, law = self._candidate(queue)
+            if moment[0] is _NEVER:
+                assert bound[queue] is not _NEVER, "no operation can start"
+                self.unknown.add(queue)
                 bound[queue] = _NEVER
                 continue
-            if found[0] > bound[queue]:
-                bound[queue] = found[0]
-                if any(start < found[0] for start in bound.values()):
+            if moment[0] > bound[queue]:
+                bound[queue] = moment[0]
+                if any(start < moment[0] for start in bound.values()):
                     continue
-            return number, found
-        # Every candidate waits for a bank or a buffer: open one more.
-        numbers = [self.startable[queue][0] for queue in bound if self.startable[queue]]
-        number = min(numbers)
-        forced = self.state._earliest(self.state.program.operations[number], forced=True)
-        assert forced is not None
-        return number, forced
+            return operation, moment, law
 
-    def _candidate(self, queue: Queue) -> tuple[int, tuple[float, int] | None]:
-        """Return the operation of a queue that can start first, and its start."""
+    def _candidate(self, queue: int) -> tuple[Operation, Moment, str]:
+        """Return the operation of a queue that can start first."""
         state, operations = self.state, self.state.program.operations
         head = self.head[queue]
-        free = state.free.get(queue, 0.0)
-        best: tuple[float, int] | None = None
-        chosen = -1
-        transfers = queue[0] == "dma"
+        first = self.order[queue][head]
+        chosen = operations[first], (_NEVER, -1), "dependences"
+        engine_free = state.free[state.holds[first][0]][0]
         for number in self.startable[queue][:_CANDIDATES]:
-            ahead = self.position[number] - head
-            if ahead and (transfers or ahead >= _WINDOW or self._ordered(queue, head, number)):
+            if self.position[number] - head >= _WINDOW or self.passes[number] > head:
                 break
-            found = state._earliest(operations[number])
-            if found is not None and (best is None or found[0] < best[0]):
-                best, chosen = found, number
-                if found[0] <= free:
+            moment, law = state.earliest(operations[number])
+            if moment[0] < chosen[1][0]:
+                chosen = operations[number], moment, law
+                if moment[0] <= engine_free:
                     break
-        return chosen, best
+        return chosen
 
-    def _ordered(self, queue: Queue, head: int, number: int) -> bool:
-        """Return whether ``nl.no_reorder`` forbids an operation to pass the head of its queue."""
-        operations = self.state.program.operations
-        return operations[number].ordered or operations[self.order[queue][head]].ordered
+    def _comes_next(self, operation: Operation) -> bool:
+        """Return whether an operation is the next one of its queue, with known operands."""
+        queue = self.state.queues[operation.number]
+        return not self.waiting[operation.number] and (
+            self.position[operation.number] == self.head[queue]
+        )
 
     def _after(self, number: int) -> None:
         """Update the queues after an operation was placed."""
         state = self.state
         queue = state.queues[number]
         self.startable[queue].remove(number)
-        self.placed[number] = True
         numbers, head = self.order[queue], self.head[queue]
-        while head < len(numbers) and self.placed[numbers[head]]:
+        while head < len(numbers) and state.ready[numbers[head]] is not _NEVER:
             head += 1
         self.head[queue] = head
+        self.unknown.discard(queue)
         if head == len(numbers):
             del self.bound[queue]
         else:
             self.bound[queue] = 0.0
-        for follower in self.followers[number]:
+        for follower in self.followers.get(number, ()):
             self.waiting[follower] -= 1
             if not self.waiting[follower]:
                 other = state.queues[follower]
@@ -438,23 +445,17 @@ class _ListScheduling:
                 self.bound[other] = 0.0
 
 
-def _alive_together(tiles: list[Tile]) -> int:
-    """Return how many tiles of one line the program itself uses at the same time."""
-    ends: list[int] = []
-    most = 0
-    for tile in tiles:
-        while ends and ends[0] < tile.uses[0]:
-            heapq.heappop(ends)
-        heapq.heappush(ends, tile.uses[-1])
-        most = max(most, len(ends))
-    return most
-
-
-def _queue(operation: Operation) -> Queue:
+def _queue(operation: Operation) -> tuple[Any, ...]:
     """Return the queue of an operation: its engine, or the line and the tile of a transfer."""
     if operation.work.transfer is not None:
         if operation.name == SPILL:
             return ("dma", operation.core, operation.name, operation.work.transfer.stores)
         site = operation.tiles[0].site if operation.tiles else None
         return ("dma", operation.core, operation.place.file, operation.place.line, site)
-    return (operation.work.engine, operation.core)
+    return (operation.work.engine.name, operation.core)
+
+
+def _ring(operation: Operation, queue: int) -> tuple[int, ...]:
+    """Return the ring of a transfer: its queue on its DMA engines."""
+    moved = operation.work.transfer
+    return (queue,) if moved is None else (queue, moved.first_engine, moved.engines)

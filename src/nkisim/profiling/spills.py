@@ -1,7 +1,8 @@
 """Spills: transfers that the compiler adds where tiles without an address exceed SBUF.
 
 In program order, the tile whose next use is furthest away leaves SBUF first. A spilled tile is
-written to HBM once and read again before each use for which it was not kept.
+written to HBM once and read again before each use for which it was not kept. Together they never
+move more than the operands of all instructions: as if nothing stayed in SBUF between two of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from nkisim.arch.timing import Timing, timing_of
 from nkisim.memory.region import is_sbuf
 from nkisim.profiling.costs import Work
 from nkisim.profiling.program import Operation, Program, Tile
-from nkisim.profiling.transfers import Transfer
+from nkisim.profiling.resources import peak, row_bytes
+from nkisim.profiling.transfers import DMA_ENGINES, Transfer
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["SPILL", "DoesNotFitError", "Spilled", "with_spills"]
@@ -22,7 +24,6 @@ SPILL = "spill"
 """Name of the added operations."""
 
 _PARTITIONS = 128
-_ENGINES = 16
 
 
 class DoesNotFitError(ValueError):
@@ -48,27 +49,13 @@ def with_spills(program: Program) -> Spilled:
         DoesNotFitError: An instruction could never have all of its operands on chip.
     """
     limit = program.generation.sbuf_usable_bytes
-    if not any(peak > limit for peak in _peaks(program).values()):
+    for core in range(program.cores):
+        mine = [t for t in program.tiles if t.core == core and t.uses and is_sbuf(t.region)]
+        if peak(sorted(mine, key=lambda tile: tile.uses[0]), row_bytes) > limit:
+            break
+    else:
         return Spilled(program, 0)
     return _Spiller(program, limit).run()
-
-
-def _peaks(program: Program) -> dict[int, int]:
-    """Return the largest SBUF use of each core, in bytes per partition."""
-    changes: dict[int, list[tuple[int, int]]] = {}
-    for tile in program.tiles:
-        if is_sbuf(tile.region) and tile.uses:
-            found = changes.setdefault(tile.core, [])
-            found.append((tile.uses[0], tile.row_bytes))
-            found.append((tile.uses[-1] + 1, -tile.row_bytes))
-    peaks = {}
-    for core, found in changes.items():
-        used = most = 0
-        for _, change in sorted(found):
-            used += change
-            most = max(most, used)
-        peaks[core] = most
-    return peaks
 
 
 class _Spiller:
@@ -78,7 +65,7 @@ class _Spiller:
         self.limit = limit
         self.timing: Timing = timing_of(program.generation)
         self.source = program
-        self.result = Program(program.generation, cores=program.cores)
+        self.result = replace(program, operations=[], tiles=[])
         self.numbers: list[int] = []
         self.resident: dict[int, dict[Tile, None]] = {}
         self.used: dict[int, int] = {}
@@ -90,13 +77,20 @@ class _Spiller:
     def run(self) -> Spilled:
         """Add spills to every operation."""
         for tile in self.source.tiles:
-            self.copies[tile] = copy = replace(tile, uses=[])
-            if copy.bank is tile:
-                copy.bank = copy
-            self.result.tiles.append(copy)
+            self._copy(tile)
         for operation in self.source.operations:
             self._add(operation)
+        most = sum(operation.sbuf_bytes for operation in self.source.operations)
+        if self.nbytes > most:
+            self._scale(most / self.nbytes)
         return Spilled(self.result, self.nbytes)
+
+    def _copy(self, tile: Tile) -> None:
+        """Begin another stay of a tile in SBUF."""
+        self.copies[tile] = copy = replace(tile, uses=[])
+        if tile.bank is tile:
+            copy.bank = copy
+        self.result.tiles.append(copy)
 
     def _add(self, operation: Operation) -> None:
         mine = [tile for tile in operation.tiles if is_sbuf(tile.region) and not tile.placed]
@@ -108,16 +102,14 @@ class _Spiller:
                 resident[tile] = None
                 self.used[operation.core] = self.used.get(operation.core, 0) + tile.row_bytes
                 if tile in self.saved:
+                    self._copy(tile)
                     reloads.append(self._move(operation, tile, self.saved[tile], stores=False))
-        needs = (*(self.numbers[n] for n in operation.needs), *reloads)
-        reuses = tuple(self.numbers[n] for n in operation.reuses)
         number = self._append(
             replace(
                 operation,
-                needs=needs,
-                reuses=reuses,
+                needs=(*(self.numbers[n] for n in operation.needs), *reloads),
+                reuses=tuple(self.numbers[n] for n in operation.reuses),
                 tiles=tuple(self.copies[tile] for tile in operation.tiles),
-                opens=tuple(self.copies[tile] for tile in operation.opens),
             )
         )
         self.numbers.append(number)
@@ -164,33 +156,43 @@ class _Spiller:
             hbm_bytes=nbytes,
             descriptors=_PARTITIONS,
             run_bytes=tile.row_bytes,
-            engines=_ENGINES,
+            engines=DMA_ENGINES,
             trigger=Engine.sync,
             mode="prebuilt",
             stores=stores,
         )
         notify = self.timing.dma_notify_store if stores else self.timing.dma_notify_load
         work = Work(Engine.dma, nbytes / self.timing.dma_core_rate, float(notify), transfer=moved)
-        copy = self.copies[tile]
-        return self._append(
-            Operation(
-                len(self.result.operations),
-                SPILL,
-                work,
-                near.core,
-                near.place,
-                (after,),
-                (copy,),
-                (),
-                False,
-                False,
-                True,
-            )
+        spill = Operation(
+            len(self.result.operations),
+            SPILL,
+            work,
+            near.core,
+            near.place,
+            needs=(after,),
+            tiles=(self.copies[tile],),
+            opens=(),
+            ordered=near.ordered,
+            touches_psum=False,
+            sbuf_bytes=nbytes,
         )
+        return self._append(spill)
 
     def _append(self, operation: Operation) -> int:
         number = len(self.result.operations)
+        opens = tuple(tile for tile in operation.tiles if not tile.uses)
         for tile in operation.tiles:
             tile.uses.append(number)
-        self.result.operations.append(replace(operation, number=number))
+        self.result.operations.append(replace(operation, number=number, opens=opens))
         return number
+
+    def _scale(self, share: float) -> None:
+        """Reduce the bytes of all spills."""
+        for number, operation in enumerate(self.result.operations):
+            moved = operation.work.transfer
+            if operation.name == SPILL and moved is not None:
+                nbytes = int(moved.nbytes * share)
+                transfer = moved._replace(nbytes=nbytes, hbm_bytes=nbytes)
+                work = operation.work._replace(busy=operation.work.busy * share, transfer=transfer)
+                self.result.operations[number] = replace(operation, work=work)
+        self.nbytes = int(self.nbytes * share)

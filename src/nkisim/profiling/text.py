@@ -11,6 +11,7 @@ from nkisim.profiling.result import Advice, LineTime, Profile, Span
 __all__ = [
     "busy_columns",
     "comparison",
+    "descriptors_text",
     "duration",
     "place",
     "roofline_text",
@@ -29,11 +30,17 @@ _COLOURS = {
     "scalar": "\x1b[33m",
     "gpsimd": "\x1b[35m",
     "sync": "\x1b[37m",
+    "dge": "\x1b[31m",
     "dma": "\x1b[36m",
     "head": "\x1b[1m",
     "dim": "\x1b[2m",
 }
 _RESET = "\x1b[0m"
+_ORIGINS = {
+    "software": "made by GpSimd",
+    "hardware": "made by hardware",
+    "prebuilt": "made before the run",
+}
 
 
 def summary(
@@ -49,12 +56,12 @@ def summary(
     """
     drawing = _Drawing(max(width, _LEAST_WIDTH), colour, unicode)
     parts = [
+        drawing.findings(profile.findings),
         drawing.totals(profile),
         drawing.engines(profile),
         drawing.timeline(profile),
         drawing.critical_path(profile),
         drawing.advice(profile.advice),
-        drawing.findings(profile.findings),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -145,6 +152,7 @@ class _Drawing:
                 f"{size(profile.hbm_bytes)} in {profile.transfers:,} transfers, spills "
                 f"{size(profile.spill_bytes)}, DMA efficiency {profile.dma_efficiency:.0%}",
             ),
+            ("DGE", descriptors_text(profile)),
             ("roofline", roofline_text(profile)),
         ]
         cores = f", {len(profile.per_core)} cores" if len(profile.per_core) > 1 else ""
@@ -218,7 +226,7 @@ class _Drawing:
         return lines
 
     def findings(self, found: Sequence[str]) -> list[str]:
-        """Return the findings of the run, none of which is an error."""
+        """Return the findings; errors among them are about the source alone."""
         return [self._styled("findings", "head"), *(f"  {text}" for text in found)] if found else []
 
     def _table(self, rows: Iterable[tuple[str, str]]) -> list[str]:
@@ -232,6 +240,15 @@ class _Drawing:
 
     def _styled(self, text: str, style: str) -> str:
         return f"{_COLOURS.get(style, '')}{text}{_RESET}" if self.colour else text
+
+
+def descriptors_text(profile: Profile) -> str:
+    """Return the origins of the DMA descriptors, and what was assumed about them."""
+    counts = [f"{count:,} {_ORIGINS[mode]}" for mode, count in profile.descriptors.items()]
+    return (
+        f"{', '.join(counts) or 'none'}; where the kernel leaves it open, "
+        f"{_ORIGINS[profile.assumed_descriptors]} is assumed"
+    )
 
 
 def roofline_text(profile: Profile) -> str:

@@ -86,6 +86,8 @@ def made(spans=(), memory=(), cores=1, **changed) -> Profile:
         "hbm_bytes": sum(span.nbytes for span in spans),
         "transfers": sum(bool(span.queue) for span in spans),
         "spill_bytes": 0,
+        "descriptors": {"software": sum(bool(span.queue) for span in spans)},
+        "assumed_descriptors": "software",
         "dma_efficiency": 0.5,
         "flops": 0.0,
         "intensity": 0.0,

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from nkisim.cli import commands
+from nkisim.profiling.result import ENGINES
 
 from .profile_cases import EXAMPLES, FILE
 
@@ -126,7 +127,7 @@ def test_json_alone_is_on_stdout(run):
     (found,) = json.loads(out)["profiles"]
     assert found["kernel"] == "copy"
     assert found["transfers"] == 2
-    assert set(found["engine_busy_us"]) == {"tensor", "vector", "scalar", "gpsimd", "sync", "dma"}
+    assert set(found["engine_busy_us"]) == set(ENGINES)
 
 
 def test_files_are_written(run, tmp_path):

@@ -114,7 +114,7 @@ def test_critical_path_and_memory_name_lines_of_the_kernel():
     assert 0 < sum(line.critical_us for line in found.lines) <= work * 1.001
     assert {use.name for use in found.memory} == {"tile"}
     assert all(use.row_bytes == 4096 and use.region == "sbuf" for use in found.memory)
-    instructions = [span for span in found.timeline if span.name != "descriptors"]
+    instructions = [span for span in found.timeline if span.engine != "dge"]
     assert len(instructions) == sum(found.instructions.values())
 
 

@@ -17,6 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from calibration import kernels
+from calibration.advised import ADVISED, gain_of
 from calibration.measurements import GRID, INSTRUCTIONS, KERNELS, GridRow, KernelTime
 
 import nkisim
@@ -28,6 +29,7 @@ from nkisim.profiling.program import Capture
 PAGE = Path(__file__).parent.parent / "docs" / "design" / "profile-calibration.md"
 _ORDER = 2048
 _SIZES = (128, 512, 2048)
+_ADVISED_SIZE = 4
 
 
 class Compared(NamedTuple):
@@ -195,7 +197,29 @@ def page(*, large: bool) -> str:
             work = captured(kernel, "trn2").program.operations[-1].work
             cells += [f"{probe.start + probe.slope * n:,.0f}", f"{work.busy + work.tail:,.0f}"]
         lines.append(f"| {probe.name} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *constants_table()]) + "\n"
+    return "\n".join([*lines, "", *advice_table(), "", *constants_table()]) + "\n"
+
+
+def advice_table() -> list[str]:
+    """Return the gains that advice promises and those that following it obtains, on gen3."""
+    lines = [
+        "## Advice, promised and obtained",
+        "",
+        "Kernels of `tools/calibration/advised.py` on gen3, before and after they were changed as "
+        "the advice says. A promise is the gain of one line; a change may concern more of them.",
+        "",
+        "| rule | kernel | before us | promised | obtained |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    for advised in ADVISED:
+        gain = gain_of(advised, _ADVISED_SIZE, "gen3")
+        assert gain is not None, advised
+        kernel = f"`{advised.kernel.__name__}`, {advised.arguments(1)[0].dtype}"
+        lines.append(
+            f"| {advised.rule} | {kernel} | {gain.before:,.1f} | {gain.promised:,.1f} | "
+            f"{gain.obtained:,.1f} |"
+        )
+    return lines
 
 
 def constants_table() -> list[str]:

@@ -87,6 +87,7 @@ class _Settings:
     targets: tuple[str, ...]
     values: bool
     trip_count: int | None
+    descriptors: profiling.Descriptors
     max_instructions: int
     max_seconds: float
 
@@ -102,6 +103,12 @@ class _Settings:
     type=click.IntRange(min=0),
     help="Value of registers loaded from memory, without --values.",
 )
+@click.option(
+    "--descriptors",
+    type=click.Choice(["software", "prebuilt"]),
+    default="software",
+    help="Origin of DMA descriptors where a kernel leaves it to the compiler.",
+)
 @click.option("--trace", metavar="FILE", help="Chrome trace for Perfetto: FILE.json or .json.gz.")
 @click.option("--html", metavar="FILE", help="Report as one page: FILE.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -114,6 +121,7 @@ def profile(
     target: str | None,
     values: bool,
     trip_count: int | None,
+    descriptors: profiling.Descriptors,
     trace: str | None,
     html: str | None,
     as_json: bool,
@@ -137,6 +145,7 @@ def profile(
             targets=targets_of(target or project.target or "trn2"),
             values=values,
             trip_count=trip_count,
+            descriptors=descriptors,
             max_instructions=max_instructions or project.max_instructions or 2_000_000,
             max_seconds=max_seconds,
         )
@@ -195,6 +204,7 @@ def _profile(call: KernelCall, target: str, settings: _Settings, outcome: _Outco
         target,
         values=settings.values,
         trip_count=settings.trip_count,
+        descriptors=settings.descriptors,
         max_instructions=settings.max_instructions,
     )
     try:

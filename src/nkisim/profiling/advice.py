@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nkisim.arch.timing import timing_of
 from nkisim.memory.region import is_psum
 from nkisim.profiling.analysis import Prediction
-from nkisim.profiling.costs import Work
+from nkisim.profiling.costs import Work, product_ns
 from nkisim.profiling.program import Operation, Program, Tile
 from nkisim.profiling.result import Advice, Profile
 from nkisim.profiling.schedule import Policy, schedule
@@ -175,17 +175,16 @@ def _product_advice(
     most = max(merged.values())
     if most < 2:
         return
-    issue = timing_of(program.generation).matmul_issue_cycles
-    whole = max(moving, stationary) + issue
 
     def wider(operation: Operation) -> Operation:
         together = merged.get(operation.number, 1)
         if together == 1:
             return operation
-        share = (max(together * moving, stationary) + issue) / together / whole
-        return replace(
-            operation, work=operation.work._replace(busy=operation.work.busy * min(share, 1.0))
+        work = operation.work
+        whole = product_ns(
+            together * moving, work.stationary_columns, work.passes, program.generation
         )
+        return replace(operation, work=work._replace(busy=min(work.busy, whole / together)))
 
     if moving < stationary:
         advice = Advice(

@@ -21,7 +21,7 @@ from nkisim.spec.cost import Cost
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
-__all__ = ["Work", "work_of"]
+__all__ = ["Work", "product_ns", "work_of"]
 
 _ARRAY = 128
 """Rows and columns of the systolic array."""
@@ -72,6 +72,7 @@ class Work(NamedTuple):
         transfer: The DMA, if it is one.
         fast_vector: Whether Vector uses the port that it shares with GpSimd.
         columns, stationary_columns: Columns of the operands of a product, else 0.
+        passes: How often the moving operand passes the array.
         array: Parts of the systolic array that a product occupies, as bits of a mask; 0 for all.
     """
 
@@ -85,6 +86,7 @@ class Work(NamedTuple):
     fast_vector: bool = False
     columns: float = 0.0
     stationary_columns: float = 0.0
+    passes: float = 1.0
     array: int = 0
 
 
@@ -138,9 +140,7 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
         stationary_columns = float(stationary.free_size // (2 if doubled else 1))
     transposes = event.instruction == "nc_transpose" or bool(arguments.get("is_transpose"))
     passes = _passes(arguments, moving, transposes and generation.number > 2)
-    cycles = passes * max(columns, stationary_columns if generation.number > 2 else 64.0)
-    issue = timing.matmul_issue_cycles * (2 if passes > 1 and generation.number > 2 else 1)
-    busy = max(cycles + issue, timing.least_cycles) / ghz
+    busy = product_ns(columns, stationary_columns, passes, generation)
     array, share = _array_tile(arguments)
     if transposes:
         tail = timing.transpose_tail + (184.0 if passes > 1 else 0.0)
@@ -161,8 +161,28 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
         _peak(busy, timing) * share,
         columns=columns,
         stationary_columns=stationary_columns,
+        passes=passes,
         array=array,
     )
+
+
+def product_ns(
+    columns: float, stationary_columns: float, passes: float, generation: Generation
+) -> float:
+    """Return the occupancy of the Tensor engine by a product.
+
+    Args:
+        columns: Columns of the moving operand.
+        stationary_columns: Columns of the stationary operand, whose load hides behind the product
+            before unless it is longer.
+        passes: How often the moving operand passes the array.
+        generation: The target.
+    """
+    timing = timing_of(generation)
+    hidden = stationary_columns if generation.number > 2 else 64.0
+    issue = timing.matmul_issue_cycles * (2 if passes > 1 and generation.number > 2 else 1)
+    cycles = passes * max(columns, hidden) + issue
+    return max(cycles, timing.least_cycles) / timing.tensor_ghz
 
 
 def _passes(arguments: Mapping[str, Any], moving: NkiTensor, passed_through: bool) -> float:

@@ -15,11 +15,12 @@ from nkisim.profiling.program import Capture
 from nkisim.profiling.result import Profile
 from nkisim.profiling.spills import DoesNotFitError
 
-__all__ = ["ProfileError", "profile"]
+__all__ = ["Descriptors", "ProfileError", "profile"]
 
 _MOST_INSTRUCTIONS = 2_000_000
 
 Descriptors = Literal["software", "prebuilt"]
+"""Origins of DMA descriptors that can be assumed where a kernel leaves it to the compiler."""
 
 
 class ProfileError(RuntimeError):

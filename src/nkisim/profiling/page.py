@@ -12,7 +12,14 @@ from importlib import resources
 from nkisim.diagnostics.page import document
 from nkisim.profiling.charts import COLOURS, MOST_BLOCKS, chart_data, roofline_drawing
 from nkisim.profiling.result import Advice, LineTime, Profile
-from nkisim.profiling.text import duration, place, roofline_text, schedule_us, size
+from nkisim.profiling.text import (
+    descriptors_text,
+    duration,
+    place,
+    roofline_text,
+    schedule_us,
+    size,
+)
 
 __all__ = ["fragment", "profile_page"]
 
@@ -73,12 +80,14 @@ def _section(profile: Profile, most_blocks: int, name: str) -> str:
         f"<h1>{escape(profile.kernel)} on {escape(profile.target)}{cores}</h1>",
         '<div class="label">predicted device time of one call, '
         f"NKI {escape(profile.nki)}; nothing was measured</div>",
+        _findings(profile.findings),
         _facts(profile),
         '<div class="columns"><div><h2>Engines</h2>',
         _engines(profile),
         "</div><div><h2>Roofline</h2>",
         roofline_drawing(profile),
         f"<p>{escape(roofline_text(profile))}</p></div></div>",
+        f"<p>DMA descriptors: {escape(descriptors_text(profile))}.</p>",
         "<h2>Timeline and memory</h2>",
         '<div class="tools"><button data-zoom="0.5">+</button><button data-zoom="2">&#8722;'
         '</button><button data-zoom="0">all</button><span class="label range"></span>'
@@ -91,7 +100,6 @@ def _section(profile: Profile, most_blocks: int, name: str) -> str:
         "<h2>Source</h2>",
         _sources(profile),
         _counts(profile),
-        _findings(profile.findings),
         f'<script type="application/json" class="data">{data.replace("<", chr(92) + "u003c")}'
         "</script>",
     ]

@@ -37,9 +37,9 @@ _COLOURS = {
 }
 _RESET = "\x1b[0m"
 _ORIGINS = {
-    "software": "made by GpSimd",
-    "hardware": "made by hardware",
-    "prebuilt": "made before the run",
+    "software": "by GpSimd",
+    "hardware": "by hardware",
+    "prebuilt": "before the run",
 }
 
 
@@ -244,10 +244,10 @@ class _Drawing:
 
 def descriptors_text(profile: Profile) -> str:
     """Return the origins of the DMA descriptors, and what was assumed about them."""
-    counts = [f"{count:,} {_ORIGINS[mode]}" for mode, count in profile.descriptors.items()]
+    counts = [f"{_ORIGINS[mode]} {count:,}" for mode, count in profile.descriptors.items()]
     return (
-        f"{', '.join(counts) or 'none'}; where the kernel leaves it open, "
-        f"{_ORIGINS[profile.assumed_descriptors]} is assumed"
+        f"descriptors made {', '.join(counts) or 'for no transfer'}; assumed "
+        f"{_ORIGINS[profile.assumed_descriptors]} where the kernel leaves it open"
     )
 
 

@@ -332,8 +332,8 @@ def test_the_origin_of_descriptors_is_stated_and_prebuilt_ones_have_no_issue_cos
     prebuilt = nkisim.profile(kernel, advice=False, descriptors="prebuilt")(x)
     assert software.descriptors == {"software": 257}
     assert prebuilt.descriptors == {"prebuilt": 257}
-    assert "257 made by GpSimd; where the kernel leaves it open" in str(software)
-    assert "257 made before the run; where the kernel leaves it open" in str(prebuilt)
+    assert "made by GpSimd 257; assumed by GpSimd where the kernel" in str(software)
+    assert "made before the run 257; assumed before the run" in str(prebuilt)
     assert software.engine_busy_us["gpsimd"] == pytest.approx(257 * T3.dma_software_issue / 1e3)
     assert prebuilt.engine_busy_us["gpsimd"] == 0
     assert prebuilt.latency_us < software.latency_us

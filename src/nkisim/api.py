@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.checks import file_findings, kernel_findings
+from nkisim.checks import file_findings
 from nkisim.diagnostics import (
-    Finding,
     NkiCallError,
     NkiFindingWarning,
     NkiValidationError,
-    Recorder,
     Report,
     declare,
     flag,
@@ -33,12 +31,11 @@ from nkisim.diagnostics import (
     own_frames_shown,
     user_stacklevel,
 )
-from nkisim.gate import enter
-from nkisim.host import definition_place, kernel_name, kernel_parameters
+from nkisim.host import kernel_name, kernel_parameters
 from nkisim.machine import CORE
 from nkisim.options import SimOptions
-from nkisim.runs import LAUNCH_GRID, run
-from nkisim.suggestions import complete, settle, suggestion
+from nkisim.runs import LAUNCH_GRID, Run, add_source_findings
+from nkisim.suggestions import suggestion
 from nkisim.versions import VERSIONS, at, dropped, in_force, judged_by
 from nkisim.versions import chosen as chosen_version
 
@@ -47,7 +44,6 @@ __all__ = [
     "Simulation",
     "as_kernel",
     "check",
-    "check_into",
     "check_source",
     "jit",
     "simulate",
@@ -219,12 +215,13 @@ class Simulation:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; arrays in, arrays of the same kind out."""
-        self.report = report = Report()  # the last call is thread-local
+        run = Run(self.kernel, self.options, args, kwargs)
+        self.report = report = run.report  # the last call is thread-local
         with _UsersTraceback():
             try:
-                run(self.kernel, self.options, args, kwargs, report)
+                run.execute()
             finally:
-                enter(self.kernel.__name__, definition_place(self.kernel.function), report)
+                run.enter()
             if not report.ok and self.options.level() == "simulate":
                 warnings.warn(
                     f"{self.kernel.__name__}: {report.summary()}; the device would refuse or "
@@ -306,61 +303,12 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
     target = as_kernel(kernel)
 
     def checked(*args: Any, **kwargs: Any) -> Report:
-        report = Report()
+        run = Run(target, chosen, args, kwargs)
         with _UsersTraceback():
-            check_into(report, target, chosen, args, kwargs)
-        return report
+            run.check()
+        return run.report
 
     return checked
-
-
-def check_into(
-    report: Report, kernel: Kernel, options: SimOptions, args: Any, kwargs: dict[str, Any]
-) -> list[Finding]:
-    """Run a kernel and fill a report; findings before an exception of the kernel are included.
-
-    Returns:
-        The findings of the run, without those of the source.
-    """
-    stopped: BaseException | None = None
-    try:
-        run(kernel, options, args, kwargs, report)
-        return list(report.findings)
-    except BaseException as error:
-        stopped = error
-        raise
-    finally:
-        if options.reads_source():
-            ran = len(report.findings)
-            with judged_by(options.version()):
-                found = kernel_findings(kernel.function)
-                _add_source_findings(report, found, options.errors, options.ignored())
-            if stopped is not None:
-                for finding in report.findings[ran:]:
-                    what = f"{finding.headline}: {finding.message}, {finding.place}"
-                    stopped.add_note(f"in the source: {what}")
-        enter(kernel.__name__, definition_place(kernel.function), report)
-
-
-def _add_source_findings(
-    report: Report,
-    findings: list[Finding],
-    errors: tuple[str, ...] = (),
-    ignored: tuple[str, ...] = (),
-) -> None:
-    """Add the source findings, except those that the run found on the same line."""
-    known = {(f.rule.id, f.file, f.line) for f in report.findings}
-    silent = Recorder("check", errors, ignored)
-    for finding in findings:
-        if silent.silences(finding):
-            continue
-        if (finding.rule.id, finding.file, finding.line) not in known:
-            if finding.rule.id in errors:
-                finding.level = "error"
-            complete([finding])
-            report.findings.append(finding)
-    settle(report.findings)
-    report.silenced |= silent.silenced
 
 
 def check_source(
@@ -389,7 +337,7 @@ def check_source(
         kernels, findings = file_findings(os.fspath(path), kernel)
         stopped = "" if kernels else "having no function with @nki.jit to check"
         report = Report(stopped=stopped, nki=version)
-        _add_source_findings(report, findings)
+        add_source_findings(report, findings)
     return report
 
 

@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nkisim.api import Kernel, as_kernel, check_into
+from nkisim.api import Kernel, as_kernel
 from nkisim.checker.arguments import Shapes, arguments_of, shapes_hint, without_value
 from nkisim.checker.limits import GaveUp, instruction_limit, time_limit
 from nkisim.checker.modules import CannotImport, imported, raising_line
 from nkisim.checker.rules import BROKEN_FILE
 from nkisim.checker.settings import CheckSettings
 from nkisim.checks import KernelSource, kernel_findings
-from nkisim.diagnostics import Finding, Place, Report, is_own_file
+from nkisim.diagnostics import Finding, Place, is_own_file
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.host import definition_place
 from nkisim.options import SimOptions
+from nkisim.runs import Run
 
 __all__ = [
     "EXAMPLES",
@@ -225,7 +226,6 @@ def _note_missing(
 def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -> None:
     place = definition_place(call.kernel.function)
     for target in settings.targets:
-        report = Report()
         options = SimOptions(
             strictness="check",
             target=target,
@@ -233,14 +233,15 @@ def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -
             ignore=(),
             watchers=(instruction_limit(settings.max_instructions),),
         )
+        run = Run(call.kernel, options, call.args, call.kwargs)
         try:
             with time_limit(settings.max_seconds):
-                check_into(report, call.kernel, options, call.args, call.kwargs)
+                run.check()
         except GaveUp as error:
-            report.stopped = str(error)
+            run.report.stopped = str(error)
         except (Exception, SystemExit) as error:
-            report.stopped = f"{type(error).__name__}: {error}{where_raised(error)}"
-        found.enter(call.name, place, report)
+            run.report.stopped = f"{type(error).__name__}: {error}{where_raised(error)}"
+        found.enter(call.name, place, run.report)
     if place.file != str(file):
         found.add(kernel_findings(call.kernel.function))
 

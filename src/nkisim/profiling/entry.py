@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from nkisim.api import as_kernel, check_into
+from nkisim.api import as_kernel
 from nkisim.diagnostics import Finding, Report
 from nkisim.options import SimOptions
 from nkisim.profiling.advice import advise
@@ -14,6 +14,7 @@ from nkisim.profiling.analysis import predict, profile_of
 from nkisim.profiling.program import Capture
 from nkisim.profiling.result import Profile
 from nkisim.profiling.spills import DoesNotFitError
+from nkisim.runs import Run
 
 __all__ = ["Descriptors", "ProfileError", "profile"]
 
@@ -91,10 +92,11 @@ def profile(
                 raise _TooLong
             capture(event)
 
-        report = Report()
         watched = dataclasses.replace(chosen, watchers=(*chosen.watchers, watch))
+        run = Run(wanted, watched, args, kwargs)
+        report = run.report
         try:
-            ran = check_into(report, wanted, watched, args, kwargs)
+            ran = run.check()
         except _TooLong:
             raise ProfileError(
                 f"{wanted.__name__} executes more than {max_instructions:,} instructions; "

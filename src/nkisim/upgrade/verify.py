@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nkisim.api import check_into
 from nkisim.checker import CheckSettings, check_files
 from nkisim.checker.calls import BadExamples, KernelCall, example_calls, generated_call
 from nkisim.checker.limits import GaveUp, instruction_limit, time_limit
 from nkisim.checker.modules import CannotImport, imported
 from nkisim.checks import file_findings
-from nkisim.diagnostics import Finding, Report
+from nkisim.diagnostics import Finding
 from nkisim.options import SimOptions
+from nkisim.runs import Run
 from nkisim.upgrade.overlay import overlay
 from nkisim.upgrade.releases import version_of
 from nkisim.upgrade.rules import Era
@@ -178,7 +178,6 @@ def _add(found: _Results, call: KernelCall, outputs: list[np.ndarray] | str) -> 
 
 def _outputs(call: KernelCall, version: str, settings: CheckSettings) -> list[np.ndarray] | str:
     """Return the outputs of one call, or why it has none."""
-    report = Report()
     options = SimOptions(
         strictness="check",
         target=settings.targets[-1],
@@ -188,12 +187,13 @@ def _outputs(call: KernelCall, version: str, settings: CheckSettings) -> list[np
         detect=(),
         watchers=(instruction_limit(settings.max_instructions),),
     )
+    run = Run(call.kernel, options, call.args, call.kwargs)
     try:
         with time_limit(settings.max_seconds):
-            check_into(report, call.kernel, options, call.args, call.kwargs)
+            run.check()
     except (Exception, SystemExit, GaveUp) as error:
         return f"{type(error).__name__}: {error}"
-    return report.stopped or _arrays(report.outputs)
+    return run.report.stopped or _arrays(run.report.outputs)
 
 
 def _arrays(outputs: Any) -> list[np.ndarray]:

@@ -111,7 +111,7 @@ def activate2(
     reverse1: bool = ...,
     reduce_op: Any = ...,
     reduce_res: NkiTensor | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -123,7 +123,7 @@ def activation(
     scale: NkiTensor | float | int = ...,
     reduce_op: Any = ...,
     reduce_res: NkiTensor | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -164,7 +164,7 @@ def bn_stats(
 def core_barrier(
     data: NkiTensor,
     cores: Any,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -175,15 +175,15 @@ def dma_compute(
     scales: Any = ...,
     unique_indices: bool = ...,
     name: str | None = ...,
-    oob_mode: oob_mode = ...,
+    oob_mode: oob_mode | str = ...,
 ) -> None: ...
 
 def dma_copy(
     dst: NkiTensor,
     src: NkiTensor,
-    oob_mode: oob_mode = ...,
-    dge_mode: dge_mode = ...,
-    engine: engine = ...,
+    oob_mode: oob_mode | str = ...,
+    dge_mode: dge_mode | str = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
     priority: Any = ...,
 ) -> None: ...
@@ -192,8 +192,8 @@ def dma_transpose(
     dst: NkiTensor,
     src: NkiTensor,
     axes: Any = ...,
-    dge_mode: dge_mode = ...,
-    oob_mode: oob_mode = ...,
+    dge_mode: dge_mode | str = ...,
+    oob_mode: oob_mode | str = ...,
     name: str | None = ...,
     priority: Any = ...,
 ) -> None: ...
@@ -210,7 +210,7 @@ def exponential(
     src: NkiTensor,
     max_value: NkiTensor | float | int = ...,
     reduce_res: NkiTensor | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     reduce_init: NkiTensor | float | int = ...,
     name: str | None = ...,
 ) -> None: ...
@@ -241,7 +241,7 @@ def max8(
 def memset(
     dst: NkiTensor,
     value: float | int,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -271,7 +271,7 @@ def nc_matmul(
     accumulate: Any = ...,
     tile_position: Any = ...,
     tile_size: Any = ...,
-    perf_mode: matmul_perf_mode = ...,
+    perf_mode: matmul_perf_mode | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -304,7 +304,7 @@ def nc_stream_shuffle(
 def nc_transpose(
     dst: NkiTensor,
     data: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -332,13 +332,13 @@ def rand2(
 
 def rand_get_state(
     dst: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
 def rand_set_state(
     src_seeds: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -349,7 +349,7 @@ def range_select(
     comp_op1: Any,
     bound0: NkiTensor | float | int,
     bound1: NkiTensor | float | int,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     reduce_res: NkiTensor | None = ...,
     reduce_op: Any = ...,
     range_start: Any = ...,
@@ -365,7 +365,7 @@ def reciprocal(
 
 def rng(
     dst: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -387,7 +387,7 @@ def select_reduce(
     on_true: NkiTensor,
     on_false: NkiTensor | float | int,
     reduce_res: NkiTensor | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     reduce_op: Any = ...,
     reverse_pred: bool = ...,
     name: str | None = ...,
@@ -399,7 +399,7 @@ def sendrecv(
     send_to_rank: Any,
     recv_from_rank: Any,
     pipe_id: Any,
-    dma_engine: dma_engine = ...,
+    dma_engine: dma_engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -417,7 +417,7 @@ def set_rng_seed(
 def tensor_copy(
     dst: NkiTensor,
     src: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -455,7 +455,7 @@ def tensor_scalar(
     op1: Any = ...,
     operand1: NkiTensor | float | int | None = ...,
     reverse1: bool = ...,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -466,7 +466,7 @@ def tensor_scalar_cumulative(
     op1: Any,
     imm0: NkiTensor | float | int,
     imm1: NkiTensor | float | int | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -479,7 +479,7 @@ def tensor_scalar_reduce(
     reduce_res: NkiTensor | None = ...,
     reverse0: bool = ...,
     name: str | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     reduce_init: NkiTensor | float | int | None = ...,
     reduce_res_negate: bool = ...,
 ) -> None: ...
@@ -489,7 +489,7 @@ def tensor_tensor(
     data1: NkiTensor,
     data2: NkiTensor,
     op: Any,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 

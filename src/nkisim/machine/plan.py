@@ -477,7 +477,7 @@ class Plan:
         )
 
     def _emit(self, core: Core, values: Sequence[Any], tensors: Sequence[Any]) -> None:
-        """Pass the call to the watchers: its arguments as given, and its resolved operands."""
+        """Pass the call to the watchers: its arguments, and its resolved operands."""
         reads = [(name, tensors[index]) for index, name in self.reads]
         for index in self.lists:
             reads += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
@@ -487,6 +487,9 @@ class Plan:
             tuple((name, t.table if type(t) in (Rows, Columns) else t) for name, t in part)
             for part in (reads, writes)
         )
+        names = self.instruction.parameters
+        given = dict(zip(names, values, strict=True))
+        given.update((names[index], value) for index, value in self.mended)
         event = Event(
             core.clock,
             self.instruction.name,
@@ -495,7 +498,7 @@ class Plan:
             written,
             user_place(),
             core.program_id,
-            dict(zip(self.instruction.parameters, values, strict=True)),
+            given,
             self,
             core.no_reorder_depth > 0,
         )

@@ -76,7 +76,7 @@ ENUM_KIND = declare(
     "A015",
     "wrong-enum",
     "error",
-    "An enum argument is of another kind than the parameter.",
+    "An enum argument is neither a member of the parameter's enum nor the name of one.",
     "for example, nisa.dma_engine is now an enum of its own, not an engine",
     meaningless=True,
 )

@@ -4,6 +4,8 @@ from typing import Any
 from nkisim.memory import NkiTensor
 from nkisim.diagnostics import NkiValidationError as NkiValidationError
 from nkisim.isa import constants as constants
+from nkisim.isa.dynamic_copies import tensor_copy_dynamic_dst as tensor_copy_dynamic_dst
+from nkisim.isa.dynamic_copies import tensor_copy_dynamic_src as tensor_copy_dynamic_src
 from nkisim.isa.registers import register_alloc as register_alloc
 from nkisim.isa.registers import register_load as register_load
 from nkisim.isa.registers import register_move as register_move
@@ -84,6 +86,8 @@ __all__ = [
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",
+    "tensor_copy_dynamic_dst",
+    "tensor_copy_dynamic_src",
     "tensor_copy_predicated",
     "tensor_engine",
     "tensor_partition_reduce",

@@ -278,6 +278,7 @@ def checked_call(
     name: str,
     removed: Removed | None = None,
     *,
+    tiles: Collection[str] = (),
     misfit: Rule | None = None,
     changes: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Callable[[F], F]:
@@ -286,6 +287,7 @@ def checked_call(
     Args:
         name: Its name in messages.
         removed: Keywords of earlier releases.
+        tiles: The parameters that must be tensors.
         misfit: The rule that a call with missing arguments violates, if not the general one.
         changes: The function's meaning from a version on, where it differs; with the same
             parameters.
@@ -298,7 +300,7 @@ def checked_call(
             meant = versions.at(versions.in_force(), meant, changes or {})
             return meant(*values)
 
-        checked = CheckedCall(name, inspect.signature(function), known, misfit=misfit)
+        checked = CheckedCall(name, inspect.signature(function), known, tiles, misfit)
         return publish(checked, changed if changes else function, function)  # type: ignore[return-value]
 
     return decorate

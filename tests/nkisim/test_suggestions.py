@@ -167,6 +167,31 @@ def test_what_goes_on_has_code_too(tmp_path, line, rule, code):
     assert [f.rewrite.shown() for f in found] == [[code]]
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("t = nl.load(x[2:6, 0:4])", "t = nl.load(x[2:4, 0:4])"),
+        ("t = nl.load(x[3 : n + 3, 0:4])", "t = nl.load(x[3:min(n + 3, x.shape[0]), 0:4])"),
+        ("nisa.dma_copy(dst=y[0:6], src=x[0:6])", "nisa.dma_copy(dst=y[0:4], src=x[0:4])"),
+        # What starts past the end has no part to keep.
+        ("t = nl.load(x[4:6, 0:4])", None),
+        ("t = nl.load(x[6:9, 0:4])", None),
+        ("t = nl.load(x[n + 2 : n + 4, 0:4])", None),
+        ("t = nl.load(x[nl.ds(6, 2), 0:4])", None),
+        ("t = nl.load(x[0:4, 8:9])", None),
+        ("nisa.dma_copy(dst=y[5:6], src=x[3:6])", None),
+    ],
+)
+def test_a_slice_is_clipped_if_it_starts_inside(tmp_path, line, code):
+    body = f"n = 4\ny = nl.ndarray((8, 8), x.dtype, buffer=nl.shared_hbm)\n{line}\n"
+    finding = raised(tmp_path, body).finding
+    assert finding.rule.id == "S009"
+    complete([finding])
+    assert (None if finding.rewrite is None else finding.rewrite.shown()) == (code and [code])
+    if code is None and "5:6" not in line:
+        assert finding.fix.startswith("start the slice inside the extent")
+
+
 def test_unknown_names_stay_unknown(tmp_path):
     assert not hasattr(nkisim.isa, "multiply")
     assert not hasattr(nkisim.language, "tensor_copy")

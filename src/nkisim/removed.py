@@ -20,6 +20,7 @@ from nkisim.diagnostics import (
     decides,
     declare,
     flag,
+    hide_own_frames,
     raised_at,
     user_place,
 )
@@ -203,7 +204,13 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
         if name == "__all__":
             return [name for name in exported if name in there()]
         found = served(versions.in_force())
-        return found[name] if name in found else refuse(name)
+        if name in found:
+            return found[name]
+        try:
+            refuse(name)
+        except AttributeError as error:
+            hide_own_frames(error)
+            raise
 
     return get
 

@@ -167,6 +167,42 @@ def test_what_goes_on_has_code_too(tmp_path, line, rule, code):
     assert [f.rewrite.shown() for f in found] == [[code]]
 
 
+HOST = "compute it on the host"
+AS_L027 = "as for L027 on this line"
+
+
+@each_case(
+    ("line", "code", "of_run", "of_source"),
+    [
+        ("u = np.exp(t)", "u = nl.exp(t)", AS_L027, "write nl.exp"),
+        ("u = math.exp(t)", "u = nl.exp(t)", AS_L027, "write nl.exp"),
+        ("u = np.add(t, t)", "u = nl.add(t, t)", AS_L027, "write nl.add"),
+        ("u = np.linalg.norm(t)", None, AS_L027, "use a function of nki.language"),
+        ("u = np.sum(t, axis=1)", None, AS_L027, "write nl.sum"),
+        ("u = np.exp(t) + t", "u = nl.add(nl.exp(t), t)", AS_L027, AS_L027),
+        # The fix of one leaves the other, so that it has a fix of its own.
+        ("u = t * np.cbrt(2.0)", "u = nl.multiply(t, np.cbrt(2.0))", HOST, HOST),
+        ("u = t + math.exp(1.0)", "u = nl.add(t, math.exp(1.0))", HOST, HOST),
+        # On numbers alone.
+        ("u = np.cbrt(2.0)", None, HOST, HOST),
+        ("u = np.cbrt(t.shape[1])", None, HOST, HOST),
+    ],
+)
+def test_calls_of_other_libraries_have_one_fix(tmp_path, line, code, of_run, of_source):
+    file = tmp_path / "foreign.py"
+    file.write_text(
+        f"import math\n{HEAD}def kernel(x):\n    t = nl.load(x)\n    {line}\n    return x\n"
+    )
+    linecache.checkcache(str(file))
+    run = {f.rule.id: f for f in findings_of(file, "kernel", (f32(4, 8),))}
+    source = {f.rule.id: f for f in nkisim.check_source(file, "kernel").findings}
+    if "L027" in run:
+        rewrite = run["L027"].rewrite
+        assert (None if rewrite is None else rewrite.shown()) == (code and [code])
+    assert run["L021"].fix.startswith(of_run)
+    assert source["L021"].fix.startswith(of_source)
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [

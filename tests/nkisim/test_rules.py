@@ -70,7 +70,6 @@ NOT_WATCHED_IN_SIMULATE = {
     "D031",
     "D042",
     "D050",
-    "D051",
 }  # looking at every value of every result costs too much there
 
 IN_RUNS = [twin for twin in TWINS if not (twin.on_host or twin.in_source)]

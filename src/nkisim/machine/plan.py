@@ -90,6 +90,7 @@ class Plan:
         "loads",
         "may_overlap",
         "mended",
+        "moves",
         "notes",
         "numbers",
         "pairs",
@@ -135,9 +136,10 @@ class Plan:
         self.stores: list[tuple[int, Storer, Note]] = []
         self.parts: dict[str, np.ndarray] = {}
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
-        moves = instruction.moves(call) if callable(instruction.moves) else instruction.moves
+        moves = instruction.moves
+        self.moves = moves(call) if callable(moves) else moves
         self.inexact = instruction.inexact or (
-            rules.INEXACT_MOVE if moves else rules.INEXACT_INTEGER
+            rules.INEXACT_MOVE if self.moves else rules.INEXACT_INTEGER
         )
         arithmetic = instruction.arithmetic(call)
         viewed = any(operand.as_view for operand in instruction.operands.values())
@@ -473,7 +475,11 @@ class Plan:
         writes = [(name, arguments[index], self.parts.get(name)) for index, name in self.writes]
         lasts = self.follow is not None or self.synchronises
         return step_of(
-            core, self.instruction, self.engine, reads, writes, lasts=lasts, adds_to=self.adds_to
+            *(core, self.instruction, self.engine, reads, writes),
+            lasts=lasts,
+            adds_to=self.adds_to,
+            moves=self.moves,
+            sums=self.sums is not None,
         )
 
     def _emit(self, core: Core, values: Sequence[Any], tensors: Sequence[Any]) -> None:

@@ -167,6 +167,53 @@ def test_what_goes_on_has_code_too(tmp_path, line, rule, code):
     assert [f.rewrite.shown() for f in found] == [[code]]
 
 
+MISSING_FILLS = {
+    "sum": (
+        "a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)\n"
+        "nisa.tensor_tensor(dst=a, data1=a, data2=nl.load(x), op=nl.add)\n",
+        lambda x: x,
+    ),
+    "product": (
+        "a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)\n"
+        "t = nl.load(x)\n"
+        "for i in range(3):\n"
+        "    nisa.tensor_tensor(dst=a, data1=t, data2=a, op=nl.multiply)\n",
+        lambda x: x * x * x,
+    ),
+    "scaled sum": (
+        "a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)\n"
+        "for i in range(3):\n"
+        "    nisa.scalar_tensor_tensor(dst=a, data=nl.load(x), op0=nl.multiply, operand0=2.0,\n"
+        "                              op1=nl.add, operand1=a)\n",
+        lambda x: 6 * x,
+    ),
+    "skipped rows": (
+        "a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)\n"
+        "rows = nl.ndarray((4, 1), nl.uint32, buffer=nl.sbuf)\n"
+        "nisa.iota(rows, [[0, 1]], offset=2, channel_multiplier=1)\n"
+        "source = x.ap([[8, 4], [1, 8]], vector_offset=rows)\n"
+        "nisa.dma_copy(dst=a, src=source, oob_mode=nisa.oob_mode.skip)\n",
+        lambda x: np.concatenate([x[2:], 0 * x[2:]]),
+    ),
+}
+
+
+@each_case("kind", [np.float32, np.int32])
+@each_case("name", list(MISSING_FILLS))
+def test_a_missing_fill_has_code(name, kind, tmp_path):
+    body, wanted = MISSING_FILLS[name]
+    file = tmp_path / "filled.py"
+    body += (
+        "out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)\nnl.store(out, a)\nreturn out\n"
+    )
+    file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    "))
+    x = np.arange(32).reshape(4, 8).astype(kind)
+    assert mended(file, "kernel", (x,)) == 1
+    assert "nisa.memset(dst=a, value=" in file.read_text()
+    with imported(file, 60.0) as module:
+        np.testing.assert_array_equal(nkisim.simulate(module.kernel)(x), wanted(x))
+
+
 HOST = "compute it on the host"
 AS_L027 = "as for L027 on this line"
 
@@ -327,7 +374,7 @@ UNCERTAIN = [
         "acc = nl.ndarray((64, 700), dtype=nl.float32, buffer=nl.psum)\n"
         'nisa.nc_matmul(dst=acc, stationary=m, moving=w, name="product")\n',
     ),
-    # M001: a first value that is not neutral, a tile of each iteration, no loop, other shapes
+    # M001: a first value that is not neutral, a tile of each iteration, other shapes
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.subtract)")),
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.maximum)")),
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, total, op=nl.add)")),

@@ -145,7 +145,8 @@ def _watch_integers(call: Call) -> ValueWatch | None:
     if function is None or unsigned or _tensor_tensor_arithmetic(call) != "integer":
         return _watch_shift("data1", "op")(call)
     first, second = (call.instruction.parameters.index(name) for name in ("data1", "data2"))
-    stored, limits = call.operand("dst").dtype, np.iinfo(call.operand("dst").dtype.numpy)
+    stored = call.operand("dst").dtype
+    limits: Any = np.iinfo(stored.numpy)
 
     def check(arguments: Sequence[Any]) -> None:
         left, right = arguments[first], arguments[second]  # loaded as int64

@@ -31,8 +31,8 @@ def step_of(
     *,
     lasts: bool,
     adds_to: tuple[str, ...],
-    moves: bool,
-    sums: bool,
+    moves: bool = False,
+    sums: bool = False,
 ) -> Step:
     """Return the step of a call, from its resolved operands and their parts."""
     read = tuple(_effect(*operand) for operand in reads)

@@ -22,6 +22,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "src" / "nkisim" / "versions"
+
+# Functions that the page of nki.isa lists, and the update guide deprecates, but no stub describes.
+DEPRECATED = {
+    "0.3.0": {
+        "tensor_copy_dynamic_dst": "dst, src, engine=engine.unknown, name=None",
+        "tensor_copy_dynamic_src": "dst, src, engine=engine.unknown, name=None",
+    }
+}
+
 MODULES = ("nki", "nki.language", "nki.isa", "nki.collectives")
 
 
@@ -36,6 +45,7 @@ def main(arguments: list[str]) -> None:
         older = [path for path in sorted(FOLDER.glob("*.json")) if path.stem < version]
         if older:
             complete(found, json.loads(older[-1].read_text()))
+        found["nki.isa"]["functions"] |= DEPRECATED.get(version, {})
         text = json.dumps(found, indent=1, sort_keys=True) + "\n"
         (FOLDER / f"{version}.json").write_text(text, encoding="utf-8")
     else:

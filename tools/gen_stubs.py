@@ -32,7 +32,7 @@ ALIASES = {
     "range": "builtins import range",
 }
 
-# Types of non-tensor parameters by name; an enum default implies the enum type.
+# Types of non-tensor parameters by name; an enum default implies its members and their names.
 KINDS = {
     "name": "str | None",
     "value": "float | int",
@@ -135,7 +135,7 @@ def of_operand(operand: Operand) -> str:
 
 def of_argument(parameter: inspect.Parameter) -> str:
     if isinstance(parameter.default, Enum):
-        return type(parameter.default).__name__
+        return f"{type(parameter.default).__name__} | str"
     if isinstance(parameter.default, bool):
         return "bool"
     return KINDS.get(parameter.name, "Any")

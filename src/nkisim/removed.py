@@ -20,6 +20,7 @@ from nkisim.diagnostics import (
     decides,
     declare,
     flag,
+    hide_own_frames,
     raised_at,
     user_place,
 )
@@ -31,7 +32,9 @@ __all__ = [
     "NkiRemovedError",
     "NoOperators",
     "by_version",
+    "flag_dynamic_copy",
     "hide_modules",
+    "is_deprecated",
     "method_remedy",
     "missing_name",
     "missing_text",
@@ -97,7 +100,6 @@ DYNAMIC_COPY = declare(
     "warning",
     "tensor_copy_dynamic_src or tensor_copy_dynamic_dst is used.",
     "both are deprecated in NKI 0.3.0 and gone in 0.4.0",
-    meaningless=True,
 )
 
 _SLICES = "use slices, nl.ds or .ap(...)"
@@ -202,7 +204,13 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
         if name == "__all__":
             return [name for name in exported if name in there()]
         found = served(versions.in_force())
-        return found[name] if name in found else refuse(name)
+        if name in found:
+            return found[name]
+        try:
+            refuse(name)
+        except AttributeError as error:
+            hide_own_frames(error)
+            raise
 
     return get
 
@@ -325,8 +333,25 @@ def _refuse(
         place=place,
         severity=severity,
         error=NkiRemovedError,
+        stops=True,
     )
     raise AssertionError("unreachable: the rules of removed names always raise")
+
+
+def is_deprecated(module: str, name: str) -> bool:
+    """Return whether the version in force has a name that it deprecates."""
+    known = name in _RULES.get(module, ())
+    return known and versions.has(versions.in_force(), module, name)
+
+
+def flag_dynamic_copy(name: str) -> None:
+    """Flag the use of a deprecated copy, or raise where the version in force does not have it."""
+    rule, remedy = _RULES["nki.isa"][name]
+    full_name = f"nki.isa.{name}"
+    if not is_deprecated("nki.isa", name):
+        _refuse(rule, full_name, name, remedy)
+    message, severity = missing_text(rule, full_name)
+    flag(rule, message, operand=name, seen=full_name, fix=remedy, severity=severity)
 
 
 _COMPARISONS = ("<", "<=", ">", ">=")

@@ -288,7 +288,8 @@ def good_A015(a):
 def bad_A021(a, start):
     tile, first = nl.load(a), nl.load(start)
     window = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy_dynamic_src(window, tile, first)  # here
+    source = tile.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)
+    nisa.tensor_copy_dynamic_src(window, source)  # here
     return stored(window)
 
 

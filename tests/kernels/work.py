@@ -271,6 +271,40 @@ def good_W002_reset(a):
     return stored(count)
 
 
+@twin(f32(64, 32))
+def bad_W002_fill(a):
+    tile = nl.load(a)
+    powers = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=powers, op=nl.exp, data=tile)
+    nisa.memset(dst=powers, value=0.0)  # here
+    nisa.tensor_tensor(dst=powers, data1=powers, data2=tile, op=nl.add)
+    return stored(powers)
+
+
+def good_W002_fill(a):
+    tile = nl.load(a)
+    powers = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=powers, value=0.0)
+    nisa.activation(dst=powers, op=nl.exp, data=tile)
+    nisa.tensor_tensor(dst=powers, data1=powers, data2=tile, op=nl.add)
+    return stored(powers)
+
+
+@twin(f32(64, 32), f32(64, 128))
+def bad_W002_psum(a, b):
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, nl.load(a), nl.load(b))
+    nisa.memset(dst=acc, value=0.0)  # here
+    return stored(acc)
+
+
+def good_W002_psum(a, b):
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.memset(dst=acc, value=0.0)
+    nisa.nc_matmul(acc, nl.load(a), nl.load(b), accumulate=False)
+    return stored(acc)
+
+
 @twin(f32(4, 64, 32))
 def bad_W004_reset(a):
     for k in range(4):

@@ -243,3 +243,22 @@ def test_fixes_do_not_need_libcst(tmp_path):
     done = forked(COMMANDS, code)
     assert done.returncode == 0, done.stderr
     assert file.read_text() == HEAD + FIXED_WARNED
+
+
+BEYOND = """\
+@nki.jit
+def beyond(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out[0:2], nl.load(x[6:8]))
+    return out
+"""
+
+
+def test_a_slice_that_starts_past_the_end_is_left_as_it_is(check, tmp_path):
+    file = write(tmp_path, BEYOND)
+    text = file.read_text()
+    status, out, _ = check(file, "--fix")
+    assert status == 1
+    assert file.read_text() == text
+    assert "error[S009]" in out
+    assert "fixed[" not in out

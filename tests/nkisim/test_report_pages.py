@@ -202,3 +202,36 @@ def test_a_browser_puts_each_card_beside_its_line(page, tmp_path):
     assert len(set(tops)) == len(tops)
     shot = photograph(file.as_uri(), tmp_path / "user", tmp_path / "page.png")
     assert shot.startswith(b"\x89PNG")
+
+
+CLEAN = """\
+@nki.jit
+def kernel(x: nt.tensor[64, 32]):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+"""
+UNKNOWN = CLEAN.replace(": nt.tensor[64, 32]", "")
+
+
+def page_of_files(folder, *texts):
+    files = [write(folder, text, name=f"part{i}.py") for i, text in enumerate(texts)]
+    ledger = check_files([(file, None) for file in files], CheckSettings())
+    ledger.relative_to(str(folder))
+    return rendered(ledger, "html", False)
+
+
+def test_a_page_names_the_files_that_were_checked(tmp_path):
+    page = page_of_files(tmp_path, CLEAN)
+    assert "<p>part0.py: kernel</p>" in page
+    assert "part0.py::kernel" not in page
+
+
+def test_a_page_of_two_files_tells_their_kernels_apart(tmp_path):
+    page = page_of_files(tmp_path, CLEAN, CLEAN, UNKNOWN)
+    for name in ("part0.py", "part1.py", "part2.py"):
+        assert f"<p>{name}: kernel</p>" in page
+    assert page.count("<figure") == 2
+    for title in ("part0.py::kernel", "part1.py::kernel"):
+        assert re.search(f'<text class="title"[^>]*>[^<]*{title}', page), title
+    assert "<p>part2.py::kernel: only the source was checked" in page

@@ -184,6 +184,7 @@ def test_no_function_is_left_without_a_meaning():
     """Every function of nki.isa is declared as an instruction, or is written out by hand."""
     by_hand = {"get_nc_sub_version", "get_nc_version", "register_alloc", "register_load"}
     by_hand |= {"register_move", "register_store"}
+    by_hand |= {"tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"}
     listed = {name for version in VERSIONS for name in names_of(version)["nki.isa"]["functions"]}
     assert set(RECORDED["nki.isa"]["functions"]) <= listed
     assert listed - by_hand == set(INSTRUCTIONS)

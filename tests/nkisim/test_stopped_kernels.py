@@ -30,7 +30,7 @@ def refuse(source):
 @nkisim.jit
 def ends(source, how):
     if how == "removed":
-        nisa.tensor_copy_dynamic_src()
+        nl.arange(4)
     if how == "finding":
         refuse(source)
     if how == "signature":
@@ -60,7 +60,7 @@ def ends(source, how):
 @each_case("kernel", [ends, ends[2]], ids=["one-core", "two-cores"])
 def test_a_stopped_kernel_is_not_ok(kernel, how):
     report = nkisim.check(kernel)(SOURCE, how)
-    rule = {"removed": "A021"}.get(how, "A025")
+    rule = {"removed": "A029"}.get(how, "A025")
     assert not report.ok
     assert report.outputs is None
     assert report.codes == {rule}

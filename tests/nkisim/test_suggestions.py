@@ -167,6 +167,114 @@ def test_what_goes_on_has_code_too(tmp_path, line, rule, code):
     assert [f.rewrite.shown() for f in found] == [[code]]
 
 
+MISSING_FILLS = {
+    "sum": (
+        "a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)\n"
+        "nisa.tensor_tensor(dst=a, data1=a, data2=nl.load(x), op=nl.add)\n",
+        lambda x: x,
+    ),
+    "product": (
+        "a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)\n"
+        "t = nl.load(x)\n"
+        "for i in range(3):\n"
+        "    nisa.tensor_tensor(dst=a, data1=t, data2=a, op=nl.multiply)\n",
+        lambda x: x * x * x,
+    ),
+    "scaled sum": (
+        "a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)\n"
+        "for i in range(3):\n"
+        "    nisa.scalar_tensor_tensor(dst=a, data=nl.load(x), op0=nl.multiply, operand0=2.0,\n"
+        "                              op1=nl.add, operand1=a)\n",
+        lambda x: 6 * x,
+    ),
+    "skipped rows": (
+        "a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)\n"
+        "rows = nl.ndarray((4, 1), nl.uint32, buffer=nl.sbuf)\n"
+        "nisa.iota(rows, [[0, 1]], offset=2, channel_multiplier=1)\n"
+        "source = x.ap([[8, 4], [1, 8]], vector_offset=rows)\n"
+        "nisa.dma_copy(dst=a, src=source, oob_mode=nisa.oob_mode.skip)\n",
+        lambda x: np.concatenate([x[2:], 0 * x[2:]]),
+    ),
+}
+
+
+@each_case("kind", [np.float32, np.int32])
+@each_case("name", list(MISSING_FILLS))
+def test_a_missing_fill_has_code(name, kind, tmp_path):
+    body, wanted = MISSING_FILLS[name]
+    file = tmp_path / "filled.py"
+    body += (
+        "out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)\nnl.store(out, a)\nreturn out\n"
+    )
+    file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    "))
+    x = np.arange(32).reshape(4, 8).astype(kind)
+    assert mended(file, "kernel", (x,)) == 1
+    assert "nisa.memset(dst=a, value=" in file.read_text()
+    with imported(file, 60.0) as module:
+        np.testing.assert_array_equal(nkisim.simulate(module.kernel)(x), wanted(x))
+
+
+HOST = "compute it on the host"
+AS_L027 = "as for L027 on this line"
+
+
+@each_case(
+    ("line", "code", "of_run", "of_source"),
+    [
+        ("u = np.exp(t)", "u = nl.exp(t)", AS_L027, "write nl.exp"),
+        ("u = math.exp(t)", "u = nl.exp(t)", AS_L027, "write nl.exp"),
+        ("u = np.add(t, t)", "u = nl.add(t, t)", AS_L027, "write nl.add"),
+        ("u = np.linalg.norm(t)", None, AS_L027, "use a function of nki.language"),
+        ("u = np.sum(t, axis=1)", None, AS_L027, "write nl.sum"),
+        ("u = np.exp(t) + t", "u = nl.add(nl.exp(t), t)", AS_L027, AS_L027),
+        # The fix of one leaves the other, so that it has a fix of its own.
+        ("u = t * np.cbrt(2.0)", "u = nl.multiply(t, np.cbrt(2.0))", HOST, HOST),
+        ("u = t + math.exp(1.0)", "u = nl.add(t, math.exp(1.0))", HOST, HOST),
+        # On numbers alone.
+        ("u = np.cbrt(2.0)", None, HOST, HOST),
+        ("u = np.cbrt(t.shape[1])", None, HOST, HOST),
+    ],
+)
+def test_calls_of_other_libraries_have_one_fix(tmp_path, line, code, of_run, of_source):
+    file = tmp_path / "foreign.py"
+    file.write_text(
+        f"import math\n{HEAD}def kernel(x):\n    t = nl.load(x)\n    {line}\n    return x\n"
+    )
+    linecache.checkcache(str(file))
+    run = {f.rule.id: f for f in findings_of(file, "kernel", (f32(4, 8),))}
+    source = {f.rule.id: f for f in nkisim.check_source(file, "kernel").findings}
+    if "L027" in run:
+        rewrite = run["L027"].rewrite
+        assert (None if rewrite is None else rewrite.shown()) == (code and [code])
+    assert run["L021"].fix.startswith(of_run)
+    assert source["L021"].fix.startswith(of_source)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("t = nl.load(x[2:6, 0:4])", "t = nl.load(x[2:4, 0:4])"),
+        ("t = nl.load(x[3 : n + 3, 0:4])", "t = nl.load(x[3:min(n + 3, x.shape[0]), 0:4])"),
+        ("nisa.dma_copy(dst=y[0:6], src=x[0:6])", "nisa.dma_copy(dst=y[0:4], src=x[0:4])"),
+        # What starts past the end has no part to keep.
+        ("t = nl.load(x[4:6, 0:4])", None),
+        ("t = nl.load(x[6:9, 0:4])", None),
+        ("t = nl.load(x[n + 2 : n + 4, 0:4])", None),
+        ("t = nl.load(x[nl.ds(6, 2), 0:4])", None),
+        ("t = nl.load(x[0:4, 8:9])", None),
+        ("nisa.dma_copy(dst=y[5:6], src=x[3:6])", None),
+    ],
+)
+def test_a_slice_is_clipped_if_it_starts_inside(tmp_path, line, code):
+    body = f"n = 4\ny = nl.ndarray((8, 8), x.dtype, buffer=nl.shared_hbm)\n{line}\n"
+    finding = raised(tmp_path, body).finding
+    assert finding.rule.id == "S009"
+    complete([finding])
+    assert (None if finding.rewrite is None else finding.rewrite.shown()) == (code and [code])
+    if code is None and "5:6" not in line:
+        assert finding.fix.startswith("start the slice inside the extent")
+
+
 def test_unknown_names_stay_unknown(tmp_path):
     assert not hasattr(nkisim.isa, "multiply")
     assert not hasattr(nkisim.language, "tensor_copy")
@@ -266,7 +374,7 @@ UNCERTAIN = [
         "acc = nl.ndarray((64, 700), dtype=nl.float32, buffer=nl.psum)\n"
         'nisa.nc_matmul(dst=acc, stationary=m, moving=w, name="product")\n',
     ),
-    # M001: a first value that is not neutral, a tile of each iteration, no loop, other shapes
+    # M001: a first value that is not neutral, a tile of each iteration, other shapes
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.subtract)")),
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, u, op=nl.maximum)")),
     ("M001", SUM.format(line="nisa.tensor_tensor(total, total, total, op=nl.add)")),

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import nkisim
+import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from fresh_process import nkisim_command
 
 PACKAGE = str(Path(nkisim.__file__).parent)
@@ -99,15 +101,43 @@ def test_the_frames_can_be_asked_for(monkeypatch):
     assert PACKAGE in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("call", [lambda: nl.load(X), lambda: nisa.dma_copy(1)])
-def test_outside_a_kernel_no_other_source_is_shown_for_generated_code(call):
-    with pytest.raises(nkisim.NkiValidationError) as caught:
-        call()
-    for step in traceback.extract_tb(caught.value.__traceback__):
-        if step.name in ("load", "dma_copy") and not Path(step.filename).exists():
-            assert step.line == ""
-            return
-    raise AssertionError("there is no generated frame")
+CALLED = [
+    pytest.param(module, name, id=f"{module.__name__}.{name}")
+    for module in (nisa, nl, ncc)
+    for name in module.__all__
+    if callable(getattr(module, name)) and not isinstance(getattr(module, name), type)
+]
+
+
+@each_case("arguments", [(), (X,), (X, X), (X, X, X), (1, 2, 3, 4, 5, 6)])
+@each_case(("module", "name"), CALLED)
+def test_a_call_outside_a_kernel_shows_the_users_lines_only(module, name, arguments):
+    try:
+        getattr(module, name)(*arguments)
+    except Exception as error:
+        text = "".join(traceback.format_tb(error.__traceback__))
+        if isinstance(error, nkisim.NkiValidationError):
+            assert PACKAGE not in text
+            assert text.count("File ") == 1
+
+
+@each_case(
+    "use",
+    [
+        lambda: nisa.iota(),
+        lambda: nisa.memset(X, 0.0),
+        lambda: nl.load(X),
+        lambda: nl.zeros((4, 4), nl.float32),
+        lambda: nl.arange(4),
+        lambda: nisa.matmul,
+        lambda: nl.float23,
+    ],
+)
+def test_the_last_line_of_a_traceback_is_the_users(use):
+    with pytest.raises((nkisim.NkiValidationError, AttributeError)) as caught:
+        use()
+    assert PACKAGE not in "".join(traceback.format_exception(caught.value))
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].filename == __file__
 
 
 def test_a_script_shows_the_users_lines_only(tmp_path):

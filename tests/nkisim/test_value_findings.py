@@ -239,8 +239,8 @@ def doubled(dtype):
     ("kernel", "clean", "rule", "found"),
     [
         # What rounds to an integer of the type is none that saturates.
-        (copied("int8"), [127.25, -128.25], "D019", [127.75, -128.75]),
-        (copied("uint8"), [255.25, -0.25], "D019", [255.75, -0.75]),
+        (doubled("int8"), [63.625, -64.125], "D019", [63.875, -64.375]),
+        (doubled("uint8"), [127.625, -0.125], "D019", [127.875, -0.375]),
         # What rounds to the largest number does not overflow; an infinity is no overflow.
         (copied("float16"), [65504, -65510, np.inf], "D020", [65536, -65536]),
         (copied("float8_e4m3"), [240, -241, -np.inf], "D020", [256, -256]),
@@ -262,3 +262,59 @@ def test_the_last_clean_value_and_the_first_that_is_found(kernel, clean, rule, f
     assert codes(*clean) == set()
     for value in found:
         assert codes(value) == {rule}, value
+
+
+# -- integers that do not fit ----------------------------------------------------------------------
+
+
+def combined(op, kind):
+    def kernel(x, y):
+        tile = sbuf(x.shape, kind)
+        nisa.tensor_tensor(dst=tile, data1=loaded(x), data2=loaded(y), op=op)
+        return stored(tile)
+
+    return kernel
+
+
+ENDS = {"int32": (-(2**31), 2**31 - 1), "uint32": (0, 2**32 - 1)}
+ARITHMETIC = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply}
+
+
+@each_case("op", list(ARITHMETIC))
+@each_case("entry", [nkisim.simulate, nkisim.check])
+@each_case(
+    ("first", "second", "result"),
+    [(a, b, c) for a in ENDS for b in ENDS for c in ENDS],
+)
+def test_what_does_not_fit_wraps_and_is_found(op, entry, first, second, result):
+    """On the default engine; arithmetic on uint32 alone is meant to wrap."""
+    low, high = ENDS[result]
+    kernel = combined(getattr(nl, op), result)
+    for left in (*ENDS[first], 0, 1, 3):
+        for right in (*ENDS[second], 0, 1, 3):
+            x, y = (np.full((4, 8), 1, kind) for kind in (first, second))
+            x[1, 2], y[1, 2] = left, right
+            simulation = entry(kernel)
+            outputs = simulation(x, y)
+            report = outputs if entry is nkisim.check else simulation.report
+            values = report.outputs if entry is nkisim.check else outputs
+            exact = ARITHMETIC[op](x.astype(object), y.astype(object))
+            np.testing.assert_array_equal(values, ((exact - low) % 2**32 + low).astype(result))
+            fits = np.all((exact >= low) & (exact <= high))
+            meant = {first, second, result} == {"uint32"}
+            found = {f.rule.id for f in report.findings} & {"D016", "D019", "D051"}
+            assert found == (set() if fits or meant else {"D051"}), (left, right)
+
+
+@each_case("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@each_case("move", [copied, transferred])
+def test_a_copy_that_loses_a_fraction_is_noted(move, dtype):
+    values = full(3.0)
+    assert nkisim.check(move(dtype))(values).codes == set()
+    values[2, 5] = 2.5
+    report = nkisim.check(move(dtype))(values)
+    assert [(f.rule.id, f.severity, f.seen) for f in report.findings] == [
+        ("D050", "note", "2.5 at (2, 5)")
+    ]
+    assert report.ok
+    assert report.outputs[2, 5] == 2  # halves to even

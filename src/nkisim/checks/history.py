@@ -51,6 +51,7 @@ class Site(NamedTuple):
             instructions with other effects.
         indirect: Whether its address came from a register or an index tile.
         ordered: Whether it is inside a ``no_reorder`` region.
+        moves: Whether it only moves data.
     """
 
     instruction: str
@@ -65,6 +66,7 @@ class Site(NamedTuple):
     works: bool
     indirect: bool
     ordered: bool
+    moves: bool
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -155,6 +157,7 @@ class History:
                 bool(step.reads) and not step.lasts,
                 any(is_indirect(effect) for effect in step.writes),
                 core.no_reorder_depth > 0,
+                step.moves,
             )
         )
         return len(self._sites)

@@ -1,9 +1,11 @@
 """Results that are overwritten before they are read.
 
-Values are compared, so writing the same bytes twice is not a finding; neither is filling or copying
-a tensor first and then writing parts of it. Masked and indexed writes keep the elements they do not
-select, so they do not count as overwriting. A write is lost only if none of it was read, and on
-chip only if all of it is overwritten. Writes of two cores are compared in ``machine.sharing``.
+Values are compared, so writing the same bytes twice is not a finding; neither is filling a tensor
+first, with zeros or with copies of one number, or copying it first and then writing parts of it.
+Products that add to a tile are judged by ``memory.psum``. Masked and indexed writes keep the
+elements they do not select, so they do not count as overwriting. A write is lost only if none of it
+was read, and on chip only if all of it is overwritten. Writes of two cores are compared in
+``machine.sharing``.
 
 If any result of a line is read, others of the line may be lost: a loop often prefetches too much.
 But a line in a loop that loses every result in a tile except the last one is reported: an index is
@@ -24,7 +26,6 @@ from nkisim.checks.lostwork import LostWork
 from nkisim.diagnostics import declare, flag
 from nkisim.machine import Effect, Step
 from nkisim.memory import Lifetime, NkiTensor, is_hbm
-from nkisim.memory.region import is_psum
 
 __all__ = ["Overwritten"]
 
@@ -85,7 +86,7 @@ class Overwritten:
         if not step.core.values:
             return
         for effect in step.writes:
-            if not effect.plain or is_psum(effect.tensor.buffer):
+            if not effect.plain or step.sums:
                 continue
             numbers = [
                 number
@@ -113,9 +114,9 @@ class Overwritten:
                 if not _is_lost(effect.tensor, stamps, shadow.marks, first):
                     continue
                 where = (stamps == first).all(axis=-1)
-                old = before[where]
+                old = before[where].view(effect.tensor.array.dtype)  # -0.0 is 0.0
                 lost = where & changed
-                if lost.any() and (old != old.flat[0]).any():
+                if lost.any() and not _is_fill(old, sites[0]):
                     self._keep(effect.tensor, first, number, lost, before)
         self._threatened.clear()
 
@@ -156,19 +157,26 @@ class Overwritten:
                 instruction=loss.second.instruction,
                 operand="dst",
                 seen=f"{loss.values[0]} becomes {loss.values[1]} at {loss.element} of the view",
-                fix=_fix(loss, output),
+                fix=_fix(loss, output, self._lost.in_a_loop(loss.first)),
                 notes=(f"first   {loss.first}", f"second  {loss.second}"),
                 place=loss.second.place,
             )
 
 
-def _fix(loss: _Loss, output: bool) -> str:
+def _fix(loss: _Loss, output: bool, in_a_loop: bool) -> str:
     """Return the fix of a lost write."""
     if not output and loss.first.key == loss.second.key:
         return "use each result inside the loop, or give each a destination of its own"
     if output or loss.second.works:
         return "drop the first write, or correct the destination of one of them"
-    return f"move the {loss.second.instruction} before the loop, or drop the first write"
+    before = "loop" if in_a_loop else loss.first.instruction
+    return f"move the {loss.second.instruction} before the {before}, or drop the first write"
+
+
+def _is_fill(old: np.ndarray, site: Site) -> bool:
+    """Return whether a result is a beginning, as of a sum: zeros, or a copy of one number."""
+    same = not (old != old.flat[0]).any()
+    return same and (site.moves or not old.flat[0])
 
 
 def _is_lost(tensor: NkiTensor, stamps: np.ndarray, marks: np.ndarray, number: int) -> bool:

@@ -100,19 +100,32 @@ class Ledger:
         """The kernels that did not complete."""
         return [kernel for kernel in self.kernels.values() if kernel.stopped]
 
+    def by_file(self) -> dict[str, list[str]]:
+        """Return the names of the kernels of each file."""
+        found: dict[str, list[str]] = {}
+        for kernel in self.kernels.values():
+            found.setdefault(kernel.place.file, []).append(kernel.name)
+        return found
+
+    def label(self, kernel: KernelRecord) -> str:
+        """Return the name of a kernel, with its file where there are several."""
+        several = len(self.by_file()) > 1
+        return f"{kernel.place.file}::{kernel.name}" if several else kernel.name
+
     def remarks(self) -> list[str]:
         """Return a remark for each kernel that was not fully checked, with the reason."""
         notes: dict[str, list[str]] = {}
         for kernel in self.kernels.values():
             if kernel.note:
-                notes.setdefault(kernel.remark, []).append(kernel.name)
+                notes.setdefault(kernel.remark, []).append(self.label(kernel))
         found = [f"{', '.join(names)}: {note}" for note, names in notes.items()]
         for kernel in self.kernels.values():
             reasons: dict[str, list[str]] = {}
             for target, reason in kernel.stopped.items():
                 reasons.setdefault(reason, []).append(target)
+            name = self.label(kernel)
             found += [
-                f"{kernel.name}: not checked to its end on {', '.join(targets)}: stopped by {why}"
+                f"{name}: not checked to its end on {', '.join(targets)}: stopped by {why}"
                 for why, targets in reasons.items()
             ]
         return found

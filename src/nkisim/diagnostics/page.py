@@ -15,11 +15,13 @@ __all__ = ["document", "ledger_page"]
 def ledger_page(ledger: Ledger) -> str:
     """Return a ledger as a complete HTML page."""
     memory = [
-        replace(picture, kernel=kernel.name)
+        replace(picture, kernel=ledger.label(kernel))
         for kernel in ledger.kernels.values()
         for picture in kernel.memory
     ]
-    inner = body("nkisim check", ledger.summary(), ledger.remarks(), ledger.findings, memory)
+    checked = [f"{file}: {', '.join(names)}" for file, names in ledger.by_file().items()]
+    notes = checked + ledger.remarks()
+    inner = body("nkisim check", ledger.summary(), notes, ledger.findings, memory)
     return document(f"nkisim: {counted(ledger.findings)}", inner)
 
 

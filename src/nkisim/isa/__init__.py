@@ -4,6 +4,7 @@ from nkisim.diagnostics import NkiValidationError
 from nkisim.isa import constants
 from nkisim.isa.activate2 import activate2
 from nkisim.isa.activation import activation, activation_reduce, exponential
+from nkisim.isa.dynamic_copies import tensor_copy_dynamic_dst, tensor_copy_dynamic_src
 from nkisim.isa.elementwise import (
     reciprocal,
     scalar_tensor_tensor,
@@ -129,6 +130,8 @@ __all__ = [
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",
+    "tensor_copy_dynamic_dst",
+    "tensor_copy_dynamic_src",
     "tensor_copy_predicated",
     "tensor_engine",
     "tensor_partition_reduce",

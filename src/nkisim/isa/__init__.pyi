@@ -4,6 +4,8 @@ from typing import Any
 from nkisim.memory import NkiTensor
 from nkisim.diagnostics import NkiValidationError as NkiValidationError
 from nkisim.isa import constants as constants
+from nkisim.isa.dynamic_copies import tensor_copy_dynamic_dst as tensor_copy_dynamic_dst
+from nkisim.isa.dynamic_copies import tensor_copy_dynamic_src as tensor_copy_dynamic_src
 from nkisim.isa.registers import register_alloc as register_alloc
 from nkisim.isa.registers import register_load as register_load
 from nkisim.isa.registers import register_move as register_move
@@ -84,6 +86,8 @@ __all__ = [
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",
+    "tensor_copy_dynamic_dst",
+    "tensor_copy_dynamic_src",
     "tensor_copy_predicated",
     "tensor_engine",
     "tensor_partition_reduce",
@@ -111,7 +115,7 @@ def activate2(
     reverse1: bool = ...,
     reduce_op: Any = ...,
     reduce_res: NkiTensor | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -123,7 +127,7 @@ def activation(
     scale: NkiTensor | float | int = ...,
     reduce_op: Any = ...,
     reduce_res: NkiTensor | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -164,7 +168,7 @@ def bn_stats(
 def core_barrier(
     data: NkiTensor,
     cores: Any,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -175,15 +179,15 @@ def dma_compute(
     scales: Any = ...,
     unique_indices: bool = ...,
     name: str | None = ...,
-    oob_mode: oob_mode = ...,
+    oob_mode: oob_mode | str = ...,
 ) -> None: ...
 
 def dma_copy(
     dst: NkiTensor,
     src: NkiTensor,
-    oob_mode: oob_mode = ...,
-    dge_mode: dge_mode = ...,
-    engine: engine = ...,
+    oob_mode: oob_mode | str = ...,
+    dge_mode: dge_mode | str = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
     priority: Any = ...,
 ) -> None: ...
@@ -192,8 +196,8 @@ def dma_transpose(
     dst: NkiTensor,
     src: NkiTensor,
     axes: Any = ...,
-    dge_mode: dge_mode = ...,
-    oob_mode: oob_mode = ...,
+    dge_mode: dge_mode | str = ...,
+    oob_mode: oob_mode | str = ...,
     name: str | None = ...,
     priority: Any = ...,
 ) -> None: ...
@@ -210,7 +214,7 @@ def exponential(
     src: NkiTensor,
     max_value: NkiTensor | float | int = ...,
     reduce_res: NkiTensor | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     reduce_init: NkiTensor | float | int = ...,
     name: str | None = ...,
 ) -> None: ...
@@ -241,7 +245,7 @@ def max8(
 def memset(
     dst: NkiTensor,
     value: float | int,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -271,7 +275,7 @@ def nc_matmul(
     accumulate: Any = ...,
     tile_position: Any = ...,
     tile_size: Any = ...,
-    perf_mode: matmul_perf_mode = ...,
+    perf_mode: matmul_perf_mode | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -304,7 +308,7 @@ def nc_stream_shuffle(
 def nc_transpose(
     dst: NkiTensor,
     data: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -332,13 +336,13 @@ def rand2(
 
 def rand_get_state(
     dst: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
 def rand_set_state(
     src_seeds: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -349,7 +353,7 @@ def range_select(
     comp_op1: Any,
     bound0: NkiTensor | float | int,
     bound1: NkiTensor | float | int,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     reduce_res: NkiTensor | None = ...,
     reduce_op: Any = ...,
     range_start: Any = ...,
@@ -365,7 +369,7 @@ def reciprocal(
 
 def rng(
     dst: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -387,7 +391,7 @@ def select_reduce(
     on_true: NkiTensor,
     on_false: NkiTensor | float | int,
     reduce_res: NkiTensor | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     reduce_op: Any = ...,
     reverse_pred: bool = ...,
     name: str | None = ...,
@@ -399,7 +403,7 @@ def sendrecv(
     send_to_rank: Any,
     recv_from_rank: Any,
     pipe_id: Any,
-    dma_engine: dma_engine = ...,
+    dma_engine: dma_engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -417,7 +421,7 @@ def set_rng_seed(
 def tensor_copy(
     dst: NkiTensor,
     src: NkiTensor,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -455,7 +459,7 @@ def tensor_scalar(
     op1: Any = ...,
     operand1: NkiTensor | float | int | None = ...,
     reverse1: bool = ...,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -466,7 +470,7 @@ def tensor_scalar_cumulative(
     op1: Any,
     imm0: NkiTensor | float | int,
     imm1: NkiTensor | float | int | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     name: str | None = ...,
 ) -> None: ...
 
@@ -479,7 +483,7 @@ def tensor_scalar_reduce(
     reduce_res: NkiTensor | None = ...,
     reverse0: bool = ...,
     name: str | None = ...,
-    reduce_cmd: reduce_cmd = ...,
+    reduce_cmd: reduce_cmd | str = ...,
     reduce_init: NkiTensor | float | int | None = ...,
     reduce_res_negate: bool = ...,
 ) -> None: ...
@@ -489,7 +493,7 @@ def tensor_tensor(
     data1: NkiTensor,
     data2: NkiTensor,
     op: Any,
-    engine: engine = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None: ...
 

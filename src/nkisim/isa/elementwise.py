@@ -7,6 +7,7 @@ engine.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.isa.rows import chained
-from nkisim.machine import CORE, instruction
+from nkisim.machine import instruction
 from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
 from nkisim.spec.constraints import (
@@ -63,8 +64,8 @@ def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., A
 
     def make(call: Call) -> Callable[..., Array] | None:
         parts = []
-        for operator, reverse in steps:
-            op = call.op(operator)
+        for name, reverse in steps:
+            op = call.op(name)
             if op is not None:
                 if not isinstance(op.binary, np.ufunc):
                     return None
@@ -127,41 +128,48 @@ def _watch_shift(data: str, *op_names: str) -> Callable[[Call], ValueWatch | Non
 
 
 _WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
 }
 
 
 def _watch_integers(call: Call) -> ValueWatch | None:
-    """Return the value check of tensor_tensor: negative shifts, and int32 results that wrap.
+    """Return the value check of tensor_tensor: negative shifts, and integer results that wrap.
 
-    Unsigned arithmetic that wraps is what hashes and random numbers are computed with.
+    Arithmetic on uint32 alone that wraps is what hashes and random numbers are computed with.
     """
     op = call.op("op")
     function = None if op is None else _WRAPPING.get(op.name)
-    signed = all(t.dtype == "int32" for _, t in call.tensors("dst", "data1", "data2"))
-    if function is None or not signed or _tensor_tensor_arithmetic(call) != "integer":
+    unsigned = all(t.dtype == "uint32" for _, t in call.tensors("dst", "data1", "data2"))
+    if function is None or unsigned or _tensor_tensor_arithmetic(call) != "integer":
         return _watch_shift("data1", "op")(call)
     first, second = (call.instruction.parameters.index(name) for name in ("data1", "data2"))
+    stored = call.operand("dst").dtype
+    limits: Any = np.iinfo(stored.numpy)
 
     def check(arguments: Sequence[Any]) -> None:
-        core = CORE.get()
-        if core is None or not core.recorder.watches_values:
+        left, right = arguments[first], arguments[second]  # loaded as int64
+        if left.size == 0:
             return
-        # Operands are loaded as int64, which holds sums and products of int32.
-        exact = function(arguments[first], arguments[second])
-        wraps = exact != exact.astype(np.int32)
+        ends = [(int(x.min()), int(x.max())) for x in (left, right)]
+        reached = [function(a, b) for a in ends[0] for b in ends[1]]
+        if limits.min <= min(reached) and max(reached) <= limits.max:
+            return
+        wide = np.int64 if max(map(abs, reached)) < 1 << 63 else object
+        exact = function(left.astype(wide), right.astype(wide))
+        wraps = (exact < limits.min) | (exact > limits.max)
         if wraps.any():
             at = int(np.argmax(wraps))
+            kept = (exact.flat[at] - limits.min) % (1 << 32) + limits.min
             flag(
                 rules.INTEGER_WRAP,
-                f"tensor_tensor: {int(wraps.sum())} of {wraps.size} results do not fit int32 and "
-                "wrap around",
+                f"tensor_tensor: {int(wraps.sum())} of {wraps.size} results do not fit {stored} "
+                "and wrap around",
                 instruction="tensor_tensor",
                 operand="dst",
-                seen=f"{exact.flat[at]} becomes {exact.astype(np.int32).flat[at]}",
-                allowed="-2147483648 to 2147483647",
+                seen=f"{exact.flat[at]} becomes {kept}",
+                allowed=f"{limits.min} to {limits.max}",
                 fix="use uint32 tiles if wrapping is meant, else smaller numbers or float32",
             )
 

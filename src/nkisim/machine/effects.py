@@ -31,6 +31,8 @@ def step_of(
     *,
     lasts: bool,
     adds_to: tuple[str, ...],
+    moves: bool = False,
+    sums: bool = False,
 ) -> Step:
     """Return the step of a call, from its resolved operands and their parts."""
     read = tuple(_effect(*operand) for operand in reads)
@@ -38,7 +40,7 @@ def step_of(
     written = tuple(_effect(*operand) for operand in writes)
     if some or any(instruction.operands[effect.operand].masked for effect in written):
         written = tuple(effect._replace(certain=False) for effect in written)
-    return Step(core, instruction.name, engine, read, written, lasts, adds_to)
+    return Step(core, instruction.name, engine, read, written, lasts, adds_to, moves, sums)
 
 
 def added_operands(values: Mapping[str, Any]) -> tuple[str, ...]:

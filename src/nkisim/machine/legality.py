@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 import numpy as np
 
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip
@@ -11,7 +9,7 @@ from nkisim.memory import rules as memory_rules
 from nkisim.memory.log import device_bytes
 from nkisim.spec import rules
 from nkisim.spec.call import Call
-from nkisim.spec.constants import check_constants
+from nkisim.spec.constants import check_constants, check_enums
 from nkisim.spec.constraints import refuse_pack
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.indirection import check_indirection, check_selected
@@ -43,7 +41,7 @@ def check_call(instruction: Instruction, call: Call) -> None:
             allowed=f"gen{instruction.since} or newer",
             fix="choose another target, or an instruction that this generation has",
         )
-    _check_enums(call)
+    check_enums(call)
     for constraint in instruction.require:
         if constraint.first:
             constraint.check(call)
@@ -109,44 +107,6 @@ def _engine(instruction: Instruction, call: Call) -> Engine:
         if isinstance(asked, Engine) and asked is not Engine.unknown
         else instruction.engines[0]
     )
-
-
-def _check_enums(call: Call) -> None:
-    """Check the arguments whose default is an enum member, and convert raw integers."""
-    for name, parameter in call.instruction.signature.parameters.items():
-        default, value = parameter.default, call.values[name]
-        if not isinstance(default, Enum) or isinstance(value, type(default)):
-            continue
-        kind = type(default)
-        member = _enum_member(kind, value)
-        choices = ", ".join(f"nisa.{kind.__name__}.{m.name}" for m in kind)
-        if member is None:
-            call.fail_call(
-                rules.ENUM_KIND,
-                f"{name} must be a member of nisa.{kind.__name__}, got {value!r}",
-                operand=name,
-                seen=repr(value),
-                allowed=choices,
-                fix=f"pass a member of nisa.{kind.__name__}",
-            )
-        else:
-            call.mend(name, member)
-            call.fail(
-                rules.INTEGER_ENUM,
-                f"{name} is the integer {value}, which stands for "
-                f"nisa.{kind.__name__}.{member.name}",
-                operand=name,
-                seen=value,
-                allowed=choices,
-                fix=f"write nisa.{kind.__name__}.{member.name}",
-            )
-
-
-def _enum_member(kind: type[Enum], value: object) -> Enum | None:
-    """Return the enum member with a raw integer as value, or None."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return next((m for m in kind if m.value == value), None)
-    return None
 
 
 def _check_operand(call: Call, name: str, operand: Operand) -> None:

@@ -90,6 +90,7 @@ class Plan:
         "loads",
         "may_overlap",
         "mended",
+        "moves",
         "notes",
         "numbers",
         "pairs",
@@ -135,9 +136,10 @@ class Plan:
         self.stores: list[tuple[int, Storer, Note]] = []
         self.parts: dict[str, np.ndarray] = {}
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
-        moves = instruction.moves(call) if callable(instruction.moves) else instruction.moves
+        moves = instruction.moves
+        self.moves = moves(call) if callable(moves) else moves
         self.inexact = instruction.inexact or (
-            rules.INEXACT_MOVE if moves else rules.INEXACT_INTEGER
+            rules.INEXACT_MOVE if self.moves else rules.INEXACT_INTEGER
         )
         arithmetic = instruction.arithmetic(call)
         viewed = any(operand.as_view for operand in instruction.operands.values())
@@ -473,11 +475,15 @@ class Plan:
         writes = [(name, arguments[index], self.parts.get(name)) for index, name in self.writes]
         lasts = self.follow is not None or self.synchronises
         return step_of(
-            core, self.instruction, self.engine, reads, writes, lasts=lasts, adds_to=self.adds_to
+            *(core, self.instruction, self.engine, reads, writes),
+            lasts=lasts,
+            adds_to=self.adds_to,
+            moves=self.moves,
+            sums=self.sums is not None,
         )
 
     def _emit(self, core: Core, values: Sequence[Any], tensors: Sequence[Any]) -> None:
-        """Pass the call to the watchers: its arguments as given, and its resolved operands."""
+        """Pass the call to the watchers: its arguments, and its resolved operands."""
         reads = [(name, tensors[index]) for index, name in self.reads]
         for index in self.lists:
             reads += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
@@ -487,6 +493,9 @@ class Plan:
             tuple((name, t.table if type(t) in (Rows, Columns) else t) for name, t in part)
             for part in (reads, writes)
         )
+        names = self.instruction.parameters
+        given = dict(zip(names, values, strict=True))
+        given.update((names[index], value) for index, value in self.mended)
         event = Event(
             core.clock,
             self.instruction.name,
@@ -495,7 +504,7 @@ class Plan:
             written,
             user_place(),
             core.program_id,
-            dict(zip(self.instruction.parameters, values, strict=True)),
+            given,
             self,
             core.no_reorder_depth > 0,
         )

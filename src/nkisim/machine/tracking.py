@@ -55,6 +55,8 @@ class Step(NamedTuple):
         lasts: True if it also changes state of its engine or of another core, so that it has an
             effect even if its results are not read.
         adds_to: The operands that are added to its result unscaled.
+        moves: Whether it only moves data.
+        sums: Whether it adds to its result where it is asked to.
     """
 
     core: Any
@@ -64,6 +66,8 @@ class Step(NamedTuple):
     writes: tuple[Effect, ...] = ()
     lasts: bool = False
     adds_to: tuple[str, ...] = ()
+    moves: bool = False
+    sums: bool = False
 
 
 class Tracker(Protocol):

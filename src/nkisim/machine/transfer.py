@@ -319,8 +319,7 @@ def _check_integer_range(
         )
         return
     # Arithmetic into integers is a usual way to round; a copy is not.
-    moves = inexact is rules.INEXACT_MOVE and dtype.bits >= 16
-    if moves and _watches_values() and result.dtype.kind == "f":
+    if inexact is rules.INEXACT_MOVE and _watches_values() and result.dtype.kind == "f":
         _check_fractions(result, dtype, instruction, operand)
     if inexact is not rules.INEXACT_MOVE and dtype.bits == 32 and max(-low, high) > _EXACT:
         at = _first(np.abs(result) == max(-low, high))
@@ -342,7 +341,7 @@ def _watches_values() -> bool:
 
 
 def _check_fractions(result: np.ndarray, dtype: DType, instruction: str, operand: str) -> None:
-    """Flag fractions that are rounded; narrower integers are mostly meant as quantised floats."""
+    """Flag fractions that are rounded."""
     lost = (result != np.rint(result)) & np.isfinite(result)
     if lost.any():
         at = _first(lost)

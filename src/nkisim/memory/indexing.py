@@ -149,7 +149,7 @@ def _slice(tensor: View, dim: int, extent: int, entry: slice) -> tuple[int, int,
         _out_of_bounds(tensor, dim, extent, first, stop - 1)
     if stop <= first:
         _empty(tensor, dim, first, stop)
-        return first, 0, step
+        return 0, 0, step  # it may begin past the end, where there is no memory
     return first, (stop - first + step - 1) // step, step
 
 
@@ -163,7 +163,7 @@ def _dyn_slice(tensor: View, dim: int, extent: int, entry: DynSlice) -> tuple[in
         _out_of_bounds(tensor, dim, extent, first, first + size - 1)
     if size <= 0:
         _empty(tensor, dim, first, first + size)
-        return first, 0, 1
+        return 0, 0, 1
     return first, size, 1
 
 
@@ -205,7 +205,9 @@ def _out_of_bounds(tensor: View, dim: int, extent: int, first: int, last: int) -
         operand=tensor.name,
         seen=f"{first}:{last + 1}",
         allowed=f"0:{extent}",
-        fix="end the slice at min(start + tile, extent), on both sides of the transfer",
+        fix="end the slice at min(start + tile, extent), on both sides of the transfer"
+        if first < extent
+        else "start the slice inside the extent; a loop over it has an iteration too many",
     )
 
 

@@ -1,16 +1,18 @@
-"""Kinds of the arguments that are constants; a name means the same in every instruction."""
+"""Kinds of the arguments that are constants: enum members, flags, numbers and tuples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import not_constant
 
-__all__ = ["check_constants"]
+__all__ = ["check_constants", "check_enums"]
 
 
 class _Kind(NamedTuple):
@@ -88,3 +90,44 @@ def check_constants(call: Call) -> None:
         if value is None and (default is None or default is False or default == ()):
             continue
         not_constant(call, name, kind.says)
+
+
+def check_enums(call: Call) -> None:
+    """Check the arguments whose default is an enum member, and convert names and raw integers."""
+    for name, parameter in call.instruction.signature.parameters.items():
+        default, value = parameter.default, call.values[name]
+        if not isinstance(default, Enum) or isinstance(value, type(default)):
+            continue
+        kind = type(default)
+        member = _enum_member(kind, value)
+        choices = ", ".join(f"nisa.{kind.__name__}.{m.name}" for m in kind)
+        if member is None:
+            call.fail_call(
+                rules.ENUM_KIND,
+                f"{name} must be a member of nisa.{kind.__name__}, got {value!r}",
+                operand=name,
+                seen=repr(value),
+                allowed=choices,
+                fix=f"pass a member of nisa.{kind.__name__}",
+            )
+            continue
+        call.mend(name, member)
+        if not isinstance(value, str):
+            call.fail(
+                rules.INTEGER_ENUM,
+                f"{name} is the integer {value}, which stands for "
+                f"nisa.{kind.__name__}.{member.name}",
+                operand=name,
+                seen=value,
+                allowed=choices,
+                fix=f"write nisa.{kind.__name__}.{member.name}",
+            )
+
+
+def _enum_member(kind: type[Enum], value: object) -> Enum | None:
+    """Return the enum member with a string as name or a raw integer as value, or None."""
+    if isinstance(value, str):
+        return kind.__members__.get(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return next((m for m in kind if m.value == value), None)
+    return None

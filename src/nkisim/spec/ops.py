@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nkisim.diagnostics import NkiValidationError, hide_own_frames
 from nkisim.spec import activations as act
 from nkisim.spec.signatures import checked_call
 
@@ -103,7 +104,11 @@ class Op:
         """Apply the tile function of this operator."""
         if self._function is None:
             raise TypeError(f"nl.{self.name} is an operator and cannot be called")
-        return self._function(*args, **kwargs)
+        try:
+            return self._function(*args, **kwargs)
+        except NkiValidationError as error:
+            hide_own_frames(error)
+            raise
 
     def __repr__(self) -> str:
         return f"nl.{self.name}"

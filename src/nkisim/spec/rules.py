@@ -76,7 +76,7 @@ ENUM_KIND = declare(
     "A015",
     "wrong-enum",
     "error",
-    "An enum argument is of another kind than the parameter.",
+    "An enum argument is neither a member of the parameter's enum nor the name of one.",
     "for example, nisa.dma_engine is now an enum of its own, not an engine",
     meaningless=True,
 )
@@ -391,7 +391,7 @@ FRACTION_LOST = declare(
     "D050",
     "fraction-lost",
     "note",
-    "Floats with a fraction are copied to integers of 16 or 32 bits.",
+    "Floats with a fraction are copied to integers.",
     "the conversion rounds to the nearest integer, halves to even; Python and NumPy cut off",
     on_values=True,
 )
@@ -399,8 +399,10 @@ INTEGER_WRAP = declare(
     "D051",
     "integer-wrap",
     "warning",
-    "A result of int32 arithmetic does not fit and wraps around.",
-    "the GpSimd engine, on which tensor_tensor runs int32 by default, keeps the low 32 bits",
+    "A result of 32-bit integer arithmetic does not fit and wraps around; on uint32 tiles alone "
+    "wrapping is taken as meant.",
+    "the GpSimd engine, on which tensor_tensor runs 32-bit integers by default, keeps the low 32 "
+    "bits",
     on_values=True,
 )
 INTEGER_RANGE = declare(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from nkisim import versions
-from nkisim.diagnostics import NkiCallError, Rule, flag
+from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, flag, hide_own_frames
 from nkisim.intents import argument_meant, nearest
 from nkisim.spec import rules
 from nkisim.spec.versioned import signatures
@@ -92,18 +92,24 @@ def open_function(
     passed = ", ".join(p if p in signature.parameters else f"_default_{p}" for p in every)
     source = (
         f"def {name}({listed}{', ' if listed else ''}*_more, **_unknown):\n"
-        f"    if _more or _unknown{lacking}:\n"
-        f"        _refuse({{{named}}}, _more, _unknown)\n"
-        f"    return _call({passed})\n"
+        "    try:\n"
+        f"        if _more or _unknown{lacking}:\n"
+        f"            _refuse({{{named}}}, _more, _unknown)\n"
+        f"        return _call({passed})\n"
+        "    except _Finding as error:\n"
+        "        _hide_own_frames(error)\n"  # outside a kernel nothing else does
+        "        raise\n"
     )
     scope = {
         f"_default_{p.name}": MISSING if p.default is p.empty else p.default
         for p in (*every.values(), *parameters)
     }
     scope |= {"_MISSING": MISSING, "_refuse": refuse, "_call": call}
+    scope |= {"_Finding": NkiValidationError, "_hide_own_frames": hide_own_frames}
     # private: a function of a given signature can only be made from source text; exec and compile
     # are builtins of every Python.
-    # A traceback shows no line of it: there is no file of that name.
+    # A traceback shows no line of it: there is no file of that name. The frame that raises again is
+    # not added once more.
     exec(compile(source, f"{Path(__file__).parent}/<{name}>", "exec"), scope)
     made: Callable[..., Any] = scope[name]
     return made
@@ -278,6 +284,7 @@ def checked_call(
     name: str,
     removed: Removed | None = None,
     *,
+    tiles: Collection[str] = (),
     misfit: Rule | None = None,
     changes: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Callable[[F], F]:
@@ -286,6 +293,7 @@ def checked_call(
     Args:
         name: Its name in messages.
         removed: Keywords of earlier releases.
+        tiles: The parameters that must be tensors.
         misfit: The rule that a call with missing arguments violates, if not the general one.
         changes: The function's meaning from a version on, where it differs; with the same
             parameters.
@@ -298,7 +306,7 @@ def checked_call(
             meant = versions.at(versions.in_force(), meant, changes or {})
             return meant(*values)
 
-        checked = CheckedCall(name, inspect.signature(function), known, misfit=misfit)
+        checked = CheckedCall(name, inspect.signature(function), known, tiles, misfit)
         return publish(checked, changed if changes else function, function)  # type: ignore[return-value]
 
     return decorate

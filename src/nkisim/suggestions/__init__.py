@@ -6,6 +6,7 @@ where it certainly preserves the evident meaning of the statement.
 
 from __future__ import annotations
 
+import ast
 import logging
 from collections.abc import Callable, Iterable
 
@@ -90,9 +91,21 @@ def _settle(found: list[Finding]) -> None:
     # Code comes before words; among words, the most specific rule comes first.
     forms.sort(key=lambda f: _WHOLE_STATEMENT.index(f.rule.id) if f.rewrite is None else -1)
     for finding in forms[1:]:
-        if finding.rule.id != forms[0].rule.id:
+        if finding.rule.id != forms[0].rule.id and not _remains(finding, forms[0].rewrite):
             finding.fix, finding.rewrite = f"as for {forms[0].rule.id} on this line", None
     coded = [f for f in found if f.rewrite is not None]
     for finding in coded[1:]:
         if finding.rewrite != coded[0].rewrite:
             finding.rewrite = None
+
+
+def _remains(finding: Finding, rewrite: Rewrite | None) -> bool:
+    """Return whether a finding is about a call that the fix of another one leaves as it is."""
+    if finding.rule.id != "L021":
+        return False
+    if rewrite is not None:
+        return finding.seen in rewrite.code
+    call = ast.parse(finding.seen, mode="eval").body
+    assert isinstance(call, ast.Call)
+    given = [node for argument in (*call.args, *call.keywords) for node in ast.walk(argument)]
+    return not any(isinstance(node, ast.Name) for node in given)  # on numbers alone

@@ -79,30 +79,72 @@ def _unwritten(case: Case) -> Rewrite | None:
 
 
 def _beginning(case: Case) -> Rewrite | None:
-    """A tile that a loop adds to, and that nothing else has written, is filled in front of it."""
-    dst, tile = case.arguments.get("dst"), case.arguments.get(case.finding.operand)
-    value = _NEUTRAL.get(case.text("op").removeprefix(f"{case.nl}."))
+    """A tile that is added to, and that nothing has written, is filled where it is made.
+
+    That is in front of the loop that adds to it, or in the same block.
+    """
+    tile, value = _accumulator(case), _NEUTRAL.get(_last_operator(case))
     none = re.search(r"reads (\d+) of \1 elements", case.finding.message)
-    if case.function != "tensor_tensor" or value is None or none is None:
+    if tile is None or value is None or none is None:
+        return None
+    block, maker = _maker(case, tile)
+    if maker is None:
+        return None
+    around = [loop for loop in case.loops() if maker.lineno < loop.lineno]
+    if _is_used_besides(case, around[0], tile) if around else block is not case.block:
+        return None
+    return _filled(case, tile, value)
+
+
+def _accumulator(case: Case) -> str | None:
+    """Return the name of the tile that an addition or a product goes on in."""
+    parameters = {"tensor_tensor": ("data1", "data2"), "scalar_tensor_tensor": ("operand1",)}
+    operand = case.finding.operand
+    dst, tile = case.arguments.get("dst"), case.arguments.get(operand)
+    if operand not in parameters.get(case.function, ()):
         return None
     if not isinstance(dst, ast.Name) or not isinstance(tile, ast.Name) or dst.id != tile.id:
         return None
-    if sum(isinstance(n, ast.Name) and n.id == dst.id for n in case.arguments.values()) != 2:
-        return None
+    named = [n for n in case.arguments.values() if isinstance(n, ast.Name) and n.id == dst.id]
+    return dst.id if len(named) == 2 else None
+
+
+def _last_operator(case: Case) -> str:
+    text = case.text("op1" if case.function == "scalar_tensor_tensor" else "op")
+    return text.removeprefix(f"{case.nl}.")
+
+
+def _maker(case: Case, name: str) -> tuple[list[ast.stmt], ast.Assign | None]:
+    """Return the statement that makes a tile, and its block; None if there is not just one."""
     makers = [
         (block, statement)
         for block in case.blocks()
         for statement in block
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == dst.id
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name
     ]
-    if len(makers) != 1:
+    return makers[0] if len(makers) == 1 else ([], None)
+
+
+def _filled(case: Case, name: str, value: str) -> Rewrite | None:
+    """Fill a tile with a number, of its type, where it is made."""
+    block, maker = _maker(case, name)
+    fact = case.variable(name)
+    if maker is None or fact is None:
         return None
-    block, maker = makers[0]
-    around = [loop for loop in case.loops() if maker.lineno < loop.lineno]
-    if not around or _is_used_besides(case, around[0], dst.id):
-        return None
+    if "int" in fact.dtype:
+        value = value.removesuffix(".0")
     there = Case(case.finding, case.module, maker, block)
-    return there.rewrite(ast.unparse(maker), f"{case.nisa}.memset(dst={dst.id}, value={value})")
+    return there.rewrite(ast.unparse(maker), f"{case.nisa}.memset(dst={name}, value={value})")
+
+
+def _skipped(case: Case) -> Rewrite | None:
+    """A tile of which a transfer skips rows, and that nothing else has written, holds zeros."""
+    dst = case.arguments.get("dst")
+    if not isinstance(dst, ast.Name) or _maker(case, dst.id)[0] is not case.block:
+        return None
+    before = case.block[: case.block.index(case.statement)]
+    uses = [n for s in before for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == dst.id]
+    return _filled(case, dst.id, "0.0") if len(uses) == 1 else None
 
 
 def _is_used_besides(case: Case, loop: ast.For, name: str) -> bool:
@@ -258,6 +300,7 @@ def _parts(node: ast.Subscript) -> list[ast.expr]:
 LOOP_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
     "M001": _unwritten,
     "M006": _tail,
+    "M037": _skipped,
     "R003": _in_order,
     "S030": _by_columns,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
@@ -122,7 +123,14 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
 
 
 def _past_the_end(case: Case) -> Rewrite | None:
-    """A slice past the end is clipped to its tensor; equal slices in the statement, too."""
+    """A slice past the end is clipped to its tensor; equal slices in the statement, too.
+
+    Only if something is left of each.
+    """
+    seen = re.fullmatch(r"(\d+):\d+", case.finding.seen)
+    extent = case.finding.allowed.removeprefix("0:")
+    if seen is None or int(seen[1]) >= int(extent):
+        return None
     ends: dict[str, str] = {}
     for node in ast.walk(case.statement):
         if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
@@ -141,7 +149,7 @@ def _past_the_end(case: Case) -> Rewrite | None:
                     ends[upper] = str(min(known, fact.shape[axis]))
             elif fact.name == case.finding.operand or upper in ends:
                 ends.setdefault(upper, f"min({upper}, {fact.name}.shape[{axis}])")
-    if not ends:
+    if not ends or any(_is_emptied(node, ends) for node in ast.walk(case.statement)):
         return None
 
     def change(node: ast.expr) -> ast.expr | None:
@@ -152,6 +160,15 @@ def _past_the_end(case: Case) -> Rewrite | None:
         return None
 
     return case.rewrite(case.replaced(change))
+
+
+def _is_emptied(node: ast.AST, ends: dict[str, str]) -> bool:
+    """Return whether a slice by numbers starts at its new end or behind it."""
+    if not isinstance(node, ast.Slice) or node.upper is None:
+        return False
+    end = ends.get(ast.unparse(node.upper), "")
+    start = node.lower.value if isinstance(node.lower, ast.Constant) else None
+    return end.isdigit() and isinstance(start, int) and start >= int(end)
 
 
 OPERAND_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {

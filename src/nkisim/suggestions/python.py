@@ -35,6 +35,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.NotEq: "not_equal",
 }
 _NUMPY = {"maximum": "maximum", "minimum": "minimum", "absolute": "abs", "true_divide": "divide"}
+_MODULES = ("np", "numpy", "math")
 
 
 def _operators(case: Case) -> Rewrite | None:
@@ -91,7 +92,7 @@ def _function(
     is_tensor: Callable[[ast.expr], bool],
     call: Callable[..., ast.expr],
 ) -> ast.expr | None:
-    """Return the replacement of a NumPy function, ``abs``, ``len`` or ``range`` on a tensor."""
+    """Return what replaces a function of NumPy or math, abs, len or range of a tensor."""
     if not node.args or not is_tensor(node.args[0]):
         return None
     if isinstance(node.func, ast.Name):
@@ -103,7 +104,7 @@ def _function(
         if node.func.id == "range" and len(node.args) == 1:
             return ast.parse(f"range({tensor}.shape[0])", mode="eval").body
         return None
-    if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in ("np", "numpy"):
+    if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in _MODULES:
         name = _NUMPY.get(node.func.attr, node.func.attr)
         if callable(getattr(language, name, None)) and not node.keywords:
             return call(name, *node.args)

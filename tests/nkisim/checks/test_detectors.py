@@ -6,6 +6,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from each_case import each_case
 from kernels import bf16, f32
 from tiles import stored
 
@@ -135,6 +136,82 @@ def test_a_predicated_copy_may_change_parts_of_what_nobody_read():
 
     mask = (f32(8, 16) > 0).astype(np.uint8)
     assert codes(kernel, f32(8, 16), 2 * f32(8, 16), mask) == set()
+
+
+SECONDS = {
+    "memset": lambda dst, tile: nisa.memset(dst=dst, value=7.0),
+    "copy": lambda dst, tile: nisa.tensor_copy(dst=dst, src=tile),
+    "activation": lambda dst, tile: nisa.activation(dst=dst, op=nl.tanh, data=tile),
+}
+
+
+def _written_twice(second, buffer, reads):
+    def kernel(a):
+        tile = nl.load(a)
+        result = nl.ndarray(a.shape, dtype=nl.float32, buffer=buffer)
+        nisa.activation(dst=result, op=nl.exp, data=tile)
+        if reads:
+            nisa.tensor_tensor(dst=tile, data1=tile, data2=result, op=nl.add)
+        second(result, tile)
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=result, op=nl.add)
+        return stored(tile)
+
+    return kernel
+
+
+@each_case("second", list(SECONDS.values()), ids=list(SECONDS))
+@each_case("buffer", [nl.sbuf, nl.psum])
+@each_case("value", [None, 0.0, 1.0])
+def test_a_result_is_lost_if_it_is_overwritten_unread(value, buffer, second):
+    """Whatever the inputs hold: a result that is the same everywhere is a result."""
+    a = f32(8, 16) if value is None else np.full((8, 16), value, np.float32)
+    assert codes(_written_twice(second, buffer, reads=False), a) == {"W002"}
+    assert codes(_written_twice(second, buffer, reads=True), a) == set()
+
+
+@each_case("value", [None, 0.0, 1.0])
+@each_case("buffer", [nl.sbuf, nl.psum])
+def test_a_beginning_may_be_overwritten(buffer, value):
+    """Fills, copies of fills, zeros that are computed, and what is overwritten in part."""
+
+    def kernel(a):
+        tile = nl.load(a)
+        fill = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=fill, value=3.0)
+        total = nl.zeros(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+        for begin in range(4):
+            result = nl.ndarray(a.shape, dtype=nl.float32, buffer=buffer)
+            if begin == 0:
+                nisa.memset(dst=result, value=1.0)
+            if begin == 1:
+                nisa.tensor_copy(dst=result, src=fill)
+            if begin == 2:
+                nisa.tensor_scalar(dst=result, data=tile, op0=nl.multiply, operand0=0.0)
+            if begin == 3:
+                nisa.activation(dst=result, op=nl.exp, data=tile)
+                nisa.memset(dst=result[:, 0:8], value=0.0)
+            else:
+                nisa.activation(dst=result, op=nl.exp, data=tile)
+            nisa.tensor_tensor(dst=total, data1=total, data2=result, op=nl.add)
+        return stored(total)
+
+    a = f32(8, 16) if value is None else np.full((8, 16), value, np.float32)
+    assert codes(kernel, a) == set()
+
+
+def test_sums_of_products_go_on():
+    def kernel(a, b):
+        acc = nl.ndarray((16, 16), dtype=nl.float32, buffer=nl.psum)
+        total = nl.zeros((16, 16), dtype=nl.float32, buffer=nl.sbuf)
+        for _ in range(3):
+            nisa.memset(dst=acc, value=0.0)
+            for k in range(2):
+                nisa.nc_matmul(acc, nl.load(a[k]), nl.load(b[k]), accumulate=(k > 0))
+            nisa.tensor_tensor(dst=total, data1=total, data2=acc, op=nl.add)
+        return stored(total)
+
+    for values in (f32(2, 8, 16), np.ones((2, 8, 16), np.float32)):
+        assert codes(kernel, values, values) == set()
 
 
 def test_one_core_may_read_what_the_other_wrote():

@@ -336,3 +336,33 @@ def test_whole_floats_in_a_shape_are_found_even_after_equal_integers(shape):
 
     with pytest.raises(nkisim.NkiValidationError, match="is a float"):
         nkisim.simulate(kernel, strictness="strict")(numbered((6, 10)))
+
+
+@nkisim.jit
+def nothing_of(source, first, stop, buffer):
+    """Moves the elements between two positions of each dimension, which are none."""
+    tensor = source
+    if buffer == nl.sbuf:
+        tensor = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tensor, src=source)
+    for view in (
+        tensor[first:stop],
+        tensor[:, first:stop],
+        tensor[nl.ds(first, stop - first)],
+        tensor[0:1, nl.ds(first, stop - first)],
+    ):
+        nl.load(view)
+    out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tensor)
+    return out
+
+
+@each_case("buffer", [nl.shared_hbm, nl.sbuf])
+@each_case(("first", "stop"), [(0, 0), (4, 4), (3, 1), (5, 4), (9, 2), (10**6, 0)])
+def test_an_empty_slice_may_begin_anywhere(first, stop, buffer):
+    """It is found, and nothing else happens: where it begins is not an address."""
+    source = numbered((4, 4))
+    report = nkisim.check(nothing_of)(source, first, stop, buffer)
+    assert {"S003", "S014"} <= report.codes
+    assert report.stopped == ""
+    np.testing.assert_array_equal(report.outputs, source)

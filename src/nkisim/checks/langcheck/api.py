@@ -23,6 +23,7 @@ from nkisim.intents import nearest
 from nkisim.memory import NkiTensor
 from nkisim.removed import (
     BAD_CALL,
+    is_deprecated,
     method_remedy,
     missing_text,
     removed_names,
@@ -93,7 +94,8 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
     if isinstance(node, ast.Name) and not isinstance(unit.scope, FileScope):
         return  # an object that exists; its path is a guess
     if module in _MODULES and not name.startswith("_"):
-        if _has(module, name) or is_guarded(unit, node, name):
+        there = _has(module, name) and not is_deprecated(module, name)
+        if there or is_guarded(unit, node, name):
             return
         rule, fix = why_missing(module, name)
     elif module == "nki" and name in removed_names()["nki"]:
@@ -107,8 +109,8 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
         near = nearest(name, accepted)
         shown = ", ".join(n for n in accepted if n != "mro")
         rule, fix = BAD_CALL, f"did you mean {near}?" if near else f"there is {shown}"
-    message, _ = missing_text(rule, meaning.path)
-    yield Found(rule, node, message, fix, seen=meaning.path, operand=name)
+    message, severity = missing_text(rule, meaning.path)
+    yield Found(rule, node, message, fix, seen=meaning.path, operand=name, level=severity)
 
 
 def _has(module: str, name: str) -> bool:

@@ -6,7 +6,9 @@ import ast
 import builtins
 from collections.abc import Iterator
 
+from nkisim import language
 from nkisim.checks.langcheck.found import Found
+from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.versions import at, in_force
@@ -85,6 +87,7 @@ _DECLARING = {"typing", "dataclasses", "enum", "collections.abc", "__future__", 
 
 def check_calls(unit: Unit) -> Iterator[Found]:
     """Find calls outside of the language."""
+    kinds = Kinds(unit)
     headers = {loop.iter for loop in unit.of(ast.For)}
     # What is refused as a whole is not taken apart.
     refused = {part.iter for part in unit.of(ast.comprehension)}
@@ -96,7 +99,7 @@ def check_calls(unit: Unit) -> Iterator[Found]:
         if meaning.kind == "builtin":
             yield from _builtin(call, meaning.path, in_header)
         elif meaning.kind == "foreign":
-            yield from _foreign(call, meaning.path, in_header)
+            yield from _foreign(call, meaning.path, in_header, kinds)
         if is_range(meaning.path):
             yield from _fractions(call.args)
         elif meaning.path in _MAKERS and call.args and isinstance(call.args[0], ast.Tuple):
@@ -171,16 +174,30 @@ def _loop_fix(call: ast.Call, name: str) -> str:
     return "make a list on the host, or in a loop before, and run over range(len(...))"
 
 
-def _foreign(call: ast.Call, path: str, in_header: bool) -> Iterator[Found]:
+def _foreign(call: ast.Call, path: str, in_header: bool, kinds: Kinds) -> Iterator[Found]:
     module, _, name = path.rpartition(".")
     if module in _DECLARING or path.startswith("neuronxcc"):
         return
     if module == "math" and name in _MATH.split():
         return
     fix = "compute it on the host and pass the result as an argument"
-    if module == "math":
+    if any(_holds_tensor(node, kinds) for node in (*call.args, *call.keywords)):
+        fix = "use a function of nki.language, or an instruction of nki.isa with a dst="
+        if callable(getattr(language, name, None)):
+            fix = f"write nl.{name}, or an instruction of nki.isa with a dst="
+    elif module == "math":
         fix += f"; math has {_MATH} in kernels"
     if in_header:
         yield Found(LOOP_SOURCE, call, f"a loop runs over {ast.unparse(call)}", fix)
         return
-    yield Found(FOREIGN_CALL, call, f"{path} is called from a kernel", fix, operand=path)
+    message = f"{path} is called from a kernel"
+    yield Found(FOREIGN_CALL, call, message, fix, seen=ast.unparse(call), operand=path)
+
+
+def _holds_tensor(node: ast.AST, kinds: Kinds) -> bool:
+    """Return whether an argument is made of a tensor, and not of a number such as its extent."""
+    if isinstance(node, ast.Attribute):
+        return False
+    if kinds.of(node) == "tensor":
+        return True
+    return any(_holds_tensor(part, kinds) for part in ast.iter_child_nodes(node))

@@ -1,0 +1,33 @@
+"""Copies that NKI 0.3.0 deprecates: ``tensor_copy`` takes the same dynamic access patterns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nkisim.isa.elementwise import tensor_copy
+from nkisim.removed import flag_dynamic_copy
+from nkisim.spec import rules
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.signatures import checked_call
+
+__all__ = ["tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"]
+
+_DTYPE = {"dtype": (rules.REMOVED_DTYPE, "allocate dst with the wanted dtype")}
+
+
+@checked_call("tensor_copy_dynamic_dst", _DTYPE, tiles=("dst", "src"))
+def tensor_copy_dynamic_dst(
+    dst: Any, src: Any, engine: Engine | str = Engine.unknown, name: str | None = None
+) -> None:
+    """Copy a tile into a view at a dynamic offset."""
+    flag_dynamic_copy("tensor_copy_dynamic_dst")
+    tensor_copy(dst, src, engine, name)
+
+
+@checked_call("tensor_copy_dynamic_src", _DTYPE, tiles=("dst", "src"))
+def tensor_copy_dynamic_src(
+    dst: Any, src: Any, engine: Engine | str = Engine.unknown, name: str | None = None
+) -> None:
+    """Copy a view at a dynamic offset into a tile."""
+    flag_dynamic_copy("tensor_copy_dynamic_src")
+    tensor_copy(dst, src, engine, name)

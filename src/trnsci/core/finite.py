@@ -43,11 +43,14 @@ def only_finite(value: Tensor) -> bool:
 
 
 def power_below(value: Tensor) -> float:
-    """Return the power of two at or below the largest magnitude, 1 for zeros.
+    """Return the power of two at or below the largest real or imaginary part, 1 for zeros.
 
     Division by it is exact, and the squares of the quotients neither overflow nor underflow.
     """
     if not value.numel() or not concrete(value):
         return 1.0
-    peak = float(value.detach().abs().max())
+    parts = value.detach()
+    if parts.is_complex():  # a modulus may overflow
+        parts = torch.view_as_real(parts.resolve_conj())
+    peak = float(parts.abs().max())
     return 2.0 ** (frexp(peak)[1] - 1) if peak > 0 else 1.0

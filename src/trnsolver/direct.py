@@ -268,7 +268,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     finite("lstsq", "A", work)
     finite("lstsq", "B", columns)
     try:
-        if work.is_cpu and not kernels_wanted():
+        # A graph takes no results of LAPACK's least squares, whose shapes depend on values.
+        if work.is_cpu and not kernels_wanted() and not torch.compiler.is_compiling():
             solution, rank, s = _lapack_lstsq(work, columns, cutoff)
         else:
             inverse, s = run_pinv("lstsq", work, cutoff)

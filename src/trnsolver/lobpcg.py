@@ -19,7 +19,7 @@ from trnsci.core.errors import (
     ShapeError,
 )
 from trnsci.core.failures import OnFailure, checked_action, report_iteration
-from trnsci.core.finite import finite, only_finite, power_below
+from trnsci.core.finite import finite, only_finite, power_below, readable
 from trnsci.core.iterations import IterationInfo, Reason
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._factors.symmetric import symmetric_part
@@ -74,6 +74,7 @@ def lobpcg(
         ShapeError: The shapes do not fit, or 3 k is more than n.
     """
     checked_action("lobpcg", on_failure)
+    readable("lobpcg", "A", *(value for value in (A, X, B, M) if isinstance(value, Tensor)))
     x = _start(A, X, n, seed)
     finite("lobpcg", "X", x)
     size, k = x.shape

@@ -220,7 +220,7 @@ VALUES = {
         ("positive",),
     ),
     "hutch_plus_plus": (
-        first(lambda a: torch.tensor(trnsolver.hutch_plus_plus(a).value, dtype=torch.float64)),
+        first(lambda a: trnsolver.hutch_plus_plus(a).value),
         first(lambda a: np.trace(a).real),
         ("hermitian",),
     ),

@@ -33,7 +33,7 @@ Call = Callable[[], Any]
 Row = tuple[str, str, str, str]
 
 ORDERS = (64, 256, 512)
-BATCHES = ((500, 100), (64, 32))
+BATCHES = ((500, 100), (64, 32), (5000, 8))
 TURN_S = 5e-3
 
 
@@ -155,7 +155,15 @@ def cheaper(n: int) -> list[Problem]:
     spd = (draw(n, n) @ draw(n, n).mT / n + torch.eye(n)).double()
     general = draw(n, n).double() / n**0.5 + 2 * torch.eye(n)
     b = draw(n, seed=3).double()
+    tall, side = draw(600, 200), draw(600, 1, seed=3)
     return [
+        Problem(
+            "lstsq 600 x 200, with singular values",
+            lambda: trnsolver.lstsq(tall, side),
+            lambda: torch.linalg.lstsq(tall, side),  # by a pivoted QR, without singular values
+            lambda f: f"rank {int(f.rank)}",
+            has_goal=False,
+        ),
         Problem(
             f"eigh {n}, 4 smallest",
             lambda: trnsolver.eigh(spd, k=4),

@@ -29,6 +29,7 @@ from trnsolver._paths.arguments import (
 )
 from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_pinv
 from trnsolver._paths.library import no_kernel
+from trnsolver._paths.torch_path import pseudo_inverse
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [
@@ -232,7 +233,7 @@ def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
             finite("pinv", "A", work)
             found = run_pinv("pinv", work, _or_usual(rcond, work))[0]
         else:
-            found = torch.linalg.pinv(work, rtol=rcond)
+            found = pseudo_inverse(work, _or_usual(rcond, work))
             if not only_finite(found):
                 finite("pinv", "A", work)
         return restored(found, A.dtype)
@@ -267,7 +268,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     finite("lstsq", "A", work)
     finite("lstsq", "B", columns)
     try:
-        if work.is_cpu and not kernels_wanted():
+        # A graph takes no results of LAPACK's least squares, whose shapes depend on values.
+        if work.is_cpu and not kernels_wanted() and not torch.compiler.is_compiling():
             solution, rank, s = _lapack_lstsq(work, columns, cutoff)
         else:
             inverse, s = run_pinv("lstsq", work, cutoff)

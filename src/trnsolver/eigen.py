@@ -326,11 +326,13 @@ def _approximate(
         return _part(a, *places, None)
 
     w, v, info = approximate_pairs(a, tol, k, which, method, exact, wanted, size)
-    if A.dtype is not w.dtype and not A.is_complex():
-        w, v = restored(w, A.dtype), restored(v, A.dtype)
-        info = judged_again(a, w.to(a.dtype), v.to(a.dtype), info, size)
-    if unit != 1:
-        w, info = w * unit, replace(info, forward_error=info.forward_error * unit)
+    exact_w, exact_v = w, v
+    w, v = restored(w * unit, A.dtype), restored(v, A.dtype)
+    back_w, back_v = w.to(exact_w.dtype) / unit, v.to(exact_v.dtype)
+    if not (torch.equal(back_w, exact_w) and torch.equal(back_v, exact_v)):
+        # Rounded to a narrow dtype, or the scale of A made values overflow or underflow.
+        info = judged_again(a, back_w, back_v, info, size)
+    info = replace(info, forward_error=info.forward_error * unit)
     if not info.converged:
         message = f"eigh: the residual is {info.backward_error:.3g} of norm(A), not {tol:.3g}"
         report_failure(message, on_failure, AccuracyError, AccuracyWarning)

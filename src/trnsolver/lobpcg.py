@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,15 @@ from torch import Tensor
 
 from trnrand import Generator, normal
 from trnsci.core.arguments import floating, whole
-from trnsci.core.errors import DTypeError, FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.errors import (
+    DTypeError,
+    FlagError,
+    LinAlgError,
+    NotPositiveDefiniteError,
+    ShapeError,
+)
 from trnsci.core.failures import OnFailure, checked_action, report_iteration
-from trnsci.core.finite import finite, power_below
+from trnsci.core.finite import finite, only_finite, power_below, readable
 from trnsci.core.iterations import IterationInfo, Reason
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._factors.symmetric import symmetric_part
@@ -62,11 +69,12 @@ def lobpcg(
 
     Raises:
         ConvergenceError: The iteration did not converge, and ``on_failure`` is ``"raise"``.
-        NotFiniteError: X has a NaN or an infinity.
+        NotFiniteError: X, or a product with B or M, has a NaN or an infinity.
         NotPositiveDefiniteError: B is not positive definite.
         ShapeError: The shapes do not fit, or 3 k is more than n.
     """
     checked_action("lobpcg", on_failure)
+    readable("lobpcg", "A", *(value for value in (A, X, B, M) if isinstance(value, Tensor)))
     x = _start(A, X, n, seed)
     finite("lobpcg", "X", x)
     size, k = x.shape
@@ -79,6 +87,9 @@ def lobpcg(
     sign = -1.0 if largest else 1.0
     residuals: list[float] = []
     reason: Reason = "limit"
+    x = _unit(x)
+    if not x.shape[-1]:
+        raise LinAlgError("lobpcg: X must have a column other than zero")
     x = _orthonormal(x, b)
     p = x[:, :0]
     ax, matvecs = product(x), k
@@ -99,7 +110,7 @@ def lobpcg(
         if residuals[-1] <= goal:
             reason = "converged"
             break
-        if residuals[-1] != residuals[-1]:
+        if not math.isfinite(residuals[-1]):
             reason = "diverged"
             break
         if len(residuals) > maxiter:
@@ -120,6 +131,8 @@ def lobpcg(
         p = fresh - x @ (x.mH @ (fresh if b is None else b(fresh)))
         x, ax = fresh, image @ best
     w = sign * w * unit
+    if not only_finite(w):
+        reason = "diverged"
     order = w.argsort()
     info = IterationInfo(reason == "converged", reason, tuple(residuals), matvecs)
     report_iteration("lobpcg", info, len(residuals) - 1, on_failure)
@@ -166,17 +179,20 @@ def _block(name: str, A: OperatorLike, x: Tensor) -> Block:
 
 def _unit(v: Tensor) -> Tensor:
     """Return columns of norm 1, without those of zeros."""
-    sizes = torch.linalg.vector_norm(v, dim=0)
-    kept = sizes > 0
-    return v[:, kept] / sizes[kept]
+    peaks = v.abs().amax(0)
+    kept = peaks != 0
+    v = v[:, kept] / peaks[kept]  # squares of other magnitudes may overflow
+    return v / torch.linalg.vector_norm(v, dim=0)
 
 
 def _orthonormal(v: Tensor, b: Block | None) -> Tensor:
     """Return a B-orthonormal basis of the span of the columns, without rounding errors."""
     for _ in range(2):
         gram = v.mH @ (v if b is None else b(v))
+        finite("lobpcg", "the product with B" if b else "the product with M", gram)
         values, rotation = torch.linalg.eigh(symmetric_part(gram))
-        if b is not None and float(values[0]) < -1e-3 * float(values[-1].abs()):
+        least, most = values[[0, -1]].tolist()
+        if b is not None and not (most > 0 and least >= -1e-3 * most):
             raise NotPositiveDefiniteError("lobpcg: B must be positive definite")
         kept = values > 10 * values.shape[0] * torch.finfo(values.dtype).eps * values[-1]
         v = v @ (rotation[:, kept] * values[kept].rsqrt())

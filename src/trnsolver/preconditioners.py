@@ -17,6 +17,7 @@ from torch.nn.functional import pad
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.finite import readable
 from trnsci.core.krylov.preconditioners import (
     as_column,
     block_jacobi,
@@ -139,7 +140,7 @@ def ichol_preconditioner(A: Matrix, pattern: Tensor | None = None) -> Preconditi
         if pattern is not None:
             raise FlagError(f"{name}: pattern must be None for a sparse A, whose pattern is used")
         return sparse(A)
-    work = square_matrix(name, "A", A)
+    work = square_matrix(name, "A", A).detach()
     if work.ndim != 2:
         raise ShapeError(f"{name}: A must be 2-D, got shape {tuple(A.shape)}")
     if pattern is not None and pattern.shape != A.shape:
@@ -147,6 +148,7 @@ def ichol_preconditioner(A: Matrix, pattern: Tensor | None = None) -> Preconditi
             f"{name}: pattern must have the shape of A, {tuple(A.shape)}, got "
             f"{tuple(pattern.shape)}"
         )
+    readable(name, "A", work)
     mask = (work != 0 if pattern is None else pattern).tril()
     diagonal = work.diagonal().real
     if bool((diagonal <= 0).any()):

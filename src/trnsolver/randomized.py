@@ -6,6 +6,7 @@ differ by rounding only. ``seed`` is an integer or a ``trnrand.Generator``, whic
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -50,12 +51,12 @@ class Trace(NamedTuple):
     """An estimate of a trace.
 
     Attributes:
-        value: The estimate.
+        value: The estimate, a real tensor of no dimension in float64.
         standard_error: Standard deviation of the estimate, from its samples; NaN for one sample.
         matvecs: Number of products with the matrix.
     """
 
-    value: float
+    value: Tensor
     standard_error: float
     matvecs: int
 
@@ -180,6 +181,9 @@ def hutch_plus_plus(
     A third of the products finds a dominant subspace, a third computes the trace there exactly, and
     the rest samples the remainder with random signs. The relative error decreases as 1 / matvecs.
 
+    The gradient by A, and by what a function for A captures, is that of the estimate for fixed
+    vectors. Its expectation is the gradient of the trace, the identity.
+
     Args:
         A: A tensor, or an operator with its order.
         matvecs: Products with A, at least 3.
@@ -192,29 +196,23 @@ def hutch_plus_plus(
     rank = min(matvecs // 3, order)
     samples = max(matvecs - 2 * rank, 1)
     if rank == order:
-        return Trace(
-            float(
-                product(torch.eye(order, dtype=like.dtype, device=like.device))
-                .diagonal()
-                .real.sum()
-            ),
-            0.0,
-            order,
-        )
+        image = product(torch.eye(order, dtype=like.dtype, device=like.device))
+        return Trace(image.diagonal().real.sum().double(), 0.0, order)
     real = like.real.dtype if like.is_complex() else like.dtype
 
     def signs(columns: int) -> Tensor:
         drawn = bernoulli(order, columns, dtype=real, generator=generator)
         return (2 * drawn - 1).to(like.device).to(like.dtype)
 
-    q = run_qr(product(signs(rank)))[0]
-    exact = (q.conj() * product(q)).sum().real
+    with torch.no_grad():
+        q = run_qr(product(signs(rank)))[0]
+    exact = (q.conj() * product(q)).sum().real.double()
     g = signs(samples)
     g = g - q @ (q.mH @ g)
     each = (g.conj() * product(g)).sum(0).real.double()
     unit = power_below(each)
-    error = float((each / unit).std()) * unit / samples**0.5 if samples > 1 else float("nan")
-    return Trace(float(exact) + float(each.mean()), error, 2 * rank + samples)
+    spread = (each.detach() / unit).std() if samples > 1 else math.nan
+    return Trace(exact + each.mean(), float(spread) * unit / samples**0.5, 2 * rank + samples)
 
 
 def _sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:

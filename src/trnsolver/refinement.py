@@ -9,7 +9,8 @@ The first of these methods that reaches the target is used:
 
 The certified error bound: with R an approximate inverse and ``norm(I - R A) <= rho < 1`` in the
 maximum norm, rounding of that product included, ``norm(X - exact) <= norm(R r) / (1 - rho)`` with r
-the residual, its own rounding included (Rump 2010).
+the residual, its own rounding included (Rump 2010). Complex systems are real ones of twice the
+order, with bounds for each part; the reported ones are of moduli.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from trnsci.core.krylov import Watch, differentiated
 from trnsci.core.krylov.gmres import flexible_gmres
 from trnsolver._factors.bounds import (
     UNIT,
+    RealSystem,
     Residual,
     error_bound,
     estimated_bound,
@@ -149,7 +151,9 @@ def accurate_solution(
         narrow = unit if unit > UNIT and target >= 4 * unit else 0.0
         kept = dtype.to_real() if narrow else torch.float64
         found = [
-            _scaled(m.double(), s.double(), target - narrow, certify, kept)
+            _scaled(
+                RealSystem(m.double(), s.double(), a.is_complex()), target - narrow, certify, kept
+            )
             for m, s in zip(matrices, sides, strict=True)
         ]
         x = torch.stack([attempt.x for attempt in found]).reshape(*batch, -1, columns.shape[-1])
@@ -181,20 +185,24 @@ def _real(value: Tensor, square: bool) -> Tensor:
     return torch.cat([above, torch.cat([value.imag, value.real], -1)], -2)
 
 
-def _scaled(a: Tensor, b: Tensor, target: float, certify: bool, dtype: torch.dtype) -> _Attempt:
+def _scaled(given: RealSystem, target: float, certify: bool, dtype: torch.dtype) -> _Attempt:
     """Return the solution rounded to a dtype, with a bound that includes the rounding.
 
     A and the columns of B are scaled to magnitude 1 by powers of two, which is exact: only the
     result itself can overflow or underflow.
     """
+    a, b, _ = given
     if not a.shape[-1] or not b.shape[-1]:
         return _Attempt(b.clone(), 0.0, 0.0, 1.0, 0, [], [])
     of_a, of_b = torch.frexp(a.abs().max()).exponent, torch.frexp(b.abs().amax(0)).exponent
-    found = _ladder(_times_power(a, -of_a), _times_power(b, -of_b), target, certify)
+    system = given._replace(a=_times_power(a, -of_a), b=_times_power(b, -of_b))
+    found = _ladder(system, target, certify)
     x = _times_power(found.x, of_b - of_a).to(dtype).double()
-    change = (_times_power(x, of_a - of_b) - found.x).abs().amax(0)
-    rounding = float((change / _positive(found.x.abs().amax(0))).max())
-    bound = found.bound + rounding * (1 + found.bound)
+    change = system.moduli(_times_power(x, of_a - of_b) - found.x).amax(0)
+    rounding = float((change / _positive(system.moduli(found.x).amax(0))).max()) * (1 + 8 * UNIT)
+    bound = (
+        (found.bound + rounding * (1 + found.bound)) * (1 + 4 * UNIT) if rounding else found.bound
+    )
     return replace(found, x=x, bound=bound if bound == bound else math.inf)
 
 
@@ -204,8 +212,9 @@ def _times_power(value: Tensor, exponent: Tensor) -> Tensor:
     return value * torch.exp2(half.double()) * torch.exp2((exponent - half).double())
 
 
-def _ladder(a: Tensor, b: Tensor, target: float, certify: bool) -> _Attempt:
+def _ladder(system: RealSystem, target: float, certify: bool) -> _Attempt:
     """Return the first attempt that reaches the target, or the best one."""
+    a = system.a
     n = a.shape[-1]
     # Scaled to a largest entry of one, any matrix fits float32.
     scale = float(a.abs().max())
@@ -224,7 +233,7 @@ def _ladder(a: Tensor, b: Tensor, target: float, certify: bool) -> _Attempt:
         elif n > _SMALL:
             rungs.append("gmres")
         for rung in rungs:
-            attempt = _attempt(a, b, target, certify, low, scale, rung, condition)
+            attempt = _attempt(system, target, certify, low, scale, rung, condition)
             tried += attempt.precision
             if attempt.bound <= target:
                 return replace(attempt, precision=tried)
@@ -233,7 +242,7 @@ def _ladder(a: Tensor, b: Tensor, target: float, certify: bool) -> _Attempt:
     if high is None:
         raise singular("solve", "A", "a pivot is zero")
     condition = inverse_norm(_solver(high, 1.0), n, a) * _one_norm(a) / scale
-    attempt = _attempt(a, b, target, certify, high, scale, "float64", condition)
+    attempt = _attempt(system, target, certify, high, scale, "float64", condition)
     if best is not None and best.bound < attempt.bound:
         attempt = best
     else:
@@ -290,8 +299,7 @@ def _solver(factor: _Factor, scale: float) -> Solve:
 
 
 def _attempt(
-    a: Tensor,
-    b: Tensor,
+    system: RealSystem,
     target: float,
     certify: bool,
     factor: _Factor,
@@ -300,11 +308,12 @@ def _attempt(
     condition: float,
 ) -> _Attempt:
     """Return the solution by one factor, refined until it meets the target or stagnates."""
+    a, b, _ = system
     n = a.shape[-1]
     solve = _solver(factor, scale)
     # Rounding of a float64 residual is amplified by the condition number in the solution.
     double = 10 * n * condition * UNIT > target
-    residual = Residual(a, b, doubled=double)
+    residual = Residual(system, doubled=double)
     name = "float32" if factor.packed.dtype is torch.float32 else "float64"
     stages = [
         f"{name} LU" + (", GMRES in float64" if rung == "gmres" else ""),
@@ -322,12 +331,12 @@ def _attempt(
         errors.append(size)
         x = x + change
         if size <= 0.1 * target or size <= 4 * UNIT:
-            attempt = _judged(a, b, x, residual, solve, certify, condition)
+            attempt = _judged(system, x, residual, solve, certify, condition)
             attempt.steps = step + 1
             if attempt.bound <= target or size <= UNIT:
                 break
     if attempt is None or attempt.bound > target:
-        last = _judged(a, b, x, residual, solve, certify, condition)
+        last = _judged(system, x, residual, solve, certify, condition)
         if attempt is None or last.bound < attempt.bound:
             attempt = last
         attempt.steps = len(errors)
@@ -336,8 +345,7 @@ def _attempt(
 
 
 def _judged(
-    a: Tensor,
-    b: Tensor,
+    system: RealSystem,
     x: Tensor,
     residual: Residual,
     solve: Solve,
@@ -346,12 +354,14 @@ def _judged(
 ) -> _Attempt:
     r, rounding = residual(x)
     if certify:
-        bound, condition = error_bound(a, x, r, rounding, solve, condition)
+        bound, condition = error_bound(system, x, r, rounding, solve, condition)
     else:
-        bound = estimated_bound(x, r, rounding, solve)
-    a_norm = float(a.abs().sum(-1).max())
-    below = _positive(a_norm * x.abs().amax(0) + b.abs().amax(0))
-    backward = float((r.abs().amax(0) / below).max())
+        bound = estimated_bound(system, x, r, rounding, solve)
+    a, b, _ = system
+    first = a.shape[-1] // 2 if system.paired else a.shape[-1]  # the others have the same moduli
+    a_norm = float(system.moduli(a[:, :first]).sum(-1).max())
+    sizes, right, rest = (system.moduli(v).amax(0) for v in (x, b, r))
+    backward = float((rest / _positive(a_norm * sizes + right)).max())
     return _Attempt(x, bound, backward, condition, 0, [], [])
 
 

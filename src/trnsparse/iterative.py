@@ -11,6 +11,7 @@ converge warns (``ConvergenceWarning``).
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import torch
@@ -341,5 +342,7 @@ def _limit(function: str, name: str, value: int) -> int:
 
 
 def _spectrum(function: str, lam_min: float, lam_max: float) -> None:
-    if not 0 < lam_min <= lam_max:
-        raise FlagError(f"{function}: takes 0 < lam_min <= lam_max, got {lam_min} and {lam_max}")
+    if not 0 < lam_min <= lam_max < math.inf:
+        raise FlagError(
+            f"{function}: takes finite 0 < lam_min <= lam_max, got {lam_min} and {lam_max}"
+        )

@@ -10,7 +10,7 @@ import torch
 
 import trnsolver
 from each_case import each_case
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, ShapeError, TrnsciError
 from trnsci.core.testing import random_tensor
 
 SOLVERS = ("cg", "minres", "bicgstab", "gmres", "fgmres")
@@ -271,3 +271,33 @@ def test_lobpcg_names_a_start_that_is_not_finite(bad):
     start[0, 1] = bad
     with pytest.raises(trnsolver.NotFiniteError, match="lobpcg: X must be finite"):
         trnsolver.lobpcg(torch.eye(12, dtype=torch.float64), start)
+
+
+# -- values that cannot be read --------------------------------------------------------------------
+
+BATCH = torch.stack([3.0 * torch.eye(6), 4.0 * torch.eye(6)]) + 0.1
+READ = {
+    "block_jacobi_preconditioner": lambda a: trnsolver.block_jacobi_preconditioner(a, 2)(a[0]),
+    "cg": lambda a: trnsolver.cg(a, a[0].detach(), M=a).x,
+    "eigh": lambda a: trnsolver.eigh(a, 1e-5)[0],
+    "ichol_preconditioner": lambda a: trnsolver.ichol_preconditioner(a)(a[0]),
+    "jacobi_preconditioner": lambda a: trnsolver.jacobi_preconditioner(a)(a[0]),
+    "lobpcg": lambda a: trnsolver.lobpcg(a, 2)[0],
+    "polar": lambda a: trnsolver.polar(a, method="qdwh")[0],
+    "schur": lambda a: trnsolver.schur(a)[0],
+    "solve": lambda a: trnsolver.solve(a, a[0], target_forward_error=1e-5).x,
+    "ssor_preconditioner": lambda a: trnsolver.ssor_preconditioner(a)(a[0]),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_functions_of_values_name_themselves_under_vmap(name):
+    with pytest.raises(TrnsciError, match=f"^{name}: "):
+        torch.func.vmap(READ[name])(BATCH)
+    for one in BATCH:
+        READ[name](one)
+
+
+@pytest.mark.parametrize("name", [name for name in READ if "preconditioner" in name])
+def test_preconditioners_are_made_inside_of_derivatives(name):
+    torch.func.grad(lambda a: READ[name](a).sum())(BATCH[0])

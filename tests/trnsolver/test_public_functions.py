@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
 import torch
 
 import trnsolver as ts
-from trnsci.core.testing import random_tensor
+from each_case import each_case
+from trnsci.core.testing import BACKENDS, random_tensor
 from trnsci.core.testing.public import PublicContract
 
 SMALL = 0.25 * random_tensor(3, 3, dtype=torch.float64)
@@ -72,3 +74,45 @@ class TestPublicFunctions(PublicContract):
         "svd": (lambda a: squared(ts.svd(a)), TALL),
         "svdvals": (ts.svdvals, TALL),
     }
+
+
+def of_square(name):
+    return lambda a: getattr(ts, name)(a)
+
+
+def with_side(name):
+    return lambda a: getattr(ts, name)(a, a.detach().sum(-1))
+
+
+EMPTY_OPERANDS = ((0, 0), (2, 0, 0), (0, 3, 3))
+ON_EMPTY = {
+    **{
+        name: of_square(name)
+        for name in TestPublicFunctions.calls
+        if name not in ("eigh_generalized", "inv_sqrt_spd_ns")
+    },
+    **{
+        name: with_side(name)
+        for name in ("bicgstab", "cg", "fgmres", "gmres", "lstsq", "minres", "solve", "solve_spd")
+    },
+    "eigh_generalized": lambda a: ts.eigh_generalized(a, a),
+    "inv_sqrt_spd_ns": lambda a: ts.inv_sqrt_spd_ns(a)[:1],
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@each_case("name", ON_EMPTY)
+def test_empty_operands_have_gradients(name, backend):
+    for shape in EMPTY_OPERANDS:
+        found = []
+        for path in (backend, "pytorch"):
+            a = torch.zeros(shape, requires_grad=True)
+            with ts.backend(path):
+                result = ON_EMPTY[name](a)
+                parts = [result] if isinstance(result, torch.Tensor) else list(result)
+                parts = [part for part in parts if isinstance(part, torch.Tensor)]
+                total = sum(part.sum() for part in parts if part.requires_grad)
+                (gradient,) = torch.autograd.grad(total, a)
+            assert gradient.shape == shape
+            found.append([(part.shape, part.dtype, part.requires_grad) for part in parts])
+        assert found[0] == found[1], shape

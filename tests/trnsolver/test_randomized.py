@@ -81,7 +81,7 @@ def test_results_scale_with_the_matrix(dtype, share):
             bound = 1e3 * limits.eps * float(one.abs().max())
             assert float((many / size - one).abs().max()) <= bound, call
     one, many = (trnsolver.hutch_plus_plus(x, 30) for x in (a, a * scale))
-    assert many.value / scale == pytest.approx(one.value, rel=1e3 * limits.eps)
+    assert float(many.value) / scale == pytest.approx(float(one.value), rel=1e3 * limits.eps)
     assert many.standard_error / scale == pytest.approx(one.standard_error, rel=1e4 * limits.eps)
 
 
@@ -110,3 +110,36 @@ def test_ranks_that_are_not_there_are_refused():
         for k in (0, 41):
             with pytest.raises(ValueError, match="k must be"):
                 call(FALLING, k)
+
+
+def test_the_gradient_of_a_trace_is_the_identity_on_average():
+    a = with_values(np.linspace(1, 2, 40)).requires_grad_()
+    samples = 10
+    gradients = []
+    for seed in range(200):
+        (gradient,) = torch.autograd.grad(trnsolver.hutch_plus_plus(a, 30, seed=seed).value, a)
+        gradients.append(gradient)
+    mean = torch.stack(gradients).mean(0)
+    # Entries off the diagonal are means of 200 times 10 products of signs, of variance 1 each.
+    assert float((mean - torch.eye(40)).abs().max()) <= 6 / (200 * samples) ** 0.5
+    # A function is differentiated by what it captures; the estimate is linear in a factor.
+    factor = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    found = trnsolver.hutch_plus_plus(lambda v: factor * v, 30, n=30)
+    (gradient,) = torch.autograd.grad(found.value, factor)
+    assert float(gradient) == pytest.approx(float(found.value.detach()) / 2, rel=1e-6)
+
+
+def test_sketches_are_drawn_in_a_graph_from_a_generator_that_was_made_outside():
+    a = FALLING
+
+    def call(function):
+        generator = Generator(3)
+        compiled = torch.compile(
+            lambda x: tuple(function(x, 2, seed=generator)), fullgraph=True, backend="eager"
+        )
+        return compiled(a), tuple(function(a, 2, seed=Generator(3)))
+
+    for function in (trnsolver.rsvd, trnsolver.eigh_randomized):
+        found, want = call(function)
+        torch.testing.assert_close(found, want, rtol=1e-9, atol=1e-9)
+    torch.compiler.reset()

@@ -12,10 +12,35 @@ from math import frexp
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import concrete
-from trnsci.core.errors import NotFiniteError
+from trnsci.core.eager import concrete, recorded
+from trnsci.core.errors import FlagError, NotFiniteError
+from trnsci.core.interop import dispatch_modes, is_wrapped, unwrapped
 
-__all__ = ["finite", "only_finite", "power_below"]
+__all__ = ["finite", "only_finite", "power_below", "readable"]
+
+
+def readable(function: str, name: str, *values: Tensor) -> None:
+    """Raise if a function that depends on values is traced, compiled or batched by ``vmap``.
+
+    Raises:
+        FlagError: The values cannot be read.
+    """
+    hidden = torch.compiler.is_compiling() or bool(dispatch_modes()) or recorded()
+    if hidden or any(value.is_meta or _batched(value) for value in values):
+        raise FlagError(
+            f"{function}: the values of {name} are read, which is not possible while a call is "
+            f"traced, compiled or batched by vmap"
+        )
+
+
+def _batched(value: Tensor) -> bool:
+    """Return whether ``vmap`` runs over a tensor, inside of other transforms or outside."""
+    while is_wrapped(value):
+        below = unwrapped(value)
+        if below.shape != value.shape:
+            return True
+        value = below
+    return False
 
 
 def finite(function: str, name: str, value: Tensor) -> None:
@@ -43,11 +68,14 @@ def only_finite(value: Tensor) -> bool:
 
 
 def power_below(value: Tensor) -> float:
-    """Return the power of two at or below the largest magnitude, 1 for zeros.
+    """Return the power of two at or below the largest real or imaginary part, 1 for zeros.
 
     Division by it is exact, and the squares of the quotients neither overflow nor underflow.
     """
     if not value.numel() or not concrete(value):
         return 1.0
-    peak = float(value.detach().abs().max())
+    parts = value.detach()
+    if parts.is_complex():  # a modulus may overflow
+        parts = torch.view_as_real(parts.resolve_conj())
+    peak = float(parts.abs().max())
     return 2.0 ** (frexp(peak)[1] - 1) if peak > 0 else 1.0

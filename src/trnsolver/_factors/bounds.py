@@ -5,12 +5,20 @@ Everything is float64 with unit roundoff ``UNIT``; gamma_n is ``n u / (1 - n u)`
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["UNIT", "Residual", "error_bound", "estimated_bound", "inverse_norm"]
+__all__ = [
+    "UNIT",
+    "RealSystem",
+    "Residual",
+    "error_bound",
+    "estimated_bound",
+    "halves",
+    "inverse_norm",
+]
 
 UNIT = 2.0**-53
 _SPLITTER = 2.0**27 + 1
@@ -18,20 +26,43 @@ _ROWS = 1 << 22
 """Number of values that are split at a time."""
 
 
+class RealSystem(NamedTuple):
+    """A system in float64; a complex one of order n as a real one of order 2 n.
+
+    Attributes:
+        a: Square matrix; ``[[Re, -Im], [Im, Re]]`` of a complex one.
+        b: Right-hand sides (n, k); ``[Re, Im]`` of complex ones.
+        paired: Whether the system is complex: row j has a real part, row n + j its imaginary part.
+    """
+
+    a: Tensor
+    b: Tensor
+    paired: bool
+
+    def moduli(self, values: Tensor) -> Tensor:
+        """Return the magnitudes of rows, or those of the complex numbers that they are parts of.
+
+        A modulus has a relative rounding error of at most 2 u.
+        """
+        if not self.paired:
+            return values.abs()
+        return torch.hypot(*values.chunk(2))
+
+
 class Residual:
     """``B - A X`` with a bound on its rounding.
 
     Args:
-        a: Square matrix in float64.
-        b: Right-hand sides (n, k).
+        system: A and B.
         doubled: Whether to use twice float64: each product is split into two values (Veltkamp and
             Dekker), and the rounding error of each addition is summed (Knuth).
     """
 
-    def __init__(self, a: Tensor, b: Tensor, doubled: bool) -> None:
-        self._a, self._b, self._doubled = a, b, doubled
-        self._sizes = a.abs()
-        self._halves = _halves(a) if doubled else None
+    def __init__(self, system: RealSystem, doubled: bool) -> None:
+        self._a, self._b, _ = system
+        self._doubled = doubled
+        self._sizes = self._a.abs()
+        self._halves = halves(self._a) if doubled else None
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the residual of X, and a bound on the error of each entry."""
@@ -47,7 +78,7 @@ class Residual:
 
     def _column(self, place: int, x: Tensor) -> Tensor:
         assert self._halves is not None
-        high, low = _halves(x)
+        high, low = halves(x)
         n = x.shape[0]
         rows = max(1, _ROWS // n)
         found = []
@@ -63,13 +94,17 @@ class Residual:
 
 
 def error_bound(
-    a: Tensor, x: Tensor, r: Tensor, rounding: Tensor, solve: Any, condition: float
+    system: RealSystem, x: Tensor, r: Tensor, rounding: Tensor, solve: Any, condition: float
 ) -> tuple[float, float]:
     """Return a proven bound on the relative error of X, and the condition number.
+
+    With R an approximate inverse and ``E = I - R A``, the error ``e = R r + E e`` of each entry is
+    at most ``|R r| + |E| max |e|``; complex numbers take both of their parts.
 
     The bound is infinite if the approximate inverse is not accurate enough for a proof: A is
     singular in float64.
     """
+    a = system.a
     n = a.shape[-1]
     eye = torch.eye(n, dtype=a.dtype, device=a.device)
     inverse = solve(eye)
@@ -82,12 +117,14 @@ def error_bound(
     found_condition = float(sizes.sum(-1).max()) * float(a.abs().sum(-1).max())
     if not rho < 1:
         return float("inf"), max(condition, found_condition)
-    reached = (inverse @ r).abs() + sizes @ (rounding + _gamma(n + 2) * r.abs())
-    errors = reached.amax(0) * slack / (1 - rho)
-    return _relative(errors, x), found_condition
+    reached = ((inverse @ r).abs() + sizes @ (rounding + _gamma(n + 2) * r.abs())) * slack
+    errors = reached + off.unsqueeze(-1) * (reached.amax(0) / (1 - rho))
+    return _relative(system.moduli(errors).amax(0), system.moduli(x).amax(0)), found_condition
 
 
-def estimated_bound(x: Tensor, r: Tensor, rounding: Tensor, solve: Any) -> float:
+def estimated_bound(
+    system: RealSystem, x: Tensor, r: Tensor, rounding: Tensor, solve: Any
+) -> float:
     """Return an estimate of the relative error of X.
 
     It is twice the norm of ``A^-1 r``, by the existing factor, plus the effect of the rounding of
@@ -96,8 +133,11 @@ def estimated_bound(x: Tensor, r: Tensor, rounding: Tensor, solve: Any) -> float
     errors = []
     for column in rounding.mT:
         errors.append(_estimated(lambda v, w=column: _weighted(solve, v, w), x.shape[0], x))
-    reached = 2 * solve(r).abs().amax(0)
-    return _relative(reached + torch.tensor(errors, dtype=x.dtype, device=x.device), x)
+    rounded = torch.tensor(errors, dtype=x.dtype, device=x.device)
+    if system.paired:  # the estimate is of the larger part
+        rounded = 2**0.5 * rounded
+    reached = 2 * system.moduli(solve(r)).amax(0)
+    return _relative(reached + rounded, system.moduli(x).amax(0))
 
 
 def _weighted(solve: Any, v: tuple[Tensor, bool], weights: Tensor) -> Tensor:
@@ -140,15 +180,18 @@ def _estimated(apply: Any, n: int, like: Tensor) -> float:
     return max(best, 2 * float(apply((wave, False)).abs().sum()) / (3 * n))
 
 
-def _relative(errors: Tensor, x: Tensor) -> float:
-    """Return errors relative to a lower bound of the exact solution, from X and its error."""
-    sizes = x.abs().amax(0)
-    exact = sizes - errors
+def _relative(errors: Tensor, sizes: Tensor) -> float:
+    """Return errors relative to a lower bound of the exact solution, from X and its error.
+
+    Both may be rounded by 4 u, and the quotient is rounded again.
+    """
+    errors = errors * (1 + 8 * UNIT)
+    exact = sizes * (1 - 8 * UNIT) - errors
     fine = torch.where(errors == 0, 0.0, torch.where(exact > 0, errors / exact, float("inf")))
-    return float(fine.max()) * (1 + 4 * UNIT)
+    return float(fine.max()) * (1 + 8 * UNIT)
 
 
-def _halves(values: Tensor) -> tuple[Tensor, Tensor]:
+def halves(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return two tensors with half of the bits each, whose sum is exactly ``values``."""
     grown = _SPLITTER * values
     high = grown - (grown - values)

@@ -19,6 +19,7 @@ __all__ = [
     "fixed_inv_sqrt",
     "fixed_msign",
     "inv_sqrt_steps",
+    "pseudo_inverse",
     "torch_cholesky",
     "torch_eigh",
     "torch_lu",
@@ -65,7 +66,19 @@ def torch_pinv(a: Tensor, rcond: float, max_sweeps: int) -> tuple[Tensor, Tensor
 
     The singular values have no derivatives.
     """
-    return torch.linalg.pinv(a, rtol=rcond), torch.linalg.svdvals(a.detach())
+    return pseudo_inverse(a, rcond), torch.linalg.svdvals(a.detach())
+
+
+def pseudo_inverse(a: Tensor, rcond: float) -> Tensor:
+    """Return pseudo-inverses from singular values above ``rcond`` times the largest."""
+    if not (a.is_complex() and torch.compiler.is_compiling()):
+        return torch.linalg.pinv(a, rtol=rcond)
+    # torch.compile returns wrong pseudo-inverses of complex matrices (torch 2.13), but not of
+    # the real matrices of twice the order that have the same singular values.
+    m, n = a.shape[-2:]
+    above = torch.cat([a.real, -a.imag], -1)
+    p = torch.linalg.pinv(torch.cat([above, torch.cat([a.imag, a.real], -1)], -2), rtol=rcond)
+    return torch.complex(p[..., :n, :m], p[..., n:, :m])
 
 
 def fixed_inv_sqrt(a: Tensor, max_iters: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ from trnsci.core.krylov.vectors import Number, Vectors
 __all__ = ["conjugate_gradients", "kernel_reference"]
 
 _GAIN = 0.5
-"""Restarts from the true residual continue while the last one gained at least this factor."""
+"""Restarts from the true residual continue while the last one gained more than this factor."""
 
 
 def conjugate_gradients(
@@ -37,15 +37,17 @@ def conjugate_gradients(
         report(watch, run, norms, x)
 
     while space.some(norms > watch.goal) and run.iterations < watch.limit:
-        before = run.residuals[-1]
+        before, first = run.residuals[-1], run.iterations
         left = watch.limit - run.iterations
         run.x, norms = _steps(space, product, run.x, r, M, watch.goal, left, after)
-        broken = run.iterations < watch.limit and space.some(norms > watch.goal)
+        # Without a step the next restart would be this one again.
+        stuck = run.iterations == first or space.some(norms > watch.goal)
+        broken = run.iterations < watch.limit and stuck
         r = b - product(run.x)
         run.matvecs += 1 + broken
         norms = space.norm(r)
         run.residuals[-1] = watch.relative(norms)
-        if broken or (not run.residuals[-1] <= _GAIN * before and run.iterations < watch.limit):
+        if broken or (not run.residuals[-1] < _GAIN * before and run.iterations < watch.limit):
             run.reason = "breakdown" if broken else "stagnated"
             break
     return ended(run, watch, norms)

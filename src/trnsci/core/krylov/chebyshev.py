@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import acosh, ceil, inf
+from math import ceil, inf, log, log1p, sqrt
 
 from torch import Tensor
 
@@ -11,6 +11,9 @@ from trnsci.core.krylov.richardson import stepped
 from trnsci.core.krylov.runs import Product, Run, Watch
 
 __all__ = ["chebyshev", "coefficients", "needed_steps"]
+
+_LEAST = 5e-324
+"""The smallest float, where the ratio of the bounds underflows."""
 
 
 def chebyshev(
@@ -27,7 +30,7 @@ def chebyshev(
 
 def coefficients(lam_min: float, lam_max: float, K: int) -> tuple[list[float], list[float]]:
     """Return K coefficients alpha and beta of ``x + alpha r + beta (x - x_before)``."""
-    d, c = (lam_max + lam_min) / 2, (lam_max - lam_min) / 2
+    d, c = lam_max / 2 + lam_min / 2, (lam_max - lam_min) / 2
     alpha, beta = [1 / d], [0.0]
     for k in range(1, K):
         # Twice the usual term at the second step: T_1 = x lacks the factor of T_k = 2x T - T.
@@ -48,4 +51,8 @@ def needed_steps(function: str, lam_min: float, lam_max: float, tol: float) -> i
         raise FlagError(f"{function}: tol must be between 0 and 1, got {tol}")
     if lam_min == lam_max:
         return 1
-    return ceil(acosh(1 / tol) / acosh((lam_max + lam_min) / (lam_max - lam_min)))
+    # acosh(1 / tol) over acosh((1 + ratio) / (1 - ratio)), without overflow and cancellation.
+    ratio = lam_min / lam_max
+    beyond = max(2 * ratio / (1 - ratio), _LEAST)
+    gain = log1p(beyond + sqrt(beyond * (2 + beyond)))
+    return ceil((log1p(sqrt((1 - tol) * (1 + tol))) - log(tol)) / gain)

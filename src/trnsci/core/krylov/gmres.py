@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import ShapeError
+from trnsci.core.finite import finite
 from trnsci.core.krylov.runs import Product, Run, Watch, begun, ended, report
 from trnsci.core.krylov.vectors import norm
 
@@ -75,6 +76,7 @@ def projected(function: str, product: Product, U: Tensor, b: Tensor) -> Recycled
 
     Raises:
         ShapeError: The directions do not fit b.
+        NotFiniteError: The directions have a NaN or an infinity.
     """
     if U.ndim != 2 or U.shape[0] != b.shape[0]:
         raise ShapeError(
@@ -82,9 +84,12 @@ def projected(function: str, product: Product, U: Tensor, b: Tensor) -> Recycled
             f"{tuple(U.shape)} and {tuple(b.shape)}"
         )
     U = U.to(b.dtype)
+    finite(function, "recycle", U)
     if not U.shape[-1]:
         return U, U
     images = torch.stack([product(column) for column in U.mT], -1)
+    usable = torch.isfinite(images).all(0)
+    U, images = U[:, usable], images[:, usable]
     c, s, vh = torch.linalg.svd(images, full_matrices=False)
     kept = s > 10 * max(images.shape) * torch.finfo(s.dtype).eps * s[:1]
     return U @ (vh[kept].mH / s[kept]), c[:, kept]
@@ -185,7 +190,7 @@ class _Cycle:
         """Return directions that A nearly annihilates, and their orthonormal images.
 
         They belong to the smallest singular values of A on the space of the cycle and of the
-        directions recycled so far.
+        directions recycled so far; there are none where the images are not finite.
         """
         Z = torch.stack(self._Z, -1)
         V = torch.stack(self._V, -1)
@@ -205,6 +210,8 @@ class _Cycle:
         # Columns of equal norm, so that small singular values are small images of unit vectors.
         lengths = torch.linalg.vector_norm(space, dim=0)
         space, small = space / lengths, small / lengths
+        if not bool(torch.isfinite(small).all()):
+            return space[:, :0], image[:, :0]
         u, s, vh = torch.linalg.svd(small, full_matrices=False)
         solid = s > 1e3 * torch.finfo(s.dtype).eps * s[:1]
         order = torch.nonzero(solid).flatten()[-keep:]

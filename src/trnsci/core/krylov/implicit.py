@@ -57,8 +57,18 @@ def differentiated(*values: Any) -> bool:
     return any(value.requires_grad for value in values if isinstance(value, Tensor))
 
 
-def values_of(function: str, tensor: Tensor) -> Tensor:
+def values_of(
+    function: str,
+    tensor: Tensor,
+    batched: str = "A is a function that captures a tensor over which vmap runs; give A as a "
+    "matrix",
+) -> Tensor:
     """Return a tensor without the transforms of ``torch.func`` that differentiate it.
+
+    Args:
+        function: The public function, for messages.
+        tensor: The tensor.
+        batched: The message for a batch of ``vmap``.
 
     Raises:
         FlagError: It is an entry of a batch of ``vmap``, which has no values of its own.
@@ -66,10 +76,7 @@ def values_of(function: str, tensor: Tensor) -> Tensor:
     while is_wrapped(tensor):
         below = unwrapped(tensor)
         if below.shape != tensor.shape:
-            raise FlagError(
-                f"{function}: A is a function that captures a tensor over which vmap runs; give A "
-                f"as a matrix"
-            )
+            raise FlagError(f"{function}: {batched}")
         tensor = below
     return tensor
 

@@ -31,7 +31,7 @@ def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Wat
         run.residuals[-1] = watch.relative(actual)
         if done:
             break
-        if not actual <= 0.5 * before and run.iterations < watch.limit:
+        if not actual < 0.5 * before and run.iterations < watch.limit:
             run.reason = "stagnated"
             break
     return ended(run, watch, actual)

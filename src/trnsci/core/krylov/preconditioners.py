@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trnsci.core.errors import NotPositiveDefiniteError, SingularMatrixError
+from trnsci.core.finite import readable
 from trnsci.core.krylov.runs import Product
 
 __all__ = ["as_column", "block_jacobi", "checked_diagonal", "jacobi", "on_columns"]
@@ -25,7 +26,9 @@ def checked_diagonal(function: str, diagonal: Tensor) -> Tensor:
 
     Raises:
         SingularMatrixError: An element is zero, or has no finite reciprocal.
+        FlagError: The values cannot be read.
     """
+    readable(function, "A", diagonal)
     diagonal = diagonal.detach()
     diagonal = diagonal.float() if diagonal.dtype in _NARROW else diagonal
     bad = (~torch.isfinite(1 / diagonal.abs())).nonzero()
@@ -67,7 +70,9 @@ def block_jacobi(function: str, blocks: Tensor, n: int, definite: bool) -> Produ
     Raises:
         NotPositiveDefiniteError: A block is not positive definite.
         SingularMatrixError: A block has no inverse.
+        FlagError: The values cannot be read.
     """
+    readable(function, "A", blocks)
     count, size = blocks.shape[-3:-1]
     blocks = blocks.detach().clone()
     blocks = blocks.float() if blocks.dtype in _NARROW else blocks

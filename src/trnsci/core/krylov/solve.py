@@ -128,6 +128,9 @@ def solve(
     if torch.compiler.is_compiling():  # loops that depend on values run outside of the graph
         outside: Callable[..., Solution] = torch.compiler.disable(solve)  # type: ignore[no-untyped-call]
         return outside(system, A, b, x0, data)
+    if isinstance(system.M, Tensor):
+        each = "M must not be a tensor over which vmap runs; one M serves all systems"
+        system = replace(system, M=values_of(system.function, system.M.detach(), each))
     runs: list[Run] = []
 
     def compute(matrix: Any, right: Tensor, start: Tensor | None) -> Tensor:

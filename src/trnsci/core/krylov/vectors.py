@@ -75,12 +75,18 @@ class Vectors:
         peak = self.peak(v)
         if not 0 < peak < math.inf:
             return peak
-        unit = 2.0 ** math.frexp(peak)[1]
+        unit = 2.0 ** (math.frexp(peak)[1] - 1)
         return self.root(self.inner(v / unit, v / unit)) * unit
 
     def peak(self, v: Tensor) -> Number:
-        """Return a float64 number at least as large as every element; NaN if one is NaN."""
-        sizes = v.detach().abs().double()
+        """Return the largest real or imaginary part, as float64; NaN if one is NaN.
+
+        For vectors in parts on several ranks it is the sum of theirs, which is at least that.
+        """
+        v = v.detach()
+        # A modulus may overflow.
+        sizes = torch.maximum(v.real.abs(), v.imag.abs()) if v.is_complex() else v.abs()
+        sizes = sizes.double()
         if not v.numel():
             found = sizes.new_zeros(()) if self.dim is None else sizes.sum(self.dim, keepdim=True)
         elif self.dim is None:

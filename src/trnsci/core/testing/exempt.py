@@ -18,6 +18,7 @@ _MOVES = "moves a tensor to another device or framework"
 _STEPS = "the number of steps depends on values: it runs outside of a compiled graph"
 _VALUES = "the shape of its result depends on values, which a graph does not have"
 _ESTIMATE = "an estimate from random vectors, whose derivative is not that of the quantity"
+_SEED = "a graph draws from generators, and makes none: seed= takes one that was made outside"
 _SETUP = "makes a preconditioner, by which nothing is differentiated"
 _SCIPY = "SciPy computes it, outside of a compiled graph"
 
@@ -50,14 +51,18 @@ EXEMPT: Mapping[str, str] = {
     "trnrand.set_rng_state": "takes the bytes of a state",
     "trnsolver.block_jacobi_preconditioner": _SETUP,
     "trnsolver.eigh_randomized": _ESTIMATE,
+    "trnsolver.eigh_randomized: compile": _SEED,
     "trnsolver.hutch_plus_plus": _ESTIMATE,
+    "trnsolver.hutch_plus_plus: compile": _SEED,
     "trnsolver.ichol_preconditioner": _SETUP,
     "trnsolver.jacobi_preconditioner": _SETUP,
     "trnsolver.lobpcg": "its pairs have no derivatives; those of eigh have",
-    "trnsolver.lstsq: compile": "torch.linalg.lstsq has a result whose shape depends on values",
+    "trnsolver.lobpcg: compile": _STEPS,
     "trnsolver.nystrom": _ESTIMATE,
+    "trnsolver.nystrom: compile": _SEED,
     "trnsolver.plot_residuals": "draws a picture",
     "trnsolver.rsvd": _ESTIMATE,
+    "trnsolver.rsvd: compile": _SEED,
     "trnsolver.schur": "refused for tensors that are differentiated or traced: SciPy computes it",
     "trnsolver.ssor_preconditioner": _SETUP,
     "trnsparse.amg_preconditioner": _SETUP,

@@ -206,8 +206,8 @@ def _factors(columns: int, dtype: Any = np.float32) -> Callable[[int], tuple[Any
 
 
 ADVISED = (
-    Advised("P001", scaled_rows, lambda n: (_zeros(128 * 64 * n, 32), 32)),
-    Advised("P001", scaled_rows, lambda n: (_zeros(128 * 64 * n, 128, dtype=_BFLOAT16), 128)),
+    Advised("P001", scaled_rows, lambda n: (_zeros(128 * 32 * n, 32), 32)),
+    Advised("P001", scaled_rows, lambda n: (_zeros(128 * 32 * n, 128, dtype=_BFLOAT16), 128)),
     Advised("P002", exponentials, lambda n: (_zeros(128 * 50 * n, 128),), _FROM_GEN3),
     Advised("P003", product_in_columns, _factors(128)),
     Advised("P003", product_in_columns, _factors(128, _BFLOAT16)),

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas._paths.arguments import Scalar, checked_product, widened
+from trnblas._paths.arguments import Product, Scalar, checked_product, widened
 from trnblas._paths.dispatch import kernels_wanted, run_gemm
-from trnblas.level3 import gemm, solved
+from trnblas.level3 import solved
 from trnsci.core.arguments import agree, matrix, tensor
 from trnsci.core.errors import ShapeError
 from trnsci.core.output import delivered
@@ -103,17 +103,21 @@ def grouped_gemm(
                 f"grouped_gemm: A and {name} must have as many matrices, "
                 f"got {count} and {len(given)}"
             )
-    calls = []
+    products = []
     for i, (a, b) in enumerate(zip(A, B, strict=True)):
         for name, value in ((f"A[{i}]", a), (f"B[{i}]", b)):
             tensor("grouped_gemm", name, value)
             matrix("grouped_gemm", name, value, batches=False)
+        agree("grouped_gemm", f"A[{i}]", a, f"B[{i}]", b)
+        if out_dtype is not None:
+            a, b = widened("grouped_gemm", a, b, out_dtype)
         factor, other, trans_a, trans_b = (values[i] for values in lists)
         c = None if C is None else C[i]
-        calls.append((factor, a, b, other, c, trans_a, trans_b))
-    results = _in_batches(calls, out_dtype) if _launches_cost(calls) else None
-    if results is None:
-        results = [gemm(*call, out_dtype=out_dtype) for call in calls]
+        products.append(checked_product("grouped_gemm", factor, a, b, other, c, trans_a, trans_b))
+    if products and (kernels_wanted() or products[0].A.is_cuda):
+        results = _in_batches(products)
+    else:
+        results = [run_gemm(product, None) for product in products]
     if out is None:
         return results
     return [delivered("grouped_gemm", *pair) for pair in zip(results, out, strict=True)]
@@ -168,44 +172,35 @@ def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
     return value
 
 
-def _launches_cost(calls: list[tuple[Any, ...]]) -> bool:
-    return len(calls) > 0 and (kernels_wanted() or calls[0][1].is_cuda)
-
-
-def _in_batches(calls: list[tuple[Any, ...]], out_dtype: torch.dtype | None) -> list[Tensor]:
+def _in_batches(products: list[Product]) -> list[Tensor]:
     """Return the products; products with equal keys are computed as one batch."""
     kinds: dict[Any, list[int]] = {}
-    for place, call in enumerate(calls):
-        kinds.setdefault(_kind(place, call), []).append(place)
-    results: list[Tensor] = [calls[0][1]] * len(calls)
+    for place, product in enumerate(products):
+        kinds.setdefault(_kind(place, product), []).append(place)
+    results: dict[int, Tensor] = {}
     for places in kinds.values():
-        alpha, _, _, beta, _, *options = calls[places[0]]
-        if len(places) == 1:
-            results[places[0]] = gemm(*calls[places[0]], out_dtype=out_dtype)
+        members = [products[place] for place in places]
+        if len(members) == 1:
+            results[places[0]] = run_gemm(members[0], None)
             continue
-        a, b, c = (
-            None if calls[places[0]][at] is None else torch.stack([calls[i][at] for i in places])
-            for at in (1, 2, 4)
+        first = members[0]
+        added = [product.C.expand(product.shape) for product in members if product.C is not None]
+        batch = first._replace(
+            A=torch.stack([product.A for product in members]),
+            B=torch.stack([product.B for product in members]),
+            C=torch.stack(added) if added else None,
+            shape=(len(members), *first.shape),
         )
-        assert a is not None
-        assert b is not None
-        products = batched_gemm(alpha, a, b, beta, c, *options, out_dtype=out_dtype)
-        for place, product in zip(places, products.unbind(), strict=True):
-            results[place] = product
-    return results
+        results.update(zip(places, run_gemm(batch, None).unbind(), strict=True))
+    return [results[place] for place in range(len(products))]
 
 
-def _kind(place: int, call: tuple[Any, ...]) -> Any:
+def _kind(place: int, product: Product) -> Any:
     """Return the batching key of a product: equal keys can be computed as one batch.
 
     A product whose factor is a tensor gets a unique key, because the values may differ.
     """
-    parts: list[Any] = []
-    for part in call:
-        if not isinstance(part, Tensor):
-            parts.append((type(part), part))
-        elif part.ndim:
-            parts.append((part.shape, part.dtype, part.device))
-        else:
-            parts.append(place)
-    return tuple(parts)
+    if isinstance(product.alpha, Tensor) or isinstance(product.beta, Tensor):
+        return place
+    tensors = [(x.shape, x.dtype, x.device) for x in (product.A, product.B)]
+    return (*tensors, product.C is None, *product[3:])

@@ -15,6 +15,7 @@ from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.library import no_kernel
 from trnblas._paths.sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
+from trnsci.core.eager import one_problem
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsci.core.output import delivered
 
@@ -125,9 +126,11 @@ def iamax(x: Tensor) -> int:
 
     Raises:
         DimensionError: x is empty.
+        DerivativeError: x is batched by ``torch.vmap``: an ``int`` has no batch.
     """
     no_kernel("iamax")
     tensor("iamax", "x", x)
+    one_problem("iamax", x, instead="torch.argmax returns a tensor")
     if x.numel() == 0:
         raise DimensionError(f"iamax: x must have elements, got shape {tuple(x.shape)}")
     flat = x.reshape(-1)

@@ -40,7 +40,7 @@ def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = 
         in2: The second tensor.
         mode: ``"full"`` returns all ``n1 + n2 - 1`` sums and ``"same"`` the central n1 of them.
             ``"valid"`` returns the sums without zero padding; one tensor must then be at least as
-            large as the other along all axes.
+            large as the other along all axes, except those where one of them has a single element.
         axes: Dimensions to convolve along, by default all.
 
     Raises:
@@ -96,11 +96,14 @@ def _computed(
     dims = _axes(name, a, b, axes)
     if reverse:
         b = torch.conj(b).flip(dims)
+    cut = dims
     if mode == "valid":
-        a, b = _larger_first(name, a, b, dims)
+        if not reverse:  # along a dimension of one element a convolution broadcasts
+            cut = [d for d in dims if a.shape[d] != 1 and b.shape[d] != 1]
+        a, b = _larger_first(name, a, b, cut)
     dtype = torch.promote_types(a.dtype, b.dtype)
     a, b = a.to(dtype), b.to(dtype)
-    result = _cut(convolve(a, b, dims), a, b, dims, mode)
+    result = _cut(convolve(a, b, dims), a, b, cut, mode)
     split = isinstance(in1, ComplexTensor) or isinstance(in2, ComplexTensor)
     held = _joined(first, second, result, split)
     return closed(result, held) if result.is_complex() else closed_real(result, held)

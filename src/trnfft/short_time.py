@@ -1,7 +1,8 @@
 """Short-time Fourier transforms, with the arguments of ``torch.stft`` and ``torch.istft``.
 
-Two behaviours differ from torch's: the default window is a periodic Hann window, and the inverse
-does not raise if no window covers a sample. Any number of leading batch dimensions is accepted.
+Three behaviours differ from torch's: the default window is a periodic Hann window, the inverse does
+not raise if no window covers a sample, and by default it is complex for the bins of a complex
+signal. Any number of leading batch dimensions is accepted.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def istft(
     normalized: bool = False,
     onesided: bool | None = None,
     length: int | None = None,
-    return_complex: bool = False,
+    return_complex: bool | None = None,
 ) -> Spectrum:
     """Return the signal of shape (..., samples) whose :func:`stft` is closest to ``input``.
 
@@ -154,9 +155,11 @@ def istft(
             at the end.
         normalized: Whether the bins were scaled by ``n_fft ** -0.5``.
         onesided: Whether there are ``n_fft // 2 + 1`` bins instead of ``n_fft``; by default True
-            unless ``return_complex``.
+            if there are that many, unless ``return_complex``.
         length: Number of samples of the result, which is truncated or zero-padded to it.
-        return_complex: Whether the signal is complex; its tensor type is that of ``input``.
+        return_complex: Whether the signal is complex; its tensor type is that of ``input``. By
+            default True for ``n_fft`` bins, more than ``n_fft // 2 + 1``, without ``onesided``:
+            those that :func:`stft` returns for a complex signal.
 
     Raises:
         ShapeError: The lengths or shapes are not compatible.
@@ -168,8 +171,11 @@ def istft(
         raise DTypeError(f"istft: input must be complex, got {bins.dtype}")
     n_fft, hop_length, win_length = _lengths("istft", n_fft, hop_length, win_length)
     window, complex_window = _window("istft", window, win_length, bins)
+    both_sides = bins.ndim > 1 and bins.shape[-2] == n_fft > n_fft // 2 + 1
+    if return_complex is None:
+        return_complex = onesided is None and both_sides
     if onesided is None:
-        onesided = not return_complex
+        onesided = not (return_complex or both_sides)
     if onesided and return_complex:
         raise DTypeError("istft: a complex signal has bins on both sides, got onesided=True")
     if complex_window and not return_complex:

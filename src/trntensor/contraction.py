@@ -20,7 +20,7 @@ from trntensor._paths.precision import (
     select_precision_for_error,
     with_precision,
 )
-from trntensor._paths.traced import traced
+from trntensor._paths.traced import traced, traced_terms
 from trntensor._planning.subscripts import parse, pointed, sizes_of
 from trntensor.plan import cached_plan
 
@@ -60,7 +60,7 @@ def einsum(
             of ``select_precision_for_error``, which include the rounding of the result; excludes
             ``precision``.
         memory_limit: Maximum bytes allocated at a time, the result included; larger contractions
-            are computed in slices.
+            are computed in slices. Not under ``torch.compile(fullgraph=True)``.
 
     Operands may be sharded (``trntensor.parallel``).
 
@@ -92,17 +92,16 @@ def einsum(
             text, tensors, alpha, beta, out, precision, target_forward_error, memory_limit
         )
     check_operands("einsum", text, tensors)
+    if target_forward_error is not None:
+        terms = _summed_terms(text, tensors)
+        precision = _chosen_precision(tensors[0].dtype, terms, precision, target_forward_error)
     if is_compiling():
-        if memory_limit is not None or target_forward_error is not None:
+        if memory_limit is not None:
             raise FlagError(
-                "einsum: memory_limit and target_forward_error are not for compiled graphs: the "
-                "first is held by slices, the second chosen by sizes, that a graph may change"
+                "einsum: memory_limit is not for compiled graphs, whose memory the compiler plans"
             )
         result = _traced(text, tensors, precision)
     else:
-        if target_forward_error is not None:
-            terms = _summed_terms(text, tensors)
-            precision = _chosen_precision(tensors[0].dtype, terms, precision, target_forward_error)
         plan = cached_plan("einsum", text, tensors, precision, memory_limit, "flops")
         result = plan.run(*tensors)
     return _accumulated(text, result, alpha, beta, out)
@@ -117,6 +116,8 @@ def _traced(text: str, tensors: Sequence[Tensor], precision: Precision) -> Tenso
 
 def _summed_terms(text: str, operands: Sequence[Any]) -> int:
     """Return the number of products that are summed per element of the result."""
+    if is_compiling():
+        return traced_terms(text, operands)
     equation = parse("einsum", text, tuple(x.ndim for x in operands))
     sizes = sizes_of("einsum", equation, [x.shape for x in operands])
     return prod(size for label, size in sizes.items() if label not in equation.output)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
+from trnsci.core.eager import one_problem
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
@@ -126,6 +127,8 @@ def cp_decompose(
     function = "cp_decompose"
     checked_action(function, on_failure)
     check_tensor(function, tensor, 2 + batch, complex_too=False)
+    if not batch:
+        one_problem(function, tensor, instead="batch=True takes a batch")
     rank = whole(function, "rank", rank, 1, error=ShapeError)
     max_iter = whole(function, "max_iter", max_iter, 1, error=ShapeError)
     if init not in ("svd", "random"):

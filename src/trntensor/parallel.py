@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise, product
 from typing import Any
 
@@ -30,6 +31,8 @@ from trntensor.plan import make_plan
 __all__ = ["ShardedTensor", "einsum_over_ranks", "gather", "scatter", "shard_boundaries"]
 
 _PIECES = 16
+_SHOWN_BYTES = 480
+"""Bytes of a rank's arguments, as text, that the ranks exchange and show in errors."""
 
 
 @dataclass(frozen=True)
@@ -216,10 +219,11 @@ def einsum_over_ranks(
 ) -> Tensor:
     """Return a contraction distributed over ranks in slices, added with one all-reduce.
 
-    Every rank calls it with the same operands and gets the whole result. The slices do not depend
-    on the number of ranks; only the order of their sum does. Results on different numbers of ranks
-    thus differ by at most ``pieces * u`` times the contraction of the magnitudes, with u the unit
-    roundoff of the dtype.
+    Every rank calls it with the same operands and gets the whole result. Ranks first exchange 512
+    bytes, so that other arguments on a rank are an error on every rank, not an endless wait. The
+    slices do not depend on the number of ranks; only the order of their sum does. Results on
+    different numbers of ranks thus differ by at most ``pieces * u`` times the contraction of the
+    magnitudes, with u the unit roundoff of the dtype.
 
     Args:
         subscripts: As for ``einsum``.
@@ -229,8 +233,34 @@ def einsum_over_ranks(
         precision: ``"fast"`` only, for each slice and for the sum.
 
     Raises:
-        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``.
+        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``. ShapeError too if the ranks
+            differ in subscripts, shapes, dtypes, pieces or errors; it names them.
     """
+    rank, size = 0, 1
+    if dist.is_available() and dist.is_initialized():
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+    if size == 1:
+        tensors, cut, _ = _sliced(subscripts, operands, pieces, precision)
+    else:
+        given = next((x for x in (subscripts, *operands) if isinstance(x, Tensor)), torch.empty(0))
+        try:
+            tensors, cut, arguments = _sliced(subscripts, operands, pieces, precision)
+        except Exception as error:
+            reason = str(error).removeprefix("einsum_over_ranks: ")
+            _compare_ranks(reason, given.device, group, error)
+            raise
+        _compare_ranks(arguments, given.device, group)
+    mine = [at for number, at in enumerate(cut.ranges()) if number % size == rank]
+    total = cut.summed(tensors, mine).contiguous()
+    if size > 1:
+        dist.all_reduce(total, group=group)
+    return total
+
+
+def _sliced(
+    subscripts: str | Tensor, operands: Sequence[Any], pieces: int, precision: Precision
+) -> tuple[list[Tensor], Program, str]:
+    """Return the operands, the contraction in slices, and the arguments as text."""
     function = "einsum_over_ranks"
     text, tensors = read_arguments(function, subscripts, operands)
     check_operands(function, text, tensors)
@@ -238,15 +268,35 @@ def einsum_over_ranks(
         raise FlagError(f"{function}: precision must be fast, got {precision!r}")
     pieces = whole(function, "pieces", pieces, 1, error=ShapeError)
     plan = make_plan(function, text, tensors, "fast", None, "flops")
-    cut = _cut(plan.program, pieces)
-    rank, size = 0, 1
-    if dist.is_available() and dist.is_initialized():
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
-    mine = [at for number, at in enumerate(cut.ranges()) if number % size == rank]
-    total = cut.summed(tensors, mine).contiguous()
-    if size > 1:
-        dist.all_reduce(total, group=group)
-    return total
+    shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
+    arguments = f"{text!r} of {shapes} in {tensors[0].dtype} and {pieces} pieces"
+    return list(tensors), _cut(plan.program, pieces), arguments
+
+
+def _compare_ranks(
+    arguments: str,
+    device: torch.device,
+    group: dist.ProcessGroup | None,
+    error: Exception | None = None,
+) -> None:
+    """Raise on every rank, naming all of them, unless their arguments or errors are the same."""
+    told = arguments.encode()
+    packed = sha256(told).digest() + told[:_SHOWN_BYTES].ljust(_SHOWN_BYTES, b"\0")
+    mine = torch.tensor(list(packed), dtype=torch.uint8, device=device)
+    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(everyone, mine, group=group)
+    found: dict[bytes, list[str]] = {}
+    for rank, each in enumerate(everyone):
+        found.setdefault(bytes(each.tolist()), []).append(str(rank))
+    if len(found) > 1:
+        given = "; ".join(
+            f"on rank {', '.join(ranks)}: {text[32:].rstrip(bytes(1)).decode(errors='replace')}"
+            for text, ranks in found.items()
+        )
+        raise ShapeError(
+            f"einsum_over_ranks: all ranks must give the same subscripts, shapes, dtypes and "
+            f"pieces, got {given}"
+        ) from error
 
 
 def _cut(program: Program, pieces: int) -> Program:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
+from trnsci.core.eager import one_problem
 from trnsci.core.errors import ShapeError
 from trnsci.core.finite import finite, power_below
 from trntensor._decompositions.unfolding import check_parts, check_tensor, split
@@ -52,6 +53,7 @@ def tt_decompose(
         return list(torch.func.vmap(lambda x: tuple(_cut(x, max_rank, 0.0)))(tensor))
     if not eps:
         return _cut(tensor, max_rank, 0.0)
+    one_problem(function, tensor, instead="max_rank without eps needs none")
     unit = power_below(tensor)  # errors are roots of sums of squares
     *cores, last = _cut(tensor / unit, max_rank, eps)
     return [*cores, last * unit]
@@ -111,6 +113,7 @@ def tt_round(
         finite(function, f"cores[{number}]", core)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
+    one_problem(function, *cores)
     found, units = _around_one(cores)
     for k in range(len(found) - 1, 0, -1):
         first, size, last = found[k].shape

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
+from trnsci.core.eager import one_problem
 from trnsci.core.errors import ParameterError, ShapeError
 from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
@@ -100,6 +101,7 @@ def tucker_decompose(
         many = torch.func.vmap(lambda x: _fixed_sweeps(x, each, min(max_iter, 3)))
         core, *factors = many(tensor)
         return core, list(factors)
+    one_problem(function, tensor, instead="batch=True takes a batch")
     sizes = None if ranks is None else _checked_ranks(function, tensor.shape, ranks)
     unit = power_below(tensor)  # squares are formed
     tensor = tensor / unit

@@ -129,7 +129,8 @@ def exact_fft(x, digits=40):
 
 
 def hann(n):
-    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n) / n)
+    """The periodic Hann window; that of one sample is one, as in SciPy."""
+    return np.ones(1) if n == 1 else 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n) / n)
 
 
 def _framed_window(window, n_fft):

@@ -121,7 +121,7 @@ def test_conjugation_where_blas_has_none():
 
 def several(cases):
     """One case of each routine, of those that take several operands."""
-    # Each entry of grouped_gemm is a call of gemm, which speaks in its own name.
+    # grouped_gemm names the entries of its lists.
     cases = [case for case in cases if not case.name.startswith("grouped")]
     found = {}
     for case in cases:
@@ -223,6 +223,10 @@ WRONG_SHAPES = [
     (lambda: trnblas.dgmm(ones(3, 2), ones(3), "R"), r"dgmm: x must .* each column of A"),
     (lambda: trnblas.dgmm(ones(2, 3, 2), ones(4, 3)), r"dgmm: the batch dimensions of A and x"),
     (lambda: trnblas.grouped_gemm(1.0, [ones(2, 2)], []), r"grouped_gemm: A and B must .* 1 and 0"),
+    (
+        lambda: trnblas.grouped_gemm(1.0, [ones(2, 3)], [ones(2, 3)]),
+        r"^grouped_gemm: A and B must agree in the contracted dimension",
+    ),
     (
         lambda: trnblas.grouped_gemm(1.0, [ones(2, 2)], [ones(2, 2)], 1.0, []),
         r"grouped_gemm: A and C must have as many matrices, got 1 and 0",

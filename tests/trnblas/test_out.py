@@ -128,6 +128,17 @@ def test_grouped_results_go_into_out():
         trnblas.grouped_gemm(2.0, a, b, out=out[:1])
 
 
+@each_case("shape", [(), (5,), (2, 1), (1, 5), (2, 5)], ids=str)
+def test_grouped_accumulators_broadcast_alike_on_every_backend(shape):
+    """Two products of two rows: a batch of row accumulators must not be taken for columns."""
+    a, b = ([draw(s, torch.float32, i) for i in range(2)] for s in ((2, 3), (3, 5)))
+    c = [draw(shape, torch.float32, i) for i in range(2)]
+    want = trnblas.grouped_gemm(2.0, a, b, -1.0, c)
+    with trnblas.backend("simulator"):
+        got = trnblas.grouped_gemm(2.0, a, b, -1.0, c)
+    torch.testing.assert_close(got, want)
+
+
 NARROW = [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 
 

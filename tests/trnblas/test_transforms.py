@@ -103,6 +103,17 @@ def test_vmap(case):
     agree(got, want)
 
 
+@each_case("case", [c for c in CASES if "-C" in c.name], ids=lambda case: case.name)
+def test_vmap_of_conjugates_with_tensor_factors(case):
+    def call(*tensors):
+        return case.call(trnblas, torch.tensor, *tensors)
+
+    operands = case.operands(torch.complex128)
+    views = [torch.stack([t, 2 * t]).conj().resolve_conj().conj() for t in operands]
+    want = torch.stack([call(*operands), call(*(2 * t for t in operands))])
+    agree(torch.vmap(call)(*views), want)
+
+
 # Batches and options; the contract of public functions compiles one call of every routine.
 COMPILED = [
     "gemm-batches--3",

@@ -341,6 +341,53 @@ def test_functions_agree_with_numpy(name, width, form):
     assert_near(got, want, U[width] * size(exact))
 
 
+HALF_PRODUCTS = {
+    "mul": torch.mul,
+    "square": lambda z, w: z.square(),
+    "pow": lambda z, w: z**2,
+    "div": lambda z, w: z / w.reciprocal(),
+    "exp": lambda z, w: torch.exp(z / 25),
+    "add": lambda z, w: torch.add(z, w, alpha=300),
+    "sub": lambda z, w: torch.sub(z, w, alpha=300),
+    "matmul": torch.matmul,
+    "mm": torch.mm,
+}
+
+
+@each_case("name", HALF_PRODUCTS)
+def test_products_of_halves_are_rounded_once(name):
+    """Parts are finite where their definition is: 300 * 300 is more than float16 holds."""
+    parts = [torch.tensor([[300.0, -300.0], [250.0, 299.0]]), torch.full((2, 2), 300.0)]
+    z, w = (ComplexTensor(*(p.half() for p in order)) for order in (parts, parts[::-1]))
+    got = HALF_PRODUCTS[name](z, w)
+    if name in ("div", "exp"):  # of operands that are themselves rounded
+        first = {"div": w.reciprocal(), "exp": z / 25}[name]
+        exact = np.asarray(first).astype(np.complex128)
+        want = np.asarray(z).astype(np.complex128) / exact if name == "div" else np.exp(exact)
+    else:
+        wide = [ComplexTensor.from_torch_complex(torch.from_numpy(np.asarray(x))) for x in (z, w)]
+        want = np.asarray(HALF_PRODUCTS[name](*(x.to(torch.complex128) for x in wide)))
+    assert got.real.dtype == torch.float16
+    for part, exact in ((got.real, want.real), (got.imag, want.imag)):
+        assert not part.isnan().any()
+        # float32 loses 2**-22 of the largest term, which matters where terms cancel.
+        rounded = torch.from_numpy(exact).half()
+        slack = 2.0**-22 * 4 * 300**2
+        near = (part.double() - torch.from_numpy(exact)).abs() <= slack
+        assert (torch.isclose(part, rounded, rtol=2**-10, atol=0) | near).all()
+
+
+@each_case("name", ["norm", "tensordot", "add", "mul", "matmul", "exp", "cat"])
+@forms
+def test_an_absent_out_is_no_out(name, form):
+    z = HELD[form](drawn((3, 3), 4))
+    args = {"norm": (z,), "exp": (z,), "cat": ([z, z],)}.get(name, (z, z))
+    got = getattr(torch, name)(*args, out=None)
+    plain = [torch.from_numpy(np.asarray(x)) for x in (z, z)][: len(args)]
+    want = getattr(torch, name)(*([plain * 2] if name == "cat" else plain), out=None)
+    assert_near(got, want.numpy(), 1e-12)
+
+
 @each_case("dtype", [torch.float16, torch.bfloat16])
 @each_case("name", FUNCTIONS)
 def test_functions_of_halves_stay_halves(name, dtype):

@@ -1,5 +1,7 @@
 """Convolution against sums taken term by term, and against SciPy where dimensions broadcast."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.signal
@@ -146,6 +148,24 @@ def test_blocks_have_the_modes_of_scipy(first, second, axes, mode):
     a, b = randn(*first), randn(*second, seed=1)
     want = scipy.signal.oaconvolve(array(a), array(b), mode, axes)
     assert_convolved(trnfft.oaconvolve(a, b, mode, axes), want, a, b)
+
+
+@each_case("mode", ["full", "same", "valid"])
+@each_case("name", ["fftconvolve", "oaconvolve"])
+@each_case(
+    ("first", "second"),
+    [(a, b) for a in product((1, 2, 5), repeat=2) for b in product((1, 2, 5), repeat=2)],
+    ids=str,
+)
+def test_dimensions_of_one_broadcast_as_in_scipy(first, second, name, mode):
+    a, b = randn(*first), randn(*second, seed=1)
+    try:
+        want = getattr(scipy.signal, name)(array(a), array(b), mode)
+    except ValueError:
+        with pytest.raises(ShapeError, match=f"^{name}: for mode 'valid'"):
+            getattr(trnfft, name)(a, b, mode)
+        return
+    assert_convolved(getattr(trnfft, name)(a, b, mode), want, a, b)
 
 
 @each_case("longer", [50, 1000, 20000])

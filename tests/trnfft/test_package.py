@@ -35,7 +35,7 @@ SIGNATURES = {
     "pad_mode='reflect', normalized=False, onesided=None, return_complex=None, "
     "align_to_window=None)",
     "istft": "(input, n_fft, hop_length=None, win_length=None, window=None, center=True, "
-    "normalized=False, onesided=None, length=None, return_complex=False)",
+    "normalized=False, onesided=None, length=None, return_complex=None)",
     "set_precision": "(mode)",
     "get_precision": "()",
     "precision": "(mode)",

@@ -37,6 +37,35 @@ def test_stft_agrees_with_the_definition(center, pad_mode):
         assert_near(got, want, n_fft)
 
 
+@each_case(("n_fft", "win"), [(1, None), (4, 1), (2, None), (3, 2)], ids=str)
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+def test_the_shortest_default_windows(n_fft, win, backend):
+    x = randn(12)
+    want = oracle.stft(array(x), n_fft, 1, oracle.hann(win or n_fft))
+    with trnfft.backend(backend):
+        got = trnfft.stft(x, n_fft, 1, win)
+        assert_near(got, want, n_fft)
+        back = trnfft.istft(got, n_fft, 1, win, length=12)
+    # Windows of one sample, and of two at every sample, cover the signal.
+    assert_near(back, array(x), 4 * n_fft)
+
+
+@each_case("n_fft", [4, 9, 16])
+@each_case("onesided", [None, False])
+@each_case("dtype", [torch.float32, torch.complex64, ComplexTensor], ids=str)
+def test_istft_of_stft_is_the_signal(dtype, onesided, n_fft):
+    x = randn(2, 40, dtype=torch.complex64 if dtype is ComplexTensor else dtype)
+    x = ComplexTensor(x) if dtype is ComplexTensor else x
+    bins = trnfft.stft(x, n_fft, 1, onesided=onesided)
+    got = trnfft.istft(bins, n_fft, 1, length=40)
+    is_complex = dtype is not torch.float32 or onesided is False
+    assert (isinstance(got, ComplexTensor) or got.is_complex()) == is_complex
+    assert_near(got, array(x), 4 * n_fft)
+    real = trnfft.istft(bins, n_fft, 1, length=40, return_complex=False)
+    assert real.dtype is torch.float32
+    assert_near(real, array(x).real, 4 * n_fft)
+
+
 def test_complex_signals_and_windows():
     z = randn(2, 40, dtype=torch.complex64)
     window = randn(8, dtype=torch.complex64)

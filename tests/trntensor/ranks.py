@@ -25,6 +25,20 @@ PROBLEMS = (
 )
 
 
+# What the last of several ranks gives in place of "ij,jk->ik" of (5, 40) and (40, 6) in float32,
+# and what the error has of it.
+DIFFERENT = (
+    ("ij,jk->ik", ((5, 40), (40, 7)), {}, "(40, 7)"),  # another result
+    ("ij,jk->ik", ((5, 39), (39, 6)), {}, "(5, 39), (39, 6)"),  # other slices
+    ("ij,jk->ik", ((5, 40), (41, 6)), {}, "index 'j' has size 40 in operand 0 and 41"),
+    ("ij,jk->ki", ((5, 40), (40, 6)), {}, "'ij,jk->ki'"),
+    ("ij,jk->ik", ((5, 40), (40, 6)), {"dtype": torch.float64}, "torch.float64"),
+    ("ij,jk->ik", ((5, 40), (40, 6)), {"pieces": 0}, "pieces must be"),
+    ("ij,jk->ik", ((5, 40), (40, 6)), {"pieces": 3}, "3 pieces"),
+    ("ij,jk->ik", ((5, 40),), {}, "1 operand was given"),
+)
+
+
 def operands(shapes):
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(shape, generator=generator) for shape in shapes]
@@ -46,11 +60,28 @@ def found_by():
     return found
 
 
+def errors_of(last):
+    """The errors of one rank where the last one gives other arguments."""
+    found = []
+    for subscripts, shapes, options, _ in DIFFERENT:
+        if not last:
+            subscripts, shapes, options = *PROBLEMS[0], {}
+        dtype = options.get("dtype", torch.float32)
+        options = {name: value for name, value in options.items() if name != "dtype"}
+        try:
+            einsum_over_ranks(subscripts, *(x.to(dtype) for x in operands(shapes)), **options)
+            found.append("no error")
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
 def as_rank(rank, ranks, folder):
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store-{ranks}", rank=rank, world_size=ranks
     )
-    (Path(folder) / f"{ranks}-{rank}.json").write_text(json.dumps(found_by()))
+    errors = errors_of(rank == ranks - 1) if ranks > 1 else []
+    (Path(folder) / f"{ranks}-{rank}.json").write_text(json.dumps([*found_by(), errors]))
     dist.destroy_process_group()
 
 

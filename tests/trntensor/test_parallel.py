@@ -115,6 +115,17 @@ def test_any_number_of_ranks_gives_the_same(found, number):
         assert bool(((results[ranks] - results[1]).abs() <= apart).all())
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forks of one process")
+@pytest.mark.parametrize("number", range(len(problems.DIFFERENT)))
+def test_a_rank_with_other_arguments_is_one_error_on_every_rank(found, number):
+    for ranks in problems.RANKS[1:]:
+        (error,) = {part[-1][number] for part in found[ranks]}
+        assert error.startswith("einsum_over_ranks: all ranks must give the same subscripts")
+        others = ", ".join(map(str, range(ranks - 1)))
+        assert f"on rank {others}: 'ij,jk->ik' of (5, 40), (40, 6) in torch.float32" in error
+        assert problems.DIFFERENT[number][-1] in error.partition(f"; on rank {ranks - 1}: ")[2]
+
+
 def test_alone_it_is_the_sum_of_its_slices():
     a, b = random_tensor(4, 40), random_tensor(40, 3)
     assert torch.allclose(einsum_over_ranks("ij,jk->ik", a, b), a @ b, atol=1e-5)

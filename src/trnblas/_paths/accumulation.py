@@ -24,6 +24,7 @@ def scaled(alpha: Scalar, value: Tensor) -> Tensor:
     BLAS. The product is still computed: the derivative by ``alpha`` requires it.
     """
     if isinstance(alpha, Tensor):
+        value = value.resolve_conj()  # isfinite of a conjugate view has no vmap
         skipped = (alpha == 0) & ~value.isfinite()
         return alpha.to(value.dtype) * value.masked_fill(skipped, 0)
     return value if alpha == 1 else value * alpha

@@ -258,9 +258,17 @@ def _tensor_number(function: str, name: str, value: Tensor, like: Tensor) -> Sca
         )
     if value.is_cpu and inert(value):
         return number(function, name, value.item(), like)
-    if torch.result_type(value, like.new_empty(1)) is not like.dtype:
+    if _kind(value) > _kind(like):
         raise DTypeError(
             f"{function}: {name} must not change the dtype of the result, "
             f"got a tensor of {value.dtype} for {like.dtype}"
         )
     return value
+
+
+def _kind(value: Tensor) -> int:
+    """Return the kind of a dtype: a 0-d factor changes a dtype only to one of a higher kind.
+
+    ``torch.result_type`` gives the same answer but cannot be traced by ``torch.compile``.
+    """
+    return 2 if value.is_complex() else int(value.is_floating_point())

@@ -36,8 +36,8 @@ def written_product(
 ) -> bool:
     """Write ``alpha * A @ B + beta * C`` to ``out`` if possible; return whether it was written.
 
-    It is not written if ``out`` shares memory with A or B, if the operation is traced or
-    differentiated, if a factor is a tensor, or if alpha is 0.
+    It is not written if ``out`` shares memory with A or B or is a conjugate or negative view, if
+    the operation is traced or differentiated, if a factor is a tensor, or if alpha is 0.
     """
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor) or alpha == 0:
         return False
@@ -48,6 +48,9 @@ def written_product(
     if not fits or out.dtype is not A.dtype or not inert(*tensors):
         return False
     if any(t.device != A.device for t in tensors):
+        return False
+    # torch.baddbmm writes the product to a conjugate view as if it were none.
+    if out.is_conj() or out.is_neg():
         return False
     # C may be out itself, but not a different view of its memory.
     others = [A, B] if C is None or C is out else [A, B, C]
@@ -70,9 +73,13 @@ def vector_product(alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor 
         return accumulated(scaled(alpha, torch.mv(A, x)), beta, y)
     if alpha == 0:
         return accumulated(vanished((A.shape[0],), A, x), beta, y)
+    # For an empty A the result of torch.addmv has the shape of its first argument.
+    rows = A.shape[0]
     if y is not None and beta != 0:
-        return torch.addmv(y, A, x, alpha=alpha, beta=beta)
-    product = torch.mv(A, x) if alpha == 1 else torch.addmv(_nothing(A), A, x, alpha=alpha, beta=0)
+        return torch.addmv(y.expand(rows), A, x, alpha=alpha, beta=beta)
+    if alpha == 1:
+        return accumulated(torch.mv(A, x), 0, y)
+    product = torch.addmv(_nothing(A).expand(rows), A, x, alpha=alpha, beta=0)
     return accumulated(product, 0, y)
 
 

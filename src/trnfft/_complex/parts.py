@@ -8,11 +8,13 @@ magnitude and the phase of zero), the gradient is zero.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from trnfft._complex.arguments import HALVES
 from trnsci.core.errors import DTypeError
 
 __all__ = [
@@ -57,6 +59,43 @@ def split(x: Operand) -> Parts:
     return Parts(x, 0.0)
 
 
+def _rounded_once(compute: Callable[..., Operand]) -> Callable[..., Operand]:
+    """Return a function that computes operands of a 16-bit dtype in float32 and rounds once.
+
+    Products of float16 parts overflow where their sum does not.
+    """
+
+    @wraps(compute)
+    def call(*operands: Operand, **options: Any) -> Operand:
+        half = _half_of(operands)
+        if half is None:
+            return compute(*operands, **options)
+        wide = [_cast(x, torch.float32) for x in operands]
+        return _cast(compute(*wide, **options), half)
+
+    return call
+
+
+def _half_of(operands: tuple[Operand, ...]) -> torch.dtype | None:
+    """Return the 16-bit dtype of all floating-point tensors among the operands, or None."""
+    half: torch.dtype | None = None
+    for operand in operands:
+        part = operand.re if isinstance(operand, Parts) else operand
+        if isinstance(part, Tensor) and part.is_floating_point():
+            if part.dtype not in HALVES or half not in (None, part.dtype):
+                return None
+            half = part.dtype
+    return half
+
+
+def _cast(x: Operand, dtype: torch.dtype) -> Operand:
+    """Return an operand with its floating-point tensors in a dtype."""
+    if isinstance(x, Parts):
+        return Parts(_cast(x.re, dtype), _cast(x.im, dtype))
+    return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
+
+
+@_rounded_once
 def add(a: Operand, b: Operand, *, alpha: Operand = 1) -> Parts:
     """Return ``a + alpha b``."""
     if alpha != 1:
@@ -65,6 +104,7 @@ def add(a: Operand, b: Operand, *, alpha: Operand = 1) -> Parts:
     return Parts(a_re + b_re, a_im + b_im)
 
 
+@_rounded_once
 def subtract(a: Operand, b: Operand, *, alpha: Operand = 1) -> Parts:
     """Return ``a - alpha b``."""
     if alpha != 1:
@@ -73,6 +113,7 @@ def subtract(a: Operand, b: Operand, *, alpha: Operand = 1) -> Parts:
     return Parts(a_re - b_re, a_im - b_im)
 
 
+@_rounded_once
 def multiply(a: Operand, b: Operand) -> Operand:
     """Return ``a b``, with half the work if one operand is real."""
     if not isinstance(b, Parts):
@@ -84,6 +125,7 @@ def multiply(a: Operand, b: Operand) -> Operand:
     return Parts(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re)
 
 
+@_rounded_once
 def divide(a: Operand, b: Operand, *, rounding_mode: None = None) -> Operand:
     """Return ``a / b`` without overflow or underflow of ``|b|**2``."""
     if rounding_mode is not None:
@@ -141,12 +183,14 @@ def _packed(a: Parts) -> Parts:
     return Parts(a.re.contiguous(), a.im.contiguous())
 
 
+@_rounded_once
 def exponential(a: Parts) -> Parts:
     """Return ``e**a``."""
     size = torch.exp(a.re)
     return Parts(size * torch.cos(a.im), size * torch.sin(a.im))
 
 
+@_rounded_once
 def power(a: Operand, exponent: Operand) -> Operand:
     """Return ``a**exponent`` by products for a small integer, else NotImplemented."""
     if not (isinstance(a, Parts) and isinstance(exponent, int) and abs(exponent) <= MAX_POWER):
@@ -171,6 +215,7 @@ def power(a: Operand, exponent: Operand) -> Operand:
 MAX_POWER = 16
 
 
+@_rounded_once
 def matmul(a: Operand, b: Operand, product: Product = torch.matmul) -> Operand:
     """Return the matrix product by four real products, or two if an operand is real."""
     if isinstance(a, Parts) and isinstance(b, Parts):

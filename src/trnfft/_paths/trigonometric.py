@@ -37,7 +37,7 @@ def trigonometric(
     if x.is_complex():
         parts = (
             trigonometric(part, sine, type, n, dim, norm, orthogonalize)
-            for part in (x.real, x.imag)
+            for part in torch.view_as_real(x.resolve_conj()).unbind(-1)
         )
         return torch.complex(*parts)
     x = _resized(x.movedim(dim, -1), n)

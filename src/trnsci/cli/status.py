@@ -13,6 +13,8 @@ from trnsci.cli.validate import choose_libraries
 
 __all__ = ["status"]
 
+_MOST_COLUMNS = 120
+
 
 @click.command()
 @click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")
@@ -27,11 +29,15 @@ __all__ = ["status"]
 @click.option(
     "--records", "folder", type=click.Path(file_okay=False), help="Folder of the records."
 )
-def status(libraries: tuple[str, ...], form: str, output: str | None, folder: str | None) -> None:
+@click.option("--wide", is_flag=True, help="All columns of the text, in lines of any length.")
+def status(
+    libraries: tuple[str, ...], form: str, output: str | None, folder: str | None, wide: bool
+) -> None:
     """Show the validation status of every kernel.
 
-    A record is stale if its sources have changed since. Exit status: 0, or 1 if a kernel failed or
-    a record cannot be read.
+    Text has at most 120 columns, or those of the terminal if it is narrower. A record is stale if
+    its sources have changed since. Exit status: 0, or 1 if a kernel failed or a record cannot be
+    read.
     """
     from trnsci.validation import records_folder, render, rows, write_whole
 
@@ -41,7 +47,7 @@ def status(libraries: tuple[str, ...], form: str, output: str | None, folder: st
         found,
         bad,
         form,
-        width=shutil.get_terminal_size().columns if terminal else None,
+        width=None if wide else _columns(terminal),
         colour=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
     )
     if output is None:
@@ -54,3 +60,8 @@ def status(libraries: tuple[str, ...], form: str, output: str | None, folder: st
         click.echo(output)
     if bad or any(row.status == "failed" for row in found):
         raise SystemExit(1)
+
+
+def _columns(terminal: bool) -> int:
+    """Return the largest width of text without ``--wide``."""
+    return min(_MOST_COLUMNS, shutil.get_terminal_size().columns) if terminal else _MOST_COLUMNS

@@ -8,9 +8,17 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from trnsci.core.interop import dispatch_modes, forward_level, transform_level
+from trnsci.core.errors import DerivativeError
+from trnsci.core.interop import (
+    dispatch_modes,
+    forward_level,
+    is_batched,
+    is_wrapped,
+    transform_level,
+    unwrapped,
+)
 
-__all__ = ["autocast_on", "concrete", "inert", "recorded"]
+__all__ = ["autocast_on", "concrete", "inert", "one_problem", "recorded"]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -54,3 +62,23 @@ def inert(*tensors: Tensor) -> bool:
     if not torch.is_grad_enabled():
         return True
     return not any(tensor.requires_grad for tensor in tensors)
+
+
+def one_problem(function: str, *tensors: Tensor, instead: str = "") -> None:
+    """Raise for tensors of ``torch.vmap``, in a function whose steps depend on their values.
+
+    Args:
+        function: The function, for the message.
+        *tensors: Its operands.
+        instead: What to do instead, for the message.
+    """
+    if torch.compiler.is_compiling() or transform_level() is None:
+        return
+    for tensor in tensors:
+        while is_wrapped(tensor):
+            if is_batched(tensor):
+                raise DerivativeError(
+                    f"{function}: torch.vmap has no values for steps that depend on them"
+                    f"{instead and '; '}{instead}"
+                )
+            tensor = unwrapped(tensor)

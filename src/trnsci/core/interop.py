@@ -32,6 +32,7 @@ __all__ = [
     "flash_attention_backward",
     "forward_level",
     "has_bfloat16_products",
+    "is_batched",
     "is_fake",
     "is_wrapped",
     "pytree",
@@ -55,6 +56,10 @@ transform_level: Callable[[], int | None] = torch._C._functorch.maybe_current_le
 # private: whether vmap, grad or jvp wraps a tensor; no public predicate. Without it: AttributeError
 # at import.
 is_wrapped: Callable[[Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+
+# private: whether the outermost wrapper of a tensor is that of vmap; no public predicate. Without
+# it: AttributeError at import.
+is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_batchedtensor
 
 # private: the tensor one transform below; no public accessor. Without it: AttributeError at import.
 unwrapped: Callable[[Tensor], Tensor] = torch._C._functorch.get_unwrapped

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
+from textwrap import fill
 from typing import Literal
 
 from trnsci.core.evidence import KernelSource, kernels_of
@@ -191,7 +192,8 @@ def render(
         found: The rows.
         bad: Files without a valid record.
         form: The format.
-        width: Maximum characters of a text line; columns that do not fit are left out and listed.
+        width: Maximum characters of a text line; columns that do not fit are left out and listed,
+            notes are wrapped. None for no limit.
         colour: Whether text shows failed kernels in red and unknown ones in yellow.
     """
     if form == "json":
@@ -216,13 +218,19 @@ def render(
             ruled[2:] = [_painted(line, row.status) for line, row in painted]
         text = "\n".join(ruled)
     left_out = [name for i, name in enumerate(_HEADINGS) if i not in shown]
-    notes = [f"not shown, the line is too narrow: {', '.join(left_out)}"] if left_out else []
+    notes = []
+    if left_out:
+        notes.append(f"not shown, the line is too narrow: {', '.join(left_out)}; --wide shows all")
     notes += [
         f"{row.library}.{row.kernel}: {row.record.message}"
         for row in found
         if row.record is not None and row.record.status == "failed"
     ]
     notes += [f"{entry.path}: {entry.why}; `trnsci validate` writes a new one" for entry in bad]
+    if form == "text" and width is not None:
+        notes = [
+            fill(note, width, subsequent_indent="  ", break_on_hyphens=False) for note in notes
+        ]
     return "\n".join([text, "", *notes, summary(found)]) + "\n"
 
 

@@ -18,7 +18,8 @@ def torch_mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     B, eps_occ, eps_vir = B.to(wide), eps_occ.to(wide), eps_vir.to(wide)
     nocc, nvir, _ = B.shape
     above = eps_vir[:, None, None] + eps_vir
-    total = B.new_zeros(())
+    # The sum of no elements: without orbitals, too, the energy has a gradient.
+    total = B[:0].sum() + eps_occ[:0].sum() + eps_vir[:0].sum()
     for i in range(nocc):
         rest = B[i:].flatten(0, 1)
         t = (B[i] @ rest.mT).reshape(nvir, nocc - i, nvir)

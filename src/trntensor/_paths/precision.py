@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
+from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import FlagError, ShapeError
 
 __all__ = [
@@ -151,7 +152,7 @@ def select_precision_for_error(
     """
     function = "select_precision_for_error"
     K = whole(function, "K", K, 1, error=ShapeError)
-    real = dtype.to_real()
+    real = real_dtype(dtype)
     u = _ROUNDOFF.get(real, 2.0**-24)
     narrow = real in _NARROW
     if model == "published":

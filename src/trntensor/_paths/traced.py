@@ -14,7 +14,7 @@ from trntensor._planning.pairs import Unary
 from trntensor._planning.program import make_program
 from trntensor._planning.subscripts import LETTERS, Equation, parse
 
-__all__ = ["traced"]
+__all__ = ["traced", "traced_terms"]
 
 
 @constant_to_compile
@@ -29,6 +29,26 @@ def _planned(
     equation = parse("einsum", text, tuple(len(shape) for shape in shapes))
     program = make_program("einsum", equation, shapes, itemsize)
     return program.unaries, stages_of(program)
+
+
+@constant_to_compile
+def _summed_places(text: str, ranks: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return the (operand, dimension) pairs of each index that is summed."""
+    equation = parse("einsum", text, ranks)
+    places: dict[str, list[tuple[int, int]]] = {}
+    for operand, term in enumerate(equation.inputs):
+        for dim, label in enumerate(term):
+            if label not in equation.output:
+                places.setdefault(label, []).append((operand, dim))
+    return tuple(tuple(found) for found in places.values())
+
+
+def traced_terms(text: str, tensors: Sequence[Tensor]) -> int:
+    """Return the number of products that are summed per element of the result."""
+    terms = 1
+    for places in _summed_places(text, tuple(x.ndim for x in tensors)):
+        terms *= max(tensors[operand].shape[dim] for operand, dim in places)
+    return terms
 
 
 def traced(text: str, tensors: Sequence[Tensor]) -> Tensor:

@@ -60,6 +60,21 @@ def test_a_corrupt_record_is_reported_and_made_anew(trnsci, tmp_path):
     assert trnsci("status", "--lib", "trnblas").exit_code == 0
 
 
+def test_status_fits_120_columns_unless_wide_is_asked_for(trnsci, tmp_path):
+    assert trnsci(*QUICK).exit_code == 0
+    (tmp_path / "trnblas.gemm.json").write_text("{")  # has a long note
+    lines = trnsci("status").output.splitlines()
+    assert max(map(len, lines)) <= 120
+    assert "; --wide shows all" in " ".join(" ".join(lines).split())
+    wide = trnsci("status", "--wide").output.splitlines()
+    assert max(map(len, wide)) > 120
+    assert set(lines[0].split()) < set(wide[0].split())
+    assert "time gen4" in wide[0]
+    page = tmp_path / "status.txt"
+    trnsci("status", "--output", str(page))
+    assert page.read_text().splitlines() == lines
+
+
 def test_status_writes_a_page(trnsci, tmp_path):
     page = tmp_path / "page.html"
     found = trnsci("status", "--format", "html", "--output", str(page))

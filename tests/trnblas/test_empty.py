@@ -1,0 +1,49 @@
+"""Empty operands: results have the shape of the definition, and gradients."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+
+import trnblas
+from each_case import each_case
+from oracles import blas as oracle
+
+from .cases import BATCH, CASES, K, M, N, unchanged
+
+BROADCAST = ("gemv", "symv", "hemv", "gemm", "batched_gemm", "symm", "hemm", "gemmt")
+"""Routines whose accumulator, the last operand, broadcasts."""
+
+
+def _emptied():
+    """Return cases with shapes in which one or more of the dimensions are 0."""
+    found = {}
+    zeros = [z for count in (1, 2) for z in combinations((M, N, K, BATCH), count)]
+    for case in CASES:
+        routine = case.name.partition("-")[0]
+        for zero in zeros:
+            shapes = tuple(tuple(0 if n in zero else n for n in s) for s in case.shapes)
+            if shapes == case.shapes:
+                continue
+            found[case.name, shapes] = case, shapes
+            if routine in BROADCAST and len(shapes) == 3:
+                for accumulator in ((1,), ()):
+                    narrow = (*shapes[:2], accumulator)
+                    found[case.name, narrow] = case, narrow
+    return list(found.values())
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@each_case("case, shapes", _emptied(), ids=str)
+def test_empty_operands(case, shapes, backend):
+    operands = [torch.ones(shape, requires_grad=True) for shape in shapes]
+    want = case.call(oracle, unchanged, *(x.detach().numpy() for x in operands))
+    with trnblas.backend(backend):
+        got = case.call(trnblas, unchanged, *operands)
+    assert got.shape == np.shape(want)
+    # Sums of at most 7 products of small whole numbers are exact.
+    assert np.array_equal(got.detach().numpy(), want)
+    if not case.name.startswith("swap"):  # returns one operand of two
+        grads = torch.autograd.grad(got.sum(), operands)
+        assert [g.shape for g in grads] == [x.shape for x in operands]

@@ -345,7 +345,13 @@ ON_KERNELS = {
 
 # A kernel whose squares overflow is a finding, and torch computes in its place.
 @pytest.mark.filterwarnings("ignore::trnsci.core.errors.NkiFallbackWarning")
-@pytest.mark.parametrize("name", ON_KERNELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name.startswith("trnsparse") else pytest.param(name, marks=pytest.mark.slow)
+        for name in ON_KERNELS
+    ],
+)
 def test_loops_on_kernels_end_within_their_limit(name):
     before = counts()
     with trnsolver.backend("simulator"), trnsparse.backend("simulator"):

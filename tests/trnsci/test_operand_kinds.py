@@ -8,6 +8,7 @@ call in which only the kind of an operand differs.
 from __future__ import annotations
 
 import inspect
+import itertools
 from importlib import import_module
 
 import pytest
@@ -119,8 +120,14 @@ def own(library, but=()):
     return [n for n in CALLS if n.startswith(f"{library}.") and n not in {*OPTIONAL, *but}]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("library", "backend"),
+    [
+        # Kernels of the solvers are the longest; torch's path reads the same operands.
+        pytest.param(*case, marks=pytest.mark.slow if case == ("trnsolver", "simulator") else ())
+        for case in itertools.product(LIBRARIES, BACKENDS)
+    ],
+)
 @each_case("kind", ["negative", "conjugate"])
 def test_views_are_read_as_their_values(library, backend, kind):
     if (backend, kind) == ("simulator", "conjugate") and library != "trnfft":
@@ -311,11 +318,14 @@ def test_factors_may_be_tensors(name, factor, backend):
         same(got, both, exact=False)
 
 
-@pytest.mark.parametrize("library", ["trnblas", "trnsparse", "trntensor"])
-def test_factors_may_be_tensors_in_one_graph(library):
+@pytest.mark.parametrize(
+    "prefix",
+    ["trnblas.gem", "trnsparse", "trntensor", pytest.param("trnblas", marks=pytest.mark.slow)],
+)
+def test_factors_may_be_tensors_in_one_graph(prefix):
     factors = {}
     for name, factor in FACTORS:
-        if name.startswith(library) and not reason_of(name, "compile"):
+        if name.startswith(prefix) and not reason_of(name, "compile"):
             factors.setdefault(name, []).append(factor)
     calls = [with_factors(name, *each) for name, each in factors.items()]
 

@@ -19,6 +19,7 @@ from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
 from trnsci.core.interop import is_wrapped, with_forward_mode, without_transforms
 from trnsci.core.krylov.implicit import values_of
 from trnsparse._paths.library import no_kernel
+from trnsparse._paths.untraced import untraced
 from trnsparse._patterns.conversions import transposed
 from trnsparse._patterns.index import outside_transforms, plain
 from trnsparse._patterns.layouts import NATIVE
@@ -38,6 +39,7 @@ class _Inverse(Protocol):
         ...
 
 
+@untraced("spsolve")
 def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
     """Return x with ``A x = b``, by SciPy's sparse LU factorization.
 
@@ -61,6 +63,7 @@ def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
     return _solved("spsolve", matrix, b, lambda values: SparseLU(matrix.with_values(values)))
 
 
+@untraced("splu")
 def splu(A: SparseMatrix) -> SparseLU:
     """Return the LU factorization of a square matrix, for repeated solves.
 
@@ -101,6 +104,7 @@ class SparseLU:
                 raise SingularMatrixError(f"splu: the matrix has no inverse: {error}") from error
             self.nnz = int(self._factors.nnz)
 
+    @untraced("SparseLU.solve")
     def solve(self, b: Tensor) -> Tensor:
         """Return x with ``A x = b`` for a vector (n,) or matrix (n, k)."""
         return _solved("spsolve", self.matrix, b, lambda values: self)
@@ -129,6 +133,7 @@ def _order(matrix: CSRMatrix) -> str:
     return "MMD_AT_PLUS_A" if whole else "COLAMD"
 
 
+@untraced("sptrsv")
 def sptrsv(
     A: SparseMatrix, b: Tensor, *, lower: bool = True, unit: bool = False, trans: bool = False
 ) -> Tensor:

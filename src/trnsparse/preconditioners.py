@@ -34,6 +34,7 @@ from trnsparse._factors.incomplete import (
     lu_levels,
 )
 from trnsparse._paths.library import no_kernel
+from trnsparse._paths.untraced import untraced
 from trnsparse._products.triangles import Triangle
 from trnsparse.formats import (
     BSRMatrix,
@@ -67,6 +68,7 @@ def bsr_diagonal(A: SparseMatrix) -> Tensor:
     return A.diagonal()
 
 
+@untraced("jacobi_preconditioner")
 def jacobi_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the Jacobi preconditioner, division by the diagonal.
 
@@ -81,6 +83,7 @@ def jacobi_preconditioner(A: SparseMatrix) -> Preconditioner:
 jacobi_preconditioner_bsr = jacobi_preconditioner
 
 
+@untraced("block_jacobi_preconditioner")
 def block_jacobi_preconditioner(A: SparseMatrix, block_size: int | None = None) -> Preconditioner:
     """Return the block Jacobi preconditioner, the solve with the diagonal blocks.
 
@@ -109,6 +112,7 @@ def block_jacobi_preconditioner(A: SparseMatrix, block_size: int | None = None) 
     return on_columns(block_jacobi(name, blocks, n, definite=False))
 
 
+@untraced("ssor_preconditioner")
 def ssor_preconditioner(A: SparseMatrix, omega: float = 1.0) -> Preconditioner:
     """Return one symmetric sweep of over-relaxation, for symmetric (Hermitian) matrices.
 
@@ -134,6 +138,7 @@ def ssor_preconditioner(A: SparseMatrix, omega: float = 1.0) -> Preconditioner:
     return _Substitutions(scaled, omega * (2 - omega) * diagonal, None)
 
 
+@untraced("ichol_preconditioner")
 def ichol_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the solve with an incomplete Cholesky factor, which has the pattern of A.
 
@@ -167,6 +172,7 @@ def ichol_preconditioner(A: SparseMatrix) -> Preconditioner:
     raise NotPositiveDefiniteError(f"{name}: A has no incomplete factor up to shift {shift:g}")
 
 
+@untraced("ilu_preconditioner")
 def ilu_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the solve with incomplete LU factors, which together have the pattern of A.
 
@@ -194,6 +200,7 @@ def ilu_preconditioner(A: SparseMatrix) -> Preconditioner:
     return _Substitutions(made, None, made)
 
 
+@untraced("amg_preconditioner")
 def amg_preconditioner(
     A: SparseMatrix, *, sweeps: int = 1, omega: float = 2 / 3, **options: Any
 ) -> Preconditioner:
@@ -242,6 +249,7 @@ class _Substitutions:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_of
 
+    @untraced("a preconditioner by substitution")
     def __call__(self, r: Tensor) -> Tensor:
         lower, diagonal, upper = self._made_of
         if r.is_complex() and not lower.dtype.is_complex:

@@ -27,9 +27,9 @@ def relaxation(lower: CSRMatrix, diagonal: Tensor) -> float:
 
     It is ``2 / (1 + sqrt(2 e))``, near the best one for SSOR (Young, Iterative Solution of Large
     Linear Systems, 1971), with e the smallest eigenvalue of the matrix scaled to a diagonal of
-    ones; 1 for a matrix that is not positive definite. The vector to start from is smooth, as the eigenvectors of small eigenvalues
-    of meshes and graphs are. e is estimated from above, and so the relaxation from below, which is
-    the safe side.
+    ones; 1 for a matrix that is not positive definite. The vector to start from is smooth, as the
+    eigenvectors of small eigenvalues of meshes and graphs are. e is estimated from above, and so
+    the relaxation from below, which is the safe side.
 
     Args:
         lower: Lower triangle of a Hermitian matrix, with its diagonal.

@@ -231,7 +231,20 @@ def solutions(device: str) -> Iterator[Problem]:
             lambda: spl.spsolve_triangular(lower, b),
         ),
         "spgemm, Laplacian 64 x 64": (lambda: A @ A, lambda: S @ S),
+        # SciPy's stopping rule has the norms of A and x in it, so it makes fewer iterations.
+        "minres, Laplacian 64 x 64": (
+            lambda: ts.minres(A, x, tol=1e-8),
+            lambda: spl.minres(S, b, rtol=1e-8),
+        ),
+        "ichol_preconditioner, Laplacian 64 x 64": (
+            lambda: ts.ichol_preconditioner(A),
+            lambda: spl.spilu(S.tocsc(), fill_factor=1, drop_tol=0),
+        ),
     }
+    rng = np.random.default_rng(0)
+    R = sp.random_array((20_000, 20_000), density=5 / 20_000, format="csr", rng=rng)
+    B = ts.from_scipy(R)
+    pairs["A[::2], order 20,000"] = lambda: B[::2], lambda: R[::2]
     for name, (ours, scipys) in pairs.items():
         yield Problem(name, ours, {"scipy": scipys}, has_goal=False)
 

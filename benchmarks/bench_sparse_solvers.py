@@ -1,14 +1,16 @@
 """Solvers of trnsparse compared with those of torch-sla and SciPy, in one run.
 
-    python benchmarks/bench_sparse_solvers.py       print the table
+    python benchmarks/bench_sparse_solvers.py                     print the table
+    python benchmarks/bench_sparse_solvers.py --preconditioners   setup, iterations and time of each
 
 The systems are Laplacians of square grids in float64. Iterative methods stop at one tolerance; a
 row has milliseconds, iterations and the relative residual, or for gradients the difference from
-those of trnsparse. torch-sla is optional: if it is not installed, its rows are omitted.
+those of trnsparse. torch-sla and pyamg are optional: if one is not installed, its rows are omitted.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -130,6 +132,49 @@ def rows_of(name: str, n: int, solvers: dict[str, Solver]) -> list[tuple[str, st
     return rows
 
 
+def preconditioned(n: int) -> list[tuple[str, str, str, str]]:
+    """Return a row for conjugate gradients with each preconditioner, and for SciPy without one.
+
+    SciPy's only preconditioner, ``spilu``, is not symmetric: ``cg`` does not converge with it.
+    """
+    S, b = laplacian(n), torch.ones(n * n, dtype=torch.float64)
+    A, right = ts.from_scipy(S), b.numpy()
+    makers: dict[str, Callable[[], object] | None] = {
+        "none": None,
+        "jacobi_preconditioner": lambda: ts.jacobi_preconditioner(A),
+        "block_jacobi_preconditioner": lambda: ts.block_jacobi_preconditioner(A),
+        "ssor_preconditioner": lambda: ts.ssor_preconditioner(A),
+        "ichol_preconditioner": lambda: ts.ichol_preconditioner(A),
+        "ilu_preconditioner": lambda: ts.ilu_preconditioner(A),
+        "scipy, none": None,
+    }
+    if find_spec("pyamg"):
+        makers["amg_preconditioner"] = lambda: ts.amg_preconditioner(A)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in makers}
+    steps: dict[str, int] = {}
+    for _ in range(3):
+        for name, make in makers.items():
+            begun = time.thread_time()
+            M = None if make is None else make()
+            if name.startswith("scipy"):
+                done: list[None] = []
+                prepared = time.thread_time()
+                spl.cg(S, right, rtol=1e-8, callback=lambda _, d=done: d.append(None))
+                steps[name] = len(done)
+            else:
+                if M is not None:
+                    M(b)  # triangles are prepared at their first use
+                prepared = time.thread_time()
+                steps[name] = ts.cg(A, b, tol=1e-8, max_iter=5000, M=M).iterations
+            found[name].append((prepared - begun, time.thread_time() - prepared))
+    rows = []
+    for name, turns in found.items():
+        setup, solve = 1e3 * np.median(np.array(turns), axis=0)
+        times = f"{setup:.0f} + {solve:.0f} = {setup + solve:.0f} ms"
+        rows.append((f"{name}, {n} x {n}", times, f"{steps[name]} iterations", ""))
+    return rows
+
+
 def right_side(n: int) -> Tensor:
     """Return the right-hand side of a grid."""
     return torch.randn(n * n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -138,6 +183,10 @@ def right_side(n: int) -> Tensor:
 def main() -> None:
     """Print the table."""
     torch.set_num_threads(1)
+    if "--preconditioners" in sys.argv[1:]:
+        rows = [row for n in (100, 317) for row in preconditioned(n)]
+        show(rows, ("preconditioner", "setup + solve", "", ""))
+        return
     rows = []
     for name, made in (("cg", iterative), ("spsolve", direct), ("gradient", gradients)):
         for n in GRIDS:

@@ -45,7 +45,7 @@ def solutions(
     """Return the solution with each preconditioner, and the seconds to prepare and to solve."""
     made: dict[str, Callable[[], Preconditioner]] = {
         "Jacobi": lambda: trnsparse.jacobi_preconditioner(A),
-        "SSOR": lambda: trnsparse.ssor_preconditioner(A, 1.8),
+        "SSOR": lambda: trnsparse.ssor_preconditioner(A),
         "incomplete Cholesky": lambda: trnsparse.ichol_preconditioner(A),
     }
     found = {}

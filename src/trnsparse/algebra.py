@@ -51,8 +51,10 @@ transpose = sparse_transpose
 
 
 def nnz_per_row(A: SparseMatrix) -> Tensor:
-    """Return the number of stored entries of each row, int64 (m,)."""
-    return _csr("nnz_per_row", A).nnz_per_row()
+    """Return the number of stored entries of each row, int64 (m,), with duplicates."""
+    if not isinstance(A, SparseMatrix):
+        raise DTypeError(f"nnz_per_row: takes sparse matrices, got {type(A).__name__}")
+    return CSRMatrix._of(*A._by_rows()).nnz_per_row()
 
 
 def multiply(A: SparseMatrix, other: SparseMatrix | Tensor | float) -> CSRMatrix:

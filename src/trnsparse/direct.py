@@ -19,6 +19,7 @@ from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
 from trnsci.core.interop import is_wrapped, with_forward_mode, without_transforms
 from trnsci.core.krylov.implicit import values_of
 from trnsparse._paths.library import no_kernel
+from trnsparse._paths.untraced import untraced
 from trnsparse._patterns.conversions import transposed
 from trnsparse._patterns.index import outside_transforms, plain
 from trnsparse._patterns.layouts import NATIVE
@@ -38,6 +39,7 @@ class _Inverse(Protocol):
         ...
 
 
+@untraced("spsolve")
 def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
     """Return x with ``A x = b``, by SciPy's sparse LU factorization.
 
@@ -61,6 +63,7 @@ def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
     return _solved("spsolve", matrix, b, lambda values: SparseLU(matrix.with_values(values)))
 
 
+@untraced("splu")
 def splu(A: SparseMatrix) -> SparseLU:
     """Return the LU factorization of a square matrix, for repeated solves.
 
@@ -76,31 +79,47 @@ def splu(A: SparseMatrix) -> SparseLU:
 class SparseLU:
     """LU factorization of a square sparse matrix, as returned by ``splu``.
 
+    A copy, and one that was pickled, factors the same matrix again.
+
     Attributes:
         shape: Shape of the matrix.
         nnz: Number of entries of both factors, fill-in included.
     """
 
     def __init__(self, A: SparseMatrix) -> None:
-        from scipy.sparse.linalg import splu as factored
-
         self.matrix = _square("splu", A)
         self.shape = A.shape
         if A.dtype not in NATIVE:
             raise DTypeError(f"splu: takes float32, float64 and complex matrices, got {A.dtype}")
-        self._factors: Any = None
         self.nnz = 0
-        if A.shape[0]:
-            values = values_of("splu", self.matrix.values)
-            try:
-                # SuperLU needs CSC with 32-bit indices.
-                with without_transforms():
-                    single = self.matrix.with_values(values.detach()).cpu().sum_duplicates()
-                    self._factors = factored(single.to_scipy().tocsc(), permc_spec=_order(single))
-            except RuntimeError as error:
-                raise SingularMatrixError(f"splu: the matrix has no inverse: {error}") from error
-            self.nnz = int(self._factors.nnz)
+        values = values_of("splu", self.matrix.values)
+        with without_transforms():
+            single = self.matrix.with_values(values.detach()).cpu().sum_duplicates()
+            # SuperLU needs CSC with 32-bit indices. This copy is kept: the values may change.
+            self._columns: Any = single.to_scipy().tocsc()
+            self._order = _order(single)
+        self._factor()
 
+    def _factor(self) -> None:
+        from scipy.sparse.linalg import splu as factored
+
+        self._factors: Any = None
+        if not self.shape[0]:
+            return
+        try:
+            self._factors = factored(self._columns, permc_spec=self._order)
+        except RuntimeError as error:
+            raise SingularMatrixError(f"splu: the matrix has no inverse: {error}") from error
+        self.nnz = int(self._factors.nnz)
+
+    def __getstate__(self) -> dict[str, Any]:  # SuperLU's factors cannot be pickled
+        return {name: x for name, x in vars(self).items() if name != "_factors"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._factor()
+
+    @untraced("SparseLU.solve")
     def solve(self, b: Tensor) -> Tensor:
         """Return x with ``A x = b`` for a vector (n,) or matrix (n, k)."""
         return _solved("spsolve", self.matrix, b, lambda values: self)
@@ -129,6 +148,7 @@ def _order(matrix: CSRMatrix) -> str:
     return "MMD_AT_PLUS_A" if whole else "COLAMD"
 
 
+@untraced("sptrsv")
 def sptrsv(
     A: SparseMatrix, b: Tensor, *, lower: bool = True, unit: bool = False, trans: bool = False
 ) -> Tensor:

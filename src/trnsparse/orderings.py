@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import OperandError, ShapeError
+from trnsparse._paths.untraced import untraced
 from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix
 
 __all__ = ["BlockOrdering", "bandwidth", "block_ordering", "permuted", "rcm"]
@@ -35,6 +36,7 @@ def bandwidth(A: SparseMatrix) -> int:
     return int((pattern.row_indices - pattern.indices).abs().max())
 
 
+@untraced("rcm")
 def rcm(A: SparseMatrix) -> Tensor:
     """Return the reverse Cuthill-McKee ordering of a square matrix, which reduces its bandwidth.
 
@@ -90,6 +92,7 @@ class BlockOrdering:
         )
 
 
+@untraced("block_ordering")
 def block_ordering(A: SparseMatrix, block_size: int = 128) -> BlockOrdering:
     """Return the ordering, of those tried, with the fewest stored blocks.
 

@@ -33,7 +33,9 @@ from trnsparse._factors.incomplete import (
     lu_factors,
     lu_levels,
 )
+from trnsparse._factors.relaxation import relaxation
 from trnsparse._paths.library import no_kernel
+from trnsparse._paths.untraced import untraced
 from trnsparse._products.triangles import Triangle
 from trnsparse.formats import (
     BSRMatrix,
@@ -67,6 +69,7 @@ def bsr_diagonal(A: SparseMatrix) -> Tensor:
     return A.diagonal()
 
 
+@untraced("jacobi_preconditioner")
 def jacobi_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the Jacobi preconditioner, division by the diagonal.
 
@@ -81,6 +84,7 @@ def jacobi_preconditioner(A: SparseMatrix) -> Preconditioner:
 jacobi_preconditioner_bsr = jacobi_preconditioner
 
 
+@untraced("block_jacobi_preconditioner")
 def block_jacobi_preconditioner(A: SparseMatrix, block_size: int | None = None) -> Preconditioner:
     """Return the block Jacobi preconditioner, the solve with the diagonal blocks.
 
@@ -109,7 +113,8 @@ def block_jacobi_preconditioner(A: SparseMatrix, block_size: int | None = None) 
     return on_columns(block_jacobi(name, blocks, n, definite=False))
 
 
-def ssor_preconditioner(A: SparseMatrix, omega: float = 1.0) -> Preconditioner:
+@untraced("ssor_preconditioner")
+def ssor_preconditioner(A: SparseMatrix, omega: float | None = None) -> Preconditioner:
     """Return one symmetric sweep of over-relaxation, for symmetric (Hermitian) matrices.
 
     With D the diagonal and L the strict lower triangle of A: ``(D + w L) t = r``,
@@ -117,7 +122,7 @@ def ssor_preconditioner(A: SparseMatrix, omega: float = 1.0) -> Preconditioner:
 
     Args:
         A: The matrix, of which the lower triangle is read.
-        omega: Relaxation, between 0 and 2.
+        omega: Relaxation, between 0 and 2; None estimates a good one by a few products with A.
 
     Raises:
         FlagError: omega is not between 0 and 2.
@@ -125,15 +130,17 @@ def ssor_preconditioner(A: SparseMatrix, omega: float = 1.0) -> Preconditioner:
     """
     name = "ssor_preconditioner"
     no_kernel(name)
-    if not 0 < omega < 2:
+    if omega is not None and not 0 < omega < 2:
         raise FlagError(f"{name}: omega must be between 0 and 2, got {omega}")
     lower = _lower(_csr(name, A))
-    diagonal = checked_diagonal(name, lower.diagonal())
+    diagonal = checked_diagonal(name, _last_entries(lower))
+    omega = relaxation(lower, diagonal) if omega is None else omega
     below = lower.pattern.row_indices != lower.col_indices
     scaled = lower.with_values(torch.where(below, omega * lower.values, lower.values))
     return _Substitutions(scaled, omega * (2 - omega) * diagonal, None)
 
 
+@untraced("ichol_preconditioner")
 def ichol_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the solve with an incomplete Cholesky factor, which has the pattern of A.
 
@@ -151,7 +158,7 @@ def ichol_preconditioner(A: SparseMatrix) -> Preconditioner:
     no_kernel(name)
     lower = _lower(_csr(name, A))
     finite(name, "A", lower.values)
-    if not bool((lower.diagonal().real > 0).all()):
+    if not bool((_last_entries(lower).real > 0).all()):
         raise NotPositiveDefiniteError(f"{name}: A must have a positive diagonal")
     pointers, columns, values = _arrays(lower)
     levels = cholesky_levels(pointers, columns)
@@ -167,6 +174,7 @@ def ichol_preconditioner(A: SparseMatrix) -> Preconditioner:
     raise NotPositiveDefiniteError(f"{name}: A has no incomplete factor up to shift {shift:g}")
 
 
+@untraced("ilu_preconditioner")
 def ilu_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the solve with incomplete LU factors, which together have the pattern of A.
 
@@ -194,6 +202,7 @@ def ilu_preconditioner(A: SparseMatrix) -> Preconditioner:
     return _Substitutions(made, None, made)
 
 
+@untraced("amg_preconditioner")
 def amg_preconditioner(
     A: SparseMatrix, *, sweeps: int = 1, omega: float = 2 / 3, **options: Any
 ) -> Preconditioner:
@@ -214,7 +223,12 @@ def amg_preconditioner(
     """
     no_kernel("amg_preconditioner")
     csr = _csr("amg_preconditioner", A)
-    import pyamg
+    try:
+        import pyamg
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "amg_preconditioner: needs pyamg; install it with pip install 'nkisim[amg]'"
+        ) from error
 
     hierarchy = pyamg.smoothed_aggregation_solver(csr.cpu().to_scipy().tocsr(), **options)
     levels = tuple(_Level.of(level, csr) for level in hierarchy.levels[:-1])
@@ -242,16 +256,15 @@ class _Substitutions:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_of
 
+    @untraced("a preconditioner by substitution")
     def __call__(self, r: Tensor) -> Tensor:
         lower, diagonal, upper = self._made_of
         if r.is_complex() and not lower.dtype.is_complex:
             return torch.complex(self(r.real), self(r.imag))
-        columns = r.to(lower.dtype) if r.ndim == 2 else r.to(lower.dtype).unsqueeze(-1)
-        t = self._lower.apply(columns, False)
+        t = self._lower.apply(r.to(lower.dtype), False)
         if diagonal is not None:
-            t = diagonal.unsqueeze(-1) * t
-        z = self._upper.apply(t, upper is None).to(r.dtype)
-        return z if r.ndim == 2 else z.squeeze(-1)
+            t = diagonal * t if r.ndim == 1 else diagonal.unsqueeze(-1) * t
+        return self._upper.apply(t, upper is None).to(r.dtype)
 
 
 @dataclass(frozen=True)
@@ -334,15 +347,27 @@ def _lower(csr: CSRMatrix) -> CSRMatrix:
 def _with_diagonal(csr: CSRMatrix, chosen: Tensor | None = None) -> CSRMatrix:
     """Return chosen entries, in order of rows and columns, with all of the diagonal stored."""
     n = csr.shape[0]
-    rows, columns = csr.pattern.row_indices.long(), csr.col_indices.long()
-    kept = rows != columns if chosen is None else chosen & (rows != columns)
-    places = torch.arange(n, device=rows.device)
-    rows, columns = torch.cat([rows[kept], places]), torch.cat([columns[kept], places])
-    values = torch.cat([csr.values[kept], csr.diagonal()])
-    order = torch.argsort(rows * n + columns)
+    rows, columns, values = csr.pattern.row_indices, csr.pattern.indices, csr.values
+    if chosen is not None:
+        kept = chosen.nonzero().squeeze(-1)
+        rows, columns, values = (t.index_select(0, kept) for t in (rows, columns, values))
+    rows, columns = rows.long(), columns.long()
+    missing = torch.ones(n, dtype=torch.bool, device=rows.device)
+    missing[rows[rows == columns]] = False
+    places = missing.nonzero().squeeze(-1)
+    if len(places):
+        rows, columns = torch.cat([rows, places]), torch.cat([columns, places])
+        values = torch.cat([values, values.new_zeros(len(places))])
+        order = torch.argsort(rows * n + columns)
+        rows, columns, values = rows[order], columns[order], values[order]
     pointers = torch.zeros(n + 1, dtype=torch.int64, device=rows.device)
     pointers[1:] = torch.bincount(rows, minlength=n).cumsum(0)
-    return CSRMatrix(values[order], columns[order], pointers, csr.shape, validate=False)
+    return CSRMatrix(values, columns, pointers, csr.shape, validate=False)
+
+
+def _last_entries(lower: CSRMatrix) -> Tensor:
+    """Return the last entry of each row: the diagonal of a lower triangle that stores all of it."""
+    return lower.values[lower.pattern.pointers[1:] - 1]
 
 
 def _arrays(csr: CSRMatrix) -> tuple[Any, Any, Any]:

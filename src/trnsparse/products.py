@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnsci.core.arguments import agree, expandable
 from trnsci.core.errors import DTypeError, FlagError, OperandError
@@ -142,8 +143,11 @@ def sddmm(pattern: SparseMatrix, C: Tensor, D: Tensor) -> CSRMatrix:
         raise OperandError(
             f"sddmm: C and D must agree in their columns, got {tuple(C.shape)} and {tuple(D.shape)}"
         )
-    csr = pattern.to_csr()
-    return csr.with_values(run_sddmm(csr.pattern, C, D))
+    csr = pattern.to_csr().sum_duplicates()
+    values = run_sddmm(csr.pattern, C, D)
+    if is_compiling():  # duplicates are still stored, as zeros
+        values = torch.where(csr.pattern.first, values, 0.0)
+    return csr.with_values(values)
 
 
 def _accumulated(

@@ -1,6 +1,7 @@
 """Preconditioners of sparse matrices: their formulas, every kind of matrix, and their size."""
 
 import pickle
+import sys
 
 import pytest
 import scipy.sparse
@@ -15,7 +16,7 @@ N = 24
 SPARSE = {
     "jacobi": ts.jacobi_preconditioner,
     "block jacobi": ts.block_jacobi_preconditioner,
-    "ssor": ts.ssor_preconditioner,
+    "ssor": lambda A: ts.ssor_preconditioner(A, 1.0),
     "ichol": ts.ichol_preconditioner,
     "ilu": ts.ilu_preconditioner,
 }
@@ -168,6 +169,68 @@ def test_better_preconditioners_take_fewer_iterations():
     assert counts["ichol"] == counts["ilu"] < counts["ssor"] < counts["block jacobi"]
     line = ts.from_dense(laplacian_1d(60))
     assert ts.cg(line, b[:60], M=ts.ichol_preconditioner(line)).iterations <= 2
+
+
+def shifted(A, shift):
+    return A + shift * ts.eye_sparse(A.shape[0], A.dtype)
+
+
+def neumann(m):
+    """Return a singular Laplacian, of a grid without a boundary condition; each row sums to 0."""
+    line = scipy.sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(m, m)).tolil()
+    line[0, 0] = line[m - 1, m - 1] = 1.0
+    eye = scipy.sparse.eye_array(m)
+    return ts.from_scipy((scipy.sparse.kron(line, eye) + scipy.sparse.kron(eye, line)).tocsr())
+
+
+def scaled(A):
+    """Return a matrix whose unknowns have units that differ by up to 1e4."""
+    S = scipy.sparse.diags_array(10.0 ** random_dense(A.shape[0], 1, 1.0, 8)[:, 0].numpy())
+    return ts.from_scipy((S @ A.to_scipy() @ S).tocsr())
+
+
+RELAXED = {
+    "laplacian": laplacian(30),
+    "shifted": shifted(laplacian(30), 4.0),
+    "singular": neumann(30),
+    "scaled": scaled(laplacian(30)),
+    "one row": ts.from_dense(torch.tensor([[2.0]]).double()),
+    "complex": ts.from_dense(sparse_spd(torch.complex128)),
+}
+
+
+@pytest.mark.parametrize("name", RELAXED)
+def test_the_default_relaxation_is_near_the_best_one(name):
+    A = RELAXED[name]
+    b = A @ random_dense(A.shape[0], 1, 1.0, 5, dtype=A.dtype)[:, 0]
+
+    def iterations(omega):
+        found = ts.cg(A, b, tol=1e-8, M=ts.ssor_preconditioner(A, omega))
+        assert found.converged
+        return found.iterations
+
+    # The number of iterations is flat near the best relaxation: a quarter more, or 2 of a few.
+    best = min(iterations(omega) for omega in (1.0, 1.3, 1.6, 1.75, 1.85, 1.93))
+    assert iterations(None) <= max(1.25 * best, best + 2)
+
+
+def test_the_default_relaxation_reads_the_lower_triangle_of_any_matrix():
+    A = laplacian(10)
+    below = ts.from_dense(A.to_dense().tril() + 7 * A.to_dense().triu(1))
+    r = random_dense(100, 1, 1.0, 4)[:, 0]
+    assert torch.equal(ts.ssor_preconditioner(below)(r), ts.ssor_preconditioner(A)(r))
+    for value in (-4.0, torch.nan, torch.inf):  # no eigenvalue to estimate: omega is 1
+        odd = A.with_values(torch.where(A.values == -1, value, A.values))
+        if value == -4.0:
+            odd = -1.0 * A
+        want = ts.ssor_preconditioner(odd, 1.0)(r)
+        torch.testing.assert_close(ts.ssor_preconditioner(odd)(r), want, equal_nan=True)
+
+
+def test_multigrid_without_pyamg_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyamg", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nkisim\[amg\]'"):
+        ts.amg_preconditioner(laplacian(5))
 
 
 # A dense matrix of this order takes 80 GB.

@@ -1,8 +1,9 @@
 """Incomplete Cholesky and LU factors without fill-in, IC(0) and ILU(0), by levels.
 
 An entry of a factor is that of the matrix minus products of entries to its left and above it,
-divided by a pivot. Entries whose dependencies are computed form a level, which is one step of array
-operations: a grid of m by m points has about 4 m levels, a tridiagonal matrix two for each row.
+divided by a pivot. Rows whose dependencies are computed form a level; entries at the same position
+in the rows of a level are one step of array operations. A grid of m by m points has 2 m levels of
+rows, with three steps each for a triangle; a tridiagonal matrix has one level for each row.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def cholesky_levels(pointers: Index, columns: Index) -> Levels:
     # For each (i, j), and each (j, k) left of the diagonal: the position of (i, k).
     target, right = _pairs(pointers[columns], diagonal[columns])
     left, found = _positions(rows, columns, rows[target], columns[right])
-    return _levels(target[found], left, right[found], diagonal[columns])
+    return _levels(rows, columns, target[found], left, right[found], diagonal[columns])
 
 
 def lu_levels(pointers: Index, columns: Index, diagonal: Index) -> Levels:
@@ -69,23 +70,22 @@ def lu_levels(pointers: Index, columns: Index, diagonal: Index) -> Levels:
     target, found = _positions(rows, columns, rows[left], columns[right])
     divisors = np.arange(len(columns))
     divisors[below] = diagonal[columns[below]]
-    return _levels(target, left[found], right[found], divisors)
+    return _levels(rows, columns, target, left[found], right[found], divisors)
 
 
 def cholesky_factor(levels: Levels, values: NDArray[Any]) -> NDArray[Any] | None:
     """Return the entries of the lower factor, or None if a pivot is not positive."""
     factor = values.copy()
-    for level in levels:
-        mine = factor[level.entries]
-        if len(level.target):
-            np.subtract.at(mine, level.target, factor[level.left] * factor[level.right].conj())
-        pivots = level.entries == level.divisors
-        if not (mine[pivots].real > 0).all():
-            return None
-        root = np.sqrt(np.where(pivots, mine.real, 1.0))
-        below = mine / np.where(pivots, 1.0, factor[level.divisors].real)
-        factor[level.entries] = np.where(pivots, root, below)
-    return factor
+    with np.errstate(all="ignore"):
+        for level in levels:
+            mine = factor[level.entries]
+            if len(level.target):
+                np.subtract.at(mine, level.target, factor[level.left] * factor[level.right].conj())
+            pivots = level.entries == level.divisors
+            # The root of a pivot that is not positive makes NaN out of it, and of what follows.
+            mine /= np.where(pivots, np.sqrt(mine.real), factor[level.divisors].real)
+            factor[level.entries] = mine
+    return factor if np.isfinite(factor).all() else None
 
 
 def lu_factors(levels: Levels, values: NDArray[Any]) -> NDArray[Any] | None:
@@ -122,46 +122,50 @@ def _positions(
     return places[found], found
 
 
-def _levels(target: Index, left: Index, right: Index, divisors: Index) -> Levels:
-    """Return entries in order of the longest chain of dependencies that ends at each."""
-    count = len(divisors)
-    divided = np.flatnonzero(divisors != np.arange(count))
-    needed = np.concatenate([left, right, divisors[divided]])
-    by = np.concatenate([target, target, divided])
-    depths = _depths(needed, by, count)
-    most = int(depths.max()) + 1 if count else 0
-    order, starts = _grouped(depths, most)
-    products, product_starts = _grouped(depths[target], most)
+def _levels(
+    rows: Index, columns: Index, target: Index, left: Index, right: Index, divisors: Index
+) -> Levels:
+    """Return entries in order of the levels of their rows, then of their positions in the rows."""
+    count = len(rows)
+    if not count:
+        return []
+    starts = np.searchsorted(rows, np.arange(int(rows[-1]) + 1))
+    position = np.arange(count) - starts[rows]
+    below = columns < rows
+    depths = _depths(columns[below], rows[below], len(starts))
+    steps = depths[rows] * (int(position.max()) + 1) + position
+    order = np.argsort(steps, kind="stable")
+    ordered = steps[order]
+    cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    begins, ends = np.concatenate([[0], cuts]), np.concatenate([cuts, [count]])
     place = np.empty(count, dtype=np.int64)
-    levels = []
-    for here in range(most):
-        entries = order[starts[here] : starts[here + 1]]
-        place[entries] = np.arange(len(entries))
-        part = products[product_starts[here] : product_starts[here + 1]]
-        where = place[target[part]]
-        levels.append(_Level(entries, divisors[entries], where, left[part], right[part]))
-    return levels
+    place[order] = np.arange(count) - np.repeat(begins, ends - begins)
+    of_products = steps[target]
+    products = np.argsort(of_products, kind="stable")
+    cut = np.searchsorted(of_products[products], np.append(ordered[begins], ordered[-1] + 1))
+    entries, divisors = order, divisors[order]
+    where, left, right = place[target[products]], left[products], right[products]
+    return [
+        _Level(entries[a:b], divisors[a:b], where[c:d], left[c:d], right[c:d])
+        for a, b, c, d in zip(begins, ends, cut[:-1], cut[1:], strict=True)
+    ]
 
 
 def _depths(needed: Index, by: Index, count: int) -> Index:
-    """Return the length of the longest chain of dependencies that ends at each entry."""
-    order = np.argsort(needed, kind="stable")
-    dependents = by[order]
-    starts = np.searchsorted(needed[order], np.arange(count + 1))
+    """Return the length of the longest chain of dependencies that ends at each row."""
+    dependents = by[np.argsort(needed, kind="stable")]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(needed, minlength=count))])
     missing = np.bincount(by, minlength=count)
-    depths = np.zeros(count, dtype=np.int64)
+    depths, last = np.zeros(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     ready, depth = np.flatnonzero(missing == 0), 0
     while len(ready):
         depths[ready] = depth
         _, places = _pairs(starts[ready], starts[ready + 1])
         reached = dependents[places]
         np.subtract.at(missing, reached, 1)
-        ready = np.unique(reached[missing[reached] == 0])
+        reached = reached[missing[reached] == 0]
+        numbers = np.arange(len(reached))
+        last[reached] = numbers
+        ready = reached[last[reached] == numbers]  # each row once
         depth += 1
     return depths
-
-
-def _grouped(labels: Index, groups: int) -> tuple[Index, Index]:
-    """Return the order that sorts labels, and where each label begins."""
-    order = np.argsort(labels, kind="stable")
-    return order, np.searchsorted(labels[order], np.arange(groups + 1))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnsci.core.arrays import array_of
 from trnsparse._patterns.index import (
     expanded,
+    first_of_each,
     group_sums,
     keys_of,
     outside_transforms,
@@ -29,6 +31,11 @@ __all__ = ["compressed", "densified", "ordered", "row_places", "transposed", "un
 def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pattern, Tensor]:
     """Return the pattern of the distinct keys, and the index of each key in it.
 
+    Shapes in a graph of torch.compile do not depend on values: there the pattern has an entry for
+    each key, in order, and the index of a key is that of the first one that is equal to it. So
+    sums by index (``group_sums``) have their value at the first of equal entries, and zeros at the
+    others.
+
     Args:
         keys: One integer for each entry, as from ``keys_of``.
         shape: Shape of the matrix.
@@ -36,11 +43,12 @@ def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pa
     """
     order = stable_order(keys)
     found = keys[order]
-    first = torch.ones_like(found, dtype=torch.bool)
-    first[1:] = found[1:] != found[:-1]
-    groups = torch.empty_like(order)
-    groups[order] = torch.cumsum(first, 0) - 1
-    kept = found[first]
+    if is_compiling():
+        kept, groups = found, torch.searchsorted(found, keys)
+    else:
+        first = first_of_each(found)
+        kept, groups = found[first], torch.empty_like(order)
+        groups[order] = torch.cumsum(first, 0) - 1
     rows = torch.div(kept, max(shape[1], 1), rounding_mode="floor")
     columns = (kept - rows * shape[1]).to(dtype)
     return Pattern(pointers(rows, shape[0]).to(dtype), columns, shape), groups
@@ -65,7 +73,7 @@ def compressed(
     data, *places = (array_of(t.detach()) for t in (values, rows, columns))
     csr = coo_array((data, tuple(places)), shape).tocsr()
     moved, pattern = parts_of_scipy(csr, shape, columns.dtype)
-    pattern.canonical = True
+    pattern.known_canonical = True
     return moved, pattern
 
 

@@ -30,7 +30,7 @@ def nonzero_entries(function: str, dense: Tensor, threshold: float) -> tuple[Ten
     pointers = torch.searchsorted(flat, starts)
     indices = flat - starts[:-1][expanded(pointers, flat.shape[0])]
     pattern = Pattern(pointers, indices, (rows, columns))
-    pattern.canonical = True
+    pattern.known_canonical = True
     return dense.reshape(-1).index_select(0, flat), pattern
 
 

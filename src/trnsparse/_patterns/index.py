@@ -22,6 +22,7 @@ __all__ = [
     "copied",
     "counted",
     "expanded",
+    "first_of_each",
     "group_sums",
     "is_canonical",
     "keys_of",
@@ -111,6 +112,14 @@ def keys_of(rows: Tensor, columns: Tensor, width: int) -> Tensor:
 def stable_order(keys: Tensor) -> Tensor:
     """Return the permutation that sorts keys, stable for equal ones."""
     return torch.sort(keys, stable=True).indices
+
+
+@outside_transforms
+def first_of_each(keys: Tensor) -> Tensor:
+    """Return whether each of the sorted keys differs from the one before it."""
+    first = torch.ones_like(keys, dtype=torch.bool)
+    first[1:] = keys[1:] != keys[:-1]
+    return first
 
 
 @outside_transforms

@@ -21,6 +21,7 @@ from trnsci.core.interop import version_of
 from trnsparse._patterns.index import (
     copied,
     expanded,
+    first_of_each,
     is_canonical,
     keys_of,
     plain,
@@ -108,6 +109,7 @@ class Pattern:
         indices: The column of each entry.
         shape: Rows and columns.
         rows, columns, entries: Their numbers.
+        known_canonical: Whether the pattern is canonical, None if that was not computed yet.
     """
 
     def __init__(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
@@ -116,6 +118,7 @@ class Pattern:
         self.shape = shape
         self.rows, self.columns = shape
         self.entries = indices.shape[0]
+        self.known_canonical: bool | None = None
         self._exposed: Snapshot | None = None
         self._transposed: tuple[Pattern, Tensor] | None = None
 
@@ -151,10 +154,22 @@ class Pattern:
         """The row of each entry."""
         return expanded(self.pointers, self.entries)
 
-    @cached_attribute
+    @property
     def canonical(self) -> bool:
-        """Whether the columns of each row increase, so that there are no duplicates."""
-        return is_canonical(self.pointers, self.indices)
+        """Whether the columns of each row increase, so that there are no duplicates.
+
+        False in a graph of torch.compile, which has no values of indices, if it is not known yet.
+        """
+        if self.known_canonical is None:
+            if is_compiling():
+                return False
+            self.known_canonical = is_canonical(self.pointers, self.indices)
+        return self.known_canonical
+
+    @property
+    def first(self) -> Tensor:
+        """Whether each entry is the first at its place, for a pattern with columns in order."""
+        return first_of_each(self.keys)
 
     @cached_attribute
     def keys(self) -> Tensor:

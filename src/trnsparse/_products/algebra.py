@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnsci.core.arguments import broadcast
 from trnsparse._patterns.conversions import united
@@ -11,7 +12,7 @@ from trnsparse._patterns.index import counted, group_sums, keys_of
 from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 
-__all__ = ["added", "intersection", "sparse_product"]
+__all__ = ["added", "multiplied", "sparse_product"]
 
 
 def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
@@ -25,14 +26,25 @@ def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, P
     return group_sums(both, groups, pattern.entries), pattern
 
 
-def intersection(a: Pattern, b: Pattern) -> tuple[Pattern, Tensor, Tensor]:
-    """Return the common entries of two canonical patterns, and their positions in both."""
-    place = torch.searchsorted(b.keys, a.keys)
-    found = place < b.entries
-    found[found.clone()] = b.keys[place[found]] == a.keys[found]
+def multiplied(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
+    """Return elementwise products of two matrices after ``sum_duplicates``, on common entries.
+
+    In a graph of torch.compile, whose shapes do not depend on indices, the result has the pattern
+    of the first matrix, with explicit zeros.
+    """
+    if not (of_a.entries and of_b.entries):
+        none = Pattern(torch.zeros_like(of_a.pointers), of_a.indices[:0], of_a.shape)
+        return a[..., :0] * b[..., :0], none
+    place = torch.searchsorted(of_b.keys, of_a.keys).clamp(max=of_b.entries - 1)
+    found = of_b.keys[place] == of_a.keys
+    if is_compiling():
+        found = found & of_a.first
+        # Both factors are masked: a product with an infinity that is masked out has no gradient.
+        right = torch.where(found, b.index_select(-1, place), 0.0)
+        return torch.where(found, a, 0.0) * right, of_a
     left = found.nonzero().squeeze(-1)
-    pattern, _ = united(a.keys[left], a.shape, a.indices.dtype)
-    return pattern, left, place[left]
+    pattern, _ = united(of_a.keys[left], of_a.shape, of_a.indices.dtype)
+    return a.index_select(-1, left) * b.index_select(-1, place[left]), pattern
 
 
 def sparse_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of, tensor_of
+from trnsci.core.arrays import array_of
 from trnsparse._patterns.layouts import as_torch_csr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 
@@ -38,7 +38,7 @@ class Triangle:
         self._without: Tensor | None = None
 
     def apply(self, b: Tensor, adjoint: bool) -> Tensor:
-        """Return the solution for a matrix of right-hand sides, outside of autograd's graph."""
+        """Return the solution for a vector or a matrix, outside of autograd's graph."""
         if not b.numel():
             return b.clone()
         right = b.detach().resolve_conj().contiguous()
@@ -50,13 +50,13 @@ class Triangle:
         values = self.values.conj().resolve_conj() if adjoint else self.values
         solve: Any = torch.triangular_solve
         found: Tensor = solve(
-            right,
+            right if right.ndim == 2 else right.unsqueeze(-1),
             as_torch_csr(values, self.pattern),
             upper=not self.lower,
             transpose=adjoint,
             unitriangular=self.unit,
         ).solution
-        return found
+        return found.reshape(right.shape)
 
     def _by_superlu(self, right: Tensor, adjoint: bool) -> Tensor:
         if self._factors is None:
@@ -64,7 +64,7 @@ class Triangle:
         if self._without is not None:
             right = right.index_fill(0, self._without, torch.nan)
         trans = "H" if self.lower != adjoint else "N"
-        return tensor_of(self._factors.solve(array_of(right), trans=trans))
+        return torch.from_numpy(self._factors.solve(right.numpy(), trans=trans))
 
     def _factor(self) -> None:
         """Factor the upper triangle, or the adjoint of the lower one.

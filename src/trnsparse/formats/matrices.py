@@ -15,7 +15,7 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._patterns.conversions import compressed, transposed
 from trnsparse._patterns.index import copied, expanded
-from trnsparse._products.algebra import intersection
+from trnsparse._products.algebra import multiplied
 from trnsparse.formats._storage.base import StoredMatrix, check_same_shape, is_scalar
 from trnsparse.formats._storage.bsr import BSRStorage
 from trnsparse.formats._storage.coo import COOStorage
@@ -201,9 +201,7 @@ class CSRMatrix(CSRStorage, SparseMatrix):
         if isinstance(other, SparseMatrix):
             check_same_shape("multiply", self, other)
             first, second = self.sum_duplicates(), other.to_csr().sum_duplicates()
-            pattern, left, right = intersection(first.pattern, second.pattern)
-            values = first.values.index_select(-1, left) * second.values.index_select(-1, right)
-            return self._of(values, pattern)
+            return self._of(*multiplied(first.values, first.pattern, second.values, second.pattern))
         if isinstance(other, Tensor) and other.ndim:
             if broadcast(other.shape[-2:], self.shape) != self.shape:
                 raise OperandError(

@@ -14,7 +14,7 @@ __all__ = ["minres"]
 
 
 def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
-    """Return a run of MINRES for one vector; M must be positive definite.
+    """Return a run of MINRES for one vector; M must be positive definite, and x is overwritten.
 
     As in ``conjugate_gradients`` the method is restarted at x if the residual of x misses the goal
     that the recurrence met.
@@ -69,9 +69,9 @@ def _steps(
         y = product(v)
         run.matvecs += 1
         if run.iterations > first:
-            y = y - (beta / old) * r1
+            y = torch.sub(y, r1, alpha=beta / old)
         alpha = ONE.inner(v, y)
-        y = y - (alpha / beta) * r2
+        y = torch.sub(y, r2, alpha=alpha / beta)
         r1, r2 = r2, y
         y = r2 if M is None else M(r2)
         old, square = beta, ONE.inner(r2, y)
@@ -90,8 +90,8 @@ def _steps(
         cs, sn = gbar / gamma, beta / gamma
         phi, phibar = cs * phibar, sn * phibar
         w1, w2 = w2, w
-        w = (v - old_epsilon * w1 - delta * w2) / gamma
-        run.x = run.x + phi * w
+        w = torch.sub(v, w1, alpha=old_epsilon).sub_(w2, alpha=delta).div_(gamma)
+        run.x.add_(w, alpha=phi)
         report(watch, run, phibar * ratio, run.x)
         if beta == 0 or (phibar * ratio <= watch.goal and M is None):
             break

@@ -129,9 +129,13 @@ class CSRStorage(StoredMatrix):
     # -- formats -----------------------------------------------------------------------------------
 
     def sum_duplicates(self) -> Self:
-        """Return the matrix with sorted columns and duplicates summed; itself if canonical."""
+        """Return the matrix with sorted columns and duplicates summed; itself if canonical.
+
+        In a graph of torch.compile, whose shapes do not depend on indices, the number of entries
+        does not change: the first entry of a place has the sum, duplicates are explicit zeros.
+        """
         pattern = self.pattern
-        if torch.compiler.is_compiling() or pattern.canonical:
+        if pattern.canonical:
             return self
         merged, groups = united(pattern.keys, pattern.shape, pattern.indices.dtype)
         return self._of(group_sums(self.values, groups, merged.entries), merged)

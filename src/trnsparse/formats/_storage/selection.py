@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import DimensionError, ShapeError
-from trnsparse._patterns.index import counted
 from trnsparse._patterns.pattern import Pattern
 from trnsparse.formats._storage.csr import CSRStorage
 
@@ -50,17 +49,20 @@ def _is_number(key: Any) -> bool:
 
 def _rows(matrix: CSRStorage, key: Any) -> CSRStorage:
     pattern = matrix.pattern
-    device = pattern.indices.device
-    rows = _chosen(key, pattern.rows).to(device)
-    lengths = counted(pattern.pointers)[rows]
-    pointers = torch.zeros(rows.shape[0] + 1, dtype=lengths.dtype, device=device)
+    rows = _chosen(key, pattern.rows).to(pattern.indices.device)
+    starts = pattern.pointers.index_select(0, rows)
+    lengths = pattern.pointers.index_select(0, rows + 1) - starts
+    pointers = torch.zeros(rows.shape[0] + 1, dtype=lengths.dtype, device=rows.device)
     torch.cumsum(lengths, 0, out=pointers[1:])
     total = int(pointers[-1])
-    starts = (pattern.pointers[rows] - pointers[:-1]).to(torch.int64)
-    places = torch.arange(total, device=device) + torch.repeat_interleave(
-        starts, lengths, output_size=total
-    )
-    part = Pattern(pointers, pattern.indices[places], (rows.shape[0], pattern.columns))
+    # Positions of entries increase by one within a row, and jump at the first entry of a row.
+    jumps = starts - pointers[:-1]
+    jumps[1:] -= jumps[:-1].clone()
+    places = torch.ones(total + 1, dtype=jumps.dtype, device=rows.device)
+    places[0] = 0
+    places = places.index_add_(0, pointers[:-1], jumps)[:total].cumsum(0, dtype=jumps.dtype)
+    indices = pattern.indices.index_select(0, places)
+    part = Pattern(pointers, indices, (rows.shape[0], pattern.columns))
     return type(matrix)._of(matrix.values.index_select(-1, places), part)
 
 
@@ -79,7 +81,9 @@ def _elements(matrix: CSRStorage, rows: Tensor, columns: Tensor) -> Tensor:
 def _chosen(key: Any, size: int) -> Tensor:
     """Return the indices that a key selects out of ``size``, all in range."""
     if isinstance(key, slice):
-        return torch.tensor(range(size)[key], dtype=torch.int64, device="cpu")
+        chosen = range(size)[key]
+        end = chosen.start + len(chosen) * chosen.step
+        return torch.arange(chosen.start, end, chosen.step, device="cpu")
     try:
         found = key if isinstance(key, Tensor) else torch.as_tensor(key, device="cpu")
     except (RuntimeError, TypeError, ValueError):  # neither a number nor a list of numbers

@@ -37,6 +37,7 @@ from trnsci.core.krylov.gmres import Recycled, flexible_gmres, projected
 from trnsci.core.krylov.minres import minres as minres_method
 from trnsci.core.krylov.runs import Callback, Product, Progress, ended
 from trnsci.core.krylov.vectors import norm
+from trnsci.core.untraced import STEPS, untraced
 from trnsolver._paths.arguments import in_full_precision, restored, working
 from trnsolver._paths.dispatch import kernels_wanted
 from trnsolver._paths.library import no_kernel
@@ -61,6 +62,7 @@ _Limits: TypeAlias = tuple[float, float | None, float, int, int | None, Callback
 """tol, rtol, atol, maxiter, max_iter and callback."""
 
 
+@untraced("cg", STEPS)
 @in_full_precision
 def cg(
     A: OperatorLike,
@@ -115,6 +117,7 @@ def cg(
     )
 
 
+@untraced("minres", STEPS)
 @in_full_precision
 def minres(
     A: OperatorLike,
@@ -145,6 +148,7 @@ def minres(
     )
 
 
+@untraced("bicgstab", STEPS)
 @in_full_precision
 def bicgstab(
     A: OperatorLike,
@@ -174,6 +178,7 @@ def bicgstab(
     )
 
 
+@untraced("gmres", STEPS)
 @in_full_precision
 def gmres(
     A: OperatorLike,
@@ -214,6 +219,7 @@ def gmres(
     return _gmres("gmres", (A, b, x0, M), limits, on_failure, restart)
 
 
+@untraced("fgmres", STEPS)
 @in_full_precision
 def fgmres(
     A: OperatorLike,

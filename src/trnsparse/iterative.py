@@ -31,6 +31,7 @@ from trnsci.core.krylov.chebyshev import coefficients, needed_steps
 from trnsci.core.krylov.minres import minres as minres_method
 from trnsci.core.krylov.power_iteration import power_iteration as dominant_pair
 from trnsci.core.krylov.richardson import richardson as richardson_steps_of
+from trnsci.core.untraced import STEPS, untraced
 from trnsparse._paths.library import LIBRARY
 from trnsparse.formats import SparseMatrix
 
@@ -53,6 +54,7 @@ Matrix: TypeAlias = SparseMatrix | Tensor | Product
 _NARROW = (torch.float16, torch.bfloat16)
 
 
+@untraced("cg", STEPS)
 def cg(
     A: Matrix,
     b: Tensor,
@@ -102,6 +104,7 @@ def cg(
     return _solved("cg", method, A, b, x0, M, rule, on_failure, hermitian=True)
 
 
+@untraced("minres", STEPS)
 def minres(
     A: Matrix,
     b: Tensor,
@@ -150,6 +153,7 @@ def chebyshev_steps(lam_min: float, lam_max: float, tol: float) -> int:
     return needed_steps("chebyshev_steps", lam_min, lam_max, tol)
 
 
+@untraced("chebyshev", STEPS)
 def chebyshev(
     A: Matrix,
     b: Tensor,
@@ -188,6 +192,7 @@ def chebyshev(
     return _solved("chebyshev", method, A, b, x0, None, rule, on_failure, hermitian=True)
 
 
+@untraced("richardson", STEPS)
 def richardson(
     A: Matrix,
     b: Tensor,
@@ -214,6 +219,7 @@ def richardson(
     return _solved("richardson", method, A, b, x0, None, rule, on_failure)
 
 
+@untraced("power_iteration", STEPS)
 def power_iteration(
     A: Matrix,
     v0: Tensor | None = None,

@@ -27,6 +27,7 @@ from trnsci.core.errors import (
 )
 from trnsci.core.finite import finite
 from trnsci.core.krylov.preconditioners import block_jacobi, checked_diagonal, jacobi, on_columns
+from trnsci.core.untraced import untraced
 from trnsparse._factors.incomplete import (
     cholesky_factor,
     cholesky_levels,
@@ -35,7 +36,6 @@ from trnsparse._factors.incomplete import (
 )
 from trnsparse._factors.relaxation import relaxation
 from trnsparse._paths.library import no_kernel
-from trnsparse._paths.untraced import untraced
 from trnsparse._products.triangles import Triangle
 from trnsparse.formats import (
     BSRMatrix,

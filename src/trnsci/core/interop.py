@@ -9,6 +9,7 @@ these functions.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "SingleLevelFunction",
     "Transform",
     "below_autograd",
+    "compiler_loaded",
     "constant_to_compile",
     "current_transform",
     "dispatch_modes",
@@ -118,6 +120,13 @@ def constant_to_compile(function: F) -> F:
     # function.
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def compiler_loaded() -> bool:
+    """Return whether torch's compiler is imported, without which nothing is traced."""
+    # private: its module has no public name. Without it: False, and functions that
+    # torch.compiler.disable marks are traced.
+    return "torch._dynamo" in sys.modules
 
 
 def fake_tensor_module() -> Any:

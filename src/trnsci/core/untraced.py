@@ -1,8 +1,7 @@
-"""Functions that torch.compile does not trace, since SciPy or NumPy computes them."""
+"""Functions that torch.compile does not trace: SciPy computes them, or steps depend on values."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -11,20 +10,27 @@ import torch
 from torch.compiler import is_compiling
 
 from trnsci.core.errors import FlagError
+from trnsci.core.interop import compiler_loaded
 
-__all__ = ["untraced"]
+__all__ = ["STEPS", "untraced"]
+
+STEPS = "the number of its steps depends on values"
+"""The reason of iterative methods."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def untraced(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def untraced(
+    name: str, reason: str = "it is computed outside of torch"
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator of functions that break a graph, and are errors in a full graph.
 
     None of the functions that they call is traced.
 
     Args:
         name: The public function, for messages.
+        reason: Why it is no part of a graph, for messages.
 
     Raises:
         FlagError: A full graph is traced, as by ``torch.compile(fullgraph=True)`` or by
@@ -38,10 +44,10 @@ def untraced(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def call(*args: P.args, **options: P.kwargs) -> T:
             if is_compiling():
                 raise FlagError(
-                    f"{name}: is computed outside of torch, so it cannot be part of a compiled "
-                    f"graph; call it before, or compile without fullgraph=True"
+                    f"{name}: cannot be part of a compiled graph, since {reason}; call it before, "
+                    f"or compile without fullgraph=True"
                 )
-            if "torch._dynamo" not in sys.modules:  # the compiler, which ``disable`` would import
+            if not compiler_loaded():  # ``disable`` would import the compiler
                 return function(*args, **options)
             if not disabled:
                 disable: Any = torch.compiler.disable

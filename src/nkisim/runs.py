@@ -329,7 +329,8 @@ class Run:
             return tensors_of(result)
         except Exception:
             # The kernel cannot be run twice: the findings of the first run remain.
-            _LOG.debug("a second run of %s failed", self.kernel.function, exc_info=True)
+            name = kernel_name(self.kernel.function)
+            _LOG.debug("a second run of %s failed", name, exc_info=True)
             return []
         finally:
             RECORDER.reset(token)

@@ -292,7 +292,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
 def det(A: Tensor) -> Tensor:
     """Return the determinants of square matrices; 1 for a matrix without rows."""
     no_kernel("det")
-    return restored(torch.linalg.det(square_matrix("det", "A", A)), A.dtype)
+    work = square_matrix("det", "A", A)
+    if not work.numel():  # torch's has no gradient there
+        return restored(1 + work.sum((-2, -1)), A.dtype)
+    return restored(torch.linalg.det(work), A.dtype)
 
 
 def slogdet(A: Tensor) -> SignLogDet:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from trnsci.core.arguments import agree, expandable
+from trnsci.core.eager import shapes_are_static
 from trnsci.core.errors import DTypeError, FlagError, OperandError
 from trnsparse._paths.dispatch import run_sddmm
 from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix
@@ -145,7 +145,7 @@ def sddmm(pattern: SparseMatrix, C: Tensor, D: Tensor) -> CSRMatrix:
         )
     csr = pattern.to_csr().sum_duplicates()
     values = run_sddmm(csr.pattern, C, D)
-    if is_compiling():  # duplicates are still stored, as zeros
+    if shapes_are_static():  # duplicates are still stored, as zeros
         values = torch.where(csr.pattern.first, values, 0.0)
     return csr.with_values(values)
 

@@ -149,7 +149,7 @@ def _slice(tensor: View, dim: int, extent: int, entry: slice) -> tuple[int, int,
         _out_of_bounds(tensor, dim, extent, first, stop - 1)
     if stop <= first:
         _empty(tensor, dim, first, stop)
-        return 0, 0, step  # it may begin past the end, where there is no memory
+        return first, 0, step
     return first, (stop - first + step - 1) // step, step
 
 
@@ -163,7 +163,7 @@ def _dyn_slice(tensor: View, dim: int, extent: int, entry: DynSlice) -> tuple[in
         _out_of_bounds(tensor, dim, extent, first, first + size - 1)
     if size <= 0:
         _empty(tensor, dim, first, first + size)
-        return 0, 0, 1
+        return first, 0, 1
     return first, size, 1
 
 

@@ -167,6 +167,8 @@ class View(NKIObject):
             self.check_bounds()
             kind = self.life.origin.storage_dtype(self.dtype)
             form = self.form
+            if 0 in form.shape:
+                return np.empty(form.shape, kind)  # it may begin past the end of its memory
             found = np.ndarray(form.shape, kind, self.storage.data, form.start, form.strides)
             if self.storage.borrowed:
                 return found  # the bytes become others at the first write
@@ -180,6 +182,8 @@ class View(NKIObject):
             self.check_bounds()
         form = self.form
         kind = UNSIGNED[form.itemsize]
+        if 0 in form.shape:
+            return np.empty(form.shape, kind)
         return np.ndarray(form.shape, kind, self.storage.data, form.start, form.strides)
 
     @property

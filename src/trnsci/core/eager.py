@@ -18,7 +18,7 @@ from trnsci.core.interop import (
     unwrapped,
 )
 
-__all__ = ["autocast_on", "concrete", "inert", "one_problem", "recorded"]
+__all__ = ["autocast_on", "concrete", "inert", "one_problem", "recorded", "shapes_are_static"]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -35,6 +35,11 @@ def autocast_on(*tensors: Tensor) -> bool:
         if not tensor.is_meta and torch.is_autocast_enabled(tensor.device.type):
             return True
     return False
+
+
+def shapes_are_static() -> bool:
+    """Return whether shapes must not depend on values: in graphs, and of fake tensors."""
+    return torch.compiler.is_compiling() or bool(dispatch_modes())
 
 
 def concrete(*tensors: Tensor) -> bool:

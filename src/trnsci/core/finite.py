@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trnsci.core.eager import concrete, recorded
 from trnsci.core.errors import FlagError, NotFiniteError
-from trnsci.core.interop import dispatch_modes, is_wrapped, unwrapped
+from trnsci.core.interop import is_wrapped, unwrapped
 
 __all__ = ["finite", "only_finite", "power_below", "readable"]
 
@@ -25,7 +25,7 @@ def readable(function: str, name: str, *values: Tensor) -> None:
     Raises:
         FlagError: The values cannot be read.
     """
-    hidden = torch.compiler.is_compiling() or bool(dispatch_modes()) or recorded()
+    hidden = torch.compiler.is_compiling() or recorded()
     if hidden or any(value.is_meta or _batched(value) for value in values):
         raise FlagError(
             f"{function}: the values of {name} are read, which is not possible while a call is "

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnsci.core.finite import power_below
+
 __all__ = ["qdwh"]
 
 _MOST_STEPS = 20
@@ -21,10 +23,9 @@ def qdwh(a: Tensor) -> tuple[Tensor, int]:
     """Return the unitary polar factor of one matrix (m, n) with m >= n, and the number of steps."""
     eps = torch.finfo(a.dtype).eps
     n = a.shape[-1]
-    peak = a.abs().max() if a.numel() else 0.0
-    if float(peak) == 0:
+    if not bool(a.any()):
         return torch.eye(a.shape[-2], n, dtype=a.dtype, device=a.device), 0
-    x = a / peak  # squares of other magnitudes may overflow
+    x = a / power_below(a)  # squares of other magnitudes may overflow
     x = x / torch.linalg.matrix_norm(x)
     low = max(_smallest(x), eps)
     eye = torch.eye(n, dtype=a.dtype, device=a.device)

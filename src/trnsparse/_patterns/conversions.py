@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from trnsci.core.arrays import array_of
+from trnsci.core.eager import shapes_are_static
 from trnsparse._patterns.index import (
     expanded,
     first_of_each,
@@ -43,7 +43,7 @@ def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pa
     """
     order = stable_order(keys)
     found = keys[order]
-    if is_compiling():
+    if shapes_are_static():
         kept, groups = found, torch.searchsorted(found, keys)
     else:
         first = first_of_each(found)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from trnsci.core.eager import shapes_are_static
 from trnsci.core.interop import version_of
 from trnsparse._patterns.index import (
     copied,
@@ -161,7 +162,7 @@ class Pattern:
         False in a graph of torch.compile, which has no values of indices, if it is not known yet.
         """
         if self.known_canonical is None:
-            if is_compiling():
+            if shapes_are_static():
                 return False
             self.known_canonical = is_canonical(self.pointers, self.indices)
         return self.known_canonical

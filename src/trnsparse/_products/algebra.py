@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from trnsci.core.arguments import broadcast
+from trnsci.core.eager import shapes_are_static
 from trnsparse._patterns.conversions import united
 from trnsparse._patterns.index import counted, group_sums, keys_of
 from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
@@ -37,7 +37,7 @@ def multiplied(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tens
         return a[..., :0] * b[..., :0], none
     place = torch.searchsorted(of_b.keys, of_a.keys).clamp(max=of_b.entries - 1)
     found = of_b.keys[place] == of_a.keys
-    if is_compiling():
+    if shapes_are_static():
         found = found & of_a.first
         # Both factors are masked: a product with an infinity that is masked out has no gradient.
         right = torch.where(found, b.index_select(-1, place), 0.0)

@@ -65,8 +65,8 @@ def writes_what_nothing_reads(nisa, a, b):
 @pytest.mark.parametrize(
     ("fault", "rule"), [(reads_what_nothing_wrote, "M001"), (writes_what_nothing_reads, "W004")]
 )
-@pytest.mark.parametrize("timed", [True, False])
-def test_a_finding_fails_on_every_generation(monkeypatch, fault, rule, timed):
+@pytest.mark.parametrize("source", [True, False])
+def test_a_finding_fails_on_every_generation(monkeypatch, fault, rule, source):
     from trnblas._kernels.gemm import gemm
     from trnsci.core.nki import nisa, nl
 
@@ -78,14 +78,14 @@ def test_a_finding_fails_on_every_generation(monkeypatch, fault, rule, timed):
         return original(*arguments)
 
     monkeypatch.setattr(gemm, "function", careless)
-    # Errors in the source, such as ``*arguments``, leave no time to predict.
-    monkeypatch.setenv("NKISIM_SOURCE_RULES", "0" if timed else "1")
+    # Errors in the source alone, such as ``*arguments``, leave a time to predict.
+    monkeypatch.setenv("NKISIM_SOURCE_RULES", "1" if source else "0")
     record = run_case("trnblas", "gemm", values_on=("gen3",), advice=False)
     assert record.status == "failed"
     assert record.error <= record.bound
     assert record.message.startswith("gen2 finds ")
     assert all(rule in found for found in record.generations.values()), record.generations
-    assert all(("us" in speed) == timed for speed in record.speed.values())
+    assert all("us" in speed for speed in record.speed.values())
 
 
 def test_a_call_that_falls_back_fails(monkeypatch):

@@ -63,7 +63,7 @@ def _steps(
     old, epsilon, dbar, cs, sn = 0.0, 0.0, 0.0, -1.0, 0.0
     w, w2 = torch.zeros_like(r), torch.zeros_like(r)
     first, size = run.iterations, 0.0
-    smallest = 4 * torch.finfo(r.dtype).eps
+    smallest, largest = 4 * torch.finfo(r.dtype).eps, torch.finfo(r.dtype).max
     while run.iterations < watch.limit:
         v = y / beta
         y = product(v)
@@ -71,6 +71,9 @@ def _steps(
         if run.iterations > first:
             y = torch.sub(y, r1, alpha=beta / old)
         alpha = ONE.inner(v, y)
+        if not abs(alpha / beta) <= largest:
+            run.reason = "diverged"
+            return True
         y = torch.sub(y, r2, alpha=alpha / beta)
         r1, r2 = r2, y
         y = r2 if M is None else M(r2)
@@ -89,6 +92,9 @@ def _steps(
         gamma = math.hypot(gbar, beta)
         cs, sn = gbar / gamma, beta / gamma
         phi, phibar = cs * phibar, sn * phibar
+        if not max(abs(old_epsilon), abs(delta), abs(phi), gamma, beta / old) <= largest:
+            run.reason = "diverged"
+            return True
         w1, w2 = w2, w
         w = torch.sub(v, w1, alpha=old_epsilon).sub_(w2, alpha=delta).div_(gamma)
         run.x.add_(w, alpha=phi)

@@ -55,7 +55,10 @@ def gammas(
             # gamma(k) = gamma(k + 1) U**(1 / k), with words that the test above did not use.
             root = torch.log1p(-unit53(more[:, 1]))
             value = value + torch.where(at(boosted, places), root / at(k, places), 0.0)
-        return value if logarithms else value.exp(), good
+        if logarithms:
+            return value, good
+        # A sample does not depend on whether others are boosted.
+        return torch.where(at(boosted, places), value.exp(), centre * (1 + x) ** 3), good
 
     return accepted(count, propose)
 
@@ -79,4 +82,6 @@ def _whole_acceptance(x: Tensor, d: Tensor) -> Tensor:
 def _acceptance_series(x: Tensor, d: Tensor) -> Tensor:
     # |x| is at most 9.5 / 3 sqrt(d), here 0.032: the next term is below 1e-8 of the first, which is
     # below 0.01. The remainder of the difference above falls as 1 / d.
-    return -3 * d * x**4 * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x / 8))))
+    # Products, since torch rounds a general power differently at the end of an array.
+    square = x * x
+    return -3 * d * (square * square) * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x / 8))))

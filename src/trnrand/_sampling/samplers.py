@@ -25,6 +25,7 @@ __all__ = [
     "at",
     "by_group",
     "float64",
+    "hypotenuse",
     "many",
     "open_units",
     "sampled",
@@ -89,6 +90,16 @@ def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows
 def float64(parameter: Parameter, source: Source) -> Tensor:
     """Return a parameter as a float64 tensor on the device of the source."""
     return torch.as_tensor(parameter, dtype=torch.float64, device=source.device)
+
+
+def hypotenuse(x: Tensor, y: Tensor) -> Tensor:
+    """Return sqrt(x**2 + y**2) of non-negative numbers, not both 0, without overflow.
+
+    ``torch.hypot`` rounds differently at the end of an array, where it is not vectorised.
+    """
+    larger = torch.maximum(x, y)
+    ratio = torch.minimum(x, y) / larger
+    return larger * torch.sqrt(1 + ratio * ratio)
 
 
 def many(offsets: Offsets) -> int:

@@ -155,7 +155,8 @@ def _gamma(source: Source, count: int, shape: Parameter, scale: Parameter) -> Te
 def _beta(source: Source, count: int, alpha: Parameter, beta: Parameter) -> Tensor:
     first = log_gammas(source, count, alpha)
     second = log_gammas(source, count, beta, Domain.BETA_SECOND)
-    return torch.sigmoid(first - second)
+    # Not torch.sigmoid, which rounds differently at the end of an array.
+    return 1 / (1 + torch.exp(second - first))
 
 
 def _student_t(source: Source, count: int, df: Parameter) -> Tensor:

@@ -18,8 +18,14 @@ import trnrand
         (trnrand.randint, {"high": 3 << 30}),
         (trnrand.randint, {"high": 1 << 32}),
         (trnrand.gamma, {"shape": 0.5}),
+        (trnrand.gamma, {"shape": 3.0}),
+        (trnrand.gamma, {"shape": torch.logspace(-2, 6, 20_001)}),
+        (trnrand.beta, {"alpha": 2.0, "beta": 3.0}),
+        (trnrand.beta, {"alpha": torch.logspace(-2, 2, 20_001), "beta": 0.7}),
+        (trnrand.student_t, {"df": 4.0}),
+        (trnrand.normal, {}),
     ],
-    ids=lambda value: value.__name__ if callable(value) else str(value),
+    ids=lambda value: value.__name__ if callable(value) else str(value)[:20],
 )
 def test_compiled_loops_draw_the_same(draw, options, monkeypatch):
     pytest.importorskip("numba")
@@ -29,9 +35,9 @@ def test_compiled_loops_draw_the_same(draw, options, monkeypatch):
             "trnrand._sampling.numba_loops.compiled_wanted", lambda n, way=compiled: way
         )
         size = {"size": (20_001,)} if draw is trnrand.randint else {}
-        both.append(
-            draw(*([] if size else [20_001]), **size, **options, generator=trnrand.Generator(5))
-        )
+        dtype = {} if size else {"dtype": torch.float64}
+        shape = [] if size else [20_001]
+        both.append(draw(*shape, **size, **options, **dtype, generator=trnrand.Generator(5)))
     assert torch.equal(*both)
 
 

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnrand._sampling import numba_loops
 from trnrand._sampling.mass import log_binomial, log_poisson
 from trnrand._sampling.samplers import Offsets
 from trnrand._stream.words import Domain, Source, paired, unit53
@@ -76,7 +75,7 @@ def tabled(
         pairs = paired(source.slots(domain, some, attempt))
         k = torch.empty(len(pairs), dtype=torch.float64)
         good = torch.empty(len(pairs), dtype=torch.bool)
-        if numba_loops.compiled_wanted(0):
+        if source.compiled:
             from trnrand._sampling.compiled_integers import integer_loop
 
             integer_loop("tabled")(pairs.numpy(), table, *hat, k.numpy(), good.numpy())

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from trnrand._paths.arguments import Parameter, real
 from trnrand._paths.requests import Request
-from trnrand._sampling import numba_loops
 from trnrand._sampling.gammas import gammas
 from trnrand._sampling.laws import FLOATS
 from trnrand._sampling.mass import log_binomial, log_poisson
@@ -313,7 +312,7 @@ def _transformed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (v, us, k): a uniform, the distance of another to its ends, and the proposed count."""
     pairs = paired(source.slots(domain, offsets, attempt))
-    if pairs.is_cpu and not (a.ndim or b.ndim or centre.ndim) and numba_loops.compiled_wanted(0):
+    if pairs.is_cpu and not (a.ndim or b.ndim or centre.ndim) and source.compiled:
         from trnrand._sampling.compiled_integers import integer_loop
 
         v, us, k = torch.empty(3, len(pairs), dtype=torch.float64)

@@ -101,15 +101,24 @@ def defined(
         f = m - 1.0
         s = f / (f + 2.0)
         q = s * s
-        p = q * _L10 + _L9
-        p = p * q + _L8
-        p = p * q + _L7
-        p = p * q + _L6
-        p = p * q + _L5
-        p = p * q + _L4
-        p = p * q + _L3
-        p = p * q + _L2
-        p = p * q + _L1
+        p = q * _L10
+        p += _L9
+        p *= q
+        p += _L8
+        p *= q
+        p += _L7
+        p *= q
+        p += _L6
+        p *= q
+        p += _L5
+        p *= q
+        p += _L4
+        p *= q
+        p += _L3
+        p *= q
+        p += _L2
+        p *= q
+        p += _L1
         # log(m) = 2 s (1 + q p), and 2 s = f - s f.
         return e * _LN2_HIGH + (f - (s * (f - 2.0 * q * p) - e * _LN2_LOW))
 
@@ -123,17 +132,28 @@ def defined(
         x = clamp(x, -1400.0, 1400.0)
         k = floor(x * _PER_LN2 + 0.5)
         r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-        p = r * _E13 + _E12
-        p = p * r + _E11
-        p = p * r + _E10
-        p = p * r + _E9
-        p = p * r + _E8
-        p = p * r + _E7
-        p = p * r + _E6
-        p = p * r + _E5
-        p = p * r + _E4
-        p = p * r + _E3
-        p = p * r + _E2
+        p = r * _E13
+        p += _E12
+        p *= r
+        p += _E11
+        p *= r
+        p += _E10
+        p *= r
+        p += _E9
+        p *= r
+        p += _E8
+        p *= r
+        p += _E7
+        p *= r
+        p += _E6
+        p *= r
+        p += _E5
+        p *= r
+        p += _E4
+        p *= r
+        p += _E3
+        p *= r
+        p += _E2
         return scaled((p * r * r + r) + 1.0, clamp(k, -2044.0, 2046.0))
 
     @compiled
@@ -141,15 +161,24 @@ def defined(
         """Return the sine of up to a quarter of a turn."""
         x = turns * _TURN
         q = x * x
-        p = q * _S10 + _S9
-        p = p * q + _S8
-        p = p * q + _S7
-        p = p * q + _S6
-        p = p * q + _S5
-        p = p * q + _S4
-        p = p * q + _S3
-        p = p * q + _S2
-        p = p * q + _S1
+        p = q * _S10
+        p += _S9
+        p *= q
+        p += _S8
+        p *= q
+        p += _S7
+        p *= q
+        p += _S6
+        p *= q
+        p += _S5
+        p *= q
+        p += _S4
+        p *= q
+        p += _S3
+        p *= q
+        p += _S2
+        p *= q
+        p += _S1
         return p * q * x + x
 
     # The reductions are exact for multiples of 2**-53.

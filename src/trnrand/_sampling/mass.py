@@ -97,13 +97,20 @@ def defined_masses(
         difference = k - mean
         v = difference / (k + mean)
         q = v * v
-        p = q * _D8 + _D7
-        p = p * q + _D6
-        p = p * q + _D5
-        p = p * q + _D4
-        p = p * q + _D3
-        p = p * q + _D2
-        p = p * q + _D1
+        p = q * _D8
+        p += _D7
+        p *= q
+        p += _D6
+        p *= q
+        p += _D5
+        p *= q
+        p += _D4
+        p *= q
+        p += _D3
+        p *= q
+        p += _D2
+        p *= q
+        p += _D1
         return difference * v + 2.0 * k * v * (q * p)
 
     @compiled

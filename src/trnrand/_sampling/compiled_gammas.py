@@ -6,7 +6,7 @@ rounds in the same order as the tensor version in ``gammas``, so results are bit
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numba
@@ -23,12 +23,15 @@ __all__ = ["proposal_loop"]
 _PASS = 512
 
 
-@numba.njit
+_compiled = partial(numba.njit, error_model="numpy")
+
+
+@_compiled
 def _where(condition: Any, yes: Any, no: Any) -> Any:
     return yes if condition else no
 
 
-_bound = defined_bound(_where, numba.njit(error_model="numpy"))
+_bound = defined_bound(_where, _compiled)
 
 
 def _proposals(

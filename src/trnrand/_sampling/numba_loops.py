@@ -16,9 +16,9 @@ __all__ = ["compiled_wanted"]
 _LEAST = 1 << 14
 
 
-def compiled_wanted(samples: int) -> bool:
-    """Return whether to use compiled loops for a call of this many samples."""
-    return samples >= _LEAST and _loads()
+def compiled_wanted(samples: int, least: int = _LEAST) -> bool:
+    """Return whether to use compiled loops for a call of this many samples, at least ``least``."""
+    return samples >= least and _loads()
 
 
 @cache

@@ -89,8 +89,7 @@ class _Columns:
         word = word_bits(points)
         cut = word - min(digits, word)
         block: _Block | _CompiledBlock
-        compiled = out.size >= _COMPILED_SIZE and word == WORD
-        compiled = compiled and numba_loops.compiled_wanted(out.size)
+        compiled = word == WORD and numba_loops.compiled_wanted(out.size, _COMPILED_SIZE)
         if self.tree is not None and compiled:
             block = _CompiledBlock(points, corner, self.directions, self.tree, cut)
         else:

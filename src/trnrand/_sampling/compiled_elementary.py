@@ -1,4 +1,4 @@
-"""The functions of ``elementary`` compiled for single numbers, and loops of them over arrays.
+"""The functions of ``series`` compiled for single numbers, and loops of them over arrays.
 
 Importing this module imports numba. A loop is compiled at its first use, and cached on disk.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from trnrand._sampling.elementary import SPLIT_BITS, defined
+from trnrand._sampling.series import SPLIT_BITS, defined
 from trnsci.core.compiled import compiled_loop
 
 __all__ = ["cosine", "elementary_loop", "exp", "log", "log1p", "sine", "unit53", "unit64"]

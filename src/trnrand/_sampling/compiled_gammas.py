@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from trnrand._sampling.compiled_elementary import cosine, exp, log, log1p, unit53, unit64
-from trnrand._sampling.gammas import LEAST, SQUEEZE, defined_bound
+from trnrand._sampling.gamma_bound import LEAST, SQUEEZE, defined_bound
 from trnsci.core.compiled import compiled_loop
 
 __all__ = ["proposal_loop"]

@@ -2,7 +2,8 @@
 
     python benchmarks/bench_rand.py              print the table
     python benchmarks/bench_rand.py --count 10000000
-    python benchmarks/bench_rand.py --all        also every distribution of torch
+    python benchmarks/bench_rand.py --all        also the other distributions of torch and NumPy
+    python benchmarks/bench_rand.py --law beta   only these, of several --law
     python benchmarks/bench_rand.py --cuda       the same on a CUDA device, against torch
     python benchmarks/bench_rand.py --record     also append to benchmarks/results/
 
@@ -54,7 +55,25 @@ TORCH: dict[str, Callable[[Tensor], object]] = {
     "binomial": lambda out: torch.binomial(out.fill_(200.0), torch.full_like(out, 0.7)),
     "gamma": lambda out: torch.distributions.Gamma(out.fill_(3.0), 1.0).sample(),
 }
+# Draws of NumPy that torch lacks or that are faster than torch's, by a generator and a count.
+NUMPY: dict[str, Callable[[np.random.Generator, int], object]] = {
+    "gamma": lambda draw, count: draw.gamma(3.0, size=count),
+    "student_t": lambda draw, count: draw.standard_t(4.0, size=count),
+    "beta": lambda draw, count: draw.beta(2.0, 3.0, size=count),
+    "beta small": lambda draw, count: draw.beta(0.5, 2.0, size=count),
+    "hypergeometric": lambda draw, count: draw.hypergeometric(300, 500, 200, size=count),
+    "hypergeometric large": lambda draw, count: draw.hypergeometric(10**5, 10**5, 10**4, count),
+    "multinomial": lambda draw, count: draw.multinomial(1000, WEIGHTS.numpy(), count // WIDTH),
+}
+WIDTH = 10
+WEIGHTS = torch.arange(1.0, WIDTH + 1, dtype=torch.float64)
+WEIGHTS /= WEIGHTS.sum()
 PARAMETERS: dict[str, dict[str, float]] = {
+    "student_t": {"df": 4.0},
+    "beta": {"alpha": 2.0, "beta": 3.0},
+    "beta small": {"alpha": 0.5, "beta": 2.0},
+    "hypergeometric": {"good": 300, "bad": 500, "draws": 200},
+    "hypergeometric large": {"good": 10**5, "bad": 10**5, "draws": 10**4},
     "geometric": {"p": 0.2},
     "bernoulli": {"p": 0.3},
     "randint": {"low": -5, "high": 1000},
@@ -93,17 +112,29 @@ def numpy_rivals(law: str, count: int) -> dict[str, Call]:
     return {name: call(engine) for name, engine in engines.items()}
 
 
+def drawn(law: str, count: int, generator: trnrand.Generator) -> object:
+    """Draw ``count`` samples of a distribution."""
+    draw = partial(getattr(trnrand, law.partition(" ")[0]), **PARAMETERS.get(law, {}))
+    if law == "multinomial":
+        return draw(1000, WEIGHTS, count // WIDTH, generator=generator)
+    if law == "randint":
+        return draw(size=(count,), generator=generator)
+    return draw(count, generator=generator)
+
+
 def contenders(law: str, count: int, device: str) -> dict[str, Call]:
     """Return by name the calls that draw ``count`` samples of a distribution."""
-    draw = partial(getattr(trnrand, law.partition(" ")[0]), **PARAMETERS.get(law, {}))
-    size = {"size": (count,)} if law == "randint" else {}
-    sizes = () if size else (count,)
     found: dict[str, Call] = {}
     for engine in ("philox", "threefry") if law in CORE else ("philox",):
         generator = trnrand.Generator(1, device, engine=engine)
-        found[engine] = lambda generator=generator: draw(*sizes, **size, generator=generator)
-    fill = TORCH[law]
-    rivals: dict[str, Call] = {"torch": lambda: fill(torch.empty(count, device=device))}
+        found[engine] = partial(drawn, law, count, generator)
+    rivals: dict[str, Call] = {}
+    if law in TORCH:
+        fill = TORCH[law]
+        rivals["torch"] = lambda: fill(torch.empty(count, device=device))
+    if law in NUMPY and device == "cpu":
+        for name, engine in (("np philox", np.random.Philox(1)), ("np pcg64", np.random.PCG64(1))):
+            rivals[name] = partial(NUMPY[law], np.random.Generator(engine), count)
     if device != "cpu":
         return {name: synchronised(call) for name, call in {**found, **rivals}.items()}
     found |= {f"{name} plain": without_numba(call) for name, call in found.items()}
@@ -122,7 +153,7 @@ def synchronised(call: Call) -> Call:
 
 def rows_of(law: str, count: int, timings: dict[str, Timing]) -> list[Row]:
     """Return a row per contender: its speed, and for trnrand the goal and the verdict."""
-    baselines = [name for name in timings if name in ("torch", "np philox")]
+    baselines = [name for name in timings if name in ("torch", "np philox", "np pcg64")]
     best = min(baselines, key=lambda name: timings[name].p50)
     rows = []
     for name, timing in timings.items():
@@ -137,7 +168,8 @@ def rows_of(law: str, count: int, timings: dict[str, Timing]) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=1_000_000)
-    parser.add_argument("--all", action="store_true", help="also every distribution of torch")
+    parser.add_argument("--all", action="store_true", help="also those of torch and NumPy")
+    parser.add_argument("--law", action="append", help="only this distribution")
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
@@ -147,9 +179,13 @@ def main() -> None:
 
         torch.set_num_threads(1)
         print(f"CPU, torch {torch.__version__}, numpy {np.__version__}, numba {numba.__version__}")
-    laws = tuple(TORCH) if options.all else CORE
+    more = () if options.cuda else tuple(law for law in NUMPY if law not in TORCH)
+    laws = (*TORCH, *more) if options.all else CORE
+    laws = tuple(options.law or laws)
     problems = [(law, options.count, 1) for law in laws]
-    problems += [(law, count, 100) for law in laws for count in SMALL]
+    problems += [(law, count, 100) for law in laws if law not in more for count in SMALL]
+    if "multinomial" in laws:
+        problems.append(("multinomial", 1000 * WIDTH, 10))
     clock = clock_for(device, 1, options.record)
     rows: list[Row] = []
     for law, count, calls in problems:

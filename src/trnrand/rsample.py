@@ -22,6 +22,7 @@ from trnrand._paths.arguments import Device, Parameter, Size
 from trnrand._paths.calls import untraced
 from trnrand._paths.requests import prepared, prepared_vectors
 from trnrand._paths.transforms import beneath, holds, shown
+from trnrand._sampling.elementary import proportions
 from trnrand._sampling.gammas import log_gammas, student_normals
 from trnrand._sampling.pathwise import log_gamma_slope, moving, truncated_slopes, von_mises_slope
 from trnrand._stream.moving import (
@@ -34,12 +35,14 @@ from trnrand._stream.moving import (
     place,
     plain,
     wide,
-    wide_pairs,
+    wide_rows,
+    with_values,
 )
 from trnrand._stream.words import Domain, Source
 from trnrand.distributions import continuous, extremes
 from trnrand.distributions.circular import centred_angles, wrapped
 from trnrand.distributions.extremes import log_exponentials
+from trnrand.distributions.gammas import betas, student_ts
 from trnrand.distributions.truncated import standard_truncated
 from trnrand.distributions.vectors import checked_covariance, rotated, standard_vectors
 from trnrand.errors import ParameterError
@@ -316,15 +319,16 @@ def beta(
 
     def noise(source: Source, count: int, alpha: Parameter, beta: Parameter) -> Tensor:
         first = log_gammas(source, count, alpha)
-        return torch.stack([first, log_gammas(source, count, beta, Domain.BETA_SECOND)], -1)
+        second = log_gammas(source, count, beta, Domain.BETA_SECOND)
+        return torch.stack([first, second, betas(source, count, alpha, beta)], -1)
 
-    both = wide_pairs(request, noise, *parameters.values())
+    *both, values = wide_rows(request, noise, *parameters.values()).unbind(-1)
     first, second = (
         moving(log_gamma_slope, logarithm, every(p, request))
-        for logarithm, p in zip(both.unbind(-1), (alpha, beta), strict=True)
+        for logarithm, p in zip(both, (alpha, beta), strict=True)
     )
     limits = torch.finfo(request.dtype)
-    inside = torch.sigmoid(first - second).to(request.dtype)
+    inside = with_values(torch.sigmoid(first - second), values).to(request.dtype)
     return inside.clamp(limits.tiny, 1 - limits.eps / 2)
 
 
@@ -343,12 +347,13 @@ def student_t(
 
     def noise(source: Source, count: int, df: Parameter) -> Tensor:
         half = torch.as_tensor(df, dtype=torch.float64, device=source.device) / 2
-        return torch.stack([log_gammas(source, count, half), student_normals(source, count)], -1)
+        z, values = student_normals(source, count), student_ts(source, count, df)
+        return torch.stack([log_gammas(source, count, half), z, values], -1)
 
-    logarithm, z = wide_pairs(request, noise, degrees["df"]).unbind(-1)
+    logarithm, z, values = wide_rows(request, noise, degrees["df"]).unbind(-1)
     half = every(df, request) / 2
     excess = moving(log_gamma_slope, logarithm, half) - half.log()
-    return (z * torch.exp(-0.5 * excess)).to(request.dtype)
+    return with_values(z * torch.exp(-0.5 * excess), values).to(request.dtype)
 
 
 @untraced
@@ -371,7 +376,8 @@ def dirichlet(
     request = prepared_vectors("dirichlet", size, width, batch, dtype, generator, device, total)
     logarithms = wide(request, log_gammas, weights)
     moved = moving(log_gamma_slope, logarithms, every(concentration, request))
-    return torch.softmax(moved, dim=-1).to(request.dtype)
+    values = proportions(logarithms)
+    return with_values(torch.softmax(moved, dim=-1), values).to(request.dtype)
 
 
 @untraced

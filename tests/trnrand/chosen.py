@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand._sampling import numba_loops
+
 CPU = torch.device("cpu")
 
 
@@ -22,11 +24,13 @@ class Chosen:
 
     Attributes:
         device: As a source has it.
+        compiled: As a source has it.
         asked: For each attempt, the offsets that were asked for.
     """
 
     def __init__(self, first, second, later=(0.5, 0.0)):
         self.device = CPU
+        self.compiled = numba_loops.compiled_wanted(len(first))
         self._first = words_of(np.asarray(first, float), np.asarray(second, float))
         self._later = words_of(np.array([later[0]]), np.array([later[1]]))
         self.asked: list[Tensor] = []

@@ -180,21 +180,25 @@ def test_stretches_of_arrays_make_one_stream(engine, monkeypatch):
     assert np.array_equal(cut.view(np.int32), on_tensors.numpy().view(np.int32))
 
 
-def test_loading_numba_is_for_large_draws():
+def test_loops_are_compiled_by_the_size_of_a_call():
+    """Neither earlier draws nor numba in the process change the choice."""
     sizes = printed_after(
         "torch",
         """
 import sys, trnrand
+from trnrand._sampling import numba_loops
 g = trnrand.Generator(1)
 found = []
-for size in (1000, 2**18 - 1, 2**18):
-    trnrand.uniform(size, generator=g)
+for size in (2**14 - 1, 2**14):
+    for _ in range(200):
+        trnrand.uniform(size, generator=g)
+    trnrand.gamma(size, shape=2.0, generator=g)
     found.append("numba" in sys.modules)
-print(json.dumps(found))
+print(json.dumps([*found, numba_loops.compiled_wanted(2**14 - 1)]))
 """,
         path=[SOURCES],
     )
-    assert sizes == [False, False, importlib.util.find_spec("numba") is not None]
+    assert sizes == [False, importlib.util.find_spec("numba") is not None, False]
 
 
 def test_nothing_changes_where_numba_is_missing():

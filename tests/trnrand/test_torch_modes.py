@@ -272,3 +272,10 @@ def test_a_compiled_permutation_is_that_of_the_call():
     want = trnrand.randperm(7, generator=Generator(3))
     assert torch.equal(run(torch.zeros(7, dtype=torch.int64)), want)
     assert generator.offset == 7
+
+
+@pytest.mark.parametrize("name", ["uniform_into", "normal_into", "exponential_into"])
+def test_a_buffer_inside_of_a_transform_is_refused_by_name(name):
+    fill = getattr(trnrand, name)
+    with pytest.raises(trnrand.ParameterError, match=f"{name}: buf cannot be filled"):
+        torch.func.vmap(lambda x: fill(x), randomness="different")(torch.zeros(2, 3))

@@ -22,6 +22,7 @@ from trnrand._paths.arguments import (
     like_out,
     parsed_size,
 )
+from trnrand._sampling import numba_loops
 from trnrand._sampling.laws import FLOATS
 from trnrand._stream.words import Source
 from trnrand.defaults import get_default_generator
@@ -64,8 +65,9 @@ class Request:
 
     def source(self) -> Source:
         """Move the generator past the samples, and return their source."""
-        each = math.prod(self.shape[1:])
-        return self.generator.reserve(self.function, self.count, self.device, self.total, each)
+        each, count = math.prod(self.shape[1:]), self.count
+        source = self.generator.reserve(self.function, count, self.device, self.total, each)
+        return replace(source, compiled=numba_loops.compiled_wanted(count))
 
     def flat(self, parameter: Parameter) -> Parameter:
         """Return a tensor parameter with one value per sample; a number is returned as it is."""

@@ -17,14 +17,15 @@ Normals and exponentials in half precision are those of float32, rounded.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trnrand._sampling import numba_loops
+from trnrand._sampling.elementary import normals
 from trnrand._sampling.laws import (
     DOMAINS,
     GROUPS,
@@ -38,9 +39,8 @@ from trnrand._sampling.laws import (
     Kind,
 )
 from trnrand._stream.words import WIDE, Source, chunk_samples, paired, suits_triton, unit53
-from trnrand.engines import MASK
 
-__all__ = ["first_normals53", "normals53", "torch_fill", "torch_stream"]
+__all__ = ["torch_fill", "torch_stream"]
 
 
 def torch_stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
@@ -84,22 +84,23 @@ def _fill_by_chunks(kind: Kind, source: Source, out: Tensor) -> None:
         domain, per_sample = domain | WIDE, 2
     # Enough samples that the overhead of fifty calls of torch per chunk is small.
     count, chunk = out.numel(), 8 * chunk_samples(source.device)
+    compiled = out.is_cpu and numba_loops.compiled_wanted(count)
     skipped = source.start % group
-    aligned = source.later(-skipped)
+    aligned = replace(source.later(-skipped), compiled=compiled)
     for done in range(-skipped, count, chunk):
         samples = min(chunk, count - done)
         samples += samples % group
         words = aligned.later(done + skipped).words(domain, samples * per_sample, per_sample)
-        values = _CONVERT[kind](words, out.dtype)
+        values = _CONVERT[kind](words, out.dtype, compiled)
         low, high = max(done, 0), min(done + samples, count)
         out[low:high] = values[low - done : high - done]
 
 
-def _raw(words: Tensor, dtype: torch.dtype) -> Tensor:
+def _raw(words: Tensor, dtype: torch.dtype, compiled: bool = False) -> Tensor:
     return words
 
 
-def _uniforms(words: Tensor, dtype: torch.dtype) -> Tensor:
+def _uniforms(words: Tensor, dtype: torch.dtype, compiled: bool = False) -> Tensor:
     if dtype is torch.float64:
         return unit53(paired(words))
     bits = UNIFORM_BITS[dtype]
@@ -108,17 +109,17 @@ def _uniforms(words: Tensor, dtype: torch.dtype) -> Tensor:
     return top.float().mul_(2.0**-bits).to(dtype)
 
 
-def _exponentials(words: Tensor, dtype: torch.dtype) -> Tensor:
+def _exponentials(words: Tensor, dtype: torch.dtype, compiled: bool = False) -> Tensor:
     if dtype is torch.float64:
-        return _uniforms(words, dtype).neg_().log1p_().neg_()
+        return _uniforms(words, dtype, compiled).neg_().log1p_().neg_()
     rest = _top24(words).neg_().add_(2.0**24).mul_(2.0**-24)
     # Adding 0 turns -0 into 0.
     return _minus_two_log(rest).mul_(0.5).add_(0.0).to(dtype)
 
 
-def _normals(words: Tensor, dtype: torch.dtype) -> Tensor:
+def _normals(words: Tensor, dtype: torch.dtype, compiled: bool = False) -> Tensor:
     if dtype is torch.float64:
-        return _interleaved(*normals53(paired(words.view(-1, 4))))
+        return _interleaved(*normals(paired(words.view(-1, 4)), True, compiled))
     first, second = words.view(-1, 2).unbind(1)
     # u = (word + 1) / 2**32 is never 0. Both halves are exact, so their sum is rounded once.
     upper = ((first >> 16) & 0xFFFF).float().mul_(2.0**16)
@@ -172,27 +173,7 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
     return torch.view_as_real(torch.complex(even, odd)).view(-1)
 
 
-def normals53(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two tensors of normals in float64, with |z| up to 9.4, from (n, 2) paired words."""
-    radius, angle = _polar53(blocks)
-    return radius * angle.cos(), radius * angle.sin()
-
-
-def first_normals53(blocks: Tensor) -> Tensor:
-    """Return the first result of ``normals53``."""
-    radius, angle = _polar53(blocks)
-    return radius.mul_(angle.cos_())
-
-
-def _polar53(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    first, second = blocks.unbind(1)
-    # All 64 bits, first word on top. Both parts are exact, so small uniforms keep full precision.
-    lower = (first >> 32 & MASK).double().add_(1.0)
-    u = (first & MASK).double().mul_(2.0**32).add_(lower).mul_(2.0**-64)
-    return u.log_().mul_(-2.0).sqrt_(), unit53(second).mul_(2 * math.pi)
-
-
-_CONVERT: dict[Kind, Callable[[Tensor, torch.dtype], Tensor]] = {
+_CONVERT: dict[Kind, Callable[[Tensor, torch.dtype, bool], Tensor]] = {
     "words": _raw,
     "uniform": _uniforms,
     "normal": _normals,

@@ -77,11 +77,34 @@ def _products(words: Any, span: Any, biased: Any, values: Any, good: Any) -> Non
         good[i] = product & np.uint64(0xFFFF_FFFF) >= biased
 
 
+def _order(keys: Any, shift: Any, starts: Any, ordered: Any, out: Any) -> None:
+    """Order keys stably: into buckets by their upper bits, then by insertion.
+
+    ``starts`` holds a 0 for each bucket and one more, and ``ordered`` has the size of ``keys``.
+    """
+    for i in range(keys.size):
+        starts[(keys[i] >> shift) + 1] += 1
+    for bucket in range(1, starts.size):
+        starts[bucket] += starts[bucket - 1]
+    for i in range(keys.size):
+        bucket = keys[i] >> shift
+        place = starts[bucket]
+        starts[bucket] = place + 1
+        ordered[place], out[place] = keys[i], i
+    for i in range(1, keys.size):
+        key, index, place = ordered[i], out[i], i
+        while place > 0 and ordered[place - 1] > key:
+            ordered[place], out[place] = ordered[place - 1], out[place - 1]
+            place -= 1
+        ordered[place], out[place] = key, index
+
+
 _LOOPS: dict[str, Callable[..., None]] = {
     "units": _units,
     "proposals": _proposals,
     "tabled": _tabled,
     "products": _products,
+    "order": _order,
 }
 
 

@@ -1,82 +1,111 @@
 """Sampler of gamma variates: the method of Marsaglia and Tsang (ACM TOMS 26, 2000) in float64.
 
-Ratios of gamma variates (beta, Dirichlet, Student's t) are computed from logarithms: with a small
-shape the samples themselves would underflow.
+Ratios of gamma variates with shapes below 1 (beta), Dirichlet vectors and Student's t are computed
+from logarithms: with a small shape the samples themselves would underflow.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from trnrand._paths.arguments import Parameter
-from trnrand._paths.torch_path import first_normals53
+from trnrand._sampling.elementary import exp, log, log1p, normals, root
+from trnrand._sampling.gamma_bound import LEAST, SQUEEZE, defined_bound
 from trnrand._sampling.samplers import Offsets, accepted, at, float64
 from trnrand._stream.words import WIDE, Domain, Source, paired, unit53
 
-__all__ = ["gammas", "log_acceptance", "log_gammas", "student_normals"]
+__all__ = [
+    "gammas",
+    "log_acceptance",
+    "log_gammas",
+    "student_normals",
+]
 
 
 def student_normals(source: Source, count: int) -> Tensor:
     """Return the standard normals in the numerator of Student's t."""
-    return first_normals53(paired(source.slots(Domain.STUDENT_T, count)))
+    blocks = paired(source.slots(Domain.STUDENT_T, count))
+    return normals(blocks, both=False, compiled=source.compiled)[0]
 
 
 def log_gammas(
-    source: Source, count: int, shape: Parameter, domain: Domain = Domain.GAMMA
+    source: Source, offsets: Offsets, shape: Parameter, domain: Domain = Domain.GAMMA
 ) -> Tensor:
     """Return logarithms of standard gamma samples."""
-    return gammas(source, count, shape, domain, logarithms=True)
+    return gammas(source, offsets, shape, domain, logarithms=True)
 
 
 def gammas(
     source: Source,
-    count: int,
+    offsets: Offsets,
     shape: Parameter,
     domain: Domain = Domain.GAMMA,
     logarithms: bool = False,
 ) -> Tensor:
     """Return standard gamma samples or their logarithms; two blocks per sample and attempt."""
-    k = float64(shape, source)
+    k, compiled = float64(shape, source), source.compiled
     boosted = k < 1
     d = torch.where(boosted, k + 1, k) - 1 / 3
-    c = 1 / torch.sqrt(9 * d)
+    c = 1 / root(9 * d)
+    log_d = log(d, compiled)
     any_boosted = bool(boosted.any())
 
-    def propose(offsets: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
-        centre = at(d, places)
-        x = at(c, places) * first_normals53(paired(source.slots(domain, offsets, attempt)))
-        more = paired(source.slots(domain | WIDE, offsets, attempt))
-        good = torch.log(unit53(more[:, 0])) < log_acceptance(x, centre)
-        if not logarithms and not any_boosted:
-            return centre * (1 + x) ** 3, good
-        value = 3 * torch.log1p(x) + centre.log()
-        if any_boosted:
-            # gamma(k) = gamma(k + 1) U**(1 / k), with words that the test above did not use.
-            root = torch.log1p(-unit53(more[:, 1]))
-            value = value + torch.where(at(boosted, places), root / at(k, places), 0.0)
-        return value if logarithms else value.exp(), good
+    def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
+        pairs = paired(source.slots(domain, some, attempt))
+        more = paired(source.slots(domain | WIDE, some, attempt))
+        own = [at(p, places) for p in (d, c, log_d, k)]
+        if compiled:
+            return _compiled(pairs, more, own, logarithms, any_boosted)
+        return _on_tensors(pairs, more, own, logarithms, any_boosted)
 
-    return accepted(count, propose)
+    return accepted(offsets, propose)
 
 
-def log_acceptance(x: Tensor, d: Tensor) -> Tensor:
-    """Return the log acceptance probability of d (1 + x)**3, where 3 x sqrt(d) is normal.
+def _on_tensors(
+    pairs: Tensor, more: Tensor, parameters: list[Tensor], logarithms: bool, any_boosted: bool
+) -> tuple[Tensor, Tensor]:
+    """Return proposals, from two blocks of words each, and whether they are accepted."""
+    d, c, log_d, k = parameters
+    z = normals(pairs, both=False)[0]
+    u, square = unit53(more), z * z
+    x = c * z
+    log_root = log1p(x.clamp(min=LEAST))
+    good = log_acceptance(x, d, log_root) - log(u[:, 0]) > 0
+    good |= u[:, 0] < 1 - SQUEEZE * (square * square)
+    root = x + 1
+    direct = d * (root * root * root)
+    if not logarithms and not any_boosted:
+        return direct, good
+    value = 3 * log_root + log_d
+    boosted = k < 1
+    if any_boosted:
+        # gamma(k) = gamma(k + 1) U**(1 / k), with words that the test above did not use.
+        value = value + torch.where(boosted, log(1 - u[:, 1]) / k, 0.0)
+    # A sample does not depend on whether others are boosted.
+    return value if logarithms else torch.where(boosted, exp(value), direct), good
 
-    It is z**2 / 2 + d - d v + d log(v) with z = 3 x sqrt(d) and v = (1 + x)**3, in which the powers
-    of x below the fourth cancel. It is NaN, which is never accepted, for x below -1.
-    """
-    small = d < 1e4
-    if d.ndim:
-        return torch.where(small, _whole_acceptance(x, d), _acceptance_series(x, d))
-    return _whole_acceptance(x, d) if small else _acceptance_series(x, d)
+
+def _compiled(
+    pairs: Tensor, more: Tensor, parameters: list[Tensor], logarithms: bool, any_boosted: bool
+) -> tuple[Tensor, Tensor]:
+    from trnrand._sampling.compiled_gammas import proposal_loop
+
+    values = torch.empty(len(pairs), dtype=torch.float64)
+    good = torch.empty(len(pairs), dtype=torch.bool)
+    own = (p.reshape(-1).numpy() for p in parameters)
+    flags = logarithms, any_boosted
+    proposal_loop()(pairs.numpy(), more.numpy(), *own, *flags, values.numpy(), good.numpy())
+    return values, good
 
 
-def _whole_acceptance(x: Tensor, d: Tensor) -> Tensor:
-    return 3 * d * (torch.log1p(x) - x * (1 - x * (1 / 2 - x / 3)))
+_bound = defined_bound(torch.where, lambda function: function)
 
 
-def _acceptance_series(x: Tensor, d: Tensor) -> Tensor:
-    # |x| is at most 9.5 / 3 sqrt(d), here 0.032: the next term is below 1e-8 of the first, which is
-    # below 0.01. The remainder of the difference above falls as 1 / d.
-    return -3 * d * x**4 * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x / 8))))
+def log_acceptance(x: Tensor, d: Tensor, log_root: Tensor | None = None) -> Tensor:
+    """Return the log acceptance probability of d (1 + x)**3; ``log_root`` is log(1 + x)."""
+    if log_root is None:
+        log_root = log1p(x.clamp(min=LEAST))
+    return torch.where(x > -1, _bound(x, log_root, d), -math.inf)

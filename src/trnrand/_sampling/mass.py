@@ -7,72 +7,181 @@ replace differences of large log factorials, so large parameters lose no accurac
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["log_binomial", "log_hypergeometric", "log_poisson"]
+from trnrand._sampling.elementary import log, log1p
+
+__all__ = ["STIRLING_RESTS", "Masses", "defined_masses", "masses"]
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
-# log(k!) minus Stirling's formula for k to 15, ten times as fast as lgamma; entry 0 is unused.
-_STIRLING_RESTS = [0.0] + [
+STIRLING_RESTS = [0.0] + [
     math.log(math.factorial(k)) - (k + 0.5) * math.log(k) + k - _HALF_LOG_2PI for k in range(1, 16)
 ]
+"""log(k!) minus Stirling's formula for k to 15, ten times as fast as lgamma; entry 0 is unused."""
+
+_C1, _C2, _C3, _C4 = 1 / 12, 1 / 360, 1 / 1260, 1 / 1680
+_D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8 = (1 / (2 * j + 1) for j in range(1, 9))
+
+Definition = Callable[..., Any]
 
 
-def log_poisson(k: Tensor, mean: Tensor) -> Tensor:
-    """Return log(mean**k exp(-mean) / k!) for whole k >= 0 and positive means."""
-    inside = -_HALF_LOG_2PI - 0.5 * torch.log(k) - _stirling_rest(k) - _deviance(k, mean)
-    return torch.where(k > 0, inside, -mean)
+class Masses(NamedTuple):
+    """Functions of one implementation.
+
+    Attributes:
+        stirling_rest: log(k!) minus Stirling's formula, for whole k > 0.
+        deviance: k log(k / mean) + mean - k.
+        poisson: (k, mean) to log(mean**k exp(-mean) / k!), for whole k >= 0 and positive means.
+        binomial: (k, n, p) to log(C(n, k) p**k (1 - p)**(n - k)), for whole 0 <= k <= n and
+            0 < p < 1.
+    """
+
+    stirling_rest: Definition
+    deviance: Definition
+    poisson: Definition
+    binomial: Definition
+
+    def hypergeometric(self, k: Tensor, good: Tensor, bad: Tensor, draws: Tensor) -> Tensor:
+        """Return log(C(good, k) C(bad, draws - k) / C(good + bad, draws)), for possible k."""
+        members = good + bad
+        # The factors p**draws (1 - p)**(members - draws) cancel.
+        p = draws / members.clamp(min=1)
+        both: Tensor = self.binomial(k, good, p) + self.binomial(draws - k, bad, p)
+        return both - self.binomial(draws, members, p)
 
 
-def log_binomial(k: Tensor, n: Tensor, p: Tensor) -> Tensor:
-    """Return log(C(n, k) p**k (1 - p)**(n - k)) for whole 0 <= k <= n and 0 < p < 1."""
-    rest = n - k
-    inside = (
-        _stirling_rest(n)
-        - _stirling_rest(k)
-        - _stirling_rest(rest)
-        - _deviance(k, n * p)
-        - _deviance(rest, n * (1 - p))
-        - _HALF_LOG_2PI
-        - 0.5 * (torch.log(k) + torch.log(rest) - torch.log(n))
+def defined_masses(
+    log: Definition,
+    log1p: Definition,
+    either: Definition,
+    small_rest: Definition,
+    compiled: Callable[[Definition], Definition],
+) -> Masses:
+    """Return the functions over given operations.
+
+    Args:
+        log: Logarithm.
+        log1p: Logarithm of 1 + x.
+        either: (test, yes, no) to the function that is ``yes`` where ``test`` is true, else ``no``.
+        small_rest: Entry of ``STIRLING_RESTS``; any value where there is none.
+        compiled: Decorator of the functions, such as ``numba.njit``.
+    """
+
+    @compiled
+    def small(k: Any) -> Any:
+        return k < 16.0
+
+    @compiled
+    def series(k: Any) -> Any:
+        # The next term of the series is 1 / 1188 k**9: below 1e-13 where the series is used.
+        inverse = 1.0 / k
+        q = inverse * inverse
+        return (_C1 - (_C2 - (_C3 - _C4 * q) * q) * q) * inverse
+
+    stirling_rest = either(small, small_rest, series)
+
+    # With k / mean = (1 + v) / (1 - v), the logarithm is 2 (v + v**3/3 + ...).
+    @compiled
+    def is_near(k: Any, mean: Any) -> Any:
+        return abs(k - mean) < 0.1 * (k + mean)
+
+    @compiled
+    def near(k: Any, mean: Any) -> Any:
+        # The first terms cancel. v**2 <= 0.01: the ninth term is below 1e-17 of the second.
+        difference = k - mean
+        v = difference / (k + mean)
+        q = v * v
+        p = q * _D8
+        p += _D7
+        p *= q
+        p += _D6
+        p *= q
+        p += _D5
+        p *= q
+        p += _D4
+        p *= q
+        p += _D3
+        p *= q
+        p += _D2
+        p *= q
+        p += _D1
+        return difference * v + 2.0 * k * v * (q * p)
+
+    @compiled
+    def far(k: Any, mean: Any) -> Any:
+        return k * log(k / mean) - (k - mean)
+
+    deviance = either(is_near, near, far)
+
+    @compiled
+    def positive(k: Any, mean: Any) -> Any:
+        return k > 0.0
+
+    @compiled
+    def some(k: Any, mean: Any) -> Any:
+        return -_HALF_LOG_2PI - 0.5 * log(k) - stirling_rest(k) - deviance(k, mean)
+
+    @compiled
+    def none(k: Any, mean: Any) -> Any:
+        return -mean
+
+    @compiled
+    def is_inside(k: Any, n: Any, p: Any) -> Any:
+        return (k > 0.0) & (k < n)
+
+    @compiled
+    def inside(k: Any, n: Any, p: Any) -> Any:
+        rest = n - k
+        return (
+            stirling_rest(n)
+            - stirling_rest(k)
+            - stirling_rest(rest)
+            - deviance(k, n * p)
+            - deviance(rest, n * (1.0 - p))
+            - _HALF_LOG_2PI
+            - 0.5 * (log(k) + log(rest) - log(n))
+        )
+
+    @compiled
+    def is_all(k: Any, n: Any, p: Any) -> Any:
+        return k > 0.0
+
+    @compiled
+    def of_all(k: Any, n: Any, p: Any) -> Any:
+        return n * log(p)
+
+    @compiled
+    def of_none(k: Any, n: Any, p: Any) -> Any:
+        return n * log1p(-p)
+
+    ends = either(is_all, of_all, of_none)
+    return Masses(
+        stirling_rest, deviance, either(positive, some, none), either(is_inside, inside, ends)
     )
-    ends = torch.where(k > 0, n * torch.log(p), n * torch.log1p(-p))
-    return torch.where((k > 0) & (rest > 0), inside, ends)
 
 
-def log_hypergeometric(k: Tensor, good: Tensor, bad: Tensor, draws: Tensor) -> Tensor:
-    """Return log(C(good, k) C(bad, draws - k) / C(good + bad, draws)), all whole, k possible."""
-    members = good + bad
-    # The factors p**draws (1 - p)**(members - draws) cancel.
-    p = draws / members.clamp(min=1)
-    both = log_binomial(k, good, p) + log_binomial(draws - k, bad, p)
-    return both - log_binomial(draws, members, p)
+def _small_rest(k: Tensor) -> Tensor:
+    table = torch.tensor(STIRLING_RESTS, dtype=k.dtype, device=k.device)
+    return table[torch.where(k < len(STIRLING_RESTS), k, 0.0).long()]
 
 
-def _stirling_rest(k: Tensor) -> Tensor:
-    """Return log(k!) minus Stirling's formula, for whole k > 0."""
-    square = k * k
-    # The next term of the series is 1 / 1188 k**9: below 1e-13 where the series is used.
-    series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / k
-    small = k < len(_STIRLING_RESTS)
-    if not small.any():
-        return series
-    table = torch.tensor(_STIRLING_RESTS, dtype=k.dtype, device=k.device)
-    return torch.where(small, table[torch.where(small, k, 0.0).long()], series)
+def _either(test: Definition, yes: Definition, no: Definition) -> Definition:
+    return lambda *values: torch.where(test(*values), yes(*values), no(*values))
 
 
-def _deviance(k: Tensor, mean: Tensor) -> Tensor:
-    """Return k log(k / mean) + mean - k."""
-    difference, total = k - mean, k + mean
-    v = difference / total
-    # With k / mean = (1 + v) / (1 - v): log is 2 (v + v**3/3 + ...), and the first terms cancel.
-    square, term = v * v, 2 * k * v
-    near = difference * v
-    for j in range(1, 9):  # v**2 <= 0.01: the ninth term is below 1e-17 of the second
-        term = term * square
-        near = near + term / (2 * j + 1)
-    far = k * torch.log(k / mean) - difference
-    return torch.where(v.abs() < 0.1, near, far)
+@cache
+def masses(compiled: bool = False) -> Masses:
+    """Return the functions on tensors of float64; ``compiled`` selects loops for logarithms."""
+    return defined_masses(
+        partial(log, compiled=compiled),
+        partial(log1p, compiled=compiled),
+        _either,
+        _small_rest,
+        lambda function: function,
+    )

@@ -1,4 +1,4 @@
-"""Choice of compiled loops: used if numba is loaded, or enough samples are drawn to load it.
+"""Choice of compiled loops: by the size of a call, if numba is installed.
 
 Results are bit-identical with and without them. Loading numba takes half a second, and the first
 compilation of a loop on a machine some more.
@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from functools import cache
 
-from trnsci.core.compiled import numba_installed, numba_loaded
+from trnsci.core.compiled import numba_installed
 
 __all__ = ["compiled_wanted"]
 
-# Samples of one request, or of all so far, from which a process loads numba.
-_OF_ONE, _OF_ALL = 1 << 18, 1 << 21
-
-_drawn = 0
+# Samples of a call from which loops are compiled: NumPy takes about a millisecond for fewer.
+_LEAST = 1 << 14
 
 
-def compiled_wanted(samples: int) -> bool:
-    """Return whether to use compiled loops for this many samples."""
-    global _drawn
-    if numba_loaded():
-        return True
-    _drawn += samples
-    return (samples >= _OF_ONE or _drawn >= _OF_ALL) and _loads()
+def compiled_wanted(samples: int, least: int = _LEAST) -> bool:
+    """Return whether to use compiled loops for a call of this many samples, at least ``least``."""
+    return samples >= least and _loads()
 
 
 @cache

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ __all__ = [
     "at",
     "by_group",
     "float64",
+    "hypotenuse",
     "many",
     "open_units",
     "sampled",
@@ -53,7 +55,7 @@ def sampled(request: Request, sampler: Sampler, *parameters: Parameter) -> Tenso
     """
     flat = [request.flat(p) for p in parameters]
     out, source = request.buffer(), request.source()
-    chunk = 4 * chunk_samples(source.device)
+    chunk = _chunk(source)
     for first in range(0, request.count, chunk):
         part = slice(first, min(first + chunk, request.count))
         values = (p[part] if isinstance(p, Tensor) else p for p in flat)
@@ -77,7 +79,7 @@ def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows
     number = torch.arange(len(table), device=request.device).view(rows.shape[:-1])
     number = number.expand(batch).reshape(-1)
     out, source = request.buffer(), request.source()
-    chunk = max(1, 4 * chunk_samples(source.device) // width)
+    chunk = max(1, _chunk(source) // width)
     for first in range(0, vectors, chunk):
         part = slice(first, min(first + chunk, vectors))
         some = each[part].to(request.device) if isinstance(each, Tensor) else each
@@ -86,9 +88,24 @@ def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows
     return request.result(out)
 
 
+def _chunk(source: Source) -> int:
+    """Return the number of samples per chunk: on CPUs, enough to amortise later attempts."""
+    return (8 if source.device.type == "cpu" else 4) * chunk_samples(source.device)
+
+
 def float64(parameter: Parameter, source: Source) -> Tensor:
     """Return a parameter as a float64 tensor on the device of the source."""
     return torch.as_tensor(parameter, dtype=torch.float64, device=source.device)
+
+
+def hypotenuse(x: Tensor, y: Tensor) -> Tensor:
+    """Return sqrt(x**2 + y**2) of non-negative numbers, not both 0, without overflow.
+
+    ``torch.hypot`` rounds differently at the end of an array, where it is not vectorised.
+    """
+    larger = torch.maximum(x, y)
+    ratio = torch.minimum(x, y) / larger
+    return larger * torch.sqrt(1 + ratio * ratio)
 
 
 def many(offsets: Offsets) -> int:
@@ -116,7 +133,7 @@ def accepted(
     values, good = propose(offsets, many(offsets), 0)
     if good.all():  # three times as fast as ``nonzero``
         return values
-    pending = (~good).nonzero()[:, 0]
+    pending = _indices(~good)
     for attempt in range(1, _ATTEMPTS):
         if not pending.numel():
             return values
@@ -125,6 +142,12 @@ def accepted(
         values[pending[good]] = fresh[good]
         pending = pending[~good]
     raise RuntimeError("a rejection sampler found no value in 2**24 attempts")
+
+
+def _indices(condition: Tensor) -> Tensor:
+    if condition.is_cpu:
+        return torch.from_numpy(np.flatnonzero(condition.numpy()))  # faster than ``nonzero``
+    return condition.nonzero()[:, 0]
 
 
 def by_group(

@@ -1,4 +1,4 @@
-"""Argsort of random keys, by a faster sort of packed keys and indices where possible."""
+"""Argsort of random keys: by buckets in a compiled loop, or by a sort of keys and indices."""
 
 from __future__ import annotations
 
@@ -6,16 +6,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand._sampling import numba_loops
+
 __all__ = ["sorting_order"]
 
 
 def sorting_order(keys: Tensor) -> Tensor:
-    """Return the stable ascending order of a tensor of int64, as indices."""
+    """Return the stable ascending order of a tensor of random int64, as indices."""
     if keys.is_cpu and keys.numel() > 1:
+        if numba_loops.compiled_wanted(keys.numel()):
+            return _bucket_order(keys)
         order = _packed_order(keys)
         if order is not None:
             return order
     return torch.argsort(keys, stable=True)
+
+
+def _bucket_order(keys: Tensor) -> Tensor:
+    from trnrand._sampling.compiled_integers import integer_loop
+
+    count = keys.numel()
+    bits = max(1, count.bit_length() - 4)  # about a dozen keys in each bucket
+    # Flipping the sign bit makes the unsigned order equal to the signed one.
+    numbers = keys.numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    starts = np.zeros((1 << bits) + 1, np.int64)
+    order = torch.empty(count, dtype=torch.int64)
+    shift = np.uint64(64 - bits)
+    integer_loop("order")(numbers, shift, starts, np.empty_like(numbers), order.numpy())
+    return order
 
 
 def _packed_order(keys: Tensor) -> Tensor | None:

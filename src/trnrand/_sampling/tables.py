@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnrand._sampling import numba_loops
-from trnrand._sampling.mass import log_binomial, log_poisson
+from trnrand._sampling.elementary import exp
+from trnrand._sampling.mass import masses
 from trnrand._sampling.samplers import Offsets
 from trnrand._stream.words import Domain, Source, paired, unit53
 
@@ -56,7 +56,7 @@ class Hat(NamedTuple):
 def poisson_table(mean: float, end: int) -> Floats:
     """Return the probabilities of the counts below ``end``."""
     k = torch.arange(end, dtype=torch.float64, device="cpu")
-    return log_poisson(k, torch.tensor(mean, dtype=torch.float64, device="cpu")).exp_().numpy()
+    return exp(masses().poisson(k, torch.tensor(mean, dtype=torch.float64, device="cpu"))).numpy()
 
 
 @lru_cache(maxsize=64)
@@ -64,7 +64,7 @@ def binomial_table(n: int, p: float, peak: float) -> Floats:
     """Return the probabilities of the counts up to n, divided by exp(peak)."""
     k = torch.arange(n + 1, dtype=torch.float64, device="cpu")
     trials, chance = (torch.tensor(x, dtype=torch.float64, device="cpu") for x in (n, p))
-    return log_binomial(k, trials, chance).sub_(peak).exp_().numpy()
+    return exp(masses().binomial(k, trials, chance).sub_(peak)).numpy()
 
 
 def tabled(
@@ -76,7 +76,7 @@ def tabled(
         pairs = paired(source.slots(domain, some, attempt))
         k = torch.empty(len(pairs), dtype=torch.float64)
         good = torch.empty(len(pairs), dtype=torch.bool)
-        if numba_loops.compiled_wanted(0):
+        if source.compiled:
             from trnrand._sampling.compiled_integers import integer_loop
 
             integer_loop("tabled")(pairs.numpy(), table, *hat, k.numpy(), good.numpy())

@@ -11,18 +11,20 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnrand._paths.arguments import Parameter, real
 from trnrand._paths.requests import Request
-from trnrand._sampling import numba_loops
+from trnrand._sampling.elementary import exp, log, log1p, root
 from trnrand._sampling.gammas import gammas
 from trnrand._sampling.laws import FLOATS
-from trnrand._sampling.mass import log_binomial, log_poisson
-from trnrand._sampling.samplers import Offsets, accepted, at, by_group, float64, units
+from trnrand._sampling.mass import masses
+from trnrand._sampling.samplers import Offsets, accepted, at, by_group, float64, many, units
 from trnrand._sampling.tables import LARGEST_TABLE, Hat, binomial_table, poisson_table, tabled
 from trnrand._stream.words import Domain, Source, paired, unit53
+from trnrand.engines import ENGINES, MASK
 from trnrand.errors import ParameterError
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
     "binomial_hat",
     "binomials",
     "check_fits",
+    "conditional_binomials",
+    "counts_within",
     "gamma_end",
     "geometric_of",
     "geometrics",
@@ -82,6 +86,15 @@ def poisson_end(mean: Parameter) -> Tensor:
     m = _as_tensor(mean)
     # With t = root + _TAIL, t**2 / 2 (m + t / 3) >= _TAIL: Bernstein's bound.
     return m + torch.sqrt(2 * _TAIL * m) + _TAIL
+
+
+def counts_within(variance: float) -> float:
+    """Return a distance from the mean that is exceeded with probability below 2 exp(-_TAIL).
+
+    It holds for a number of successes with this variance, by Bernstein's bound, also if the trials
+    are without replacement and the variance is that with replacement.
+    """
+    return math.sqrt(2 * _TAIL * variance) + _TAIL
 
 
 def gamma_end(shape: Parameter) -> Tensor:
@@ -135,7 +148,7 @@ def poissons(source: Source, count: int, lam: Parameter) -> Tensor:
 
 
 def _poisson_inverted(source: Source, offsets: Offsets, mean: Tensor) -> Tensor:
-    u, first = slot_uniforms(source, Domain.POISSON, offsets), torch.exp(-mean)
+    u, first = slot_uniforms(source, Domain.POISSON, offsets), exp(-mean, source.compiled)
     if u.is_cpu and not mean.ndim:
         number = float(mean)
         return inverted_by_number(u, float(first), lambda k: number / k)
@@ -162,7 +175,7 @@ def poisson_hat(mean: Tensor) -> PoissonHat:
     probabilities exceed the hat by 0.5 % at some means between 10 and 60, and the squeeze accepts
     slightly too often.
     """
-    b = 0.931 + 2.53 * torch.sqrt(mean)
+    b = 0.931 + 2.53 * root(mean)
     a = -0.059 + 0.02483 * b
     return PoissonHat(a, b, 1.1239 + 1.2 / (b - 3.4), 0.9277 - 3.75 / (b - 2))
 
@@ -174,6 +187,8 @@ def _ptrs(source: Source, offsets: Offsets, mean: Tensor) -> Tensor:
         table = poisson_table(float(mean), end)
         return accepted(offsets, tabled(source, Domain.POISSON, numbers, table))
 
+    mass = masses(source.compiled).poisson
+
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         m, a, b, c, r = (at(p, places) for p in (mean, *hat))
         v, us, k = _transformed(source, Domain.POISSON, some, attempt, a, b, m + 0.43)
@@ -181,7 +196,8 @@ def _ptrs(source: Source, offsets: Offsets, mean: Tensor) -> Tensor:
         # The squeeze decides six of seven; for the rest, logarithms.
         rest = ((k >= 0) & ((us >= 0.013) | (v <= us)) & ~good).nonzero()[:, 0]
         v, us, m, a, b, c = (at(x, rest) for x in (v, us, m, a, b, c))
-        good[rest] = torch.log(v * c / (a / (us * us) + b)) <= log_poisson(at(k, rest), m)
+        exact = mass(at(k, rest), m)
+        good[rest] = log(v * c / (a / (us * us) + b), source.compiled) <= exact
         return k, good
 
     return accepted(offsets, propose)
@@ -193,6 +209,10 @@ def _ptrs(source: Source, offsets: Offsets, mean: Tensor) -> Tensor:
 def binomials(source: Source, offsets: Offsets, n: Parameter, p: Parameter) -> Tensor:
     """Return binomial samples."""
     trials, chance = float64(n, source), float64(p, source)
+    if source.compiled and source.device.type == "cpu" and (trials.ndim or chance.ndim):
+        shape = many(offsets)
+        rows = chance.expand(shape)[:, None]
+        return conditional_binomials(source, offsets, trials.expand(shape), rows)[:, 0]
     swapped = chance > 0.5
     smaller = torch.where(swapped, 1 - chance, chance)
     few = _below(trials * smaller, INVERTED)
@@ -204,9 +224,37 @@ def binomials(source: Source, offsets: Offsets, n: Parameter, p: Parameter) -> T
     return torch.where(swapped, trials - k, k)
 
 
+def conditional_binomials(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -> Tensor:
+    """Return rows of binomial samples, each of the trials that those before it leave.
+
+    Args:
+        source: Source of the words.
+        offsets: Offsets of the first sample of each row; the others follow it.
+        n: Number of trials of each row.
+        p: Probabilities, of shape (rows, samples of a row).
+    """
+    count = many(offsets)
+    steps = torch.arange(count, device=source.device) if isinstance(offsets, int) else offsets
+    out = torch.empty(p.shape, dtype=torch.float64, device=source.device)
+    if not source.compiled or source.device.type != "cpu":
+        rest = n.clone()
+        for i in range(p.shape[1]):
+            out[:, i] = binomials(source, steps + i, rest, p[:, i])
+            rest -= out[:, i]
+        return out
+    from trnrand._sampling.compiled_binomials import binomial_loop
+
+    key = (*ENGINES[source.engine].key(source.seed), 0, 0)[:4]
+    start = source.start & MASK, source.start >> 32, Domain.BINOMIAL, *key
+    words = (np.uint64(number) for number in start)
+    arrays = (x.contiguous().numpy() for x in (out, steps, n, p))
+    binomial_loop(source.engine)(*arrays, INVERTED, _NEGLIGIBLE, *words)
+    return out
+
+
 def _binomial_inverted(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -> Tensor:
     u = slot_uniforms(source, Domain.BINOMIAL, offsets)
-    odds, first = p / (1 - p), torch.exp(n * torch.log1p(-p))
+    odds, first = p / (1 - p), exp(n * log1p(-p))
     if u.is_cpu and not (n.ndim or p.ndim):
         trials, factor = float(n), float(odds)
         return inverted_by_number(u, float(first), lambda k: (trials - k + 1) / k * factor)
@@ -227,7 +275,7 @@ class BinomialHat(NamedTuple):
 
 def binomial_hat(n: Tensor, p: Tensor) -> BinomialHat:
     """Return Hörmann's constants for p up to 1/2 and n p of at least 10."""
-    deviation = torch.sqrt(n * p * (1 - p))
+    deviation = root(n * p * (1 - p))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
     return BinomialHat(a, b, (2.83 + 5.1 / b) * deviation, 0.92 - 4.2 / b)
@@ -235,7 +283,8 @@ def binomial_hat(n: Tensor, p: Tensor) -> BinomialHat:
 
 def _btrs(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -> Tensor:
     hat = binomial_hat(n, p)
-    peak = log_binomial(torch.floor((n + 1) * p), n, p)
+    mass = masses(source.compiled).binomial
+    peak = mass(torch.floor((n + 1) * p), n, p)
     if n.is_cpu and not n.ndim and not p.ndim and n < LARGEST_TABLE:
         numbers = Hat.of(hat, n * p + 0.5, 0.0)
         table = binomial_table(int(n), float(p), float(peak))
@@ -248,8 +297,8 @@ def _btrs(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -> Tensor:
         # The squeeze decides six of seven; for the rest, logarithms.
         rest = ((k >= 0) & (k <= n1) & ~good).nonzero()[:, 0]
         v, us, n1, p1, top, a, b, c = (at(x, rest) for x in (v, us, n1, p1, top, a, b, c))
-        exact = log_binomial(at(k, rest), n1, p1) - top
-        good[rest] = torch.log(v * c / (a / (us * us) + b)) <= exact
+        exact = mass(at(k, rest), n1, p1) - top
+        good[rest] = log(v * c / (a / (us * us) + b), source.compiled) <= exact
         return k, good
 
     return accepted(offsets, propose)
@@ -313,7 +362,7 @@ def _transformed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return (v, us, k): a uniform, the distance of another to its ends, and the proposed count."""
     pairs = paired(source.slots(domain, offsets, attempt))
-    if pairs.is_cpu and not (a.ndim or b.ndim or centre.ndim) and numba_loops.compiled_wanted(0):
+    if pairs.is_cpu and not (a.ndim or b.ndim or centre.ndim) and source.compiled:
         from trnrand._sampling.compiled_integers import integer_loop
 
         v, us, k = torch.empty(3, len(pairs), dtype=torch.float64)

@@ -29,7 +29,8 @@ __all__ = [
     "place",
     "plain",
     "wide",
-    "wide_pairs",
+    "wide_rows",
+    "with_values",
 ]
 
 _P = TypeVar("_P")
@@ -90,22 +91,27 @@ def wide(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
     return beneath(request.function, request.generator, draw, parameters)
 
 
-def wide_pairs(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
-    """Return two float64 values per sample, in the last dimension."""
+def wide_rows(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
+    """Return three float64 values per sample, in the last dimension."""
 
     def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
-        seconds = []
+        others = [torch.empty(0, 2, dtype=torch.float64, device=request.device)]
 
         def first(source: Source, count: int, *values: Parameter) -> Tensor:
-            pairs = noise(source, count, *values)
-            seconds.append(pairs[:, 1])
-            return pairs[:, 0]
+            rows = noise(source, count, *values)
+            others.append(rows[:, 1:])
+            return rows[:, 0]
 
-        one = wide(request, first, *values)
-        other = torch.cat(seconds).reshape(one.shape) if seconds else torch.empty_like(one)
-        return torch.stack([one, other], dim=-1)
+        one = wide(request, first, *values)[..., None]
+        return torch.cat([one, torch.cat(others).reshape(*one.shape[:-1], 2)], dim=-1)
 
     return beneath(request.function, request.generator, draw, parameters)
+
+
+def with_values(differentiable: Tensor, values: Tensor) -> Tensor:
+    """Return values with the derivatives of a tensor that differs from them by rounding errors."""
+    # The difference of neighbouring numbers is exact, and so is the sum.
+    return differentiable + (values - differentiable).detach()
 
 
 def moving_normals(

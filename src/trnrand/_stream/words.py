@@ -56,12 +56,14 @@ class Source:
         seed: Its 64-bit seed.
         start: Position of the first sample in the stream.
         device: Device of the words.
+        compiled: Whether the samples of the call are computed by compiled loops.
     """
 
     engine: EngineName
     seed: int
     start: int
     device: torch.device
+    compiled: bool = False
 
     def later(self, samples: int) -> Source:
         """Return the source that starts ``samples`` later."""
@@ -112,13 +114,14 @@ class Source:
         count = steps if isinstance(steps, int) else steps.numel()
         chosen = None if isinstance(steps, int) else steps.numpy()
         out = np.empty((count, 4), np.uint32)
+        compiled = self.compiled or numba_loops.compiled_wanted(count)
         for i in range(0, count, _CPU_CHUNK):
             part = out[i : i + _CPU_CHUNK]
             if chosen is None:
                 at, these = (first + i) % INDEX_LIMIT, _first_steps()[: len(part)]
             else:
                 at, these = first, chosen[i : i + _CPU_CHUNK]
-            _fill(self.engine, self.seed, at, these, domain, part)
+            _fill(self.engine, self.seed, at, these, domain, part, compiled)
         return out
 
 
@@ -134,7 +137,7 @@ def paired(words: Tensor) -> Tensor:
 
 def unit53(pairs: Tensor) -> Tensor:
     """Return float64 in [0, 1), multiples of 2**-53: 27 bits of word one and 26 of word two."""
-    if pairs.is_cpu and numba_loops.compiled_wanted(0):
+    if pairs.is_cpu and numba_loops.compiled_wanted(len(pairs)):
         from trnrand._sampling.compiled_integers import integer_loop
 
         out = torch.empty(pairs.shape, dtype=torch.float64)
@@ -158,9 +161,10 @@ def _fill(
     steps: NDArray[np.int64],
     domain: int,
     out: NDArray[np.uint32],
+    compiled: bool,
 ) -> None:
     """Write the blocks at ``first + steps`` into the rows of ``out``."""
-    if numba_loops.compiled_wanted(out.size):
+    if compiled:
         from trnrand._sampling.compiled import block_loop
 
         key = ENGINES[engine].key(seed)

@@ -15,7 +15,7 @@ from torch import Tensor
 from trnrand._paths.arguments import Device, Parameter, Size, real
 from trnrand._paths.calls import distribution
 from trnrand._paths.requests import prepared
-from trnrand._sampling.samplers import Offsets, accepted, at, float64, sampled
+from trnrand._sampling.samplers import Offsets, accepted, at, float64, hypotenuse, sampled
 from trnrand._stream.words import Domain, Source, paired, unit53
 from trnrand.generator import Generator
 
@@ -56,7 +56,7 @@ def _von_mises(source: Source, count: int, loc: Parameter, kappa: Parameter) -> 
 def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
     """Return von Mises samples around 0."""
     k = float64(kappa, source)
-    q = 2 * k + torch.hypot(torch.ones_like(k), 2 * k)
+    q = 2 * k + hypotenuse(torch.ones_like(k), 2 * k)
     narrowing = torch.rsqrt(q)
     least = 0.5 + 0.5 / q
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from trnrand._paths.arguments import Device, Parameter, Size, real
 from trnrand._paths.calls import distribution
 from trnrand._paths.requests import prepared
-from trnrand._sampling import numba_loops
 from trnrand._sampling.laws import FLOATS
 from trnrand._sampling.samplers import Offsets, accepted, at, by_group, sampled
 from trnrand._stream.words import WIDE, Domain, Source, paired, unsigned
@@ -217,7 +216,7 @@ def _by_product(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
             words = source.words(Domain.RANDINT, some)
         else:
             words = source.word_at(Domain.RANDINT, some, attempt)
-        if words.is_cpu and isinstance(span, int) and numba_loops.compiled_wanted(0):
+        if words.is_cpu and isinstance(span, int) and source.compiled:
             return _compiled_products(words, span)
         product = unsigned(words).mul_(at(span, places))
         good = (product & MASK) >= at(biased, places)

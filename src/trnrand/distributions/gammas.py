@@ -10,8 +10,9 @@ from torch import Tensor
 from trnrand._paths.arguments import Device, Parameter, Size, real
 from trnrand._paths.calls import Shape, distribution
 from trnrand._paths.requests import prepared, prepared_vectors
+from trnrand._sampling.elementary import exp, log, logistic, proportions
 from trnrand._sampling.gammas import gammas, log_gammas, student_normals
-from trnrand._sampling.samplers import float64, sampled
+from trnrand._sampling.samplers import Offsets, by_group, float64, sampled
 from trnrand._stream.words import Domain, Source
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
@@ -93,7 +94,7 @@ def beta(
     request = prepared("beta", size, dtype, generator, device, out, total, parameters)
     limits = torch.finfo(request.dtype)
     # Bounds inside of 0 and 1 in the dtype; eps is the spacing above 1, twice that below 1.
-    inside = sampled(request, _beta, *parameters.values())
+    inside = sampled(request, betas, *parameters.values())
     return inside.clamp_(limits.tiny, 1 - limits.eps / 2)
 
 
@@ -114,7 +115,7 @@ def student_t(
     """
     parameters = {"df": real("student_t", "df", df, above=0.0)}
     request = prepared("student_t", size, dtype, generator, device, out, total, parameters)
-    return sampled(request, _student_t, *parameters.values())
+    return sampled(request, student_ts, *parameters.values())
 
 
 @distribution(leading=1, shape=_vectors)
@@ -145,21 +146,37 @@ def dirichlet(
         "dirichlet", size, weights.shape[-1], batch, dtype, generator, device, total
     )
     logarithms = sampled(replace(final, dtype=torch.float64), log_gammas, weights)
-    return final.result(torch.softmax(logarithms, dim=-1))
+    return final.result(proportions(logarithms))
 
 
 def _gamma(source: Source, count: int, shape: Parameter, scale: Parameter) -> Tensor:
     return gammas(source, count, shape) * scale
 
 
-def _beta(source: Source, count: int, alpha: Parameter, beta: Parameter) -> Tensor:
-    first = log_gammas(source, count, alpha)
-    second = log_gammas(source, count, beta, Domain.BETA_SECOND)
-    return torch.sigmoid(first - second)
+def betas(source: Source, count: int, alpha: Parameter, beta: Parameter) -> Tensor:
+    """Return beta samples, from two gamma samples each."""
+    a, b = float64(alpha, source), float64(beta, source)
+    large = (a >= 1) & (b >= 1)
+    if large.ndim:
+        a, b = a.expand(count), b.expand(count)
+    return by_group(source, count, large if large.ndim else bool(large), (_ratio, _logistic), a, b)
 
 
-def _student_t(source: Source, count: int, df: Parameter) -> Tensor:
+def _ratio(source: Source, offsets: Offsets, alpha: Tensor, beta: Tensor) -> Tensor:
+    first = gammas(source, offsets, alpha)
+    return first / (first + gammas(source, offsets, beta, Domain.BETA_SECOND))
+
+
+def _logistic(source: Source, offsets: Offsets, alpha: Tensor, beta: Tensor) -> Tensor:
+    # Samples with a shape below 1 may underflow; their logarithms do not.
+    first = log_gammas(source, offsets, alpha)
+    second = log_gammas(source, offsets, beta, Domain.BETA_SECOND)
+    return logistic(first - second, source.compiled)
+
+
+def student_ts(source: Source, count: int, df: Parameter) -> Tensor:
+    """Return samples of Student's t."""
     # z / sqrt(chi2 / df), with chi2 = 2 gamma(df / 2).
     half = float64(df, source) / 2
-    excess = log_gammas(source, count, half) - half.log()
-    return student_normals(source, count) * torch.exp(-0.5 * excess)
+    excess = log_gammas(source, count, half) - log(half)
+    return student_normals(source, count) * exp(-0.5 * excess, source.compiled)

@@ -5,10 +5,20 @@ from __future__ import annotations
 from torch import Tensor
 
 from trnrand._paths.arguments import Parameter
+from trnrand._paths.transforms import is_transformed
 from trnrand.distributions.continuous import exponential, normal, uniform
+from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 
 __all__ = ["exponential_into", "normal_into", "uniform_into"]
+
+
+def _check(function: str) -> None:
+    if is_transformed():
+        raise ParameterError(
+            f"{function}: buf cannot be filled inside the transforms of torch.func; draw with "
+            f"{function.removesuffix('_into')}"
+        )
 
 
 def uniform_into(
@@ -18,6 +28,7 @@ def uniform_into(
     generator: Generator | None = None,
 ) -> None:
     """Fill a tensor with the samples of ``uniform`` for its shape and dtype."""
+    _check("uniform_into")
     uniform(low=low, high=high, generator=generator, out=buf)
 
 
@@ -28,6 +39,7 @@ def normal_into(
     generator: Generator | None = None,
 ) -> None:
     """Fill a tensor with the samples of ``normal`` for its shape and dtype."""
+    _check("normal_into")
     normal(mean=mean, std=std, generator=generator, out=buf)
 
 
@@ -35,4 +47,5 @@ def exponential_into(
     buf: Tensor, rate: Parameter = 1.0, generator: Generator | None = None
 ) -> None:
     """Fill a tensor with the samples of ``exponential`` for its shape and dtype."""
+    _check("exponential_into")
     exponential(rate=rate, generator=generator, out=buf)

@@ -11,7 +11,7 @@ from torch.special import erfcx, ndtr, ndtri
 from trnrand._paths.arguments import Device, Parameter, Size, real
 from trnrand._paths.calls import distribution
 from trnrand._paths.requests import prepared
-from trnrand._sampling.samplers import Offsets, by_group, sampled
+from trnrand._sampling.samplers import Offsets, by_group, hypotenuse, sampled
 from trnrand._stream.words import Domain, Source, paired, unit53
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
@@ -110,7 +110,7 @@ def _from_bound(source: Source, offsets: Offsets, bottom: Tensor, top: Tensor) -
     target = -torch.log1p(-(1 - u) * between)
     # Newton's method. The start ignores the last term of g, which is below 0.04 of the whole, and
     # each step squares the relative error.
-    t = 2 * target / (bottom + torch.hypot(bottom, torch.sqrt(2 * target)))
+    t = 2 * target / (bottom + hypotenuse(bottom, torch.sqrt(2 * target)))
     for _ in range(3):
         here = erfcx((bottom + t) * _ROOT_HALF)
         value = t * (bottom + 0.5 * t) - torch.log(here / scaled)

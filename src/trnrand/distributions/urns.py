@@ -8,15 +8,22 @@ Journal of Computational and Applied Mathematics 31, 1990).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trnrand._paths.arguments import Device, Parameter, Size, real
 from trnrand._paths.calls import Shape, broadcast_shape, distribution
 from trnrand._paths.requests import prepared, prepared_vectors
-from trnrand._sampling.mass import log_hypergeometric
+from trnrand._sampling import numba_loops
+from trnrand._sampling.elementary import exp, log, root
+from trnrand._sampling.mass import masses
 from trnrand._sampling.samplers import (
     Offsets,
     accepted,
@@ -26,12 +33,14 @@ from trnrand._sampling.samplers import (
     sampled,
     sampled_vectors,
 )
+from trnrand._sampling.tables import LARGEST_TABLE
 from trnrand._sampling.weights import scaled_weights
 from trnrand._stream.counting import (
     COUNTS,
     INVERTED,
-    binomials,
     check_fits,
+    conditional_binomials,
+    counts_within,
     inverted,
     slot_uniforms,
     whole_numbers,
@@ -41,6 +50,9 @@ from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 
 __all__ = ["hypergeometric", "multinomial"]
+
+# Work of a count of a category, in that of other samples.
+_COST = 8
 
 # Half the width of the region under a table mountain hat, per deviation, and the constant part.
 _PER_DEVIATION, _OF_STEPS = 2 * math.sqrt(2 / math.e), 3 - 2 * math.sqrt(3 / math.e)
@@ -122,14 +134,11 @@ def multinomial(
     chances = torch.where(left > 0, weights / left, 0.0)
 
     def sampler(source: Source, vectors: int, n: Parameter, chances: Tensor) -> Tensor:
-        rest = float64(n, source).expand(vectors).clone()
-        out = torch.empty((vectors, width), dtype=torch.float64, device=source.device)
+        source = replace(source, compiled=numba_loops.compiled_wanted(_COST * vectors * width))
+        trials = float64(n, source).expand(vectors)
         firsts = torch.arange(vectors, device=source.device) * width
-        for i in range(width - 1):
-            out[:, i] = binomials(source, firsts + i, rest, chances[..., i])
-            rest -= out[:, i]
-        out[:, -1] = rest
-        return out
+        out = conditional_binomials(source, firsts, trials, chances[:, :-1])
+        return torch.cat([out, (trials - out.sum(1))[:, None]], dim=1)
 
     return sampled_vectors(request, sampler, trials, chances)
 
@@ -163,7 +172,7 @@ def _hypergeometric_inverted(
     source: Source, offsets: Offsets, rare: Tensor, other: Tensor, few: Tensor
 ) -> Tensor:
     u = slot_uniforms(source, Domain.HYPERGEOMETRIC, offsets)
-    none = torch.exp(log_hypergeometric(torch.zeros_like(rare), rare, other, few))
+    none = exp(masses(source.compiled).hypergeometric(torch.zeros_like(rare), rare, other, few))
 
     def ratio(k: int) -> Tensor:
         return (rare - k + 1) * (few - k + 1) / (k * (other - few + k))
@@ -184,21 +193,61 @@ def ratio_hat(rare: Tensor, other: Tensor, few: Tensor) -> RatioHat:
     members = rare + other
     mean = few * (rare / members)
     variance = mean * (other / members) * ((members - few) / (members - 1))
-    width = _PER_DEVIATION * torch.sqrt(variance + 0.5) + _OF_STEPS
+    width = _PER_DEVIATION * root(variance + 0.5) + _OF_STEPS
     return RatioHat(mean + 0.5, width, torch.floor((few + 1) * ((rare + 1) / (members + 2))))
 
 
 def _by_ratio(source: Source, offsets: Offsets, rare: Tensor, other: Tensor, few: Tensor) -> Tensor:
     hat = ratio_hat(rare, other, few)
-    peak = log_hypergeometric(hat.mode, rare, other, few)
+    mass = masses(source.compiled).hypergeometric
+    peak = mass(hat.mode, rare, other, few)
     most = torch.minimum(rare, few)
+    table = None if rare.ndim else _ratio_table(*(float(x) for x in (rare, other, few, hat.mode)))
+    if table is not None:
+        return accepted(offsets, _tabled(source, hat, *table))
 
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         u, v = unit53(paired(source.slots(Domain.HYPERGEOMETRIC, some, attempt))).unbind(1)
         k = torch.floor(at(hat.centre, places) + at(hat.width, places) * (v - 0.5) / u)
         possible = (k >= 0) & (k <= at(most, places))
         inside = torch.where(possible, k, torch.zeros_like(k))
-        mass = log_hypergeometric(inside, *(at(p, places) for p in (rare, other, few)))
-        return k, possible & (2 * torch.log(u) <= mass - at(peak, places))
+        exact = mass(inside, *(at(p, places) for p in (rare, other, few))) - at(peak, places)
+        return k, possible & (2 * log(u, source.compiled) <= exact)
 
     return accepted(offsets, propose)
+
+
+@lru_cache(maxsize=64)
+def _ratio_table(
+    rare: float, other: float, few: float, mode: float
+) -> tuple[int, NDArray[np.float64]] | None:
+    """Return the first count of a table, and the probabilities from there on over the largest.
+
+    Counts outside of it have a probability below 2**-63 together. None if it were too long.
+    """
+    share = rare / (rare + other)
+    reach = math.ceil(counts_within(few * share * (1 - share)))
+    first, last = max(0, int(mode) - reach), min(int(min(rare, few)), int(mode) + reach)
+    if last - first >= LARGEST_TABLE:
+        return None
+    k = torch.arange(first, last + 1, dtype=torch.float64, device="cpu")
+    mass = masses().hypergeometric
+    members = [torch.tensor(x, dtype=torch.float64, device="cpu") for x in (rare, other, few)]
+    peak = mass(torch.tensor(mode, dtype=torch.float64, device="cpu"), *members)
+    return first, exp(mass(k, *members) - peak).numpy()
+
+
+def _tabled(
+    source: Source, hat: RatioHat, first: int, table: NDArray[np.float64]
+) -> Callable[[Offsets, Offsets, int], tuple[Tensor, Tensor]]:
+    """Return the ``propose`` function of ``accepted``; counts outside the table are rejected."""
+    ratios = torch.from_numpy(table).to(source.device)
+
+    def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
+        u, v = unit53(paired(source.slots(Domain.HYPERGEOMETRIC, some, attempt))).unbind(1)
+        k = torch.floor(hat.centre + hat.width * (v - 0.5) / u)
+        inside = (k >= first) & (k < first + len(ratios))
+        ratio = ratios[torch.where(inside, k - first, 0.0).long()]
+        return k, inside & (u * u <= ratio)
+
+    return propose

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from trnrand._paths.library import no_kernel
+from trnrand._sampling import numba_loops
 from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import floating, given_once
 from trnrand.qmc._directions import (
@@ -35,7 +36,6 @@ from trnrand.qmc._seeding import checked_seed, random_numbers, seed_from
 
 if TYPE_CHECKING:
     from trnrand.generator import Generator
-from trnsci.core.compiled import numba_loaded
 
 __all__ = ["SobolEngine", "sobol"]
 
@@ -89,7 +89,7 @@ class _Columns:
         word = word_bits(points)
         cut = word - min(digits, word)
         block: _Block | _CompiledBlock
-        compiled = out.size >= _COMPILED_SIZE and word == WORD and numba_loaded()
+        compiled = word == WORD and numba_loops.compiled_wanted(out.size, _COMPILED_SIZE)
         if self.tree is not None and compiled:
             block = _CompiledBlock(points, corner, self.directions, self.tree, cut)
         else:

@@ -1,0 +1,118 @@
+"""The functions of ``series`` compiled for single numbers, and loops of them over arrays.
+
+Importing this module imports numba. A loop is compiled at its first use, and cached on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import numba
+import numpy as np
+
+from trnrand._sampling.series import SPLIT_BITS, defined
+from trnsci.core.compiled import compiled_loop
+
+__all__ = ["cosine", "elementary_loop", "exp", "log", "log1p", "sine", "unit53", "unit64"]
+
+_compiled = partial(numba.njit, error_model="numpy")
+
+# Pairs of words per pass of the loop over normals: their uniforms fit in the cache.
+_PASS = 1 << 10
+
+
+@_compiled
+def _split(x: Any) -> Any:
+    bits = np.float64(x).view(np.int64)
+    exponent = (bits - SPLIT_BITS) >> 52
+    return np.float64(exponent), np.int64(bits - (exponent << 52)).view(np.float64)
+
+
+@_compiled
+def _power(k: Any) -> Any:
+    return np.int64((k + 1023) << 52).view(np.float64)
+
+
+@_compiled
+def _scaled(x: Any, k: Any) -> Any:
+    whole = np.int64(k)
+    half = whole >> 1
+    return x * _power(half) * _power(whole - half)
+
+
+@_compiled
+def _floor(x: Any) -> Any:
+    return np.floor(x)
+
+
+@_compiled
+def _clamp(x: Any, low: Any, high: Any) -> Any:
+    return min(max(x, low), high)
+
+
+log, log1p, exp, cosine, sine = defined(_split, _scaled, _floor, _clamp, _compiled)
+
+
+@_compiled
+def unit53(pair: Any) -> Any:
+    """Return the uniform of a pair of words, in [0, 1)."""
+    return np.float64((pair & 0xFFFF_FFE0) << 21 | pair >> 38 & 0x3FF_FFFF) * 2.0**-53
+
+
+@_compiled
+def unit64(pair: Any) -> Any:
+    """Return the uniform of a pair of words with all 64 bits, in (0, 1]."""
+    upper = np.float64(pair & 0xFFFF_FFFF) * 2.0**32
+    return (upper + (np.float64(pair >> 32 & 0xFFFF_FFFF) + 1.0)) * 2.0**-64
+
+
+def _logs(x: Any, out: Any) -> None:
+    for i in range(x.size):
+        out[i] = log(x[i])
+
+
+def _logs1p(x: Any, out: Any) -> None:
+    for i in range(x.size):
+        out[i] = log1p(x[i])
+
+
+def _exps(x: Any, out: Any) -> None:
+    for i in range(x.size):
+        out[i] = exp(x[i])
+
+
+# Two loops per pass, since one with the conversion of integers is not vectorised.
+def _normals(pairs: Any, cosines: Any, sines: Any) -> None:
+    radius, angle = np.empty(_PASS), np.empty(_PASS)
+    for begin in range(0, len(pairs), _PASS):
+        count = min(_PASS, len(pairs) - begin)
+        for i in range(count):
+            radius[i] = unit64(pairs[begin + i, 0])
+            angle[i] = unit53(pairs[begin + i, 1])
+        for i in range(count):
+            radius[i] = np.sqrt(-2.0 * log(radius[i]))
+        for i in range(count):
+            cosines[begin + i] = radius[i] * cosine(angle[i])
+        if sines.size:
+            for i in range(count):
+                sines[begin + i] = radius[i] * sine(angle[i])
+
+
+_LOOPS: dict[str, Callable[..., None]] = {
+    "log": _logs,
+    "log1p": _logs1p,
+    "exp": _exps,
+    "normals": _normals,
+}
+
+
+@cache
+def elementary_loop(name: str) -> Any:
+    """Return a loop over contiguous arrays of float64 by name.
+
+    "normals" is a function of (n, 2) pairs of words and two results, of which the second may be
+    empty.
+    """
+    return compiled_loop(_LOOPS[name], error_model="numpy")

@@ -1,0 +1,109 @@
+"""Proposals of gamma samples in one compiled loop.
+
+Importing this module imports numba. The loop is compiled at its first use, and cached on disk. It
+rounds in the same order as the tensor version in ``gammas``, so results are bit-identical.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+import numba
+import numpy as np
+
+from trnrand._sampling.compiled_elementary import cosine, exp, log, log1p, unit53, unit64
+from trnrand._sampling.gamma_bound import LEAST, SQUEEZE, defined_bound
+from trnsci.core.compiled import compiled_loop
+
+__all__ = ["proposal_loop"]
+
+# Samples per pass, whose intermediate values fit in the level-1 cache of a core. A pass consists of
+# short loops, since one with conversions of integers or branches is not vectorised.
+_PASS = 512
+
+
+_compiled = partial(numba.njit, error_model="numpy")
+
+
+@_compiled
+def _where(condition: Any, yes: Any, no: Any) -> Any:
+    return yes if condition else no
+
+
+_bound = defined_bound(_where, _compiled)
+
+
+def _proposals(
+    pairs: Any,
+    more: Any,
+    d: Any,
+    c: Any,
+    log_d: Any,
+    k: Any,
+    logarithms: Any,
+    boosted: Any,
+    values: Any,
+    good: Any,
+) -> None:
+    z, angle, u, value = np.empty(_PASS), np.empty(_PASS), np.empty(_PASS), np.empty(_PASS)
+    x, d1, k1 = np.empty(_PASS), np.empty(_PASS), np.empty(_PASS)
+    step = 1 if d.size > 1 else 0
+    for begin in range(0, len(pairs), _PASS):
+        count = min(_PASS, len(pairs) - begin)
+        for i in range(count):
+            z[i] = unit64(pairs[begin + i, 0])
+            angle[i] = unit53(pairs[begin + i, 1])
+            u[i] = unit53(more[begin + i, 0])
+        for i in range(count):
+            z[i] = np.sqrt(-2.0 * log(z[i]))
+        for i in range(count):
+            z[i] = z[i] * cosine(angle[i])
+        for i in range(count):
+            d1[i] = d[(begin + i) * step]
+            x[i] = c[(begin + i) * step] * z[i]
+        for i in range(count):
+            square = z[i] * z[i]
+            if u[i] < 1.0 - SQUEEZE * (square * square):
+                good[begin + i] = True
+            elif x[i] > -1.0:
+                bound = _bound(x[i], log1p(max(x[i], LEAST)), d1[i])
+                good[begin + i] = bound - log(u[i]) > 0.0
+            else:
+                good[begin + i] = False
+        if not logarithms:
+            for i in range(count):
+                root = x[i] + 1.0
+                values[begin + i] = d1[i] * (root * root * root)
+            if not boosted:
+                continue
+        for i in range(count):
+            value[i] = 3.0 * log1p(max(x[i], LEAST))
+        for i in range(count):
+            value[i] = value[i] + log_d[(begin + i) * step]
+        if boosted:
+            for i in range(count):
+                u[i] = 1.0 - unit53(more[begin + i, 1])
+                k1[i] = k[(begin + i) * step]
+            for i in range(count):
+                u[i] = log(u[i]) / k1[i]
+            for i in range(count):
+                value[i] = value[i] + (u[i] if k1[i] < 1.0 else 0.0)
+        if logarithms:
+            for i in range(count):
+                values[begin + i] = value[i]
+        else:
+            for i in range(count):
+                value[i] = exp(value[i])
+            for i in range(count):
+                if k1[i] < 1.0:
+                    values[begin + i] = value[i]
+
+
+@cache
+def proposal_loop() -> Any:
+    """Return the loop over (n, 2) pairs of words of the normal and of the test.
+
+    Parameters are arrays of length 1 or n, the results ``values`` (float64) and ``good`` (bool).
+    """
+    return compiled_loop(_proposals, error_model="numpy")

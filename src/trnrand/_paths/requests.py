@@ -22,7 +22,6 @@ from trnrand._paths.arguments import (
     like_out,
     parsed_size,
 )
-from trnrand._sampling import numba_loops
 from trnrand._sampling.laws import FLOATS
 from trnrand._stream.words import Source
 from trnrand.defaults import get_default_generator
@@ -67,7 +66,7 @@ class Request:
         """Move the generator past the samples, and return their source."""
         each, count = math.prod(self.shape[1:]), self.count
         source = self.generator.reserve(self.function, count, self.device, self.total, each)
-        return replace(source, compiled=numba_loops.compiled_wanted(count))
+        return source.sized(count)
 
     def flat(self, parameter: Parameter) -> Parameter:
         """Return a tensor parameter with one value per sample; a number is returned as it is."""

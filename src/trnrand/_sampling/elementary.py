@@ -14,6 +14,7 @@ from torch import Tensor
 from trnrand._sampling.series import SPLIT_BITS, Elementary, defined
 from trnrand._stream.words import unit53
 from trnrand.engines import MASK
+from trnsci.core.constants import Constants
 
 __all__ = ["exp", "log", "log1p", "logistic", "normals", "proportions", "root"]
 
@@ -30,7 +31,13 @@ def _scaled(x: Tensor, k: Tensor) -> Tensor:
 
 
 def _power(k: Tensor) -> Tensor:
-    return ((k + 1023) << 52).view(torch.float64)
+    """Return 2**k for normal results, from a table: vmap has no rule for views of another dtype."""
+    (powers,) = _POWERS(_LEAST_EXPONENT, k.device, torch.float64)
+    return powers[k - _LEAST_EXPONENT]
+
+
+_LEAST_EXPONENT = -1022
+_POWERS: Constants[int] = Constants(lambda least: [np.ldexp(1.0, np.arange(least, 1024))])
 
 
 @cache

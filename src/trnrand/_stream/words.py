@@ -69,6 +69,11 @@ class Source:
         """Return the source that starts ``samples`` later."""
         return replace(self, start=self.start + samples)
 
+    def sized(self, samples: int) -> Source:
+        """Return the source of a call of so many samples; large ones on a CPU are compiled."""
+        wanted = self.device.type == "cpu" and numba_loops.compiled_wanted(samples)
+        return replace(self, compiled=wanted)
+
     def words(self, domain: int, count: int, per_sample: int = 1) -> Tensor:
         """Return ``count`` words, beginning with the first word of the sample at ``start``.
 

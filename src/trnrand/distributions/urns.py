@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,7 +20,6 @@ from torch import Tensor
 from trnrand._paths.arguments import Device, Parameter, Size, real
 from trnrand._paths.calls import Shape, broadcast_shape, distribution
 from trnrand._paths.requests import prepared, prepared_vectors
-from trnrand._sampling import numba_loops
 from trnrand._sampling.elementary import exp, log, root
 from trnrand._sampling.mass import masses
 from trnrand._sampling.samplers import (
@@ -134,7 +132,7 @@ def multinomial(
     chances = torch.where(left > 0, weights / left, 0.0)
 
     def sampler(source: Source, vectors: int, n: Parameter, chances: Tensor) -> Tensor:
-        source = replace(source, compiled=numba_loops.compiled_wanted(_COST * vectors * width))
+        source = source.sized(_COST * vectors * width)
         trials = float64(n, source).expand(vectors)
         firsts = torch.arange(vectors, device=source.device) * width
         out = conditional_binomials(source, firsts, trials, chances[:, :-1])

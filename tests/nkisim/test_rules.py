@@ -1,5 +1,6 @@
 """Every rule finds its bad twin at the marked line, tells the mend, and spares the good twin."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ from kernels import (
 from kernels.told import checked, recorded, report_of_bad, told
 from nkisim import check, check_source, simulate
 from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
+from nkisim.diagnostics.findings import DATA
 
 MODULES = (
     api,
@@ -140,6 +142,9 @@ def test_the_bad_twin_is_found_at_its_line_and_the_good_one_has_no_finding(twin,
     assert f"{finding.file}:{finding.line}" in str(finding)
     assert not (bad.ok and finding.severity == "error")
     assert told(twin, bad.findings) == recorded(twin, target)
+    for found in bad.findings:
+        assert set(found.data) <= set(DATA)
+        json.dumps(found.to_dict())
     if target != twin.targets[0]:
         return
     if len(twin.targets) == 1:

@@ -307,4 +307,5 @@ def _finding(data: Mapping[str, Any]) -> Finding:
         None if data["rewrite"] is None else Rewrite(**data["rewrite"]),
         tuple(data["targets"]),
         span=None if data["span"] is None else tuple(data["span"]),
+        data=data["data"],
     )

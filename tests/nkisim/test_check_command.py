@@ -545,14 +545,17 @@ def test_rules_lists_and_rule_prints_offline(check):
         _, out, _ = check(name, command="rule")
         assert out.startswith("# P002 software-descriptors\n")
         assert "GpSimd makes descriptors at kernel.py:" in out
-    status, _, err = check("--only", "P002", "plain.py")
-    assert status == 2
-    assert "'P002' is no rule of checks" in err
     _, out, _ = check("S033", command="rule")
     assert "Not decidable on a CPU" in out
     status, _, err = check("M0004", command="rule")
     assert status == 2
     assert "did you mean 'M004'?" in err
+
+
+def test_a_check_does_not_look_for_advice(check, tmp_path):
+    status, _, err = check(write(tmp_path, GOOD), *SHAPES, "--only", "P002")
+    assert status == 2
+    assert "'P002' is no rule of checks" in err
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ from rule_examples import Example, example_of  # noqa: E402
 
 import kernels  # noqa: E402
 import nkisim  # noqa: E402
-from nkisim import NkiValidationError, check, simulate  # noqa: E402
-from nkisim.diagnostics import RULES, Rule  # noqa: E402
+from nkisim import NkiValidationError, check, profile, simulate  # noqa: E402
+from nkisim.diagnostics import CHECKED, RULES, Rule  # noqa: E402
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE  # noqa: E402
 from nkisim.spec import INSTRUCTIONS  # noqa: E402
 
@@ -49,7 +49,11 @@ FAMILIES = {
     "C": "Collectives and cores",
     "R": "Races and ordering",
     "W": "Lost work",
+    "P": "Advice on speed",
 }
+
+PROFILED = "gen3"
+"""Generation of the advice on pages, the default of ``nkisim profile``."""
 
 # Modules of the command line and pytest: no declarations, and optional dependencies.
 ENTRY_POINTS = ("nkisim.__main__", "nkisim.cli", "nkisim.pytest_plugin")
@@ -123,6 +127,9 @@ def rules_of_instructions() -> dict[str, set[Rule]]:
 
 def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, str]]:
     """Return the effect of the rule at each strictness level."""
+    if rule.id not in CHECKED:
+        found = "has advice, with the time that a change saves"
+        return [("`profile`", found), ("`simulate`, `strict`, `check`", "do not look for it")]
     if twins and all(twin.on_host for twin in twins):
         return [("outside a kernel", "warns" if rule.severity == "warning" else "raises")]
     goes_on = "records it and goes on"
@@ -159,13 +166,14 @@ def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:
 
 def twin_sections(twin: kernels.Twin) -> list[str]:
     """Return the bad kernel, its finding and the good kernel, each as a complete file."""
+    targets = (PROFILED,) if twin.advised else twin.targets
     face = twin.name.partition("_")[2].replace("_", " ")
     bad = example_of((*twin.parts, twin.bad), decorated=not twin.on_host)
     good = example_of((twin.good,), decorated=not twin.on_host)
     return [
         "## Example" + (f": {face}" if face else ""),
         "### Bad",
-        *inputs_line(twin.bad, twin.inputs, twin.targets, twin.options.get("nki", "")),
+        *inputs_line(twin.bad, twin.inputs, targets, twin.options.get("nki", "")),
         block("python", bad.text.replace("# here", f"# {twin.rule} is found here")),
         block("text", what_is_said(twin, bad)),
         "### Good",
@@ -196,6 +204,8 @@ def what_is_said(twin: kernels.Twin, example: Example) -> str:
     """Return the finding of the bad kernel, with line numbers of the displayed file."""
     if twin.on_host:
         text = said_on_host(twin)
+    elif twin.advised:
+        text = advised(twin)
     else:
         checked = check(
             twin.launched(twin.bad), target=twin.targets[0], ranks=twin.ranks, **twin.options
@@ -210,6 +220,15 @@ def what_is_said(twin: kernels.Twin, example: Example) -> str:
     files = "|".join({re.escape(file) for file, _ in example.lines})
     text = re.sub(rf"({files}):(\d+)", shown, text).replace(f"{ROOT}/", "")
     return text.replace("  # here", "").replace("nkisim.jit", "nki.jit")
+
+
+def advised(twin: kernels.Twin) -> str:
+    """Return the advice on the marked line of the bad kernel, with the path of its file."""
+    found = profile(twin.bad, PROFILED)(*twin.arguments(twin.inputs))
+    here = [p for p in found.advice if p.rule == twin.rule and p.line in twin.marked_lines]
+    found.advice = here[:1]
+    text = str(found).partition("\nadvice\n")[2].rstrip()
+    return text.replace(f"{Path(twin.file).name}:", f"{twin.file}:")
 
 
 def said_on_host(twin: kernels.Twin) -> str:
@@ -228,7 +247,8 @@ def rule_index() -> str:
         "Every rule that nkisim knows. A rule's id never changes its meaning. Each page has a "
         "kernel that breaks the rule, what nkisim reports about it, and the fixed kernel.",
         "Each kernel is a whole file. Saved as `kernel.py`, it is checked by `nkisim check "
-        'kernel.py --shapes "a=f32[64,32]"`, with the arguments that the page names.',
+        'kernel.py --shapes "a=f32[64,32]"`, with the arguments that the page names. Advice on '
+        "speed is printed by `nkisim profile` with the same arguments.",
     ]
     for letter, title in FAMILIES.items():
         rules = sorted((r for r in RULES.values() if r.id[0] == letter), key=lambda r: r.id)

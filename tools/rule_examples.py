@@ -18,7 +18,7 @@ from typing import Any
 
 INLINED = ("kernels", "tiles")
 """Test modules: their definitions are shown, not imported."""
-DECLARATIONS = ("twin", "source_twin", "host_twin", "guard")
+DECLARATIONS = ("twin", "source_twin", "advised_twin", "host_twin", "guard")
 """Decorators of ``tests/kernels``."""
 
 

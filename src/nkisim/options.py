@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nkisim.arch import Generation, resolve_target
 from nkisim.checks.detectors import DETECTORS
-from nkisim.diagnostics import RULES, Strictness
+from nkisim.diagnostics import CHECKED, Strictness
 from nkisim.machine import Event
 from nkisim.versions import chosen, resolve
 
@@ -93,7 +93,7 @@ class SimOptions:
             resolve_target(self.target)
         if not isinstance(self.ranks, int) or self.ranks < 1:
             raise ValueError(f"ranks: got {self.ranks!r}, accepted: a positive integer")
-        unknown = [rule for rule in self.errors if rule not in RULES]
+        unknown = [rule for rule in self.errors if rule not in CHECKED]
         if unknown:
             raise ValueError(f"errors: got {unknown[0]!r}, accepted: ids of rules, such as 'D020'")
         for name in self.detect or ():

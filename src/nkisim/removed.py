@@ -227,7 +227,7 @@ def missing_name(module: str) -> Callable[[str], NoReturn]:
                 f"module {module!r} has no attribute {name!r}", name=name, obj=home
             )
         rule, remedy = why_missing(module, name)
-        _refuse(rule, f"{module}.{name}", name, remedy)
+        _refuse(rule, module, name, remedy)
 
     return get
 
@@ -283,7 +283,7 @@ def report_missing(error: AttributeError) -> None:
     place, name = raised_at(error), error.name
     asked = isinstance(error.obj, NoOperators) and not isinstance(error, NkiRemovedError)
     if asked and place is not None and name is not None and not name.startswith("_"):
-        _refuse(BAD_CALL, f"NkiTensor.{name}", name, method_remedy(name), place)
+        _refuse(BAD_CALL, "NkiTensor", name, method_remedy(name), place)
 
 
 @functools.cache
@@ -321,8 +321,9 @@ def missing_text(rule: Rule, full_name: str) -> tuple[str, Severity]:
 
 
 def _refuse(
-    rule: Rule, full_name: str, name: str, remedy: str, place: Place | None = None
+    rule: Rule, module: str, name: str, remedy: str, place: Place | None = None
 ) -> NoReturn:
+    full_name = f"{module}.{name}"
     message, severity = missing_text(rule, full_name)
     flag(
         rule,
@@ -333,6 +334,7 @@ def _refuse(
         place=place,
         severity=severity,
         error=NkiRemovedError,
+        data={"module": module},
         stops=True,
     )
     raise AssertionError("unreachable: the rules of removed names always raise")
@@ -349,7 +351,7 @@ def flag_dynamic_copy(name: str) -> None:
     rule, remedy = _RULES["nki.isa"][name]
     full_name = f"nki.isa.{name}"
     if not is_deprecated("nki.isa", name):
-        _refuse(rule, full_name, name, remedy)
+        _refuse(rule, "nki.isa", name, remedy)
     message, severity = missing_text(rule, full_name)
     flag(rule, message, operand=name, seen=full_name, fix=remedy, severity=severity)
 
@@ -361,22 +363,32 @@ def _operator(symbol: str, name: str) -> Callable[..., NoReturn]:
     """Return a method that raises for an operator; ``name`` is the function to call instead."""
 
     def refuse(self: Any, *others: Any) -> NoReturn:
+        condition = symbol in _COMPARISONS and decides(user_place())
         fix = f"nl.{name}, or an instruction of nki.isa with a dst="
-        if symbol in _COMPARISONS and decides(user_place()):
-            fix = CONDITION
         kinds = " and ".join(f"{type(operand).__name__!r}" for operand in (self, *others))
         _refuse_operator(
             MATRIX_OPERATOR if symbol == "@" else TENSOR_OPERATOR,
             f"unsupported operand type{'(s)' if others else ''} for {symbol}: {kinds}",
             self,
-            fix,
+            CONDITION if condition else fix,
+            condition=condition,
         )
 
     return refuse
 
 
-def _refuse_operator(rule: Rule, message: str, tensor: Any, fix: str) -> NoReturn:
-    flag(rule, message, operand=tensor.name, seen=tensor.describe(), fix=fix, error=NkiCallError)
+def _refuse_operator(
+    rule: Rule, message: str, tensor: Any, fix: str, *, condition: bool = False
+) -> NoReturn:
+    flag(
+        rule,
+        message,
+        operand=tensor.name,
+        seen=tensor.describe(),
+        fix=fix,
+        data={"condition": condition},
+        error=NkiCallError,
+    )
     raise AssertionError("unreachable: the rules of operators always raise")
 
 
@@ -397,7 +409,7 @@ class _NoMethod:
     def __get__(self, tensor: Any, owner: type) -> NoReturn:
         if tensor is None or (RECORDER.get() is None and self.name not in _METHODS):
             raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
-        _refuse(BAD_CALL, f"NkiTensor.{self.name}", self.name, self.remedy)
+        _refuse(BAD_CALL, "NkiTensor", self.name, self.remedy)
 
 
 class ByVersion(_NoMethod):

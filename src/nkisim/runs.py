@@ -130,9 +130,7 @@ class Run:
             # A check continues after a finding, also after a deadlock, which is already recorded.
             if strictness != "check" or not isinstance(error, (NkiValidationError, Stopped)):
                 for finding in earlier:
-                    error.add_note(
-                        f"before: {finding.headline}: {finding.message}, {finding.place}"
-                    )
+                    error.add_note(f"before: {finding.summary}, {finding.place}")
                 raise
         finally:
             self._fill_report()
@@ -160,8 +158,7 @@ class Run:
                     add_source_findings(report, found, options.errors, options.ignored())
                 if stopped is not None:
                     for finding in report.findings[ran:]:
-                        what = f"{finding.headline}: {finding.message}, {finding.place}"
-                        stopped.add_note(f"in the source: {what}")
+                        stopped.add_note(f"in the source: {finding.summary}, {finding.place}")
             self.enter()
 
     def enter(self) -> None:

@@ -20,6 +20,8 @@ both run on two cores, with ``ranks=n`` on n ranks; these have the same inputs, 
 legal Python, so both run all the same. Marks may stand in other ``parts=`` than the kernel: in a
 helper, in a class.
 
+``advised_twin`` declares a pair for a rule of ``nkisim.profile``: it has advice for the bad one.
+
 ``host_twin`` declares a pair for a rule that is decided outside a kernel: both are called without
 arguments. ``guard`` declares a legal kernel that a stricter reader would wrongly flag; it must have
 no finding at all, or warnings of the one rule that it names.
@@ -62,6 +64,7 @@ class Twin:
         cores: Launch grid, or None for a kernel without one.
         ranks: Number of ranks.
         in_source: True when the mistake is found in the source.
+        advised: True when ``nkisim.profile`` has advice, and no check looks for it.
         parts: Functions and classes beside the bad kernel that hold marks.
         options: Options of the run, for limits that only a long kernel would reach, and for an NKI
             version other than the oldest.
@@ -76,6 +79,7 @@ class Twin:
     cores: int | None = None
     ranks: int = 1
     in_source: bool = False
+    advised: bool = False
     parts: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -171,6 +175,19 @@ def source_twin(
             options=options or {},
         )
         TWINS.append(made)
+        return bad
+
+    return declare
+
+
+def advised_twin(
+    *inputs: Any, targets: tuple[str, ...] = ALL
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as found by a profile."""
+
+    def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
+        name = bad.__name__.removeprefix("bad_")
+        TWINS.append(Twin(name, bad, inputs, inputs, targets, advised=True))
         return bad
 
     return declare

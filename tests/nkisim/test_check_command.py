@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from fresh_process import nkisim_command
 from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
-from nkisim.diagnostics import RULES, Finding, Place
+from nkisim.diagnostics import CHECKED, RULES, Finding, Place
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import ledger_text
@@ -44,7 +44,7 @@ def test_a_clean_kernel_is_status_0_and_says_what_was_checked(check, tmp_path):
     assert status == 0
     instructions = 3 * 3  # three instructions on three generations
     assert out == (
-        f"no findings; checked 1 kernel, {instructions} instructions, {len(RULES)} rules on "
+        f"no findings; checked 1 kernel, {instructions} instructions, {len(CHECKED)} rules on "
         "gen2, gen3, gen4 by NKI 0.3.0\n"
     )
 
@@ -541,11 +541,21 @@ def test_rules_lists_and_rule_prints_offline(check):
     for name in ("M004", "m004", RULES["M004"].slug):
         _, out, _ = check(name, command="rule")
         assert out.startswith(f"# M004 {RULES['M004'].slug}\n")
+    for name in ("P002", "software-descriptors"):
+        _, out, _ = check(name, command="rule")
+        assert out.startswith("# P002 software-descriptors\n")
+        assert "GpSimd makes descriptors at kernel.py:" in out
     _, out, _ = check("S033", command="rule")
     assert "Not decidable on a CPU" in out
     status, _, err = check("M0004", command="rule")
     assert status == 2
     assert "did you mean 'M004'?" in err
+
+
+def test_a_check_does_not_look_for_advice(check, tmp_path):
+    status, _, err = check(write(tmp_path, GOOD), *SHAPES, "--only", "P002")
+    assert status == 2
+    assert "'P002' is no rule of checks" in err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Every rule finds its bad twin at the marked line, tells the mend, and spares the good twin."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from each_case import each_case
 from kernels import (
     GUARDS,
     TWINS,
+    advice,
     api,
     boundary,
     chains,
@@ -36,10 +38,12 @@ from kernels import (
     work,
 )
 from kernels.told import checked, recorded, report_of_bad, told
-from nkisim import check, check_source, simulate
-from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
+from nkisim import check, check_source, profile, simulate
+from nkisim.diagnostics import CHECKED, RULES, NkiFindingWarning, NkiValidationError
+from nkisim.diagnostics.findings import DATA
 
 MODULES = (
+    advice,
     api,
     boundary,
     chains,
@@ -72,9 +76,10 @@ NOT_WATCHED_IN_SIMULATE = {
     "D050",
 }  # looking at every value of every result costs too much there
 
-IN_RUNS = [twin for twin in TWINS if not (twin.on_host or twin.in_source)]
+IN_RUNS = [twin for twin in TWINS if not (twin.on_host or twin.in_source or twin.advised)]
 IN_SOURCE = [twin for twin in TWINS if twin.in_source]
 IN_KERNELS = [*IN_RUNS, *IN_SOURCE]
+ADVISED = [twin for twin in TWINS if twin.advised]
 ON_HOST = [twin for twin in TWINS if twin.on_host]
 
 
@@ -140,6 +145,9 @@ def test_the_bad_twin_is_found_at_its_line_and_the_good_one_has_no_finding(twin,
     assert f"{finding.file}:{finding.line}" in str(finding)
     assert not (bad.ok and finding.severity == "error")
     assert told(twin, bad.findings) == recorded(twin, target)
+    for found in bad.findings:
+        assert set(found.data) <= set(DATA)
+        json.dumps(found.to_dict())
     if target != twin.targets[0]:
         return
     if len(twin.targets) == 1:
@@ -245,6 +253,25 @@ def test_host_code_is_refused_at_its_line(twin):
 @each_host_twin
 def test_mended_host_code_runs(twin):
     assert twin.good() is not None
+
+
+@each_case("twin, target", on_targets(ADVISED))
+def test_a_profile_advises_the_bad_twin_at_its_line_and_the_good_one_is_faster(twin, target):
+    bad, good = (profile(k, target)(*twin.arguments(twin.inputs)) for k in (twin.bad, twin.good))
+    lines = {piece.line for piece in bad.advice if piece.rule == twin.rule}
+    assert lines & twin.marked_lines
+    assert {piece.file for piece in bad.advice} == {twin.file}
+    assert twin.rule not in {piece.rule for piece in good.advice}
+    assert good.latency_us < bad.latency_us
+
+
+def test_advice_is_no_rule_of_a_check():
+    of_profiles = {twin.rule for twin in ADVISED}
+    assert set(RULES) - set(CHECKED) == of_profiles
+    for rule in of_profiles:
+        assert RULES[rule].severity == "note"
+        with pytest.raises(ValueError, match="accepted: ids of rules"):
+            check(advice.good_P001, errors=[rule])
 
 
 @each_case("case, target", on_targets(GUARDS))

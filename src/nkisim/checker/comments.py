@@ -7,7 +7,7 @@ import linecache
 from nkisim.checker.rules import UNUSED_IGNORE
 from nkisim.checker.settings import CheckSettings
 from nkisim.checks import source_rules
-from nkisim.diagnostics import RULES, Finding, Place
+from nkisim.diagnostics import CHECKED, Finding, Place
 from nkisim.diagnostics.ignores import comments_of
 from nkisim.diagnostics.ledger import Ledger
 
@@ -30,7 +30,7 @@ def unused_ignores(
         for name in ids:
             if any(at == line and rule.startswith(name) for at, rule in used):
                 continue
-            known = [rule for rule in RULES if rule.startswith(name)]
+            known = [rule for rule in CHECKED if rule.startswith(name)]
             sure = not known or all_ran or all(rule in of_source for rule in known)
             everywhere = len(settings.targets) > 1 or not known
             if sure and everywhere and all(settings.selection.includes(r) for r in known):

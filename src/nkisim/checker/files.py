@@ -13,7 +13,7 @@ from nkisim.checker.comments import unused_ignores
 from nkisim.checker.rules import BROKEN_FILE, NOT_RUN
 from nkisim.checker.settings import CheckSettings
 from nkisim.checks import KernelSource, file_findings, source_rules
-from nkisim.diagnostics import RULES, Finding, Place, Recorder
+from nkisim.diagnostics import CHECKED, Finding, Place, Recorder
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.suggestions import complete, settle
 from nkisim.versions import in_force
@@ -101,7 +101,7 @@ def _check(source: SourceFile, settings: CheckSettings, ledger: Ledger) -> None:
         found.add(_not_run(records.values(), found))
     found.keep(settings.selection.wants)
     ledger.merge(found)
-    chosen = RULES if any(k.runs for k in ledger.kernels.values()) else source_rules()
+    chosen = CHECKED if any(k.runs for k in ledger.kernels.values()) else source_rules()
     ledger.rules = sum(settings.selection.includes(rule) for rule in chosen)
 
 

@@ -8,18 +8,24 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from nkisim.diagnostics import RULES, Finding, Rule
+from nkisim.diagnostics import CHECKED, RULES, Finding, Rule
 
 __all__ = ["Selection", "all_rules"]
 
 _HOMES = ("isa", "language", "collectives", "api")
+_ADVICE = "profiling.advice"
 
 
 def all_rules() -> Mapping[str, Rule]:
-    """Return every rule by id; imports all of nkisim, since each module declares its own rules."""
-    for home in _HOMES:
-        import_module(f"nkisim.{home}")
+    """Return every rule by id, with the advice of profiles."""
+    _declare(*_HOMES, _ADVICE)
     return RULES
+
+
+def _declare(*homes: str) -> None:
+    """Import modules of nkisim with all that they use: each module declares its own rules."""
+    for home in homes:
+        import_module(f"nkisim.{home}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +43,17 @@ class Selection:
     per_file: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = all_rules()
+        _declare(*_HOMES)
         for name in (*self.only, *self.ignore, *(n for ids in self.per_file.values() for n in ids)):
-            if not any(rule.startswith(name) for rule in known):
+            if not any(rule.startswith(name) for rule in CHECKED):
                 raise ValueError(
-                    f"{name!r} is no rule and no family of rules; `nkisim rules` lists"
+                    f"{name!r} is no rule of checks and no family of them; `nkisim rules` lists"
                 )
 
     def wants(self, finding: Finding) -> bool:
         """Return whether a finding is selected."""
         rule = finding.rule.id
-        if rule not in RULES:  # messages about the check itself
+        if rule not in CHECKED:  # messages about the check itself
             return True
         if not self.includes(rule):
             return False

@@ -100,6 +100,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             seen=tensor.describe(),
             allowed="a whole tensor in nl.shared_hbm",
             fix="copy it to a tensor in nl.shared_hbm and return that",
+            data={"buffer": tensor.buffer.value},
             place=_made(tensor, place),
         )
     elif tensor.buffer is not MemoryRegion.shared_hbm and not tensor.origin.is_argument:
@@ -116,7 +117,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
     hidden = tensor.storage.unwritten(tensor.region)
     if hidden is not None:
         lonely = core.num_programs == 1 and core.asked == {"program_id"} and not hidden.all()
-        fix = "cover the tensor with stores, tails included, or fill it first"
+        box, fix = _box(hidden), "cover the tensor with stores, tails included, or fill it first"
         if lonely:
             fix = "launch with kernel[2], or derive the split from nl.num_programs()"
         flag(
@@ -125,8 +126,9 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             f"that were never written"
             + (": the kernel splits its work by program_id and runs on one core" if lonely else ""),
             operand=name,
-            seen=f"unwritten: {_ranges(hidden)}",
+            seen=f"unwritten: {_ranges(box)}",
             fix=fix,
+            data={"unwritten_box": box},
             place=_made(tensor, place),
         )
 
@@ -137,13 +139,17 @@ def _made(tensor: NkiTensor, place: Place) -> Place:
     return Place(*line) if line[1] else place
 
 
-def _ranges(hidden: np.ndarray) -> str:
-    """Describe the box of indices that holds every unwritten element."""
-    if hidden.ndim == 0:
-        return "the only element"
+def _box(hidden: np.ndarray) -> list[tuple[int, int]]:
+    """Return start and stop per dimension of the box that holds every unwritten element."""
     spans = []
     for axis in range(hidden.ndim):
         others = tuple(a for a in range(hidden.ndim) if a != axis)
         touched = np.flatnonzero(hidden.any(axis=others))
-        spans.append(f"{touched[0]}:{touched[-1] + 1}")
-    return "inside [" + ", ".join(spans) + "]"
+        spans.append((int(touched[0]), int(touched[-1]) + 1))
+    return spans
+
+
+def _ranges(box: list[tuple[int, int]]) -> str:
+    """Describe a box of indices."""
+    spans = [f"{start}:{stop}" for start, stop in box]
+    return f"inside [{', '.join(spans)}]" if spans else "the only element"

@@ -47,7 +47,7 @@ __all__ = ["profile"]
 
 PROFILED, REFUSED, NOTHING = 0, 1, 3
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the JSON format; incremented when the meaning of a key changes."""
 
 _WIDTH = 100

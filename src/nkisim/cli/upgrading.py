@@ -241,7 +241,7 @@ def _as_text(files: Sequence[_File], target: str, write: bool, diff: bool) -> st
 def _verification_rows(path: Path, found: Verification) -> Iterator[str]:
     for finding in found.findings:
         place = f"{path}:{finding.line}" if finding.file == path.name else str(finding.place)
-        yield f"{place}: {finding.headline}: {finding.message}"
+        yield f"{place}: {finding.summary}"
     for kernel in found.kernels:
         yield f"{path}: {kernel.name}: {kernel.detail}"
 

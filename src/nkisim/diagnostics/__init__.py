@@ -30,9 +30,10 @@ from nkisim.diagnostics.frames import (
     user_stacklevel,
 )
 from nkisim.diagnostics.report import Report
-from nkisim.diagnostics.rules import RULES, Rule, Severity, declare
+from nkisim.diagnostics.rules import CHECKED, RULES, Rule, Severity, declare
 
 __all__ = [
+    "CHECKED",
     "RECORDER",
     "RULES",
     "Fact",

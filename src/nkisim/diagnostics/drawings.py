@@ -66,7 +66,7 @@ def two_sides(finding: Finding) -> str:
     sides = [(_who(site[0]), site[0], _line(site["file"], int(site["line"]))) for site in sites]
     if len(sides) == 1:
         here = str(finding.place)
-        sides.insert(0, (_who(finding.message), here, finding.place.text))
+        sides.insert(0, (finding.data.get("who", "here"), here, finding.place.text))
     if len(sides) < 2:
         return ""
     heads = "".join(f"<th>{escape(who)}</th>" for who, _, _ in sides[:2])

@@ -11,9 +11,9 @@ current run decides whether to raise, record or ignore it.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nkisim.diagnostics.frames import Place, user_locals, user_place
@@ -22,6 +22,7 @@ from nkisim.diagnostics.pictures import Bitmap
 from nkisim.diagnostics.rules import Rule, Severity
 
 __all__ = [
+    "DATA",
     "MOST_SHOWN",
     "RECORDER",
     "Fact",
@@ -37,6 +38,26 @@ __all__ = [
 
 MOST_SHOWN = 200
 """Maximum number of findings in text, GitHub and HTML output; JSON has all of them."""
+
+DATA: Mapping[str, str] = {
+    "buffer": "L060: memory of the returned tensor",
+    "call": "L021: the call, as it is written",
+    "columns": "M009: columns of the tile, if it has two dimensions",
+    "condition": "L027: whether the comparison decides a branch",
+    "elements": "M001: number of elements that are read",
+    "expression": "L019: the division, as it is written",
+    "extent": "S009: extent of the dimension",
+    "is_none": "A025: whether None is given for a tensor or a register",
+    "keyword": "A025: the argument that the function does not have",
+    "member": "A013: class and name of the enum member that an integer stands for",
+    "module": "A025: the module of NKI that a name is missing in",
+    "rows": "S001: rows of the tile",
+    "start": "S009: start of the slice",
+    "unwritten": "M001: how many of the elements nothing has written",
+    "unwritten_box": "M006: start and stop per dimension of the box around unwritten elements",
+    "who": "C rules with a line of each core: the core or rank of the finding's own line",
+}
+"""Keys of the data of findings: the rules that have them, and their meaning."""
 
 Strictness = Literal["simulate", "strict", "check"]
 
@@ -114,6 +135,8 @@ class Finding:
         span: First line and column, last line and column of the operand's text, where known; lines
             count from 1, columns from 0.
         picture: Map of the elements at fault, where there is one.
+        data: Values that the texts are made from, with keys of ``DATA``. Code reads these; texts
+            are for people.
     """
 
     rule: Rule
@@ -132,6 +155,7 @@ class Finding:
     facts: tuple[Fact, ...] = ()
     span: tuple[int, int, int, int] | None = None
     picture: Bitmap | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def severity(self) -> Severity:
@@ -168,15 +192,21 @@ class Finding:
             "targets": list(self.targets),
             "span": None if self.span is None else list(self.span),
             "rewrite": None if self.rewrite is None else self.rewrite.to_dict(),
+            "data": dict(self.data),
         }
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.headline}: {self.message}", *self.details()])
+        return "\n".join([self.summary, *self.details()])
 
     @property
     def headline(self) -> str:
         """Severity, id and slug."""
         return f"{self.severity}[{self.rule.id}] {self.rule.slug}"
+
+    @property
+    def summary(self) -> str:
+        """Severity, id, slug and message in one line."""
+        return f"{self.headline}: {self.message}"
 
     def __repr__(self) -> str:
         return f"<{self.headline} at {self.place}>"
@@ -374,6 +404,7 @@ def flag(
     severity: Severity | None = None,
     error: type[NkiValidationError] = NkiValidationError,
     facts: tuple[Fact, ...] = (),
+    data: Mapping[str, Any] | None = None,
     stops: bool = False,
 ) -> Finding:
     """Raise or record a finding of ``rule``, depending on the strictness of the current run.
@@ -396,6 +427,7 @@ def flag(
         notes,
         level=severity,
         facts=facts,
+        data=data or {},
     )
     if recorder is None:
         if stops:

@@ -15,7 +15,7 @@ from nkisim.diagnostics.findings import Finding, Rewrite
 from nkisim.diagnostics.frames import Place
 from nkisim.diagnostics.pictures import Occupancy
 from nkisim.diagnostics.report import Report, counted
-from nkisim.diagnostics.rules import RULES, Rule
+from nkisim.diagnostics.rules import CHECKED, RULES, Rule
 
 __all__ = ["FailOn", "KernelRecord", "Ledger"]
 
@@ -228,7 +228,7 @@ class Ledger:
         if len(ran) < len(self.kernels):
             parts[0] += f" ({len(self.kernels) - len(ran)} by source alone)"
         parts.append(_many(self.instructions, "instruction"))
-        parts.append(_many(self.rules if self.rules is not None else len(RULES), "rule"))
+        parts.append(_many(self.rules if self.rules is not None else len(CHECKED), "rule"))
         where = f" on {', '.join(self.targets)}" if self.targets else ""
         fixed = f", {len(self.fixed):,} fixed" if self.fixed else ""
         by = f" by NKI {', '.join(sorted(self.nki))}" if self.nki else ""
@@ -243,7 +243,7 @@ class Ledger:
             "checked": {
                 "kernels": len(self.kernels),
                 "instructions": self.instructions,
-                "rules": self.rules if self.rules is not None else len(RULES),
+                "rules": self.rules if self.rules is not None else len(CHECKED),
                 "targets": self.targets,
                 "nki": sorted(self.nki),
             },
@@ -307,4 +307,5 @@ def _finding(data: Mapping[str, Any]) -> Finding:
         None if data["rewrite"] is None else Rewrite(**data["rewrite"]),
         tuple(data["targets"]),
         span=None if data["span"] is None else tuple(data["span"]),
+        data=data["data"],
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-__all__ = ["RULES", "Rule", "Severity", "declare"]
+__all__ = ["CHECKED", "RULES", "Rule", "Severity", "declare"]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -19,6 +19,11 @@ _REGISTRY: dict[str, Rule] = {}
 
 RULES: Mapping[str, Rule] = MappingProxyType(_REGISTRY)
 """Every declared rule by id."""
+
+_CHECKED: dict[str, Rule] = {}
+
+CHECKED: Mapping[str, Rule] = MappingProxyType(_CHECKED)
+"""The rules that a run or a check can find; the others are advice of ``nkisim.profile``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,16 @@ def declare(
     meaningless: bool = False,
     on_values: bool = False,
     detector: str = "",
+    advice: bool = False,
 ) -> Rule:
-    """Register and return a rule; an id can be declared only once."""
+    """Register and return a rule; an id can be declared only once.
+
+    ``advice`` is True for a rule that ``nkisim.profile`` finds and no check looks for.
+    """
     if id in _REGISTRY:
         raise ValueError(f"rule {id} is declared twice: {_REGISTRY[id].slug} and {slug}")
     rule = Rule(id, slug, severity, checks, matters, meaningless, on_values, detector)
     _REGISTRY[id] = rule
+    if not advice:
+        _CHECKED[id] = rule
     return rule

@@ -53,6 +53,7 @@ def _number(name: str, argument: str, value: Any) -> int:
         seen=repr(value)[:80],
         allowed="an int or a VirtualRegister",
         fix="pass an integer, or load a tile with nisa.register_load",
+        data={"is_none": value is None},
     )
     raise AssertionError("unreachable: A025 always raises")
 
@@ -112,6 +113,7 @@ def _register(name: str, argument: str, value: Any) -> VirtualRegister:
             seen=repr(value)[:80],
             allowed="a VirtualRegister",
             fix="allocate one with nisa.register_alloc",
+            data={"is_none": value is None},
         )
     found: VirtualRegister = value
     return found

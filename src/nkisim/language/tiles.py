@@ -40,6 +40,7 @@ def need_tile(function: str, name: str, value: Any) -> NkiTensor:
             seen=repr(value)[:80],
             allowed="a tile in SBUF or PSUM",
             fix="load the tensor with nl.load first",
+            data={"is_none": value is None},
         )
         raise AssertionError("unreachable: A025 always raises")
     if is_hbm(value.buffer):

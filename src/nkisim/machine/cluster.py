@@ -95,6 +95,7 @@ class Member:
                 allowed="one line for both cores",
                 fix=f"call {instruction} outside of the branch, and vary offsets only",
                 notes=(f"the other core comes to it at {there[0]}:{there[1]}",),
+                data={"who": self.label},
             )
 
     def synchronise(self, guarded: Any = None) -> None:

@@ -131,6 +131,7 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             if of_host
             else f"pass {accepted} for {name}; the signature is "
             f"{call_text(call.name, CALLS[call.name][in_force()].signature)}",
+            data={"is_none": value is None},
         )
     if value.indirection is not None and value.indirection.kind == "vector" and not operand.gathers:
         call.fail(

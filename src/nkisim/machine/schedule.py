@@ -241,6 +241,7 @@ class Schedule:
                 seen="; ".join(lines),
                 fix="let every core reach the same synchronisation, in the same order",
                 notes=tuple(lines),
+                data={"who": stuck[0].label},
                 place=waits[0].place,
             )
         except BaseException as error:

@@ -174,6 +174,7 @@ class SharedAccess:
                     seen=tensor.describe(),
                     fix=f"pass data={tensor.name} to the barrier",
                     notes=(f"core {theirs.core} writes it at {self._place(theirs)}",),
+                    data={"who": f"core {mine.core}"},
                 )
                 return
 
@@ -266,6 +267,7 @@ class SharedAccess:
             seen=tensor.describe(),
             fix="nisa.core_barrier(data=tensor, cores=(0, 1)) between the two accesses",
             notes=(f"core {other} {they_do} it at {self._place(theirs)}",),
+            data={"who": f"core {mine.core}"},
             place=place,
             severity=severity,
         )

@@ -126,6 +126,7 @@ def _flag_unwritten(
         "written",
         notes=(f"{operand}   {tensor.describe()}, made at {file}:{line}",),
         severity=None if decides else "warning",
+        data={"unwritten": count, "elements": int(tensor.size)},
     )
     if finding.picture is None:
         finding.picture = bitmap(hidden, "read, and never written")

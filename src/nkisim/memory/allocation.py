@@ -270,6 +270,7 @@ class CoreMemory:
                 allowed=f"at most {generation.partitions}",
                 fix="tile the first dimension by nl.tile_size.pmax and put the rest in the free "
                 "dimensions",
+                data={"rows": int(shape[0])},
             )
         elements, itemsize = math.prod(shape[1:]), self._itemsize(dtype)
         device_bytes, row_bytes = elements * dtype.itemsize, elements * itemsize
@@ -284,6 +285,7 @@ class CoreMemory:
                 seen=device_bytes,
                 allowed=f"at most {usable}",
                 fix="split the free dimension",
+                data={"columns": int(shape[1]) if len(shape) == 2 else None},
             )
         if address is not None:
             legal &= self._address_is_legal(shape, dtype, device_bytes, region, address, where)

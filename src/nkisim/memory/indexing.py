@@ -208,6 +208,7 @@ def _out_of_bounds(tensor: View, dim: int, extent: int, first: int, last: int) -
         fix="end the slice at min(start + tile, extent), on both sides of the transfer"
         if first < extent
         else "start the slice inside the extent; a loop over it has an iteration too many",
+        data={"start": int(first), "extent": int(extent)},
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nkisim.arch.timing import timing_of
+from nkisim.diagnostics import declare
 from nkisim.memory.region import is_psum
 from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.costs import Work, product_ns
@@ -22,6 +23,71 @@ from nkisim.profiling.spills import SPILL
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["advise"]
+
+SHORT_RUNS = declare(
+    "P001",
+    "short-dma-runs",
+    "note",
+    "Several transfers of a line move runs of fewer than 4096 contiguous bytes.",
+    "each run costs a DMA engine the time of a descriptor, whatever its length",
+    advice=True,
+)
+SOFTWARE_DESCRIPTORS = declare(
+    "P002",
+    "software-descriptors",
+    "note",
+    "For a large part of the time GpSimd makes descriptors that hardware could make.",
+    "transfers wait for their descriptors, and GpSimd computes nothing meanwhile",
+    advice=True,
+)
+FEW_COLUMNS = declare(
+    "P003",
+    "few-moving-columns",
+    "note",
+    "Products with the same stationary tile stream fewer than 512 columns each.",
+    "the fixed cost of a product is paid more often than necessary",
+    advice=True,
+)
+STATIONARY_LOADS = declare(
+    "P004",
+    "stationary-loads",
+    "note",
+    "Products with the same stationary tile stream fewer columns than the tile has.",
+    "loading the stationary tile takes longer than the product that could hide it",
+    advice=True,
+)
+ONE_BUFFER = declare(
+    "P005",
+    "one-buffer",
+    "note",
+    "Loads in a loop overwrite one tile and wait until it was read.",
+    "transfers and computation take turns, although they could overlap",
+    advice=True,
+)
+SPILLS = declare(
+    "P006",
+    "sbuf-spills",
+    "note",
+    "The tiles that are needed at the same time do not fit in SBUF.",
+    "the compiler writes some of them to HBM and reads them again",
+    advice=True,
+)
+ONE_EVACUATOR = declare(
+    "P007",
+    "psum-emptied-by-one-engine",
+    "note",
+    "One engine makes all copies from PSUM of a line, and another one could share them.",
+    "products wait for a free PSUM bank while an engine that could empty one is idle",
+    advice=True,
+)
+TRANSPOSING_LOAD = declare(
+    "P008",
+    "transposing-load",
+    "note",
+    "A transfer transposes: it moves single elements in place of rows.",
+    "every element costs a DMA engine the time of a descriptor",
+    advice=True,
+)
 
 _EFFICIENT_RUN = 4096
 """Bytes per contiguous run from which on a transfer is efficient."""
@@ -112,7 +178,7 @@ def _transfer_advice(
 
         yield _Candidate(
             Advice(
-                "P008",
+                TRANSPOSING_LOAD.id,
                 "a load transposes",
                 f"{count} transfers move {moved.descriptors:,} runs of {run} bytes each",
                 "load rows as they lie in HBM and transpose 128 x 128 blocks on the Tensor engine",
@@ -135,7 +201,7 @@ def _transfer_advice(
 
         yield _Candidate(
             Advice(
-                "P001",
+                SHORT_RUNS.id,
                 "short DMA runs",
                 f"{count} transfers have runs of {run} bytes; DMA is efficient from 4096 bytes on",
                 f"move {merged} tiles with one transfer: wider tiles, or several consecutive rows "
@@ -188,7 +254,7 @@ def _product_advice(
 
     if moving < stationary:
         advice = Advice(
-            "P004",
+            STATIONARY_LOADS.id,
             "stationary loads are not hidden",
             f"{len(operations)} products load {stationary:g} stationary columns for {moving:g} "
             "moving columns",
@@ -199,7 +265,7 @@ def _product_advice(
         )
     else:
         advice = Advice(
-            "P003",
+            FEW_COLUMNS.id,
             "few moving columns",
             f"{len(operations)} products stream {moving:g} columns; one product takes {_MOVING}",
             f"put {most} moving tiles side by side and multiply them at once",
@@ -229,7 +295,7 @@ def _descriptor_advice(program: Program, found: Profile) -> Iterator[_Candidate]
     first = software[0].place
     yield _Candidate(
         Advice(
-            "P002",
+            SOFTWARE_DESCRIPTORS.id,
             "GpSimd makes descriptors",
             f"{len(software)} transfers keep GpSimd busy for "
             f"{found.utilization['gpsimd']:.0%} of the time",
@@ -279,7 +345,7 @@ def _buffer_advice(by_line: dict[tuple[str, int], list[Operation]]) -> Iterator[
         name = waiting[0].tiles[0].name if waiting[0].tiles else "tile"
         yield _Candidate(
             Advice(
-                "P005",
+                ONE_BUFFER.id,
                 "one buffer",
                 f"{len(waiting)} loads overwrite `{name}` and wait until it was read",
                 "allocate the tile inside the loop, or two tiles that alternate",
@@ -321,7 +387,7 @@ def _evacuation_advice(
 
         yield _Candidate(
             Advice(
-                "P007",
+                ONE_EVACUATOR.id,
                 "PSUM is emptied by one engine",
                 f"{len(operations)} copies from PSUM run on {first.work.engine.name}",
                 f"run every second copy on {other.name}",
@@ -342,7 +408,7 @@ def _spill_advice(program: Program, prediction: Prediction, policy: Policy) -> I
     tiles = [tile for tile in program.tiles if not is_psum(tile.region)]
     largest = max(tiles, key=lambda tile: tile.allocated_bytes)
     yield Advice(
-        "P006",
+        SPILLS.id,
         "SBUF spills",
         f"{prediction.spill_bytes / 1e6:.1f} MB are written to HBM and read again, because live "
         "tiles exceed SBUF",

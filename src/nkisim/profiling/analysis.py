@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nkisim.arch.timing import timing_of
-from nkisim.diagnostics import Place
+from nkisim.diagnostics import Finding, Place
 from nkisim.memory.region import is_on_chip
 from nkisim.profiling.program import Operation, Program
 from nkisim.profiling.result import ENGINES, LineTime, MemoryUse, Profile, Span
@@ -58,7 +58,7 @@ def predict(program: Program) -> Prediction:
     return Prediction(with_spills(program))
 
 
-def profile_of(prediction: Prediction, kernel: str, findings: list[str], nki: str) -> Profile:
+def profile_of(prediction: Prediction, kernel: str, findings: list[Finding], nki: str) -> Profile:
     """Return the profile of a predicted program."""
     program, times = prediction.program, prediction.tight
     generation, timing = program.generation, timing_of(program.generation)

@@ -106,12 +106,11 @@ def profile(
         except ValueError as error:
             raise ProfileError(f"{wanted.__name__}: {error}", report) from error
         _require_legal(wanted.__name__, report, ran, values=values)
-        findings = [f"{finding.headline}: {finding.message}" for finding in report.findings]
         try:
             prediction = predict(capture.program)
         except DoesNotFitError as error:
             raise ProfileError(f"{wanted.__name__}: {error}", report) from None
-        found = profile_of(prediction, wanted.__name__, findings, chosen.version())
+        found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())
         if advice:
             found.advice = advise(capture.program, prediction, found)
         return found

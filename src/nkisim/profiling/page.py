@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from html import escape
 from importlib import resources
 
+from nkisim.diagnostics import Finding
 from nkisim.diagnostics.page import document
 from nkisim.profiling.charts import COLOURS, MOST_BLOCKS, chart_data, roofline_drawing
 from nkisim.profiling.result import Advice, LineTime, Profile
@@ -175,8 +176,8 @@ def _counts(profile: Profile) -> str:
     return f"<h2>{total:,} instructions</h2><table style='width:auto'>{rows}</table>"
 
 
-def _findings(found: list[str]) -> str:
-    items = "".join(f"<li>{escape(text)}</li>" for text in found)
+def _findings(found: list[Finding]) -> str:
+    items = "".join(f"<li>{escape(finding.summary)}</li>" for finding in found)
     return f"<h2>Findings</h2><ul>{items}</ul>" if items else ""
 
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, fields
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from nkisim.diagnostics import Finding
+
 __all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "Profile", "Span"]
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dge", "dma")
@@ -138,7 +140,7 @@ class Profile:
         memory: Tiles over time.
         capacity: Bytes per partition of SBUF and PSUM.
         advice: Changes worth trying, largest gain first.
-        findings: Findings of the run, as text.
+        findings: Findings of the run.
     """
 
     kernel: str
@@ -169,7 +171,7 @@ class Profile:
     memory: list[MemoryUse] = field(repr=False)
     capacity: dict[str, int]
     advice: list[Advice] = field(default_factory=list)
-    findings: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def achieved_tflops(self) -> float:
@@ -198,6 +200,9 @@ class Profile:
         for name in ("lines", *(long if timeline else ())):
             plain[name] = [value._asdict() for value in plain[name]]
         plain["advice"] = [asdict(piece) for piece in self.advice]
+        plain["findings"] = [
+            {"rule": f.rule.id, "severity": f.severity, "text": f.summary} for f in self.findings
+        ]
         plain["achieved_tflops"] = self.achieved_tflops
         plain["bound_share"] = self.bound_share
         plain["roofline_tflops"] = self.roofline_tflops

@@ -6,6 +6,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from nkisim.diagnostics import Finding
 from nkisim.profiling.result import Advice, LineTime, Profile, Span
 
 __all__ = [
@@ -225,9 +226,10 @@ class _Drawing:
             lines += [f"{'':<{_LABEL}}{code}" for code in advice.code.splitlines()]
         return lines
 
-    def findings(self, found: Sequence[str]) -> list[str]:
+    def findings(self, found: Sequence[Finding]) -> list[str]:
         """Return the findings; errors among them are about the source alone."""
-        return [self._styled("findings", "head"), *(f"  {text}" for text in found)] if found else []
+        lines = [self._styled("findings", "head")] if found else []
+        return [*lines, *(f"  {finding.summary}" for finding in found)]
 
     def _table(self, rows: Iterable[tuple[str, str]]) -> list[str]:
         """Return labelled paragraphs."""

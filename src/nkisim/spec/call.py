@@ -31,6 +31,7 @@ class Violation:
     error: type[NkiValidationError]
     severity: Severity | None = None
     facts: tuple[Fact, ...] = ()
+    data: Mapping[str, Any] | None = None
 
     def flag(self) -> None:
         """Raise or record it for the line being executed."""
@@ -45,6 +46,7 @@ class Violation:
             severity=self.severity,
             error=self.error,
             facts=self.facts,
+            data=self.data,
         )
 
 
@@ -127,6 +129,7 @@ class Call:
         named: bool = True,
         severity: Severity | None = None,
         error: type[NkiValidationError] = NkiValidationError,
+        data: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a violation; one without a natural result stops the checks immediately.
 
@@ -135,7 +138,7 @@ class Call:
         """
         text = f"{self.name} {message}" if named else message
         violation = Violation(
-            rule, text, self.name, operand, seen, allowed, fix, error, severity, self._facts()
+            rule, text, self.name, operand, seen, allowed, fix, error, severity, self._facts(), data
         )
         if rule.meaningless:
             violation.flag()

@@ -113,14 +113,15 @@ def check_enums(call: Call) -> None:
             continue
         call.mend(name, member)
         if not isinstance(value, str):
+            meant = f"{kind.__name__}.{member.name}"
             call.fail(
                 rules.INTEGER_ENUM,
-                f"{name} is the integer {value}, which stands for "
-                f"nisa.{kind.__name__}.{member.name}",
+                f"{name} is the integer {value}, which stands for nisa.{meant}",
                 operand=name,
                 seen=value,
                 allowed=choices,
-                fix=f"write nisa.{kind.__name__}.{member.name}",
+                fix=f"write nisa.{meant}",
+                data={"member": meant},
             )
 
 

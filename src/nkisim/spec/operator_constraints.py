@@ -89,6 +89,7 @@ def unused_operand(operator: str, operand: str) -> Constraint:
                 seen="None",
                 allowed="a number or a (P, 1) tile",
                 fix=f"pass {operand}",
+                data={"is_none": True},
             )
 
     text = f"{operand} None or 0 with an operator of one input"

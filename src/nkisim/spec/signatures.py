@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -125,6 +125,7 @@ class CallFault:
     seen: str
     allowed: str
     fix: str
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,8 @@ class CheckedCall:
             if keyword.startswith("transpose") and self.name == "nc_matmul":
                 remedy = "transpose the operand first, with nisa.nc_transpose. "
             remedy += f"The signature is {written}"
-        return CallFault(rule, message, keyword, keyword, ", ".join(accepted), remedy)
+        data = {"keyword": keyword}
+        return CallFault(rule, message, keyword, keyword, ", ".join(accepted), remedy, data)
 
     def reject(
         self, given: Mapping[str, Any], more: tuple[Any, ...], unknown: Mapping[str, Any]
@@ -231,6 +233,7 @@ class CheckedCall:
             seen=fault.seen,
             allowed=fault.allowed,
             fix=fault.fix,
+            data=fault.data,
             error=NkiCallError,
         )
         raise AssertionError("unreachable: A025 always raises")

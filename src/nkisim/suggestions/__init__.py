@@ -104,8 +104,8 @@ def _remains(finding: Finding, rewrite: Rewrite | None) -> bool:
     if finding.rule.id != "L021":
         return False
     if rewrite is not None:
-        return finding.seen in rewrite.code
-    call = ast.parse(finding.seen, mode="eval").body
+        return finding.data["call"] in rewrite.code
+    call = ast.parse(finding.data["call"], mode="eval").body
     assert isinstance(call, ast.Call)
     given = [node for argument in (*call.args, *call.keywords) for node in ast.walk(argument)]
     return not any(isinstance(node, ast.Name) for node in given)  # on numbers alone

@@ -28,16 +28,14 @@ _ALIKE = {
 
 def _bad_call(case: Case) -> Rewrite | None:
     """A name, an argument or a value that does not exist."""
-    finding = case.finding
-    if finding.seen.startswith("nki.isa."):
-        return _invented(case, finding.operand)
-    if finding.seen.startswith("nki.language."):
-        return _other_name(case, finding.operand)
-    if finding.seen == "None":
+    data = case.finding.data
+    if data.get("module") == "nki.isa":
+        return _invented(case, case.finding.operand)
+    if data.get("module") == "nki.language":
+        return _other_name(case, case.finding.operand)
+    if data.get("is_none"):
         return _nothing_returned(case)
-    if finding.instruction and finding.seen == finding.operand:
-        return _argument(case, finding.operand)
-    return None
+    return _argument(case, data["keyword"]) if "keyword" in data else None
 
 
 def _called(case: Case, name: str) -> ast.Call | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -84,8 +83,8 @@ def _beginning(case: Case) -> Rewrite | None:
     That is in front of the loop that adds to it, or in the same block.
     """
     tile, value = _accumulator(case), _NEUTRAL.get(_last_operator(case))
-    none = re.search(r"reads (\d+) of \1 elements", case.finding.message)
-    if tile is None or value is None or none is None:
+    data = case.finding.data
+    if tile is None or value is None or data["unwritten"] < data["elements"]:
         return None
     block, maker = _maker(case, tile)
     if maker is None:
@@ -177,11 +176,11 @@ def _tail(case: Case) -> Rewrite | None:
     if len(writes) != 1:
         return None
     loop, blocks, block = writes[0]
-    spans = re.findall(r"(\d+):(\d+)", case.finding.seen)
+    spans = case.finding.data["unwritten_box"]
     axis = min(blocks.axes(name))
     if len(blocks.axes(name)) != 1 or axis >= len(spans) or not blocks.covers_body(case):
         return None
-    start, stop = map(int, spans[axis])
+    start, stop = spans[axis]
     if start != stop // blocks.size * blocks.size or not _is_extent(
         case, blocks.extent, axis, stop
     ):

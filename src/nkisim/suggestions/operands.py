@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
@@ -127,9 +126,8 @@ def _past_the_end(case: Case) -> Rewrite | None:
 
     Only if something is left of each.
     """
-    seen = re.fullmatch(r"(\d+):\d+", case.finding.seen)
-    extent = case.finding.allowed.removeprefix("0:")
-    if seen is None or int(seen[1]) >= int(extent):
+    data = case.finding.data
+    if "start" not in data or not 0 <= data["start"] < data["extent"]:
         return None
     ends: dict[str, str] = {}
     for node in ast.walk(case.statement):

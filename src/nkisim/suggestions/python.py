@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from nkisim import language
 from nkisim.diagnostics import Rewrite
-from nkisim.intents import CONDITION
 from nkisim.suggestions.statement import Case
 
 __all__ = ["PYTHON_MENDS"]
@@ -40,7 +39,7 @@ _MODULES = ("np", "numpy", "math")
 
 def _operators(case: Case) -> Rewrite | None:
     """Operators and functions of NumPy become functions of ``nki.language``."""
-    if case.finding.fix == CONDITION:
+    if case.finding.data.get("condition"):
         return None  # a tile in place of the condition would decide nothing
     made: set[str] = set()
 

@@ -17,7 +17,7 @@ def _returned(case: Case) -> Rewrite | None:
     if isinstance(case.statement, ast.FunctionDef):
         return _output(case, case.statement)
     made = _targets(case.statement)
-    on_chip = "on-chip" in case.finding.message
+    on_chip = case.finding.data.get("buffer") in ("sbuf", "psum")
     found = [
         (Case(case.finding, case.module, statement, block), value)
         for block in case.blocks()
@@ -43,7 +43,7 @@ def _stored(case: Case, tile: ast.expr) -> Rewrite | None:
     """What is returned from the chip is stored, and the tensor in HBM returned."""
     name = source = ast.unparse(tile)
     lines = []
-    if "in psum" in case.finding.message:
+    if case.finding.data["buffer"] == "psum":
         source = case.fresh(f"{name}_sbuf")
         lines += [
             f"{source} = {case.nl}.ndarray({name}.shape, dtype={name}.dtype, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
@@ -32,10 +31,9 @@ def _comprehension(case: Case) -> Rewrite | None:
 
 def _division(case: Case) -> Rewrite | None:
     """An extent is divided by ``//``."""
-    said = re.search(r"`([^`]*)`", case.finding.message)
-    if said is None:
+    text = case.finding.data.get("expression")
+    if text is None:
         return None
-    text = said[1]
 
     def change(node: ast.expr) -> ast.expr | None:
         if isinstance(node, ast.BinOp) and ast.unparse(node) == text:
@@ -91,11 +89,10 @@ def _assigned_part(case: Case) -> Rewrite | None:
 
 def _member(case: Case) -> Rewrite | None:
     """An integer becomes the enum member of that value."""
-    said = re.search(r"write (nisa\.\w+\.\w+)", case.finding.fix)
     node = case.arguments.get(case.finding.operand)
-    if said is None or node is None or not isinstance(node, ast.Constant):
+    if not isinstance(node, ast.Constant):
         return None
-    member = said[1].replace("nisa", case.nisa, 1)
+    member = f"{case.nisa}.{case.finding.data['member']}"
     call = case.call
     assert call is not None
     parts = [member if argument is node else ast.unparse(argument) for argument in call.args]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -189,8 +188,7 @@ def _by_rows(case: Case) -> Rewrite | None:
     Only for a run of plain statements that treats every row alike: the tiles made in it have the
     same rows, and tensors in HBM with so many rows are used whole.
     """
-    count = int(case.finding.seen) if case.finding.seen.isdigit() else 0
-    extent = _extent(case, 0)
+    count, extent = case.finding.data["rows"], _extent(case, 0)
     run = _Run(case, 0, extent, count, _PARTITIONS, case.fresh("r"), case.fresh("r1"))
     return run.rewrite() if extent and run.collect() and run.cuts_all() else None
 
@@ -201,11 +199,10 @@ def _by_columns(case: Case) -> Rewrite | None:
     Only for a run of instructions that treat every column alike, on whole tensors with as many
     columns and on single columns.
     """
-    shape = re.search(r"tile \(\d+, (\d+)\) ", case.finding.message)
-    extent = _extent(case, 1)
-    if shape is None or not extent:
+    count, extent = case.finding.data["columns"], _extent(case, 1)
+    if count is None or not extent:
         return None
-    run = _Run(case, 1, extent, int(shape[1]), _COLUMNS, case.fresh("c"), case.fresh("c1"))
+    run = _Run(case, 1, extent, count, _COLUMNS, case.fresh("c"), case.fresh("c1"))
     return run.rewrite() if run.collect() and _is_columnwise(run) else None
 
 

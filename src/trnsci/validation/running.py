@@ -86,7 +86,7 @@ class _Observer:
         if found is None:
             self._checked(kernel, generation, arguments, values=values)
         else:
-            self.findings.setdefault(generation, []).extend(map(_rule_of, found.findings))
+            self.findings.setdefault(generation, []).extend(f.rule.id for f in found.findings)
 
     def _predict(
         self, kernel: Any, generation: str, arguments: Any, **options: Any
@@ -112,11 +112,6 @@ class _Observer:
         for _, tensor in (*event.reads, *event.writes):
             if "hbm" in tensor.buffer.value:
                 self.hbm_bytes += tensor.size * tensor.dtype.itemsize
-
-
-def _rule_of(finding: str) -> str:
-    """Return the id in the text of a finding, such as ``warning[M001] ...``."""
-    return finding.partition("[")[2].partition("]")[0]
 
 
 def find_case(library: str, kernel: str) -> Case:

@@ -183,13 +183,14 @@ def _others(tree: Tree, name: str) -> str:
 
 def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:
     """Return the findings of several kernels without duplicates, in source order."""
-    found: dict[tuple[str, str, int, str], Finding] = {}
+    found: dict[tuple[str, int], list[Finding]] = {}
     for kernel in kernels:
         for unit in reached_from(kernel):
             for finding in _of_unit(unit):
-                key = (finding.rule.id, finding.file, finding.line, finding.message)
-                found.setdefault(key, finding)
-    return sorted(found.values(), key=lambda f: (f.file, f.line))
+                of_line = found.setdefault((finding.file, finding.line), [])
+                if finding not in of_line:
+                    of_line.append(finding)
+    return [finding for line in sorted(found) for finding in found[line]]
 
 
 def _of_unit(unit: Unit) -> list[Finding]:

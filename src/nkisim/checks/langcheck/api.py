@@ -110,7 +110,16 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
         shown = ", ".join(n for n in accepted if n != "mro")
         rule, fix = BAD_CALL, f"did you mean {near}?" if near else f"there is {shown}"
     message, severity = missing_text(rule, meaning.path)
-    yield Found(rule, node, message, fix, seen=meaning.path, operand=name, level=severity)
+    yield Found(
+        rule,
+        node,
+        message,
+        fix,
+        seen=meaning.path,
+        operand=name,
+        level=severity,
+        data={"module": module},
+    )
 
 
 def _has(module: str, name: str) -> bool:
@@ -226,6 +235,7 @@ def _misfit(unit: Unit, call: ast.Call, checked: CheckedCall) -> Iterator[Found]
         operand=fault.operand,
         allowed=fault.allowed,
         instruction=checked.name,
+        data=fault.data,
     )
 
 

@@ -135,7 +135,8 @@ def _fractions(extents: list[ast.expr]) -> Iterator[Found]:
             text = ast.unparse(extent)
             whole = f"{ast.unparse(extent.left)} // {ast.unparse(extent.right)}"
             message = f"`{text}` is a float, even where it divides"
-            yield Found(RULES["L019"], extent, message, f"write {whole}, or math.ceil({text})")
+            fix = f"write {whole}, or math.ceil({text})"
+            yield Found(RULES["L019"], extent, message, fix, data={"expression": text})
 
 
 def is_range(path: str) -> bool:
@@ -191,7 +192,8 @@ def _foreign(call: ast.Call, path: str, in_header: bool, kinds: Kinds) -> Iterat
         yield Found(LOOP_SOURCE, call, f"a loop runs over {ast.unparse(call)}", fix)
         return
     message = f"{path} is called from a kernel"
-    yield Found(FOREIGN_CALL, call, message, fix, seen=ast.unparse(call), operand=path)
+    text = ast.unparse(call)
+    yield Found(FOREIGN_CALL, call, message, fix, seen=text, operand=path, data={"call": text})
 
 
 def _holds_tensor(node: ast.AST, kinds: Kinds) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from nkisim.diagnostics import Finding, Place, Rule, Severity
 
@@ -25,6 +27,7 @@ class Found:
         allowed: The legal values.
         instruction: Name of the called instruction.
         level: Severity, where it differs from the rule's.
+        data: Values that the texts are made from.
     """
 
     rule: Rule
@@ -37,6 +40,7 @@ class Found:
     allowed: str = ""
     instruction: str = ""
     level: Severity | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     def finding(self, file: str) -> Finding:
         """Return the finding in a file."""
@@ -51,4 +55,5 @@ class Found:
             fix=self.fix,
             notes=self.notes,
             level=self.level,
+            data=self.data,
         )

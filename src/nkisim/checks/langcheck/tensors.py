@@ -113,9 +113,9 @@ def _comparisons(unit: Unit, kinds: Kinds) -> Iterator[Found]:
         if tensors and (equality or isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))):
             message = f"`{ast.unparse(compare)}`: no comparison of tensor {tensors[0]}"
             fix = "use nisa.tensor_scalar or tensor_tensor with a comparing op and dst="
-            if any(_is_test(outer, compare) for outer in unit.enclosing(compare)):
-                fix = CONDITION
-            yield Found(RULES["L027"], compare, message, fix, operand=tensors[0])
+            condition = any(_is_test(outer, compare) for outer in unit.enclosing(compare))
+            fix, data = CONDITION if condition else fix, {"condition": condition}
+            yield Found(RULES["L027"], compare, message, fix, operand=tensors[0], data=data)
 
 
 def _is_number(value: object) -> bool:

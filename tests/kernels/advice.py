@@ -1,0 +1,233 @@
+"""Kernels for which ``nkisim.profile`` has advice, each beside the one that follows it."""
+
+import ml_dtypes
+import numpy as np
+
+import nkisim.isa as nisa
+import nkisim.language as nl
+
+from . import GEN3_UP, advised_twin
+
+
+def zeros(*shape, dtype=np.float32):
+    """Zeros: a time does not depend on values."""
+    return np.zeros(shape, dtype)
+
+
+@advised_twin(zeros(4096, 32))
+def bad_P001(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, 32), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])  # here
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
+def good_P001(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    rows = [[1024, 128], [1, 1024]]  # 32 consecutive rows in each partition
+    tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x.ap(rows))
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    nisa.dma_copy(dst=out.ap(rows), src=tile)
+    return out
+
+
+@advised_twin(zeros(6400, 128), targets=GEN3_UP)
+def bad_P002(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])  # here
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[rows], src=tile)
+    return out
+
+
+def good_P002(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    hardware = nisa.dge_mode.hwdge
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows], dge_mode=hardware, engine=nisa.engine.sync)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware, engine=nisa.engine.scalar)
+    return out
+
+
+@advised_twin(zeros(1024, 256), zeros(1024, 512))
+def bad_P003(a, b):
+    out = nl.ndarray((256, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left = nl.ndarray((128, 8, 256), dtype=a.dtype, buffer=nl.sbuf)
+    right = nl.ndarray((128, 8, 512), dtype=b.dtype, buffer=nl.sbuf)
+    for k in nl.affine_range(8):
+        nisa.dma_copy(dst=left[:, k, :], src=a[k * 128 : (k + 1) * 128])
+        nisa.dma_copy(dst=right[:, k, :], src=b[k * 128 : (k + 1) * 128])
+    for m in nl.affine_range(4):
+        rows = slice(m * 64, (m + 1) * 64)
+        total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
+        for k in nl.affine_range(8):
+            for c in nl.affine_range(8):
+                columns = slice(c * 64, (c + 1) * 64)
+                nisa.nc_matmul(  # here
+                    dst=total[:, columns],
+                    stationary=left[:, k, rows],
+                    moving=right[:, k, columns],
+                    accumulate=k > 0,
+                )
+        result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=total)
+        nisa.dma_copy(dst=out[rows], src=result)
+    return out
+
+
+def good_P003(a, b):
+    out = nl.ndarray((256, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left = nl.ndarray((128, 8, 256), dtype=a.dtype, buffer=nl.sbuf)
+    right = nl.ndarray((128, 8, 512), dtype=b.dtype, buffer=nl.sbuf)
+    for k in nl.affine_range(8):
+        nisa.dma_copy(dst=left[:, k, :], src=a[k * 128 : (k + 1) * 128])
+        nisa.dma_copy(dst=right[:, k, :], src=b[k * 128 : (k + 1) * 128])
+    for m in nl.affine_range(4):
+        rows = slice(m * 64, (m + 1) * 64)
+        total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
+        for k in nl.affine_range(8):
+            nisa.nc_matmul(
+                dst=total, stationary=left[:, k, rows], moving=right[:, k, :], accumulate=k > 0
+            )
+        result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=total)
+        nisa.dma_copy(dst=out[rows], src=result)
+    return out
+
+
+@advised_twin(zeros(128, 128, dtype=ml_dtypes.bfloat16), zeros(128, 2048, dtype=ml_dtypes.bfloat16))
+def bad_P004(a, b):
+    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
+    left, right = nl.load(a), nl.load(b)
+    for c in nl.affine_range(4):
+        product = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        for d in nl.affine_range(16):
+            moving = right[:, c * 512 + d * 32 : c * 512 + (d + 1) * 32]
+            columns = slice(d * 32, (d + 1) * 32)
+            nisa.nc_matmul(dst=product[:, columns], stationary=left, moving=moving)  # here
+        result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=product)
+        nisa.dma_copy(dst=out[:, c * 512 : (c + 1) * 512], src=result)
+    return out
+
+
+def good_P004(a, b):
+    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
+    left, right = nl.load(a), nl.load(b)
+    for c in nl.affine_range(4):
+        product = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        moving = right[:, c * 512 : (c + 1) * 512]
+        nisa.nc_matmul(dst=product, stationary=left, moving=moving)
+        result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=product)
+        nisa.dma_copy(dst=out[:, c * 512 : (c + 1) * 512], src=result)
+    return out
+
+
+@advised_twin(zeros(1024, 2048))
+def bad_P005(x):
+    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
+    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+    for i in nl.sequential_range(x.shape[0] // 128):
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])  # here
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+def good_P005(x):
+    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
+    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+    for i in nl.sequential_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+@advised_twin(zeros(768, 16384))
+def bad_P006(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tiles = []
+    for i in nl.affine_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, 16384), dtype=x.dtype, buffer=nl.sbuf)  # here
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        tiles.append(tile)
+    for i in nl.affine_range(x.shape[0] // 128):
+        nisa.tensor_scalar(dst=tiles[i], data=tiles[i], op0=nl.add, operand0=1.0)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tiles[i])
+    return out
+
+
+def good_P006(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, 16384), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
+@advised_twin(
+    zeros(128, 3072, dtype=ml_dtypes.bfloat16),
+    zeros(128, 512, dtype=ml_dtypes.bfloat16),
+    targets=GEN3_UP,
+)
+def bad_P007(a, b):
+    out = nl.ndarray((128, 24, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left, right = nl.load(a), nl.load(b)
+    rows = nl.ndarray((128, 24, 512), dtype=nl.float32, buffer=nl.sbuf)
+    for i in nl.affine_range(24):
+        product = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=product, stationary=left[:, i * 128 : (i + 1) * 128], moving=right)
+        nisa.tensor_copy(dst=rows[:, i, :], src=product, engine=nisa.engine.vector)  # here
+    nisa.dma_copy(dst=out, src=rows)
+    return out
+
+
+def good_P007(a, b):
+    out = nl.ndarray((128, 24, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left, right = nl.load(a), nl.load(b)
+    rows = nl.ndarray((128, 24, 512), dtype=nl.float32, buffer=nl.sbuf)
+    for i in nl.affine_range(24):
+        product = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=product, stationary=left[:, i * 128 : (i + 1) * 128], moving=right)
+        engine = nisa.engine.scalar if i % 2 else nisa.engine.vector
+        nisa.tensor_copy(dst=rows[:, i, :], src=product, engine=engine)
+    nisa.dma_copy(dst=out, src=rows)
+    return out
+
+
+@advised_twin(zeros(1024, 128))
+def bad_P008(x):
+    out = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x.ap([[1, 128], [128, 1024]]))  # here
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def good_P008(x):
+    out = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
+    for i in nl.affine_range(8):
+        block = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=block, src=x[i * 128 : (i + 1) * 128])
+        turned = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=turned, data=block)
+        nisa.tensor_copy(dst=tile[:, i * 128 : (i + 1) * 128], src=turned)
+    nisa.dma_copy(dst=out, src=tile)
+    return out

@@ -1,7 +1,8 @@
 """Predicted device time of kernels: costs, schedule, profile, advice, pictures."""
 
 from nkisim.profiling.entry import Descriptors, ProfileError, profile
-from nkisim.profiling.result import Advice, LineTime, MemoryUse, Profile, Span
+from nkisim.profiling.result import Advice, LineTime, MemoryUse, Span
+from nkisim.profiling.shown import Profile
 
 __all__ = [
     "Advice",

@@ -17,7 +17,7 @@ from nkisim.memory.region import is_psum
 from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.costs import Work, product_ns
 from nkisim.profiling.program import Operation, Program, Tile
-from nkisim.profiling.result import Advice, Profile
+from nkisim.profiling.result import Advice, ProfileData
 from nkisim.profiling.schedule import Policy, schedule
 from nkisim.profiling.spills import SPILL
 from nkisim.spec.enums import engine as Engine
@@ -114,7 +114,7 @@ class _Candidate(NamedTuple):
     change: Change
 
 
-def advise(program: Program, prediction: Prediction, found: Profile) -> list[Advice]:
+def advise(program: Program, prediction: Prediction, found: ProfileData) -> list[Advice]:
     """Return the changes worth trying, largest gain first.
 
     Args:
@@ -138,7 +138,7 @@ def _changed(program: Program, change: Change) -> Program:
     return replace(program, operations=[change(operation) for operation in program.operations])
 
 
-def _candidates(program: Program, found: Profile) -> Iterator[_Candidate]:
+def _candidates(program: Program, found: ProfileData) -> Iterator[_Candidate]:
     by_line: dict[tuple[str, int], list[Operation]] = {}
     for operation in program.operations:
         by_line.setdefault((operation.place.file, operation.place.line), []).append(operation)
@@ -276,7 +276,7 @@ def _product_advice(
     yield _Candidate(advice, wider)
 
 
-def _descriptor_advice(program: Program, found: Profile) -> Iterator[_Candidate]:
+def _descriptor_advice(program: Program, found: ProfileData) -> Iterator[_Candidate]:
     """P002: descriptors made in software on a busy GpSimd."""
     software = [o for o in program.operations if _could_use_hardware(o)]
     if not software or program.generation.number == 2:

@@ -8,8 +8,9 @@ from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import Finding, Place
 from nkisim.memory.region import is_on_chip
 from nkisim.profiling.program import Operation, Program
-from nkisim.profiling.result import ENGINES, LineTime, MemoryUse, Profile, Span
+from nkisim.profiling.result import ENGINES, LineTime, MemoryUse, Span
 from nkisim.profiling.schedule import Policy, Schedule, schedule
+from nkisim.profiling.shown import Profile
 from nkisim.profiling.spills import SPILL, Spilled, with_spills
 from nkisim.spec.enums import engine as Engine
 

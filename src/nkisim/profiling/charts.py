@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any, NamedTuple
 
-from nkisim.profiling.result import MemoryUse, Profile, Span
+from nkisim.profiling.result import MemoryUse, ProfileData, Span
 from nkisim.profiling.text import schedule_us
 
 __all__ = [
@@ -114,7 +114,7 @@ def memory_changes(uses: Iterable[MemoryUse]) -> list[tuple[float, dict[Owner, i
     return sorted(changes.items())
 
 
-def chart_data(profile: Profile, most_blocks: int = MOST_BLOCKS) -> dict[str, Any]:
+def chart_data(profile: ProfileData, most_blocks: int = MOST_BLOCKS) -> dict[str, Any]:
     """Return what the script of a report draws: times in ns, text by index."""
     end = schedule_us(profile)
     labels = _rows(profile)
@@ -156,7 +156,7 @@ def chart_data(profile: Profile, most_blocks: int = MOST_BLOCKS) -> dict[str, An
     }
 
 
-def _rows(profile: Profile) -> list[tuple[int, str, str]]:
+def _rows(profile: ProfileData) -> list[tuple[int, str, str]]:
     """Return core, engine and queue of each row: engines in order, queues by bytes."""
     moved: Counter[tuple[int, str]] = Counter()
     seen: dict[tuple[int, str], None] = {}
@@ -180,7 +180,7 @@ def _label(core: int, engine: str, queue: str, several: bool) -> str:
     return f"{core}: {label}" if several else label
 
 
-def _memories(profile: Profile) -> Iterator[dict[str, Any]]:
+def _memories(profile: ProfileData) -> Iterator[dict[str, Any]]:
     """Yield each memory of each core: bytes by owner at the instants where they change."""
     several = len(profile.per_core) > 1
     for core in range(len(profile.per_core)):
@@ -243,7 +243,7 @@ _WIDTH, _HEIGHT = 460, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 38
 
 
-def roofline_drawing(profile: Profile) -> str:
+def roofline_drawing(profile: ProfileData) -> str:
     """Return the roofline with the position of the kernel; empty without products."""
     if not (profile.flops and profile.intensity and profile.peak_tflops and profile.hbm_gbps):
         return ""

@@ -12,7 +12,7 @@ from nkisim.options import SimOptions
 from nkisim.profiling.advice import advise
 from nkisim.profiling.analysis import predict, profile_of
 from nkisim.profiling.program import Capture
-from nkisim.profiling.result import Profile
+from nkisim.profiling.shown import Profile
 from nkisim.profiling.spills import DoesNotFitError
 from nkisim.runs import Run
 

@@ -12,7 +12,7 @@ from importlib import resources
 from nkisim.diagnostics import Finding
 from nkisim.diagnostics.page import document
 from nkisim.profiling.charts import COLOURS, MOST_BLOCKS, chart_data, roofline_drawing
-from nkisim.profiling.result import Advice, LineTime, Profile
+from nkisim.profiling.result import Advice, LineTime, ProfileData
 from nkisim.profiling.text import (
     descriptors_text,
     duration,
@@ -31,9 +31,9 @@ _FARTHEST = 40
 """Untimed lines between two timed ones from which on they are left out."""
 
 
-def profile_page(profiles: Profile | Iterable[Profile]) -> str:
+def profile_page(profiles: ProfileData | Iterable[ProfileData]) -> str:
     """Return profiles as a complete HTML page that needs no network."""
-    shown = [profiles] if isinstance(profiles, Profile) else list(profiles)
+    shown = [profiles] if isinstance(profiles, ProfileData) else list(profiles)
     most = max(MOST_BLOCKS // max(len(shown), 1), 500)
     inner = [f"<style>{_resource('page.css')}</style>"]
     if len(shown) > 1:
@@ -44,7 +44,7 @@ def profile_page(profiles: Profile | Iterable[Profile]) -> str:
     return document(f"nkisim profile: {names}", "".join(inner))
 
 
-def fragment(profile: Profile) -> str:
+def fragment(profile: ProfileData) -> str:
     """Return the HTML representation of a profile for notebooks."""
     return (
         f"<style>{_resource('page.css')}</style>{_section(profile, 2000, '')}"
@@ -56,7 +56,7 @@ def _resource(name: str) -> str:
     return (resources.files("nkisim.profiling") / name).read_text(encoding="utf-8")
 
 
-def _contents(profiles: list[Profile]) -> str:
+def _contents(profiles: list[ProfileData]) -> str:
     """Return a table of the profiles of a page, with links to them."""
     rows = "".join(
         f'<tr><td><a href="#p{number}">{escape(p.kernel)}</a></td><td>{escape(p.target)}</td>'
@@ -74,7 +74,7 @@ def _contents(profiles: list[Profile]) -> str:
     )
 
 
-def _section(profile: Profile, most_blocks: int, name: str) -> str:
+def _section(profile: ProfileData, most_blocks: int, name: str) -> str:
     data = json.dumps(chart_data(profile, most_blocks), separators=(",", ":"))
     cores = f", {len(profile.per_core)} cores" if len(profile.per_core) > 1 else ""
     parts = [
@@ -108,7 +108,7 @@ def _section(profile: Profile, most_blocks: int, name: str) -> str:
     return f'<section class="nkisim-profile"{anchor}>{"".join(parts)}</section>'
 
 
-def _facts(profile: Profile) -> str:
+def _facts(profile: ProfileData) -> str:
     low, high = profile.interval_us
     facts = [
         ("latency", duration(profile.latency_us), f"{duration(low)} to {duration(high)}"),
@@ -127,7 +127,7 @@ def _facts(profile: Profile) -> str:
     )
 
 
-def _engines(profile: Profile) -> str:
+def _engines(profile: ProfileData) -> str:
     """Return busy time and utilisation of the engines of each core."""
     several = len(profile.per_core) > 1
     rows = []
@@ -159,7 +159,7 @@ def _advice(found: list[Advice]) -> str:
     return f"<h2>Advice</h2>{''.join(cards)}" if cards else ""
 
 
-def _timeline_note(profile: Profile) -> str:
+def _timeline_note(profile: ProfileData) -> str:
     waits = max(profile.latency_us - profile.fixed_us - schedule_us(profile), 0.0)
     return (
         f'<p class="label">The timeline has {duration(schedule_us(profile))}; the latency adds '
@@ -167,7 +167,7 @@ def _timeline_note(profile: Profile) -> str:
     )
 
 
-def _counts(profile: Profile) -> str:
+def _counts(profile: ProfileData) -> str:
     rows = "".join(
         f'<tr><td>{escape(name)}</td><td class="n">{count:,}</td></tr>'
         for name, count in profile.instructions.items()
@@ -184,7 +184,7 @@ def _findings(found: list[Finding]) -> str:
 # -- source ----------------------------------------------------------------------------------------
 
 
-def _sources(profile: Profile) -> str:
+def _sources(profile: ProfileData) -> str:
     """Return the files of a kernel with the time of each line."""
     by_file: dict[str, dict[int, LineTime]] = {}
     for line in profile.lines:

@@ -1,15 +1,14 @@
-"""``Profile``: the predicted time of a kernel on the device, and where it goes."""
+"""The data of a profile: the predicted time of a kernel on the device, and where it goes."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from nkisim.diagnostics import Finding
 
-__all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "Profile", "Span"]
+__all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "ProfileData", "Span"]
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dge", "dma")
 """Keys of the engines, in the order of tables; ``dge`` is the generation of DMA descriptors."""
@@ -108,7 +107,7 @@ class Advice:
 
 
 @dataclass(slots=True, kw_only=True)
-class Profile:
+class ProfileData:
     """The predicted device time of one call of a kernel.
 
     Attributes:
@@ -211,11 +210,3 @@ class Profile:
     def to_json(self, *, timeline: bool = False) -> str:
         """Return the profile as JSON text."""
         return json.dumps(self.to_dict(timeline=timeline), indent=2)
-
-    # The renderers import this module; import_module keeps the imports free of circles.
-    def __str__(self) -> str:
-        return str(import_module("nkisim.profiling.text").summary(self))
-
-    def _repr_html_(self) -> str:
-        """Return the HTML for notebooks."""
-        return str(import_module("nkisim.profiling.page").fragment(self))

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from nkisim.diagnostics import Finding
-from nkisim.profiling.result import Advice, LineTime, Profile, Span
+from nkisim.profiling.result import Advice, LineTime, ProfileData, Span
 
 __all__ = [
     "busy_columns",
@@ -45,7 +45,7 @@ _ORIGINS = {
 
 
 def summary(
-    profile: Profile, width: int = 80, *, colour: bool = False, unicode: bool = True
+    profile: ProfileData, width: int = 80, *, colour: bool = False, unicode: bool = True
 ) -> str:
     """Return a profile as text.
 
@@ -67,7 +67,7 @@ def summary(
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def comparison(profiles: Sequence[Profile]) -> str:
+def comparison(profiles: Sequence[ProfileData]) -> str:
     """Return one line per profile."""
     name = max(6, *(len(profile.kernel) for profile in profiles)) + 2
     lines = [f"{'kernel':<{name}}{'target':<8}{'latency':>10}  {'bound by':<14}share of the bound"]
@@ -102,7 +102,7 @@ def place(file: str, line: int) -> str:
     return f"{os.path.basename(file)}:{line}" if file else ""
 
 
-def schedule_us(profile: Profile) -> float:
+def schedule_us(profile: ProfileData) -> float:
     """Return the end of the timeline: the last result is ready."""
     return max((span.ready_us for span in profile.timeline), default=0.0)
 
@@ -128,7 +128,7 @@ class _Drawing:
         self.colour = colour
         self.shades = _SHADES[unicode]
 
-    def totals(self, profile: Profile) -> list[str]:
+    def totals(self, profile: ProfileData) -> list[str]:
         """Return the time, its bound, the traffic and the position below the roofs."""
         low, high = profile.interval_us
         waits = profile.latency_us - profile.fixed_us - schedule_us(profile)
@@ -160,7 +160,7 @@ class _Drawing:
         title = f"{profile.kernel} on {profile.target}{cores}, NKI {profile.nki}"
         return [self._styled(title, "head"), *self._table(rows)]
 
-    def engines(self, profile: Profile) -> list[str]:
+    def engines(self, profile: ProfileData) -> list[str]:
         """Return the busy time of each engine with a bar of its utilisation."""
         busiest = " of the busiest core" if len(profile.per_core) > 1 else ""
         lines = [self._styled(f"{'engine':<{_LABEL}}{'busy':>10}   utilisation{busiest}", "head")]
@@ -172,7 +172,7 @@ class _Drawing:
             lines.append(f"{key:<{_LABEL}}{duration(busy):>10}   {painted}{share:>7.1%}")
         return lines
 
-    def timeline(self, profile: Profile) -> list[str]:
+    def timeline(self, profile: ProfileData) -> list[str]:
         """Return one row per engine and core; columns are shaded by utilisation."""
         end = schedule_us(profile)
         if not profile.timeline or end <= 0:
@@ -198,7 +198,7 @@ class _Drawing:
                 lines.append(f"{label:<{_LABEL}}|{self._styled(cells, key)}|")
         return lines
 
-    def critical_path(self, profile: Profile) -> list[str]:
+    def critical_path(self, profile: ProfileData) -> list[str]:
         """Return the lines with the largest shares of the critical path."""
         shown = [line for line in profile.lines if line.critical_us > 0][:_MOST_LINES]
         if not shown:
@@ -244,7 +244,7 @@ class _Drawing:
         return f"{_COLOURS.get(style, '')}{text}{_RESET}" if self.colour else text
 
 
-def descriptors_text(profile: Profile) -> str:
+def descriptors_text(profile: ProfileData) -> str:
     """Return the origins of the DMA descriptors, and what was assumed about them."""
     counts = [f"{_ORIGINS[mode]} {count:,}" for mode, count in profile.descriptors.items()]
     return (
@@ -253,7 +253,7 @@ def descriptors_text(profile: Profile) -> str:
     )
 
 
-def roofline_text(profile: Profile) -> str:
+def roofline_text(profile: ProfileData) -> str:
     """Return the rate of a kernel compared with the roof at its arithmetic intensity."""
     if not profile.flops:
         rate = profile.hbm_bytes / profile.latency_us / 1e3 if profile.latency_us else 0.0

@@ -10,13 +10,15 @@ from typing import Any, BinaryIO
 
 from nkisim.files import write_whole
 from nkisim.profiling.charts import memory_changes
-from nkisim.profiling.result import Profile, Span
+from nkisim.profiling.result import ProfileData, Span
 from nkisim.profiling.text import place
 
 __all__ = ["trace_events", "write_trace"]
 
 
-def write_trace(profiles: Profile | Iterable[Profile], path: str | os.PathLike[str]) -> None:
+def write_trace(
+    profiles: ProfileData | Iterable[ProfileData], path: str | os.PathLike[str]
+) -> None:
     """Write profiles as a Chrome trace in JSON, compressed if the path ends in ``.gz``.
 
     Processes are cores, threads are engines and DMA queues, counters the bytes in use of SBUF and
@@ -25,7 +27,7 @@ def write_trace(profiles: Profile | Iterable[Profile], path: str | os.PathLike[s
     Raises:
         OSError: The file cannot be written.
     """
-    shown = [profiles] if isinstance(profiles, Profile) else list(profiles)
+    shown = [profiles] if isinstance(profiles, ProfileData) else list(profiles)
 
     def write(stream: BinaryIO) -> None:
         if not os.fspath(path).endswith(".gz"):
@@ -37,7 +39,7 @@ def write_trace(profiles: Profile | Iterable[Profile], path: str | os.PathLike[s
     write_whole(path, write)
 
 
-def _chunks(profiles: list[Profile]) -> Iterator[bytes]:
+def _chunks(profiles: list[ProfileData]) -> Iterator[bytes]:
     """Yield the text of a trace, one event per line."""
     facts = [
         {"kernel": p.kernel, "target": p.target, "nki": p.nki, "latency_us": p.latency_us}
@@ -55,7 +57,7 @@ def _chunks(profiles: list[Profile]) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def trace_events(profile: Profile, first_process: int = 1) -> Iterator[dict[str, Any]]:
+def trace_events(profile: ProfileData, first_process: int = 1) -> Iterator[dict[str, Any]]:
     """Yield the events of a profile: names, instructions and counters; times in us."""
     threads = _threads(profile)
     for core in range(len(profile.per_core)):
@@ -105,7 +107,7 @@ def _row(span: Span) -> str:
     return f"dma {span.queue}" if span.queue else span.engine
 
 
-def _threads(profile: Profile) -> dict[tuple[int, str], int]:
+def _threads(profile: ProfileData) -> dict[tuple[int, str], int]:
     """Return the threads by core and row: engines in order, then queues by their first use."""
     found: dict[tuple[int, str], int] = {}
     for core in range(len(profile.per_core)):

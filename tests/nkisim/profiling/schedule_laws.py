@@ -235,6 +235,21 @@ def too_early(program: Program, times: Schedule, dependences) -> list[str]:
     return found
 
 
+def reordered(program: Program, times: Schedule) -> list[str]:
+    """Return the operations that an engine runs on the wrong side of one in ``no_reorder``."""
+    engines: dict[tuple[Engine, int], list[Operation]] = {}
+    for operation in program.operations:
+        if operation.work.transfer is None:
+            engines.setdefault((operation.work.engine, operation.core), []).append(operation)
+    return [
+        f"{one.name} {one.number} starts after {other.name} {other.number}"
+        for operations in engines.values()
+        for one, other in itertools.combinations(operations, 2)
+        if (one.ordered or other.ordered)
+        and times.start[one.number] > times.start[other.number] + NS
+    ]
+
+
 def spilled_too_much(spilled: int, moved: list[int], operand_bytes: int) -> list[str]:
     """Return whether spills move more than the operands, or are not what is reported."""
     found = []

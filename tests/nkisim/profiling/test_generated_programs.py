@@ -20,6 +20,7 @@ from .schedule_laws import (
     memory_of,
     over_capacity,
     overlapping,
+    reordered,
     shorter_than_chains,
     shorter_than_engines,
     slower,
@@ -184,6 +185,25 @@ def test_operations_that_start_too_early_are_noticed():
             early = tampered(times, later, start=begins - 1.0)
             assert too_early(program, early, [(earlier, later, kind)])
     assert noticed == {"read", "rewrite", "replace", "barrier"}
+
+
+@over_cases
+def test_nothing_passes_an_instruction_in_no_reorder(kind, seed, target):
+    found = generated(kind, seed, target)
+    for times in schedules(found):
+        assert not reordered(found.program, times)
+
+
+def test_an_instruction_that_passes_one_in_no_reorder_is_noticed():
+    for found, times in sample():
+        on_vector = [o for o in found.program.operations if o.work.engine is Engine.vector]
+        ordered = [o for o in on_vector[1:] if o.ordered and o.core == on_vector[0].core]
+        if ordered:
+            early = tampered(times, ordered[-1].number, start=-1.0)
+            assert reordered(found.program, early)
+    free = generated("free", 0, "trn2")
+    claimed = [replace(operation, ordered=True) for operation in free.program.operations]
+    assert reordered(replace(free.program, operations=claimed), free.prediction.tight)
 
 
 # -- spills ----------------------------------------------------------------------------------------

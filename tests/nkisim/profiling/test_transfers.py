@@ -101,6 +101,10 @@ def within(x):
     nisa.dma_copy(dst=sbuf(128, 512), src=sbuf(128, 512))
 
 
+def folded(x):
+    nisa.dma_copy(dst=sbuf(8, 4, 64), src=sbuf(32, 64))
+
+
 def summed(x):
     nisa.dma_compute(dst=sbuf(*x.shape), srcs=[x, x], reduce_op=nl.add, scales=[1.0, 1.0])
 
@@ -113,7 +117,6 @@ def indexed(x):
     nisa.dma_copy(
         dst=sbuf(128, 64),
         src=x.ap([[64, 128], [1, 64]], vector_offset=sbuf(128, 1, dtype=nl.int32), indirect_dim=0),
-        dge_mode=nisa.dge_mode.swdge,
     )
 
 
@@ -148,6 +151,8 @@ case("half rows", half_rows, (128, 512), 128 * K, 8 * K, 8, run_bytes=1024)
 over_partitions = load_of(lambda x: x.reshape((128, 4)))
 case("a row over partitions", over_partitions, (1, 512), 2 * K, 128, 8, run_bytes=16)
 case("within SBUF", within, (1, 1), 256 * K, 16 * K, 8, hbm_bytes=0)
+# The side with fewer partitions has fewer engines, whichever side it is.
+case("into fewer partitions", folded, (1, 1), 8 * K, 8 * K, 32, hbm_bytes=0, engines=1)
 case("a sum", summed, (128, 512), 512 * K, 32 * K, 16, share=0.5, computes=True)
 by_blocks = {"transposes": True, "targets": LATER, "share": 0.9}
 case("a transposing load", flipped, (128, 128), 64 * K, 4 * K, 8, run_bytes=512, **by_blocks)

@@ -54,6 +54,12 @@ def copied(dtype=nl.float32, to=None, of=sbuf, into=sbuf, step=1, count=512):
     return call
 
 
+def copied_in_blocks():
+    """Copy blocks of 128 contiguous columns, each 1024 bytes after the one before."""
+    blocks = sbuf(128, 4, 256)[:, :, 0:128]
+    nisa.tensor_copy(dst=sbuf(128, 4, 128), src=blocks, **ON_VECTOR)
+
+
 def scaled(dtype=nl.float32, of=sbuf, into=sbuf, operand=2.0, count=512):
     def call():
         tile = of(128, count, dtype=dtype)
@@ -109,6 +115,7 @@ vector("a float32 copy with step 5", ("trn1",), 512 * 2, copied(step=5))
 vector("a float32 copy with step 4", LATER, 512 / 2, copied(step=4))
 vector("a float32 copy with step 5", LATER, 512 / 2 * 2, copied(step=5))
 vector("a bfloat16 copy with step 9", LATER, 512 / 2 * 2, copied(nl.bfloat16, step=9))
+vector("a copy of blocks", LATER, 512 / 2, copied_in_blocks)
 vector("a short copy", ALL, 64, copied(count=16))
 vector("a short copy with a wide step", ALL, 64, copied(count=16, step=5))
 vector("a float32 scaling", ("trn1",), 512, scaled())

@@ -163,6 +163,16 @@ def test_reads_follow_the_writes_that_they_see_and_writes_what_they_replace(kind
         assert not too_early(found.program, times, found.dependences)
 
 
+@over_cases
+def test_operations_name_what_they_wait_for_and_why(kind, seed, target):
+    found = generated(kind, seed, target)
+    read = {(earlier, later) for earlier, later, kind in found.dependences if kind == "read"}
+    for operation in found.program.operations:
+        assert len(set(operation.needs)) == len(operation.needs)
+        assert set(operation.reuses) <= set(operation.needs)
+        assert not read & {(number, operation.number) for number in operation.reuses}
+
+
 @pytest.mark.xfail(reason="only the first use of a tile that came back waits for it", strict=True)
 @over_cases
 def test_every_use_of_a_spilled_tile_waits_until_it_is_back(kind, seed, target):
@@ -219,6 +229,8 @@ def test_spills_move_no_more_than_the_operands(kind, seed, target):
     spilled = found.profile.spill_bytes
     assert not spilled_too_much(spilled, moved_by_spills(found), found.operand_bytes)
     assert bool(spilled) == ("large" in kind)
+    used = sum(o.sbuf_bytes for o in found.program.operations if o.name != SPILL)
+    assert used == found.operand_bytes
 
 
 def test_spills_that_move_too_much_are_noticed():

@@ -124,6 +124,21 @@ def test_a_line_has_as_many_tiles_in_turn_as_it_has_buffers(buffers):
         assert times.start[2 * (buffers - 1)] < times.ready[1]
 
 
+def test_parts_of_an_allocation_have_buffers_of_their_own():
+    build = Builder()
+    for _ in range(3):
+        loads, tiles = [], []
+        for part in range(2):
+            tile = build.tile(row_bytes=64)
+            tile.part = part
+            tiles.append(tile)
+            loads.append(build.load(nbytes=16, mode="prebuilt", tiles=(tile,), line=part))
+        build.on(Engine.vector, 10_000, needs=tuple(loads), tiles=tuple(tiles))
+    times = build.times(Policy(8, 2))
+    assert max(times.start[3:5]) < times.ready[2]  # the second pair beside the first
+    assert min(times.start[6:8]) >= times.ready[2]  # the third not
+
+
 def test_tiles_that_the_program_needs_at_once_are_not_counted_as_buffers():
     build = Builder()
     tiles = [build.tile(row_bytes=64) for _ in range(3)]
@@ -198,6 +213,17 @@ def test_fast_modes_of_vector_take_turns_with_gpsimd(fast, expected):
     build.add(Work(Engine.vector, 1000.0, 0.0, fast_vector=fast))
     build.on(Engine.gpsimd, 1000)
     assert build.times().start[1] == expected
+
+
+@each_case("second, expected", [(2, 1000.0), (1, 0.0), (0, 1000.0)])
+def test_a_product_of_the_whole_array_waits_for_every_part_of_it(second, expected):
+    build = Builder(GEN2)  # without the slow start of later generations
+    build.add(Work(Engine.tensor, 1000.0, 0.0, array=2))
+    build.add(Work(Engine.tensor, 1000.0, 0.0, array=second))
+    build.add(Work(Engine.tensor, 1000.0, 0.0, array=0))
+    times = build.times()
+    assert times.start[1] == expected
+    assert times.start[2] == max(times.end[0:2])
 
 
 def test_both_generators_in_hardware_work_at_the_same_time():

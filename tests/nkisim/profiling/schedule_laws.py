@@ -236,7 +236,7 @@ def too_early(program: Program, times: Schedule, dependences) -> list[str]:
 
 
 def reordered(program: Program, times: Schedule) -> list[str]:
-    """Return the operations that an engine runs on the wrong side of one in ``no_reorder``."""
+    """Return the operations that pass one in ``no_reorder`` or a barrier on its engine."""
     engines: dict[tuple[Engine, int], list[Operation]] = {}
     for operation in program.operations:
         if operation.work.transfer is None:
@@ -245,7 +245,7 @@ def reordered(program: Program, times: Schedule) -> list[str]:
         f"{one.name} {one.number} starts after {other.name} {other.number}"
         for operations in engines.values()
         for one, other in itertools.combinations(operations, 2)
-        if (one.ordered or other.ordered)
+        if (one.ordered or other.ordered or max(one.joins, other.joins) >= 0)
         and times.start[one.number] > times.start[other.number] + NS
     ]
 

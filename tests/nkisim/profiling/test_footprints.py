@@ -103,6 +103,14 @@ def test_a_write_ends_what_was_there_before():
     assert accesses.read(whole, 6, 0) == {5}
 
 
+def test_elements_that_a_view_repeats_cover_their_bytes_once():
+    """Two elements of 4 bytes in 24, three times: as many bytes as the 24, but with a gap."""
+    accesses = Accesses(PITCH)
+    accesses.write((0, (3, 2), (0, 20), 4), 0, 0)
+    assert accesses.read((8, (1, 2), (64, 4), 4), 1, 0) == set()
+    assert accesses.read((20, (1, 1), (64, 4), 4), 2, 0) == {0}
+
+
 def test_a_barrier_stands_between_the_accesses_of_its_core():
     accesses, whole = Accesses(PITCH), (0, (8, 16), (64, 4), 4)
     core_of = [0, 1, 0, 0, 1]

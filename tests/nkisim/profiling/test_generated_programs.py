@@ -198,7 +198,7 @@ def test_operations_that_start_too_early_are_noticed():
 
 
 @over_cases
-def test_nothing_passes_an_instruction_in_no_reorder(kind, seed, target):
+def test_nothing_passes_an_instruction_in_no_reorder_or_a_barrier(kind, seed, target):
     found = generated(kind, seed, target)
     for times in schedules(found):
         assert not reordered(found.program, times)

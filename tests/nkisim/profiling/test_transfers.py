@@ -277,11 +277,13 @@ def test_hardware_that_stores_is_ready_to_move_when_its_issue_ends(target):
 
 def test_a_transfer_between_hbm_takes_the_dma_engines_that_are_free_first():
     def call(x):
-        nisa.dma_copy(dst=sbuf(8, 8192), src=x[0:8])  # on the first engine, for 11 us
+        tile = nl.ndarray((8, 8192), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[0:8])  # on the first engine, for 11 us
         return across(x[0:1, 0:320])  # on two engines
 
     program, number = ran("trn2", call, zeros(8, 8192), descriptors="prebuilt")
     times = schedule(program, Policy(4))
+    assert times.start[number - 1] < times.start[number]
     assert times.moved[number] - times.start[number] == pytest.approx(10 + 566)
     assert number not in times.waited_for
     assert times.end[number] < times.end[number - 1]

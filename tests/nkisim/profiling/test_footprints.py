@@ -101,6 +101,8 @@ def test_a_write_ends_what_was_there_before():
     assert accesses.write(whole, 4, 0) == {2, 3}
     assert accesses.write(whole, 5, 0) == {4}
     assert accesses.read(whole, 6, 0) == {5}
+    assert accesses.write(whole, 7, 0) == {5, 6}
+    assert accesses.write(whole, 8, 0) == {7}
 
 
 def test_elements_that_a_view_repeats_cover_their_bytes_once():

@@ -192,9 +192,7 @@ def test_what_cannot_be_in_one_graph_names_itself(name):
     A = ts.from_dense(DENSE)
     torch.compiler.reset()
     compiled = torch.compile(CALLS[name], fullgraph=True, backend="eager")
-    with pytest.raises(
-        Exception, match=f"{name}: cannot be part of a compiled"
-    ):
+    with pytest.raises(Exception, match=f"{name}: cannot be part of a compiled"):
         compiled(A)
 
 
@@ -202,9 +200,7 @@ def test_factors_and_preconditioners_name_themselves_too():
     lu, M = ts.splu(ts.from_dense(DENSE)), ts.ssor_preconditioner(ts.from_dense(DENSE))
     for call, name in ((lu.solve, "SparseLU.solve"), (M, "a preconditioner by substitution")):
         torch.compiler.reset()
-        with pytest.raises(
-            Exception, match=f"{name}: cannot be part of a compiled"
-        ):
+        with pytest.raises(Exception, match=f"{name}: cannot be part of a compiled"):
             torch.compile(lambda x, call=call: call(x), fullgraph=True, backend="eager")(X)
         torch.compiler.reset()
         in_parts = torch.compile(lambda x, call=call: call(x + 1) + 1, backend="eager")

@@ -91,6 +91,7 @@ class Timing:
         dma_descriptor: Least time of one descriptor on its engine.
         dma_notify_load, dma_notify_store: From the last byte to the consumer.
         dma_transpose_rate: Share of the rate for a transposing load from HBM.
+        dma_transpose_sbuf_rate: The same within SBUF.
         dma_compute_rate: Share of the rate of ``dma_compute``.
         dma_in_flight: Transfers of one line of the kernel that are under way at the same time.
         loose_buffers: Tiles of one line of the kernel that are alive at the same time, in the
@@ -138,6 +139,7 @@ class Timing:
     dma_notify_load: Constant
     dma_notify_store: Constant
     dma_transpose_rate: Constant
+    dma_transpose_sbuf_rate: Constant
     dma_compute_rate: Constant
     dma_in_flight: Constant
     loose_buffers: Constant
@@ -164,6 +166,7 @@ _SHARED: dict[str, Constant] = {
     "dma_overhead": _fitted(230, "one product of many small transfers; GRID within 1 %"),
     "dma_notify_load": _measured(315, "PROBES"),
     "dma_notify_store": _measured(355, "PROBES"),
+    "dma_transpose_sbuf_rate": _documented(0.5, "A2"),
     "dma_compute_rate": _documented(0.5, "A3"),
     "dma_in_flight": _fitted(4, "GRID"),
     "loose_buffers": _assumed(2, "double buffering"),

@@ -117,7 +117,8 @@ def _transfer(event: Event, timing: Timing, prebuilt: bool) -> Work:
     moved = transfer_of(event, prebuilt=prebuilt)
     share = 1.0
     if moved.transposes:
-        share = timing.dma_transpose_rate
+        inside = moved.hbm_bytes == 0
+        share = timing.dma_transpose_sbuf_rate if inside else timing.dma_transpose_rate
     elif moved.computes:
         share = timing.dma_compute_rate
     rate = min(moved.engines * timing.dma_engine_rate, timing.dma_core_rate) * share
@@ -237,14 +238,21 @@ def _streamed(event: Event) -> list[NkiTensor]:
     ]
 
 
+def _inner_stride(tensor: NkiTensor) -> int:
+    """Return the bytes from one element in a partition to the next."""
+    free = zip(tensor.shape[1:], tensor.form.strides[1:], strict=True)
+    inner = [abs(stride) for extent, stride in free if extent > 1]
+    return inner[-1] if inner else tensor.itemsize
+
+
 def _stride_factor(tensors: list[NkiTensor]) -> float:
     """Return 2 if an operand's elements in a partition lie more than 16 bytes apart."""
-    for tensor in tensors:
-        free = zip(tensor.shape[1:], tensor.form.strides[1:], strict=True)
-        inner = [stride for extent, stride in free if extent > 1]
-        if inner and abs(inner[-1]) > _WIDE_STRIDE:
-            return 2.0
-    return 1.0
+    return 2.0 if any(_inner_stride(tensor) > _WIDE_STRIDE for tensor in tensors) else 1.0
+
+
+def _contiguous(tensors: list[NkiTensor]) -> bool:
+    """Return whether the elements of every operand in a partition are next to each other."""
+    return all(_inner_stride(tensor) == tensor.itemsize for tensor in tensors)
 
 
 def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Timing) -> Work:
@@ -255,7 +263,9 @@ def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Tim
         return Work(event.engine, timing.least_cycles / timing.vector_ghz, float(tail))
     fast = event.instruction in _FAST_VECTOR and generation.number > 2
     rate = _vector_rate(streamed, generation) if fast else 1
-    if event.instruction in _FAST_VECTOR:
+    if generation.number == 2 and _is_narrow_sum(event, streamed):
+        cycles = count
+    elif event.instruction in _FAST_VECTOR:
         cycles = _inputs(event, count) / rate
     elif event.instruction == "reciprocal":
         cycles = timing.reciprocal_cycles * count
@@ -272,6 +282,14 @@ def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Tim
     issue = timing.vector_issue_cycles / timing.vector_ghz
     busy = cycles / timing.vector_ghz + issue
     return Work(event.engine, busy, tail - issue, fast_vector=fast and rate > 1)
+
+
+def _is_narrow_sum(event: Event, streamed: list[NkiTensor]) -> bool:
+    """Return whether gen2 reads both operands at the same time: sums and products of bfloat16."""
+    op = event.arguments.get("op")
+    plain = str(getattr(op, "name", op)) in ("add", "subtract", "multiply")
+    narrow = _all_bf16(streamed) and _contiguous(streamed)
+    return event.instruction == "tensor_tensor" and plain and narrow
 
 
 def _two_inputs(event: Event) -> bool:
@@ -294,7 +312,7 @@ def _vector_rate(streamed: list[NkiTensor], generation: Generation) -> int:
     narrow = _narrow(streamed)
     if generation.number == 3:
         narrow = narrow and all(t.dtype.itemsize == 2 for t in streamed)
-    contiguous = _stride_factor(streamed) == 1.0
+    contiguous = _contiguous(streamed)
     in_psum = any(is_psum(t.buffer) for t in streamed)
     if in_psum:
         return 2 if narrow and contiguous else 1

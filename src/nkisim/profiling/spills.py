@@ -72,6 +72,7 @@ class _Spiller:
         self.position: dict[Tile, int] = {}
         self.copies: dict[Tile, Tile] = {}
         self.saved: dict[Tile, int] = {}
+        self.reloads: dict[Tile, int] = {}
         self.nbytes = 0
 
     def run(self) -> Spilled:
@@ -95,7 +96,6 @@ class _Spiller:
     def _add(self, operation: Operation) -> None:
         mine = [tile for tile in operation.tiles if is_sbuf(tile.region) and not tile.placed]
         resident = self.resident.setdefault(operation.core, {})
-        reloads = []
         for tile in mine:
             if tile not in resident:
                 self._make_room(operation.core, tile.row_bytes, mine)
@@ -103,11 +103,12 @@ class _Spiller:
                 self.used[operation.core] = self.used.get(operation.core, 0) + tile.row_bytes
                 if tile in self.saved:
                     self._copy(tile)
-                    reloads.append(self._move(operation, tile, self.saved[tile], stores=False))
+                    self.reloads[tile] = self._move(operation, tile, self.saved[tile], stores=False)
+        reloads = {self.reloads[tile] for tile in mine if tile in self.reloads}
         number = self._append(
             replace(
                 operation,
-                needs=(*(self.numbers[n] for n in operation.needs), *reloads),
+                needs=(*(self.numbers[n] for n in operation.needs), *sorted(reloads)),
                 reuses=tuple(self.numbers[n] for n in operation.reuses),
                 tiles=tuple(self.copies[tile] for tile in operation.tiles),
             )

@@ -173,7 +173,6 @@ def test_operations_name_what_they_wait_for_and_why(kind, seed, target):
         assert not read & {(number, operation.number) for number in operation.reuses}
 
 
-@pytest.mark.xfail(reason="only the first use of a tile that came back waits for it", strict=True)
 @over_cases
 def test_every_use_of_a_spilled_tile_waits_until_it_is_back(kind, seed, target):
     found = generated(kind, seed, target)

@@ -54,6 +54,24 @@ def copied(dtype=nl.float32, to=None, of=sbuf, into=sbuf, step=1, count=512):
     return call
 
 
+def narrow_sum(op=nl.add, step=1):
+    def call():
+        first, second = (
+            spread(sbuf(128, step * 512, dtype=nl.bfloat16), step, 512) for _ in range(2)
+        )
+        dst = sbuf(128, 512, dtype=nl.bfloat16)
+        nisa.tensor_tensor(dst=dst, data1=first, data2=second, op=op, **ON_VECTOR)
+
+    return call
+
+
+vector("every second bfloat16", ["trn2"], 256, copied(nl.bfloat16, step=2), fast_vector=True)
+vector("a sum of bfloat16 on gen2", ["trn1"], 512, narrow_sum())
+vector("a product of bfloat16 on gen2", ["trn1"], 512, narrow_sum(nl.multiply))
+vector("a maximum of bfloat16 on gen2", ["trn1"], 1024, narrow_sum(nl.maximum))
+vector("a sum of every second bfloat16 on gen2", ["trn1"], 1024, narrow_sum(step=2))
+
+
 def copied_in_blocks():
     """Copy blocks of 128 contiguous columns, each 1024 bytes after the one before."""
     blocks = sbuf(128, 4, 256)[:, :, 0:128]

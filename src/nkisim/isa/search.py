@@ -154,10 +154,6 @@ def nc_find_index8(dst: Any, data: Any, vals: Any, name: str | None = None) -> A
     return _stored_indices(*_matches(data, vals, range(WIDTH)), dst)
 
 
-def _is_number(dst: Any, data: Any, vals: Any, imm: Any, *_: Any) -> bool:
-    return type(imm) is float
-
-
 @instruction(
     engines=(Engine.vector,),
     operands={
@@ -177,7 +173,7 @@ def _is_number(dst: Any, data: Any, vals: Any, imm: Any, *_: Any) -> bool:
     spread="lanes",
     cost=stream(over="data"),
     raw_results=("dst_idx",),
-    varying={"imm": _is_number},
+    varying=("imm",),
     source="nki.isa.nc_match_replace8, 0.3.0",
 )
 def nc_match_replace8(

@@ -259,7 +259,10 @@ def _range_select_fields(call: Call) -> None:
             allowed="float32 for reduce_res",
             fix="keep reduce_res in float32",
         )
-    start = call["range_start"]
+
+
+def _positions_fit(call: Call) -> None:
+    tile, start = call.operand("on_true_tile"), call["range_start"]
     if not isinstance(start, (int, np.integer)):
         call.fail(
             rules.STATIC_ARGUMENT,
@@ -280,25 +283,6 @@ def _range_select_fields(call: Call) -> None:
         )
 
 
-def _plain_start(
-    dst: Any,
-    on_true_tile: Any,
-    comp_op0: Any,
-    comp_op1: Any,
-    bound0: Any,
-    bound1: Any,
-    reduce_cmd: Any,
-    reduce_res: Any,
-    reduce_op: Any,
-    range_start: Any,
-    *_: Any,
-) -> bool:
-    """Return whether positions break no rule, whichever the first is."""
-    if type(range_start) is not int or type(on_true_tile) is not NkiTensor:
-        return False
-    return range_start + on_true_tile.free_size <= 2**24
-
-
 @instruction(
     engines=(Engine.vector,),
     operands={
@@ -313,12 +297,13 @@ def _plain_start(
         same_free_size("dst", "on_true_tile"),
         Constraint(
             "float data, float32 bounds, FP32_MIN fill, maximum",
-            (RANGE_SELECT_FIELDS, RANGE_SELECT_POSITION),
+            (RANGE_SELECT_FIELDS,),
             _range_select_fields,
         ),
+        Constraint("positions below 2^24", (RANGE_SELECT_POSITION,), _positions_fit),
         reduce_res_fits("reduce_res", "on_true_tile"),
     ),
-    varying={"range_start": _plain_start},
+    varying=("range_start",),
     since=3,
     stateful=True,
     follow=follow_chain(Engine.vector),

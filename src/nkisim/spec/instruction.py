@@ -79,9 +79,9 @@ class Instruction:
         engines: Engines that can run it; the first is the default.
         operands: The tensor arguments, by parameter name.
         require: Constraints beyond those that the operands imply.
-        varying: Number arguments that may change in each call, each with a predicate on the
-            arguments of a call: whether the number breaks no rule. Such calls share a plan; the
-            body receives the number, and nothing else may depend on it.
+        varying: Number arguments that may change in each call. Legal calls share a plan, and each
+            new number is checked by the constraints that read it. Apart from them only the body
+            may depend on it.
         since: First generation that has it.
         choose_engine: Selects the engine for the call; None takes ``engine=`` or the first of
             ``engines``.
@@ -119,7 +119,7 @@ class Instruction:
     engines: tuple[Engine, ...]
     operands: Mapping[str, Operand]
     require: tuple[Constraint, ...] = ()
-    varying: Mapping[str, Callable[..., bool]] = field(default_factory=dict)
+    varying: tuple[str, ...] = ()
     since: int = 2
     choose_engine: Callable[[Call], Engine] | None = None
     arithmetic: Callable[[Call], Arithmetic] = _always_fp32

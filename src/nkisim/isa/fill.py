@@ -110,7 +110,13 @@ def _fill_value(call: Call) -> None:
 def memset(
     dst: Any, value: float, engine: Engine = Engine.unknown, name: str | None = None
 ) -> None:
-    """Fill a tile with a constant."""
+    """Fill a tile with a constant.
+
+    Args:
+        dst: Tile that is filled.
+        value: Number that every element receives, of the kind of the dtype of ``dst``: integer
+            tiles take integers.
+    """
     dst.array[...] = stored_scalar(dst, value)
 
 
@@ -222,7 +228,17 @@ def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier
 def iota(
     dst: Any, pattern: Any, offset: int = 0, channel_multiplier: int = 0, name: str | None = None
 ) -> Array:
-    """Write an affine function of the position, computed in int32, as ``dst``'s type."""
+    """Write an affine function of the position, computed in int32, as ``dst``'s type.
+
+    Args:
+        dst: Tile in SBUF that receives the numbers.
+        pattern: List of up to four pairs ``[step, count]``, outermost first: element i of such a
+            dimension adds i * step, and the counts multiply to the elements per partition of
+            ``dst``.
+        offset: Number of the first element of partition 0, an integer of 32 bits.
+        channel_multiplier: Step from one partition to the next: partition p adds p *
+            ``channel_multiplier``, and p counts from the first partition of ``dst``.
+    """
     values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
     if dst.dtype == "int32":
         return values

@@ -87,6 +87,7 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
     call = publish(checked, execute, declared.body)
     for function in {*call.in_version.values()}:  # type: ignore[attr-defined]
         function.declaration = declared
+        function.__doc__ = declared.documentation(function.__signature__.parameters)
     return call
 
 

@@ -788,7 +788,8 @@ def range_select(
         reduce_op: Operator of the reduction, ``nl.maximum``.
         range_start: Position of the first element of each partition; the last one is below
             2^24.
-        on_false_value: Number that fills the other elements, the smallest float32.
+        on_false_value: Number that fills the other elements: the smallest finite float32,
+            -3.4028235e38.
         name: Label of the call; it has no effect.
     """
 
@@ -1021,8 +1022,8 @@ def tensor_scalar(
         op1: Operator of the first result and ``operand1``; None if there is no second step.
         operand1: Second input of ``op1``: a number, or one float32 value per partition.
         reverse1: Whether ``operand1`` is on the left of ``op1``.
-        engine: Engine that runs the call; with ``unknown`` the operators decide, and it is
-            ``vector`` where that has them.
+        engine: Engine that runs the call; with ``unknown`` it is ``vector``, or ``gpsimd``
+            for ``nl.rsqrt`` of tiles in SBUF.
         name: Label of the call; it has no effect.
     """
 

@@ -373,8 +373,8 @@ def tensor_scalar(
         operand0: Second input of ``op0``: a number, or one float32 value per partition.
         op1: Operator of the first result and ``operand1``; None if there is no second step.
         operand1: Second input of ``op1``: a number, or one float32 value per partition.
-        engine: Engine that runs the call; with ``unknown`` the operators decide, and it is
-            ``vector`` where that has them.
+        engine: Engine that runs the call; with ``unknown`` it is ``vector``, or ``gpsimd`` for
+            ``nl.rsqrt`` of tiles in SBUF.
     """
     result = apply(op0, data, operand0, reverse0)
     return result if op1 is None else apply(op1, result, operand1, reverse1)

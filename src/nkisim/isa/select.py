@@ -354,7 +354,8 @@ def range_select(
         bound1: Bound of the second comparison: a number, or one float32 value per partition.
         reduce_op: Operator of the reduction, ``nl.maximum``.
         range_start: Position of the first element of each partition; the last one is below 2^24.
-        on_false_value: Number that fills the other elements, the smallest float32.
+        on_false_value: Number that fills the other elements: the smallest finite float32,
+            -3.4028235e38.
     """
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)

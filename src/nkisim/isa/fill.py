@@ -49,7 +49,7 @@ PATTERN_COUNT = declare(
 
 def _fill_value(call: Call) -> None:
     dst, value = call.operand("dst"), call["value"]
-    if isinstance(value, NkiTensor) or not isinstance(value, (bool, int, float, np.number)):
+    if not isinstance(value, (int, float, np.number)):
         call.fail(
             rules.STATIC_ARGUMENT,
             f"value must be a number known at compile time, got {type(value).__name__}",

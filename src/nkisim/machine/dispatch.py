@@ -225,7 +225,7 @@ def _checks_of(
     return [check for check in checks if arguments_read(check, call) & varying]
 
 
-_MOST_NUMBERS = 1 << 8
+_MOST_NUMBERS = 1 << 12
 """Numbers of one plan that are remembered as checked."""
 
 _FLOAT, _ZERO = (float, False), (float, True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import textwrap
 from enum import Enum
 from pathlib import Path
 
@@ -121,7 +122,8 @@ def declaration(instruction: Instruction) -> str:
         operand = newest.operands.get(p.name)
         kind = of_operand(operand) if operand is not None else of_argument(p)
         parts.append(f"    {p.name}: {kind}" + ("" if p.default is p.empty else " = ...") + ",\n")
-    return f"def {instruction.name}(\n{''.join(parts)}) -> None: ...\n"
+    said = textwrap.indent(instruction.documentation(instruction.parameters), "    ")
+    return f'def {instruction.name}(\n{"".join(parts)}) -> None:\n    """{said[4:]}\n    """\n'
 
 
 def of_operand(operand: Operand) -> str:

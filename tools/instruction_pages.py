@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import io
 import linecache
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -22,6 +22,7 @@ from nkisim.diagnostics import Rule
 from nkisim.memory import MemoryRegion
 from nkisim.options import SimOptions
 from nkisim.spec import INSTRUCTIONS, Constraint, Instruction
+from nkisim.spec.parameters import described
 from nkisim.spec.signatures import CALLS
 from nkisim.versions import VERSIONS
 
@@ -90,8 +91,9 @@ def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted)
     return join(
         [
             f"# {instruction.name}",
-            (inspect.getdoc(instruction.body) or "").replace("``", "`"),
+            marked(instruction.description),
             *calls(instruction.name),
+            *parameters(instruction.meanings),
             table(("", ""), facts),
             "## Operands",
             table(("operand", "role", "memory", "dtypes", "also accepted"), operands),
@@ -109,6 +111,17 @@ def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted)
             table(("argument", "rule", "instead"), removed),
         ]
     )
+
+
+def marked(text: str) -> str:
+    """Return a docstring's text with the code marks of a page."""
+    return text.replace("``", "`")
+
+
+def parameters(sentences: Mapping[str, str]) -> list[str]:
+    """Return the parameters as a list, each with its sentence, if there are any."""
+    lines = [f"- `{name}`: {marked(said)}" for name, said in sentences.items()]
+    return ["\n".join(lines)] if lines else []
 
 
 def calls(name: str) -> list[str]:
@@ -141,11 +154,13 @@ def function_page(name: str) -> str:
     versions = names_and_versions(nisa)[name]
     function = found_in(nisa, name, versions[0])
     where = in_words(versions)
+    description, sentences = described(inspect.getdoc(function) or "")
     return join(
         [
             f"# {name}",
-            (inspect.getdoc(function) or "").replace("``", "`"),
+            marked(description),
             block("python", f"nisa.{name}{signature(inspect.signature(function))}"),
+            *parameters(sentences),
             *([f"{where[0].upper()}{where[1:]}."] if where else []),
             f"Simulated in `{module_file(function)}`.",
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ def source_of(function: Callable[..., Any]) -> str:
 
 def module_file(function: Callable[..., Any]) -> str:
     """Return the file of a function, relative to the repository root."""
-    source = inspect.getsourcefile(inspect.unwrap(function))
+    source = sys.modules[function.__module__].__file__
     return str(Path(source or "").relative_to(ROOT))
 
 

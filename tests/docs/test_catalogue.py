@@ -246,6 +246,8 @@ def test_instruction_pages_show_the_declaration(name):
     assert (f"since NKI {versions[0]}" in prose) or versions[0] == VERSIONS[0]
     for operand in declared.operands:
         assert f"| `{operand}` |" in prose
+    for parameter, said in declared.meanings.items():
+        assert f"- `{parameter}`: {said.replace('``', '`')}\n" in prose
     for constraint in {c for v in versions for c in declared.at(v).require}:
         assert constraint.says in prose.replace("\\|", "|")
         assert all(f"[{rule.id}](../rules/{rule.id}.md)" in prose for rule in constraint.rules)

@@ -5,6 +5,8 @@ names, not on how they are named: by a slice, by an offset in a register or a ti
 such a view. Values, and plans of earlier calls, change no finding.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ import nkisim.language as nl
 from comparing import assert_same_bits
 from each_case import each_case
 from nkisim.machine import core as machine
+from nkisim.machine.dispatch import _operand_key
 
 from .samples import SAMPLES, Tile, fill, run, whole
 
@@ -215,3 +218,33 @@ def test_a_wide_tensor_is_wider_than_its_operand():
         return x
 
     nkisim.simulate(kernel)(tile.values)
+
+
+NUMBERS = [
+    pytest.param(sample, name, id=f"{sample.name}-{name}")
+    for sample in SAMPLES
+    for name, operand in sample.declaration.operands.items()
+    if operand.scalar and not isinstance(sample.settings.get(name), str)
+]
+
+
+@each_case(("sample", "operand"), NUMBERS)
+def test_constraints_do_not_tell_numbers_apart_that_share_a_plan(sample, operand, monkeypatch):
+    """A plan is made for one of them and serves all: those whose key is the same."""
+
+    def findings(number):
+        monkeypatch.setattr(machine, "_PLANS", {})
+        tiles = {name: tile for name, tile in sample.tiles.items() if name != operand}
+        called = replace(sample, tiles=tiles, settings={**sample.settings, operand: number})
+        try:
+            return sorted(
+                f.rule.id for f in run(called, values=False, target=sample.targets[-1]).findings
+            )
+        except nkisim.NkiValidationError as refused:
+            return refused.rule_id
+
+    numbers = {}
+    for number in (0.5, -3.0, 1.0, 1e30, 1e-40, float("inf"), float("nan"), 1, -5, 2**24):
+        numbers.setdefault(_operand_key(number), []).append(number)
+    for same in numbers.values():
+        assert [findings(number) for number in same] == [findings(same[0])] * len(same)

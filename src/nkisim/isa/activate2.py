@@ -148,8 +148,21 @@ def activate2(
     """Return ``op((data <op0> imm0) <op1> imm1)``, and its reduction if commanded.
 
     All is float32; the reduction is of the values before they are rounded into ``dst``.
-    ``nl.bypass`` skips a step. ``relu_param`` is the slope of ``nl.prelu`` for negative values;
-    other functions ignore it.
+
+    Args:
+        op: Activation function, applied last.
+        data: Tile of the inputs.
+        imm0: Second input of ``op0``: a number, or one value per partition.
+        imm1: Second input of ``op1``: a number, or one value per partition.
+        op0: Operator of the first step, of ``data`` and ``imm0``; ``nl.bypass`` skips the step.
+        op1: Operator of the second step, of the first result and ``imm1``; ``nl.bypass`` skips the
+            step.
+        relu_param: Slope of ``nl.prelu`` for negative values, a number or one value per partition;
+            other functions ignore it.
+        reverse0: Whether the first step is ``imm0 <op0> data``.
+        reverse1: Whether the second step has ``imm1`` on the left of ``op1``.
+        reduce_op: Operator that combines the results of a partition in the registers; None if
+            nothing is reduced.
     """
     value = apply(op1, apply(op0, data, imm0, reverse0), imm1, reverse1)
     function = as_op(op)

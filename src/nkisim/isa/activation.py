@@ -215,6 +215,15 @@ def activation(
     """Return ``op(data * scale + bias)``, and its sum along the free dimension if commanded.
 
     The sum is of the float32 values, before they are rounded into ``dst``.
+
+    Args:
+        op: Activation function.
+        data: Tile of the inputs.
+        bias: Number added after the scaling: one value per partition, on gen3 and later also a
+            number, or None for 0.
+        scale: Factor of ``data``: a number, or one float32 value per partition.
+        reduce_op: Operator that combines the results of a partition in the registers, ``nl.add``;
+            None if nothing is reduced.
     """
     output = evaluate("activation", op, data, bias, scale)
     return accumulate(core, Engine.scalar, reduce_cmd, reduce_op, output, dst, reduce_res)
@@ -258,6 +267,15 @@ def activation_reduce(
     """Return ``op(data * scale + bias)`` and its reduction along the free dimension.
 
     From NKI 0.6.0 on ``reduce_res`` may be None: the reduction stays in the registers.
+
+    Args:
+        op: Activation function.
+        data: Tile of the inputs.
+        reduce_op: Operator that combines the results of a partition, ``nl.add``.
+        reduce_res: Tile (P, 1) that receives the reduction of each partition.
+        bias: Number added after the scaling: one value per partition, on gen3 and later also a
+            number, or None for 0.
+        scale: Factor of ``data``: a number, or one float32 value per partition.
     """
     output = evaluate("activation_reduce", op, data, bias, scale)
     return accumulate(
@@ -331,7 +349,15 @@ def exponential(
     reduce_init: Any = 0.0,
     name: str | None = None,
 ) -> Any:
-    """Return ``exp(src - max_value)``, and its sum along the free dimension if commanded."""
+    """Return ``exp(src - max_value)``, and its sum along the free dimension if commanded.
+
+    Args:
+        src: Tile of the exponents.
+        max_value: Number that is subtracted from ``src`` first, as the maximum in a softmax: a
+            number, or one float32 value per partition.
+        reduce_init: Value that ``load_reduce`` loads into the registers: a number, or one value per
+            partition.
+    """
     output = function_of(OPS["exp"], src.size)(src - max_value, None)
     return accumulate(
         core,

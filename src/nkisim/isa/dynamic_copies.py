@@ -19,7 +19,14 @@ _DTYPE = {"dtype": (rules.REMOVED_DTYPE, "allocate dst with the wanted dtype")}
 def tensor_copy_dynamic_dst(
     dst: Any, src: Any, engine: Engine | str = Engine.unknown, name: str | None = None
 ) -> None:
-    """Copy a tile into a view at a dynamic offset."""
+    """Copy a tile into a view at a dynamic offset.
+
+    Args:
+        dst: View that receives the copy.
+        src: Tile that is copied.
+        engine: Engine that runs the call, as for ``tensor_copy``.
+        name: Label of the call; it has no effect.
+    """
     flag_dynamic_copy("tensor_copy_dynamic_dst")
     tensor_copy(dst, src, engine, name)
 
@@ -28,6 +35,13 @@ def tensor_copy_dynamic_dst(
 def tensor_copy_dynamic_src(
     dst: Any, src: Any, engine: Engine | str = Engine.unknown, name: str | None = None
 ) -> None:
-    """Copy a view at a dynamic offset into a tile."""
+    """Copy a view at a dynamic offset into a tile.
+
+    Args:
+        dst: Tile that receives the copy.
+        src: View that is copied.
+        engine: Engine that runs the call, as for ``tensor_copy``.
+        name: Label of the call; it has no effect.
+    """
     flag_dynamic_copy("tensor_copy_dynamic_src")
     tensor_copy(dst, src, engine, name)

@@ -254,6 +254,13 @@ def tensor_tensor(
 
     Tiles that are all int32 or uint32 and in SBUF run on the GpSimd engine, exactly and wrapping;
     on the Vector engine the same arithmetic goes through float32.
+
+    Args:
+        data1: Tile on the left of the operator.
+        data2: Tile on the right of the operator, of the size of ``data1``.
+        op: Operator of two inputs.
+        engine: Engine that runs the call; with ``unknown`` it is ``gpsimd`` for 32-bit integers in
+            SBUF and ``nl.power``, else ``vector``.
     """
     return apply(op, data1, data2)
 
@@ -359,6 +366,15 @@ def tensor_scalar(
 
     Bitwise operators of narrow integers compute in 32 bits, and the lowest bits of the result are
     kept: NKI does not document the width between two operators.
+
+    Args:
+        data: Tile of the first inputs.
+        op0: Operator of ``data`` and ``operand0``.
+        operand0: Second input of ``op0``: a number, or one float32 value per partition.
+        op1: Operator of the first result and ``operand1``; None if there is no second step.
+        operand1: Second input of ``op1``: a number, or one float32 value per partition.
+        engine: Engine that runs the call; with ``unknown`` it is ``vector``, or ``gpsimd`` for
+            ``nl.rsqrt`` of tiles in SBUF.
     """
     result = apply(op0, data, operand0, reverse0)
     return result if op1 is None else apply(op1, result, operand1, reverse1)
@@ -399,7 +415,15 @@ def scalar_tensor_tensor(
     reverse1: bool = False,
     name: str | None = None,
 ) -> Array:
-    """Return ``(data <op0> operand0) <op1> operand1`` without rounding in between."""
+    """Return ``(data <op0> operand0) <op1> operand1`` without rounding in between.
+
+    Args:
+        data: Tile of the first inputs.
+        op0: Operator of ``data`` and ``operand0``.
+        operand0: Second input of ``op0``: a number, or one float32 value per partition.
+        op1: Operator of the first result and ``operand1``.
+        operand1: Second input of ``op1``, a tile of the size of ``data``.
+    """
     return apply(op1, apply(op0, data, operand0, reverse0), operand1, reverse1)
 
 
@@ -438,7 +462,12 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
 def tensor_copy(
     dst: Any, src: Any, engine: Engine = Engine.unknown, name: str | None = None
 ) -> Array:
-    """Copy a tile: bit for bit when the types agree, through float32 otherwise."""
+    """Copy a tile: bit for bit when the types agree, through float32 otherwise.
+
+    Args:
+        dst: Tile that receives the copy.
+        src: Tile that is copied.
+    """
     return src
 
 
@@ -457,5 +486,9 @@ def _reciprocal(x: Array, out: Array | None = None) -> Array:
     source="nki.isa.reciprocal, 0.3.0",
 )
 def reciprocal(dst: Any, data: Any, name: str | None = None) -> Array:
-    """Return 1/x in float32."""
+    """Return 1/x in float32.
+
+    Args:
+        data: Tile of the numbers.
+    """
     return _reciprocal(data)

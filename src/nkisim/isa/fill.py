@@ -21,7 +21,6 @@ __all__ = ["affine_values", "iota", "memset", "pattern_fits", "stored_scalar"]
 Array = np.ndarray
 
 _F32 = np.dtype(np.float32)
-_EXACT = 1 << 24
 
 MEMSET_TYPE = declare(
     "A004",
@@ -50,7 +49,7 @@ PATTERN_COUNT = declare(
 
 def _fill_value(call: Call) -> None:
     dst, value = call.operand("dst"), call["value"]
-    if isinstance(value, NkiTensor) or not isinstance(value, (bool, int, float, np.number)):
+    if not isinstance(value, (int, float, np.number)):
         call.fail(
             rules.STATIC_ARGUMENT,
             f"value must be a number known at compile time, got {type(value).__name__}",
@@ -92,20 +91,10 @@ def _fill_value(call: Call) -> None:
         )
 
 
-def _plain_fill(dst: Any, value: Any, *_: Any) -> bool:
-    """Return whether a fill breaks no rule, whichever number of its type it is."""
-    dtype, kind = dst.dtype, type(value)
-    if kind is float:
-        return dtype.kind == "float" and abs(value) <= dtype.max_finite
-    if kind is not int or dtype.kind not in ("float", "int", "uint"):
-        return False
-    return holds(dtype, value) and (dtype.kind != "float" or abs(value) <= _EXACT)
-
-
 @instruction(
     engines=(Engine.vector, Engine.gpsimd),
     operands={"dst": Out(ON_CHIP)},
-    varying={"value": _plain_fill},
+    varying=("value",),
     require=(
         Constraint(
             "value matches the dtype of dst",
@@ -121,7 +110,13 @@ def _plain_fill(dst: Any, value: Any, *_: Any) -> bool:
 def memset(
     dst: Any, value: float, engine: Engine = Engine.unknown, name: str | None = None
 ) -> None:
-    """Fill a tile with a constant."""
+    """Fill a tile with a constant.
+
+    Args:
+        dst: Tile that is filled.
+        value: Number that every element receives, of the kind of the dtype of ``dst``: integer
+            tiles take integers.
+    """
     dst.array[...] = stored_scalar(dst, value)
 
 
@@ -203,20 +198,6 @@ def _range_fits(call: Call) -> None:
         )
 
 
-def _plain_range(dst: Any, pattern: Any, offset: Any, channel_multiplier: Any, *_: Any) -> bool:
-    """Return whether a pattern breaks no rule, whichever its offset and multiplier are."""
-    if type(offset) is not int or type(channel_multiplier) is not int:
-        return False
-    try:
-        low, high = _range(dst, pattern, offset, channel_multiplier)
-    except (TypeError, ValueError):  # not a pattern, which is reported by its own check
-        return False
-    dtype = dst.dtype
-    if dtype.is_float:
-        return max(-low, high) <= exact_up_to(dtype)
-    return dtype.is_integer and holds(dtype, low) and holds(dtype, high)
-
-
 def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier: Any) -> Array:
     """Return ``offset + channel * multiplier + sum(index * step)`` in wrapping int32."""
     (step, count), *inner = pattern or [[0, 1]]
@@ -234,7 +215,7 @@ def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier
 @instruction(
     engines=(Engine.gpsimd,),
     operands={"dst": Out(SBUF)},
-    varying={"offset": _plain_range, "channel_multiplier": _plain_range},
+    varying=("offset", "channel_multiplier"),
     require=(
         unpacked("dst"),
         Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),
@@ -247,7 +228,17 @@ def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier
 def iota(
     dst: Any, pattern: Any, offset: int = 0, channel_multiplier: int = 0, name: str | None = None
 ) -> Array:
-    """Write an affine function of the position, computed in int32, as ``dst``'s type."""
+    """Write an affine function of the position, computed in int32, as ``dst``'s type.
+
+    Args:
+        dst: Tile in SBUF that receives the numbers.
+        pattern: List of up to four pairs ``[step, count]``, outermost first: element i of such a
+            dimension adds i * step, and the counts multiply to the elements per partition of
+            ``dst``.
+        offset: Number of the first element of partition 0, an integer of 32 bits.
+        channel_multiplier: Step from one partition to the next: partition p adds p *
+            ``channel_multiplier``, and p counts from the first partition of ``dst``.
+    """
     values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
     if dst.dtype == "int32":
         return values

@@ -92,7 +92,12 @@ def _statistics(data: Array) -> Array:
     source="nki.isa.bn_stats, 0.3.0",
 )
 def bn_stats(dst: Any, data: Any, name: str | None = None) -> Array:
-    """Return count, mean and variance*count of even, then of odd elements."""
+    """Return count, mean and variance*count of even, then of odd elements.
+
+    Args:
+        dst: Tile (P, 6) that receives the two triples.
+        data: Tile of the elements, at most 512 per partition.
+    """
     return _statistics(data)
 
 
@@ -109,7 +114,12 @@ def bn_stats(dst: Any, data: Any, name: str | None = None) -> Array:
     source="nki.isa.bn_aggr, 0.3.0",
 )
 def bn_aggr(dst: Any, data: Any, name: str | None = None) -> Array:
-    """Return mean and variance from triples of count, mean and variance*count."""
+    """Return mean and variance from triples of count, mean and variance*count.
+
+    Args:
+        dst: Tile (P, 2) that receives mean and variance.
+        data: Tile of triples of count, mean and variance*count, as ``bn_stats`` writes them.
+    """
     triples = data.reshape(data.shape[0], -1, 3).astype(np.float64)
     count, mean, spread = triples[:, :, 0], triples[:, :, 1], triples[:, :, 2]
     total = count.sum(axis=1)

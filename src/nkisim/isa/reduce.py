@@ -204,7 +204,18 @@ def tensor_reduce(
     keepdims: bool = False,
     name: str | None = None,
 ) -> Array:
-    """Reduce the trailing free dimensions in float32, or bit by bit."""
+    """Reduce the trailing free dimensions in float32, or bit by bit.
+
+    Args:
+        dst: Tile that receives the dimensions that are left.
+        op: Operator of the reduction.
+        data: Tile of the elements.
+        axis: Reduced dimension, or a tuple of them: the last dimensions of ``data``, without the
+            partitions.
+        negate: Whether the result is negated.
+        keepdims: Whether reduced dimensions count with extent 1 in the shape of ``dst``; results do
+            not differ.
+    """
     function = as_op(op)
     assert function is not None
     assert function.reduce is not None
@@ -248,7 +259,13 @@ def _partition_reduction(*operators: str) -> tuple[Constraint, ...]:
     changes={"0.5.0": {"require": _partition_reduction("average", *_PARTITION_REDUCTIONS)}},
 )
 def tensor_partition_reduce(dst: Any, op: Op, data: Any, name: str | None = None) -> Array:
-    """Reduce across partitions into one; from NKI 0.5.0 on also with ``nl.average``."""
+    """Reduce across partitions into one; from NKI 0.5.0 on also with ``nl.average``.
+
+    Args:
+        dst: Tile (1, N) that receives one result per column.
+        op: Operator of the reduction.
+        data: Tile whose partitions are combined.
+    """
     function = as_op(op)
     assert function is not None
     assert function.reduce is not None
@@ -397,6 +414,19 @@ def tensor_scalar_reduce(
     ``reset_reduce`` starts from 0 with any operator, as 0.4.0 and 0.5.0 document it, and from the
     operator's neutral element from 0.6.0 on. From then on the result may stay in the registers
     (``reduce_res=None``), and ``reduce_res_negate`` negates what is written, not the registers.
+
+    Args:
+        data: Tile of the first inputs.
+        op0: Operator of ``data`` and ``operand0``.
+        operand0: Second input of ``op0``: a number, or one float32 value per partition.
+        reduce_op: Operator that combines the results of a partition.
+        reduce_res: Tile (P, 1) that receives the reduction; from NKI 0.6.0 on None leaves it in the
+            registers.
+        reduce_cmd: Start of the reduction: ``reset_reduce`` begins anew, ``reduce`` goes on with
+            the registers, and ``load_reduce`` begins with ``reduce_init``.
+        reduce_init: Value that ``load_reduce`` loads into the registers: a number, or one float32
+            value per partition.
+        reduce_res_negate: Whether ``reduce_res`` receives the negated reduction.
     """
     result = apply(op0, data, operand0, reverse0)
     function = as_op(reduce_op)

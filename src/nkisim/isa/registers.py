@@ -138,7 +138,12 @@ def _writable(name: str, value: Any) -> VirtualRegister:
 
 @checked_call("register_alloc")
 def register_alloc(x: Any = None) -> VirtualRegister:
-    """Return a new register, holding ``x`` when given: an integer, or a tile with one element."""
+    """Return a new register, holding ``x`` when given: an integer, or a tile with one element.
+
+    Args:
+        x: Initial value: an integer, a register or a tile with one element; None leaves the
+            register unset.
+    """
     current_core("nisa.register_alloc")
     made = VirtualRegister(None if x is None else _number("register_alloc", "x", x))
     made.loaded = _is_loaded(x)
@@ -147,7 +152,12 @@ def register_alloc(x: Any = None) -> VirtualRegister:
 
 @checked_call("register_move", {"imm": (rules.REMOVED_IMM, "src=nisa.register_alloc(value)")})
 def register_move(dst: Any, src: Any) -> NkiInstruction | None:
-    """Write an integer, or the value of another register, to ``dst``."""
+    """Write an integer, or the value of another register, to ``dst``.
+
+    Args:
+        dst: Register that is written.
+        src: Integer, register or tile with one element that is read.
+    """
     core = current_core("nisa.register_move")
     target, value = _writable("register_move", dst), _number("register_move", "src", src)
     if not isinstance(src, NkiTensor):
@@ -159,7 +169,12 @@ def register_move(dst: Any, src: Any) -> NkiInstruction | None:
 
 @checked_call("register_load")
 def register_load(dst: Any, src: Any) -> NkiInstruction | None:
-    """Load the one element of a tensor in SBUF or HBM into ``dst``."""
+    """Load the one element of a tensor in SBUF or HBM into ``dst``.
+
+    Args:
+        dst: Register that is written.
+        src: Tensor with one element in SBUF or HBM.
+    """
     core = current_core("nisa.register_load")
     target = _writable("register_load", dst)
     target.set(int(_scalar("register_load", "src", src)))
@@ -174,7 +189,12 @@ def _is_loaded(source: Any) -> bool:
 
 @checked_call("register_store")
 def register_store(dst: Any, src: Any) -> NkiInstruction | None:
-    """Write the value of a register to a tensor with one element."""
+    """Write the value of a register to a tensor with one element.
+
+    Args:
+        dst: Tensor with one element in SBUF or HBM that is written.
+        src: Register that is read.
+    """
     core = current_core("nisa.register_store")
     target = resolve_static(
         core, _one_element("register_store", "dst", dst), "register_store", "dst"

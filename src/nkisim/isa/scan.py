@@ -64,7 +64,18 @@ def tensor_tensor_scan(
     reverse1: bool = False,
     name: str | None = None,
 ) -> Array:
-    """Return ``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]``, started at ``initial``."""
+    """Return ``r[i] = (data0[i] <op0> r[i-1]) <op1> data1[i]``, started at ``initial``.
+
+    Args:
+        dst: Tile that receives the running values.
+        data0: Tile of the left inputs of ``op0``.
+        data1: Tile of the right inputs of ``op1``.
+        initial: Value before the first element: a number, or one float32 value per partition.
+        op0: Operator of an element of ``data0`` and the running value.
+        op1: Operator of that result and an element of ``data1``.
+        reverse0: Whether the running value is on the left of ``op0``.
+        reverse1: Whether the element of ``data1`` is on the left of ``op1``.
+    """
     # The recurrence runs along the first axis, so that every step is on contiguous rows.
     left, right = np.ascontiguousarray(data0.T), np.ascontiguousarray(data1.T)
     result = np.empty_like(left)
@@ -121,7 +132,17 @@ def tensor_scalar_cumulative(
     reduce_cmd: ReduceCmd = ReduceCmd.reset_reduce,
     name: str | None = None,
 ) -> Array:
-    """Return the running values of ``reg = (src[i] <op0> imm0) <op1> reg``; registers persist."""
+    """Return the running values of ``reg = (src[i] <op0> imm0) <op1> reg``; registers persist.
+
+    Args:
+        dst: Tile that receives the register after each element.
+        src: Tile of the elements, taken along the free dimension.
+        op0: Operator of an element and ``imm0``.
+        op1: Operator of that result and the register.
+        imm0: Second input of ``op0``: a number, or one float32 value per partition.
+        imm1: Value that ``load_reduce`` loads into the registers: a number, or one float32 value
+            per partition; None is 0.
+    """
     function = as_op(op1)
     assert function is not None
     registers = core.accumulators(Engine.vector).rows(dst.start_partition, src.shape[0])

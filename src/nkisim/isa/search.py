@@ -100,7 +100,12 @@ _MAX8 = (same_partitions("dst", "src"), _searched("src"), _eight("dst"))
     changes={"0.4.0": {"require": (*_MAX8, _at_most_three("src"))}},
 )
 def max8(dst: Any, src: Any, name: str | None = None) -> Array:
-    """Return the eight largest values of each partition, in descending order."""
+    """Return the eight largest values of each partition, in descending order.
+
+    Args:
+        dst: Tile (P, 8) that receives the values.
+        src: Tile that is searched, with 8 to 16384 elements per partition.
+    """
     return -np.sort(-src, axis=1)[:, :WIDTH]
 
 
@@ -150,12 +155,13 @@ def nc_find_index8(dst: Any, data: Any, vals: Any, name: str | None = None) -> A
     """Return the first index of each of eight values; equal values take successive occurrences.
 
     A value that does not occur gives all ones.
+
+    Args:
+        dst: Tile (P, 8) of uint16 or uint32 that receives the indices.
+        data: Tile that is searched, with 8 to 16384 elements per partition.
+        vals: Tile (P, 8) of the values to be found.
     """
     return _stored_indices(*_matches(data, vals, range(WIDTH)), dst)
-
-
-def _is_number(dst: Any, data: Any, vals: Any, imm: Any, *_: Any) -> bool:
-    return type(imm) is float
 
 
 @instruction(
@@ -177,7 +183,7 @@ def _is_number(dst: Any, data: Any, vals: Any, imm: Any, *_: Any) -> bool:
     spread="lanes",
     cost=stream(over="data"),
     raw_results=("dst_idx",),
-    varying={"imm": _is_number},
+    varying=("imm",),
     source="nki.isa.nc_match_replace8, 0.3.0",
 )
 def nc_match_replace8(
@@ -186,6 +192,14 @@ def nc_match_replace8(
     """Replace the first occurrence of each of eight values by ``imm``, and return their indices.
 
     Equal values are matched from the last slot to the first; slots without a match give all ones.
+
+    Args:
+        dst: Tile that receives ``data`` with the replaced elements.
+        data: Tile that is searched, with 8 to 16384 elements per partition.
+        vals: Tile (P, 8) of the values to be replaced.
+        imm: Number that replaces a value.
+        dst_idx: Tile (P, 8) of uint16 or uint32 that receives the indices of the replaced elements;
+            None if they are not needed.
     """
     position, found = _matches(data, vals, range(WIDTH - 1, -1, -1))
     result = data.copy()
@@ -262,6 +276,12 @@ def topk(
     of elements per partition of ``val_dst``. Values ascend; of equal ones those with the smallest
     indices are taken, the smallest index last. All 16 partitions of a group receive the result:
     the documentation does not say which do, and returns whole tiles in its example.
+
+    Args:
+        val_dst: Tile (P, K) of bfloat16 in SBUF that receives the values.
+        idx_dst: Tile (P, K) of uint32 in SBUF that receives the indices.
+        src: Tile of bfloat16 in SBUF, with a multiple of 16 partitions.
+        n: Number of elements in the list of a group, 8 to 65535.
     """
     rows, k = src.shape[0], val_dst.free_size
     lists = src.reshape(rows // GROUP, GROUP, -1).transpose(0, 2, 1).reshape(rows // GROUP, -1)

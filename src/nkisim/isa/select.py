@@ -133,7 +133,15 @@ def tensor_copy_predicated(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> Partial:
-    """Copy elements where the predicate is true; the others are unchanged."""
+    """Copy elements where the predicate is true; the others are unchanged.
+
+    Args:
+        dst: Tile whose elements are replaced where the predicate is true.
+        src: Tile of the size and dtype of ``dst``, or a number.
+        predicate: Tile of uint8, uint16 or uint32, of the size of ``dst``; an element other than 0
+            is true.
+        reverse_pred: Whether elements are replaced where the predicate is 0 instead.
+    """
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
     if isinstance(src, np.ndarray):
         return Partial(src, chosen)
@@ -210,7 +218,16 @@ def select_reduce(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Select ``on_true`` or ``on_false`` by predicate, and return the maximum if commanded."""
+    """Select ``on_true`` or ``on_false`` by predicate, and return the maximum if commanded.
+
+    Args:
+        predicate: Tile of integers of 8 or 16 bits, of the size of ``on_true``; an element other
+            than 0 is true.
+        on_true: Tile whose elements are taken where the predicate is true.
+        on_false: Number that is taken elsewhere, or one value per partition.
+        reduce_op: Operator of the reduction, ``nl.maximum``.
+        reverse_pred: Whether ``on_true`` is taken where the predicate is 0 instead.
+    """
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
     core.takes_only("on_true", chosen)
     result = np.where(chosen, on_true, on_false)
@@ -259,7 +276,10 @@ def _range_select_fields(call: Call) -> None:
             allowed="float32 for reduce_res",
             fix="keep reduce_res in float32",
         )
-    start = call["range_start"]
+
+
+def _positions_fit(call: Call) -> None:
+    tile, start = call.operand("on_true_tile"), call["range_start"]
     if not isinstance(start, (int, np.integer)):
         call.fail(
             rules.STATIC_ARGUMENT,
@@ -280,25 +300,6 @@ def _range_select_fields(call: Call) -> None:
         )
 
 
-def _plain_start(
-    dst: Any,
-    on_true_tile: Any,
-    comp_op0: Any,
-    comp_op1: Any,
-    bound0: Any,
-    bound1: Any,
-    reduce_cmd: Any,
-    reduce_res: Any,
-    reduce_op: Any,
-    range_start: Any,
-    *_: Any,
-) -> bool:
-    """Return whether positions break no rule, whichever the first is."""
-    if type(range_start) is not int or type(on_true_tile) is not NkiTensor:
-        return False
-    return range_start + on_true_tile.free_size <= 2**24
-
-
 @instruction(
     engines=(Engine.vector,),
     operands={
@@ -313,12 +314,13 @@ def _plain_start(
         same_free_size("dst", "on_true_tile"),
         Constraint(
             "float data, float32 bounds, FP32_MIN fill, maximum",
-            (RANGE_SELECT_FIELDS, RANGE_SELECT_POSITION),
+            (RANGE_SELECT_FIELDS,),
             _range_select_fields,
         ),
+        Constraint("positions below 2^24", (RANGE_SELECT_POSITION,), _positions_fit),
         reduce_res_fits("reduce_res", "on_true_tile"),
     ),
-    varying={"range_start": _plain_start},
+    varying=("range_start",),
     since=3,
     stateful=True,
     follow=follow_chain(Engine.vector),
@@ -341,7 +343,20 @@ def range_select(
     on_false_value: float = FP32_MIN,
     name: str | None = None,
 ) -> Any:
-    """Select elements whose position passes both comparisons, fill the rest, return the maximum."""
+    """Select elements whose position passes both comparisons, fill the rest, return the maximum.
+
+    Args:
+        on_true_tile: Tile of floats whose elements are taken where both comparisons are true.
+        comp_op0: Comparison of a position, on the left, with ``bound0``, such as
+            ``nl.greater_equal``.
+        comp_op1: Comparison of a position, on the left, with ``bound1``, such as ``nl.less``.
+        bound0: Bound of the first comparison: a number, or one float32 value per partition.
+        bound1: Bound of the second comparison: a number, or one float32 value per partition.
+        reduce_op: Operator of the reduction, ``nl.maximum``.
+        range_start: Position of the first element of each partition; the last one is below 2^24.
+        on_false_value: Number that fills the other elements: the smallest finite float32,
+            -3.4028235e38.
+    """
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
     core.takes_only("on_true_tile", chosen)
@@ -439,7 +454,20 @@ def affine_select(
     offset: int = 0,
     name: str | None = None,
 ) -> Array:
-    """Select elements whose affine position compares true with 0, and fill the rest."""
+    """Select elements whose affine position compares true with 0, and fill the rest.
+
+    Args:
+        pattern: List of up to four pairs ``[step, count]``, outermost first: element i of such a
+            dimension adds i * step to the position, and the counts multiply to the elements per
+            partition of ``dst``.
+        channel_multiplier: Step from one partition to the next: partition p adds p *
+            ``channel_multiplier`` to the position, and p counts from the first partition of
+            ``dst``.
+        on_true_tile: Tile whose elements are taken where the comparison is true.
+        on_false_value: Number that is written where the comparison is false.
+        cmp_op: Comparison of the position, on the left, with 0, such as ``nl.greater_equal``.
+        offset: Position of the first element of partition 0, an integer of 32 bits.
+    """
     chosen = _affine_chosen(dst.shape[0], pattern, offset, channel_multiplier, cmp_op)
     wide = dst.origin.storage_dtype(dst.dtype) == np.float32
     same_type = wide or on_true_tile.dtype != np.float32

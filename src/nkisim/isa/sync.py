@@ -89,7 +89,13 @@ def _barrier(call: Call) -> None:
 def core_barrier(
     core: Core, data: NkiTensor, cores: Any, engine: Engine = Engine.gpsimd, name: str | None = None
 ) -> None:
-    """Wait until both cores have reached the barrier; a single core does not wait."""
+    """Wait until both cores have reached the barrier; a single core does not wait.
+
+    Args:
+        data: Tensor in ``nl.shared_hbm`` whose accesses by the two cores are ordered.
+        cores: The cores that wait for each other, ``(0, 1)``.
+        engine: Engine that waits; the other engines of the core go on.
+    """
     member = core.member
     if member is None or core.num_programs != 2:
         _idle("runs on one core", "one core", "launch with kernel[2], or ask nl.num_programs()")
@@ -197,7 +203,16 @@ def sendrecv(
     dma_engine: DmaEngine = DmaEngine.dma,
     name: str | None = None,
 ) -> Any:
-    """Send a tile to the other core and receive one from it; both sides have copied on return."""
+    """Send a tile to the other core and receive one from it; both sides have copied on return.
+
+    Args:
+        src: Tile in SBUF that is sent.
+        dst: Tile in SBUF that receives, of the shape and dtype that the other core sends.
+        send_to_rank: Core that receives ``src``, 0 or 1, other than the running one.
+        recv_from_rank: Core that sends to ``dst``, 0 or 1, other than the running one.
+        pipe_id: Number of the exchange: calls of the two cores with the same number meet in order.
+        dma_engine: Engine of the transfer: ``dma``, or ``gpsimd_dma`` for small tiles.
+    """
     member = core.member
     if member is None or core.num_programs != 2:
         flag(

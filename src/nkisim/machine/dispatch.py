@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from nkisim import versions
 from nkisim.diagnostics import NkiCallError, flag
-from nkisim.machine.core import CORE, current_core
+from nkisim.machine.core import CORE, Core, current_core
 from nkisim.machine.handles import handle_of
-from nkisim.machine.plan import make_plan
+from nkisim.machine.plan import Plan, make_plan
 from nkisim.memory import NkiTensor
 from nkisim.spec import enums, rules
+from nkisim.spec.call import Call, arguments_read
+from nkisim.spec.constants import check_constant
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
 from nkisim.spec.ops import Op
 from nkisim.spec.signatures import CALLS, CheckedCall, Removed, publish
@@ -73,7 +77,7 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
         plan = core.plans.get(key)
         if plan is None:
             _refuse_other_versions(declared, values, core.version)
-            plan = core.plans.add(key, make_plan(declared.at(core.version), values, core))
+            plan = core.plans.add(key, _first_plan(declared.at(core.version), values, core))
         plan.run(core, values)
         return handle_of(core, declared.name) if core.handles else None
 
@@ -83,6 +87,7 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
     call = publish(checked, execute, declared.body)
     for function in {*call.in_version.values()}:  # type: ignore[attr-defined]
         function.declaration = declared
+        function.__doc__ = declared.documentation(function.__signature__.parameters)
     return call
 
 
@@ -130,11 +135,7 @@ def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, 
     """Return the function that computes the key of a plan from the arguments of a call."""
     parameters = list(declared.signature.parameters.values())
     operands = [i for i, p in enumerate(parameters) if p.name in declared.operands]
-    varying = [
-        (i, declared.varying[p.name])
-        for i, p in enumerate(parameters)
-        if p.name in declared.varying
-    ]
+    varying = [i for i, p in enumerate(parameters) if p.name in declared.varying]
     without = {*declared.operands, *declared.varying, "name"}  # the name is only for messages
     others = [(i, p.default) for i, p in enumerate(parameters) if p.name not in without]
     usual = [*(_static_key(p.default) for p in parameters), declared.name]
@@ -148,13 +149,84 @@ def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, 
         for i, default in others:
             if values[i] is not default:
                 key[i] = _static_key(values[i])
-        for i, breaks_no_rule in varying:
-            plain = type(values[operands[0]]) is NkiTensor and breaks_no_rule(*values)
-            key[i] = type(values[i]) if plain else _static_key(values[i])
+        for i in varying:
+            kind = type(values[i])
+            key[i] = kind if kind in _NUMBERS else _static_key(values[i])
         return tuple(key)
 
     return key_of
 
+
+_NUMBERS = (int, float)
+"""Types of varying arguments whose values are not part of the key."""
+
+
+def _first_plan(declared: Instruction, values: tuple[Any, ...], core: Core) -> Plan | _VaryingPlan:
+    """Return the plan of all calls with the key of a call."""
+    numbers = [
+        i
+        for i, name in enumerate(declared.parameters)
+        if name in declared.varying and type(values[i]) in _NUMBERS
+    ]
+    return _VaryingPlan(declared, numbers) if numbers else make_plan(declared, values, core)
+
+
+class _VaryingPlan:
+    """The plan of calls that differ in the numbers of ``Instruction.varying``.
+
+    Calls with legal numbers share one plan, others have their own. New numbers are checked by the
+    constraints that read one of them: a constraint that reads none when the plan is made reads none
+    in any call with its key.
+    """
+
+    __slots__ = ("checks", "declared", "names", "numbers_of", "plans", "shared", "varying")
+
+    def __init__(self, declared: Instruction, numbers: list[int]) -> None:
+        self.declared = declared
+        self.names = declared.parameters
+        self.varying = {self.names[i] for i in numbers}
+        self.numbers_of = itemgetter(*numbers)
+        self.plans: dict[Any, Plan] = {}
+        self.shared: Plan | None = None
+        self.checks: list[Callable[[Call], None]] = []
+
+    def run(self, core: Core, values: tuple[Any, ...]) -> None:
+        """Execute a call with the plan of its numbers."""
+        numbers = self.numbers_of(values)
+        plan = self.plans.get(numbers)
+        if plan is None:
+            if len(self.plans) >= _MOST_NUMBERS:
+                self.plans.clear()
+            plan = self.plans[numbers] = self._plan(core, values)
+        plan.run(core, values)
+
+    def _plan(self, core: Core, values: tuple[Any, ...]) -> Plan:
+        """Check a call with new numbers, and return its plan."""
+        call = Call(self.declared, dict(zip(self.names, values, strict=True)), core.generation)
+        plan = self.shared
+        if plan is None:
+            plan = make_plan(self.declared, values, core)
+            self.checks = _checks_of(self.declared, self.varying, call)
+        for check in self.checks:
+            check(call)
+        if not call.violations and not call.mended:
+            self.shared = plan
+        elif plan is self.shared:
+            plan = make_plan(self.declared, values, core)
+        return plan
+
+
+def _checks_of(
+    declared: Instruction, varying: set[str], call: Call
+) -> list[Callable[[Call], None]]:
+    """Return the checks of an instruction that read one of its varying arguments."""
+    kinds = [functools.partial(check_constant, name=name) for name in sorted(varying)]
+    checks: list[Callable[[Call], None]] = [*kinds, *(c.check for c in declared.require)]
+    return [check for check in checks if arguments_read(check, call) & varying]
+
+
+_MOST_NUMBERS = 1 << 12
+"""Numbers of one plan that are remembered as checked."""
 
 _FLOAT, _ZERO = (float, False), (float, True)
 _EXACT = 1 << 24

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections import UserDict
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from inspect import Signature
 from typing import Any, Protocol
@@ -14,7 +16,7 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
 from nkisim.spec.ops import Op, as_op
 
-__all__ = ["Call", "Violation"]
+__all__ = ["Call", "Violation", "arguments_read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Call:
     """
 
     instruction: Declaration
-    values: dict[str, Any]
+    values: MutableMapping[str, Any]
     generation: Generation
     engine: Engine = Engine.unknown
     violations: list[Violation] = field(default_factory=list)
@@ -162,3 +164,26 @@ class Call:
     def fail_call(self, rule: Rule, message: str, **details: Any) -> None:
         """Add a violation of the signature itself."""
         self.fail(rule, message, error=NkiCallError, **details)
+
+
+class _Recorded(UserDict[str, Any]):
+    """Arguments of a call that records which of them are read."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self.data[name]
+
+
+def arguments_read(check: Callable[[Call], object], call: Call) -> set[str]:
+    """Return the names of the arguments that a function of the call reads.
+
+    A function that reads none of some arguments here reads none of them in any call that agrees in
+    all others.
+    """
+    recorded = _Recorded(call.values)
+    check(dataclasses.replace(call, values=recorded, violations=[], mended={}))
+    return recorded.read

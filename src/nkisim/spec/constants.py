@@ -12,7 +12,7 @@ from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import not_constant
 
-__all__ = ["check_constants", "check_enums"]
+__all__ = ["check_constant", "check_constants", "check_enums"]
 
 
 class _Kind(NamedTuple):
@@ -82,14 +82,20 @@ _KINDS = {
 
 def check_constants(call: Call) -> None:
     """Check the kinds of flags, numbers and tuples."""
-    for name, value in call.values.items():
-        kind = None if name in call.instruction.operands else _KINDS.get(name)
-        if kind is None or kind.accepts(value):
-            continue
-        default = call.instruction.signature.parameters[name].default
-        if value is None and (default is None or default is False or default == ()):
-            continue
-        not_constant(call, name, kind.says)
+    for name in call.values:
+        if name not in call.instruction.operands:
+            check_constant(call, name)
+
+
+def check_constant(call: Call, name: str) -> None:
+    """Check the kind of one argument that is not an operand."""
+    kind = _KINDS.get(name)
+    if kind is None or kind.accepts(value := call[name]):
+        return
+    default = call.instruction.signature.parameters[name].default
+    if value is None and (default is None or default is False or default == ()):
+        return
+    not_constant(call, name, kind.says)
 
 
 def check_enums(call: Call) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from nkisim.spec.constraints import Constraint
 from nkisim.spec.cost import Cost
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
+from nkisim.spec.parameters import SHARED, arguments_section, described
 from nkisim.versions import VERSIONS
 
 __all__ = [
@@ -79,9 +80,9 @@ class Instruction:
         engines: Engines that can run it; the first is the default.
         operands: The tensor arguments, by parameter name.
         require: Constraints beyond those that the operands imply.
-        varying: Number arguments that may change in each call, each with a predicate on the
-            arguments of a call: whether the number breaks no rule. Such calls share a plan; the
-            body receives the number, and nothing else may depend on it.
+        varying: Number arguments that may change in each call. Legal calls share a plan, and each
+            new number is checked by the constraints that read it. Apart from them only the body
+            may depend on it.
         since: First generation that has it.
         choose_engine: Selects the engine for the call; None takes ``engine=`` or the first of
             ``engines``.
@@ -112,6 +113,8 @@ class Instruction:
         changes: Fields that differ from an NKI version on, such as ``{"0.5.0": {"body": other}}``;
             a body has the same parameters in all versions.
         summary: First line of the body's docstring.
+        description: The body's docstring without its ``Args``.
+        meanings: What each parameter means, in one sentence.
     """
 
     name: str
@@ -119,7 +122,7 @@ class Instruction:
     engines: tuple[Engine, ...]
     operands: Mapping[str, Operand]
     require: tuple[Constraint, ...] = ()
-    varying: Mapping[str, Callable[..., bool]] = field(default_factory=dict)
+    varying: tuple[str, ...] = ()
     since: int = 2
     choose_engine: Callable[[Call], Engine] | None = None
     arithmetic: Callable[[Call], Arithmetic] = _always_fp32
@@ -152,7 +155,23 @@ class Instruction:
     @property
     def summary(self) -> str:
         """One-line description of the instruction."""
-        return (inspect.getdoc(self.body) or "").split("\n")[0]
+        return self.description.split("\n")[0]
+
+    @property
+    def description(self) -> str:
+        """What the instruction does."""
+        return described(inspect.getdoc(self.body) or "")[0]
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """One sentence for each parameter: that of the body's docstring, or the shared one."""
+        _, own = described(inspect.getdoc(self.body) or "")
+        return {name: own.get(name, SHARED.get(name, "")) for name in self.parameters}
+
+    def documentation(self, parameters: Collection[str]) -> str:
+        """Return the docstring of the public function that has these parameters."""
+        meanings = self.meanings
+        return self.description + arguments_section({name: meanings[name] for name in parameters})
 
     @property
     def parameters(self) -> tuple[str, ...]:

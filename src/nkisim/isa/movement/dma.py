@@ -97,8 +97,12 @@ def dma_copy(
 ) -> Any:
     """Copy ``src`` to ``dst``; rows may be gathered or scattered by indices held in SBUF.
 
-    With ``oob_mode.skip``, rows with an index out of bounds are unchanged. ``priority`` changes no
-    values and no predicted time.
+    Args:
+        dst: Tensor in HBM or SBUF that is written; its rows may be selected by indices.
+        src: Tensor in HBM or SBUF with as many elements as ``dst``; its rows may be selected by
+            indices.
+        engine: Engine whose queue starts the transfer, ``sync`` or ``scalar`` with ``hwdge``;
+            ``unknown`` leaves it to the compiler.
     """
     if type(src) is Partial:
         _flag_skipped(dst, src.where, "dma_copy")
@@ -159,7 +163,14 @@ def dma_transpose(
     name: str | None = None,
     priority: int | None = None,
 ) -> Any:
-    """Copy ``src`` with first and last dimension exchanged; its rows may be gathered."""
+    """Copy ``src`` with first and last dimension exchanged; its rows may be gathered.
+
+    Args:
+        dst: Tile in SBUF that receives the transposed tensor.
+        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``.
+        axes: Order of the dimensions of ``src`` in ``dst``: (1, 0), (2, 1, 0) or (3, 1, 2, 0); None
+            takes the one of the rank of ``src``.
+    """
     if type(src) is not Partial:
         return src.transpose(_PERMUTATIONS[src.ndim])
     outside = ~src.where.reshape(len(src.where), -1)[:, 0]
@@ -226,6 +237,14 @@ def dma_compute(
 
     From NKI 0.4.0 on ``oob_mode.skip`` leaves rows of ``dst`` unchanged whose index is out of
     bounds, in ``dst`` or in a source.
+
+    Args:
+        dst: Tensor in HBM or SBUF that receives the sum; its rows may be selected by indices.
+        srcs: List of 1 to 16 tensors in HBM or SBUF, each with as many elements as ``dst``.
+        reduce_op: Operator that combines the sources, ``nl.add``.
+        scales: Factors of the sources, each 1.0; None is the same.
+        unique_indices: Whether the indices of ``dst`` are promised to be different, which is
+            checked.
     """
     function = as_op(reduce_op)
     assert function is not None

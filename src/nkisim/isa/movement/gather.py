@@ -119,7 +119,14 @@ def _undefined(values: Array, where: Array) -> None:
     source="nki.isa.nc_n_gather, 0.3.0",
 )
 def nc_n_gather(dst: Any, data: Any, indices: Any, name: str | None = None) -> Array:
-    """Return, in each partition, the elements at the given positions of the flattened data."""
+    """Return, in each partition, the elements at the given positions of the flattened data.
+
+    Args:
+        dst: Tile in SBUF that receives the elements, of the dtype of ``data``.
+        data: Tile in SBUF that is read.
+        indices: Tile of uint32 with as many elements per partition as ``dst``: positions in the
+            flattened free dimensions of ``data``.
+    """
     _flag_index("nc_n_gather", indices, data.shape[1])
     outside = indices >= data.shape[1]
     result = np.take_along_axis(data, np.where(outside, 0, indices).astype(np.int64), axis=1)
@@ -192,6 +199,14 @@ def local_gather(
 
     The indices of a core are ordered by partition first. Elements of ``dst`` beyond the gathered
     ones are unchanged.
+
+    Args:
+        src_buffer: Tile in SBUF that is read, with a multiple of 16 partitions.
+        index: Tile of uint16 on the partitions of ``src_buffer``: the columns at which runs begin.
+        num_elem_per_idx: Number of consecutive elements that one index gathers: 1, 2, 4, 8, 16 or
+            32.
+        num_valid_indices: Number of indices of each group of 16 partitions that are used, at most
+            4096; None uses all.
     """
     rows, columns = src_buffer.shape
     count = num_valid_indices or LANES * index.shape[1]
@@ -286,7 +301,14 @@ def _rows_part(tensor: NkiTensor, rows: Iterable[int]) -> Array:
 def nc_stream_shuffle(
     dst: NkiTensor, src: Any, shuffle_mask: Any, name: str | None = None
 ) -> Array:
-    """Copy rows within each quadrant of 32 partitions by the mask; 255 leaves a row unchanged."""
+    """Copy rows within each quadrant of 32 partitions by the mask; 255 leaves a row unchanged.
+
+    Args:
+        dst: Tile that receives the rows, of the dtype of ``src``.
+        src: Tile whose rows are copied.
+        shuffle_mask: List of 32 integers: entry i is the row of the quadrant, 0 to 31, that its row
+            i receives, or 255 for none.
+    """
     moves = _moves(dst.shape[0], shuffle_mask)
     to, of = np.array(list(moves), np.int64), np.array(list(moves.values()), np.int64)
     _flag_index("nc_stream_shuffle", of, src.shape[0])
@@ -344,6 +366,12 @@ def nonzero_with_count(
     """Write the positions of nonzero elements, padding, and their count, on every 16th partition.
 
     The other partitions of ``dst`` are unchanged.
+
+    Args:
+        dst: Tile of int32 with one element per partition more than ``src``, the last for the count.
+        src: Tile of float32 or int32 that is searched, on every 16th partition.
+        index_offset: Integer that is added to each position.
+        padding_val: Integer that fills the elements between the last position and the count.
     """
     result = np.full((src.shape[0], src.shape[1] + 1), padding_val, np.int32)
     for row in range(0, src.shape[0], LANES):
@@ -381,7 +409,12 @@ def _bounds_shape(call: Call) -> None:
     source="nki.isa.sequence_bounds, 0.3.0",
 )
 def sequence_bounds(dst: Any, segment_ids: Any, name: str | None = None) -> Array:
-    """Return start and end of the segment of each element; id 0 is padding: (n, -1)."""
+    """Return start and end of the segment of each element; id 0 is padding: (n, -1).
+
+    Args:
+        dst: Tile (1, 2, n): row 0 receives the starts, row 1 the ends.
+        segment_ids: Tile (1, n) of float32 or int32: the segment of each element, 0 for padding.
+    """
     ids = segment_ids.reshape(-1)
     n = ids.size
     change = np.flatnonzero(np.diff(ids)) + 1

@@ -110,6 +110,28 @@ def nc_matmul(
 
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
+
+    Args:
+        dst: Tile in PSUM with a row for each column of ``stationary`` and a column for each column
+            of ``moving``.
+        stationary: Tile in SBUF that is loaded into the array, with the contraction along its
+            partitions and at most 128 columns.
+        moving: Tile in SBUF that streams through the array, on as many partitions as
+            ``stationary``.
+        is_stationary_onezero: Whether ``stationary`` holds only 0 and 1, a hint that saves passes
+            of float32.
+        is_moving_onezero: Whether ``moving`` holds only 0 and 1, a hint that saves passes of
+            float32.
+        is_transpose: Whether ``moving`` is an identity or permutation that only moves the elements
+            of ``stationary``.
+        accumulate: Whether the product is added to ``dst`` (True) or overwrites it (False); None
+            overwrites elements at their first product and adds later ones.
+        tile_position: Row and column of the array at which the tile begins, multiples of
+            ``tile_size``; empty for the whole array.
+        tile_size: Rows and columns of the array that the product uses, each 32, 64 or 128 (gen2: 64
+            or 128); empty for the whole array.
+        perf_mode: Performance mode; ``double_row`` multiplies pairs of float8 rows in one pass, on
+            gen3 and later.
     """
     (weights, left), (inputs, right) = stationary, moving
     doubled = perf_mode is PerfMode.double_row

@@ -242,6 +242,13 @@ def quantize_mx(
     to 0.
 
     Rows of ``dst_scale`` between the scales are unchanged.
+
+    Args:
+        dst: Tile of packed float8 in SBUF, with a quarter of the elements per partition of ``src``.
+        src: Tile of float16 or bfloat16 in SBUF, with a multiple of 32 partitions and of 4 elements
+            per partition.
+        dst_scale: Tile in SBUF that receives the scales as bytes, on the first four partitions of
+            each quadrant of 32.
     """
     return _quantize(dst, src, dst_scale, limited=True)
 
@@ -437,6 +444,24 @@ def nc_matmul_mx(
     The contraction runs over the partitions and the four elements of each word. Products are exact
     and are summed in float32, in an order that is not specified; ``accumulate`` is that of
     nc_matmul. A block with the scale 255 is NaN.
+
+    Args:
+        dst: Tile in PSUM with a row for each word of a row of ``stationary`` and a column for each
+            word of a row of ``moving``.
+        stationary: Tile of packed words in SBUF that is loaded into the array, with the contraction
+            along its partitions.
+        moving: Tile of packed words in SBUF that streams through the array, on as many partitions
+            as ``stationary``.
+        stationary_scale: Scales of the blocks of ``stationary``, where ``quantize_mx`` writes them:
+            byte s is the factor 2^(s - 127).
+        moving_scale: Scales of the blocks of ``moving``, where ``quantize_mx`` writes them: byte s
+            is the factor 2^(s - 127).
+        tile_position: Row of the array at which the tile begins, a multiple of its rows, and column
+            0; None for the whole array.
+        tile_size: Rows of the array that the product uses, 32, 64 or 128, and 128 columns; None for
+            the whole array.
+        accumulate: Whether the product is added to ``dst`` (True) or overwrites it (False); None
+            overwrites elements at their first product and adds later ones.
     """
     left, right = _dequantised(stationary, stationary_scale), _dequantised(moving, moving_scale)
     watched = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()

@@ -198,6 +198,13 @@ def nc_transpose(
     """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity contaminate rows.
 
     NKI 0.3.0 ignores ``engine=`` and chooses by shape and memory; later versions use it.
+
+    Args:
+        dst: Tile that receives the transpose; the Tensor engine writes to PSUM.
+        data: Tile of at most 128 by 128 elements on the Tensor engine, 32 by 32 on the Vector
+            engine.
+        engine: Engine that transposes, ``tensor`` or ``vector``; with ``unknown`` shape and memory
+            decide.
     """
     return _AUTOMATIC["body"](core, dst, data, engine, name)
 

@@ -175,6 +175,10 @@ def rng(core: Core, dst: Any, engine: Engine = Engine.unknown, name: str | None 
 
     Without ``engine=`` the Vector engine draws, on every generation: it is the one that
     ``set_rng_seed`` seeds and that reaches PSUM. From NKI 0.5.0 on it is the default by name.
+
+    Args:
+        dst: Tile of integers that receives the bits.
+        engine: Engine whose generator draws, ``vector`` or on gen3 and later ``gpsimd``.
     """
     drawing = Engine.vector if engine is Engine.unknown else engine
     return _draw(core, drawing, dst)
@@ -227,6 +231,11 @@ def rand2(core: Core, dst: Any, min: Any, max: Any, name: str | None = None) -> 
     """Write uniform random numbers in [min, max), rounded from float32 to the type of ``dst``.
 
     Narrow types may round up to ``max``.
+
+    Args:
+        min: Smallest number: a number, or one float32 value per partition.
+        max: Bound above all numbers, larger than ``min``: a number, or one float32 value per
+            partition.
     """
     drawn = uniform(_draw(core, Engine.vector, dst), min, max)
     return drawn if dst.dtype.is_float else np.rint(drawn)
@@ -294,6 +303,10 @@ def dropout(core: Core, dst: Any, data: Any, prob: Any, name: str | None = None)
 
     An element is dropped when its random number is below ``prob`` * 2^32, so 0 keeps and 1 drops
     everything.
+
+    Args:
+        data: Tile of the elements, of the dtype of ``dst``.
+        prob: Probability of a zero, from 0 to 1: a number, or one value per partition.
     """
     threshold = np.asarray(prob).astype(np.float32).astype(np.float64) * 2.0**32
     dropped = _draw(core, Engine.vector, dst) < threshold
@@ -339,7 +352,11 @@ def _seeds(call: Call) -> Follow:
     source="nki.isa.set_rng_seed, 0.3.0",
 )
 def set_rng_seed(core: Core, src_seeds: Any, name: str | None = None) -> tuple[()]:
-    """Seed the Vector engine: all lanes, from the bits of one 32-bit word."""
+    """Seed the Vector engine: all lanes, from the bits of one 32-bit word.
+
+    Args:
+        src_seeds: Tile (1, 1) of 32 bits with the seed.
+    """
     source = _source(core, Engine.vector)
     source.generator.seed(int(src_seeds[0, 0]))
     return ()
@@ -411,6 +428,11 @@ def rand_set_state(
 
     Up to NKI 0.4.0, without ``engine=``, the number of words selects the engine: 24 the Vector
     engine, 6 GpSimd. From 0.5.0 on GpSimd is the default.
+
+    Args:
+        src_seeds: Tile of uint32 with the words of one state per partition: 24 of the Vector
+            engine, 6 of GpSimd.
+        engine: Engine whose generator is set.
     """
     tile, stored = src_seeds
     source = _source(core, _state_engine(core.generation.number, engine, tile.free_size))
@@ -437,6 +459,11 @@ def rand_get_state(
 
     Up to NKI 0.4.0, without ``engine=``, the number of words selects the engine: 24 the Vector
     engine, 6 GpSimd. From 0.5.0 on GpSimd is the default.
+
+    Args:
+        dst: Tile of uint32 with the words of one state per partition: 24 of the Vector engine, 6 of
+            GpSimd.
+        engine: Engine whose generator is read.
     """
     owner = _state_engine(core.generation.number, engine, dst.free_size)
     return _source(core, owner).generator.get_state(_lanes(dst))

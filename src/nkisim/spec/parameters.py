@@ -1,0 +1,71 @@
+"""Meaning of the parameters of instructions: one sentence each.
+
+A body's docstring describes its own parameters in an ``Args`` section. Parameters that mean the
+same in several instructions are described here; a body that describes one of them replaces the
+sentence.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+__all__ = ["SHARED", "arguments_section", "described"]
+
+SHARED: Mapping[str, str] = {
+    "dge_mode": "Generator of the descriptors of the transfer: ``swdge`` (software), ``hwdge`` "
+    "(hardware, gen3 and later), ``none`` for descriptors that are made before the kernel runs, "
+    "or ``unknown`` for the choice of the compiler.",
+    "dst": "Tile that receives the result.",
+    "engine": "Engine that runs the call; with ``unknown`` it is the first of those that can.",
+    "name": "Label of the call; it has no effect.",
+    "oob_mode": "Effect of an index out of bounds: ``error`` is a fault, ``skip`` leaves the rows "
+    "of that index out of the transfer.",
+    "priority": "Order among transfers that wait, from 0 (first) to 3 (last), on gen4; it changes "
+    "no values and no predicted time.",
+    "reduce_cmd": "Command to the engine's accumulator registers, one per partition: ``idle`` "
+    "reduces nothing, ``reset`` sets them to the operator's neutral element, ``reduce`` combines "
+    "the results with them, ``reset_reduce`` does both, and ``load_reduce`` combines the results "
+    "with a given value.",
+    "reduce_res": "Tile (P, 1) that receives the accumulator registers after the call; None leaves "
+    "them unread.",
+    "reverse0": "Whether ``operand0`` is on the left of ``op0``.",
+    "reverse1": "Whether ``operand1`` is on the left of ``op1``.",
+}
+"""Sentences of parameters by name, for instructions that have none of their own."""
+
+_HEADING = "\n\nArgs:\n"
+
+
+def described(docstring: str) -> tuple[str, dict[str, str]]:
+    """Return a docstring without its ``Args`` section, and the sentences of that section.
+
+    Args:
+        docstring: Without common indentation, as ``inspect.getdoc`` returns it.
+    """
+    text, _, section = docstring.partition(_HEADING)
+    sentences: dict[str, str] = {}
+    name = ""
+    for line in textwrap.dedent(section).splitlines():
+        if line.startswith(" "):
+            sentences[name] += f" {line.strip()}"
+        else:
+            name, _, first = line.partition(": ")
+            sentences[name] = first
+    return text, sentences
+
+
+def arguments_section(sentences: Mapping[str, str]) -> str:
+    """Return an ``Args`` section, to be added to a docstring."""
+    entries = [
+        textwrap.fill(
+            f"{name}: {sentence}",
+            width=88,
+            initial_indent="    ",
+            subsequent_indent="        ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for name, sentence in sentences.items()
+    ]
+    return _HEADING + "\n".join(entries) if entries else ""

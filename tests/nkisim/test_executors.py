@@ -168,7 +168,7 @@ def test_executors_agree_around_every_size(kind, size):
 
 # -- every instruction at the sizes that decide ----------------------------------------------------
 
-THRESHOLDS = (1024, 16384, 32768, 65536, 131072)
+THRESHOLDS = (1024, 16384, 65536, 131072)
 """Elements from which on some code runs another way: small tiles, blocks, compiled loops."""
 
 

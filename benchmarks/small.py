@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -72,14 +73,14 @@ def small_instruction_micros() -> dict[str, float]:
     return found
 
 
-def long_loop_micros(instructions: int = 100_000) -> float:
-    """Return the cost per instruction in a kernel of many small ones, the call included."""
+def small_instructions(count: int) -> Callable[..., Any]:
+    """Return a kernel of ``count`` instructions on one tile."""
 
     def kernel(x):
         a = nl.load(x)
         b = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
         c = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
-        for i in range(instructions // 4):
+        for i in range(count // 4):
             nisa.tensor_scalar(dst=b, data=a, op0=nl.multiply, operand0=1.0 + i)
             nisa.tensor_tensor(dst=c, data1=a, data2=b, op=nl.subtract)
             nisa.activation(dst=b, op=nl.square, data=c)
@@ -88,7 +89,12 @@ def long_loop_micros(instructions: int = 100_000) -> float:
         nl.store(out, a)
         return out
 
-    simulated = nkisim.simulate(kernel)
+    return kernel
+
+
+def long_loop_micros(instructions: int = 100_000) -> float:
+    """Return the cost per instruction in a kernel of many small ones, the call included."""
+    simulated = nkisim.simulate(small_instructions(instructions))
     spent = []
     for _ in range(3):
         start = time.thread_time()

@@ -29,6 +29,8 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: The path is a folder, or its folder does not exist or is read-only.
     """
+    if _is_special(path):
+        return
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError("it is a folder")
@@ -52,12 +54,12 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], None])
         OSError: The file cannot be written; nothing is left of the attempt.
     """
     require_writable(path)
-    target = Path(os.path.realpath(path))
-    mode = target.stat().st_mode if target.exists() else None
-    if mode is not None and not stat.S_ISREG(mode):
-        with target.open("wb") as stream:
+    if _is_special(path):
+        with open(path, "wb") as stream:
             write(stream)
         return
+    target = Path(os.path.realpath(path))
+    mode = target.stat().st_mode if target.exists() else None
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with part.open("xb") as stream:
@@ -70,6 +72,15 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], None])
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _is_special(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a device, a pipe or a socket, such as /dev/stdout."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

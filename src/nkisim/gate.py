@@ -18,6 +18,7 @@ from pathlib import Path
 from nkisim.diagnostics import Place, Report
 from nkisim.diagnostics.formats import format_of, rendered
 from nkisim.diagnostics.ledger import Ledger
+from nkisim.files import write_text
 
 __all__ = ["REPORT_VARIABLE", "close_ledger", "enter", "open_if_asked", "open_ledger"]
 
@@ -99,18 +100,11 @@ def close_ledger() -> Ledger | None:
     if os.environ.get(_PARTS_VARIABLE) == str(parts):
         del os.environ[_PARTS_VARIABLE]
     if file:
-        _write(Path(file), rendered(ledger, format_of(file)))
+        write_text(file, rendered(ledger, format_of(file)))
     return ledger
 
 
 def _leave_part(ledger: Ledger) -> None:
     folder = Path(os.environ.get(_PARTS_VARIABLE, ""))
     if ledger.kernels and folder.is_dir():
-        _write(folder / f"{os.getpid()}-{id(ledger)}.json", ledger.to_json())
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file atomically."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
+        write_text(folder / f"{os.getpid()}-{id(ledger)}.json", ledger.to_json())

@@ -7,6 +7,7 @@ and does not import the simulator unless the option is given.
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -94,13 +95,12 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
 
 def _set(config: pytest.Config, name: str, value: str) -> None:
     """Set an environment variable until ``config`` is closed."""
+    from nkisim.environment import variable_set
+
     if value and name not in os.environ:
-        os.environ[name] = value
-
-        def unset() -> None:
-            os.environ.pop(name, None)
-
-        config.add_cleanup(unset)
+        stack = ExitStack()
+        stack.enter_context(variable_set(name, value))
+        config.add_cleanup(stack.close)
 
 
 @pytest.hookimpl(trylast=True)

@@ -168,7 +168,7 @@ def test_executors_agree_around_every_size(kind, size):
 
 # -- every instruction at the sizes that decide ----------------------------------------------------
 
-THRESHOLDS = (1024, 16384, 32768, 65536, 131072)
+THRESHOLDS = (1024, 16384, 65536, 131072)
 """Elements from which on some code runs another way: small tiles, blocks, compiled loops."""
 
 
@@ -212,7 +212,7 @@ def assert_alike(call: Sample, width: int) -> None:
 def widths(sample: Sample, thresholds: tuple[int, ...]) -> list[int]:
     """Widths around thresholds; beyond the smallest only if the instruction has another way."""
     declared = sample.declaration
-    if not (declared.rowwise or declared.shortcut or declared.function):
+    if not (declared.shortcut or declared.function):
         thresholds = THRESHOLDS[:1]
     return [elements // ROWS + more for elements in thresholds for more in (-1, 0)]
 

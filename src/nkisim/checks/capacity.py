@@ -170,7 +170,7 @@ def _peak(first: Sequence[int], last: Sequence[int], shares: Sequence[int]) -> t
     ends = sorted(zip(last, shares, strict=True))
     ended = live = most = moment = 0
     for begin, share in sorted(zip(first, shares, strict=True)):
-        # What an instruction begins to use is live beside what it uses for the last time.
+        # A tile that an instruction uses first and one that it uses last are live together.
         while ends[ended][0] < begin:
             live -= ends[ended][1]
             ended += 1

@@ -31,7 +31,7 @@ from nkisim.cli.streams import Stdout, claimed_stdout
 from nkisim.diagnostics.formats import FORMATS, rendered
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.diagnostics.text import wants_colour
-from nkisim.files import python_files
+from nkisim.files import python_files, write_text
 from nkisim.rewriting import unified_diff
 from nkisim.versions import NKI_VARIABLE
 
@@ -181,6 +181,6 @@ def _emit(text: str, output: str, stdout: Stdout | TextIO) -> None:
         stdout.write(text)
         return
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        write_text(output, text)
     except OSError as error:
         raise click.UsageError(f"--output: {error}") from None

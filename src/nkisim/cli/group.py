@@ -7,7 +7,6 @@ of its own, and its frames would appear in the user's traceback.
 from __future__ import annotations
 
 import difflib
-import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import click
 
+from nkisim.environment import variable_set
 from nkisim.versions import NKI_VARIABLE, resolve
 
 __all__ = ["DISTRIBUTION", "PROCESS", "commands", "main", "nki_option", "put_in_force"]
@@ -76,17 +76,10 @@ def _choose_version(context: click.Context, _: click.Parameter, asked: str | Non
 def put_in_force(version: str, context: click.Context | None = None) -> None:
     """Put an NKI version in force for a command, and for the processes that it starts."""
     context = context or click.get_current_context()
-    before = os.environ.get(NKI_VARIABLE)
-    os.environ[NKI_VARIABLE] = version
-    if context.find_object(object) is not PROCESS:
-        context.call_on_close(functools.partial(_restore, before))
-
-
-def _restore(before: str | None) -> None:
-    if before is None:
-        del os.environ[NKI_VARIABLE]
+    if context.find_object(object) is PROCESS:
+        os.environ[NKI_VARIABLE] = version  # until the process ends
     else:
-        os.environ[NKI_VARIABLE] = before
+        context.with_resource(variable_set(NKI_VARIABLE, version))
 
 
 nki_option = click.option(

@@ -144,7 +144,11 @@ def _patterns(dtype: DType) -> Bytes:
 
 
 def _nearest_powers(values: Float32Array) -> Bytes:
-    """Return the bytes of float8_e8m0fnu; ml_dtypes rounds all numbers above 2^-127 to 2^-126."""
+    """Return the bytes of float8_e8m0fnu: the nearest power of two, of two equally near the larger.
+
+    The conversion of ml_dtypes is not to the nearest below 2^-126: it rounds every number between
+    2^-127 and 2^-126 up.
+    """
     fraction, exponent = np.frexp(values)  # the fraction is from 1/2 to 1
     power = exponent - (fraction < 0.75)
     byte = np.clip(power + 127, 0, 255)

@@ -34,7 +34,7 @@ ACTIVATION_REDUCTION = declare(
     "D024",
     "activation-reduction",
     "error",
-    "An activation's reduction is not a sum, or is commanded without an operator.",
+    "An activation's reduction is not a sum, or has a command but no operator.",
     "the Scalar engine's registers only add",
 )
 REDUCE_INIT = declare(
@@ -212,7 +212,7 @@ def activation(
     reduce_cmd: ReduceCmd = ReduceCmd.idle,
     name: str | None = None,
 ) -> Any:
-    """Return ``op(data * scale + bias)``, and its sum along the free dimension if commanded.
+    """Return ``op(data * scale + bias)``, and with ``reduce_cmd`` its sum along the free dimension.
 
     The sum is of the float32 values, before they are rounded into ``dst``.
 
@@ -349,7 +349,7 @@ def exponential(
     reduce_init: Any = 0.0,
     name: str | None = None,
 ) -> Any:
-    """Return ``exp(src - max_value)``, and its sum along the free dimension if commanded.
+    """Return ``exp(src - max_value)``, and with ``reduce_cmd`` its sum along the free dimension.
 
     Args:
         src: Tile of the exponents.

@@ -11,9 +11,16 @@ import numpy as np
 from nkisim.compiled import compiles_function
 from nkisim.diagnostics import declare, flag
 from nkisim.isa.accumulate import REDUCING, fold
-from nkisim.isa.rows import BLOCK, as_rows, reads_rows, store_rows, widened_rows, writes_rows
+from nkisim.isa.rows import (
+    BLOCK,
+    as_rows,
+    blocks_of_rows,
+    reads_rows,
+    store_rows,
+    widened_rows,
+    writes_rows,
+)
 from nkisim.machine import Core
-from nkisim.machine.blocks import blocks_of_rows
 from nkisim.spec import Call, Op, as_op
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd

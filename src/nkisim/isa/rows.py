@@ -14,12 +14,20 @@ import numpy as np
 from nkisim.compiled import compiles_exact
 from nkisim.dtypes import bfloat16, decode, encode
 from nkisim.machine import Core
-from nkisim.machine.blocks import blocks_of_rows
 from nkisim.memory import NkiTensor
 from nkisim.spec import Call
 from nkisim.spec.instruction import Shortcut
 
-__all__ = ["BLOCK", "as_rows", "chained", "reads_rows", "store_rows", "widened_rows", "writes_rows"]
+__all__ = [
+    "BLOCK",
+    "as_rows",
+    "blocks_of_rows",
+    "chained",
+    "reads_rows",
+    "store_rows",
+    "widened_rows",
+    "writes_rows",
+]
 
 Array = np.ndarray
 
@@ -31,6 +39,12 @@ _LARGE = 65536
 
 _F32 = np.dtype(np.float32)
 _COMPILED = (np.add, np.subtract, np.multiply)
+
+
+def blocks_of_rows(rows: int, width: int, elements: int) -> list[slice]:
+    """Return the blocks of rows of a tile, each of at most ``elements`` elements or one row."""
+    height = max(1, elements // max(1, width))
+    return [slice(first, min(first + height, rows)) for first in range(0, rows, height)]
 
 
 def reads_rows(tensor: NkiTensor) -> bool:

@@ -1,4 +1,4 @@
-"""Description of a call for trackers: its reads and writes."""
+"""Descriptions of a call: a step for trackers, an event for watchers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.diagnostics import user_place
 from nkisim.machine.columns import Columns
+from nkisim.machine.core import Core, Event
 from nkisim.machine.operands import Rows
 from nkisim.machine.tracking import Effect, Step
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.instruction import Instruction
 from nkisim.spec.ops import OPS
 
-__all__ = ["added_operands", "step_of"]
+__all__ = ["added_operands", "event_of", "step_of"]
 
 _ADDITIONS = (OPS["add"], OPS["subtract"])
 
 Behind = Sequence[tuple[str, Any, np.ndarray | None]]
 """Resolved operands: name, view or rows, and the part of it that is accessed."""
+
+Operands = Sequence[tuple[str, Any]]
+"""Resolved operands: name, and view or rows."""
 
 
 def step_of(
@@ -41,6 +46,36 @@ def step_of(
     if some or any(instruction.operands[effect.operand].masked for effect in written):
         written = tuple(effect._replace(certain=False) for effect in written)
     return Step(core, instruction.name, engine, read, written, lasts, adds_to, moves, sums)
+
+
+def event_of(
+    core: Core,
+    instruction: Instruction,
+    engine: Engine,
+    reads: Operands,
+    writes: Operands,
+    *,
+    arguments: Mapping[str, Any],
+    signature: object,
+) -> Event:
+    """Return the event of a call, from its resolved operands and its arguments by name."""
+    # Rows and columns selected by index count as the whole table.
+    read, written = (
+        tuple((name, t.table if type(t) in (Rows, Columns) else t) for name, t in part)
+        for part in (reads, writes)
+    )
+    return Event(
+        core.clock,
+        instruction.name,
+        engine,
+        read,
+        written,
+        user_place(),
+        core.program_id,
+        arguments,
+        signature,
+        core.no_reorder_depth > 0,
+    )
 
 
 def added_operands(values: Mapping[str, Any]) -> tuple[str, ...]:

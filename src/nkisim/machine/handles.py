@@ -33,7 +33,7 @@ class Issued(NamedTuple):
         core: The core that ran it.
         instruction: Its name.
         number: Its number in program order of the core.
-        scope: The device loops around it, as ``Core.scope``.
+        scope: The device loops that it ran in, with their iterations; see ``Core.scope``.
     """
 
     core: Core

@@ -4,58 +4,43 @@ Legality depends on shapes, dtypes, buffers and the generation, not on values. T
 signature is checked and compiled to a plan: the reads, the computation, the writes and the findings
 of every such call.
 
-Results are computed by the first available of four paths, with identical bits: a shortcut of the
-instruction on stored elements, blocks of rows, its function that writes into the destination, and
-its body. Only the body returns results before rounding, so it is used whenever values are checked.
+An instruction is computed in one of two ways, with identical bits: by its body, which returns
+results before rounding, or by the plan's fast path (``fast``), if it has one and no values are
+checked. Operands are resolved before (``resolution``).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import user_place
-from nkisim.machine.accesses import (
-    note_written,
-    note_written_somewhere,
-    prepare_read,
-    trace_read,
-)
+from nkisim.machine.accesses import note_written, note_written_somewhere, trace_read
 from nkisim.machine.accumulation import begin_sum, note_sum
-from nkisim.machine.blocks import Blocks, make_blocks
-from nkisim.machine.columns import (
-    Columns,
-    check_same_index,
-    scatter,
-    staged_operand,
-    staged_result,
-    staged_sum,
-)
-from nkisim.machine.core import Core, Event
-from nkisim.machine.direct import Direct, make_direct
-from nkisim.machine.effects import added_operands, step_of
+from nkisim.machine.columns import Columns, staged_sum
+from nkisim.machine.core import Core
+from nkisim.machine.effects import added_operands, event_of, step_of
+from nkisim.machine.fast import Fast, make_function, with_function, with_shortcut
 from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
-from nkisim.machine.operands import Rows, resolve_operand
+from nkisim.machine.operands import Rows
 from nkisim.machine.overlaps import check_overlaps
+from nkisim.machine.resolution import Resolution, Selected, accessed, scatter_results
 from nkisim.machine.taint import Target, propagate_taint
 from nkisim.machine.tracking import Step
-from nkisim.machine.transfer import Loader, Storer, make_loader, make_storer
+from nkisim.machine.transfer import Loader, Note, Store, make_loader, make_storer, store_results
 from nkisim.memory import MemoryRegion, NkiTensor
-from nkisim.spec import indirection, rules
+from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
-from nkisim.spec.enums import oob_mode as OobMode
-from nkisim.spec.instruction import Arithmetic, Instruction, Shortcut
+from nkisim.spec.instruction import Arithmetic, Instruction
 from nkisim.spec.operands import Operand
 
 __all__ = ["Plan", "make_plan"]
 
-
-Note = Callable[[Any], object]
-"""Records the effect of a call on one operand."""
+_NOTHING: Selected = MappingProxyType[int, Columns]({})
 
 
 def _note_read(
@@ -76,29 +61,23 @@ class Plan:
 
     __slots__ = (
         "adds_to",
-        "admits",
-        "blocks",
         "body",
-        "direct",
-        "dynamic",
         "engine",
+        "fast",
         "follow",
-        "group",
         "inexact",
         "instruction",
         "lists",
         "loads",
         "may_overlap",
-        "mended",
         "moves",
         "notes",
         "numbers",
-        "pairs",
         "parts",
         "reads",
+        "resolution",
+        "resolves",
         "shared",
-        "shortcut",
-        "skips",
         "stores",
         "streams",
         "sums",
@@ -112,28 +91,23 @@ class Plan:
     def __init__(self, instruction: Instruction, call: Call) -> None:
         self.instruction = instruction
         self.engine = call.engine
-        self.group = indirection.group_of(call)
-        number_of = instruction.parameters.index
-        self.pairs = [(number_of(a), number_of(b)) for a, b in indirection.pairs_of(call)]
         self.violations: tuple[Violation, ...] = tuple(call.violations)
         self.body = instruction.body
         self.synchronises = instruction.synchronises
         self.shared = any(_is_shared(value) for value in call.values.values())
         self.follow = None if instruction.follow is None else instruction.follow(call)
-        self.mended = [(number_of(name), value) for name, value in call.mended.items()]
+        self.resolution = Resolution(instruction, call)
+        self.resolves = bool(self.resolution)
         self.numbers: list[tuple[int, Callable[[Any], Any]]] = []
         self.adds_to = added_operands(call.values)
-        self.skips = call.values.get("oob_mode") is OobMode.skip
-        self.admits: list[tuple[int, str]] = []
         self.reads: list[tuple[int, str]] = []
         self.writes: list[tuple[int, str]] = []
         self.streams: list[tuple[int, str]] = []
         self.lists: list[int] = []
         self.sums: tuple[int, int] | None = None
-        self.dynamic = False
         self.notes: list[tuple[int, str, np.ndarray | None, bool]] = []
         self.loads: list[tuple[int, Loader]] = []
-        self.stores: list[tuple[int, Storer, Note]] = []
+        self.stores: list[Store] = []
         self.parts: dict[str, np.ndarray] = {}
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
         moves = instruction.moves
@@ -144,7 +118,6 @@ class Plan:
         arithmetic = instruction.arithmetic(call)
         viewed = any(operand.as_view for operand in instruction.operands.values())
         self.widened = arithmetic == "fp32" and not viewed
-        self.shortcut = None if instruction.shortcut is None else instruction.shortcut(call)
         for index, name in enumerate(instruction.parameters):
             operand = instruction.operands.get(name)
             value = call.values[name]
@@ -163,31 +136,29 @@ class Plan:
             or bool(self.lists)
             or any(call[name].buffer in written for _, name in self.streams)
         )
-        self.blocks: Blocks | None = None
-        if self.widened and self.watch is None:
-            reads = [name for _, name in self.reads]
-            self.blocks = make_blocks(instruction, call, reads, self.inexact)
-        self.direct = self._make_direct(call, arithmetic)
+        self.fast = self._make_fast(call, arithmetic)
 
-    def _make_direct(self, call: Call, arithmetic: Arithmetic) -> Direct | None:
-        """Return the instruction's function for a call, if it has one result and one function."""
-        if arithmetic != "fp32" or self.blocks is not None or self.watch is not None:
+    def _make_fast(self, call: Call, arithmetic: Arithmetic) -> Fast | None:
+        """Return the fast path; None if only the body can compute such calls."""
+        instruction, function = self.instruction, None
+        one_result = len(self.writes) == 1 and not self.lists and not self.resolution.dynamic
+        if arithmetic == "fp32" and self.watch is None and one_result:
+            result = self.writes[0][1]
+            function = make_function(instruction, call, result, inexact=self.inexact)
+        # A shortcut is faster than a conversion, but not faster than NumPy in float32.
+        if instruction.shortcut is not None and not (function and function.converts_nothing):
+            shortcut = instruction.shortcut(call)
+            if shortcut is not None:
+                operands = self.numbers, self.reads, self.stores
+                return with_shortcut(shortcut, instruction.name, *operands)
+        if function is None:
             return None
-        if len(self.writes) != 1 or self.dynamic or self.lists:
-            return None
-        direct = make_direct(self.instruction, call, self.writes[0][1], inexact=self.inexact)
-        if direct is not None and direct.converts_nothing:
-            # A shortcut is faster than a conversion, but not faster than NumPy in float32.
-            self.shortcut = None
-        return direct
+        return with_function(function, instruction.name, self.sums, self.stores[0])
 
     def _add_tensor(
         self, call: Call, index: int, name: str, operand: Operand, arithmetic: Arithmetic
     ) -> None:
         instruction, tensor = self.instruction, call[name]
-        if tensor.indirection is not None or not tensor.trusted:
-            self.admits.append((index, name))
-            self.dynamic = self.dynamic or tensor.indirection is not None
         part = None if operand.part is None else operand.part(call)
         made: Any = {"inexact": self.inexact, "part": part}
         if operand.reads:
@@ -218,7 +189,6 @@ class Plan:
     ) -> None:
         """Add an operand that is a list of tensors; each is read."""
         self.lists.append(index)
-        self.admits.append((index, name))
         names = [f"{name}[{i}]" for i in range(len(tensors))]
         loads = [
             make_loader(t, operand, n, self.instruction.name, arithmetic, inexact=self.inexact)
@@ -228,19 +198,47 @@ class Plan:
 
     def run(self, core: Core, values: tuple[Any, ...]) -> None:
         """Execute a call of this signature."""
-        core.clock = clock = core.clock + 1
+        core.clock += 1
         if core.tick is not None:
             core.tick(self.shared)
-        if self.violations:
-            for violation in self.violations:
-                violation.flag()
+        for violation in self.violations:
+            violation.flag()
         arguments: Sequence[Any] = values
-        selected: dict[int, Columns] = {}
-        if self.mended or self.admits:
-            resolved = self._resolved(core, values, selected)
+        selected = _NOTHING
+        if self.resolves:
+            resolved = self.resolution.resolve(core, values)
             if resolved is None:  # out of bounds: skipped
                 return
-            arguments = resolved
+            arguments, selected = resolved
+        self._note_use(core.clock, values)
+        tracker, step = core.tracker, None
+        if tracker is not None:
+            step = self._step(core, accessed(arguments, selected))
+            tracker.before(step)
+        if self.may_overlap and self._share_memory(values):
+            check_overlaps(self.instruction, self.writes, self.streams, self.lists, arguments)
+        if self.follow is not None:
+            self.follow(core, arguments)
+        result = None
+        if not (core.values or self.synchronises):
+            self._note(core, arguments)
+        elif self.fast is None or selected or not self._fits_fast(self.fast, core, arguments):
+            result = self._compute(core, arguments, selected)
+        else:
+            self.fast.compute(core, arguments)
+        if core.garbage:
+            targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
+            propagate_taint(core, self.instruction, targets, result)
+        if selected:
+            sum_at = None if self.sums is None else self.sums[0]
+            scatter_results(arguments, selected, [i for i, _ in self.writes], sum_at)
+        if tracker is not None and step is not None:
+            tracker.after(step)
+        if core.watchers:
+            self._emit(core, values, accessed(arguments, selected))
+
+    def _note_use(self, clock: int, values: tuple[Any, ...]) -> None:
+        """Record the time and the extent of the use of each operand in its lifetime."""
         for index, _ in self.reads:
             life = values[index].life
             life.last_use = clock
@@ -261,30 +259,6 @@ class Plan:
                 life.first_use = clock
             if life.placed:
                 life.reach(written)
-        tracker, step = core.tracker, None
-        if tracker is not None:
-            step = self._step(core, _accessed(arguments, selected))
-            tracker.before(step)
-        if self.may_overlap and self._share_memory(values):
-            check_overlaps(self.instruction, self.writes, self.streams, self.lists, arguments)
-        if self.follow is not None:
-            self.follow(core, arguments)
-        result = None
-        if not (core.values or self.synchronises):
-            self._note(core, arguments)
-        elif core.recorder.watches_values or selected or not self._compute_faster(core, arguments):
-            result = self._compute(core, arguments, selected)
-        if core.garbage:
-            targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
-            propagate_taint(core, self.instruction, targets, result)
-        for index, _ in self.writes:
-            if index in selected:
-                sums = self.sums is not None and self.sums[0] == index
-                scatter(selected[index], arguments[index], sums=sums)
-        if tracker is not None and step is not None:
-            tracker.after(step)
-        if core.watchers:
-            self._emit(core, values, _accessed(arguments, selected))
 
     def _share_memory(self, values: tuple[Any, ...]) -> bool:
         """Return whether two operands may be views of one storage, of which one is written."""
@@ -296,40 +270,6 @@ class Plan:
             if read.storage is written.storage and read is not written:
                 return True
         return False
-
-    def _resolved(
-        self, core: Core, values: tuple[Any, ...], selected: dict[int, Columns]
-    ) -> list[Any] | None:
-        """Return the arguments with operands resolved, or None if the call is skipped.
-
-        Operands of tensor indirection become dense copies; ``selected`` gets their columns.
-        """
-        arguments = list(values)
-        for index, value in self.mended:
-            arguments[index] = value
-        instruction, skip = self.instruction.name, self.skips
-        for index, name in self.admits:
-            value = values[index]
-            if index in self.lists:
-                arguments[index] = [
-                    resolve_operand(core, tensor, instruction, f"{name}[{i}]", skip=skip)
-                    for i, tensor in enumerate(value)
-                ]
-                if any(found is None for found in arguments[index]):
-                    return None
-                continue
-            found = resolve_operand(core, value, instruction, name, skip=skip, group=self.group)
-            if found is None:
-                return None
-            if type(found) is Columns:
-                selected[index] = found
-                reads = self.instruction.operands[name].reads
-                found = (staged_operand if reads else staged_result)(found, value)
-            arguments[index] = found
-        for first, second in self.pairs:
-            if first in selected and second in selected:
-                check_same_index(selected[first], selected[second], instruction)
-        return arguments
 
     def _note(self, core: Core, arguments: Sequence[Any]) -> None:
         """Record reads and writes without computing values."""
@@ -351,7 +291,7 @@ class Plan:
             known = arguments[index].indirection is None
             (note if known else note_written_somewhere)(arguments[index])
 
-    def _compute(self, core: Core, tensors: Sequence[Any], selected: Mapping[int, Columns]) -> Any:
+    def _compute(self, core: Core, tensors: Sequence[Any], selected: Selected) -> Any:
         """Compute and write the results; return those of the body."""
         arguments = list(tensors)
         for index, convert in self.numbers:
@@ -372,17 +312,9 @@ class Plan:
         if core.recorder.watches_values and not core.garbage:
             self._watch(core, arguments, result, tensors)
         if self.stores:
-            self._store(tensors, result if type(result) is tuple else (result,))
+            results = result if type(result) is tuple else (result,)
+            store_results(self.stores, tensors, results)
         return result
-
-    def _store(self, tensors: Sequence[Any], results: tuple[Any, ...]) -> None:
-        """Write results; a result that is None is already in memory and is only recorded."""
-        for number, (index, store, note) in enumerate(self.stores):
-            part = results[number]
-            if part is None:
-                note(tensors[index])
-            else:
-                store(tensors[index], part)
 
     def _watch(self, core: Core, arguments: list[Any], result: Any, tensors: Sequence[Any]) -> None:
         """Check the values of a result before it is rounded into its destination."""
@@ -394,54 +326,12 @@ class Plan:
                 first = result[0] if type(result) is tuple else result
                 note_mask_fill(core, arguments, first, dst)
 
-    def _compute_faster(self, core: Core, tensors: Sequence[Any]) -> bool:
-        """Compute a result by a fast path; return False if only the body can."""
-        if self.shortcut is not None and self._apart(tensors):
-            self._take_shortcut(self.shortcut, core, tensors)
-        elif self.blocks is not None and self._apart(tensors):
-            self._compute_blocks(self.blocks, tensors)
-        elif self.direct is not None:
-            self._compute_directly(self.direct, core, tensors)
-        else:
+    def _fits_fast(self, fast: Fast, core: Core, tensors: Sequence[Any]) -> bool:
+        """Return whether the fast path computes a call: no checks of values, and no overlap."""
+        if core.recorder.watches_values:
             return False
-        return True
-
-    def _compute_directly(self, direct: Direct, core: Core, tensors: Sequence[Any]) -> None:
-        """Compute by the instruction's function."""
-        function, given, into, _ = direct
-        instruction = self.instruction.name
-        operands = []
-        for index, name, convert in given:
-            operand = tensors[index]
-            if name is not None:
-                operand = prepare_read(operand, instruction, name)
-                if convert is not None:
-                    operand = convert(operand)
-            operands.append(operand)
-        if self.sums is not None:
-            index, accumulate = self.sums
-            operands.append(begin_sum(core, tensors[index], tensors[accumulate], instruction))
-        index, store, note = self.stores[0]
-        target = tensors[index]
-        if into:  # NumPy buffers a result that overlaps an operand
-            function(*operands, out=target.array)
-            note(target)
-        else:
-            store(target, function(*operands, out=None))
-
-    def _take_shortcut(self, shortcut: Shortcut, core: Core, tensors: Sequence[Any]) -> None:
-        """Compute on stored elements."""
-        name, arguments = self.instruction.name, list(tensors)
-        for index, convert in self.numbers:
-            arguments[index] = convert(arguments[index])
-        for index, operand in self.reads:
-            arguments[index] = prepare_read(tensors[index], name, operand)
-        for index, _ in self.writes:
-            arguments[index] = tensors[index].array
-        self._store(tensors, shortcut(core, arguments))
-
-    def _apart(self, tensors: Sequence[Any]) -> bool:
-        """Return whether the result may be written while inputs are still being read."""
+        if not fast.interleaves:
+            return True
         written = tensors[self.writes[0][0]]
         storage = written.storage
         for index, _ in self.reads:
@@ -449,23 +339,6 @@ class Plan:
             if read.storage is storage and read.region != written.region:
                 return False
         return True
-
-    def _compute_blocks(self, blocks: Blocks, tensors: Sequence[Any]) -> None:
-        """Compute a large tile in blocks of rows that fit the processor's cache."""
-        name, arguments = self.instruction.name, list(tensors)
-        written = tensors[self.writes[0][0]]
-        target = written.array
-        for index, convert in self.numbers:
-            arguments[index] = convert(arguments[index])
-        inputs = [
-            (index, widen, prepare_read(tensors[index], name, operand))
-            for (index, operand), widen in zip(self.reads, blocks.widen, strict=True)
-        ]
-        for rows in blocks.rows:
-            for index, widen, stored in inputs:
-                arguments[index] = widen(stored[rows])
-            target[rows] = blocks.narrow(self.body(*arguments))
-        note_written(written)
 
     def _step(self, core: Core, arguments: Sequence[Any]) -> Step:
         """Return the description of the call for trackers."""
@@ -488,26 +361,11 @@ class Plan:
         for index in self.lists:
             reads += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
         writes = [(name, tensors[index]) for index, name in self.writes]
-        # Rows and columns selected by index count as the whole table.
-        read, written = (
-            tuple((name, t.table if type(t) in (Rows, Columns) else t) for name, t in part)
-            for part in (reads, writes)
-        )
         names = self.instruction.parameters
         given = dict(zip(names, values, strict=True))
-        given.update((names[index], value) for index, value in self.mended)
-        event = Event(
-            core.clock,
-            self.instruction.name,
-            self.engine,
-            read,
-            written,
-            user_place(),
-            core.program_id,
-            given,
-            self,
-            core.no_reorder_depth > 0,
-        )
+        given.update((names[index], value) for index, value in self.resolution.replaced)
+        operands = (core, self.instruction, self.engine, reads, writes)
+        event = event_of(*operands, arguments=given, signature=self)
         for watcher in core.watchers:
             watcher(event)
 
@@ -522,13 +380,6 @@ def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> 
     call = Call(instruction, arguments, core.generation)
     check_call(instruction, call)
     return Plan(instruction, call)
-
-
-def _accessed(arguments: Sequence[Any], selected: Mapping[int, Columns]) -> Sequence[Any]:
-    """Return the arguments with the columns that tensor indirection selects in place of copies."""
-    if not selected:
-        return arguments
-    return [selected.get(i, argument) for i, argument in enumerate(arguments)]
 
 
 def _is_shared(value: Any) -> bool:

@@ -7,7 +7,7 @@ dtype and layout need.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +32,9 @@ __all__ = [
     "Convert",
     "Loaded",
     "Loader",
+    "Note",
     "Partial",
+    "Store",
     "Storer",
     "is_small_bfloat16",
     "keeps_float32",
@@ -42,12 +44,17 @@ __all__ = [
     "make_storer",
     "make_widener",
     "overlaps",
+    "store_results",
     "unconverted",
 ]
 
 Convert = Callable[[np.ndarray], np.ndarray]
 Loader = Callable[[Any], Any]
 Storer = Callable[[Any, Any], None]
+Note = Callable[[Any], object]
+"""Records a write to an operand."""
+Store = tuple[int, Storer, Note]
+"""How to write a result: the place of its operand in the arguments, the write, and its record."""
 Loaded = tuple[NkiTensor, np.ndarray]
 """An operand as its view and its elements in storage form."""
 
@@ -203,6 +210,18 @@ def make_storer(
     if narrow is unconverted or is_small_bfloat16(tensor):
         return commit
     return lambda t, result: commit(t, narrow(result))
+
+
+def store_results(
+    stores: Sequence[Store], tensors: Sequence[Any], results: tuple[Any, ...]
+) -> None:
+    """Write results; a result that is None is already in memory and is only recorded."""
+    for number, (index, store, note) in enumerate(stores):
+        part = results[number]
+        if part is None:
+            note(tensors[index])
+        else:
+            store(tensors[index], part)
 
 
 def _put(target: NkiTensor | Rows, result: Any, narrow: Convert) -> None:

@@ -32,6 +32,9 @@ Request = tuple[tuple[int, ...], DType, MemoryRegion, tuple[int, ...] | None]
 _FORMS: dict[tuple[int, bool], dict[Request, Form]] = {}
 """Cached forms of legal tiles, by generation and by whether types are stored precisely."""
 
+_MOST_FORMS = 1 << 12
+"""Forms that are cached for each of these; a full cache is cleared."""
+
 
 class _Placed:
     """The owner of a tensor that shares its bytes with others; freed with its last view."""
@@ -197,6 +200,8 @@ class CoreMemory:
         tensor = _first_view(origin, storage, _Placed() if placed else storage)
         tensor.life.placed = placed
         if legal and (placed or address is None):
+            if len(self._forms) >= _MOST_FORMS:
+                self._forms.clear()
             self._forms[extents, kind, region, address] = form
         if self._shared is not None and region is MemoryRegion.shared_hbm:
             tensor = self._shared.allocate(self.shared_count, tensor, values=self.values)

@@ -13,13 +13,21 @@ from nkisim.memory.written_map import Region, Runs
 __all__ = ["Form", "layout_id", "through"]
 
 _LAYOUTS: dict[tuple[Any, ...], int] = {}
+_MOST_LAYOUTS = 1 << 14
 _NUMBERS = itertools.count()
 
 
 def layout_id(key: tuple[Any, ...]) -> int:
-    """Return a small number for a static layout; equal layouts get equal numbers."""
+    """Return the number of a static layout, which no other layout has.
+
+    Equal layouts get equal numbers, unless the cache was full and was cleared between them.
+    """
     known = _LAYOUTS.get(key)
-    return _LAYOUTS.setdefault(key, next(_NUMBERS)) if known is None else known
+    if known is not None:
+        return known
+    if len(_LAYOUTS) >= _MOST_LAYOUTS:
+        _LAYOUTS.clear()
+    return _LAYOUTS.setdefault(key, next(_NUMBERS))
 
 
 def through(path: str) -> Any:

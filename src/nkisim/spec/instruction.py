@@ -102,8 +102,6 @@ class Instruction:
         function: Returns the body of a call as a function of the elements that it reads, in the
             order of the parameters, of the mask of elements that a sum is added to, if the result
             is one, and of ``out``, an array for the result, or None; or returns None.
-        rowwise: True when the body treats rows independently, so that large tiles can be computed
-            in blocks of rows that fit in the processor's cache.
         reads_first: True when all partitions are read before one is written, column by column, so
             that source and destination may be different rows of the same columns.
         spread: Taint propagation from operands to results.
@@ -136,7 +134,6 @@ class Instruction:
     follow: Callable[[Call], Follow | None] | None = None
     raw_results: tuple[str, ...] = ()
     function: Callable[[Call], Callable[..., Any] | None] | None = None
-    rowwise: bool = False
     reads_first: bool = False
     spread: Spread = "all"
     shortcut: Callable[[Call], Shortcut | None] | None = None

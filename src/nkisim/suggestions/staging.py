@@ -156,8 +156,8 @@ def _written_by(statement: ast.stmt) -> list[ast.expr]:
 def written_part(case: Case) -> Rewrite | None:
     """Return the fix that reads only the part of a tile that was written.
 
-    Only if nothing else writes the tile before, and all operands are filled in the same part; the
-    result of a reduction has a shape of its own.
+    Only if nothing else writes the tile before, and if the same slice of every operand was written.
+    The result of a reduction is exempt: its shape differs.
     """
     changed, known = _filled(case), INSTRUCTIONS.get(case.function)
     tile = case.arguments.get(case.finding.operand)

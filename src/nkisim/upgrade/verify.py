@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import linecache
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +16,7 @@ from nkisim.checker.limits import GaveUp, instruction_limit, time_limit
 from nkisim.checker.modules import CannotImport, imported
 from nkisim.checks import file_findings
 from nkisim.diagnostics import Finding
+from nkisim.environment import variable_set
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 from nkisim.upgrade.overlay import overlay
@@ -106,7 +105,7 @@ def verify(
 def _verified(
     path: Path, since: Era, old: Path, new: Path, target: str, settings: CheckSettings
 ) -> Verification:
-    with _in_force(target):
+    with variable_set(NKI_VARIABLE, target):
         ledger = check_files([(new, None)], settings)
     ledger.relative_to(str(new.parent))
     found = Verification(findings=[f for f in ledger.findings if f.severity != "note"])
@@ -130,20 +129,6 @@ def _of(results: _Results | str, name: str) -> list[np.ndarray] | str:
     return results if isinstance(results, str) else results.get(name, "it was not called")
 
 
-@contextlib.contextmanager
-def _in_force(version: str) -> Iterator[None]:
-    """Put a version in force for checks, and for imports of names."""
-    earlier = os.environ.get(NKI_VARIABLE)
-    os.environ[NKI_VARIABLE] = version
-    try:
-        yield
-    finally:
-        if earlier is None:
-            del os.environ[NKI_VARIABLE]
-        else:
-            os.environ[NKI_VARIABLE] = earlier
-
-
 _Results = dict[str, "list[np.ndarray] | str"]
 """The outputs of each kernel, of all its calls one after the other, or why there are none."""
 
@@ -151,7 +136,7 @@ _Results = dict[str, "list[np.ndarray] | str"]
 def _results(file: Path, version: str, settings: CheckSettings) -> _Results | str:
     """Run the kernels of a file whose arguments are known; return why it has no results, if so."""
     found: _Results = {}
-    with _in_force(version):
+    with variable_set(NKI_VARIABLE, version):
         try:
             kernels, _ = file_findings(str(file), None)
             with imported(file, settings.max_seconds) as module:

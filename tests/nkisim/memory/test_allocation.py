@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import nkisim
+import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
 from nkisim.arch import GEN2, GEN3, GEN4
 from nkisim.diagnostics import RECORDER
-from nkisim.memory import CoreMemory, MemoryRegion
+from nkisim.memory import CoreMemory, MemoryRegion, allocation, layout
 from nkisim.memory.allocation import SharedHbm
 from nkisim.memory.requests import require_dtype, require_region, whole_shape
 
@@ -338,3 +339,42 @@ def test_arguments_of_two_cores_are_followed():
     tensor = one.argument(np.zeros((2, 3), np.float32), nl.shared_hbm, "x")
     assert tensor.storage.shared.made == ((24,), {"written": True, "values": False})
     assert memory_of().argument(np.zeros(2, np.float32), nl.shared_hbm, "x").storage.shared is None
+
+
+# -- bounded caches --------------------------------------------------------------------------------
+
+
+def shapes_in_turn(x):
+    """Allocate and slice tiles of many shapes, each in two rounds, and sum one element of each."""
+    out = nl.ndarray((1, 40), dtype=nl.float32, buffer=nl.shared_hbm)
+    for i in [*range(1, 41), *range(1, 41)]:
+        tile = nl.ndarray((4, i), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=tile, value=float(i))
+        nisa.dma_copy(dst=out[0:1, i - 1 : i], src=tile[0:1, i - 1 : i])
+    return out
+
+
+def test_forms_and_layouts_of_tiles_are_cached_up_to_a_bound(monkeypatch):
+    x = np.zeros((1, 1), np.float32)
+    want = nkisim.check(shapes_in_turn)(x)
+    forms = {}
+    monkeypatch.setattr(allocation, "_FORMS", forms)
+    monkeypatch.setattr(allocation, "_MOST_FORMS", 7)
+    monkeypatch.setattr(layout, "_LAYOUTS", {})
+    monkeypatch.setattr(layout, "_MOST_LAYOUTS", 5)
+    got = nkisim.check(shapes_in_turn)(x)
+    assert 0 < max(map(len, forms.values())) <= 7
+    assert 0 < len(layout._LAYOUTS) <= 5
+    np.testing.assert_array_equal(got.outputs, np.arange(1, 41, dtype=np.float32)[None])
+    assert [(f.rule.id, f.count) for f in got.findings] == [
+        (f.rule.id, f.count) for f in want.findings
+    ]
+
+
+def test_a_layout_that_left_the_cache_never_shares_its_number_with_another(monkeypatch):
+    monkeypatch.setattr(layout, "_LAYOUTS", {})
+    monkeypatch.setattr(layout, "_MOST_LAYOUTS", 4)
+    numbers = {}
+    for i in [*range(10), *range(10)]:
+        numbers.setdefault(layout.layout_id(("some", i)), set()).add(i)
+    assert all(len(keys) == 1 for keys in numbers.values())

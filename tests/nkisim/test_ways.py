@@ -110,11 +110,7 @@ def test_arguments_that_have_the_callers_bytes_give_the_same_bits(monkeypatch, s
 
 @pytest.mark.parametrize(
     "sample",
-    [
-        pytest.param(enlarged(s), id=s.name)
-        for s in SAMPLES
-        if s.declaration.shortcut is not None
-    ],
+    [pytest.param(enlarged(s), id=s.name) for s in SAMPLES if s.declaration.shortcut is not None],
 )
 def test_simulation_and_check_give_the_same_bits_on_large_tiles(arithmetic, sample):
     want = checked(sample)

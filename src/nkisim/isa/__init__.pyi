@@ -118,7 +118,7 @@ def activate2(
     reduce_cmd: reduce_cmd | str = ...,
     name: str | None = ...,
 ) -> None:
-    """Return ``op((data <op0> imm0) <op1> imm1)``, and its reduction if commanded.
+    """Return ``op((data <op0> imm0) <op1> imm1)``, and with ``reduce_cmd`` its reduction.
 
     All is float32; the reduction is of the values before they are rounded into ``dst``.
 
@@ -158,7 +158,7 @@ def activation(
     reduce_cmd: reduce_cmd | str = ...,
     name: str | None = ...,
 ) -> None:
-    """Return ``op(data * scale + bias)``, and its sum along the free dimension if commanded.
+    """Return ``op(data * scale + bias)``, and with ``reduce_cmd`` its sum along the free dimension.
 
     The sum is of the float32 values, before they are rounded into ``dst``.
 
@@ -383,7 +383,7 @@ def exponential(
     reduce_init: NkiTensor | float | int = ...,
     name: str | None = ...,
 ) -> None:
-    """Return ``exp(src - max_value)``, and its sum along the free dimension if commanded.
+    """Return ``exp(src - max_value)``, and with ``reduce_cmd`` its sum along the free dimension.
 
     Args:
         dst: Tile that receives the result.
@@ -858,7 +858,7 @@ def select_reduce(
     reverse_pred: bool = ...,
     name: str | None = ...,
 ) -> None:
-    """Select ``on_true`` or ``on_false`` by predicate, and return the maximum if commanded.
+    """Select ``on_true`` or ``on_false`` by predicate, and with ``reduce_cmd`` return the maximum.
 
     Args:
         dst: Tile that receives the result.

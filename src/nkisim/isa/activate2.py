@@ -145,7 +145,7 @@ def activate2(
     reduce_cmd: ReduceCmd = ReduceCmd.idle,
     name: str | None = None,
 ) -> Any:
-    """Return ``op((data <op0> imm0) <op1> imm1)``, and its reduction if commanded.
+    """Return ``op((data <op0> imm0) <op1> imm1)``, and with ``reduce_cmd`` its reduction.
 
     All is float32; the reduction is of the values before they are rounded into ``dst``.
 

@@ -218,7 +218,7 @@ def select_reduce(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Select ``on_true`` or ``on_false`` by predicate, and return the maximum if commanded.
+    """Select ``on_true`` or ``on_false`` by predicate, and with ``reduce_cmd`` return the maximum.
 
     Args:
         predicate: Tile of integers of 8 or 16 bits, of the size of ``on_true``; an element other

@@ -177,7 +177,7 @@ def twin_sections(twin: kernels.Twin) -> list[str]:
         block("python", bad.text.replace("# here", f"# {twin.rule} is found here")),
         block("text", what_is_said(twin, bad)),
         "### Good",
-        *(inputs_line(twin.good, twin.mended, ()) if twin.mended is not twin.inputs else []),
+        *(inputs_line(twin.good, twin.fixed, ()) if twin.fixed is not twin.inputs else []),
         block("python", good.text),
     ]
 

@@ -143,7 +143,7 @@ def test_kernels_of_rule_pages_run_as_they_are_shown(id, nki, tmp_path):
             found = checked(twin, twin.bad.__name__, bad, twin.inputs, tmp_path)
             assert {line for rule, line in found if rule == id}.intersection(marked)
         if not is_shown(twin.good, good):
-            found = checked(twin, twin.good.__name__, good, twin.mended, tmp_path)
+            found = checked(twin, twin.good.__name__, good, twin.fixed, tmp_path)
             assert id not in {rule for rule, _ in found}
 
 

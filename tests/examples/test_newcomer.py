@@ -14,7 +14,7 @@ from docs.pages import DOCS, ROOT, Page
 pytestmark = pytest.mark.slow
 
 PAGE = Page.read(DOCS / "start" / "run-a-kernel.md")
-FIRST, BROKEN, MENDED, *LATER = [block for block in PAGE.blocks if block.runs]
+FIRST, BROKEN, FIXED, *LATER = [block for block in PAGE.blocks if block.runs]
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 PACKAGES = ("nki-stubs", "nkisim", "trnsci", *LIBRARIES)
 _VARIABLES = ("TRN", "NKI", "NEURON_", "PYTHON")
@@ -101,13 +101,13 @@ def test_run_break_read_mend(python):
     assert "error[M001] unwritten-sbuf" in BROKEN.output
 
     # "Change one line of the kernel": the one that the page shows changed, and no other.
-    (changed,) = (line for line in MENDED.text.splitlines() if "# was: data=tile" in line)
+    (changed,) = (line for line in FIXED.text.splitlines() if "# was: data=tile" in line)
     old = changed.partition("  #")[0].replace("data=tile[:, 0:f]", "data=tile")
     assert FIRST.text.count(old) == 1
-    mended = FIRST.text.replace(old, changed)
-    assert MENDED.text.removesuffix(BROKEN.text).strip() in mended
-    file.write_text("\n".join([mended, BROKEN.text, *(block.text for block in LATER)]))
-    shown = "".join(block.output for block in (FIRST, MENDED, *LATER))
+    fixed = FIRST.text.replace(old, changed)
+    assert FIXED.text.removesuffix(BROKEN.text).strip() in fixed
+    file.write_text("\n".join([fixed, BROKEN.text, *(block.text for block in LATER)]))
+    shown = "".join(block.output for block in (FIRST, FIXED, *LATER))
     assert python("row_sums.py") == shown
     assert list(python.folder.iterdir()) == [file]
 

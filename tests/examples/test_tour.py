@@ -47,7 +47,7 @@ def parts(outputs):
 
 
 def test_the_cells_show_what_the_text_says(cells):
-    run, broken, report, data, mended, library, status = cells
+    run, broken, report, data, fixed, library, status = cells
     assert run[1]["text/plain"] == "array([1024., 1024., 1024.], dtype=float32)"
 
     assert "[nan nan nan]" in broken[0]
@@ -58,7 +58,7 @@ def test_the_cells_show_what_the_text_says(cells):
     assert "Memory in use" in page
     line = 1 + next(n for n, text in enumerate(CODE[0].splitlines()) if "tensor_reduce" in text)
     assert ast.literal_eval(data[1]["text/plain"]) == ([("M001", line)], {"M001"})
-    assert mended[0] == "[700. 700. 700.]\nno findings (NKI 0.3.0)\n"
+    assert fixed[0] == "[700. 700. 700.]\nno findings (NKI 0.3.0)\n"
 
     generator = torch.Generator().manual_seed(0)
     A = torch.randn(96, 160, generator=generator).abs().double()

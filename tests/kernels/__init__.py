@@ -12,8 +12,8 @@ for the face::
         ...
 
 The bad one makes a mistake that a person would make and marks the line (or lines) where it must
-be found with ``# here``; the good one differs by the mend only. Both run on the same inputs unless
-the mend is on the host, in which case ``mended=`` gives the good twin's inputs. With ``cores=2``
+be found with ``# here``; the good one differs by the fix only. Both run on the same inputs unless
+the fix is on the host, in which case ``fixed=`` gives the good twin's inputs. With ``cores=2``
 both run on two cores, with ``ranks=n`` on n ranks; these have the same inputs, a ``ByRank`` aside.
 
 ``source_twin`` declares a pair for a rule that is found in the source; what the bad one does is
@@ -52,13 +52,13 @@ GUARDS: list[Guard] = []
 
 @dataclass(frozen=True)
 class Twin:
-    """One mistake and its mend.
+    """One mistake and its fix.
 
     Attributes:
         name: Rule id, with the face of the rule where there are several.
         bad: The kernel with the mistake.
         inputs: Arguments of the bad kernel.
-        mended: Arguments of the good kernel.
+        fixed: Arguments of the good kernel.
         targets: Generations on which the mistake is one.
         on_host: True when both are host code without arguments.
         cores: Launch grid, or None for a kernel without one.
@@ -73,7 +73,7 @@ class Twin:
     name: str
     bad: Callable[..., Any]
     inputs: Sequence[Any] = ()
-    mended: Sequence[Any] = ()
+    fixed: Sequence[Any] = ()
     targets: tuple[str, ...] = ALL
     on_host: bool = False
     cores: int | None = None
@@ -132,7 +132,7 @@ class Guard:
 def twin(
     *inputs: Any,
     targets: tuple[str, ...] = ALL,
-    mended: Sequence[Any] | None = None,
+    fixed: Sequence[Any] | None = None,
     cores: int | None = None,
     ranks: int = 1,
     options: Mapping[str, Any] | None = None,
@@ -140,7 +140,7 @@ def twin(
     """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin."""
 
     def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
-        good_inputs = inputs if mended is None else mended
+        good_inputs = inputs if fixed is None else fixed
         found = Twin(
             bad.__name__.removeprefix("bad_"),
             bad,

@@ -23,7 +23,7 @@ def good_A016(a, scale=2.0):
     return stored(nl.multiply(nl.load(a), scale))
 
 
-@twin([f32(64, 32), f32(64, 32)], mended=((f32(64, 32), f32(64, 32)),))
+@twin([f32(64, 32), f32(64, 32)], fixed=((f32(64, 32), f32(64, 32)),))
 def bad_A018(pair):  # here
     total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=nl.load(pair[0]), data2=nl.load(pair[1]), op=nl.add)
@@ -54,7 +54,7 @@ def good_L064(a: nt.tensor[64, 32]):
     return stored(nl.load(a))
 
 
-@twin(f32(64, 32), np.float32(2), mended=(f32(64, 32), 2.0))
+@twin(f32(64, 32), np.float32(2), fixed=(f32(64, 32), 2.0))
 def bad_L057(a, factor):  # here
     tile = nl.load(a)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
@@ -86,7 +86,7 @@ class WholeTiling(nl.NKIObject):
         return "WholeTiling()"
 
 
-@twin(f32(64, 32), WideTiling(), mended=(f32(64, 32), WholeTiling()))
+@twin(f32(64, 32), WideTiling(), fixed=(f32(64, 32), WholeTiling()))
 def bad_L069(a, tiling):  # here
     return stored(nl.load(a[0 : tiling.rows, 0 : tiling.columns]))
 
@@ -95,7 +95,7 @@ def good_L069(a, tiling):
     return stored(nl.load(a[0 : tiling.rows, 0 : tiling.columns]))
 
 
-@twin(f32(64, 32), np.dtype("float32"), mended=(f32(64, 32), nl.float32))
+@twin(f32(64, 32), np.dtype("float32"), fixed=(f32(64, 32), nl.float32))
 def bad_L057_dtype(a, kind):  # here
     copy = nl.ndarray(a.shape, dtype=str(kind), buffer=nl.sbuf)
     nisa.dma_copy(dst=copy, src=a)
@@ -126,7 +126,7 @@ def good_L059(a):
     return stored(tile)
 
 
-@twin(32, mended=(f32(64, 32),))
+@twin(32, fixed=(f32(64, 32),))
 def bad_L066(columns):  # here
     tile = nl.ones((64, columns), dtype=nl.float32, buffer=nl.sbuf)
     return stored(tile)

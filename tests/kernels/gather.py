@@ -210,7 +210,7 @@ def good_S050_runs(a, first):
     return stored(picked)
 
 
-@twin(f32(64, 4, 8), u32(64, 6, below=40), mended=(f32(64, 4, 8), u32(64, 6, below=32)))
+@twin(f32(64, 4, 8), u32(64, 6, below=40), fixed=(f32(64, 4, 8), u32(64, 6, below=32)))
 def bad_S050_padded(a, indices):
     picked = nl.ndarray((64, 6), dtype=a.dtype, buffer=nl.sbuf)
     nisa.nc_n_gather(picked, nl.load(a), nl.load(indices))  # here

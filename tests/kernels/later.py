@@ -92,7 +92,7 @@ def runs_of(rows):
 @twin(
     f32(8),
     runs_of(4),
-    mended=(f32(8), runs_of(3)),
+    fixed=(f32(8), runs_of(3)),
     cores=2,
     ranks=4,
     targets=GEN3_UP,

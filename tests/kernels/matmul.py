@@ -253,7 +253,7 @@ def good_D004_half(a, b):
 _FN = f32(64, 32).astype(ml_dtypes.float8_e4m3fn)
 
 
-@twin(_FN, bf16(64, 128), mended=(f8(64, 32), bf16(64, 128)))
+@twin(_FN, bf16(64, 128), fixed=(f8(64, 32), bf16(64, 128)))
 def bad_D005(a, b):
     a_tile, b_tile = nl.load(a), nl.load(b)
     acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)

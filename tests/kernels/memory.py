@@ -346,7 +346,7 @@ def good_M036(table, rows):
     return stored(picked)
 
 
-@twin(f32(64, 32), np.array([[60]], np.uint32), mended=(f32(64, 32), np.array([[48]], np.uint32)))
+@twin(f32(64, 32), np.array([[60]], np.uint32), fixed=(f32(64, 32), np.array([[48]], np.uint32)))
 def bad_M036_scalar(table, start):
     first = nl.load(start)
     window = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf)
@@ -415,7 +415,7 @@ _REPEATED = np.array([[3], [5], [3], [9]], np.uint32)
 _UNIQUE = np.array([[3], [5], [4], [9]], np.uint32)
 
 
-@twin(f32(64, 32), f32(4, 32), _REPEATED, mended=(f32(64, 32), f32(4, 32), _UNIQUE))
+@twin(f32(64, 32), f32(4, 32), _REPEATED, fixed=(f32(64, 32), f32(4, 32), _UNIQUE))
 def bad_M040(table, updates, rows):
     tile = nl.load(updates)
     target = table.ap([[32, 4], [1, 32]], vector_offset=nl.load(rows))

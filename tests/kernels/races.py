@@ -101,7 +101,7 @@ def good_M041(updates, rows):
     return stored(tail), table
 
 
-@twin(f32(16, 32), _ROWS // np.uint32(2), mended=(f32(16, 32), _ROWS))
+@twin(f32(16, 32), _ROWS // np.uint32(2), fixed=(f32(16, 32), _ROWS))
 def bad_R018_repeated_index(updates, rows):
     table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
     target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))

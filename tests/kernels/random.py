@@ -8,7 +8,7 @@ from kernels import GEN2_3, GEN3_UP, GEN4, f32, twin
 from tiles import stored
 
 
-@twin(f32(128, 64), mended=(f32(128, 64),))
+@twin(f32(128, 64), fixed=(f32(128, 64),))
 def bad_D038(x):
     tile = nl.load(x)
     seed = nl.full((1, 1), 42, dtype=nl.int32, buffer=nl.sbuf)
@@ -30,7 +30,7 @@ def good_D038(x):
 @twin(
     f32(128, 64),
     np.full((128, 1), 10.0, np.float32),
-    mended=(f32(128, 64), np.full((128, 1), 0.1, np.float32)),
+    fixed=(f32(128, 64), np.full((128, 1), 0.1, np.float32)),
 )
 def bad_D038_column(x, prob):
     tile, rates = nl.load(x), nl.load(prob)
@@ -78,7 +78,7 @@ def good_D039(seed):
     return stored(noise)
 
 
-@twin(np.arange(128, dtype=np.int32).reshape(128, 1), mended=(np.array([[42]], np.int32),))
+@twin(np.arange(128, dtype=np.int32).reshape(128, 1), fixed=(np.array([[42]], np.int32),))
 def bad_D039_seed(seed):
     noise = nl.ndarray((128, 64), dtype=nl.uint32, buffer=nl.sbuf)
     nisa.set_rng_seed(nl.load(seed))  # here
@@ -93,7 +93,7 @@ def good_D039_seed(seed):
     return stored(noise)
 
 
-@twin(np.ones((128, 6), np.uint32), mended=(np.ones((128, 24), np.uint32),), targets=GEN4)
+@twin(np.ones((128, 6), np.uint32), fixed=(np.ones((128, 24), np.uint32),), targets=GEN4)
 def bad_D039_state(state):
     noise = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
     nisa.rand_set_state(nl.load(state), engine=nisa.engine.vector)  # here

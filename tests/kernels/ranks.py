@@ -440,7 +440,7 @@ def counts(*rows):
 EVEN = counts([4, 4], [0, 4])
 
 
-@twin(f32(8), EVEN.astype(np.int32), mended=(f32(8), EVEN), ranks=2)
+@twin(f32(8), EVEN.astype(np.int32), fixed=(f32(8), EVEN), ranks=2)
 def bad_C029(a, sends):
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends)  # here
@@ -453,7 +453,7 @@ def good_C029(a, sends):
     return received
 
 
-@twin(f32(8), counts([4, 4], [0, 5]), mended=(f32(8), EVEN), ranks=2)
+@twin(f32(8), counts([4, 4], [0, 5]), fixed=(f32(8), EVEN), ranks=2)
 def bad_C029_source(a, sends):
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends)  # here
@@ -466,7 +466,7 @@ def good_C029_source(a, sends):
     return received
 
 
-@twin(f32(8), counts([4, 4], [0, 4], [4, 3]), mended=(f32(8), counts(*EVEN, [4, 4])), ranks=2)
+@twin(f32(8), counts([4, 4], [0, 4], [4, 3]), fixed=(f32(8), counts(*EVEN, [4, 4])), ranks=2)
 def bad_C029_received(a, sends):
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends, recv_counts_known=True)  # here

@@ -14,7 +14,7 @@ _SMALL = np.array([[1, 3]] * 64, np.int32)
 _ONES = np.ones((64, 32), np.float32)
 
 
-@twin(np.array([[-8, 8]] * 64, np.int32), mended=(np.array([[8, 16]] * 64, np.int32),))
+@twin(np.array([[-8, 8]] * 64, np.int32), fixed=(np.array([[8, 16]] * 64, np.int32),))
 def bad_D015(a):
     tile = nl.load(a)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.right_shift, operand0=2)  # here
@@ -178,7 +178,7 @@ def good_D019(a):
     return stored(levels)
 
 
-@twin(np.where(np.eye(64, 32) > 0, np.float32(np.nan), np.float32(1)), mended=(_ONES,))
+@twin(np.where(np.eye(64, 32) > 0, np.float32(np.nan), np.float32(1)), fixed=(_ONES,))
 def bad_D019_nan(a):
     whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=whole, src=nl.load(a))  # here
@@ -310,7 +310,7 @@ def good_D042(a):
     return stored(tile)
 
 
-@twin(np.full((64, 2), np.inf, np.float32), mended=(f32(64, 2),))
+@twin(np.full((64, 2), np.inf, np.float32), fixed=(f32(64, 2),))
 def bad_D042_infinities(a):
     tile = nl.load(a)
     nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.subtract)  # here
@@ -530,7 +530,7 @@ def good_D020_predicated(scores, mask):
 _HUGE = np.full((64, 32), 1e38, np.float32)
 
 
-@twin(_HUGE, mended=(f32(64, 32),))
+@twin(_HUGE, fixed=(f32(64, 32),))
 def bad_D042_matmul(a):
     total = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum)
     tile = nl.load(a)
@@ -561,7 +561,7 @@ def good_D050(a):
     return stored(whole)
 
 
-@twin(np.full((64, 2), 2**30, np.int32), mended=(np.full((64, 2), 2**29, np.int32),))
+@twin(np.full((64, 2), 2**30, np.int32), fixed=(np.full((64, 2), 2**29, np.int32),))
 def bad_D051(counters):
     tile = nl.load(counters)
     nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)  # here

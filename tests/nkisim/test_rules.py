@@ -1,4 +1,4 @@
-"""Every rule finds its bad twin at the marked line, tells the mend, and spares the good twin."""
+"""Every rule finds its bad twin at the marked line, names the fix, and passes the good twin."""
 
 import json
 from pathlib import Path
@@ -116,7 +116,7 @@ def simulated(twin, target, **options):
 
 
 def report_of_good(twin, target):
-    return checked(twin, twin.good, target, source=True)(*twin.arguments(twin.mended))
+    return checked(twin, twin.good, target, source=True)(*twin.arguments(twin.fixed))
 
 
 def finding_of(twin, findings):
@@ -156,7 +156,7 @@ def test_the_bad_twin_is_found_at_its_line_and_the_good_one_has_no_finding(twin,
     if twin.in_source or needs_values(twin):  # by which the kernel branches or addresses
         return
     # A run without values finds the same among the rules that do not look at values.
-    for kernel, inputs, report in ((twin.bad, twin.inputs, bad), (twin.good, twin.mended, good)):
+    for kernel, inputs, report in ((twin.bad, twin.inputs, bad), (twin.good, twin.fixed, good)):
         without = checked(twin, kernel, target, source=True, values=False)(*twin.arguments(inputs))
         assert not_on_values(without) == not_on_values(report), f"{kernel.__name__} without values"
 

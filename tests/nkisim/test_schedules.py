@@ -52,7 +52,7 @@ def test_there_are_kernels_for_two_cores():
 
 @each_case(("twin", "kind"), TWO_CORES)
 def test_a_kernel_without_a_race_has_one_result(twin, kind):
-    kernel, inputs = (twin.good, twin.mended) if kind == "good" else (twin.bad, twin.inputs)
+    kernel, inputs = (twin.good, twin.fixed) if kind == "good" else (twin.bad, twin.inputs)
 
     def run(seed):
         checked = nkisim.check(twin.launched(kernel), ranks=twin.ranks, schedule_seed=seed)

@@ -26,7 +26,7 @@ def findings_of(file, name, inputs):
     return report.findings
 
 
-def mended(file, name, inputs):
+def fixed(file, name, inputs):
     """Pastes the code of the first finding, until none is left; returns how often."""
     for pastes in range(MOST_PASTES + 1):
         linecache.checkcache(str(file))
@@ -44,7 +44,7 @@ def test_pasted_code_makes_the_kernel_right(name, tmp_path):
     text, inputs, wanted = KERNELS[name]
     file = tmp_path / f"{name}.py"
     file.write_text(text)
-    assert mended(file, name, inputs) >= 1
+    assert fixed(file, name, inputs) >= 1
     for target in ("gen2", "gen3", "gen4"):
         with imported(file, 60.0) as module:
             kernel = nkisim.simulate(getattr(module, name), strictness="strict", target=target)
@@ -208,7 +208,7 @@ def test_a_missing_fill_has_code(name, kind, tmp_path):
     )
     file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    "))
     x = np.arange(32).reshape(4, 8).astype(kind)
-    assert mended(file, "kernel", (x,)) == 1
+    assert fixed(file, "kernel", (x,)) == 1
     assert "nisa.memset(dst=a, value=" in file.read_text()
     with imported(file, 60.0) as module:
         np.testing.assert_array_equal(nkisim.simulate(module.kernel)(x), wanted(x))
@@ -444,7 +444,7 @@ def test_one_of_several_results_is_stored(tmp_path):
     body = "t = nl.load(x)\nnl.store(x, t)\nreturn x, t\n"
     file = tmp_path / "results.py"
     file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    "))
-    assert mended(file, "kernel", (f32(4, 8),)) == 1
+    assert fixed(file, "kernel", (f32(4, 8),)) == 1
     assert file.read_text().endswith("    return (x, out)\n")
 
 

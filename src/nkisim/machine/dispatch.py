@@ -209,7 +209,7 @@ class _VaryingPlan:
             self.checks = _checks_of(self.declared, self.varying, call)
         for check in self.checks:
             check(call)
-        if not call.violations and not call.mended:
+        if not call.violations and not call.normalised:
             self.shared = plan
         elif plan is self.shared:
             plan = make_plan(self.declared, values, core)

@@ -48,7 +48,7 @@ class Resolution:
         self._pairs = [(place(a), place(b)) for a, b in indirection.pairs_of(call)]
         self._skips = call.values.get("oob_mode") is OobMode.skip
         self._operands: list[tuple[int, str]] = []
-        self.replaced = [(place(name), value) for name, value in call.mended.items()]
+        self.replaced = [(place(name), value) for name, value in call.normalised.items()]
         self.dynamic = False
         for index, name in enumerate(instruction.parameters):
             operand, value = instruction.operands.get(name), call.values[name]

@@ -79,7 +79,7 @@ class Call:
         generation: Target of the run.
         engine: Engine that executes the call; set once the operands are validated.
         violations: Violations found so far.
-        mended: Normalised arguments that replace the given ones in every call of the signature.
+        normalised: Normalised arguments that replace the given ones in every call of the signature.
     """
 
     instruction: Declaration
@@ -87,7 +87,7 @@ class Call:
     generation: Generation
     engine: Engine = Engine.unknown
     violations: list[Violation] = field(default_factory=list)
-    mended: dict[str, Any] = field(default_factory=dict)
+    normalised: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -115,9 +115,9 @@ class Call:
         """Return an argument as an operator."""
         return as_op(self.values[name])
 
-    def mend(self, name: str, value: Any) -> None:
+    def normalise(self, name: str, value: Any) -> None:
         """Replace an argument by its normalised form."""
-        self.values[name] = self.mended[name] = value
+        self.values[name] = self.normalised[name] = value
 
     def fail(
         self,
@@ -185,5 +185,5 @@ def arguments_read(check: Callable[[Call], object], call: Call) -> set[str]:
     all others.
     """
     recorded = _Recorded(call.values)
-    check(dataclasses.replace(call, values=recorded, violations=[], mended={}))
+    check(dataclasses.replace(call, values=recorded, violations=[], normalised={}))
     return recorded.read

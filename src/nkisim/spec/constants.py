@@ -117,7 +117,7 @@ def check_enums(call: Call) -> None:
                 fix=f"pass a member of nisa.{kind.__name__}",
             )
             continue
-        call.mend(name, member)
+        call.normalise(name, member)
         if not isinstance(value, str):
             meant = f"{kind.__name__}.{member.name}"
             call.fail(

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable
 
 from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
-from nkisim.suggestions.arguments import ARGUMENT_MENDS
-from nkisim.suggestions.calls import CALL_MENDS
-from nkisim.suggestions.loops import LOOP_MENDS
-from nkisim.suggestions.memory import MEMORY_MENDS
-from nkisim.suggestions.operands import OPERAND_MENDS
-from nkisim.suggestions.python import PYTHON_MENDS
-from nkisim.suggestions.results import RESULT_MENDS
-from nkisim.suggestions.source import SOURCE_MENDS
-from nkisim.suggestions.staging import STAGING_MENDS
+from nkisim.suggestions.arguments import ARGUMENT_FIXES
+from nkisim.suggestions.calls import CALL_FIXES
+from nkisim.suggestions.loops import LOOP_FIXES
+from nkisim.suggestions.memory import MEMORY_FIXES
+from nkisim.suggestions.operands import OPERAND_FIXES
+from nkisim.suggestions.python import PYTHON_FIXES
+from nkisim.suggestions.results import RESULT_FIXES
+from nkisim.suggestions.source import SOURCE_FIXES
+from nkisim.suggestions.staging import STAGING_FIXES
 from nkisim.suggestions.statement import Case, case_of, function_case_of
-from nkisim.suggestions.tiling import TILING_MENDS
+from nkisim.suggestions.tiling import TILING_FIXES
 
 __all__ = ["complete", "settle", "suggestion"]
 
@@ -34,33 +34,33 @@ _WHOLE_FUNCTION = ("L060",)
 
 _LOG = logging.getLogger(__name__)
 
-_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
-    **ARGUMENT_MENDS,
-    **CALL_MENDS,
-    **LOOP_MENDS,
-    **MEMORY_MENDS,
-    **OPERAND_MENDS,
-    **PYTHON_MENDS,
-    **RESULT_MENDS,
-    **SOURCE_MENDS,
-    **STAGING_MENDS,
-    **TILING_MENDS,
+_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
+    **ARGUMENT_FIXES,
+    **CALL_FIXES,
+    **LOOP_FIXES,
+    **MEMORY_FIXES,
+    **OPERAND_FIXES,
+    **PYTHON_FIXES,
+    **RESULT_FIXES,
+    **SOURCE_FIXES,
+    **STAGING_FIXES,
+    **TILING_FIXES,
 }
 
 
 def suggestion(finding: Finding) -> Rewrite | None:
     """Return a fix as code, or None if no fix is certain."""
-    mend = _MENDS.get(finding.rule.id)
-    case = None if mend is None else case_of(finding)
+    fix = _FIXES.get(finding.rule.id)
+    case = None if fix is None else case_of(finding)
     if case is None and finding.rule.id in _WHOLE_FUNCTION:
         case = function_case_of(finding)
-    if mend is None or case is None:
+    if fix is None or case is None:
         return None
     try:
         with SYNTAX_LOCK:
-            return mend(case)
+            return fix(case)
     except Exception:
-        # Code that no mend was written for; a finding without one is better than none. The
+        # Code that no fix was written for; a finding without one is better than none. The
         # tests of this package fail where it is said.
         _LOG.debug("%s: no code to paste for %s", finding.rule.id, finding.place, exc_info=True)
         return None

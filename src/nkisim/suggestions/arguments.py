@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nkisim.diagnostics import Rewrite
 from nkisim.suggestions.statement import Case
 
-__all__ = ["ARGUMENT_MENDS"]
+__all__ = ["ARGUMENT_FIXES"]
 
 _ALU = ("add", "subtract", "multiply", "maximum", "minimum")
 
@@ -161,7 +161,7 @@ def _is_cleared(case: Case, name: str) -> bool:
     return False
 
 
-ARGUMENT_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+ARGUMENT_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "A002": _left_out("dge_mode"),
     "A012": _shared,
     "A014": _buffer,

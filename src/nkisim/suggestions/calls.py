@@ -11,7 +11,7 @@ from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.signatures import parameters_of
 from nkisim.suggestions.statement import Case
 
-__all__ = ["CALL_MENDS"]
+__all__ = ["CALL_FIXES"]
 
 _DESTINATIONS = {"dst", *ARGUMENTS["dst"].split()} - {"y", "o"}
 
@@ -259,7 +259,7 @@ def _no_destination(case: Case) -> Rewrite | None:
     return case.rewrite(made, f"{case.nisa}.{case.function}({', '.join(parts)})")
 
 
-CALL_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+CALL_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "A025": _bad_call,
     "A026": _no_destination,
     "A037": _nothing_returned,

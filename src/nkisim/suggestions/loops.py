@@ -11,7 +11,7 @@ from nkisim.diagnostics import Rewrite
 from nkisim.suggestions.staging import written_part
 from nkisim.suggestions.statement import Case
 
-__all__ = ["LOOP_MENDS"]
+__all__ = ["LOOP_FIXES"]
 
 _NEUTRAL = {"add": "0.0", "multiply": "1.0"}
 """Values that an operation leaves as they are."""
@@ -296,7 +296,7 @@ def _parts(node: ast.Subscript) -> list[ast.expr]:
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-LOOP_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+LOOP_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "M001": _unwritten,
     "M006": _tail,
     "M037": _skipped,

@@ -9,7 +9,7 @@ from nkisim.diagnostics import Rewrite
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
-__all__ = ["MEMORY_MENDS"]
+__all__ = ["MEMORY_FIXES"]
 
 _PARTITIONS = 128
 
@@ -133,7 +133,7 @@ def _out_of_psum(case: Case) -> Rewrite | None:
     )
 
 
-MEMORY_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+MEMORY_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "A001": _out_of_psum,
     "M020": _through_psum,
     "M021": _through_sbuf,

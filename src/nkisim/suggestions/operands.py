@@ -9,7 +9,7 @@ from nkisim.diagnostics import Rewrite
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
-__all__ = ["OPERAND_MENDS"]
+__all__ = ["OPERAND_FIXES"]
 
 
 def _column(case: Case) -> Rewrite | None:
@@ -169,7 +169,7 @@ def _is_emptied(node: ast.AST, ends: dict[str, str]) -> bool:
     return end.isdigit() and isinstance(start, int) and start >= int(end)
 
 
-OPERAND_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+OPERAND_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "S005": _row,
     "S006": _row,
     "S007": _column,

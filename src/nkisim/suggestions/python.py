@@ -9,7 +9,7 @@ from nkisim import language
 from nkisim.diagnostics import Rewrite
 from nkisim.suggestions.statement import Case
 
-__all__ = ["PYTHON_MENDS"]
+__all__ = ["PYTHON_FIXES"]
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -141,7 +141,7 @@ def _foreign(case: Case) -> Rewrite | None:
     return case.rewrite(case.replaced(change))
 
 
-PYTHON_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+PYTHON_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "L021": _foreign,
     "L026": _operators,
     "L027": _operators,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nkisim.diagnostics import Rewrite
 from nkisim.suggestions.statement import Case
 
-__all__ = ["RESULT_MENDS"]
+__all__ = ["RESULT_FIXES"]
 
 
 def _returned(case: Case) -> Rewrite | None:
@@ -105,4 +105,4 @@ def _output(case: Case, function: ast.FunctionDef) -> Rewrite | None:
     return Rewrite(case.finding.file, first, end, code) if len(indent) == last.col_offset else None
 
 
-RESULT_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {"L060": _returned}
+RESULT_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {"L060": _returned}

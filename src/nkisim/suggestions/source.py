@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nkisim.diagnostics import Rewrite
 from nkisim.suggestions.statement import Case
 
-__all__ = ["SOURCE_MENDS"]
+__all__ = ["SOURCE_FIXES"]
 
 
 def _comprehension(case: Case) -> Rewrite | None:
@@ -102,7 +102,7 @@ def _member(case: Case) -> Rewrite | None:
     return case.rewrite(case.with_call(f"{ast.unparse(call.func)}({', '.join(parts)})"))
 
 
-SOURCE_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+SOURCE_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "A013": _member,
     "L006": _comprehension,
     "L016": _pairs,

@@ -9,7 +9,7 @@ from nkisim.diagnostics import Fact, Rewrite
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
-__all__ = ["STAGING_MENDS", "written_part"]
+__all__ = ["STAGING_FIXES", "written_part"]
 
 _PARTITIONS = 128
 
@@ -183,7 +183,7 @@ def _base(node: ast.expr) -> str:
     return base.id if isinstance(base, ast.Name) else ""
 
 
-STAGING_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+STAGING_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "D002": _float32,
     "D003": _one_width,
     "D013": _divided,

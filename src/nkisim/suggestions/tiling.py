@@ -10,7 +10,7 @@ from nkisim.diagnostics import Rewrite
 from nkisim.spec import OPS
 from nkisim.suggestions.statement import Case, Simple
 
-__all__ = ["TILING_MENDS"]
+__all__ = ["TILING_FIXES"]
 
 _PARTITIONS = 128
 _COLUMNS = 2048
@@ -227,7 +227,7 @@ def _is_columnwise(run: _Run) -> bool:
     return True
 
 
-TILING_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+TILING_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "M009": _by_columns,
     "S001": _by_rows,
 }

@@ -385,7 +385,7 @@ def _dtypes(call: Call, ocp: bool) -> None:
         if call.generation.number > 2 or dst.dtype != "float32":
             transpose_dtype(call, "stationary", Engine.tensor)
         if call.generation.number > 2 and call["accumulate"] is None:
-            call.mend("accumulate", False)  # transpose mode does not accumulate
+            call.normalise("accumulate", False)  # transpose mode does not accumulate
         return
     allowed = ("float32", "bfloat16") if call.generation.number >= 4 else ("float32",)
     if dst.dtype not in allowed:

@@ -1,29 +1,14 @@
-"""The nodes of a module by type, the parent of each, and the scopes of its names.
-
-libcst has metadata providers for this; they visit the tree five times with a general visitor. One
-plain walk over the fields of the nodes is about ten times as fast.
-"""
+"""The nodes of a module by type, the parent of each, and the scopes of its names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
-import libcst as cst
+__all__ = ["Assignment", "Function", "Scope", "Tree"]
 
-__all__ = ["Assignment", "Scope", "Tree"]
-
-_LAYOUT = ("whitespace", "leading_", "trailing_", "lines_")
-# fmt: off
-_TOKENS = frozenset(
-    (
-        "colon", "comma", "dot", "empty_lines", "equal", "first_colon", "first_line", "footer",
-        "header", "indent", "last_line", "lbrace", "lbracket", "lpar", "newline", "operator",
-        "posonly_ind", "rbrace", "rbracket", "relative", "rpar", "second_colon", "semicolon",
-        "separator",
-    )
-)
-# fmt: on
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(eq=False)
@@ -33,16 +18,17 @@ class Assignment:
     Attributes:
         name: The name.
         scope: The scope in which it is bound.
-        node: The name that is assigned, or the parameter, function, class or import statement.
+        node: The name that is assigned, or the parameter, function, class, import statement,
+            handler of exceptions or pattern.
         imported: The full name that an import binds the name to; empty for other bindings.
         references: The names that read it.
     """
 
     name: str
     scope: Scope
-    node: cst.CSTNode
+    node: ast.AST
     imported: str = ""
-    references: list[cst.Name] = field(default_factory=list)
+    references: list[ast.Name] = field(default_factory=list)
 
 
 class _Assignments(dict[str, list[Assignment]]):
@@ -59,7 +45,7 @@ class Scope:
         self.assignments = _Assignments()
         self._elsewhere: dict[str, Scope] = {}
 
-    def bind(self, name: str, node: cst.CSTNode, imported: str = "") -> None:
+    def bind(self, name: str, node: ast.AST, imported: str = "") -> None:
         """Record that a node binds a name."""
         target = self._elsewhere.get(name, self)
         made = Assignment(name, target, node, imported)
@@ -84,164 +70,173 @@ class Scope:
         return []
 
 
-_FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
-
-
-def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield the nodes inside a node, without layout and punctuation."""
-    kind = type(node)
-    if kind not in _FIELDS:
-        _FIELDS[kind] = tuple(
-            f.name for f in fields(node) if f.name not in _TOKENS and not f.name.startswith(_LAYOUT)
-        )
-    for name in _FIELDS[kind]:
-        value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from value
-
-
-_GROUPS = (cst.Tuple, cst.List, cst.Element, cst.StarredElement)
-_TARGETS = {
-    cst.AnnAssign: "target",
-    cst.AsName: "name",
-    cst.AssignTarget: "target",
-    cst.AugAssign: "target",
-    cst.CompFor: "target",
-    cst.For: "target",
-    cst.MatchAs: "name",
-    cst.MatchMapping: "rest",
-    cst.MatchStar: "name",
-    cst.NamedExpr: "target",
-    cst.ParamSpec: "name",
-    cst.TypeAlias: "name",
-    cst.TypeVar: "name",
-    cst.TypeVarTuple: "name",
-}
-_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_MARKS = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_NAMING = (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
 
 
 class Tree:
     """The nodes of a module.
 
     Attributes:
-        nodes: All nodes by type, without layout and punctuation.
-        parents: The node that contains a node directly.
-        scopes: The scope in which a node is evaluated; none for attributes and keywords.
+        nodes: All nodes by type, without contexts and operators.
+        parents: The node that contains a node directly. The indices of ``t[i, j]`` are in the
+            subscript: the tuple that Python makes of them is no node here.
+        scopes: The scope in which a node is evaluated.
+        blocks: The node and the field with the list that a statement is in.
+        annotations: The annotations of parameters, results and variables.
+        formatted: The format string around a node.
+        words: The identifiers that are no names: of attributes, keywords, parameters,
+            definitions, imports, handlers and patterns, with the node that they are a part of.
     """
 
-    def __init__(self, module: cst.Module) -> None:
-        self.nodes: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
-        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
-        self.scopes: dict[cst.CSTNode, Scope] = {}
-        self._reads: list[tuple[cst.Name, Scope]] = []
-        self._walk(module, Scope(None), False)
+    def __init__(self, module: ast.Module, is_parenthesised: Callable[[ast.Tuple], bool]) -> None:
+        self.nodes: dict[type[ast.AST], list[ast.AST]] = {}
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {}
+        self.blocks: dict[ast.AST, tuple[ast.AST, str]] = {}
+        self.annotations: list[ast.expr] = []
+        self.formatted: dict[ast.AST, ast.JoinedStr] = {}
+        self.words: list[tuple[ast.AST, str]] = []
+        self._is_parenthesised = is_parenthesised
+        self._format: ast.JoinedStr | None = None
+        self._reads: list[tuple[ast.Name, Scope]] = []
+        self._walk(module, Scope(None))
         for name, scope in self._reads:
-            for assignment in scope.lookup(name.value):
+            for assignment in scope.lookup(name.id):
                 assignment.references.append(name)
 
-    def _add(self, node: cst.CSTNode) -> None:
+    def _walk(self, node: ast.AST, scope: Scope) -> None:
+        """Add a node and what is in it."""
         self.nodes.setdefault(type(node), []).append(node)
-
-    def _walk(self, node: cst.CSTNode, scope: Scope, store: bool) -> None:
-        """Add a node and what is in it; ``store`` tells that names in it are assigned to."""
-        self._add(node)
         self.scopes[node] = scope
-        if isinstance(node, cst.Name):
-            if store:
-                scope.bind(node.value, node)
+        if self._format is not None:
+            self.formatted[node] = self._format
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                scope.bind(node.id, node)
             else:
                 self._reads.append((node, scope))
-        elif isinstance(node, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             self._walk_definition(node, scope)
-        elif isinstance(node, cst.Import | cst.ImportFrom):
+        elif isinstance(node, ast.Import | ast.ImportFrom):
             self._walk_import(node, scope)
         elif isinstance(node, _COMPREHENSIONS):
-            inner = Scope(scope)
-            self.parents[node.for_in.iter] = node.for_in
-            self._walk(node.for_in.iter, scope, False)
-            self._each(node, inner, done=node.for_in.iter)
-        elif isinstance(node, cst.Global | cst.Nonlocal):
-            for item in node.names:
-                scope.declare(item.name.value, isinstance(node, cst.Global))
+            self._walk_comprehension(node, scope)
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            for name in node.names:
+                scope.declare(name, isinstance(node, ast.Global))
+        elif isinstance(node, ast.JoinedStr) and self._format is None:
+            self._format = node
+            self._each(node, scope)
+            self._format = None
         else:
-            stored = _TARGETS.get(type(node))
-            target = None if stored is None else getattr(node, stored)
-            group = store and isinstance(node, _GROUPS)
-            for child in _children(node):
-                self.parents[child] = node
-                if isinstance(node, cst.Attribute | cst.Arg) and child is not node.value:
-                    self._add(child)  # an attribute or a keyword is no name
-                elif child not in self.scopes:
-                    self._walk(child, scope, group or child is target)
+            self._walk_words(node, scope)
+            self._each(node, scope)
 
-    def _each(self, node: cst.CSTNode, scope: Scope, done: cst.CSTNode | None = None) -> None:
-        for child in _children(node):
+    def _walk_words(self, node: ast.AST, scope: Scope) -> None:
+        """Record the identifiers in a node, and bind those that handlers and patterns bind."""
+        if isinstance(node, ast.Attribute):
+            self.words.append((node, node.attr))
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            self.words.append((node, node.arg))
+        elif isinstance(node, ast.AnnAssign):
+            self.annotations.append(node.annotation)
+        elif isinstance(node, _NAMING):
+            name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+            if name is not None:
+                self.words.append((node, name))
+                scope.bind(name, node)
+        elif type(node).__name__ in ("ParamSpec", "TypeVar", "TypeVarTuple"):
+            scope.bind(node.name, node)  # type: ignore[attr-defined]
+
+    def _children(self, node: ast.AST) -> Iterator[ast.AST]:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                for item in value:
+                    if isinstance(item, ast.stmt):
+                        self.blocks[item] = node, name
+                    if isinstance(item, ast.AST) and not isinstance(item, _MARKS):
+                        yield item
+            elif isinstance(value, ast.Tuple) and isinstance(node, ast.Subscript):
+                yield from [value] if self._is_parenthesised(value) else value.elts
+            elif isinstance(value, ast.AST) and not isinstance(value, _MARKS):
+                yield value
+
+    def _each(self, node: ast.AST, scope: Scope) -> None:
+        for child in self._children(node):
             self.parents[child] = node
-            if child is not done:
-                self._walk(child, scope, False)
+            self._walk(child, scope)
 
-    def _walk_definition(
-        self, node: cst.FunctionDef | cst.Lambda | cst.ClassDef, scope: Scope
+    def _walk_comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
     ) -> None:
-        inner = Scope(scope, isinstance(node, cst.ClassDef))
-        if not isinstance(node, cst.Lambda):
-            scope.bind(node.name.value, node)
-        for child in _children(node):
+        """Only what the first loop goes over is evaluated outside of the comprehension."""
+        inner, first = Scope(scope), node.generators[0]
+        self.parents[first.iter] = first
+        self._walk(first.iter, scope)
+        for child in self._children(node):
             self.parents[child] = node
-            if child is node.body:
-                self._walk(child, inner, False)
-            elif isinstance(child, cst.Parameters):
+            if child is not first:
+                self._walk(child, inner)
+                continue
+            self.nodes.setdefault(ast.comprehension, []).append(first)
+            self.scopes[first] = inner
+            for part in (first.target, *first.ifs):
+                self.parents[part] = first
+                self._walk(part, inner)
+
+    def _walk_definition(self, node: Function | ast.Lambda | ast.ClassDef, scope: Scope) -> None:
+        inner = Scope(scope, isinstance(node, ast.ClassDef))
+        if not isinstance(node, ast.Lambda):
+            scope.bind(node.name, node)
+            self.words.append((node, node.name))
+        if isinstance(node, Function) and node.returns is not None:
+            self.annotations.append(node.returns)
+        body = {node.body} if isinstance(node, ast.Lambda) else set(node.body)
+        for child in self._children(node):
+            self.parents[child] = node
+            if isinstance(child, ast.arguments):
                 self._walk_parameters(child, inner, scope)
-            elif not isinstance(node, cst.Lambda) and child is node.name:
-                self._add(child)
-                self.scopes[child] = scope
             else:
-                self._walk(child, scope, False)
+                self._walk(child, inner if child in body else scope)
 
-    def _walk_parameters(self, node: cst.CSTNode, inner: Scope, outer: Scope) -> None:
+    def _walk_parameters(self, node: ast.arguments, inner: Scope, outer: Scope) -> None:
         """Defaults and annotations of parameters are evaluated outside of the function."""
-        self._add(node)
         self.scopes[node] = inner
-        for child in _children(node):
+        for child in self._children(node):
             self.parents[child] = node
-            if isinstance(child, cst.Param | cst.ParamStar):
-                self._walk_parameters(child, inner, outer)
-            elif isinstance(node, cst.Param) and child is node.name:
-                inner.bind(node.name.value, node)
-                self._add(child)
-                self.scopes[child] = inner
-            else:
-                self._walk(child, outer, False)
+            if not isinstance(child, ast.arg):
+                self._walk(child, outer)
+                continue
+            self.nodes.setdefault(ast.arg, []).append(child)
+            self.scopes[child] = inner
+            self.words.append((child, child.arg))
+            inner.bind(child.arg, child)
+            if child.annotation is not None:
+                self.annotations.append(child.annotation)
+                self.parents[child.annotation] = child
+                self._walk(child.annotation, outer)
 
-    def _walk_import(self, node: cst.Import | cst.ImportFrom, scope: Scope) -> None:
+    def _walk_import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         module = ""
-        if isinstance(node, cst.ImportFrom):
-            module = "." * len(node.relative) + _dotted(node.module)
+        if isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
             module += "" if module.endswith(".") else "."
-        names = () if isinstance(node.names, cst.ImportStar) else node.names
-        for item in names:
-            full = module + _dotted(item.name)
-            if item.asname is not None and isinstance(item.asname.name, cst.Name):
-                scope.bind(item.asname.name.value, node, full)
-            elif isinstance(node, cst.ImportFrom):
-                scope.bind(_dotted(item.name), node, full)
+            self.words += [(node, word) for word in (node.module or "").split(".")]
+        for item in node.names:
+            self.nodes.setdefault(ast.alias, []).append(item)
+            self.parents[item] = node
+            self.scopes[item] = scope
+            self.words += [(item, word) for word in (*item.name.split("."), item.asname or "")]
+            if item.name == "*":
+                continue
+            full = module + item.name
+            if item.asname is not None:
+                scope.bind(item.asname, node, full)
+            elif isinstance(node, ast.ImportFrom):
+                scope.bind(item.name, node, full)
             else:
                 first = full.split(".")[0]
                 scope.bind(first, node, first)
-        self._each_import(node, scope)
-
-    def _each_import(self, node: cst.CSTNode, scope: Scope) -> None:
-        """Add the nodes of an import: its names are neither read nor assigned to."""
-        for child in _children(node):
-            self.parents[child] = node
-            self._add(child)
-            self.scopes[child] = scope
-            self._each_import(child, scope)
-
-
-def _dotted(node: cst.CSTNode | None) -> str:
-    if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
-    return node.value if isinstance(node, cst.Name) else ""

@@ -1,9 +1,5 @@
 """Forms of Beta 1: what they become, what only looks like them, what is left as a finding."""
 
-import pytest
-
-pytest.importorskip("libcst")
-
 from each_case import each_case
 from nkisim.upgrade import upgrade_text
 

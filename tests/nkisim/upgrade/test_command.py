@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("libcst")
-
 import nkisim.upgrade
 from fresh_process import COMMANDS, forked
 from nkisim.cli import commands
@@ -102,14 +100,6 @@ def test_versions_have_two_or_three_numbers(upgrade, tmp_path):
         assert status == 0
         assert "k.py:2: MG-603" in out
     assert upgrade("k.py", "--from", "0.3", "--to", "0.5")[1] == ""
-
-
-def test_libcst_is_named_if_it_is_missing(upgrade, monkeypatch):
-    monkeypatch.setitem(sys.modules, "libcst", None)
-    monkeypatch.setattr("nkisim.cli.upgrading.find_spec", lambda name: None)
-    status, _, err = upgrade(".")
-    assert status == 2
-    assert "pip install 'trnsci[codemod]'" in err
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def _keywords(older: str, newer: str, *names: str, others: tuple[str, ...] = ())
             tail = parameter_names(older, module, name)[position:]
             for call in source.calls(module, name):
                 edits = named(source, call, position, tail)
-                given = sum(argument.keyword is None for argument in call.args)
+                given = sum(argument.keyword is None for argument in source.given(call))
                 # A call with more arguments than parameters is of another release.
                 if edits and given == position + len(edits):
                     message = f"arguments from {tail[0]} on are passed by keyword"

@@ -23,6 +23,7 @@ print(json.dumps([loaded, importlib.util.find_spec("nki") is not None]))
     [
         ("import nkisim; nkisim.simulate", False),
         ("import nkisim.language, nkisim.isa, nkisim.typing, nkisim.collectives", False),
+        ("import nkisim.upgrade", False),
         ("import nkisim; nkisim.install(); import nki, nki.dtype", True),
     ],
 )

@@ -151,7 +151,7 @@ def _possible(source: Source, match: Match) -> Match:
     """Return a match without its edits if they would lose a comment or cut a format string."""
     if loses_comment(source.data, match.edits):
         return replace(match, edits=())
-    if any(a <= e.start and e.stop <= b for e in match.edits for a, b in source.hidden):
+    if any(map(source.cuts_format_string, match.edits)):
         message = f"in a format string, which needs Python 3.12 to be changed: {match.message}"
         return replace(match, edits=(), message=message, review="")
     return match

@@ -63,8 +63,8 @@ class Source:
         self._given: dict[ast.Call, list[Argument]] = {}
         self._kernels: list[Function] | None = None
         self._device: list[Function] | None = None
-        for kind, nodes in self._tree.nodes.items():
-            if "lineno" in kind._attributes:
+        for nodes in self._tree.nodes.values():
+            if hasattr(nodes[0], "lineno"):
                 nodes.sort(key=self._place)
 
     def _place(self, node: ast.AST) -> int:
@@ -168,7 +168,8 @@ class Source:
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Return the first byte of a node and the byte behind its last one, with parentheses.
 
-        Where Python does not know the places of code in a format string, the string is the place.
+        Where Python does not know the places of code in a format string, it is what is between the
+        first and the last byte of the string.
         """
         known = self._bounds.get(node)
         if known is None:
@@ -176,8 +177,9 @@ class Source:
         return known
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
-        if not EXACT_IN_FORMAT_STRINGS and node in self._tree.formatted:
-            return self.span(self._tree.formatted[node])
+        if self.is_formatted(node):
+            start, stop = self._lines.span(self._tree.formatted[node])
+            return start + 1, stop - 1
         bounds = self._lines.span(node)
         if not isinstance(node, ast.expr):
             return bounds
@@ -199,26 +201,33 @@ class Source:
 
     def bare(self, node: ast.expr) -> str:
         """Return the text of an expression without the parentheses around it."""
-        start, stop = self.span(node) if self.is_formatted(node) else self._lines.span(node)
+        if self.is_formatted(node):
+            return self.code(node)
+        start, stop = self._lines.span(node)
         return self.data[start:stop].decode()
-
-    def in_parentheses(self, node: ast.expr) -> bool:
-        """Return whether parentheses are around an expression; those of a tuple do not count."""
-        return self.bare(node) != self.code(node)
 
     def is_formatted(self, node: ast.AST) -> bool:
         """Return whether a node is in a format string and its own place is not known."""
         return not EXACT_IN_FORMAT_STRINGS and node in self._tree.formatted
 
+    def cuts_format_string(self, edit: Edit) -> bool:
+        """Return whether an edit changes code in a format string whose place is not known."""
+        return any(
+            edit.start < stop
+            and start < edit.stop
+            and not (edit.start <= start and stop <= edit.stop)
+            for start, stop in self._hidden
+        )
+
     @cached_property
-    def hidden(self) -> list[tuple[int, int]]:
-        """The format strings in which the places of code are not known."""
-        if EXACT_IN_FORMAT_STRINGS:
-            return []
-        return sorted({self._lines.span(string) for string in self._tree.formatted.values()})
+    def _hidden(self) -> set[tuple[int, int]]:
+        strings = () if EXACT_IN_FORMAT_STRINGS else self._tree.formatted.values()
+        return {self._lines.span(string) for string in strings}
 
     def code(self, node: ast.AST) -> str:
         """Return the text of a node as it is written."""
+        if self.is_formatted(node):
+            return ast.unparse(node)
         start, stop = self.span(node)
         return self.data[start:stop].decode()
 
@@ -354,17 +363,20 @@ class Source:
         short = _SHORT[module]
         if self.is_used(short):
             return None
+        text = "import nki" if module == "nki" else f"import {module} as {short}"
+        start = self._first_import
+        return None if start is None else (short, [Edit(start, start, text + self.newline)])
+
+    @cached_property
+    def _first_import(self) -> int | None:
+        """The start of the first line that imports anything of NKI at the top of the file."""
         first = 0
         for statement in self.module.body:
-            start = self.span(statement)[0]
-            if not self.begins_line(statement):
-                start = first  # behind a semicolon
-            first = start
-            if not isinstance(statement, ast.Import | ast.ImportFrom):
-                continue
-            if re.search(r"\bnki\b", self.code(statement)):
-                text = "import nki" if module == "nki" else f"import {module} as {short}"
-                return short, [Edit(start, start, text + self.newline)]
+            if self.begins_line(statement):
+                first = self.span(statement)[0]
+            imports = isinstance(statement, ast.Import | ast.ImportFrom)
+            if imports and re.search(r"\bnki\b", self.code(statement)):
+                return first
         return None
 
     @property
@@ -442,8 +454,8 @@ class Source:
         """Return whether only white space is in front of a statement on its line."""
         start = self.span(statement)[0]
         line = self.data.rfind(b"\n", 0, start) + 1
-        behind = self.data[:line].rstrip(b"\r\n").endswith(b"\\")
-        return not self.data[line:start].strip() and not behind
+        continued = self.data[max(0, line - 3) : line].rstrip(b"\r\n").endswith(b"\\")
+        return not continued and not self.data[line:start].strip()
 
     def _is_alone(self, statement: ast.stmt) -> bool:
         """Return whether a simple statement is the only one on its lines."""

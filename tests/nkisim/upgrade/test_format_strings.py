@@ -29,6 +29,25 @@ def test_a_renamed_attribute(string):
     ]
 
 
+@pytest.mark.parametrize(
+    ("since", "text", "after"),
+    [
+        ("0.3", 'print(f"{nisa.dma_copy(a, b, mode)}")\n', "nisa.dma_copy(a, b, oob_mode=mode)"),
+        ("0.3", 'print(f"{nki.jit(func=a)}")\n', "nki.jit(a)"),
+        ("beta1", 'import neuronxcc.nki\nprint(f"{neuronxcc.nki.x}")\n', "{nki.x}"),
+    ],
+)
+def test_an_edit_in_a_format_string(since, text, after):
+    text = f"import nki\nimport nki.isa as nisa\n{text}" if since == "0.3" else text
+    outcome = upgrade_text(text, since, "0.4.0")
+    if EXACT_IN_FORMAT_STRINGS:
+        assert after in outcome.after
+    else:
+        assert outcome.after == text
+        assert len(outcome.findings) == 1
+        assert "format string" in outcome.findings[0].message
+
+
 def test_a_call_around_a_format_string_is_changed():
     text = f'{HEAD}t = nl.load(x)\nnl.device_print(prefix=f"{{k}} (", x=t)\n'
     outcome = upgrade_text(text, "beta1", "0.3.0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from nkisim import versions
 from nkisim.upgrade.beta2.arguments import named
@@ -24,6 +25,7 @@ def first_moved(older: str, newer: str, module: str, name: str) -> int | None:
     return None
 
 
+@cache
 def moved_functions(older: str, newer: str) -> dict[tuple[str, str], int]:
     """Return the functions with moved parameters, by module and name, with the first position.
 

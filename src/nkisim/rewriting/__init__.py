@@ -6,16 +6,12 @@ Used by ``nkisim upgrade`` and ``nkisim check --fix``.
 from nkisim.rewriting.diffs import unified_diff
 from nkisim.rewriting.edits import Edit, NotPythonError, applied, disjoint, edited, loses_comment
 from nkisim.rewriting.pasting import NotPastedError, code_with_comments, edits_of
-from nkisim.rewriting.positions import EXACT_IN_FORMAT_STRINGS, Lines, Parentheses
 from nkisim.rewriting.sources import SourceError, SourceText, read_source, write_source
 
 __all__ = [
-    "EXACT_IN_FORMAT_STRINGS",
     "Edit",
-    "Lines",
     "NotPastedError",
     "NotPythonError",
-    "Parentheses",
     "SourceError",
     "SourceText",
     "applied",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from nkisim.rewriting.edits import Edit
-from nkisim.rewriting.positions import Lines
+from nkisim.source import Lines
 
 __all__ = ["SourceTree", "same_program"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from nkisim.upgrade.source import Source, is_simple
+from nkisim.source import is_simple
+from nkisim.upgrade.source import Source
 
 __all__ = ["assigned_value", "binding", "same_values"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from nkisim.source import number
 from nkisim.upgrade.bindings import assigned_value, same_values
-from nkisim.upgrade.source import Source, number
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS
 
 __all__ = ["broadcast", "is_number", "tile_dtype", "tile_shape"]

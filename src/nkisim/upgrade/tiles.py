@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from nkisim.upgrade.scopes import Function
-from nkisim.upgrade.source import Source, string
+from nkisim.source import Function, string
+from nkisim.upgrade.source import Source
 
 __all__ = [
     "ALLOCATIONS",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nkisim.rewriting import EXACT_IN_FORMAT_STRINGS
+from nkisim.source import EXACT_IN_FORMAT_STRINGS
 from nkisim.upgrade import upgrade_text
 
 HEAD = "import nki.language as nl\n"

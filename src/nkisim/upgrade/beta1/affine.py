@@ -6,8 +6,9 @@ import ast
 import re
 from dataclasses import dataclass, field, replace
 
+from nkisim.source import is_none, is_simple, literal_integer
 from nkisim.upgrade.bindings import assigned_value, same_values
-from nkisim.upgrade.source import Source, is_none, is_simple, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import is_tile
 
 __all__ = [

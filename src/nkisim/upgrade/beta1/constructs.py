@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.source import number, string
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, number, string
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import dtype_of, is_tile
 
 __all__: list[str] = []

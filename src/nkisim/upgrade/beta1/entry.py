@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.source import Function
 from nkisim.upgrade.beta1.allocators import without_decorator
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.scopes import Function
 from nkisim.upgrade.source import Source
 
 __all__: list[str] = []

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from nkisim.source import is_none, literal_integer
 from nkisim.upgrade.beta1.affine import Index, affine, depends, grid, product, total
 from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, is_none, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import buffer_of, is_tile, rank_of
 
 __all__ = ["Part", "is_read", "patterned", "selected", "sliced", "target_text", "valid_count"]

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.source import number
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
-from nkisim.upgrade.source import Source, number
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
 
 __all__: list[str] = []

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.source import Function, string
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.scopes import Function
-from nkisim.upgrade.source import Source, string
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name
 
 __all__: list[str] = []

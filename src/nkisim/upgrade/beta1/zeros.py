@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from nkisim.source import Function
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.scopes import Function
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, in_psum, shape_of
 

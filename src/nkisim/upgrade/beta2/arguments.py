@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from nkisim.rewriting import Edit
+from nkisim.source import is_none, literal_integer, number, string
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, is_none, literal_integer, number, string
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, dtype_text
 
 __all__: list[str] = []

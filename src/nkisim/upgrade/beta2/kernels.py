@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.source import Function, literal_integer
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.scopes import Function
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of
 
 __all__: list[str] = []

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.source import is_none
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, is_none
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, dtype_of
 
 __all__: list[str] = []

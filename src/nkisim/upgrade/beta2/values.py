@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer, number
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import dtype_of, shape_of
 
 __all__: list[str] = []

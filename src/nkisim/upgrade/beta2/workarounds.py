@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer, number
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import dtype_of, is_tile
 
 __all__: list[str] = []

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from itertools import count, islice
 
 from nkisim.rewriting import Edit
+from nkisim.source import Function
 from nkisim.upgrade.later.nki06 import is_register
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.scopes import Function
 from nkisim.upgrade.source import Source
 
 __all__: list[str] = []

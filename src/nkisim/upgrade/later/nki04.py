@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from nkisim.source import literal_integer
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import RULES, Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
 
 __all__ = ["renamed_attributes"]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from nkisim import versions
 from nkisim.rewriting import Edit
+from nkisim.source import literal_integer
 from nkisim.upgrade.later.nki04 import renamed_attributes
 from nkisim.upgrade.later.nki06 import RANGES
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.staging import staged
 from nkisim.upgrade.tiles import allocation, buffer_of, in_psum, is_tile, shape_of
 

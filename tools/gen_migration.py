@@ -35,8 +35,8 @@ HEAD = """\
 # Upgrade older kernels
 
 `nkisim upgrade` rewrites kernels of NKI Beta 1 (`neuronxcc.nki`), Beta 2 (NKI 0.1 and 0.2) and
-0.3.0 to 0.5.0 for a newer version, up to 0.6.0. It needs the extra `codemod`:
-`pip install 'trnsci[codemod]'`.
+0.3.0 to 0.5.0 for a newer version, up to 0.6.0. Code in format strings is
+rewritten from Python 3.12 on; an older Python reports it.
 
 ```sh
 nkisim upgrade kernels/ --diff

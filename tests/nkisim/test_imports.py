@@ -23,13 +23,14 @@ print(json.dumps([loaded, importlib.util.find_spec("nki") is not None]))
     [
         ("import nkisim; nkisim.simulate", False),
         ("import nkisim.language, nkisim.isa, nkisim.typing, nkisim.collectives", False),
+        ("import nkisim.upgrade", False),
         ("import nkisim; nkisim.install(); import nki, nki.dtype", True),
     ],
 )
 def test_the_library_needs_nothing_optional(statement, makes_nki_importable):
     loaded, found = loaded_after(statement)
     assert "numpy" in loaded
-    assert loaded.isdisjoint({"torch", "matplotlib", "libcst", "click", "rich"})
+    assert loaded.isdisjoint({"torch", "matplotlib", "click", "rich"})
     assert found is makes_nki_importable
 
 

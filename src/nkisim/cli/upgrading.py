@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,10 +106,6 @@ def upgrade(
         raise click.UsageError(f"--from {since} is newer than --to {target}: only forward")
     if write and check:
         raise click.UsageError("--write and --check exclude each other: --check writes nothing")
-    if find_spec("libcst") is None:
-        raise click.UsageError(
-            "nkisim upgrade needs libcst, which is not installed: pip install 'trnsci[codemod]'"
-        )
     roots = [Path(path) for path in paths]
     for root in roots:
         if not root.exists():

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from nkisim.diagnostics.syntax import parsed
+from nkisim.diagnostics.syntax import tree_of
 
 __all__ = [
     "TRACEBACK_VARIABLE",
@@ -110,7 +110,7 @@ def assigned_name(file: str, line: int) -> str:
 @lru_cache(maxsize=4)
 def _nodes(source: str) -> tuple[ast.AST, ...]:
     """Return all syntax nodes of a source; none if it is not valid Python."""
-    tree = parsed(source)
+    tree = tree_of(source)
     return () if tree is None else tuple(ast.walk(tree))
 
 

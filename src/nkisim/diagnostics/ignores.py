@@ -13,7 +13,7 @@ import re
 import tokenize
 from functools import lru_cache
 
-from nkisim.diagnostics.syntax import parsed
+from nkisim.diagnostics.syntax import tree_of
 
 __all__ = ["Comment", "comments_of", "silencing_line"]
 
@@ -75,7 +75,7 @@ def _by_line(text: str) -> dict[int, list[Comment]]:
 
 def _statements(text: str) -> dict[int, range]:
     """Return, for each line, the lines of its statement or block header."""
-    tree = parsed(text)
+    tree = tree_of(text)
     if tree is None:
         return {}
     spans: dict[int, range] = {}

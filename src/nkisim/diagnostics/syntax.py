@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import threading
+from functools import lru_cache
 
-__all__ = ["SYNTAX_LOCK", "parsed"]
+__all__ = ["SYNTAX_LOCK", "parsed", "tree_of"]
 
 SYNTAX_LOCK = threading.RLock()
 """Lock held while a syntax tree is built."""
@@ -22,3 +23,9 @@ def parsed(source: str) -> ast.Module | None:
             return ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
+
+
+@lru_cache(maxsize=32)
+def tree_of(source: str) -> ast.Module | None:
+    """Return what ``parsed`` does; a text is parsed once, and its tree must not be changed."""
+    return parsed(source)

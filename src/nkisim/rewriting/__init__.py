@@ -4,7 +4,7 @@ Used by ``nkisim upgrade`` and ``nkisim check --fix``.
 """
 
 from nkisim.rewriting.diffs import unified_diff
-from nkisim.rewriting.edits import Edit, NotPythonError, disjoint, edited, loses_comment
+from nkisim.rewriting.edits import Edit, NotPythonError, applied, disjoint, edited, loses_comment
 from nkisim.rewriting.pasting import NotPastedError, code_with_comments, edits_of
 from nkisim.rewriting.sources import SourceError, SourceText, read_source, write_source
 
@@ -14,6 +14,7 @@ __all__ = [
     "NotPythonError",
     "SourceError",
     "SourceText",
+    "applied",
     "code_with_comments",
     "disjoint",
     "edited",

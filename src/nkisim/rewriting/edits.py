@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
 
-__all__ = ["Edit", "NotPythonError", "disjoint", "edited", "loses_comment"]
+__all__ = ["Edit", "NotPythonError", "applied", "disjoint", "edited", "loses_comment"]
 
 
 class NotPythonError(ValueError):
@@ -59,7 +59,7 @@ def edited(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str,
     Raises:
         NotPythonError: The new text would not be valid Python.
     """
-    new, origin = _applied(text, edits, lines)
+    new, origin = applied(text, edits, lines)
     try:
         with SYNTAX_LOCK:
             ast.parse(new)
@@ -68,7 +68,8 @@ def edited(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str,
     return new, origin
 
 
-def _applied(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str, list[int]]:
+def applied(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str, list[int]]:
+    """Return what ``edited`` does for disjoint edits; the new text need not be valid Python."""
     data = text.encode()
     parts: list[bytes] = []
     origin: list[int] = []

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nkisim.diagnostics import Rewrite
-from nkisim.diagnostics.syntax import SYNTAX_LOCK, parsed
+from nkisim.diagnostics.syntax import SYNTAX_LOCK, parsed, tree_of
 from nkisim.rewriting.edits import Edit, NotPythonError, edited, loses_comment
 from nkisim.rewriting.trees import SourceTree, same_program
 
@@ -57,7 +57,7 @@ class _Pasting:
         self.text, self.rewrite = text, rewrite
         self.tree = SourceTree(text)
         self.lines = rewrite.code.split("\n")
-        module = parsed(text)
+        module = tree_of(text)
         if module is None:
             raise NotPastedError("the file is not valid Python")
         self.module = module

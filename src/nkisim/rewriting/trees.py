@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from nkisim.rewriting.edits import Edit
+from nkisim.source import Lines
 
 __all__ = ["SourceTree", "same_program"]
 
@@ -43,37 +44,8 @@ def same_program(a: ast.Module, b: ast.Module) -> bool:
     return same_tree(a, b)
 
 
-class SourceTree:
-    """A source text with the byte positions of its syntax tree.
-
-    Attributes:
-        data: The text in UTF-8.
-        newline: Its line ending.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.data = text.encode()
-        self._ends = [m.span() for m in re.finditer(rb"\r\n|\n|\r|\Z", self.data)]
-        self._starts = [0, *(stop for _, stop in self._ends)]
-        first = re.search(rb"\r\n|\n|\r", self.data)
-        self.newline = first.group().decode() if first else "\n"
-
-    def line_start(self, line: int) -> int:
-        """Return the position of the first byte of a line, counted from 1."""
-        return self._starts[line - 1]
-
-    def line_end(self, line: int) -> int:
-        """Return the position behind the last byte of a line, before its line ending."""
-        return self._ends[line - 1][0]
-
-    def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
-        """Return the positions of the first byte of a node and of the first one behind it."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return (
-            self._starts[node.lineno - 1] + node.col_offset,
-            self._starts[node.end_lineno - 1] + node.end_col_offset,
-        )
+class SourceTree(Lines):
+    """A source text, with the edits that change parts of its syntax tree."""
 
     def changes(self, old: ast.AST, new: ast.AST) -> list[Edit] | None:
         """Return the edits that turn a node of the text into another node.

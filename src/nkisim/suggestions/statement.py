@@ -7,11 +7,12 @@ import linecache
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from nkisim.diagnostics import Fact, Finding, Rewrite
-from nkisim.diagnostics.syntax import parsed
+from nkisim.diagnostics.syntax import parsed, tree_of
 from nkisim.rewriting import code_with_comments
+from nkisim.source import arguments_of
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.signatures import parameters_of
 
@@ -96,16 +97,11 @@ class Case:
     def arguments(self) -> dict[str, ast.expr]:
         """The arguments of the call, by parameter; empty where they are not plain."""
         call = self.call
-        if call is None or any(isinstance(a, ast.Starred) for a in call.args):
-            return {}
-        if any(k.arg is None for k in call.keywords):
+        if call is None:
             return {}
         known = self.function in INSTRUCTIONS
         names = parameters_of(self.function) if known else _LANGUAGE.get(self.function, [])
-        if len(call.args) > len(names):
-            return {}
-        found = dict(zip(names, call.args, strict=False))
-        return found | {k.arg: k.value for k in call.keywords if k.arg is not None}
+        return arguments_of(call, names) or {}
 
     def text(self, argument: str) -> str:
         """Return an argument as it is written; empty where it is not given."""
@@ -270,11 +266,6 @@ _LANGUAGE = {
 """Parameters of ``nki.language`` functions that findings refer to."""
 
 
-@lru_cache(maxsize=32)
-def _tree(text: str) -> ast.Module | None:
-    return parsed(text)
-
-
 def _around(module: ast.Module, line: int) -> Iterator[ast.AST]:
     """Return the file and the blocks that contain the line, outermost first.
 
@@ -302,7 +293,7 @@ def _blocks(nodes: Iterable[ast.AST]) -> Iterator[list[ast.stmt]]:
 
 def case_of(finding: Finding) -> Case | None:
     """Return a finding with its statement, None if the source is unavailable."""
-    module = _tree("".join(linecache.getlines(finding.file)))
+    module = tree_of("".join(linecache.getlines(finding.file)))
     if module is None:
         return None
     best: Case | None = None
@@ -320,7 +311,7 @@ def case_of(finding: Finding) -> Case | None:
 
 def function_case_of(finding: Finding) -> Case | None:
     """Return a finding with the function that begins at its line, None if there is none."""
-    module = _tree("".join(linecache.getlines(finding.file)))
+    module = tree_of("".join(linecache.getlines(finding.file)))
     for block in () if module is None else _blocks(_around(module, finding.line)):
         for node in block:
             if isinstance(node, ast.FunctionDef):

@@ -1,7 +1,4 @@
-"""Source rewrites that bring kernels of older NKI releases to newer ones.
-
-Needs libcst (extra ``codemod``), which is why nothing else in nkisim imports this package.
-"""
+"""Source rewrites that bring kernels of older NKI releases to newer ones."""
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.engine import Change, Outcome, upgrade_text

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import tokenize
 from dataclasses import dataclass, field, replace
 
-import libcst as cst
-
-from nkisim.rewriting import Edit, NotPythonError, disjoint, edited, loses_comment
+from nkisim.rewriting import Edit, applied, disjoint, loses_comment
 from nkisim.upgrade import beta1, beta2, later
 from nkisim.upgrade.releases import ERAS, TARGETS, Since, era_of, rules_between, version_of
 from nkisim.upgrade.rules import RULES, Era, Match, Rule
@@ -87,9 +84,8 @@ def upgrade_text(
     if "nki" not in text:
         return Outcome(text, text)
     try:
-        ast.parse(text)
         source = Source(text)
-    except (SyntaxError, ValueError, cst.ParserSyntaxError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return Outcome(text, text, problem=_not_python(error))
     rules = rules_between(source, since, target)
     era = era_of(source) if since == "auto" else since
@@ -102,9 +98,9 @@ def upgrade_text(
         if not edits:
             break
         try:
-            new, lines = edited(source.text, edits, lines)
+            new, lines = applied(source.text, edits, lines)
             source = Source(new)
-        except (NotPythonError, cst.ParserSyntaxError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             ids = ", ".join(sorted({change.rule for change in made}))
             return Outcome(
                 text, text, problem=f"the rewrite ({ids}) would not be valid Python: {error}"
@@ -128,7 +124,9 @@ def upgrade_text(
 
 
 def _not_python(error: Exception) -> str:
-    line = getattr(error, "lineno", None) or getattr(error, "raw_line", None)
+    if isinstance(error, RecursionError | MemoryError):
+        return "too deeply nested"
+    line = getattr(error, "lineno", None)
     place = f"line {line}: " if line else ""
     return f"{place}not valid Python: {getattr(error, 'msg', None) or error}"
 
@@ -145,12 +143,18 @@ def _shown_era(era: Era, places: list[Change]) -> Era:
 
 
 def _matches(source: Source, rules: list[Rule]) -> list[tuple[Rule, Match]]:
-    """Return what the rules find; an edit that would lose a comment becomes a finding."""
-    return [
-        (rule, replace(match, edits=()) if loses_comment(source.data, match.edits) else match)
-        for rule in rules
-        for match in rule.find(source)
-    ]
+    """Return what the rules find; an edit that cannot be made becomes a finding."""
+    return [(rule, _possible(source, match)) for rule in rules for match in rule.find(source)]
+
+
+def _possible(source: Source, match: Match) -> Match:
+    """Return a match without its edits if they would lose a comment or cut a format string."""
+    if loses_comment(source.data, match.edits):
+        return replace(match, edits=())
+    if any(map(source.cuts_format_string, match.edits)):
+        message = f"in a format string, which needs Python 3.12 to be changed: {match.message}"
+        return replace(match, edits=(), message=message, review="")
+    return match
 
 
 def _first_step(matches: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]]:

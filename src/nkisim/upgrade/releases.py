@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Literal, cast, get_args
 
-import libcst as cst
-
 from nkisim import versions
 from nkisim.upgrade.rules import RULES, Era, Rule
 from nkisim.upgrade.source import Source
@@ -78,7 +76,7 @@ def era_of(source: Source) -> Era:
     ``neuronxcc`` is the package of Beta 1. In other files the newest of the NKI names and keywords
     decides. Beta 2 has no list of names: its files count as 0.3.
     """
-    for statement in (*source.all(cst.Import), *source.all(cst.ImportFrom)):
+    for statement in (*source.all(ast.Import), *source.all(ast.ImportFrom)):
         if "neuronxcc" in source.code(statement):
             return "beta1"
     newest = max(_first_versions(source), key=TARGETS.index, default=TARGETS[0])
@@ -87,19 +85,20 @@ def era_of(source: Source) -> Era:
 
 def _first_versions(source: Source) -> Iterator[str]:
     """Yield the version in which each NKI name and keyword of a file appears first."""
-    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
-        module, _, name = (source.name(node) or "").rpartition(".")
+    nodes = (*source.all(ast.Attribute), *source.all(ast.Name))
+    for full in (*source.imported_names(), *(source.name(node) or "" for node in nodes)):
+        module, _, name = full.rpartition(".")
         if module in MODULES:
             yield from [v for v in TARGETS if versions.has(v, module, name)][:1]
-        member = _members().get(node.attr.value) if isinstance(node, cst.Attribute) else None
-        if member is not None and is_tile(source, cst.ensure_type(node, cst.Attribute).value):
+    for attribute in source.all(ast.Attribute):
+        member = _members().get(attribute.attr)
+        if member is not None and is_tile(source, attribute.value):
             yield member
-    for call in source.all(cst.Call):
+    for call in source.all(ast.Call):
         module, _, name = (source.name(call.func) or "").rpartition(".")
-        for argument in call.args if module in MODULES else ():
-            if argument.keyword is not None:
-                key = argument.keyword.value
-                yield from [v for v in TARGETS if key in parameter_names(v, module, name)][:1]
+        for argument in source.given(call) if module in MODULES else ():
+            key = argument.keyword
+            yield from [v for v in TARGETS if key in parameter_names(v, module, name)][:1]
 
 
 @cache

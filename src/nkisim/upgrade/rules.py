@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
-
-import libcst as cst
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.source import Source
@@ -28,7 +27,7 @@ class Match:
         review: What to check after the change; empty where the result is equivalent.
     """
 
-    node: cst.CSTNode
+    node: ast.AST
     message: str
     edits: tuple[Edit, ...] = ()
     review: str = ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
 
+from nkisim.source import number
 from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS
@@ -13,36 +14,34 @@ __all__ = ["broadcast", "is_number", "tile_dtype", "tile_shape"]
 _KEEP = ("copy", "exp", "negative", "rsqrt", "sqrt", "square", "tanh", "reciprocal", "sigmoid")
 
 
-def tile_shape(source: Source, node: cst.CSTNode, depth: int = 0) -> list[str] | None:
+def tile_shape(source: Source, node: ast.AST, depth: int = 0) -> list[str] | None:
     """Return the sizes of a tile, or None if they are not visible."""
     if depth > 8:
         return None
-    if isinstance(node, cst.Name):
+    if isinstance(node, ast.Name):
         found = assigned_value(source, node)
         if found is None or found[1] is not None or not same_values(source, found[0], node):
             return None
         return tile_shape(source, found[0], depth + 1)
-    if isinstance(node, cst.Subscript):
+    if isinstance(node, ast.Subscript):
         return _part(source, node)
-    if not isinstance(node, cst.Call):
+    if not isinstance(node, ast.Call):
         return None
     name = source.nki_name(node.func, "nki.language")
-    if (name == "load" or name in _KEEP) and node.args:
-        return tile_shape(source, node.args[0].value, depth + 1)
+    given = source.given(node)
+    if (name == "load" or name in _KEEP) and given:
+        return tile_shape(source, given[0].value, depth + 1)
     if name not in ALLOCATIONS:
         return None
-    given = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
-    if not isinstance(given, cst.Tuple | cst.List):
-        return None
-    return [source.code(element.value) for element in given.elements]
+    shape = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
+    return [source.code(e) for e in shape.elts] if isinstance(shape, ast.Tuple | ast.List) else None
 
 
-def _part(source: Source, node: cst.Subscript) -> list[str] | None:
+def _part(source: Source, node: ast.Subscript) -> list[str] | None:
     """Return the sizes of ``t[0:128, k * 64:k * 64 + 64]`` if all of them have bounds."""
     sizes = []
-    for element in node.slice:
-        part = element.slice
-        if not isinstance(part, cst.Slice) or part.upper is None or part.step is not None:
+    for part in source.indices(node):
+        if not isinstance(part, ast.Slice) or part.upper is None or part.step is not None:
             return None
         start = "0" if part.lower is None else source.code(part.lower)
         stop = source.code(part.upper)
@@ -57,18 +56,18 @@ def _part(source: Source, node: cst.Subscript) -> list[str] | None:
     return sizes
 
 
-def tile_dtype(source: Source, node: cst.CSTNode, depth: int = 0) -> str | None:
+def tile_dtype(source: Source, node: ast.AST, depth: int = 0) -> str | None:
     """Return the dtype of a tile as a text: ``"nl.float32"``, ``"x.dtype"``; None if unknown."""
     if depth > 8:
         return None
-    if isinstance(node, cst.Subscript):
+    if isinstance(node, ast.Subscript):
         return tile_dtype(source, node.value, depth)
-    if isinstance(node, cst.Name):
+    if isinstance(node, ast.Name):
         found = assigned_value(source, node)
         if found is None or found[1] is not None:
-            return f"{node.value}.dtype" if found is None else None
+            return f"{node.id}.dtype" if found is None else None
         return tile_dtype(source, found[0], depth + 1)
-    if not isinstance(node, cst.Call):
+    if not isinstance(node, ast.Call):
         return None
     name = source.nki_name(node.func, "nki.language") or ""
     if name != "load" and name not in ALLOCATIONS:
@@ -78,51 +77,46 @@ def tile_dtype(source: Source, node: cst.CSTNode, depth: int = 0) -> str | None:
     if given is None:
         src = found_arguments.get("src")
         return None if src is None else tile_dtype(source, src, depth + 1)
-    if isinstance(given, cst.Attribute) and given.attr.value == "dtype":
+    if isinstance(given, ast.Attribute) and given.attr == "dtype":
         return tile_dtype(source, given.value, depth + 1)
     full = source.name(given) or ""
     return f"nl.{full.rpartition('.')[2]}" if full.startswith(("nki.language.", "numpy.")) else None
 
 
-def is_number(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> bool:
+def is_number(source: Source, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
     """Return whether an expression is known to be a Python number, not a tile.
 
     Literals, sizes of tensors, indices of loops and what is computed from them are numbers.
     """
-    if isinstance(node, cst.Integer | cst.Float):
+    if number(node) is not None:
         return True
-    if isinstance(node, cst.UnaryOperation):
-        return is_number(source, node.expression, seen)
-    if isinstance(node, cst.BinaryOperation):
+    if isinstance(node, ast.UnaryOp):
+        return is_number(source, node.operand, seen)
+    if isinstance(node, ast.BinOp):
         return is_number(source, node.left, seen) and is_number(source, node.right, seen)
-    if isinstance(node, cst.Subscript):
-        return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
-        return node.func.value in ("float", "int", "len")
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in ("float", "int", "len")
     scope = source.scope(node)
-    if not isinstance(node, cst.Name) or scope is None or node.value in seen:
+    if not isinstance(node, ast.Name) or scope is None or node.id in seen:
         return False
-    within = seen | {node.value}
-    bound = scope.lookup(node.value)
+    within = seen | {node.id}
+    bound = scope.lookup(node.id)
     return bool(bound) and all(_is_numeric(source, one.node, within) for one in bound)
 
 
-def _is_numeric(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> bool:
+def _is_numeric(source: Source, node: ast.AST, seen: frozenset[str]) -> bool:
     """Return whether a binding gives a name a number: ``n = 4``, ``n, m = x.shape``, a loop."""
     above = source.parent(node)
-    if isinstance(above, cst.For) and above.target is node and isinstance(above.iter, cst.Call):
+    if isinstance(above, ast.For) and above.target is node and isinstance(above.iter, ast.Call):
         loop = source.nki_name(above.iter.func, "nki.language") or source.code(above.iter.func)
         return loop in ("affine_range", "range", "sequential_range", "static_range")
-    if isinstance(above, cst.Element):
-        group = source.parent(above)
-        target = None if group is None else source.parent(group)
-        statement = None if target is None else source.parent(target)
-        value = statement.value if isinstance(statement, cst.Assign) else None
-        return isinstance(value, cst.Attribute) and value.attr.value == "shape"
-    statement = None if above is None else source.parent(above)
-    if isinstance(above, cst.AssignTarget) and isinstance(statement, cst.Assign):
-        return is_number(source, statement.value, seen)
-    return False
+    if isinstance(above, ast.Tuple | ast.List):
+        statement = source.parent(above)
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        return isinstance(value, ast.Attribute) and value.attr == "shape"
+    return isinstance(above, ast.Assign) and is_number(source, above.value, seen)
 
 
 def broadcast(a: list[str], b: list[str]) -> list[str] | None:

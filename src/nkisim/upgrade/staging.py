@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.source import Source
@@ -11,7 +11,7 @@ from nkisim.upgrade.tiles import base_name
 __all__ = ["staged"]
 
 
-def staged(source: Source, operand: cst.BaseExpression) -> tuple[Edit, ...] | None:
+def staged(source: Source, operand: ast.expr) -> tuple[Edit, ...] | None:
     """Return the edits that copy an operand to SBUF in front of its statement and use the copy.
 
     None where the operand is no tile with a name, or its statement is not a line of its own.
@@ -22,8 +22,8 @@ def staged(source: Source, operand: cst.BaseExpression) -> tuple[Edit, ...] | No
         return None
     if not source.unconditional(operand):
         return None
-    stage, text = source.fresh(f"{tile.value}_sbuf"), source.code(operand)
-    shape = f"{text}.shape, dtype={tile.value}.dtype, buffer={language[0]}.sbuf"
+    stage, text = source.fresh(f"{tile.id}_sbuf"), source.code(operand)
+    shape = f"{text}.shape, dtype={tile.id}.dtype, buffer={language[0]}.sbuf"
     lines = source.before(
         line,
         f"{stage} = {language[0]}.ndarray({shape})",

@@ -1,9 +1,6 @@
 """Whole kernels of Beta 1: index tensors, instructions that return, masks, outputs, Python."""
 
 import numpy as np
-import pytest
-
-pytest.importorskip("libcst")
 
 from each_case import each_case
 from upgraded import assert_right_after_upgrade

@@ -1,9 +1,6 @@
 """Whole kernels of Beta 1 with masks, helper functions and several kinds of indices."""
 
 import numpy as np
-import pytest
-
-pytest.importorskip("libcst")
 
 from each_case import each_case
 from upgraded import assert_right_after_upgrade

@@ -1,9 +1,5 @@
 """Forms of Beta 1: what they become, what only looks like them, what is left as a finding."""
 
-import pytest
-
-pytest.importorskip("libcst")
-
 from each_case import each_case
 from nkisim.upgrade import upgrade_text
 
@@ -205,6 +201,7 @@ STAY = {
         "import nki.typing as nt\n\n\ndef f(x: nt.tensor[128, 64]):\n    return x"
     ),
     "NumPy for another function": "def host(f):\n    return f\n\nhost(np.add)\nhost(np.int32)",
+    "NumPy in an annotation of a kernel": KERNEL.format("x, s: np.float32 = 1.0") + "return x",
     "a counter in a plain loop": (
         KERNEL.format("x") + "n = 0\n    for k in range(4):\n        n += 1\n    return x"
     ),

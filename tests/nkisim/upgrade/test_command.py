@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("libcst")
-
 import nkisim.upgrade
 from fresh_process import COMMANDS, forked
 from nkisim.cli import commands
@@ -104,14 +102,6 @@ def test_versions_have_two_or_three_numbers(upgrade, tmp_path):
     assert upgrade("k.py", "--from", "0.3", "--to", "0.5")[1] == ""
 
 
-def test_libcst_is_named_if_it_is_missing(upgrade, monkeypatch):
-    monkeypatch.setitem(sys.modules, "libcst", None)
-    monkeypatch.setattr("nkisim.cli.upgrading.find_spec", lambda name: None)
-    status, _, err = upgrade(".")
-    assert status == 2
-    assert "pip install 'trnsci[codemod]'" in err
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -167,7 +157,7 @@ def test_an_error_in_one_file_does_not_stop_the_others(upgrade, tmp_path):
     status, _, err = upgrade(".", "--write")
     assert status == 1
     assert "a.py: " in err
-    assert "recursion" in err
+    assert "a.py: too deeply nested" in err
     assert err.endswith(
         "2 files read, 1 changed (1 rewrite), 0 findings left; 1 file not processed\n"
     )

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("libcst")
-
 import nkisim
 from nkisim.upgrade import upgrade_text
 from upgraded import upgraded_result

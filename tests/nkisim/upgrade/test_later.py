@@ -6,9 +6,6 @@ import itertools
 import pytest
 
 from each_case import each_case
-
-pytest.importorskip("libcst")
-
 from nkisim.upgrade import RULES, TARGETS, upgrade_text
 from nkisim.upgrade.later.positions import moved_functions
 from nkisim.upgrade.releases import parameter_names

@@ -7,11 +7,8 @@ of 0.6.0 call their body as the documentation describes, with a register passed 
 import textwrap
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("libcst")
 
 from nkisim.upgrade import upgrade_text
 

@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
 from scripts import loaded
-
-pytest.importorskip("libcst")
 
 ROOT = Path(__file__).resolve().parents[3]
 

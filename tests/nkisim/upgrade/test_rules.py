@@ -7,9 +7,6 @@ import tokenize
 import pytest
 
 from each_case import each_case
-
-pytest.importorskip("libcst")
-
 from nkisim.upgrade import RULES as ALL_RULES
 from nkisim.upgrade import upgrade_text
 

@@ -1,16 +1,12 @@
-"""Scopes of names: the same imports and bindings as the scope analysis of libcst."""
+"""The reading of source: scopes as Python has them, full names, spans with parentheses."""
 
+import ast
+import symtable
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("libcst")
-
-import libcst as cst
-from libcst.metadata import Assignment, MetadataWrapper, QualifiedNameSource, ScopeProvider
-
 from each_case import each_case
-from nkisim.upgrade.scopes import Tree
 from nkisim.upgrade.source import Source
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,53 +74,51 @@ TEXTS = {
 }
 
 
-def dotted(node):
-    if isinstance(node, cst.Attribute):
-        head = dotted(node.value)
-        return None if head is None else f"{head}.{node.attr.value}"
-    return node.value if isinstance(node, cst.Name) else None
+def tables(table):
+    """Yield the symbol tables of a module, its functions and its classes, by line and name."""
+    if table.get_type() not in ("module", "function", "class"):
+        return
+    if table.get_name() not in ("listcomp", "setcomp", "dictcomp", "genexpr", "lambda"):
+        yield (table.get_lineno(), table.get_name()), table
+    for child in table.get_children():
+        yield from tables(child)
 
 
 @each_case("text", TEXTS.values(), ids=list(TEXTS))
-def test_scopes_are_those_of_libcst(text):
-    wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    theirs = wrapper.resolve(ScopeProvider)
-    ours = Tree(wrapper.module)
-    for name in ours.nodes.get(cst.Name, []):
-        scope = ours.scopes.get(name)
-        known = theirs.get(name)
-        if scope is None or known is None:
-            continue
-        found = {one.node for one in known.assignments[name.value] if isinstance(one, Assignment)}
-        assert {one.node for one in scope.assignments[name.value]} == found, name.value
-
-
-@each_case("text", TEXTS.values(), ids=list(TEXTS))
-def test_full_names_are_those_of_libcst(text):
-    """Where libcst follows the order of statements, a name with two meanings has none here."""
+def test_scopes_are_those_of_python(text):
     source = Source(text)
-    theirs = MetadataWrapper(source.module, unsafe_skip_copy=True).resolve(ScopeProvider)
-    named = 0
-    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
-        full = source.name(node)
-        base = node
-        while isinstance(base, cst.Attribute):
-            base = base.value
-        if full is None or dotted(node) is None or theirs.get(base) is None:
-            continue
-        scope = theirs[base]
-        expected = {
-            one.name.removeprefix("neuronxcc.")
-            for one in scope.get_qualified_names_for(dotted(node))
-            if one.source is QualifiedNameSource.IMPORT
+    ours = {(0, "top"): source.scope(source.module)}
+    for node in (*source.functions, *source.all(ast.ClassDef)):
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        ours[first, node.name] = ours[node.lineno, node.name] = source.scope(node.body[0])
+    for place, table in tables(symtable.symtable(text, "text", "exec")):
+        bound = {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if (symbol.is_assigned() or symbol.is_parameter() or symbol.is_imported())
+            and (symbol.is_local() or table.get_type() == "module")
         }
-        assert expected == {full}, dotted(node)
-        named += 1
-    assert named or not text
+        assert set(ours[place].assignments) == bound, place
+
+
+def test_full_names():
+    """A name has a full name where all of its bindings are one import."""
+    source = Source(FORMS)
+    named = {}
+    for node in (*source.all(ast.Attribute), *source.all(ast.Name)):
+        named.setdefault(source.code(node), set()).add(source.name(node))
+    assert named["nl.load"] == {"nki.language.load", None}  # the parameter of inner is another
+    assert named["nl.store"] == {"nki.language.store"}
+    assert named["nl.Base"] == {"nki.language.Base"}
+    assert named["nki.isa.copy"] == {"nki.isa.copy"}
+    assert named["os.path"] == {"os.path", None}
+    assert named["mark"] == {"nki.jit"}
+    assert named["home"] == {"..far.away"}
+    assert named["np.pi"] == named["np.add"] == {None}  # also bound to None
+    assert named["nl.field"] == named["Holder.nl"] == {None}
 
 
 def test_patterns_bind_names():
-    """Unlike in libcst, whose analysis leaves them out."""
     text = (
         "import nki.language as nl\n\nmatch x:\n    case {'a': nl.sbuf, **others}:\n        pass\n"
         "    case [head, *tail] if head:\n        pass\n    case list(field=value) as whole:\n"
@@ -138,10 +132,9 @@ def test_patterns_bind_names():
 
 def test_references_and_closures():
     text = "def f():\n    t = 1\n    def g():\n        return t, u\n    return t\nu = 2\n"
-    tree = Source(text)._tree
     found = {
         one.name: len(one.references)
-        for scope in set(tree.scopes.values())
+        for scope in Source(text).scopes
         for made in scope.assignments.values()
         for one in made
     }
@@ -150,9 +143,91 @@ def test_references_and_closures():
 
 def test_every_node_has_its_parent_and_its_place():
     source = Source(FORMS)
-    for kind in (cst.Call, cst.Name, cst.Subscript, cst.Assign):
+    for kind in (ast.Call, ast.Name, ast.Subscript, ast.Assign):
         starts = [source.span(node)[0] for node in source.all(kind)]
         assert starts == sorted(starts)
         for node in source.all(kind):
             *_, last = source.ancestors(node)
-            assert isinstance(last, cst.Module)
+            assert isinstance(last, ast.Module)
+
+
+@each_case("text", TEXTS.values(), ids=list(TEXTS))
+def test_the_text_of_an_expression_is_that_expression(text):
+    source = Source(text)
+    for kind in (ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.Subscript, ast.Constant):
+        for node in source.all(kind):
+            if not source.is_formatted(node):
+                code = source.code(node)
+                again = ast.parse(f"({code}\n)", mode="eval").body
+                assert ast.unparse(again) == ast.unparse(node), code
+
+
+@each_case(
+    ("text", "code"),
+    [
+        ("f(é)", "é"),
+        ("'ü('; f(é)", "é"),
+        ("f((é))", "(é)"),
+        ("f(( (é) ))", "( (é) )"),
+        ("(é)(f)", "(é)"),
+        ("(é(f))", "é"),
+        ("f((  # )\n  é  # (\n  ))", "(  # )\n  é  # (\n  )"),
+        ("f(a, (é), *b)", "(é)"),
+        ("f(a=(é))", "(é)"),
+        ("x[(é), (b)]", "(é)"),
+        ("x[(é, b)]", "é"),
+        ("class A(é): pass", "é"),
+        ("f(é \\\n )", "é"),
+        ("f((\\\n é))", "(\\\n é)"),
+        ("x = (')', é, '(')", "é"),
+        ("x = (é)\r\ny = 1\r\n", "(é)"),
+        ("if (é): pass", "(é)"),
+    ],
+)
+def test_parentheses_around_a_name(text, code):
+    source = Source(text)
+    (name,) = (name for name in source.all(ast.Name) if name.id == "é")
+    assert source.code(name) == code
+    assert source.bare(name) == "é"
+
+
+@each_case(
+    ("text", "indices"),
+    [
+        ("x[a]", ["a"]),
+        ("x[a,]", ["a"]),
+        ("x[a, b:c]", ["a", "b:c"]),
+        ("x[(a), (b)]", ["(a)", "(b)"]),
+        ("x[(a, b)]", ["(a, b)"]),
+        ("x[((a), (b))]", ["((a), (b))"]),
+        ("x[(a, b), c]", ["(a, b)", "c"]),
+        ("x[(a + b) * (c + d)]", ["(a + b) * (c + d)"]),
+    ],
+)
+def test_indices_of_a_subscript(text, indices):
+    source = Source(text)
+    (node,) = source.all(ast.Subscript)
+    assert [source.code(index) for index in source.indices(node)] == indices
+    assert all(source.parent(index) is node for index in source.indices(node))
+
+
+def test_arguments_of_a_generator():
+    source = Source("f( k for k in y )\ng((k for k in y))\n")
+    texts = [source.code(node) for node in source.all(ast.GeneratorExp)]
+    assert texts == ["k for k in y", "(k for k in y)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a = 1\nb = 2;\n", {"a = 1", "b = 2"}),
+        ("a = 1; b = 2\nc = 3\n", {"c = 3"}),
+        ("if x: a = 1\nelse:\n    b = 2\n", {"b = 2"}),
+        ("if x: \\\n    a = 1\n", set()),
+        ("a = (\n    1)  # (\nb = [c for c in d]\n", {"a = (\n    1)", "b = [c for c in d]"}),
+    ],
+)
+def test_statements_on_lines_of_their_own(text, lines):
+    source = Source(text)
+    alone = (source.statement(node) for node in source.all(ast.Assign))
+    assert {source.code(line) for line in alone if line is not None} == lines

@@ -9,9 +9,6 @@ import tokenize
 import pytest
 
 from each_case import each_case
-
-pytest.importorskip("libcst")
-
 from nkisim.upgrade import ERAS, RULES, TARGETS, upgrade_text
 from nkisim.versions import resolve
 

@@ -1,9 +1,5 @@
 """Each change that AWS's update guide for 0.3.0 lists, by the id of its rule."""
 
-import pytest
-
-pytest.importorskip("libcst")
-
 from each_case import each_case
 from nkisim.upgrade import upgrade_text
 

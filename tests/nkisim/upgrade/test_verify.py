@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("libcst")
-
 from fresh_process import nkisim_command
 from nkisim.cli import commands
 from nkisim.upgrade import verify as verification

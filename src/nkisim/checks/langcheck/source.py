@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
 
-from nkisim.diagnostics.syntax import SYNTAX_LOCK, parsed
+from nkisim.diagnostics.syntax import SYNTAX_LOCK, tree_of
 
 __all__ = ["Definition", "Tree", "definition_of", "raise_if_unreadable", "read_tree"]
 
@@ -115,7 +115,7 @@ def read_tree(file: str) -> Tree | None:
         return known[1]
     tree: Tree | None = None
     if lines:
-        module = parsed("".join(lines))
+        module = tree_of("".join(lines))
         try:
             tree = None if module is None else Tree(file, module)
         except RecursionError:

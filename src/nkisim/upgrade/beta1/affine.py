@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass, field, replace
 
-import libcst as cst
-
+from nkisim.source import is_none, is_simple, literal_integer
 from nkisim.upgrade.bindings import assigned_value, same_values
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import is_tile
 
 __all__ = [
@@ -54,7 +54,7 @@ class Index:
     rank: int = 0
     stop: str = ""
     counts: tuple[str, ...] = ()
-    parts: tuple[cst.CSTNode, ...] = field(default=(), compare=False)
+    parts: tuple[ast.AST, ...] = field(default=(), compare=False)
 
     @property
     def dense(self) -> bool:
@@ -113,48 +113,47 @@ def _difference(stop: str, start: str) -> str:
 
 
 def _range(
-    start: str, stop: str, axis: int, rank: int, node: cst.CSTNode, counts: tuple[str, ...] = ()
+    start: str, stop: str, axis: int, rank: int, node: ast.AST, counts: tuple[str, ...] = ()
 ) -> Index:
     axes = (Axis(axis, _difference(stop, start)),)
     offsets = () if start == "0" else (start,)
     return Index(offsets, axes, rank, stop if offsets else "", counts, (node,))
 
 
-def _arange(source: Source, node: cst.Subscript) -> Index | None:
+def _arange(source: Source, node: ast.Subscript) -> Index | None:
     """Return the range of ``nl.arange(...)[None, :]``."""
     call = node.value
-    if not isinstance(call, cst.Call) or source.name(call.func) != "nki.language.arange":
+    if not isinstance(call, ast.Call) or source.name(call.func) != "nki.language.arange":
         return None
-    if not 1 <= len(call.args) <= 2 or any(a.keyword is not None or a.star for a in call.args):
+    given, indices = source.given(call), source.indices(node)
+    if not 1 <= len(given) <= 2 or any(a.keyword is not None or a.star for a in given):
         return None
     axis = None
-    for position, element in enumerate(node.slice):
-        part = element.slice
-        if isinstance(part, cst.Slice):
+    for position, part in enumerate(indices):
+        if isinstance(part, ast.Slice):
             if axis is not None or part.lower or part.upper or part.step:
                 return None
             axis = position
-        elif source.code(part.value if isinstance(part, cst.Index) else part) != "None":
+        elif not is_none(part):
             return None
     if axis is None:
         return None
-    bounds = [source.code(a.value) for a in call.args]
-    return _range("0" if len(bounds) == 1 else bounds[0], bounds[-1], axis, len(node.slice), node)
+    bounds = [source.code(a.value) for a in given]
+    return _range("0" if len(bounds) == 1 else bounds[0], bounds[-1], axis, len(indices), node)
 
 
-def grid(source: Source, node: cst.CSTNode) -> list[Index] | None:
+def grid(source: Source, node: ast.AST) -> list[Index] | None:
     """Return the ranges of ``nl.mgrid[0:128, 0:512]``, or of a name that stands for it."""
-    if isinstance(node, cst.Name):
+    if isinstance(node, ast.Name):
         found = assigned_value(source, node)
-        if found is None or found[1] is not None or isinstance(found[0], cst.Name):
+        if found is None or found[1] is not None or isinstance(found[0], ast.Name):
             return None
         return grid(source, found[0]) if same_values(source, found[0], node) else None
-    if not isinstance(node, cst.Subscript) or source.name(node.value) != "nki.language.mgrid":
+    if not isinstance(node, ast.Subscript) or source.name(node.value) != "nki.language.mgrid":
         return None
     bounds = []
-    for element in node.slice:
-        part = element.slice
-        if not isinstance(part, cst.Slice) or part.upper is None or part.step is not None:
+    for part in source.indices(node):
+        if not isinstance(part, ast.Slice) or part.upper is None or part.step is not None:
             return None
         start = "0" if part.lower is None else source.code(part.lower)
         bounds.append((start, source.code(part.upper)))
@@ -163,28 +162,28 @@ def grid(source: Source, node: cst.CSTNode) -> list[Index] | None:
     return [_range(*pair, axis, rank, node, counts) for axis, pair in enumerate(bounds)]
 
 
-def affine(source: Source, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> Index | None:
+def affine(source: Source, node: ast.AST, seen: frozenset[str] = frozenset()) -> Index | None:
     """Return an index expression as an affine one, or None if it is none or depends on tiles."""
     direct = _direct(source, node, seen)
     if direct is not None:
         return direct
     if not depends(source, node):
-        if derived(source, node) or isinstance(node, cst.Ellipsis):
+        if derived(source, node) or source.code(node) == "...":
             return None
         return Index((source.code(node),), parts=(node,))
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        inner = affine(source, node.expression, seen)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = affine(source, node.operand, seen)
         return None if inner is None else _scaled(inner, "-1")
-    if not isinstance(node, cst.BinaryOperation):
+    if not isinstance(node, ast.BinOp):
         return None
     left, right = affine(source, node.left, seen), affine(source, node.right, seen)
     if left is None or right is None:
         return None
-    if isinstance(node.operator, cst.Add):
+    if isinstance(node.op, ast.Add):
         return _sum(left, right)
-    if isinstance(node.operator, cst.Subtract):
+    if isinstance(node.op, ast.Sub):
         return difference(left, right)
-    if isinstance(node.operator, cst.Multiply) and not (left.axes and right.axes):
+    if isinstance(node.op, ast.Mult) and not (left.axes and right.axes):
         tensor, factor = (left, right) if left.axes else (right, left)
         return replace(_scaled(tensor, factor.offset), parts=left.parts + right.parts)
     return None
@@ -195,13 +194,13 @@ def difference(left: Index, right: Index) -> Index | None:
     return _sum(left, _scaled(right, "-1"))
 
 
-def _direct(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> Index | None:
+def _direct(source: Source, node: ast.AST, seen: frozenset[str]) -> Index | None:
     """Return the range of an index tensor, of a name for one, or of a part of a grid."""
-    if isinstance(node, cst.Subscript):
+    if isinstance(node, ast.Subscript):
         return _arange(source, node) or _component(source, node)
-    if isinstance(node, cst.Attribute):
+    if isinstance(node, ast.Attribute):
         return _component(source, node)
-    if not isinstance(node, cst.Name) or node.value in seen:
+    if not isinstance(node, ast.Name) or node.id in seen:
         return None
     found = assigned_value(source, node)
     if found is None:
@@ -209,22 +208,22 @@ def _direct(source: Source, node: cst.CSTNode, seen: frozenset[str]) -> Index | 
     value, place, _ = found
     index: Index | None = None
     if place is not None:
-        ranges = grid(source, value) if isinstance(value, cst.Subscript) else None
+        ranges = grid(source, value) if isinstance(value, ast.Subscript) else None
         index = ranges[place] if ranges is not None and place < len(ranges) else None
     elif depends(source, value):
-        index = affine(source, value, seen | {node.value})
+        index = affine(source, value, seen | {node.id})
     # Its texts are repeated where the name is used: they must have the same value there.
     same = index is not None and all(same_values(source, part, node) for part in index.parts)
     return index if same else None
 
 
-def _component(source: Source, node: cst.Attribute | cst.Subscript) -> Index | None:
+def _component(source: Source, node: ast.Attribute | ast.Subscript) -> Index | None:
     """Return the range of ``ix.p`` or ``ix[0]`` of a grid."""
     place: int | None = None
-    if isinstance(node, cst.Attribute):
-        place = _AXES.get(node.attr.value)
-    elif len(node.slice) == 1 and isinstance(index := node.slice[0].slice, cst.Index):
-        place = literal_integer(index.value)
+    if isinstance(node, ast.Attribute):
+        place = _AXES.get(node.attr)
+    elif len(indices := source.indices(node)) == 1:
+        place = literal_integer(indices[0])
     ranges = None if place is None else grid(source, node.value)
     if ranges is None or place is None or not 0 <= place < len(ranges):
         return None
@@ -251,32 +250,31 @@ def _scaled(index: Index, factor: str) -> Index:
     return replace(index, offsets=offsets, axes=axes, stop="")
 
 
-def depends(source: Source, node: cst.CSTNode) -> bool:
+def depends(source: Source, node: ast.AST) -> bool:
     """Return whether an expression is made from an index tensor."""
     return _made_from(source, node, False, frozenset())
 
 
-def derived(source: Source, node: cst.CSTNode) -> bool:
+def derived(source: Source, node: ast.AST) -> bool:
     """Return whether an expression is made from an index tensor or from a tile."""
     return _made_from(source, node, True, frozenset())
 
 
-def _made_from(source: Source, node: cst.CSTNode, tiles: bool, seen: frozenset[str]) -> bool:
+def _made_from(source: Source, node: ast.AST, tiles: bool, seen: frozenset[str]) -> bool:
     if (tiles and is_tile(source, node)) or re.search(r"\b(arange|mgrid)\b", source.code(node)):
         return True
-    for name in source.within(node, cst.Name):
+    for name in source.within(node, ast.Name):
         scope, user = source.scope(name), source.parent(name)
-        if scope is None or name.value in seen:
+        if scope is None or name.id in seen:
             continue
-        if isinstance(user, cst.Attribute) and user.attr.value in ("shape", "dtype"):
+        if isinstance(user, ast.Attribute) and user.attr in ("shape", "dtype"):
             continue
-        for assignment in scope.lookup(name.value):
+        for assignment in scope.lookup(name.id):
             for above in source.ancestors(assignment.node):
-                value = getattr(above, "value", None)
-                small = isinstance(above, cst.BaseSmallStatement)
-                within = seen | {name.value}
-                if small and value is not None and _made_from(source, value, tiles, within):
+                within = seen | {name.id}
+                value = getattr(above, "value", None) if is_simple(above) else None
+                if value is not None and _made_from(source, value, tiles, within):
                     return True
-                if small or isinstance(above, cst.BaseCompoundStatement):
+                if isinstance(above, ast.stmt):
                     break
     return False

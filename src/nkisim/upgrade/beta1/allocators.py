@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
-
-import libcst as cst
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.rules import Match, rule
@@ -33,8 +32,8 @@ _PLACE = "use nl.sbuf or nl.psum, and address= of nl.ndarray for a place"
     after="\nt = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)",
 )
 def _allocators(source: Source) -> Iterator[Match]:
-    done: set[cst.CSTNode] = set()
-    for call in source.all(cst.Call):
+    done: set[ast.AST] = set()
+    for call in source.all(ast.Call):
         full = _full_name(source, call.func)
         memory, language = _BUFFERS.get(full), source.import_of(_LANGUAGE)
         if memory is not None and language is not None:
@@ -44,21 +43,20 @@ def _allocators(source: Source) -> Iterator[Match]:
             yield Match(call, "the tensor has no fixed place", edits, review)
         directive = source.keyword(call, "directives")
         if directive is not None and source.nki_name(call.func, _LANGUAGE) is not None:
-            done.update(source.within(directive, cst.Attribute))
+            done.update(source.within(directive.node, ast.Attribute))
             edit = source.without_argument(call, directive)
             yield Match(call, "directives= is removed: it changed the schedule only", (edit,))
-    for decorator in source.all(cst.Decorator):
-        node = decorator.decorator
-        used = node.func if isinstance(node, cst.Call) else node
+    for decorator, _ in source.decorators():
+        used = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = (source.name(used) or "").removeprefix(_COMPILER)
         edit_line = without_decorator(source, decorator) if name in _DECORATORS else None
         if edit_line is not None:
             done.add(used)
             message = f"nki.compiler.{name} is removed: the compiler places tensors"
             yield Match(decorator, message, (edit_line,))
-    for attribute in source.all(cst.Attribute):
+    for attribute in source.all(ast.Attribute):
         above, full = source.parent(attribute), source.name(attribute) or ""
-        if not full.startswith(_COMPILER) or isinstance(above, cst.Attribute) or attribute in done:
+        if not full.startswith(_COMPILER) or isinstance(above, ast.Attribute) or attribute in done:
             continue
         alias = _alias_line(source, attribute)
         if alias is None:
@@ -70,7 +68,7 @@ def _allocators(source: Source) -> Iterator[Match]:
         yield Match(line, "nki.compiler is not used any more", (source.emptied(line),))
 
 
-def _full_name(source: Source, node: cst.CSTNode) -> str:
+def _full_name(source: Source, node: ast.AST) -> str:
     """Return the full name of a function, also of one that a variable stands for."""
     full = source.name(node)
     values = None if full is not None else source.values(node)
@@ -79,23 +77,21 @@ def _full_name(source: Source, node: cst.CSTNode) -> str:
     return full or ""
 
 
-def _alias_line(source: Source, node: cst.CSTNode) -> tuple[cst.SimpleStatementLine, bool] | None:
+def _alias_line(source: Source, node: ast.AST) -> tuple[ast.stmt, bool] | None:
     """Return the line of ``name = node`` for an allocator, and whether the name is used."""
     statement, line = source.parent(node), source.statement(node)
-    if source.name(node) not in _BUFFERS or line is None or not isinstance(statement, cst.Assign):
+    if source.name(node) not in _BUFFERS or line is None or not isinstance(statement, ast.Assign):
         return None
-    target = statement.targets[0].target
+    target = statement.targets[0]
     scope = source.scope(target)
-    if len(statement.targets) != 1 or not isinstance(target, cst.Name) or scope is None:
+    if len(statement.targets) != 1 or not isinstance(target, ast.Name) or scope is None:
         return None
-    return line, any(one.references for one in scope.assignments[target.value])
+    return line, any(one.references for one in scope.assignments[target.id])
 
 
-def without_decorator(source: Source, decorator: cst.Decorator) -> Edit | None:
+def without_decorator(source: Source, decorator: ast.expr) -> Edit | None:
     """Return the edit that removes the line of a decorator, or None if a comment is behind it."""
     start, stop = source.span(decorator)
     start = source.data.rfind(b"\n", 0, start) + 1
-    if source.data[stop - 1 : stop] == b"\n":
-        return Edit(start, stop, "")
     rest = re.match(rb"[ \t]*\r?\n", source.data[stop:])
     return None if rest is None else Edit(start, stop + rest.end(), "")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.affine import depends
@@ -32,17 +31,16 @@ _ADVICE = (
     "for k in range(8):\n    nisa.memset(dst=t[0:128, k, 0:512], value=0.0)",
 )
 def _blocks(source: Source) -> Iterator[Match]:
-    done: set[cst.CSTNode] = set()
+    done: set[ast.AST] = set()
     for mark in source.calls(_LANGUAGE, "par_dim"):
-        element = source.parent(mark)
-        shape = None if element is None else source.parent(element)
-        if not isinstance(shape, cst.Tuple | cst.List) or mark in done:
+        shape = source.parent(mark)
+        if not isinstance(shape, ast.Tuple | ast.List) or mark in done:
             continue
-        if shape.elements[0] is element:
+        if shape.elts[0] is mark:
             continue  # MG-108
         name = _target(source, shape)
         scope = None if name is None else source.scope(name)
-        made = [] if name is None or scope is None else scope.assignments[name.value]
+        made = [] if name is None or scope is None else scope.assignments[name.id]
         edits: list[Edit] = []
         for assignment in made:
             found = _moved_shape(source, assignment.node)
@@ -64,69 +62,69 @@ def _blocks(source: Source) -> Iterator[Match]:
         yield Match(mark, _ADVICE)
 
 
-def _target(source: Source, shape: cst.CSTNode) -> cst.Name | None:
+def _target(source: Source, shape: ast.AST) -> ast.Name | None:
     """Return the name that a tensor with this shape is assigned to."""
     for above in source.ancestors(shape):
-        if isinstance(above, cst.Assign):
-            target = above.targets[0].target
-            return target if len(above.targets) == 1 and isinstance(target, cst.Name) else None
-        if isinstance(above, cst.BaseSmallStatement):
+        if isinstance(above, ast.Assign):
+            target = above.targets[0]
+            return target if len(above.targets) == 1 and isinstance(target, ast.Name) else None
+        if isinstance(above, ast.stmt):
             return None
     return None
 
 
-def _moved_shape(source: Source, name: cst.CSTNode) -> tuple[Edit, cst.CSTNode, int] | None:
+def _moved_shape(source: Source, name: ast.AST) -> tuple[Edit, ast.AST, int] | None:
     """Return the edit of an on-chip allocation, its mark and the number of its block dimensions."""
-    target = source.parent(name)
-    statement = None if target is None else source.parent(target)
-    if not isinstance(statement, cst.Assign) or not isinstance(statement.value, cst.Call):
+    statement = source.parent(name)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
         return None
     call = statement.value
     function = source.nki_name(call.func, _LANGUAGE) or ""
     arguments = source.arguments(call, ALLOCATIONS.get(function, ())) or {}
     shape, buffer = arguments.get("shape"), arguments.get("buffer")
-    if function not in ALLOCATIONS or not isinstance(shape, cst.Tuple | cst.List):
+    if function not in ALLOCATIONS or not isinstance(shape, ast.Tuple | ast.List):
         return None
     if buffer is not None and source.nki_name(buffer, _LANGUAGE) not in ("sbuf", "psum"):
         return None
-    sizes = [element.value for element in shape.elements]
+    sizes = shape.elts
     marks = [
         (place, size)
         for place, size in enumerate(sizes)
-        if isinstance(size, cst.Call) and source.name(size.func) == f"{_LANGUAGE}.par_dim"
+        if isinstance(size, ast.Call) and source.name(size.func) == f"{_LANGUAGE}.par_dim"
     ]
     if len(marks) != 1 or marks[0][0] == 0:
         return None
-    if any(isinstance(element, cst.StarredElement) for element in shape.elements):
+    if any(isinstance(size, ast.Starred) for size in sizes):
         return None
     blocks, mark = marks[0]
-    if len(mark.args) != 1:
+    given = source.given(mark)
+    if len(given) != 1:
         return None
     texts = [source.code(size) for size in sizes]
-    order = [source.code(mark.args[0].value), *texts[:blocks], *texts[blocks + 1 :]]
+    order = [source.code(given[0].value), *texts[:blocks], *texts[blocks + 1 :]]
     return source.replaced(shape, f"({', '.join(order)})"), mark, blocks
 
 
-def _moved_use(source: Source, name: cst.Name, blocks: int) -> Edit | None:
+def _moved_use(source: Source, name: ast.Name, blocks: int) -> Edit | None:
     """Return the edit of ``t[k, p, f]``; an empty one of a use that need not change."""
     use = source.parent(name)
     start = source.span(name)[0]
-    if isinstance(use, cst.Attribute) and use.attr.value in ("dtype", "buffer"):
+    if isinstance(use, ast.Attribute) and use.attr in ("dtype", "buffer"):
         return Edit(start, start, "")
-    if not isinstance(use, cst.Subscript) or use.value is not name or len(use.slice) < blocks:
+    if not isinstance(use, ast.Subscript) or use.value is not name:
+        return None
+    indices = source.indices(use)
+    if len(indices) < blocks:
         return None
     texts = []
-    for place, element in enumerate(use.slice):
-        part = element.slice
+    for place, part in enumerate(indices):
         text = source.code(part)
         if text in ("...", "None"):
             return None
-        if place < blocks:
-            if not isinstance(part, cst.Index) or depends(source, part.value):
-                return None
-            if is_tile(source, part.value):
-                return None
+        moving = isinstance(part, ast.Slice) or depends(source, part) or is_tile(source, part)
+        if place < blocks and moving:
+            return None
         texts.append(text)
     order = [*(texts[blocks : blocks + 1] or [":"]), *texts[:blocks], *texts[blocks + 1 :]]
-    first, last = source.span(use.slice[0])[0], source.span(use.slice[-1].slice)[1]
+    first, last = source.span(indices[0])[0], source.span(indices[-1])[1]
     return Edit(first, last, ", ".join(order))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import number, string
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import dtype_of, is_tile
@@ -26,24 +26,22 @@ _LANGUAGE, _TYPING = "nki.language", "nki.typing"
 )
 def _keys(source: Source) -> Iterator[Match]:
     advice = "only strings are keys in a kernel: use them, or a list"
-    for node in source.all(cst.Dict):
-        keys = [element.key for element in node.elements if isinstance(element, cst.DictElement)]
-        if any(_is_other_key(key) for key in keys) and source.in_device_code(node):
+    for node in source.all(ast.Dict):
+        if any(_is_other_key(key) for key in node.keys) and source.in_device_code(node):
             yield Match(node, advice)
-    for statement in source.all(cst.Assign):
-        target = statement.targets[0].target
-        if not isinstance(target, cst.Subscript) or not source.in_device_code(statement):
+    for statement in source.all(ast.Assign):
+        target = statement.targets[0]
+        if not isinstance(target, ast.Subscript) or not source.in_device_code(statement):
             continue
         values = source.values(target.value) or []
-        index = target.slice[0].slice
+        indices = source.indices(target)
         empty = bool(values) and all(source.code(v) in ("{}", "dict()") for v in values)
-        other = isinstance(index, cst.Index) and _is_other_key(index.value)
-        if empty and (other or len(target.slice) > 1):
+        if empty and (_is_other_key(indices[0]) or len(indices) > 1):
             yield Match(statement, advice)
 
 
-def _is_other_key(key: cst.BaseExpression) -> bool:
-    return isinstance(key, cst.Integer | cst.Float | cst.Tuple | cst.UnaryOperation)
+def _is_other_key(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Tuple | ast.UnaryOp) or number(key) is not None
 
 
 @rule(
@@ -73,22 +71,22 @@ def _gather(source: Source) -> Iterator[Match]:
     "        n += 1\n    return x",
 )
 def _traced_once(source: Source) -> Iterator[Match]:
-    for loop in source.all(cst.For):
+    for loop in source.all(ast.For):
         call = loop.iter
-        if not isinstance(call, cst.Call) or source.nki_name(call.func, _LANGUAGE) not in _LOOPS:
+        if not isinstance(call, ast.Call) or source.nki_name(call.func, _LANGUAGE) not in _LOOPS:
             continue
-        for statement in source.within(loop.body, cst.AugAssign):
+        for statement in source.within(loop.body, ast.AugAssign):
             target = statement.target
-            if not isinstance(target, cst.Name) or is_tile(source, target):
+            if not isinstance(target, ast.Name) or is_tile(source, target):
                 continue
             values = source.values(target) or []
-            if any(isinstance(value, cst.Integer | cst.Float) for value in values):
-                message = f"{target.value} changes in each iteration now, in Beta 1 once: check it"
+            if any(number(value) is not None for value in values):
+                message = f"{target.id} changes in each iteration now, in Beta 1 once: check it"
                 yield Match(statement, message)
-        for branch in source.within(loop.body, cst.If):
-            names = {name.value for name in source.within(branch.test, cst.Name)}
-            if isinstance(loop.target, cst.Name) and loop.target.value in names:
-                message = f"{loop.target.value} is a number now, and decides in each iteration"
+        for branch in source.within(loop.body, ast.If):
+            names = {name.id for name in source.within(branch.test, ast.Name)}
+            if isinstance(loop.target, ast.Name) and loop.target.id in names:
+                message = f"{loop.target.id} is a number now, and decides in each iteration"
                 yield Match(branch, f"{message}: check both branches")
 
 
@@ -106,26 +104,24 @@ _LOOPS = ("affine_range", "sequential_range")
     "    return x",
 )
 def _annotations(source: Source) -> Iterator[Match]:
-    for annotation in source.all(cst.Annotation):
-        node = annotation.annotation
-        if not isinstance(node, cst.Subscript):
+    for node in source.annotations:
+        if not isinstance(node, ast.Subscript):
             continue
         if source.nki_name(node.value, _TYPING) not in ("tensor", "mutable_tensor"):
             continue
-        parts = [element.slice for element in node.slice]
+        parts = source.indices(node)
         kept = [source.code(part) for part in parts if not _is_dtype(source, part)]
         if len(kept) == len(parts):
             continue
         tail = f"[{', '.join(kept)}]" if kept else ""
         edit = source.replaced(node, source.code(node.value) + tail)
-        yield Match(annotation, "only shapes are checked: the dtype is removed", (edit,))
+        yield Match(node, "only shapes are checked: the dtype is removed", (edit,))
 
 
-def _is_dtype(source: Source, part: cst.BaseSlice) -> bool:
-    value = part.value if isinstance(part, cst.Index) else part
+def _is_dtype(source: Source, value: ast.expr) -> bool:
     module = (source.name(value) or "").rpartition(".")[0]
-    dtype = isinstance(value, cst.Attribute) and value.attr.value == "dtype"
-    return dtype or module in (_LANGUAGE, "numpy") or isinstance(value, cst.SimpleString)
+    dtype = isinstance(value, ast.Attribute) and value.attr == "dtype"
+    return dtype or module in (_LANGUAGE, "numpy") or string(value) is not None
 
 
 @rule(
@@ -139,51 +135,51 @@ def _is_dtype(source: Source, part: cst.BaseSlice) -> bool:
     "        tiles.append(nl.load(x[k]))\n    return x",
 )
 def _constructs(source: Source) -> Iterator[Match]:
-    for kind in (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp):
+    for kind in (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp):
         for node in source.all(kind):
             if not source.in_device_code(node):
                 continue
-            edit = _loop(source, node) if isinstance(node, cst.ListComp) else None
+            edit = _loop(source, node) if isinstance(node, ast.ListComp) else None
             if edit is None:
                 yield Match(node, "write the comprehension as a loop with append")
             else:
                 yield Match(node, "the comprehension becomes a loop", (edit,))
-    for function in source.all(cst.Lambda):
+    for function in source.all(ast.Lambda):
         if source.in_device_code(function):
             yield Match(function, "write the lambda as a function of the module")
-    for inner in source.all(cst.FunctionDef):
+    for inner in source.functions:
         outer = source.function_of(inner)
         if outer is not None and outer in source.device_functions():
             yield Match(inner, "move the function to the module; pass what it uses as arguments")
 
 
-def _loop(source: Source, node: cst.ListComp) -> Edit | None:
+def _loop(source: Source, node: ast.ListComp) -> Edit | None:
     """Return the edit of ``name = [value for item in items]`` to a loop, or None."""
-    statement, clause = source.parent(node), node.for_in
-    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+    statement, clause = source.parent(node), node.generators[0]
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
     line = source.statement(statement)
     if line is None:
         return None
-    target, scope = statement.targets[0].target, source.scope(statement)
-    if not isinstance(target, cst.Name) or not isinstance(clause.target, cst.Name) or scope is None:
+    target, scope = statement.targets[0], source.scope(statement)
+    if not isinstance(target, ast.Name) or not isinstance(clause.target, ast.Name) or scope is None:
         return None
-    if clause.inner_for_in is not None or clause.asynchronous is not None:
+    if len(node.generators) > 1 or clause.is_async:
         return None
     bound = {name for name, made in scope.assignments.items() if made}
-    used = {name.value for name in source.within(node, cst.Name)}
-    nested = source.within(node.elt, cst.ListComp)
-    if clause.target.value in bound or target.value in used or nested:
+    used = source.words(node)
+    nested = source.within(node.elt, ast.ListComp)
+    if clause.target.id in bound or target.id in used or nested:
         return None  # the loop would change a name of the function
     indent = source.indent(line)
     step = "    " if "\t" not in indent else "\t"
-    rows = [f"{target.value} = []"]
-    rows.append(f"for {clause.target.value} in {source.code(clause.iter)}:")
+    rows = [f"{target.id} = []"]
+    rows.append(f"for {clause.target.id} in {source.code(clause.iter)}:")
     depth = step
     for condition in clause.ifs:
-        rows.append(f"{depth}if {source.code(condition.test)}:")
+        rows.append(f"{depth}if {source.code(condition)}:")
         depth += step
-    rows.append(f"{depth}{target.value}.append({source.code(node.elt)})")
+    rows.append(f"{depth}{target.id}.append({source.code(node.elt)})")
     return Edit(*source.span(statement), (source.newline + indent).join(rows))
 
 
@@ -200,18 +196,18 @@ def _closures(source: Source) -> Iterator[Match]:
     kernels = source.kernels()
     for function in source.device_functions():
         outer = source.function_of(function)
-        above = None if outer is None else source.scope(outer.body)
+        above = None if outer is None else source.scope(outer.body[0])
         if above is None or outer in source.device_functions():
             continue
-        own = source.scope(function.body)
+        own = source.scope(function.body[0])
         names = []
-        for name in source.within(function.body, cst.Name):
+        for name in source.within(function.body, ast.Name):
             scope = source.scope(name)
-            if scope is None or own is None or own.assignments[name.value]:
+            if scope is None or own is None or own.assignments[name.id]:
                 continue
-            found = scope.lookup(name.value)
+            found = scope.lookup(name.id)
             if found and found[0].scope is above and found[0].node not in kernels:
-                names.append(name.value)
+                names.append(name.id)
         for used in dict.fromkeys(names):
             yield Match(
                 function, f"pass {used} as an argument: enclosing variables are not visible"

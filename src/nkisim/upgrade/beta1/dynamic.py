@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from nkisim.upgrade.beta1.affine import affine, depends, product, total, wrapped
 from nkisim.upgrade.beta1.indexing import sliced
@@ -33,8 +32,8 @@ _ADVICE = (
     "vector_offset=rows))",
 )
 def _dynamic(source: Source) -> Iterator[Match]:
-    for node in source.all(cst.Subscript):
-        if not any(_is_dynamic(source, element) for element in node.slice):
+    for node in source.all(ast.Subscript):
+        if not any(_is_dynamic(source, index) for index in source.indices(node)):
             continue
         text = _gathered(source, node)
         if text is None:
@@ -44,64 +43,59 @@ def _dynamic(source: Source) -> Iterator[Match]:
             yield Match(node, "the rows are addressed with a vector offset", (edit,))
 
 
-def _is_dynamic(source: Source, element: cst.SubscriptElement) -> bool:
-    index = element.slice
-    if not isinstance(index, cst.Index):
-        return False
-    return is_tile(source, index.value) and isinstance(index.value, cst.Name | cst.Subscript)
+def _is_dynamic(source: Source, index: ast.expr) -> bool:
+    return is_tile(source, index) and isinstance(index, ast.Name | ast.Subscript)
 
 
-def _gathered(source: Source, node: cst.Subscript) -> str | None:
+def _gathered(source: Source, node: ast.Subscript) -> str | None:
     """Return the access pattern of a tensor in HBM whose first index is a tile, or None."""
-    tensor, first = node.value, node.slice[0].slice
-    if not isinstance(tensor, cst.Name) or len(node.slice) < 2:
+    tensor, indices = node.value, source.indices(node)
+    first = indices[0]
+    if not isinstance(tensor, ast.Name) or len(indices) < 2:
         return None
     if not _is_whole(source, tensor):
         return None
-    if not isinstance(first, cst.Index) or not _is_dynamic(source, node.slice[0]):
+    if not _is_dynamic(source, first):
         return None
-    rows: str | None = source.code(first.value)
-    if isinstance(first.value, cst.Subscript) and depends(source, first.value):
-        rows = sliced(source, first.value)
-    if rows is None or base_name(first.value) is None:
+    rows: str | None = source.code(first)
+    if isinstance(first, ast.Subscript) and depends(source, first):
+        rows = sliced(source, first)
+    if rows is None or base_name(first) is None:
         return None
-    name = tensor.value
+    name = tensor.id
     pattern, offset, places = [], "0", [0]
-    for dimension in range(1, len(node.slice)):
+    for dimension in range(1, len(indices)):
         stride = "1"
-        for inner in range(dimension + 1, len(node.slice)):
+        for inner in range(dimension + 1, len(indices)):
             stride = product(stride, f"{name}.shape[{inner}]")
-        part = _extent(source, node.slice[dimension], places, f"{name}.shape[{dimension}]")
+        part = _extent(source, indices[dimension], places, f"{name}.shape[{dimension}]")
         if part is None:
             return None
         pattern.append(f"[{stride}, {part[1]}]")
         offset = total(offset, product(part[0], stride))
     stride = "1"
-    for inner in range(1, len(node.slice)):
+    for inner in range(1, len(indices)):
         stride = product(stride, f"{name}.shape[{inner}]")
     first_pair = f"[{stride}, {rows}.shape[0]]"
     moved = "" if offset == "0" else f"offset={offset}, "
     return f"{name}.ap(pattern=[{', '.join([first_pair, *pattern])}], {moved}vector_offset={rows})"
 
 
-def _is_whole(source: Source, tensor: cst.Name) -> bool:
+def _is_whole(source: Source, tensor: ast.Name) -> bool:
     """Return whether a name is a tensor in HBM and no part of one: patterns count from its start.
 
     Parameters of kernels are; those of other functions may be parts.
     """
     if "hbm" in (buffer_of(source, tensor) or ""):
         return True
-    return isinstance(binding(source, tensor), cst.Param) and (
+    return isinstance(binding(source, tensor), ast.arg) and (
         source.function_of(tensor) in source.kernels()
     )
 
 
-def _extent(
-    source: Source, element: cst.SubscriptElement, places: list[int], size: str
-) -> tuple[str, str] | None:
+def _extent(source: Source, part: ast.expr, places: list[int], size: str) -> tuple[str, str] | None:
     """Return the first index and the number of indices of one dimension, or None."""
-    part = element.slice
-    if isinstance(part, cst.Slice):
+    if isinstance(part, ast.Slice):
         if part.step is not None:
             return None
         start = "0" if part.lower is None else source.code(part.lower)
@@ -110,7 +104,7 @@ def _extent(
         if stop.startswith("-"):
             return None
         return start, stop if start == "0" else f"{stop} - {wrapped(start)}"
-    found = affine(source, part.value) if isinstance(part, cst.Index) else None
+    found = affine(source, part)
     if found is None or len(found.axes) != 1:
         return None
     where = found.axes[0]

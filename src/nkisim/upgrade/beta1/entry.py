@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import Function
 from nkisim.upgrade.beta1.allocators import without_decorator
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -17,10 +17,9 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _TIMED = ("nki.baremetal", "nki.benchmark", "nki.profile")
 
 
-def _marked(source: Source, decorator: cst.Decorator) -> str | None:
+def _marked(source: Source, node: ast.expr) -> str | None:
     """Return the full name of a decorator that is written out or imported, not an alias."""
-    node = decorator.decorator
-    function = node.func if isinstance(node, cst.Call) else node
+    function = node.func if isinstance(node, ast.Call) else node
     return None if source.is_alias(function) else source.name(function)
 
 
@@ -28,13 +27,13 @@ def _launched(source: Source) -> set[str]:
     """Return the names of the functions that are launched as kernels, not called by one."""
     names = set()
     for call in source.calls("nki"):
-        first = call.args[0].value if call.args else None
-        if isinstance(first, cst.Name):
-            names.add(first.value)
-    for call in source.all(cst.Call):
+        given = source.given(call)
+        if given and isinstance(given[0].value, ast.Name):
+            names.add(given[0].value.id)
+    for call in source.all(ast.Call):
         grid = call.func
-        if isinstance(grid, cst.Subscript) and isinstance(grid.value, cst.Name):
-            names.add(grid.value.value)
+        if isinstance(grid, ast.Subscript) and isinstance(grid.value, ast.Name):
+            names.add(grid.value.id)
     return names
 
 
@@ -48,24 +47,23 @@ def _launched(source: Source) -> set[str]:
 )
 def _helpers(source: Source) -> Iterator[Match]:
     launched = _launched(source)
-    for decorator in source.all(cst.Decorator):
-        node, function = decorator.decorator, source.parent(decorator)
-        name = _marked(source, decorator)
-        mode = source.keyword(node, "mode") if isinstance(node, cst.Call) else None
+    for node, function in source.decorators():
+        name = _marked(source, node)
+        mode = source.keyword(node, "mode") if isinstance(node, ast.Call) else None
         traced = mode is not None and source.code(mode.value).strip("\"'") == "trace"
         if name != "nki.trace" and not (name == "nki.jit" and traced):
             continue
         nki = source.import_of("nki")
-        if isinstance(function, cst.FunctionDef) and function.name.value in launched:
+        if isinstance(function, Function) and function.name in launched:
             if nki is not None:
                 edits = (*nki[1], source.replaced(node, f"{nki[0]}.jit"))
-                yield Match(decorator, "a function that is launched is a kernel", edits)
+                yield Match(node, "a function that is launched is a kernel", edits)
             continue
-        edit = without_decorator(source, decorator)
+        edit = without_decorator(source, node)
         if edit is None:
-            yield Match(decorator, "remove the decorator of the helper")
+            yield Match(node, "remove the decorator of the helper")
             continue
-        yield Match(decorator, "helpers are plain functions", (edit,))
+        yield Match(node, "helpers are plain functions", (edit,))
 
 
 _ENTRY = {
@@ -87,48 +85,48 @@ _ENTRY = {
     after="@nki.jit\ndef kernel(x):\n    return x\n\ny = nki.simulate(kernel)(x)",
 )
 def _entry_points(source: Source) -> Iterator[Match]:
-    done: set[cst.CSTNode] = set()
+    done: set[ast.AST] = set()
     nki = source.import_of("nki")
     for call in source.calls("nki", "simulate_kernel"):
-        first = call.args[0] if call.args else None
+        given = source.given(call)
+        first = given[0] if given else None
         if first is None or first.keyword is not None or first.star or nki is None:
             continue
-        if not isinstance(first.value, cst.Name):
+        if not isinstance(first.value, ast.Name):
             continue
         done.add(call.func)
-        start = source.span(first)[0]
-        stop = source.span(call.args[1])[0] if len(call.args) > 1 else source.span(first)[1]
+        start, stop = source.span(first.node)
+        stop = source.span(given[1].node)[0] if len(given) > 1 else stop
         edits = (
             *nki[1],
             source.replaced(call.func, f"{nki[0]}.simulate"),
             Edit(start, stop, source.code(first.value) + ")("),
         )
         yield Match(call, "nki.simulate wraps the kernel", edits)
-    for decorator in source.all(cst.Decorator):
-        node = decorator.decorator
-        if nki is not None and _marked(source, decorator) in _TIMED:
-            done.add(node.func if isinstance(node, cst.Call) else node)
+    for node, _ in source.decorators():
+        if nki is not None and _marked(source, node) in _TIMED:
+            done.add(node.func if isinstance(node, ast.Call) else node)
             review = "the function returns its outputs; measure with the profiler"
             edits = (*nki[1], source.replaced(node, f"{nki[0]}.jit"))
-            yield Match(decorator, "the kernel is marked with nki.jit", edits, review)
+            yield Match(node, "the kernel is marked with nki.jit", edits, review)
     yield from _other_names(source, nki, done)
-    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
-        name = source.nki_name(node, "nki")
-        if name in _ENTRY and node not in done and not _imports(source, node):
-            yield Match(node, f"nki.{name} was removed: {_ENTRY[name]}")
+    for used in (*source.all(ast.Attribute), *source.all(ast.Name)):
+        name = source.nki_name(used, "nki")
+        if name in _ENTRY and used not in done and not _is_part(source, used):
+            yield Match(used, f"nki.{name} was removed: {_ENTRY[name]}")
 
 
 def _other_names(
-    source: Source, nki: tuple[str, list[Edit]] | None, done: set[cst.CSTNode]
+    source: Source, nki: tuple[str, list[Edit]] | None, done: set[ast.AST]
 ) -> Iterator[Match]:
     """Change ``mark = nki.trace`` and remove ``run = nki.simulate_kernel`` once it is unused."""
-    for statement in source.all(cst.Assign):
-        target, value = statement.targets[0].target, statement.value
+    for statement in source.all(ast.Assign):
+        target, value = statement.targets[0], statement.value
         line, name = source.statement(statement), source.name(value)
-        if not isinstance(target, cst.Name) or not source.is_alias(target) or line is None:
+        if not isinstance(target, ast.Name) or not source.is_alias(target) or line is None:
             continue
         scope = source.scope(target)
-        known = [] if scope is None else scope.assignments[target.value]
+        known = [] if scope is None else scope.assignments[target.id]
         uses = [use for one in known for use in one.references]
         done.add(target)
         if name in ("nki.trace", "nki.baremetal") and nki is not None:
@@ -140,8 +138,9 @@ def _other_names(
             yield Match(statement, "the name is not used any more", (source.emptied(line),))
 
 
-def _imports(source: Source, node: cst.CSTNode) -> bool:
-    above = (cst.Import, cst.ImportFrom, cst.Attribute, cst.Decorator)
-    return any(isinstance(a, above) for a in source.ancestors(node)) and not isinstance(
-        source.parent(node), cst.Decorator
+def _is_part(source: Source, node: ast.AST) -> bool:
+    """Return whether a name is in a longer one, or in the call that decorates a function."""
+    return not source.is_decorator(node) and any(
+        isinstance(above, ast.Attribute) or source.is_decorator(above)
+        for above in source.ancestors(node)
     )

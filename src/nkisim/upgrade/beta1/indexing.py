@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import libcst as cst
-
+from nkisim.source import is_none, literal_integer
 from nkisim.upgrade.beta1.affine import Index, affine, depends, grid, product, total
 from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import buffer_of, is_tile, rank_of
 
 __all__ = ["Part", "is_read", "patterned", "selected", "sliced", "target_text", "valid_count"]
@@ -67,17 +67,16 @@ def _part(index: Index, limits: Limits) -> Part | None:
     return Part(f"{offset}:{stop}", count, valid, where.axis)
 
 
-def _indices(source: Source, node: cst.Subscript) -> list[Index] | None:
+def _indices(source: Source, node: ast.Subscript) -> list[Index] | None:
     """Return the index expressions of a subscript, or None if one is not understood."""
-    found = []
-    for element in node.slice:
-        part = element.slice
-        if not isinstance(part, cst.Index) or part.star or source.code(part) == "None":
+    found, parts = [], source.indices(node)
+    for part in parts:
+        if isinstance(part, ast.Slice | ast.Starred) or is_none(part):
             return None
-        whole = grid(source, part.value)
+        whole = grid(source, part)
         if whole is not None:  # x[nl.mgrid[0:128, 0:512]]
-            return whole if len(node.slice) == 1 else None
-        index = affine(source, part.value)
+            return whole if len(parts) == 1 else None
+        index = affine(source, part)
         if index is None:
             return None
         found.append(index)
@@ -86,7 +85,7 @@ def _indices(source: Source, node: cst.Subscript) -> list[Index] | None:
 
 
 def selected(
-    source: Source, node: cst.Subscript, limits: Limits | None = None
+    source: Source, node: ast.Subscript, limits: Limits | None = None
 ) -> list[Part] | None:
     """Return the selection along each dimension that index tensors stand for, or None.
 
@@ -132,7 +131,7 @@ def _fill(parts: list[Part], free: list[int], counts: Sequence[str]) -> bool:
     return True
 
 
-def sliced(source: Source, node: cst.Subscript, limits: Limits | None = None) -> str | None:
+def sliced(source: Source, node: ast.Subscript, limits: Limits | None = None) -> str | None:
     """Return the text of a subscript with slices in place of the index tensors."""
     parts = selected(source, node, limits)
     if parts is None:
@@ -140,23 +139,25 @@ def sliced(source: Source, node: cst.Subscript, limits: Limits | None = None) ->
     return f"{source.code(node.value)}[{', '.join(part.text for part in parts)}]"
 
 
-def _vector(source: Source, node: cst.Subscript) -> str | None:
+def _vector(source: Source, node: ast.Subscript) -> str | None:
     """Return the row or column of a tensor with one dimension that an index tensor selects."""
     indices, tensor = _indices(source, node), node.value
-    if indices is None or len(node.slice) != 1 or len(indices) != 1 or indices[0].rank != 2:
+    if indices is None or len(source.indices(node)) != 1 or len(indices) != 1:
+        return None
+    if indices[0].rank != 2:
         return None
     part = _part(indices[0], {})
-    if part is None or not isinstance(tensor, cst.Name) or is_tile(source, tensor):
+    if part is None or not isinstance(tensor, ast.Name) or is_tile(source, tensor):
         return None
     if any(n != "1" for place, n in enumerate(indices[0].counts) if place != part.axis):
         return None
-    name, size = tensor.value, f"{tensor.value}.shape[0]"
+    name, size = tensor.id, f"{tensor.id}.shape[0]"
     if part.axis == 0:
         return f"{name}.reshape(({size}, 1))[{part.text}, 0:1]"
     return f"{name}.reshape((1, {size}))[0:1, {part.text}]"
 
 
-def patterned(source: Source, node: cst.Subscript, last: tuple[int, ...] = ()) -> str | None:
+def patterned(source: Source, node: ast.Subscript, last: tuple[int, ...] = ()) -> str | None:
     """Return the access pattern that selects the same elements as index tensors.
 
     ``last`` are axes that become the last ones.
@@ -165,7 +166,7 @@ def patterned(source: Source, node: cst.Subscript, last: tuple[int, ...] = ()) -
     first axis must be the partition, and no other index may move along it.
     """
     indices, name = _indices(source, node), node.value
-    if indices is None or not isinstance(name, cst.Name):
+    if indices is None or not isinstance(name, ast.Name):
         return None
     if rank_of(source, name) != len(indices):
         return None
@@ -175,7 +176,7 @@ def patterned(source: Source, node: cst.Subscript, last: tuple[int, ...] = ()) -
         if any(a.axis == 0 for index in indices[1:] for a in index.axes):
             return None
     rank = max(index.rank for index in indices)
-    sizes = [f"{name.value}.shape[{place}]" for place in range(len(indices))]
+    sizes = [f"{name.id}.shape[{place}]" for place in range(len(indices))]
     steps: list[list[str]] = [[] for _ in range(rank)]
     counts = ["1"] * rank
     offsets = []
@@ -194,12 +195,14 @@ def patterned(source: Source, node: cst.Subscript, last: tuple[int, ...] = ()) -
     pairs = [pairs[axis] for axis in order]
     offset = total(*offsets)
     tail = "" if offset == "0" else f", offset={offset}"
-    return f"{name.value}.ap(pattern=[{', '.join(pairs)}]{tail})"
+    return f"{name.id}.ap(pattern=[{', '.join(pairs)}]{tail})"
 
 
-def target_text(source: Source, target: cst.BaseExpression) -> str:
+def target_text(source: Source, target: ast.expr) -> str:
     """Return the text of a tile that is written to, as an access pattern where slices fail."""
-    if isinstance(target, cst.Subscript) and any(depends(source, e) for e in target.slice):
+    if isinstance(target, ast.Subscript) and any(
+        depends(source, index) for index in source.indices(target)
+    ):
         pattern = None if sliced(source, target) else patterned(source, target)
         if pattern is not None:
             return pattern
@@ -218,15 +221,15 @@ def target_text(source: Source, target: cst.BaseExpression) -> str:
 def _index_tensors(source: Source) -> Iterator[Match]:
     if not any(
         source.name(a) in ("nki.language.arange", "nki.language.mgrid")
-        for a in (*source.all(cst.Attribute), *source.all(cst.Name))
+        for a in (*source.all(ast.Attribute), *source.all(ast.Name))
     ):
         return
     inside: list[tuple[int, int]] = []
-    for node in source.all(cst.Subscript):
+    for node in source.all(ast.Subscript):
         start, stop = source.span(node)
         if any(a <= start and stop <= b for a, b in inside):
             continue
-        if not any(depends(source, element) for element in node.slice):
+        if not any(depends(source, index) for index in source.indices(node)):
             continue
         if depends(source, node.value) or grid(source, node) is not None:
             continue
@@ -235,7 +238,7 @@ def _index_tensors(source: Source) -> Iterator[Match]:
         inside.append((start, stop))
         text, message = sliced(source, node), "slices select the same elements"
         if text is None:
-            if isinstance(source.parent(node), cst.AssignTarget | cst.AugAssign):
+            if isinstance(node.ctx, ast.Store):
                 if patterned(source, node) is None:
                     yield Match(node, _ADVICE)
                 continue  # MG-102 and MG-124 write through the access pattern
@@ -256,59 +259,51 @@ def _index_tensors(source: Source) -> Iterator[Match]:
     yield from _definitions(source)
 
 
-def _reduced_axes(
-    source: Source, node: cst.CSTNode
-) -> tuple[cst.BaseExpression, tuple[int, ...]] | None:
+def _reduced_axes(source: Source, node: ast.AST) -> tuple[ast.expr, tuple[int, ...]] | None:
     """Return ``axis=[2, 4]`` of a reduction of the tensor that ``node`` selects: it takes the last.
 
     None if the axes are not written as numbers, or follow each other already.
     """
-    argument = source.parent(node)
-    call = None if argument is None else source.parent(argument)
-    if not isinstance(call, cst.Call) or source.keyword(call, "keepdims") is not None:
+    call = source.call_of(node)
+    if call is None or source.keyword(call, "keepdims") is not None:
         return None
     if source.nki_name(call.func, "nki.language") not in ("max", "mean", "min", "prod", "sum"):
         return None
     axis = (source.arguments(call, ("x", "axis")) or {}).get("axis")
-    if not isinstance(axis, cst.List | cst.Tuple):
+    if not isinstance(axis, ast.List | ast.Tuple):
         return None
-    axes = tuple(literal_integer(element.value) or 0 for element in axis.elements)
+    axes = tuple(literal_integer(element) or 0 for element in axis.elts)
     steps = {b - a for a, b in itertools.pairwise(axes)}
     return (axis, axes) if axes and min(axes) > 0 and steps - {1} else None
 
 
-def _is_masked(source: Source, node: cst.Subscript) -> bool:
+def _is_masked(source: Source, node: ast.Subscript) -> bool:
     """Return whether a subscript is an operand, or the target, of a call with a mask."""
     above = source.parent(node)
-    if isinstance(above, cst.AssignTarget):
-        above = source.parent(above)
-    call = above.value if isinstance(above, cst.Assign | cst.AugAssign) else None
-    if isinstance(above, cst.Arg):
-        call = source.parent(above)  # type: ignore[assignment]
-    if not isinstance(call, cst.Call) or not (source.name(call.func) or "").startswith("nki."):
+    call = above.value if isinstance(above, ast.Assign | ast.AugAssign) else source.call_of(node)
+    if not isinstance(call, ast.Call) or not (source.name(call.func) or "").startswith("nki."):
         return False
     mask = source.keyword(call, "mask")
-    return mask is not None and mask is not above
+    return mask is not None and mask.value is not node
 
 
 def _definitions(source: Source) -> Iterator[Match]:
     """Remove the index tensors that nothing uses any more; report the others."""
-    seen: set[cst.CSTNode] = set()
-    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
+    seen: set[ast.AST] = set()
+    for node in (*source.all(ast.Attribute), *source.all(ast.Name)):
         if source.name(node) not in ("nki.language.arange", "nki.language.mgrid"):
             continue
         line = source.statement(node)
-        if line is None or isinstance(line.body[0], cst.ImportFrom) or line in seen:
-            if line is None:
-                yield Match(node, f"index tensors were removed: {_ADVICE}")
+        if line is None:
+            yield Match(node, f"index tensors were removed: {_ADVICE}")
+        if line is None or line in seen:
             continue
         seen.add(line)
-        statement = line.body[0]
-        if isinstance(statement, cst.Assign) and _is_unused_index(source, statement):
-            yield Match(statement, "the index tensor is not used any more", (source.emptied(line),))
-        elif not isinstance(source.parent(node), cst.ImportAlias):
-            yield Match(statement, f"index tensors were removed: {_ADVICE}")
-    for statement in source.all(cst.Assign):
+        if isinstance(line, ast.Assign) and _is_unused_index(source, line):
+            yield Match(line, "the index tensor is not used any more", (source.emptied(line),))
+        else:
+            yield Match(line, f"index tensors were removed: {_ADVICE}")
+    for statement in source.all(ast.Assign):
         line = source.statement(statement)
         named = not re.search(r"\b(arange|mgrid)\b", source.code(statement.value))
         if not named or line is None or not depends(source, statement.value):
@@ -318,23 +313,23 @@ def _definitions(source: Source) -> Iterator[Match]:
             yield Match(statement, "the index tensor is not used any more", (edit,))
 
 
-def _is_unused_index(source: Source, statement: cst.Assign) -> bool:
+def _is_unused_index(source: Source, statement: ast.Assign) -> bool:
     value = statement.value
     if affine(source, value) is None and grid(source, value) is None:
         return False
     return not any(
         is_read(source, name)
         for target in statement.targets
-        for name in source.within(target, cst.Name)
+        for name in source.within(target, ast.Name)
     )
 
 
-def is_read(source: Source, name: cst.Name) -> bool:
+def is_read(source: Source, name: ast.Name) -> bool:
     """Return whether the value that a name is bound to here is read anywhere."""
     scope = source.scope(name)
     if scope is None:
         return True
-    for assignment in scope.assignments[name.value]:
+    for assignment in scope.assignments[name.id]:
         for use in assignment.references:
             found = binding(source, use)
             if found is None or found is name:

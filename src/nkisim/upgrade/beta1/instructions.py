@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import literal_integer
 from nkisim.upgrade.beta1.results import DST, allocated, hoisted, old_calls, target_of
 from nkisim.upgrade.beta2.arguments import named
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import tile_dtype
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import buffer_of, in_psum
 
 __all__: list[str] = []
@@ -80,16 +80,14 @@ _VALUES = (
 )
 
 
-def _over(axis: cst.CSTNode | None) -> list[int] | None:
+def _over(axis: ast.AST | None) -> list[int] | None:
     """Return the axes of a reduction if they are literals."""
-    nodes = [axis]
-    if isinstance(axis, cst.Tuple | cst.List):
-        nodes = [element.value for element in axis.elements]
-    numbers = [None if node is None else literal_integer(node) for node in nodes]
+    nodes = axis.elts if isinstance(axis, ast.Tuple | ast.List) else [axis]
+    numbers = [literal_integer(node) for node in nodes]
     return None if None in numbers else sorted(n for n in numbers if n is not None)
 
 
-def _shape(source: Source, name: str, arguments: Mapping[str, cst.BaseExpression]) -> str | None:
+def _shape(source: Source, name: str, arguments: Mapping[str, ast.expr]) -> str | None:
     """Return the text of the shape of a result, or None if it is not known."""
     result = _RESULTS[name]
     like = source.code(arguments[result.like])
@@ -102,8 +100,8 @@ def _shape(source: Source, name: str, arguments: Mapping[str, cst.BaseExpression
             return f"({', '.join(f'{like}.shape[{place}]' for place in range(axes[0]))})"
     if name == "dma_transpose" and "axes" in arguments:
         order = arguments["axes"]
-        elements = order.elements if isinstance(order, cst.Tuple | cst.List) else []
-        places = [source.code(element.value) for element in elements]
+        elements = order.elts if isinstance(order, ast.Tuple | ast.List) else []
+        places = [source.code(element) for element in elements]
         if not places or not all(place.isdecimal() for place in places):
             return None
         return f"({', '.join(f'{like}.shape[{place}]' for place in places)})"
@@ -132,8 +130,7 @@ def _results(source: Source) -> Iterator[Match]:
         if arguments is None or line is None or result.like not in arguments:
             yield Match(call, DST)
             continue
-        statement = line.body[0]
-        if isinstance(statement, cst.AugAssign) and statement.value is call:
+        if isinstance(line, ast.AugAssign) and line.value is call:
             if name != "nc_matmul":
                 yield from hoisted(source, line, call, f"{name}_result")
             continue
@@ -142,44 +139,43 @@ def _results(source: Source) -> Iterator[Match]:
             yield from hoisted(source, line, call, f"{name}_result")
             continue
         operands = [arguments[k] for k in (result.like, result.other) if k in arguments]
-        nested = [o for o in operands if not isinstance(o, cst.Name | cst.Subscript)]
+        nested = [o for o in operands if not isinstance(o, ast.Name | ast.Subscript)]
         shape = _shape(source, name, arguments)
-        part = isinstance(target, cst.Subscript) and buffer_of(source, target)
+        part = isinstance(target, ast.Subscript) and buffer_of(source, target)
         if result.buffer == "psum" and part == "sbuf":
             yield from hoisted(source, line, call, f"{name}_result")
             continue  # the Tensor engine writes to PSUM only
-        if nested and isinstance(target, cst.Name):
+        if nested and isinstance(target, ast.Name):
             yield from hoisted(source, line, nested[0], f"{name}_operand")
-        elif shape is None and isinstance(target, cst.Name):
+        elif shape is None and isinstance(target, ast.Name):
             yield Match(call, DST)
         else:
             yield _allocated(source, call, name, shape or "", arguments)
 
 
-def _call_edits(source: Source, call: cst.Call, result: _Result, dst: str) -> list[Edit]:
+def _call_edits(source: Source, call: ast.Call, result: _Result, dst: str) -> list[Edit]:
     """Return the edits that add ``dst=``, name all arguments and drop ``dtype=``."""
     edits: list[Edit] = []
-    start = source.span(call.args[0])[0]
+    first = source.given(call)[0]
+    start = source.span(first.node)[0]
     dropped = source.keyword(call, "dtype")
     if dropped is not None:
         edits.append(source.without_argument(call, dropped))
     if source.nki_name(call.func, _ISA) == "nc_matmul" and _overwrites(source, call):
         dst += ", accumulate=False"
-    if call.args[0] is dropped:
+    if first is dropped:
         return [*edits, Edit(edits[0].stop, edits[0].stop, f"dst={dst}, ")]
     return [Edit(start, start, f"dst={dst}, "), *named(source, call, 0, result.parameters), *edits]
 
 
-def _overwrites(source: Source, call: cst.Call) -> bool:
+def _overwrites(source: Source, call: ast.Call) -> bool:
     """Return whether a product is assigned to a tile that may hold an earlier product."""
     return source.keyword(call, "accumulate") is None and isinstance(
-        target_of(source, call), cst.Subscript
+        target_of(source, call), ast.Subscript
     )
 
 
-def _more_precise(
-    source: Source, first: cst.BaseExpression, second: cst.BaseExpression, nl: str
-) -> tuple[str, bool]:
+def _more_precise(source: Source, first: ast.expr, second: ast.expr, nl: str) -> tuple[str, bool]:
     """Return the dtype of the result of two tiles, and whether it is certain.
 
     It is the more precise of their dtypes: float32 if one of them is.
@@ -189,17 +185,17 @@ def _more_precise(
         return f"{nl}.float32", True
     own = f"{source.code(first)}.dtype"
     named = known[0] is not None and known[0].startswith("nl.") and known[0] != known[1]
-    if named and isinstance(second, cst.Name | cst.Subscript):
+    if named and isinstance(second, ast.Name | ast.Subscript):
         return f"{source.code(second)}.dtype", False
     return own, known[0] is not None and known[0] == known[1]
 
 
 def _allocated(
     source: Source,
-    call: cst.Call,
+    call: ast.Call,
     name: str,
     shape: str,
-    arguments: Mapping[str, cst.BaseExpression],
+    arguments: Mapping[str, ast.expr],
 ) -> Match:
     result, given = _RESULTS[name], arguments.get("dtype")
     like = source.code(arguments[result.like])
@@ -211,7 +207,7 @@ def _allocated(
     if given is None:
         dtype = dtype.replace("nl.", f"{nl}.")
     review = ""
-    if isinstance(target_of(source, call), cst.Subscript):
+    if isinstance(target_of(source, call), ast.Subscript):
         review = "" if given is None else "the result has the dtype of dst"
     elif given is None and result.mate in arguments:
         dtype, certain = _more_precise(source, arguments[result.like], arguments[result.mate], nl)
@@ -242,24 +238,23 @@ def _memset(source: Source) -> Iterator[Match]:
         line, language = source.statement(call), source.import_of(_LANGUAGE)
         if arguments is None or line is None or language is None:
             continue
-        statement = line.body[0]
         if "mask" in arguments or not {"shape", "value", "dtype"} <= set(arguments):
             continue
-        if not isinstance(statement, cst.Assign) or statement.value is not call:
+        if not isinstance(line, ast.Assign) or line.value is not call:
             yield from hoisted(source, line, call, "filled")
             continue
-        target = statement.targets[0].target
-        if len(statement.targets) != 1 or not isinstance(target, cst.Name):
+        target = line.targets[0]
+        if len(line.targets) != 1 or not isinstance(target, ast.Name):
             yield from hoisted(source, line, call, "filled")
             continue
         shape, value, dtype = (source.code(arguments[k]) for k in ("shape", "value", "dtype"))
-        nl, name = language[0], target.value
+        nl, name = language[0], target.id
         made = f"{name} = {nl}.ndarray({shape}, dtype={dtype}, buffer={nl}.sbuf)"
         parts = [f"dst={name}", f"value={value}"]
         if "engine" in arguments:
             parts.append(f"engine={source.code(arguments['engine'])}")
         text = f"{source.code(call.func)}({', '.join(parts)})"
-        edit = Edit(*source.span(statement), text)
+        edit = Edit(*source.span(line), text)
         edits = (*language[1], source.before(line, made), edit)
         yield Match(call, "the tile is allocated, then filled", edits)
 
@@ -276,7 +271,7 @@ def _memset(source: Source) -> Iterator[Match]:
 def _shuffle(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "nc_stream_shuffle"):
         edits = named(source, call, 0, ("src", "dst", "shuffle_mask"))
-        if edits and not any(a.star for a in call.args):
+        if edits and not any(a.star for a in source.given(call)):
             yield Match(call, "the tensors are passed by keyword", edits)
 
 
@@ -291,9 +286,9 @@ def _shuffle(source: Source) -> Iterator[Match]:
     "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
 )
 def _accumulated(source: Source) -> Iterator[Match]:
-    for statement in source.all(cst.AugAssign):
+    for statement in source.all(ast.AugAssign):
         call = statement.value
-        if not isinstance(statement.operator, cst.AddAssign) or not isinstance(call, cst.Call):
+        if not isinstance(statement.op, ast.Add) or not isinstance(call, ast.Call):
             continue
         name = source.name(call.func)
         if name not in ("nki.isa.nc_matmul", "nki.language.matmul"):
@@ -307,7 +302,7 @@ def _accumulated(source: Source) -> Iterator[Match]:
         yield Match(call, "nc_matmul accumulates in dst", edits)
 
 
-def _matmul_into(source: Source, call: cst.Call, dst: str) -> str | None:
+def _matmul_into(source: Source, call: ast.Call, dst: str) -> str | None:
     """Return the ``nc_matmul`` into ``dst`` for an instruction or an ``nl.matmul`` of Beta 1."""
     if source.name(call.func) == "nki.language.matmul":
         found = source.arguments(call, ("x", "y", "transpose_x"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.affine import Index, affine, total
@@ -61,11 +60,11 @@ def _masks(source: Source) -> Iterator[Match]:
 
 def _unused(source: Source) -> Iterator[Match]:
     """Remove masks that nothing uses any more."""
-    for statement in source.all(cst.Assign):
-        line, target = source.statement(statement), statement.targets[0].target
-        if line is None or len(statement.targets) != 1 or not isinstance(target, cst.Name):
+    for statement in source.all(ast.Assign):
+        line, target = source.statement(statement), statement.targets[0]
+        if line is None or len(statement.targets) != 1 or not isinstance(target, ast.Name):
             continue
-        if isinstance(statement.value, cst.Name) or _limits(source, statement.value) is None:
+        if isinstance(statement.value, ast.Name) or _limits(source, statement.value) is None:
             continue
         if not is_read(source, target):
             yield Match(statement, "the mask is not used any more", (source.emptied(line),))
@@ -86,32 +85,31 @@ _ELEMENTWISE = (
 _OVER_COLUMNS = ("bn_stats", "tensor_reduce")
 
 
-def _limits(source: Source, mask: cst.BaseExpression) -> dict[int, tuple[Index, str]] | None:
+def _limits(source: Source, mask: ast.expr) -> dict[int, tuple[Index, str]] | None:
     """Return the bounds in a mask ``(i < n) & (j < m)`` by axis, or None of another form."""
-    if isinstance(mask, cst.Name):
+    if isinstance(mask, ast.Name):
         found = assigned_value(source, mask)
-        if found is None or found[1] is not None or isinstance(found[0], cst.Name):
+        if found is None or found[1] is not None or isinstance(found[0], ast.Name):
             return None
         return _limits(source, found[0]) if same_values(source, found[0], mask) else None
-    if isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd):
+    if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
         left, right = _limits(source, mask.left), _limits(source, mask.right)
         if left is None or right is None or set(left) & set(right):
             return None
         return left | right
-    if not isinstance(mask, cst.Comparison) or len(mask.comparisons) != 1:
+    if not isinstance(mask, ast.Compare) or len(mask.ops) != 1:
         return None
-    low, high = mask.left, mask.comparisons[0].comparator
-    operator = mask.comparisons[0].operator
-    if isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual):
+    low, high, operator = mask.left, mask.comparators[0], mask.ops[0]
+    if isinstance(operator, ast.Gt | ast.GtE):
         low, high = high, low
-    elif not isinstance(operator, cst.LessThan | cst.LessThanEqual):
+    elif not isinstance(operator, ast.Lt | ast.LtE):
         return None
     index, bound = affine(source, low), affine(source, high)
     if index is None or bound is None or len(index.axes) != 1 or bound.axes:
         return None
     if index.axes[0].step != "1":
         return None
-    closed = isinstance(operator, cst.LessThanEqual | cst.GreaterThanEqual)
+    closed = isinstance(operator, ast.LtE | ast.GtE)
     return {index.axes[0].axis: (index, total(bound.offset, "1") if closed else bound.offset)}
 
 
@@ -120,35 +118,34 @@ def _inside(parts: list[Part]) -> str:
     return ", ".join(f"0:{part.valid}" for part in parts if part.count)
 
 
-def _load(source: Source, call: cst.Call, limits: Limits) -> Match | None:
+def _load(source: Source, call: ast.Call, limits: Limits) -> Match | None:
     """The tile keeps its size: the rest of it is zero, of which Beta 1 said nothing."""
     found = source.arguments(call, ("src",)) or {}
     src, line = found.get("src"), source.statement(call)
     language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
-    if not isinstance(src, cst.Subscript) or set(found) - {"src", "mask", "dtype"}:
+    if not isinstance(src, ast.Subscript) or set(found) - {"src", "mask", "dtype"}:
         return None
     parts, base = selected(source, src, limits), base_name(src)
     if parts is None or base is None or line is None or language is None or isa is None:
         return None
-    statement = line.body[0]
     target = None
-    if isinstance(statement, cst.Assign) and statement.value is call:
-        target = statement.targets[0].target if len(statement.targets) == 1 else None
+    if isinstance(line, ast.Assign) and line.value is call:
+        target = line.targets[0] if len(line.targets) == 1 else None
     code = f"{source.code(src.value)}[{', '.join(part.text for part in parts)}]"
     message = "the valid part is loaded into a tile of zeros"
     imports = (*language[1], *isa[1])
-    if isinstance(target, cst.Name):
+    if isinstance(target, ast.Name):
         shape = ", ".join(part.count for part in parts if part.count)
-        dtype = source.code(found["dtype"]) if "dtype" in found else f"{base.value}.dtype"
-        nl, name = language[0], target.value
+        dtype = source.code(found["dtype"]) if "dtype" in found else f"{base.id}.dtype"
+        nl, name = language[0], target.id
         made = f"{name} = {nl}.zeros(({shape}), dtype={dtype}, buffer={nl}.sbuf)"
         copy = f"{isa[0]}.dma_copy(dst={name}[{_inside(parts)}], src={code})"
-        edit = Edit(*source.span(statement), copy)
+        edit = Edit(*source.span(line), copy)
         return Match(call, message, (*imports, source.before(line, made), edit))
-    if isinstance(target, cst.Subscript) and is_tile(source, target):
+    if isinstance(target, ast.Subscript) and is_tile(source, target):
         if source.code(target).replace(" ", "").endswith(("[...]", "[:,:]", "[:]")):
             dst = f"{source.code(target.value)}[{_inside(parts)}]"
-            edit = Edit(*source.span(statement), f"{isa[0]}.dma_copy(dst={dst}, src={code})")
+            edit = Edit(*source.span(line), f"{isa[0]}.dma_copy(dst={dst}, src={code})")
             return Match(call, "the valid part is loaded", (*imports, edit))
         return None
     if source.unconditional(call) and target is None:
@@ -158,21 +155,21 @@ def _load(source: Source, call: cst.Call, limits: Limits) -> Match | None:
     return None
 
 
-def _store(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+def _store(source: Source, call: ast.Call, limits: Limits, without: Edit) -> Match | None:
     found = source.arguments(call, ("dst", "value")) or {}
     dst, value = found.get("dst"), found.get("value")
     line = source.statement(call)
-    if not isinstance(dst, cst.Subscript) or value is None or line is None:
+    if not isinstance(dst, ast.Subscript) or value is None or line is None:
         return None
     parts = selected(source, dst, limits)
     if parts is None or not is_tile(source, value):
         return None
     code = f"{source.code(dst.value)}[{', '.join(part.text for part in parts)}]"
     inside = _inside(parts)
-    if isinstance(value, cst.Name):
-        edits = (source.replaced(dst, code), Edit(*source.span(value), f"{value.value}[{inside}]"))
+    if isinstance(value, ast.Name):
+        edits = (source.replaced(dst, code), Edit(*source.span(value), f"{value.id}[{inside}]"))
         return Match(call, "the valid part is stored", (*edits, without))
-    if isinstance(value, cst.Subscript):
+    if isinstance(value, ast.Subscript):
         whole = selected(source, value, limits)
         if whole is None:
             return None
@@ -184,19 +181,18 @@ def _store(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Mat
     return Match(call, "the value gets a name", edits)
 
 
-def _computed(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+def _computed(source: Source, call: ast.Call, limits: Limits, without: Edit) -> Match | None:
     """The rest of a new tile has no meaning: it may be computed as well."""
     line = source.statement(call)
-    statement = None if line is None else line.body[0]
-    if isinstance(statement, cst.AugAssign):
+    if isinstance(line, ast.AugAssign):
         return None
-    if not isinstance(statement, cst.Assign) or isinstance(statement.targets[0].target, cst.Name):
+    if not isinstance(line, ast.Assign) or isinstance(line.targets[0], ast.Name):
         return Match(call, "mask= is removed: the result is a new tile", (without,))
-    target, isa = statement.targets[0].target, source.import_of(_ISA)
-    whole = isinstance(target, cst.Subscript) and source.code(target).endswith("[...]")
-    if line is None or isa is None or not isinstance(target, cst.Subscript) or not whole:
+    target, isa = line.targets[0], source.import_of(_ISA)
+    whole = isinstance(target, ast.Subscript) and source.code(target).endswith("[...]")
+    if isa is None or not isinstance(target, ast.Subscript) or not whole:
         return None
-    if statement.value is not call or sorted(limits) != list(range(len(limits))):
+    if line.value is not call or sorted(limits) != list(range(len(limits))):
         return None
     name = source.fresh("result")
     start, stop = source.span(call)
@@ -206,27 +202,27 @@ def _computed(source: Source, call: cst.Call, limits: Limits, without: Edit) -> 
     edits = (
         *isa[1],
         source.before(line, f"{name} = {plain}"),
-        Edit(source.span(statement)[0], stop, f"{isa[0]}.tensor_copy({copy})"),
+        Edit(source.span(line)[0], stop, f"{isa[0]}.tensor_copy({copy})"),
     )
     return Match(call, "the valid part of the result is copied", edits)
 
 
-def _reduced(source: Source, call: cst.Call, limits: Limits, without: Edit) -> Match | None:
+def _reduced(source: Source, call: ast.Call, limits: Limits, without: Edit) -> Match | None:
     """A reduction along masked axes reads the valid part only; its result has the same shape."""
     name = source.nki_name(call.func, _ISA) or source.nki_name(call.func, _LANGUAGE) or ""
     if 0 in limits or name not in (*_OVER_COLUMNS, "max", "mean", "min", "prod", "sum"):
         return None
-    operands = [a.value for a in call.args if is_tile(source, a.value)]
+    operands = [a.value for a in source.given(call) if is_tile(source, a.value)]
     if len(operands) != 1:
         return None
-    if isinstance(operands[0], cst.Name):
+    if isinstance(operands[0], ast.Name):
         rank = max(index.rank for index, _ in limits.values())
         if sorted(limits) != list(range(1, rank)):
             return None
         inside = ", ".join(f"0:{valid_count(*limits[axis])}" for axis in sorted(limits))
-        edit = source.replaced(operands[0], f"{operands[0].value}[:, {inside}]")
+        edit = source.replaced(operands[0], f"{operands[0].id}[:, {inside}]")
         return Match(call, "the valid part is reduced", (edit, without))
-    if not isinstance(operands[0], cst.Subscript):
+    if not isinstance(operands[0], ast.Subscript):
         return None
     parts = selected(source, operands[0], limits)
     if parts is None or len(limits) != sum(bool(part.count) for part in parts) - 1:
@@ -236,18 +232,18 @@ def _reduced(source: Source, call: cst.Call, limits: Limits, without: Edit) -> M
     return Match(call, "the valid part is reduced", edits)
 
 
-def _written(source: Source, call: cst.Call, limits: Limits) -> Match | None:
+def _written(source: Source, call: ast.Call, limits: Limits) -> Match | None:
     """``t[i, j] = instruction(a[i, j], ...)``: all of them are cut to the valid part."""
     statement = source.parent(call)
     argument = source.keyword(call, "mask")
-    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1 or argument is None:
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or argument is None:
         return None
-    tiles: list[cst.BaseExpression] = [statement.targets[0].target]
-    tiles += [a.value for a in call.args if a is not argument and is_tile(source, a.value)]
+    tiles: list[ast.expr] = [statement.targets[0]]
+    tiles += [a.value for a in source.given(call) if a is not argument and is_tile(source, a.value)]
     edits = []
     for tile in tiles:
-        parts = selected(source, tile, limits) if isinstance(tile, cst.Subscript) else None
-        if parts is None or not isinstance(tile, cst.Subscript):
+        parts = selected(source, tile, limits) if isinstance(tile, ast.Subscript) else None
+        if parts is None or not isinstance(tile, ast.Subscript):
             return None
         text = f"{source.code(tile.value)}[{', '.join(part.text for part in parts)}]"
         edits.append(source.replaced(tile, text))

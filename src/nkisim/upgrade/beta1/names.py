@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import Function, string
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, is_tile
@@ -26,10 +26,10 @@ _MODULES = ("language", "isa", "typing", "collectives")
     after="import nki.language as nl",
 )
 def _namespace(source: Source) -> Iterator[Match]:
-    for statement in source.all(cst.Import):
+    for statement in source.all(ast.Import):
         edits: list[Edit] = []
         for item in statement.names:
-            text = source.code(item.name)
+            text = item.name
             if text != "neuronxcc.nki" and not text.startswith("neuronxcc.nki."):
                 continue
             inner = text.removeprefix("neuronxcc.nki.").split(".")[0]
@@ -39,34 +39,33 @@ def _namespace(source: Source) -> Iterator[Match]:
             if item.asname is None:
                 yield from _unaliased(source, statement, item)
                 continue
-            same = text == "neuronxcc.nki" and source.code(item.asname.name) == "nki"
-            stop = source.span(item.asname.name if same else item.name)[1]
+            same = text == "neuronxcc.nki" and item.asname == "nki"
+            start, stop = source.span(item)
             new = "nki" if same else text.removeprefix("neuronxcc.")
-            edits.append(Edit(source.span(item.name)[0], stop, new))
+            edits.append(Edit(start, stop if same else start + len(text.encode()), new))
         if edits:
             yield Match(statement, "nki is imported", tuple(edits))
-    for origin in source.all(cst.ImportFrom):
-        module = source.code(origin.module) if origin.module is not None else ""
-        if origin.relative:
+    for origin in source.all(ast.ImportFrom):
+        module = origin.module or ""
+        if origin.level:
             continue
-        if module == "neuronxcc" and not isinstance(origin.names, cst.ImportStar):
+        if module == "neuronxcc" and origin.names[0].name != "*":
             yield from _from_package(source, origin)
         elif module == "neuronxcc.nki" or module.startswith("neuronxcc.nki."):
             inner = module.removeprefix("neuronxcc.nki").lstrip(".").split(".")[0]
             if inner and inner not in _MODULES:
                 yield Match(origin, f"{module} has no counterpart in nki: {_gone(inner)}")
                 continue
-            assert origin.module is not None
-            edit = source.replaced(origin.module, module.removeprefix("neuronxcc."))
+            start = source.data.index(b"neuronxcc", source.span(origin)[0])
+            edit = Edit(start, start + len("neuronxcc."), "")
             yield Match(origin, "nki is imported", (edit,))
 
 
-def _from_package(source: Source, statement: cst.ImportFrom) -> Iterator[Match]:
-    assert not isinstance(statement.names, cst.ImportStar)
-    names = {source.code(item.name) for item in statement.names}
+def _from_package(source: Source, statement: ast.ImportFrom) -> Iterator[Match]:
+    names = {item.name for item in statement.names}
     if names == {"nki"} and len(statement.names) == 1:
         other = statement.names[0].asname
-        tail = "" if other is None else f" as {source.code(other.name)}"
+        tail = "" if other is None else f" as {other}"
         yield Match(
             statement, "nki is imported", (source.replaced(statement, f"import nki{tail}"),)
         )
@@ -74,27 +73,29 @@ def _from_package(source: Source, statement: cst.ImportFrom) -> Iterator[Match]:
         yield Match(statement, "import nki in a statement of its own")
 
 
-def _unaliased(source: Source, statement: cst.Import, item: cst.ImportAlias) -> Iterator[Match]:
+def _unaliased(source: Source, statement: ast.Import, item: ast.alias) -> Iterator[Match]:
     """``import neuronxcc.nki.language`` without ``as``: every use changes too."""
     used = [
         attribute
-        for attribute in source.all(cst.Attribute)
+        for attribute in source.all(ast.Attribute)
         if source.code(attribute) == "neuronxcc.nki" and source.name(attribute) == "nki"
     ]
-    text = source.code(item.name)
-    edits = [source.replaced(item.name, text.removeprefix("neuronxcc."))]
+    start = source.span(item)[0]
+    edits = [Edit(start, start + len(b"neuronxcc."), "")]
     edits += [source.replaced(attribute, "nki") for attribute in used]
     bare = [
         name
-        for name in source.all(cst.Name)
-        if name.value == "nki" and not isinstance(source.parent(name), cst.Attribute)
+        for name in source.all(ast.Name)
+        if name.id == "nki" and not isinstance(source.parent(name), ast.Attribute)
     ]
     others = [
         other
-        for other in source.all(cst.ImportAlias)
-        if other is not item and source.code(other.name).startswith("neuronxcc")
+        for other in source.all(ast.alias)
+        if (other is not item and other.name.startswith("neuronxcc"))
+        or "nki" in (other.name, other.asname)
     ]
-    if bare or others:
+    parameters = [parameter for parameter in source.all(ast.arg) if parameter.arg == "nki"]
+    if bare or others or parameters:
         yield Match(statement, "give the import a short name with `as`, then upgrade again")
     else:
         edits = [e for e in edits if e.start != edits[0].start or e == edits[0]]
@@ -137,7 +138,7 @@ _DTYPES = (
 )
 def _operators(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA):
-        for position, argument in enumerate(call.args):
+        for position, argument in enumerate(source.given(call)):
             full = source.name(argument.value) or ""
             module, _, name = full.rpartition(".")
             reduced = module == _LANGUAGE and name in ("max", "min", "sum", "prod")
@@ -145,7 +146,7 @@ def _operators(source: Source) -> Iterator[Match]:
                 continue
             if argument.keyword is None and position > 5:
                 continue
-            if argument.keyword is not None and argument.keyword.value not in _OPERATOR_KEYS:
+            if argument.keyword is not None and argument.keyword not in _OPERATOR_KEYS:
                 continue
             language = source.import_of(_LANGUAGE)
             if name in _OPERATORS and language is not None:
@@ -158,7 +159,7 @@ def _operators(source: Source) -> Iterator[Match]:
 
 def _numpy_values(source: Source, names: Mapping[str, str]) -> Iterator[Match]:
     """Change names of NumPy that kernels use as values, and those passed to kernels."""
-    for node in source.all(cst.Attribute):
+    for node in source.all(ast.Attribute):
         module, _, name = (source.name(node) or "").rpartition(".")
         language = source.import_of(_LANGUAGE) if module == "numpy" and name in names else None
         if language is None or not _reaches_kernel(source, node):
@@ -167,24 +168,24 @@ def _numpy_values(source: Source, names: Mapping[str, str]) -> Iterator[Match]:
         yield Match(node, f"np.{name} is {edit.text}", (*language[1], edit))
 
 
-def _reaches_kernel(source: Source, node: cst.CSTNode) -> bool:
+def _reaches_kernel(source: Source, node: ast.AST) -> bool:
     """Return whether a value is used by device code: in its body, as a default, as an argument."""
     above = source.parent(node)
-    if isinstance(above, cst.Call) and above.func is node:
+    if (isinstance(above, ast.Call) and above.func is node) or node in source.annotations:
         return False
     for outer in source.ancestors(node):
-        if isinstance(outer, cst.Call):
+        if isinstance(outer, ast.Call):
             function = outer.func
-            if isinstance(function, cst.Subscript):
+            if isinstance(function, ast.Subscript):
                 function = function.value
             if (source.name(function) or "").startswith(("numpy.", _ISA, _LANGUAGE)):
                 return False  # computed on the host, or an argument that is handled by its place
-            kernels = [kernel.name.value for kernel in source.kernels()]
-            if isinstance(function, cst.Name) and function.value in kernels:
-                return isinstance(above, cst.Arg) and above in outer.args
-        if isinstance(outer, cst.Annotation | cst.Attribute):
+            kernels = [kernel.name for kernel in source.kernels()]
+            if isinstance(function, ast.Name) and function.id in kernels:
+                return source.call_of(node) is outer
+        if isinstance(outer, ast.Attribute) or outer in source.annotations:
             return False
-        if isinstance(outer, cst.FunctionDef):
+        if isinstance(outer, Function):
             return outer in source.device_functions()
     return False
 
@@ -201,7 +202,7 @@ def _dtypes(source: Source) -> Iterator[Match]:
     for call in (*source.calls(_ISA), *source.calls(_LANGUAGE)):
         if source.nki_name(call.func, _LANGUAGE) == "shared_constant":
             continue
-        for argument in call.args:
+        for argument in source.given(call):
             full = source.name(argument.value) or ""
             module, _, name = full.rpartition(".")
             if module != "numpy" or name not in _DTYPES:
@@ -226,7 +227,7 @@ def _default_dtype(source: Source) -> Iterator[Match]:
         found, language = source.arguments(call, ("shape", "dtype")), source.import_of(_LANGUAGE)
         if found is None or "shape" not in found or "dtype" in found or language is None:
             continue
-        end = source.span(call.args[-1].value)[1]
+        end = source.span(source.given(call)[-1].node)[1]
         edit = Edit(end, end, f", dtype={language[0]}.float32")
         yield Match(call, "the default of Beta 1 is written out", (*language[1], edit))
 
@@ -240,7 +241,7 @@ def _default_dtype(source: Source) -> Iterator[Match]:
     after="nisa.memset(dst=t, value=-3.4028235e38)",
 )
 def _lowest(source: Source) -> Iterator[Match]:
-    for attribute in source.all(cst.Attribute):
+    for attribute in source.all(ast.Attribute):
         if source.name(attribute) in ("nki.language.fp32.min", "nki.isa.fp32.min"):
             edit = source.replaced(attribute, "-3.4028235e38")
             yield Match(attribute, "the lowest float32 is a literal", (edit,))
@@ -258,20 +259,18 @@ def _lowest(source: Source) -> Iterator[Match]:
 )
 def _partition_mark(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "par_dim"):
-        element = source.parent(call)
-        shape = None if element is None else source.parent(element)
-        if len(call.args) != 1 or not isinstance(shape, cst.Tuple | cst.List):
+        shape, given = source.parent(call), source.given(call)
+        if len(given) != 1 or not isinstance(shape, ast.Tuple | ast.List):
             yield Match(call, "nl.par_dim was removed: the first dimension is the partition")
-        elif shape.elements[0] is element or _is_in_hbm(source, shape):
-            edit = source.replaced(call, source.code(call.args[0].value))
+        elif shape.elts[0] is call or _is_in_hbm(source, shape):
+            edit = source.replaced(call, source.code(given[0].value))
             yield Match(call, "the first dimension is the partition", (edit,))
 
 
-def _is_in_hbm(source: Source, shape: cst.CSTNode) -> bool:
+def _is_in_hbm(source: Source, shape: ast.AST) -> bool:
     """Return whether a shape is the one of a tensor in HBM, which has no partitions."""
-    argument = source.parent(shape)
-    call = None if argument is None else source.parent(argument)
-    if not isinstance(call, cst.Call):
+    call = source.call_of(shape)
+    if call is None:
         return False
     parameters = ALLOCATIONS.get(source.nki_name(call.func, _LANGUAGE) or "", ())
     buffer = (source.arguments(call, parameters) or {}).get("buffer")
@@ -296,22 +295,20 @@ _GONE_NAMES = {
 )
 def _unused_imports(source: Source) -> Iterator[Match]:
     """Remove imports of names that 0.3.0 does not have once nothing uses them any more."""
-    for statement in source.all(cst.ImportFrom):
-        module = source.code(statement.module) if statement.module is not None else ""
-        removed = _GONE_NAMES.get(module.removeprefix("neuronxcc."), ())
-        if statement.relative:
+    for statement in source.all(ast.ImportFrom):
+        removed = _GONE_NAMES.get((statement.module or "").removeprefix("neuronxcc."), ())
+        if statement.level:
             continue
-        for item in source.within(statement, cst.ImportAlias):
-            bound = item.asname.name if item.asname is not None else item.name
+        for item in statement.names:
             scope = source.scope(statement)
-            if source.code(item.name) not in removed or scope is None:
+            if item.name not in removed or scope is None:
                 continue
-            known = scope.assignments[source.code(bound)]
+            known = scope.assignments[item.asname or item.name]
             if any(len(assignment.references) for assignment in known):
                 continue
             edit = source.without_import(item)
             if edit is not None:
-                yield Match(statement, f"{source.code(item.name)} is not imported", (edit,))
+                yield Match(statement, f"{item.name} is not imported", (edit,))
 
 
 @rule(
@@ -324,9 +321,9 @@ def _unused_imports(source: Source) -> Iterator[Match]:
     after="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n    return t",
 )
 def _annotations(source: Source) -> Iterator[Match]:
-    for statement in source.all(cst.AnnAssign):
-        annotation = statement.annotation.annotation
-        base = annotation.value if isinstance(annotation, cst.Subscript) else annotation
+    for statement in source.all(ast.AnnAssign):
+        annotation = statement.annotation
+        base = annotation.value if isinstance(annotation, ast.Subscript) else annotation
         if source.name(base) != "nki.typing.tensor" or statement.value is None:
             continue
         if source.function_of(statement) is not None:
@@ -352,7 +349,7 @@ _REMOVED = {
     before="nl.loop_reduce(x, op=nl.add, loop_indices=[i])",
 )
 def _removed(source: Source) -> Iterator[Match]:
-    for node in source.all(cst.Attribute):
+    for node in source.all(ast.Attribute):
         name = source.nki_name(node, _LANGUAGE)
         if name in _REMOVED:
             yield Match(node, f"nl.{name} was removed: {_REMOVED[name]}")
@@ -373,9 +370,10 @@ def _perf_mode(source: Source) -> Iterator[Match]:
     modes = {"double_row_gen3": "double_row", "double_row": "double_row", "none": "none"}
     for call in source.calls(_ISA, "nc_matmul"):
         argument = source.keyword(call, "perf_mode")
-        if argument is None or not isinstance(argument.value, cst.SimpleString):
+        text = None if argument is None else string(argument.value)
+        if argument is None or text is None:
             continue
-        mode, module = modes.get(str(argument.value.evaluated_value)), source.import_of(_ISA)
+        mode, module = modes.get(text), source.import_of(_ISA)
         if mode is None or module is None:
             yield Match(call, "choose a member of nisa.matmul_perf_mode")
         else:
@@ -386,9 +384,9 @@ def _perf_mode(source: Source) -> Iterator[Match]:
 def _renamed(source: Source, module: str, function: str, names: dict[str, str]) -> Iterator[Match]:
     for call in source.calls(module, function):
         edits = [
-            source.replaced(argument.keyword, names[argument.keyword.value])
-            for argument in call.args
-            if argument.keyword is not None and argument.keyword.value in names
+            source.renamed(keyword, names[keyword.arg])
+            for keyword in call.keywords
+            if keyword.arg in names
         ]
         if edits:
             yield Match(call, "keywords have their new names", tuple(edits))
@@ -419,26 +417,18 @@ def _device_print(source: Source) -> Iterator[Match]:
 )
 def _broadcast_to(source: Source) -> Iterator[Match]:
     yield from _renamed(source, _LANGUAGE, "broadcast_to", {"src": "x"})
-    for call in source.all(cst.Call):
-        method = call.func
-        if not isinstance(method, cst.Attribute) or method.attr.value != "broadcast_to":
+    for call in source.all(ast.Call):
+        method, given = call.func, source.given(call)
+        if not isinstance(method, ast.Attribute) or method.attr != "broadcast_to":
             continue
-        if not is_tile(source, method.value) or not call.args or any(a.star for a in call.args):
+        if not is_tile(source, method.value) or not given or any(a.star for a in given):
             continue
         language = source.import_of(_LANGUAGE)
         if language is not None:
-            start, stop = source.span(call)[0], source.span(call.args[0])[0]
-            text = f"{language[0]}.broadcast_to({_bare(source, method.value)}, "
+            start, stop = source.span(call)[0], source.span(given[0].node)[0]
+            text = f"{language[0]}.broadcast_to({source.bare(method.value)}, "
             edits = (*language[1], Edit(start, stop, text))
             yield Match(call, "nl.broadcast_to repeats the tile", edits)
-
-
-def _bare(source: Source, node: cst.BaseExpression) -> str:
-    """Return the text of an expression without the parentheses around it."""
-    text = source.code(node)
-    for _ in node.lpar:
-        text = text.strip()[1:-1].strip()
-    return text
 
 
 @rule(

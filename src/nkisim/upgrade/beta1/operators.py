@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import number
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
@@ -18,50 +18,50 @@ __all__: list[str] = []
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 _BINARY = {
-    cst.Add: "add",
-    cst.Subtract: "subtract",
-    cst.Multiply: "multiply",
-    cst.Divide: "divide",
-    cst.Power: "power",
-    cst.BitAnd: "bitwise_and",
-    cst.BitOr: "bitwise_or",
-    cst.BitXor: "bitwise_xor",
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.Pow: "power",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
 }
 _AUGMENTED = {
-    cst.AddAssign: "add",
-    cst.SubtractAssign: "subtract",
-    cst.MultiplyAssign: "multiply",
-    cst.DivideAssign: "divide",
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
 }
 _COMPARISONS = {
-    cst.LessThan: "less",
-    cst.LessThanEqual: "less_equal",
-    cst.GreaterThan: "greater",
-    cst.GreaterThanEqual: "greater_equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
 }
 _HBM = ("hbm", "shared_hbm", "private_hbm")
 
 
-def _operates(source: Source, node: cst.CSTNode) -> bool:
-    if isinstance(node, cst.BinaryOperation):
-        return type(node.operator) in _BINARY and (
+def _operates(source: Source, node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):
+        return type(node.op) in _BINARY and (
             is_tile(source, node.left) or is_tile(source, node.right)
         )
     return (
-        isinstance(node, cst.UnaryOperation)
-        and isinstance(node.operator, cst.Minus)
-        and is_tile(source, node.expression)
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and is_tile(source, node.operand)
     )
 
 
-def _converted(source: Source, node: cst.CSTNode, nl: str) -> str:
+def _converted(source: Source, node: ast.AST, nl: str) -> str:
     """Return an expression with functions in place of the operators on tiles."""
     if not _operates(source, node):
         return source.code(node)
-    if isinstance(node, cst.UnaryOperation):
-        return f"{nl}.negative({_inner(source, node.expression, nl)})"
-    assert isinstance(node, cst.BinaryOperation)
-    name = _BINARY[type(node.operator)]
+    if isinstance(node, ast.UnaryOp):
+        return f"{nl}.negative({_inner(source, node.operand, nl)})"
+    assert isinstance(node, ast.BinOp)
+    name = _BINARY[type(node.op)]
     left, right = _inner(source, node.left, nl), _inner(source, node.right, nl)
     if name == "power" and right in ("2", "2.0"):
         return f"{nl}.square({left})"
@@ -70,14 +70,12 @@ def _converted(source: Source, node: cst.CSTNode, nl: str) -> str:
     return f"{nl}.{name}({left}, {right})"
 
 
-def _inner(source: Source, node: cst.BaseExpression, nl: str) -> str:
+def _inner(source: Source, node: ast.expr, nl: str) -> str:
     """Return an operand without the parentheses that an argument does not need."""
     text = _converted(source, node, nl)
-    if not _operates(source, node) and node.lpar and not isinstance(node, cst.Tuple):
-        bare = text
-        for _ in node.lpar:
-            bare = bare.strip()[1:-1].strip()
-        return bare if "\n" not in bare and not isinstance(node, cst.GeneratorExp) else text
+    if not _operates(source, node) and not isinstance(node, ast.Tuple | ast.GeneratorExp):
+        bare = source.bare(node)
+        return bare if "\n" not in bare else text
     return text
 
 
@@ -91,27 +89,27 @@ def _inner(source: Source, node: cst.BaseExpression, nl: str) -> str:
     "    y = nl.multiply(nl.add(t, 1.0), t)\n    return y",
 )
 def _operators(source: Source) -> Iterator[Match]:
-    for node in (*source.all(cst.BinaryOperation), *source.all(cst.UnaryOperation)):
+    for node in (*source.all(ast.BinOp), *source.all(ast.UnaryOp)):
         if not _operates(source, node) or any(_operates(source, a) for a in _above(source, node)):
             continue
         language = source.import_of(_LANGUAGE)
         if language is not None:
             edit = source.replaced(node, _converted(source, node, language[0]))
             yield Match(node, "functions of nki.language compute on tiles", (*language[1], edit))
-    for comparison in source.all(cst.Comparison):
-        target = comparison.comparisons[0]
-        tiles = is_tile(source, comparison.left) or is_tile(source, target.comparator)
-        name = _COMPARISONS.get(type(target.operator))
+    for comparison in source.all(ast.Compare):
+        target = comparison.comparators[0]
+        tiles = is_tile(source, comparison.left) or is_tile(source, target)
+        name = _COMPARISONS.get(type(comparison.ops[0]))
         language = source.import_of(_LANGUAGE)
-        if not tiles or name is None or language is None or len(comparison.comparisons) > 1:
+        if not tiles or name is None or language is None or len(comparison.ops) > 1:
             continue
-        left, right = source.code(comparison.left), source.code(target.comparator)
+        left, right = source.code(comparison.left), source.code(target)
         edit = source.replaced(comparison, f"{language[0]}.{name}({left}, {right})")
         yield Match(comparison, "functions of nki.language compare tiles", (*language[1], edit))
-    for statement in source.all(cst.AugAssign):
-        name = _AUGMENTED.get(type(statement.operator))
+    for statement in source.all(ast.AugAssign):
+        name = _AUGMENTED.get(type(statement.op))
         call = statement.value
-        product = isinstance(call, cst.Call) and (source.name(call.func) or "").endswith("matmul")
+        product = isinstance(call, ast.Call) and (source.name(call.func) or "").endswith("matmul")
         if not is_tile(source, statement.target) or product:
             continue
         language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
@@ -124,19 +122,19 @@ def _operators(source: Source) -> Iterator[Match]:
         yield Match(statement, "the tile is updated with tensor_copy", edits)
 
 
-def _aliased(source: Source, target: cst.BaseExpression) -> bool:
+def _aliased(source: Source, target: ast.expr) -> bool:
     """Return whether another name stands for the same tile, as after ``old = tile``."""
     name, function = base_name(target), source.function_of(target)
     return name is not None and any(
-        isinstance(statement.value, cst.Name) and statement.value.value == name.value
-        for statement in source.within(function or source.module, cst.Assign)
+        isinstance(statement.value, ast.Name) and statement.value.id == name.id
+        for statement in source.within(function or source.module, ast.Assign)
     )
 
 
-def _above(source: Source, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def _above(source: Source, node: ast.AST) -> Iterator[ast.AST]:
     """Yield the operations that a node is a direct operand of."""
     for above in source.ancestors(node):
-        if not isinstance(above, cst.BinaryOperation | cst.UnaryOperation):
+        if not isinstance(above, ast.BinOp | ast.UnaryOp):
             return
         yield above
 
@@ -154,15 +152,15 @@ def _above(source: Source, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     "    nisa.dma_copy(dst=t[...], src=x)\n    nisa.memset(dst=t[0:64], value=0.0)\n    return x",
 )
 def _assignments(source: Source) -> Iterator[Match]:
-    for statement in source.all(cst.Assign):
+    for statement in source.all(ast.Assign):
         if len(statement.targets) != 1:
             continue
-        target, value = statement.targets[0].target, statement.value
-        if not isinstance(target, cst.Subscript) or not is_tile(source, target):
+        target, value = statement.targets[0], statement.value
+        if not isinstance(target, ast.Subscript) or not is_tile(source, target):
             continue
-        if isinstance(value, cst.Call) and source.nki_name(value.func, _ISA) is not None:
+        if isinstance(value, ast.Call) and source.nki_name(value.func, _ISA) is not None:
             continue  # MG-102
-        if isinstance(value, cst.Call) and source.keyword(value, "mask") is not None:
+        if isinstance(value, ast.Call) and source.keyword(value, "mask") is not None:
             continue  # MG-103
         language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
         text = None
@@ -176,26 +174,25 @@ def _assignments(source: Source) -> Iterator[Match]:
 
 
 def _written(
-    source: Source, target: cst.Subscript, value: cst.BaseExpression, nl: str, nisa: str
+    source: Source, target: ast.Subscript, value: ast.expr, nl: str, nisa: str
 ) -> str | None:
     """Return the instruction that writes a value to a part of a tile."""
     dst, code = target_text(source, target), source.code(value)
     memory = buffer_of(source, target)
     if memory in _HBM:
         return f"{nl}.store({dst}, {code})" if is_tile(source, value) else None
-    if isinstance(value, cst.Call) and source.name(value.func) == "nki.language.load":
+    if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.load":
         found = source.arguments(value, ("src",))
         if found is not None and set(found) == {"src"} and memory == "sbuf":
             return f"{nisa}.dma_copy(dst={dst}, src={source.code(found['src'])})"
-    if isinstance(value, cst.Call) and source.name(value.func) == "nki.language.matmul":
+    if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.matmul":
         found = source.arguments(value, ("x", "y", "transpose_x"))
         flag = None if found is None else found.get("transpose_x")
         if found is not None and flag is not None and source.code(flag) == "True":
             pair = f"stationary={source.code(found['x'])}, moving={source.code(found['y'])}"
             if memory == "psum":
                 return f"{nisa}.nc_matmul(dst={dst}, {pair}, accumulate=False)"
-    number = value.expression if isinstance(value, cst.UnaryOperation) else value
-    if isinstance(number, cst.Integer | cst.Float):
+    if number(value.operand if isinstance(value, ast.UnaryOp) else value) is not None:
         return f"{nisa}.memset(dst={dst}, value={code})"
     if is_number(source, value):
         return f"{nisa}.memset(dst={_element(source, target)}, value={code})"
@@ -204,13 +201,12 @@ def _written(
     return None
 
 
-def _element(source: Source, target: cst.Subscript) -> str:
+def _element(source: Source, target: ast.Subscript) -> str:
     """Return the text of a part of a tile, with slices of one element for plain integers."""
     texts = []
-    for element in target.slice:
-        part = element.slice
+    for part in source.indices(target):
         text = source.code(part)
-        if isinstance(part, cst.Index) and is_number(source, part.value):
+        if is_number(source, part):
             text = f"{text}:{text} + 1" if not text.isdecimal() else f"{text}:{int(text) + 1}"
         texts.append(text)
     return f"{source.code(target.value)}[{', '.join(texts)}]"
@@ -270,7 +266,7 @@ def _store(source: Source) -> Iterator[Match]:
             rows.append(f"{name_text} = {text}")
             text = name_text
         else:
-            name_text = name.value
+            name_text = name.id
         stage, nl = source.fresh(f"{name_text}_sbuf"), language[0]
         rows += _staged(stage, text, nl, isa[0])
         edits = (*language[1], *isa[1], source.before(line, *rows), source.replaced(value, stage))
@@ -302,15 +298,15 @@ def _copy(source: Source) -> Iterator[Match]:
         text, nl = source.code(tile), language[0]
         dtype = source.code(arguments["dtype"]) if "dtype" in arguments else f"{text}.dtype"
         target = None
-        if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0].target
-        if isinstance(target, cst.Name) and target.value != text.split("[")[0]:
-            made = f"{target.value} = {nl}.ndarray({text}.shape, dtype={dtype}, buffer={nl}.sbuf)"
-            copy = f"{isa[0]}.tensor_copy(dst={target.value}, src={text})"
-            edit = Edit(*source.span(line.body[0]), copy)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+        if isinstance(target, ast.Name) and target.id != text.split("[")[0]:
+            made = f"{target.id} = {nl}.ndarray({text}.shape, dtype={dtype}, buffer={nl}.sbuf)"
+            copy = f"{isa[0]}.tensor_copy(dst={target.id}, src={text})"
+            edit = Edit(*source.span(line), copy)
             edits = (*language[1], *isa[1], source.before(line, made), edit)
             yield Match(call, "the tile is copied to SBUF", edits)
-        elif source.unconditional(call) and not isinstance(target, cst.Name):
+        elif source.unconditional(call) and not isinstance(target, ast.Name):
             name = source.fresh(f"{text.split('[')[0]}_sbuf")
             edits = (source.before(line, f"{name} = {source.code(call)}"),)
             yield Match(call, "the copy gets a name", (*edits, source.replaced(call, name)))
@@ -346,24 +342,24 @@ def _matmul(source: Source) -> Iterator[Match]:
         operand = given[0] if given else found["x"]
         if not source.unconditional(call) or not is_tile(source, found["x"]):
             yield Match(call, "pass x transposed, in SBUF, with transpose_x=True")
-        elif not isinstance(operand, cst.Name):
+        elif not isinstance(operand, ast.Name):
             name = source.fresh("operand")
             edit = source.before(line, f"{name} = {source.code(operand)}")
             yield Match(call, "the operand gets a name", (edit, source.replaced(operand, name)))
         elif given:
-            stage = source.fresh(f"{operand.value}_sbuf")
-            rows = source.before(line, *_staged(stage, operand.value, language[0], isa[0]))
+            stage = source.fresh(f"{operand.id}_sbuf")
+            rows = source.before(line, *_staged(stage, operand.id, language[0], isa[0]))
             edits = (*language[1], *isa[1], rows, source.replaced(operand, stage))
             yield Match(call, "the PSUM tile is copied to SBUF first", edits)
         else:
-            name = source.fresh(f"{operand.value}_t")
+            name = source.fresh(f"{operand.id}_t")
             stage = source.fresh(f"{name}_sbuf")
             copy = _staged(stage, name, language[0], isa[0])
-            rows = source.before(line, f"{name} = {language[0]}.transpose({operand.value})", *copy)
+            rows = source.before(line, f"{name} = {language[0]}.transpose({operand.id})", *copy)
             if flag is not None:
                 last = source.replaced(flag, "True")
             else:
-                end = source.span(call.args[-1].value)[1]
+                end = source.span(source.given(call)[-1].node)[1]
                 last = Edit(end, end, ", transpose_x=True")
             edits = (*language[1], *isa[1], rows, source.replaced(operand, stage), last)
             yield Match(call, "x is transposed on the Tensor engine", edits)
@@ -401,7 +397,7 @@ def _broadcast(source: Source) -> Iterator[Match]:
         column, other = (found["x"], found["y"]) if columns[0] else (found["y"], found["x"])
         if not is_tile(source, other) or not is_tile(source, column):
             continue
-        if isinstance(other, cst.Name | cst.Subscript):
+        if isinstance(other, ast.Name | ast.Subscript):
             language = source.import_of(_LANGUAGE)
             if language is not None:
                 shape = f"{source.code(other)}.shape"
@@ -420,8 +416,8 @@ def _broadcast(source: Source) -> Iterator[Match]:
 
 def _expanded(
     source: Source,
-    call: cst.Call,
-    operands: tuple[cst.BaseExpression, cst.BaseExpression],
+    call: ast.Call,
+    operands: tuple[ast.expr, ast.expr],
     sizes: tuple[list[str], list[str]],
 ) -> Iterator[Match]:
     """Expand the operands of known shapes to the shape that they have together."""
@@ -433,7 +429,7 @@ def _expanded(
         if own == whole:
             continue
         size = f"({', '.join(whole)})"
-        if isinstance(other, cst.Name | cst.Subscript) and tile_shape(source, other) == whole:
+        if isinstance(other, ast.Name | ast.Subscript) and tile_shape(source, other) == whole:
             size = f"{source.code(other)}.shape"
         text = f"{language[0]}.broadcast_to({source.code(operand)}, {size})"
         edits.append(source.replaced(operand, text))
@@ -451,18 +447,18 @@ def _expanded(
 def _divide(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "divide"):
         found = source.arguments(call, ("x", "y", "dtype")) or {}
-        if not {"x", "y"} <= set(found) or not isinstance(call.func, cst.Attribute):
+        if not {"x", "y"} <= set(found) or not isinstance(call.func, ast.Attribute):
             continue
         divisor, module = found["y"], source.code(call.func.value)
         text = source.code(divisor)
         if is_tile(source, divisor):
             new = f"{module}.reciprocal({text})"
-        elif isinstance(divisor, cst.Integer | cst.Float) and float(divisor.value) != 0:
+        elif number(divisor):
             new = f"1.0 / {text}"
         elif is_number(source, divisor):
-            new = f"1.0 / ({text})" if isinstance(divisor, cst.BinaryOperation) else f"1.0 / {text}"
+            new = f"1.0 / ({text})" if isinstance(divisor, ast.BinOp) else f"1.0 / {text}"
         else:
             continue
-        edits = (source.replaced(call.func.attr, "multiply"), source.replaced(divisor, new))
+        edits = (source.renamed(call.func, "multiply"), source.replaced(divisor, new))
         review = "the quotient is rounded twice, as on the device"
         yield Match(call, "the reciprocal is multiplied", edits, review)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import Function, string
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name
@@ -30,7 +30,7 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 )
 def _mutable_arguments(source: Source) -> Iterator[Match]:
     for function in source.kernels():
-        if any(r.value is not None for r in source.within(function.body, cst.Return)):
+        if any(r.value is not None for r in source.within(function.body, ast.Return)):
             continue
         written = _written(source, function)
         if not written:
@@ -45,30 +45,28 @@ def _mutable_arguments(source: Source) -> Iterator[Match]:
             yield Match(call, f"allocate {name} in nl.shared_hbm inside the kernel and return it")
 
 
-def _written(source: Source, function: cst.FunctionDef) -> dict[str, cst.CSTNode]:
+def _written(source: Source, function: Function) -> dict[str, ast.AST]:
     """Return the parameters that a kernel writes to, in their order, and where it does."""
-    found: dict[str, cst.CSTNode] = {}
+    found: dict[str, ast.AST] = {}
     calls = (*source.calls(_LANGUAGE, "store"), *source.calls(_ISA, "dma_copy"))
     for call in calls:
         dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
         name = None if dst is None else base_name(dst)
         if name is not None and source.function_of(call) is function:
-            found.setdefault(name.value, call)
-    parameters = [p.name.value for p in function.params.params]
+            found.setdefault(name.id, call)
+    parameters = source.parameters(function)
     return {name: found[name] for name in parameters if name in found}
 
 
-def _returned(
-    source: Source, function: cst.FunctionDef, outputs: list[str]
-) -> tuple[Edit, ...] | None:
+def _returned(source: Source, function: Function, outputs: list[str]) -> tuple[Edit, ...] | None:
     """Return the edits of a kernel and of all its launches, or None if one is not understood."""
     language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
     body = function.body
-    if language is None or isa is None or not isinstance(body, cst.IndentedBlock):
+    if language is None or isa is None or not source.begins_line(body[0]):
         return None
     launches = _launches(source, function, outputs)
     first = _first_line(body)
-    if not launches or first is None or source.within(body, cst.Return):
+    if not launches or first is None or source.within(body, ast.Return):
         return None
     edits, rows, names = [*language[1], *isa[1]], [], {}
     for name in outputs:
@@ -77,51 +75,45 @@ def _returned(
         rows.append(f"{new} = {language[0]}.ndarray({name}.shape, {memory})")
         rows.append(f"{isa[0]}.dma_copy(dst={new}, src={name})")
     edits.append(_before(source, first, rows))
-    for node in source.within(body, cst.Name):
+    for node in source.within(body, ast.Name):
         scope = source.scope(node)
-        if node.value not in names or scope is None:
-            continue  # an attribute or a keyword
-        if not all(isinstance(a.node, cst.Param) for a in scope.lookup(node.value)):
+        if node.id not in names or scope is None:
+            continue
+        if not all(isinstance(a.node, ast.arg) for a in scope.lookup(node.id)):
             return None
-        edits.append(source.replaced(node, names[node.value]))
+        edits.append(source.replaced(node, names[node.id]))
     edits.append(_after(source, body, f"return {', '.join(names.values())}"))
     return (*edits, *launches)
 
 
-def _first_line(body: cst.IndentedBlock) -> cst.CSTNode | None:
+def _first_line(body: list[ast.stmt]) -> ast.stmt | None:
     """Return the first statement of a function behind its docstring."""
-    for statement in body.body:
-        line = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        if isinstance(line, cst.Expr) and isinstance(line.value, cst.SimpleString):
-            continue
-        return statement
+    for statement in body:
+        if not isinstance(statement, ast.Expr) or string(statement.value) is None:
+            return statement
     return None
 
 
-def _before(source: Source, statement: cst.CSTNode, rows: list[str]) -> Edit:
+def _before(source: Source, statement: ast.AST, rows: list[str]) -> Edit:
     start = source.span(statement)[0]
     indent = source.data[source.data.rfind(b"\n", 0, start) + 1 : start].decode()
     return Edit(start, start, "".join(row + source.newline + indent for row in rows))
 
 
-def _after(source: Source, body: cst.IndentedBlock, row: str) -> Edit:
+def _after(source: Source, body: list[ast.stmt], row: str) -> Edit:
     """Return the edit that adds a statement at the end of a block."""
-    start = source.span(body.body[0])[0]
+    start = source.span(body[0])[0]
     indent = source.data[source.data.rfind(b"\n", 0, start) + 1 : start].decode()
-    last: cst.CSTNode = body.body[-1]
-    stop = max(source.span(node)[1] for node in (last, *source.within(last, cst.Name)))
-    end = source.data.find(b"\n", stop - 1 if source.data[stop - 1 : stop] == b"\n" else stop)
+    end = source.data.find(b"\n", source.span(body[-1])[1])
     if end < 0:
         return Edit(len(source.data), len(source.data), f"{source.newline}{indent}{row}")
     return Edit(end + 1, end + 1, f"{indent}{row}{source.newline}")
 
 
-def _launches(
-    source: Source, function: cst.FunctionDef, outputs: list[str]
-) -> tuple[Edit, ...] | None:
+def _launches(source: Source, function: Function, outputs: list[str]) -> tuple[Edit, ...] | None:
     """Return the edits that assign what the launches return, or None if one is not a launch."""
     scope = source.scope(function)
-    uses = [] if scope is None else scope.assignments[function.name.value]
+    uses = [] if scope is None else scope.assignments[function.name]
     if len(uses) != 1:
         return None
     edits = []
@@ -130,11 +122,11 @@ def _launches(
         line = None if call is None else source.statement(call)
         if call is None or line is None or not source.is_bare(line, call):
             return None
-        parameters = [p.name.value for p in function.params.params]
-        skipped = 1 if call.args and call.args[0].value is name else 0
+        parameters = source.parameters(function)
+        skipped = 1 if call.args and call.args[0] is name else 0
         given = source.arguments(call, [""] * skipped + parameters)
         targets = [None if given is None else given.get(output) for output in outputs]
-        if any(not isinstance(t, cst.Name | cst.Attribute) for t in targets):
+        if any(not isinstance(t, ast.Name | ast.Attribute) for t in targets):
             return None
         text = ", ".join(f"{source.code(t)}[...]" for t in targets if t is not None)
         start = source.span(call)[0]
@@ -142,26 +134,24 @@ def _launches(
     return tuple(edits) or None
 
 
-def _launch(source: Source, name: cst.Name) -> cst.Call | None:
+def _launch(source: Source, name: ast.Name) -> ast.Call | None:
     """Return the call that launches a kernel: ``k(x)``, ``k[2](x)``, ``nki.simulate(k)(x)``."""
     above = source.parent(name)
-    if isinstance(above, cst.Subscript) and above.value is name:
-        name_or_grid: cst.CSTNode = above
+    if isinstance(above, ast.Subscript) and above.value is name:
+        name_or_grid: ast.AST = above
         above = source.parent(above)
     else:
         name_or_grid = name
-    if isinstance(above, cst.Call) and above.func is name_or_grid:
+    if isinstance(above, ast.Call) and above.func is name_or_grid:
         return above
-    if not isinstance(above, cst.Arg):
-        return None
-    call = source.parent(above)
-    if not isinstance(call, cst.Call) or call.args[0] is not above or above.keyword is not None:
+    call = source.call_of(name_or_grid)
+    if call is None or not call.args or call.args[0] is not name_or_grid:
         return None
     entry = source.name(call.func)
     if entry == "nki.simulate_kernel":
         return call
     outer = source.parent(call)
-    if entry in ("nki.simulate", "nki.baremetal", "nki.jit") and isinstance(outer, cst.Call):
+    if entry in ("nki.simulate", "nki.baremetal", "nki.jit") and isinstance(outer, ast.Call):
         return outer if outer.func is call else None
     return None
 
@@ -177,17 +167,17 @@ def _launch(source: Source, name: cst.Name) -> cst.Call | None:
 def _undecorated_outputs(source: Source) -> Iterator[Match]:
     """A function of Beta 1 may be compiled by its caller; helpers of this file are none."""
     known = source.device_functions()
-    called = {call.func.value for call in source.all(cst.Call) if isinstance(call.func, cst.Name)}
+    called = {call.func.id for call in source.all(ast.Call) if isinstance(call.func, ast.Name)}
     for call in source.calls(_LANGUAGE, "store"):
         function = source.function_of(call)
         dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
         name = None if dst is None else base_name(dst)
-        if function is None or name is None or function in known or function.name.value in called:
+        if function is None or name is None or function in known or function.name in called:
             continue
-        parameters = {p.name.value for p in function.params.params}
-        if name.value in parameters and not source.within(function.body, cst.Return):
+        parameters = set(source.parameters(function))
+        if name.id in parameters and not source.within(function.body, ast.Return):
             yield Match(
                 call,
-                f"decorate {function.name.value} with @nki.jit, allocate {name.value} in "
+                f"decorate {function.name} with @nki.jit, allocate {name.id} in "
                 "nl.shared_hbm inside and return it",
             )

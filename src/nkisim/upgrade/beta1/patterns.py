@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from nkisim.upgrade.beta1.affine import Axis, Index, affine, difference
 from nkisim.upgrade.beta1.results import allocated, hoisted, old_calls, replaced_by, target_of
@@ -63,7 +62,7 @@ def _iota(source: Source) -> Iterator[Match]:
         if target is None:
             yield from hoisted(source, line, call, "positions")
             continue
-        if dtype is None and isinstance(target, cst.Name):
+        if dtype is None and isinstance(target, ast.Name):
             yield Match(call, _IOTA)
             continue
         pattern, offset, multiplier, sizes = values
@@ -75,12 +74,12 @@ def _iota(source: Source) -> Iterator[Match]:
 
 
 _COMPARISONS = {
-    cst.LessThan: "less",
-    cst.LessThanEqual: "less_equal",
-    cst.GreaterThan: "greater",
-    cst.GreaterThanEqual: "greater_equal",
-    cst.Equal: "equal",
-    cst.NotEqual: "not_equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
 }
 _SELECT = "write the predicate as pattern, channel_multiplier and offset, compared with zero"
 
@@ -111,7 +110,7 @@ def _affine_select(source: Source) -> Iterator[Match]:
         if target_of(source, call) is None:
             yield from hoisted(source, line, call, "selected")
             continue
-        if not isinstance(tile, cst.Name | cst.Subscript):
+        if not isinstance(tile, ast.Name | ast.Subscript):
             yield from hoisted(source, line, tile, "on_true")
             continue
         text = source.code(tile)
@@ -133,13 +132,12 @@ def _affine_select(source: Source) -> Iterator[Match]:
         yield allocated(source, call, (f"{text}.shape", dtype, "sbuf"), edits, message)
 
 
-def _difference(source: Source, pred: cst.BaseExpression) -> tuple[Index, str] | None:
+def _difference(source: Source, pred: ast.expr) -> tuple[Index, str] | None:
     """Return the affine function that a predicate compares with zero, and the comparison."""
-    if not isinstance(pred, cst.Comparison) or len(pred.comparisons) != 1:
+    if not isinstance(pred, ast.Compare) or len(pred.ops) != 1:
         return None
-    target = pred.comparisons[0]
-    left, right = affine(source, pred.left), affine(source, target.comparator)
-    name = _COMPARISONS.get(type(target.operator))
+    left, right = affine(source, pred.left), affine(source, pred.comparators[0])
+    name = _COMPARISONS.get(type(pred.ops[0]))
     if left is None or right is None or name is None:
         return None
     value = difference(left, right)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Sequence
-
-import libcst as cst
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.indexing import target_text
@@ -17,18 +16,20 @@ _ISA = "nki.isa"
 DST = "allocate the result and pass it as dst=: since Beta 2 the instruction returns nothing"
 
 
-def old_calls(source: Source, *names: str) -> Iterator[tuple[cst.Call, str]]:
+def old_calls(source: Source, *names: str) -> Iterator[tuple[ast.Call, str]]:
     """Yield the calls whose result is used: no instruction of a later release returns one."""
     for call in source.calls(_ISA, *names):
         line = source.statement(call)
         used = line is not None and not source.is_bare(line, call)
-        if used and source.keyword(call, "dst") is None and not any(a.star for a in call.args):
+        if (
+            used
+            and source.keyword(call, "dst") is None
+            and not any(a.star for a in source.given(call))
+        ):
             yield call, source.nki_name(call.func, _ISA) or ""
 
 
-def hoisted(
-    source: Source, line: cst.SimpleStatementLine, node: cst.CSTNode, wish: str
-) -> Iterator[Match]:
+def hoisted(source: Source, line: ast.stmt, node: ast.AST, wish: str) -> Iterator[Match]:
     """Yield the edit that gives a nested call a statement of its own, in front of its line."""
     if not source.unconditional(node):
         yield Match(node, DST)
@@ -38,15 +39,15 @@ def hoisted(
     yield Match(node, "the nested call becomes a statement", edits)
 
 
-def target_of(source: Source, call: cst.Call) -> cst.Name | cst.Subscript | None:
+def target_of(source: Source, call: ast.Call) -> ast.Name | ast.Subscript | None:
     """Return the name or part of a tile that is assigned the result of a call, and only that."""
     statement = source.parent(call)
-    target: cst.CSTNode | None = None
-    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0].target
-    elif isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name):
+    target: ast.AST | None = None
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
         target = statement.target
-    return target if isinstance(target, cst.Name | cst.Subscript) else None
+    return target if isinstance(target, ast.Name | ast.Subscript) else None
 
 
 def _merged(edits: Sequence[Edit]) -> tuple[Edit, ...]:
@@ -61,7 +62,7 @@ def _merged(edits: Sequence[Edit]) -> tuple[Edit, ...]:
 
 
 def replaced_by(
-    source: Source, call: cst.Call, arguments: dict[str, str]
+    source: Source, call: ast.Call, arguments: dict[str, str]
 ) -> Callable[[str], list[Edit]]:
     """Return the function from the text of ``dst`` to the edits that write the whole call anew."""
 
@@ -74,7 +75,7 @@ def replaced_by(
 
 def allocated(
     source: Source,
-    call: cst.Call,
+    call: ast.Call,
     result: tuple[str, str, str],
     edits: Callable[[str], list[Edit]],
     message: str,
@@ -91,7 +92,7 @@ def allocated(
         return Match(call, DST)
     start, stop = source.span(statement)[0], source.span(call)[0]
     without = [Edit(start, stop, "")] if stop > start else []
-    if isinstance(target, cst.Subscript):
+    if isinstance(target, ast.Subscript):
         return Match(
             call,
             "the result is written to dst",
@@ -99,18 +100,18 @@ def allocated(
             review,
         )
     nl, imports = language
-    used = any(n.value == target.value for n in source.within(call, cst.Name))
-    name = source.fresh(f"{target.value}_new") if used else target.value
+    used = target.id in source.words(call)
+    name = source.fresh(f"{target.id}_new") if used else target.id
     shape, dtype, buffer = result
     label = name
-    if isinstance(statement, cst.AnnAssign) and not used:
-        label += f": {source.code(statement.annotation.annotation)}"
+    if isinstance(statement, ast.AnnAssign) and not used:
+        label += f": {source.code(statement.annotation)}"
     made = f"{label} = {nl}.ndarray({shape}, dtype={dtype}, buffer={nl}.{buffer})"
     new = [*imports, source.before(line, made), *_joined(without, edits(name))]
     if used:
-        comment = line.trailing_whitespace.comment
-        end = source.span(call)[1] if comment is None else source.span(comment)[1]
-        after = source.newline + source.indent(line) + f"{target.value} = {name}"
+        comment = source.comment_behind(line)
+        end = source.span(call)[1] if comment is None else comment[1]
+        after = source.newline + source.indent(line) + f"{target.id} = {name}"
         new.append(Edit(end, end, after))
     return Match(call, message, _merged(new), review)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
+from nkisim.source import Function
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, in_psum, shape_of
@@ -29,10 +29,10 @@ _LOOPS = ("range", *(f"{_LANGUAGE}.{kind}_range" for kind in ("affine", "sequent
 def _zeros(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "zeros"):
         target = source.parent(call)
-        if not isinstance(target, cst.Assign) or len(target.targets) != 1:
+        if not isinstance(target, ast.Assign) or len(target.targets) != 1:
             continue
-        name = target.targets[0].target
-        if not isinstance(name, cst.Name) or not in_psum(source, name):
+        name = target.targets[0]
+        if not isinstance(name, ast.Name) or not in_psum(source, name):
             continue
         writers = _writers(source, call, name)
         matmuls = [c for c in writers if source.name(c.func) == "nki.isa.nc_matmul"]
@@ -40,13 +40,13 @@ def _zeros(source: Source) -> Iterator[Match]:
             continue
         if (
             matmuls == writers
-            and isinstance(call.func, cst.Attribute)
+            and isinstance(call.func, ast.Attribute)
             and not any(source.keyword(c, "accumulate") is not None for c in matmuls)
             and not _changed_otherwise(source, name, source.function_of(call))
             and _always_runs(source, target, matmuls[0])
             and all(_covers(source, c, name) for c in matmuls)
         ):
-            edit = source.replaced(call.func.attr, "ndarray")
+            edit = source.renamed(call.func, "ndarray")
             yield Match(call, "the first matmul overwrites the tile", (edit,))
         else:
             yield Match(
@@ -56,72 +56,73 @@ def _zeros(source: Source) -> Iterator[Match]:
             )
 
 
-def _writers(source: Source, made: cst.Call, name: cst.Name) -> list[cst.Call]:
+def _writers(source: Source, made: ast.Call, name: ast.Name) -> list[ast.Call]:
     """Return the calls with ``dst=name`` between an allocation and the next one of the name."""
     start = source.span(made)[0]
     others = [source.span(value)[0] for value in source.values(name) or ()]
     stop = min((place for place in others if place > start), default=len(source.data))
     return [
         call
-        for call in source.within(source.function_of(made) or source.module, cst.Call)
+        for call in source.within(source.function_of(made) or source.module, ast.Call)
         if (dst := source.keyword(call, "dst")) is not None
         and (base := base_name(dst.value)) is not None
-        and base.value == name.value
+        and base.id == name.id
         and start < source.span(call)[0] < stop
     ]
 
 
-def _covers(source: Source, call: cst.Call, name: cst.Name) -> bool:
+def _covers(source: Source, call: ast.Call, name: ast.Name) -> bool:
     """Return whether the matmuls of a call, in all iterations around it, write the whole tile."""
     argument = source.keyword(call, "dst")
     dst = None if argument is None else argument.value
-    if isinstance(dst, cst.Name) or dst is None:
+    if isinstance(dst, ast.Name) or dst is None:
         return dst is not None
-    if not isinstance(dst, cst.Subscript) or dst.value is name:
+    if not isinstance(dst, ast.Subscript) or dst.value is name:
         return False
     if source.code(dst).endswith("[...]"):
         return True
     shape = shape_of(source, name)
-    if shape is None or len(dst.slice) > len(shape):
+    indices = source.indices(dst)
+    if shape is None or len(indices) > len(shape):
         return False
     return all(
-        _spans(source, call, element.slice, size)
-        for element, size in zip(dst.slice, shape, strict=False)
+        _spans(source, call, index, size) for index, size in zip(indices, shape, strict=False)
     )
 
 
-def _spans(source: Source, call: cst.Call, part: cst.BaseSlice, size: str) -> bool:
+def _spans(source: Source, call: ast.Call, part: ast.expr, size: str) -> bool:
     """Return whether an index takes all values below a size: a slice, or the index of a loop."""
-    if isinstance(part, cst.Slice):
+    if isinstance(part, ast.Slice):
         low = part.lower is None or source.code(part.lower) == "0"
         return low and (part.upper is None or source.code(part.upper) == size) and not part.step
     for loop in source.ancestors(call):
-        if not isinstance(loop, cst.For) or source.code(loop.target) != source.code(part):
+        if not isinstance(loop, ast.For) or source.code(loop.target) != source.code(part):
             continue
         count = loop.iter
-        if isinstance(count, cst.Call) and len(count.args) == 1:
+        given = source.given(count) if isinstance(count, ast.Call) else []
+        if isinstance(count, ast.Call) and len(given) == 1:
             kind = source.name(count.func) or source.code(count.func)
-            return kind in _LOOPS and source.code(count.args[0].value) == size
+            return kind in _LOOPS and source.code(given[0].value) == size
     return False
 
 
-def _always_runs(source: Source, made: cst.CSTNode, call: cst.CSTNode) -> bool:
+def _always_runs(source: Source, made: ast.AST, call: ast.AST) -> bool:
     """Return whether a call is in no branch that the allocation is not in as well."""
     above = set(source.ancestors(made))
     return not any(
-        isinstance(a, cst.If | cst.While | cst.Try)
+        isinstance(a, ast.If | ast.While | ast.Try | ast.TryStar)
         for a in source.ancestors(call)
         if a not in above
     )
 
 
-def _changed_otherwise(source: Source, name: cst.Name, function: cst.FunctionDef | None) -> bool:
+def _changed_otherwise(source: Source, name: ast.Name, function: Function | None) -> bool:
     """Return whether a tile is also assigned to, as in ``t[...] = x`` or ``t += x``."""
     whole = function or source.module
-    targets: list[cst.BaseExpression] = [t.target for t in source.within(whole, cst.AssignTarget)]
-    targets += [statement.target for statement in source.within(whole, cst.AugAssign)]
+    targets: list[ast.expr] = [t for s in source.within(whole, ast.Assign) for t in s.targets]
+    targets += [statement.target for statement in source.within(whole, ast.AugAssign)]
     for target in targets:
         base = base_name(target)
-        if base is not None and base is not name and base.value == name.value:
+        if base is not None and base is not name and base.id == name.id:
             return True
     return False

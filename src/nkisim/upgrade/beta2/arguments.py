@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import is_none, literal_integer, number, string
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, dtype_text
 
 __all__: list[str] = []
@@ -26,18 +26,20 @@ _BUFFERS = ("sbuf", "psum", "hbm", "shared_hbm", "private_hbm")
 _COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
 
 
-def _positional(call: cst.Call) -> int:
+def _positional(source: Source, call: ast.Call) -> int:
     """Return the number of positional arguments, or -1 if a star hides it."""
-    if any(argument.star for argument in call.args):
+    if any(argument.star for argument in source.given(call)):
         return -1
-    return sum(argument.keyword is None for argument in call.args)
+    return len(call.args)
 
 
-def named(source: Source, call: cst.Call, first: int, names: Sequence[str]) -> tuple[Edit, ...]:
+def named(source: Source, call: ast.Call, first: int, names: Sequence[str]) -> tuple[Edit, ...]:
     """Return the edits that turn positional arguments from ``first`` on into keywords."""
     edits = []
-    for argument, name in zip(call.args[first : _positional(call)], names, strict=False):
-        start = source.span(argument)[0]
+    for argument, name in zip(
+        source.given(call)[first : _positional(source, call)], names, strict=False
+    ):
+        start = source.span(argument.node)[0]
         edits.append(Edit(start, start, f"{name}="))
     return tuple(edits)
 
@@ -52,11 +54,11 @@ def named(source: Source, call: cst.Call, first: int, names: Sequence[str]) -> t
 )
 def _dma_compute(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_compute"):
-        count = _positional(call)
+        count = _positional(source, call)
         if count < 3:
             continue
-        third = call.args[2].value
-        fourth = call.args[3].value if count > 3 else None
+        third = call.args[2]
+        fourth = call.args[3] if count > 3 else None
         old = source.keyword(call, "reduce_op") is not None or (
             fourth is not None
             and source.nki_name(fourth, _LANGUAGE) is not None
@@ -87,7 +89,7 @@ def _sendrecv(source: Source) -> Iterator[Match]:
         given = source.code(argument.value)
         yes, no = f"{nisa}.dma_engine.gpsimd_dma", f"{nisa}.dma_engine.dma"
         text = {"True": yes, "False": no}.get(given, f"{yes} if {given} else {no}")
-        edit = source.replaced(argument, f"dma_engine={text}")
+        edit = source.replaced(argument.node, f"dma_engine={text}")
         yield Match(call, "use_gpsimd_dma= is now dma_engine=", (*imports, edit))
 
 
@@ -104,14 +106,12 @@ def _affine_select(source: Source) -> Iterator[Match]:
     tail = ("offset", "channel_multiplier", "on_true_tile", "on_false_value", "cmp_op", "name")
     new = ("dst", "pattern", "channel_multiplier", "on_true_tile", "on_false_value")
     for call in source.calls(_ISA, "affine_select"):
-        count = _positional(call)
+        count = _positional(source, call)
         if count < 3:
             continue
-        clash = any(source.keyword(call, name) is not None for name in new[2:count])
+        old = any(source.keyword(call, name) is not None for name in new[2:count])
         if count >= 6:
-            old = source.nki_name(call.args[5].value, _LANGUAGE) not in _COMPARISONS
-        else:
-            old = clash
+            old = source.nki_name(call.args[5], _LANGUAGE) not in _COMPARISONS
         if old:
             edits = named(source, call, 2, tail)
             yield Match(call, "offset and the arguments behind it are passed by keyword", edits)
@@ -129,7 +129,7 @@ def _affine_select(source: Source) -> Iterator[Match]:
 def _nc_matmul(source: Source) -> Iterator[Match]:
     tail = ("tile_position", "tile_size", "perf_mode", "name")
     for call in source.calls(_ISA, "nc_matmul"):
-        if _positional(call) > 6 and isinstance(call.args[6].value, cst.Tuple):
+        if _positional(source, call) > 6 and isinstance(call.args[6], ast.Tuple):
             edits = named(source, call, 6, tail)
             yield Match(call, "arguments from tile_position on are passed by keyword", edits)
 
@@ -145,19 +145,18 @@ def _nc_matmul(source: Source) -> Iterator[Match]:
 def _dma_copy(source: Source) -> Iterator[Match]:
     tail = ("dst_rmw_op", "oob_mode", "dge_mode", "unique_indices", "name")
     for call in source.calls(_ISA, "dma_copy"):
-        if _positional(call) < 3:
+        if _positional(source, call) < 3:
             continue
-        third = call.args[2].value
-        none = isinstance(third, cst.Name) and third.value == "None"
-        if none or source.nki_name(third, _LANGUAGE) is not None:
+        third = call.args[2]
+        if is_none(third) or source.nki_name(third, _LANGUAGE) is not None:
             edits = named(source, call, 2, tail)
             yield Match(call, "arguments behind src are passed by keyword", edits)
 
 
 def _numbers(source: Source, tables: dict[str, tuple[str, ...]], message: str) -> Iterator[Match]:
     for call in source.calls(_ISA):
-        for argument in call.args:
-            key = argument.keyword.value if argument.keyword is not None else ""
+        for argument in source.given(call):
+            key = argument.keyword or ""
             number = literal_integer(argument.value)
             if key not in tables or number is None:
                 continue
@@ -195,17 +194,17 @@ def _old_numbers(source: Source) -> Iterator[Match]:
 )
 def _enums(source: Source) -> Iterator[Match]:
     yield from _numbers(source, _ENUMS, "{key}={number} is named, with the numbers of Beta 2")
-    for comparison in source.all(cst.Comparison):
+    for comparison in source.all(ast.Compare):
         left = comparison.left
-        if not isinstance(left, cst.Call) or source.name(left.func) != "nki.isa.get_nc_version":
+        if not isinstance(left, ast.Call) or source.name(left.func) != "nki.isa.get_nc_version":
             continue
-        for target in comparison.comparisons:
-            number = literal_integer(target.comparator)
+        for target in comparison.comparators:
+            number = literal_integer(target)
             module = source.import_of(_ISA)
             if number in (2, 3, 4) and module is not None:
                 nisa, imports = module
                 text = f"{nisa}.nc_version.gen{number}"
-                edit = source.replaced(target.comparator, text)
+                edit = source.replaced(target, text)
                 yield Match(comparison, "the generation is named", (*imports, edit))
 
 
@@ -222,9 +221,9 @@ def _buffers(source: Source) -> Iterator[Match]:
         parameters = ALLOCATIONS[source.nki_name(call.func, _LANGUAGE) or "ndarray"]
         given = (source.arguments(call, parameters) or {}).get("buffer")
         module = source.import_of(_LANGUAGE)
-        if isinstance(given, cst.SimpleString) and module is not None:
+        name = string(given)
+        if given is not None and name is not None and module is not None:
             nl, imports = module
-            name = str(given.evaluated_value)
             if name in _BUFFERS:
                 edit = source.replaced(given, f"{nl}.{name}")
                 yield Match(call, f"the buffer is {nl}.{name}", (*imports, edit))
@@ -309,7 +308,7 @@ def _is_number(text: str) -> bool:
 def _shared_constant(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "shared_constant"):
         given = source.keyword(call, "dtype")
-        if given is None and _positional(call) < 2:
+        if given is None and _positional(source, call) < 2:
             continue
         loads = None if given is None else _loads(source, source.parent(call))
         if loads is None or given is None:
@@ -318,26 +317,25 @@ def _shared_constant(source: Source) -> Iterator[Match]:
         edits = [source.without_argument(call, given)]
         for load in loads:
             if source.keyword(load, "dtype") is None:
-                end = source.span(load.args[-1].value)[1]
+                end = source.span(source.given(load)[-1].node)[1]
                 edits.append(Edit(end, end, f", dtype={source.code(given.value)}"))
         yield Match(call, "the constant is converted when it is loaded", tuple(edits))
 
 
-def _loads(source: Source, statement: cst.CSTNode | None) -> list[cst.Call] | None:
+def _loads(source: Source, statement: ast.AST | None) -> list[ast.Call] | None:
     """Return the calls ``nl.load(name)`` of an assigned name, or None if others use it."""
-    target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     scope = None if target is None else source.scope(target)
-    if not isinstance(target, cst.Name) or scope is None:
+    if not isinstance(target, ast.Name) or scope is None:
         return None
-    made = scope.assignments[target.value]
-    calls: list[cst.Call] = []
+    made = scope.assignments[target.id]
+    calls: list[ast.Call] = []
     if len(made) != 1:
         return None
     for name in made[0].references:
-        argument = source.parent(name)
-        call = None if argument is None else source.parent(argument)
-        full = source.name(call.func) if isinstance(call, cst.Call) else ""
-        if isinstance(call, cst.Call) and full == f"{_LANGUAGE}.load":
+        call = source.call_of(name)
+        full = "" if call is None else source.name(call.func)
+        if call is not None and full == f"{_LANGUAGE}.load":
             calls.append(call)
         elif full != f"{_ISA}.dma_copy":  # which converts to the dtype of dst
             return None
@@ -357,9 +355,9 @@ def _loads(source: Source, statement: cst.CSTNode | None) -> list[cst.Call] | No
 def _range_start(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "range_select"):
         argument = source.keyword(call, "range_start")
-        if argument is None or not isinstance(argument.value, cst.Float):
+        value = None if argument is None else number(argument.value)
+        if argument is None or not isinstance(value, float):
             continue
-        value = float(argument.value.value)
         if value.is_integer():
             edit = source.replaced(argument.value, str(int(value)))
             yield Match(call, "range_start is an integer", (edit,))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import Function, literal_integer
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of
 
 __all__: list[str] = []
@@ -32,17 +33,17 @@ _LANGUAGE = "nki.language"
 )
 def _outputs(source: Source) -> Iterator[Match]:
     kernels = source.kernels()
-    for statement in source.all(cst.Return):
+    for statement in source.all(ast.Return):
         if source.function_of(statement) not in kernels or statement.value is None:
             continue
         value = statement.value
-        nodes = [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value]
+        nodes = value.elts if isinstance(value, ast.Tuple) else [value]
         for node in nodes:
             if buffer_of(source, node) not in ("hbm", "private_hbm"):
                 continue
             module = source.import_of(_LANGUAGE)
             for call in source.values(node) or []:
-                assert isinstance(call, cst.Call)
+                assert isinstance(call, ast.Call)
                 parameters = ALLOCATIONS[source.nki_name(call.func, _LANGUAGE) or "ndarray"]
                 given = (source.arguments(call, parameters) or {}).get("buffer")
                 if given is not None and module is not None:
@@ -60,22 +61,32 @@ def _outputs(source: Source) -> Iterator[Match]:
 )
 def _separator(source: Source) -> Iterator[Match]:
     for function in source.device_functions():
-        parameters = function.params
-        star = parameters.star_arg
-        if not isinstance(star, cst.ParamStar):
+        parameters = function.args
+        if parameters.vararg is not None or not parameters.kwonlyargs:
             continue
-        optional = any(p.default is not None for p in parameters.params)
-        for parameter in parameters.kwonly_params:
-            if parameter.default is None and optional:
+        optional = bool(parameters.defaults)
+        for default in parameters.kw_defaults:
+            if default is None and optional:
                 yield Match(
                     function, "remove the *: first move parameters without default to the front"
                 )
                 break
-            optional = optional or parameter.default is not None
+            optional = optional or default is not None
         else:
-            start = source.span(star)[0]
-            stop = source.span(parameters.kwonly_params[0])[0]
-            yield Match(function, "the * is removed", (Edit(start, stop, ""),))
+            stop = source.span(parameters.kwonlyargs[0])[0]
+            found = _STAR.match(source.data, _before(source, function), stop)
+            assert found is not None
+            yield Match(function, "the * is removed", (Edit(found.start(1), stop, ""),))
+
+
+_STAR = re.compile(rb"(?:#[^\r\n]*|[^#*])*(\*)")
+
+
+def _before(source: Source, function: Function) -> int:
+    """Return a place in front of the star in the parameters of a function."""
+    parameters = function.args
+    last = [*parameters.posonlyargs, *parameters.args, *parameters.defaults]
+    return max((source.span(node)[1] for node in last), default=source.span(function)[0])
 
 
 @rule(
@@ -87,24 +98,19 @@ def _separator(source: Source) -> Iterator[Match]:
     after="@nki.jit\ndef kernel(x, flag=True):\n    if flag == True:\n        pass\n    return x",
 )
 def _identity(source: Source) -> Iterator[Match]:
-    for comparison in source.all(cst.Comparison):
+    for comparison in source.all(ast.Compare):
         edits = []
-        for target in comparison.comparisons:
-            start, stop = source.span(target.operator)
-            if isinstance(target.operator, cst.Is):
-                edits.append(Edit(start, stop, _spaced(source, start, stop, "is", "==")))
-            elif isinstance(target.operator, cst.IsNot):
-                edits.append(Edit(start, stop, _spaced(source, start, stop, "is not", "!=")))
+        values = (comparison.left, *comparison.comparators)
+        for left, op, right in zip(values, comparison.ops, values[1:], strict=False):
+            start, stop = source.span(left)[1], source.span(right)[0]
+            found = _IDENTITY.search(source.data, start, stop)
+            if isinstance(op, ast.Is | ast.IsNot) and found is not None:
+                edits.append(Edit(*found.span(), "==" if isinstance(op, ast.Is) else "!="))
         if edits and source.in_device_code(comparison):
             yield Match(comparison, "values are compared, not identities", tuple(edits))
 
 
-def _spaced(source: Source, start: int, stop: int, old: str, new: str) -> str:
-    """Return the operator with the white space that its text has around it."""
-    text = source.data[start:stop].decode()
-    head = text[: len(text) - len(text.lstrip())]
-    tail = text[len(text.rstrip()) :]
-    return head + new + tail if text.strip() else text.replace(old, new)
+_IDENTITY = re.compile(rb"\bis(\s+not)?\b")
 
 
 @rule(
@@ -116,70 +122,67 @@ def _spaced(source: Source, start: int, stop: int, old: str, new: str) -> str:
     after="@nki.jit\ndef kernel(x, stride=(1, 1)):\n    return x\n\nkernel(a, stride=(2,))",
 )
 def _lists(source: Source) -> Iterator[Match]:
-    kernels = {function.name.value: function for function in source.kernels()}
+    kernels = {function.name: function for function in source.kernels()}
     for function in kernels.values():
-        for parameter in (*function.params.params, *function.params.kwonly_params):
-            if isinstance(parameter.default, cst.List):
-                yield from _as_tuple(source, function, parameter.name.value, parameter.default)
-    for call in source.all(cst.Call):
-        callee: cst.CSTNode = call.func
-        if isinstance(callee, cst.Subscript):
+        parameters = function.args
+        named = zip(reversed(parameters.args), reversed(parameters.defaults), strict=False)
+        for parameter, default in (
+            *reversed([*named]),
+            *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
+        ):
+            if isinstance(default, ast.List):
+                yield from _as_tuple(source, function, parameter.arg, default)
+    for call in source.all(ast.Call):
+        callee: ast.AST = call.func
+        if isinstance(callee, ast.Subscript):
             callee = callee.value
-        elif isinstance(callee, cst.Call) and source.name(callee.func) == "nki.simulate":
-            callee = callee.args[0].value if callee.args else callee
-        if not isinstance(callee, cst.Name) or callee.value not in kernels:
+        elif isinstance(callee, ast.Call) and source.name(callee.func) == "nki.simulate":
+            callee = callee.args[0] if callee.args else callee
+        if not isinstance(callee, ast.Name) or callee.id not in kernels:
             continue
         if source.in_device_code(call):
             continue
-        function = kernels[callee.value]
-        names = [parameter.name.value for parameter in function.params.params]
-        for name, value in (source.arguments(call, names) or {}).items():
-            if isinstance(value, cst.List):
+        function = kernels[callee.id]
+        given = source.arguments(call, source.parameters(function)) or {}
+        for name, value in given.items():
+            if isinstance(value, ast.List):
                 yield from _as_tuple(source, function, name, value)
 
 
 # Uses of a parameter whose result a tuple would change.
-_AS_LIST = (
-    cst.AssignTarget,
-    cst.Attribute,
-    cst.AugAssign,
-    cst.BinaryOperation,
-    cst.Comparison,
-    cst.ComparisonTarget,
-)
+_AS_LIST = (ast.Attribute, ast.AugAssign, ast.BinOp, ast.Compare)
 
 
 def _as_tuple(
-    source: Source, function: cst.FunctionDef, parameter: str, value: cst.List
+    source: Source, function: Function, parameter: str, value: ast.List
 ) -> Iterator[Match]:
-    for name in source.within(function.body, cst.Name):
-        above = source.parent(name)
-        typed = isinstance(above, cst.Arg) and source.code(
-            source.parent(above) or above
-        ).startswith(("isinstance(", "type("))
-        if name.value == parameter and (typed or isinstance(above, _AS_LIST)):
-            yield Match(value, f"pass a tuple; {function.name.value} uses {parameter} as a list")
+    for name in source.within(function.body, ast.Name):
+        call = source.call_of(name)
+        typed = call is not None and source.code(call).startswith(("isinstance(", "type("))
+        stored = isinstance(name.ctx, ast.Store) or isinstance(source.parent(name), _AS_LIST)
+        if name.id == parameter and (typed or stored):
+            yield Match(value, f"pass a tuple; {function.name} uses {parameter} as a list")
             return
     edits: list[Edit] = []
-    for inner in (value, *(n for n in source.within(value, cst.List) if n is not value)):
+    for inner in (value, *(n for n in source.within(value, ast.List) if n is not value)):
         start, stop = source.span(inner)
-        if any(not isinstance(element, cst.Element) for element in inner.elements):
+        if any(isinstance(element, ast.Starred) for element in inner.elts):
             yield Match(value, "pass a tuple")
             return
         single = (
-            len(inner.elements) == 1
-            and "," not in source.data[source.span(inner.elements[0].value)[1] : stop].decode()
+            len(inner.elts) == 1
+            and "," not in source.data[source.span(inner.elts[0])[1] : stop].decode()
         )
         edits += [Edit(start, start + 1, "("), Edit(stop - 1, stop, ",)" if single else ")")]
     yield Match(value, "a kernel takes tuples, not lists", tuple(edits))
 
 
-def _jit_argument(source: Source, name: str) -> Iterator[tuple[cst.Call, tuple[Edit, ...]]]:
+def _jit_argument(source: Source, name: str) -> Iterator[tuple[ast.Call, tuple[Edit, ...]]]:
     for call in source.calls("nki", "jit"):
         argument = source.keyword(call, name)
         if argument is None:
             continue
-        if len(call.args) == 1 and isinstance(source.parent(call), cst.Decorator):
+        if len(source.given(call)) == 1 and source.is_decorator(call):
             yield call, (source.replaced(call, source.code(call.func)),)
         else:
             yield call, (source.without_argument(call, argument),)
@@ -230,7 +233,7 @@ def _mode(source: Source) -> Iterator[Match]:
 )
 def _num_programs(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "num_programs"):
-        if not call.args:
+        if not source.given(call):
             yield Match(call, "the default changed from all axes to axis 0: write axes=0")
 
 
@@ -243,17 +246,16 @@ def _num_programs(source: Source) -> Iterator[Match]:
     after="import torch_neuronx\n\n@nki.jit\ndef kernel(x):\n    return x",
 )
 def _nki_jit(source: Source) -> Iterator[Match]:
-    for decorator in source.all(cst.Decorator):
-        node = decorator.decorator
-        name = source.name(node.func if isinstance(node, cst.Call) else node)
+    for node, _ in source.decorators():
+        name = source.name(node.func if isinstance(node, ast.Call) else node)
         if name not in ("torch_neuronx.nki_jit", "torch_neuronx.xla_impl.ops.nki_jit"):
             continue
         module = source.import_of("nki")
         if module is None:
-            yield Match(decorator, "decorate with @nki.jit, and return the outputs")
+            yield Match(node, "decorate with @nki.jit, and return the outputs")
         else:
             edits = (*module[1], source.replaced(node, f"{module[0]}.jit"))
-            yield Match(decorator, "nki.jit replaces nki_jit", edits)
+            yield Match(node, "nki.jit replaces nki_jit", edits)
 
 
 @rule(
@@ -264,14 +266,14 @@ def _nki_jit(source: Source) -> Iterator[Match]:
     before="@nki.jit\ndef kernel(x):\n    return x\n\nkernel[2, 4](a)",
 )
 def _grid(source: Source) -> Iterator[Match]:
-    kernels = {function.name.value for function in source.kernels()}
-    for call in source.all(cst.Call):
+    kernels = {function.name for function in source.kernels()}
+    for call in source.all(ast.Call):
         launched = call.func
         if (
-            isinstance(launched, cst.Subscript)
-            and isinstance(launched.value, cst.Name)
-            and launched.value.value in kernels
-            and len(launched.slice) > 1
+            isinstance(launched, ast.Subscript)
+            and isinstance(launched.value, ast.Name)
+            and launched.value.id in kernels
+            and len(source.indices(launched)) > 1
         ):
             yield Match(call, "launch with kernel[cores]; loop over the other axes in the kernel")
     for call in source.calls(_LANGUAGE, "program_id", "num_programs"):

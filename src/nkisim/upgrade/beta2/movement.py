@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import is_none
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, dtype_of
@@ -46,14 +46,14 @@ def _from_psum(source: Source) -> Iterator[Match]:
         if line is None or language is None or isa is None or target is None:
             yield Match(call, message)
             continue
-        if not isinstance(line.body[0], cst.Expr) or line.body[0].value is not call:
+        if not source.is_bare(line, call):
             yield Match(call, message)
             continue
-        stage = source.fresh(f"{tile.value}_sbuf")
+        stage = source.fresh(f"{tile.id}_sbuf")
         text = source.code(src)
         new = source.before(
             line,
-            f"{stage} = {language[0]}.ndarray({text}.shape, dtype={target.value}.dtype, "
+            f"{stage} = {language[0]}.ndarray({text}.shape, dtype={target.id}.dtype, "
             f"buffer={language[0]}.sbuf)",
             f"{isa[0]}.tensor_copy(dst={stage}, src={text})",
         )
@@ -103,7 +103,7 @@ def _read_modify_write(source: Source) -> Iterator[Match]:
                 edit = source.without_argument(call, unique)
                 yield Match(call, "unique_indices=, without effect here, is removed", (edit,))
             continue
-        if isinstance(given.value, cst.Name) and given.value.value == "None":
+        if is_none(given.value):
             edit = source.without_argument(call, given)
             yield Match(call, "dst_rmw_op=None is removed", (edit,))
         elif source.nki_name(given.value, _LANGUAGE) is not None:
@@ -118,7 +118,7 @@ def _read_modify_write(source: Source) -> Iterator[Match]:
 _SPLIT = "use nisa.dma_copy for the first write and nisa.dma_compute(reduce_op=...) for the others"
 
 
-def _accumulating(source: Source, call: cst.Call, op: str) -> str | None:
+def _accumulating(source: Source, call: ast.Call, op: str) -> str | None:
     """Return the call of ``dma_compute`` that adds to ``dst`` what a ``dma_copy`` moved to it."""
     arguments = source.arguments(call, _DMA_COPY)
     known = {"dst", "src", "dst_rmw_op", "unique_indices", "name", "oob_mode", "dge_mode"}
@@ -153,22 +153,22 @@ def _first_copy(source: Source) -> Iterator[Match]:
         given = source.keyword(call, "dst_rmw_op")
         if given is None or source.nki_name(given.value, _LANGUAGE) is not None:
             continue
-        value: cst.CSTNode = given.value
-        if isinstance(value, cst.Name):
-            if value.value == "None":
-                continue
+        value: ast.AST = given.value
+        if is_none(value):
+            continue
+        if isinstance(value, ast.Name):
             values = source.values(value) or []
             value = values[0] if len(values) == 1 else value
         line = source.statement(call)
-        choice = value if isinstance(value, cst.IfExp) else None
-        bare = line is not None and isinstance(line.body[0], cst.Expr)
+        choice = value if isinstance(value, ast.IfExp) else None
+        bare = isinstance(line, ast.Expr)
         if choice is None or line is None or not bare or source.code(choice.body) != "None":
             yield Match(call, _SPLIT)
             continue
-        op = source.code(given.value if isinstance(given.value, cst.Name) else choice.orelse)
+        op = source.code(given.value if isinstance(given.value, ast.Name) else choice.orelse)
         other = _accumulating(source, call, op)
         plain = source.arguments(call, _DMA_COPY)
-        if other is None or plain is None or line.trailing_whitespace.comment is not None:
+        if other is None or plain is None or source.comment_behind(line) is not None:
             yield Match(call, _SPLIT)
             continue
         kept = [
@@ -179,7 +179,7 @@ def _first_copy(source: Source) -> Iterator[Match]:
         first = f"{source.code(call.func)}({', '.join(kept)})"
         rows = [f"if {source.code(choice.test)}:", f"    {first}", "else:", f"    {other}"]
         text = (source.newline + source.indent(line)).join(rows)
-        edit = Edit(*source.span(line.body[0]), text)
+        edit = Edit(*source.span(line), text)
         review = "check that the old value of dst is meant to be part of the result"
         yield Match(call, "the first write copies, the others accumulate", (edit,), review)
 
@@ -200,10 +200,10 @@ def _dynamic_copy(source: Source) -> Iterator[Match]:
         if (
             arguments is not None
             and {"dst", "src"} <= set(arguments)
-            and isinstance(function, cst.Attribute)
+            and isinstance(function, ast.Attribute)
             and any(".ap(" in source.code(arguments[key]) for key in ("dst", "src"))
         ):
-            edit = source.replaced(function.attr, "tensor_copy")
+            edit = source.renamed(function, "tensor_copy")
             yield Match(call, "tensor_copy takes dynamic access patterns", (edit,))
         else:
             yield Match(call, "use nisa.tensor_copy with t.ap(pattern=..., scalar_offset=register)")

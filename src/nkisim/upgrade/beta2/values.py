@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
+from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import dtype_of, shape_of
 
 __all__: list[str] = []
@@ -29,12 +29,12 @@ def _memset(source: Source) -> Iterator[Match]:
         dst, value = arguments.get("dst"), arguments.get("value")
         if dst is None or value is None or "int" not in (dtype_of(source, dst) or ""):
             continue
-        number = value.expression if isinstance(value, cst.UnaryOperation) else value
-        if not isinstance(number, cst.Float):
+        literal = value.operand if isinstance(value, ast.UnaryOp) else value
+        amount = number(literal)
+        if not isinstance(amount, float):
             continue
-        amount = float(number.value)
         if amount.is_integer():
-            edit = source.replaced(number, str(int(amount)))
+            edit = source.replaced(literal, str(int(amount)))
             yield Match(call, "the value of an integer tile is an integer", (edit,))
         else:
             text = source.code(value)
@@ -52,9 +52,10 @@ def _packed(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "memset"):
         arguments = source.arguments(call, ("dst", "value", "engine", "name")) or {}
         dst, value = arguments.get("dst"), arguments.get("value")
-        if dst is None or not isinstance(value, cst.Integer | cst.Float):
+        amount = number(value)
+        if dst is None or amount is None:
             continue
-        if (dtype_of(source, dst) or "").endswith("_x4") and float(value.value) != 0:
+        if (dtype_of(source, dst) or "").endswith("_x4") and amount != 0:
             yield Match(call, "pass the packed constant as an argument and load it with dma_copy")
 
 
@@ -103,12 +104,13 @@ def _axis(source: Source) -> Iterator[Match]:
 def _register_move(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "register_move"):
         argument = source.keyword(call, "imm")
-        if argument is None and len(call.args) == 2 and call.args[1].keyword is None:
-            argument = call.args[1] if literal_integer(call.args[1].value) is not None else None
+        given = source.given(call)
+        if argument is None and len(given) == 2 and given[1].keyword is None:
+            argument = given[1] if literal_integer(given[1].value) is not None else None
         module = None if argument is None else source.import_of(_ISA)
         if argument is None or module is None:
             continue
         nisa, imports = module
         text = f"src={nisa}.register_alloc({source.code(argument.value)})"
-        edit = source.replaced(argument, text)
+        edit = source.replaced(argument.node, text)
         yield Match(call, "the constant is put into a register first", (*imports, edit))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import dtype_of, is_tile
 
 __all__: list[str] = []
@@ -44,7 +44,7 @@ def _power(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "power"):
         found = source.arguments(call, ("x", "y", "dtype")) or {}
         exponent, base = _number(found.get("y")), found.get("x")
-        if exponent is None or base is None or not isinstance(call.func, cst.Attribute):
+        if exponent is None or base is None or not isinstance(call.func, ast.Attribute):
             continue
         nl, code = source.code(call.func.value), source.code(base)
         tail = f", dtype={source.code(found['dtype'])}" if "dtype" in found else ""
@@ -52,7 +52,7 @@ def _power(source: Source) -> Iterator[Match]:
             name = _POWERS[exponent]
             edit = source.replaced(call, f"{nl}.{name}({code}{tail})")
             yield Match(call, f"the power is nl.{name}", (edit,))
-        elif exponent in (3.0, 4.0) and isinstance(base, cst.Name | cst.Subscript):
+        elif exponent in (3.0, 4.0) and isinstance(base, ast.Name | ast.Subscript):
             other = code if exponent == 3 else f"{nl}.square({code})"
             text = f"{nl}.multiply({nl}.square({code}), {other}{tail})"
             edit = source.replaced(call, text)
@@ -61,14 +61,12 @@ def _power(source: Source) -> Iterator[Match]:
             yield Match(call, "the exponent cannot be a number: multiply, or exp(p * log(x))")
 
 
-def _number(node: cst.CSTNode | None) -> float | None:
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        inner = _number(node.expression)
+def _number(node: ast.AST | None) -> float | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _number(node.operand)
         return None if inner is None else -inner
-    if isinstance(node, cst.Float):
-        return float(node.value)
-    whole = None if node is None else literal_integer(node)
-    return None if whole is None else float(whole)
+    value = number(node)
+    return None if value is None else float(value)
 
 
 @rule(
@@ -88,14 +86,14 @@ def _integer_copy(source: Source) -> Iterator[Match]:
         if tile is None or len(found) > 1 or dtype_of(source, tile) not in ("int32", "uint32"):
             continue
         language, isa, statement = source.import_of(_LANGUAGE), source.import_of(_ISA), None
-        if line is not None and isinstance(line.body[0], cst.Assign):
-            statement = line.body[0]
-        target = None if statement is None else statement.targets[0].target
+        if isinstance(line, ast.Assign):
+            statement = line
+        target = None if statement is None else statement.targets[0]
         text = source.code(tile)
         if language is None or isa is None or line is None or statement is None:
             yield Match(call, "copy integers with nisa.tensor_copy on the Vector engine")
-        elif isinstance(target, cst.Name) and statement.value is call and target.value != text:
-            nl, name = language[0], target.value
+        elif isinstance(target, ast.Name) and statement.value is call and target.id != text:
+            nl, name = language[0], target.id
             made = f"{name} = {nl}.ndarray({text}.shape, dtype={text}.dtype, buffer={nl}.sbuf)"
             copy = f"dst={name}, src={text}, engine={isa[0]}.engine.vector"
             edit = Edit(*source.span(statement), f"{isa[0]}.tensor_copy({copy})")
@@ -115,16 +113,16 @@ def _integer_copy(source: Source) -> Iterator[Match]:
     "        nisa.dma_copy(dst=x[i * 2], src=x[0])\n    return x",
 )
 def _dynamic_index(source: Source) -> Iterator[Match]:
-    for loop in source.all(cst.For):
+    for loop in source.all(ast.For):
         call, target = loop.iter, loop.target
-        if not isinstance(call, cst.Call) or not isinstance(target, cst.Name):
+        if not isinstance(call, ast.Call) or not isinstance(target, ast.Name):
             continue
         if source.name(call.func) != f"{_LANGUAGE}.dynamic_range":
             continue
-        for name in source.within(loop.body, cst.Name):
+        for name in source.within(loop.body, ast.Name):
             above = source.parent(name)
-            used = isinstance(above, cst.BinaryOperation | cst.UnaryOperation | cst.Slice)
-            if name.value == target.value and source.scope(name) is not None and used:
+            used = isinstance(above, ast.BinOp | ast.UnaryOp | ast.Slice)
+            if name.id == target.id and used:
                 yield Match(
                     name, "keep the index in a register of your own, or use a loop of fixed length"
                 )

@@ -6,13 +6,13 @@ its own, nothing leaves the loop early, and the loop variable is only passed on.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from itertools import count, islice
 
-import libcst as cst
-
 from nkisim.rewriting import Edit
+from nkisim.source import Function
 from nkisim.upgrade.later.nki06 import is_register
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -21,21 +21,15 @@ __all__: list[str] = []
 
 _LANGUAGE = "nki.language"
 
-Loop = cst.For | cst.While
+Loop = ast.For | ast.While
 
-_LEAVES: tuple[type[cst.CSTNode], ...] = (cst.Break, cst.Continue, cst.Return, cst.Yield, cst.Await)
-_BINDS: tuple[type[cst.CSTNode], ...] = (
-    cst.AugAssign,
-    cst.ClassDef,
-    cst.Del,
-    cst.ExceptHandler,
-    cst.Global,
-    cst.Import,
-    cst.ImportFrom,
-    cst.Match,
-    cst.NamedExpr,
-    cst.Nonlocal,
-    cst.With,
+_LEAVES: tuple[type[ast.AST], ...] = (
+    *(ast.Break, ast.Continue, ast.Return),
+    *(ast.Yield, ast.YieldFrom, ast.Await),
+)
+_BINDS: tuple[type[ast.AST], ...] = (
+    *(ast.AugAssign, ast.ClassDef, ast.Delete, ast.ExceptHandler, ast.Global, ast.Import),
+    *(ast.ImportFrom, ast.Match, ast.NamedExpr, ast.Nonlocal, ast.With, ast.AsyncWith),
 )
 
 
@@ -55,13 +49,13 @@ _BINDS: tuple[type[cst.CSTNode], ...] = (
     deprecated=True,
 )
 def _counted(source: Source) -> Iterator[Match]:
-    for loop in source.all(cst.For):
+    for loop in source.all(ast.For):
         if not _is_device(source, loop):
             continue
-        assert isinstance(loop.iter, cst.Call)
+        assert isinstance(loop.iter, ast.Call)
         bounds = source.arguments(loop.iter, ("start", "stop", "step")) or {}
-        variable = loop.target.value if isinstance(loop.target, cst.Name) else ""
-        why = _kept_by(source, loop) or _used_by(source, loop, str(variable))
+        variable = loop.target.id if isinstance(loop.target, ast.Name) else ""
+        why = _kept_by(source, loop) or _used_by(source, loop, variable)
         module = source.import_of(_LANGUAGE)
         if why or module is None or "start" not in bounds:
             yield Match(loop, f"use nl.fori_loop with a body function; {why or 'name the bounds'}")
@@ -97,12 +91,12 @@ def _counted(source: Source) -> Iterator[Match]:
     deprecated=True,
 )
 def _conditional(source: Source) -> Iterator[Match]:
-    for loop in source.all(cst.While):
+    for loop in source.all(ast.While):
         if not _is_device(source, loop):
             continue
         test = loop.test
-        assert isinstance(test, cst.Name)
-        why = _kept_by(source, loop) or _read_later(source, loop, test.value)
+        assert isinstance(test, ast.Name)
+        why = _kept_by(source, loop) or _read_later(source, loop, test.id)
         module = source.import_of(_LANGUAGE)
         if why or module is None:
             yield Match(loop, f"use nl.while_loop with a body function; {why}")
@@ -110,15 +104,15 @@ def _conditional(source: Source) -> Iterator[Match]:
         if _has_loop_inside(source, loop):
             continue
         name = _name(source, loop)
-        head = f"def {name}({test.value}):"
-        tail = f"{module[0]}.while_loop({test.value}, {name})"
-        edits = _as_function(source, loop, head, tail, f"return {test.value}")
+        head = f"def {name}({test.id}):"
+        tail = f"{module[0]}.while_loop({test.id}, {name})"
+        edits = _as_function(source, loop, head, tail, f"return {test.id}")
         yield Match(loop, "the body is a function of the register", (*module[1], *edits))
 
 
 def _name(source: Source, loop: Loop) -> str:
     """Return a name for the body of a loop that the file does not use, another for each loop."""
-    used = {name.value for name in source.all(cst.Name)}
+    used = source.words(source.module)
     wishes = ("body" if n == 1 else f"body_{n}" for n in count(1))
     free = (wish for wish in wishes if wish not in used)
     loops = [one for one in _loops(source, source.module) if _is_device(source, one)]
@@ -129,18 +123,16 @@ def _as_function(
     source: Source, loop: Loop, head: str, tail: str, last: str = ""
 ) -> tuple[Edit, ...]:
     """Return the edits that turn the header of a loop into ``head`` and add lines behind it."""
-    body = loop.body
-    assert isinstance(body, cst.IndentedBlock)
     start = source.span(loop)[0]
-    header = loop.iter if isinstance(loop, cst.For) else loop.test
+    header = loop.iter if isinstance(loop, ast.For) else loop.test
     colon = source.data.index(b":", source.span(header)[1])
     indent = source.data[source.data.rfind(b"\n", 0, start) + 1 : start].decode()
-    first = source.span(body.body[0])[0]
+    first = source.span(loop.body[0])[0]
     inner = source.data[source.data.rfind(b"\n", 0, first) + 1 : first].decode()
     rows = [f"{inner}{last}"] if last else []
     rows += ["", indent + tail]
     text = "".join(source.newline + row for row in rows)
-    stop = _end(source, source.span(body.body[-1])[1], inner)
+    stop = _end(source, source.span(loop.body[-1])[1], inner)
     return Edit(start, colon + 1, head), Edit(stop, stop, text)
 
 
@@ -156,10 +148,10 @@ def _end(source: Source, stop: int, indent: str) -> int:
 
 def _is_device(source: Source, loop: Loop) -> bool:
     """Return whether a loop runs on the device: over ``dynamic_range``, or while a register."""
-    if isinstance(loop, cst.While):
-        return isinstance(loop.test, cst.Name) and is_register(source, loop.test)
+    if isinstance(loop, ast.While):
+        return isinstance(loop.test, ast.Name) and is_register(source, loop.test)
     return (
-        isinstance(loop.iter, cst.Call)
+        isinstance(loop.iter, ast.Call)
         and source.nki_name(loop.iter.func, _LANGUAGE) == "dynamic_range"
     )
 
@@ -169,10 +161,10 @@ def _has_loop_inside(source: Source, loop: Loop) -> bool:
     return any(_is_device(source, one) for one in _loops(source, loop.body))
 
 
-def _loops(source: Source, node: cst.CSTNode) -> Iterator[Loop]:
+def _loops(source: Source, node: ast.AST | list[ast.stmt]) -> Iterator[Loop]:
     """Yield the loops inside a node: first those over values, then those with a condition."""
-    yield from source.within(node, cst.For)
-    yield from source.within(node, cst.While)
+    yield from source.within(node, ast.For)
+    yield from source.within(node, ast.While)
 
 
 # -- what must hold --------------------------------------------------------------------------------
@@ -180,15 +172,16 @@ def _loops(source: Source, node: cst.CSTNode) -> Iterator[Loop]:
 
 def _kept_by(source: Source, loop: Loop) -> str:
     """Return why the body of a loop cannot become a function; empty if it can."""
-    if loop.orelse is not None:
+    if loop.orelse:
         return "the loop has an else"
-    if not isinstance(loop.body, cst.IndentedBlock):
+    if not source.begins_line(loop.body[0]):
         return "the body is on the line of the loop"
     for node in _of_kinds(source, loop.body, _LEAVES):
         if source.function_of(node) is source.function_of(loop):
             return f"{source.code(node).split()[0]} leaves the body"
     for node in _of_kinds(source, loop.body, _BINDS):
-        if not isinstance(node, cst.With) or any(item.asname for item in node.items):
+        items = node.items if isinstance(node, ast.With | ast.AsyncWith) else ()
+        if not items or any(item.optional_vars for item in items):
             return f"line {source.line(node)} binds a name"
     for name in sorted(_bound(source, loop)):
         if not _is_own(source, loop, name):
@@ -197,47 +190,46 @@ def _kept_by(source: Source, loop: Loop) -> str:
 
 
 def _of_kinds(
-    source: Source, block: cst.CSTNode, kinds: tuple[type[cst.CSTNode], ...]
-) -> Iterator[cst.CSTNode]:
+    source: Source, block: list[ast.stmt], kinds: tuple[type[ast.AST], ...]
+) -> Iterator[ast.AST]:
     for kind in kinds:
         yield from source.within(block, kind)
 
 
-def _used_by(source: Source, loop: cst.For, variable: str) -> str:
+def _used_by(source: Source, loop: ast.For, variable: str) -> str:
     """Return why the variable of a loop cannot be a parameter; empty if it can."""
     if not variable:
         return "the loop has several variables"
     if _assigns(source, loop.body, variable):
         return f"the body assigns {variable}"
-    for name in source.within(loop.body, cst.Name):
-        above = source.parent(name)
-        if name.value != variable or (isinstance(above, cst.Arg) and above.keyword is name):
+    for name in source.within(loop.body, ast.Name):
+        if name.id != variable:
             continue
-        if not isinstance(above, cst.Arg):
+        call = source.call_of(name)
+        if call is None:
             return f"{variable} cannot take part in a Python expression"
-        call = source.parent(above)
-        first = isinstance(call, cst.Call) and call.args[0] is above and call
-        if first and source.nki_name(first.func, "nki.isa") in ("register_load", "register_move"):
+        first = source.given(call)[0].value is name
+        if first and source.nki_name(call.func, "nki.isa") in ("register_load", "register_move"):
             return f"the body writes {variable}"
     return ""
 
 
-def _read_later(source: Source, loop: cst.While, register: str) -> str:
+def _read_later(source: Source, loop: ast.While, register: str) -> str:
     """Return why a register cannot be passed by value: its last value is used; empty if not."""
     stop = source.span(loop)[1]
     function = source.function_of(loop)
-    outer = [a for a in source.ancestors(loop) if isinstance(a, cst.For | cst.While)]
-    for name in source.all(cst.Name):
-        if name.value != register or source.function_of(name) is not function:
+    outer = [a for a in source.ancestors(loop) if isinstance(a, ast.For | ast.While)]
+    for name in source.all(ast.Name):
+        if name.id != register or source.function_of(name) is not function:
             continue
         if source.span(name)[0] >= stop:
             return f"{register} is used after the loop"
-    if function is not None and register in {p.name.value for p in function.params.params}:
+    if function is not None and register in source.parameters(function):
         return f"{register} is a parameter, which the caller can read"
     if outer:
         # A further round of any outer loop must not read what this loop leaves.
-        own = set(source.within(outer[0], cst.Name))
-        others = (n for n in source.within(outer[-1], cst.Name) if n.value == register)
+        own = set(source.within(outer[0], ast.Name))
+        others = (n for n in source.within(outer[-1], ast.Name) if n.id == register)
         if not _begins_with(source, outer[0], register) or any(n not in own for n in others):
             return f"{register} lives longer than one round of the outer loop"
     if _assigns(source, loop.body, register):
@@ -245,37 +237,37 @@ def _read_later(source: Source, loop: cst.While, register: str) -> str:
     return ""
 
 
-def _assigns(source: Source, block: cst.CSTNode, name: str) -> bool:
+def _assigns(source: Source, block: list[ast.stmt], name: str) -> bool:
     """Return whether a statement of a block binds a name."""
-    return any(name in _names(source, target) for target in _targets(source, block))
+    return any(name in _names(target) for target in _targets(source, block))
 
 
-def _targets(source: Source, block: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def _targets(source: Source, block: list[ast.stmt]) -> Iterator[ast.expr]:
     """Yield the targets of the assignments and loops in a block."""
-    yield from (node.target for node in source.within(block, cst.AssignTarget))
-    yield from (node.target for node in source.within(block, cst.AnnAssign))
-    yield from (node.target for node in source.within(block, cst.For))
+    yield from (t for node in source.within(block, ast.Assign) for t in node.targets)
+    yield from (node.target for node in source.within(block, ast.AnnAssign))
+    yield from (node.target for node in source.within(block, ast.For))
 
 
-def _names(source: Source, target: cst.CSTNode) -> set[str]:
+def _names(target: ast.expr) -> set[str]:
     """Return the names that an assignment to a target binds."""
-    if isinstance(target, cst.Name):
-        return {target.value}
-    if isinstance(target, cst.Tuple | cst.List):
-        return {n for element in target.elements for n in _names(source, element.value)}
-    return set()
+    if isinstance(target, ast.Name):
+        return {target.id}
+    if isinstance(target, ast.Tuple | ast.List):
+        return {n for element in target.elts for n in _names(element)}
+    return _names(target.value) if isinstance(target, ast.Starred) else set()
 
 
 def _bound(source: Source, loop: Loop) -> set[str]:
     """Return the names that a loop and its body bind in their function."""
     function = source.function_of(loop)
-    found = _names(source, loop.target) if isinstance(loop, cst.For) else set()
+    found = _names(loop.target) if isinstance(loop, ast.For) else set()
     for target in _targets(source, loop.body):
         if source.function_of(target) is function:
-            found |= _names(source, target)
-    for inner in source.within(loop.body, cst.FunctionDef):
-        if source.function_of(inner) is function:
-            found.add(inner.name.value)
+            found |= _names(target)
+    for inner in source.functions:
+        if loop in source.ancestors(inner) and source.function_of(inner) is function:
+            found.add(inner.name)
     return found
 
 
@@ -284,29 +276,23 @@ def _is_own(source: Source, loop: Loop, name: str) -> bool:
     if not _begins_with(source, loop, name):
         return False
     function = source.function_of(loop)
-    inside = set(source.within(loop, cst.Name))
-    for other in source.within(function or source.module, cst.Name):
-        if other.value != name or other in inside:
+    inside = set(source.within(loop, ast.Name))
+    for other in source.within(function or source.module, ast.Name):
+        if other.id != name or other in inside:
             continue
         nested = source.function_of(other)
         if nested is not None and nested is not function and _has_own(source, nested, name):
             continue
-        above = source.parent(other)
-        if isinstance(above, cst.Attribute) and above.attr is other:
-            continue
-        if isinstance(above, cst.Arg) and above.keyword is other:
-            continue
-        loops = [a for a in source.ancestors(other) if isinstance(a, cst.For | cst.While)]
+        loops = [a for a in source.ancestors(other) if isinstance(a, ast.For | ast.While)]
         apart = [a for a in loops if loop not in source.within(a, type(loop))]
         if not any(_begins_with(source, one, name) for one in apart):
             return False
     return True
 
 
-def _has_own(source: Source, function: cst.FunctionDef, name: str) -> bool:
+def _has_own(source: Source, function: Function, name: str) -> bool:
     """Return whether a name in a nested function is another one than outside."""
-    parameters = {p.name.value for p in function.params.params}
-    return name in parameters or _assigns(source, function.body, name)
+    return name in source.parameters(function) or _assigns(source, function.body, name)
 
 
 def _begins_with(source: Source, loop: Loop, name: str) -> bool:
@@ -314,30 +300,23 @@ def _begins_with(source: Source, loop: Loop, name: str) -> bool:
 
     The assignment is a statement of the body itself, so that every round makes it.
     """
-    if isinstance(loop, cst.For) and name in _names(source, loop.target):
+    if isinstance(loop, ast.For) and name in _names(loop.target):
         return True
-    for statement in loop.body.body:
-        if not any(n.value == name for n in source.within(statement, cst.Name)):
+    for statement in loop.body:
+        if name not in source.words(statement):
             continue
-        if isinstance(statement, cst.FunctionDef):
-            return statement.name.value == name
-        if isinstance(statement, cst.For):
-            inside = name in _names(source, statement.target)
-            return inside and not _mentions(source, statement.iter, name)
-        if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-            return False
-        small = statement.body[0]
-        if isinstance(small, cst.Assign):
-            targets = [t.target for t in small.targets]
-        elif isinstance(small, cst.AnnAssign) and small.value is not None:
-            targets = [small.target]
+        if isinstance(statement, Function):
+            return statement.name == name
+        if isinstance(statement, ast.For):
+            inside = name in _names(statement.target)
+            return inside and name not in source.words(statement.iter)
+        if isinstance(statement, ast.Assign):
+            targets = statement.targets
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            targets = [statement.target]
         else:
             return False
-        assert small.value is not None
-        made = any(name in _names(source, target) for target in targets)
-        return made and not _mentions(source, small.value, name)
+        assert statement.value is not None
+        made = any(name in _names(target) for target in targets)
+        return made and name not in source.words(statement.value)
     return False
-
-
-def _mentions(source: Source, node: cst.CSTNode, name: str) -> bool:
-    return any(n.value == name for n in source.within(node, cst.Name))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 
-import libcst as cst
-
+from nkisim.source import literal_integer
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import RULES, Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
 
 __all__ = ["renamed_attributes"]
@@ -48,28 +48,29 @@ rule(
 )
 def _jit(source: Source) -> Iterator[Match]:
     for call in source.calls("nki", "jit"):
+        given = source.given(call)
         function, mode = (source.keyword(call, name) for name in ("func", "mode"))
-        if mode is None and len(call.args) > 1 and not any(a.keyword or a.star for a in call.args):
-            mode = call.args[1]
-        if function is not None and function is call.args[0]:
-            edit = source.replaced(function, source.code(function.value))
+        if mode is None and len(given) > 1 and not any(a.keyword or a.star for a in given):
+            mode = given[1]
+        if function is not None and function is given[0]:
+            edit = source.replaced(function.node, source.code(function.value))
             yield Match(call, "the function is passed by position", (edit,))
         elif function is not None:
             yield Match(call, "pass the function first and without func=")
         if mode is None:
             continue
         edit = source.without_argument(call, mode)
-        if len(call.args) == 1 and isinstance(source.parent(call), cst.Decorator):
+        if len(given) == 1 and source.is_decorator(call):
             edit = source.replaced(call, source.code(call.func))
         yield Match(call, "mode is removed: the framework follows from the arguments", (edit,))
 
 
 def renamed_attributes(source: Source, names: Mapping[str, str]) -> Iterator[Match]:
     """Yield the uses of attributes of ``nl.tile_size``, each with the edit to its new name."""
-    for attribute in source.all(cst.Attribute):
+    for attribute in source.all(ast.Attribute):
         owner, _, name = (source.name(attribute) or "").rpartition(".")
         if owner == f"{_LANGUAGE}.tile_size" and name in names:
-            edit = source.replaced(attribute.attr, names[name])
+            edit = source.renamed(attribute, names[name])
             yield Match(attribute, f"tile_size.{name} is now {names[name]}", (edit,))
 
 
@@ -121,11 +122,11 @@ def _transposed_shape(source: Source) -> Iterator[Match]:
             yield Match(call, f"{rank}: allocate dst with the permuted shape of src")
 
 
-def _integers(node: cst.BaseExpression | None) -> list[int] | None:
+def _integers(node: ast.expr | None) -> list[int] | None:
     """Return the values of a tuple of integers that are each a dimension of it."""
-    if not isinstance(node, cst.Tuple):
+    if not isinstance(node, ast.Tuple):
         return None
-    found = [literal_integer(element.value) for element in node.elements]
+    found = [literal_integer(element) for element in node.elts]
     values = [value for value in found if value is not None]
     return values if sorted(values) == list(range(len(found))) else None
 
@@ -139,19 +140,20 @@ def _integers(node: cst.BaseExpression | None) -> list[int] | None:
     before="for i in nl.dynamic_range(4):\n    nisa.register_load(i, count)",
 )
 def _frozen(source: Source) -> Iterator[Match]:
-    for loop in source.all(cst.For):
-        if not isinstance(loop.iter, cst.Call) or not isinstance(loop.target, cst.Name):
+    for loop in source.all(ast.For):
+        if not isinstance(loop.iter, ast.Call) or not isinstance(loop.target, ast.Name):
             continue
         if source.nki_name(loop.iter.func, _LANGUAGE) != "dynamic_range":
             continue
-        for call in source.within(loop.body, cst.Call):
+        for call in source.within(loop.body, ast.Call):
             name = source.nki_name(call.func, _ISA)
-            target = call.args[0] if call.args else None
-            if name not in ("register_load", "register_move") or target is None:
+            given = source.given(call)
+            if name not in ("register_load", "register_move") or not given:
                 continue
-            if isinstance(target.value, cst.Name) and target.value.value == loop.target.value:
-                fix = f"use a register of its own in place of {loop.target.value}"
-                yield Match(call, f"the loop counts in {loop.target.value}: {fix}")
+            target = given[0].value
+            if isinstance(target, ast.Name) and target.id == loop.target.id:
+                fix = f"use a register of its own in place of {target.id}"
+                yield Match(call, f"the loop counts in {target.id}: {fix}")
 
 
 @rule(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from nkisim import versions
 from nkisim.rewriting import Edit
+from nkisim.source import literal_integer
 from nkisim.upgrade.later.nki04 import renamed_attributes
 from nkisim.upgrade.later.nki06 import RANGES
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source, literal_integer
+from nkisim.upgrade.source import Source
 from nkisim.upgrade.staging import staged
 from nkisim.upgrade.tiles import allocation, buffer_of, in_psum, is_tile, shape_of
 
@@ -47,16 +47,16 @@ def _psum_size(source: Source) -> Iterator[Match]:
 def _reshape(source: Source) -> Iterator[Match]:
     for call in _method_calls(source, "reshape"):
         shape = source.keyword(call, "new_shape")
-        if shape is not None and len(call.args) == 1:
-            edit = source.replaced(shape, source.code(shape.value))
+        if shape is not None and len(source.given(call)) == 1:
+            edit = source.replaced(shape.node, source.code(shape.value))
             yield Match(call, "the shape is passed by position", (edit,))
 
 
-def _method_calls(source: Source, name: str) -> Iterator[cst.Call]:
+def _method_calls(source: Source, name: str) -> Iterator[ast.Call]:
     """Yield the calls of a method of tensors: in kernels, and of tensors that are visible."""
-    for call in source.all(cst.Call):
+    for call in source.all(ast.Call):
         function = call.func
-        if not isinstance(function, cst.Attribute) or function.attr.value != name:
+        if not isinstance(function, ast.Attribute) or function.attr != name:
             continue
         if source.name(function) is None and (
             is_tile(source, function.value) or source.in_device_code(call)
@@ -78,15 +78,15 @@ def _method_calls(source: Source, name: str) -> Iterator[cst.Call]:
 )
 def _patterns(source: Source) -> Iterator[Match]:
     for call in _method_calls(source, "ap"):
-        assert isinstance(call.func, cst.Attribute)
+        assert isinstance(call.func, ast.Attribute)
         view = call.func.value
-        values = source.values(view) or [] if isinstance(view, cst.Name) else []
-        if any(isinstance(value, cst.Subscript) for value in values):
+        values = source.values(view) or [] if isinstance(view, ast.Name) else []
+        if any(isinstance(value, ast.Subscript) for value in values):
             yield Match(call, f"{source.code(view)} is a view: {_FROM_VIEW}")
-        if not isinstance(view, cst.Subscript):
+        if not isinstance(view, ast.Subscript):
             continue
         moving = any(source.keyword(call, k) for k in ("scalar_offset", "vector_offset"))
-        if _is_whole(source, view.value) and not (moving and not _only_cuts(view)):
+        if _is_whole(source, view.value) and not (moving and not _only_cuts(source, view)):
             edit = source.replaced(view, source.code(view.value))
             yield Match(call, "the pattern is of the whole tensor, as it was", (edit,))
         else:
@@ -96,25 +96,22 @@ def _patterns(source: Source) -> Iterator[Match]:
 _FROM_VIEW = "the pattern now begins at the view: call ap on the whole tensor, or count from there"
 
 
-def _is_whole(source: Source, node: cst.CSTNode) -> bool:
+def _is_whole(source: Source, node: ast.AST) -> bool:
     """Return whether a name is a tensor that is no view: allocated, or an argument of a kernel."""
-    if not isinstance(node, cst.Name):
+    if not isinstance(node, ast.Name):
         return False
     if allocation(source, node) is not None:
         return True
     kernel = source.function_of(node)
-    parameters = [] if kernel is None else [p.name.value for p in kernel.params.params]
+    parameters = [] if kernel is None else source.parameters(kernel)
     scope = source.scope(node)
-    alone = scope is not None and len(scope.assignments[node.value]) == 1
-    return kernel in source.kernels() and node.value in parameters and alone
+    alone = scope is not None and len(scope.assignments[node.id]) == 1
+    return kernel in source.kernels() and node.id in parameters and alone
 
 
-def _only_cuts(view: cst.Subscript) -> bool:
+def _only_cuts(source: Source, view: ast.Subscript) -> bool:
     """Return whether an index leaves the dimensions and steps of a tensor."""
-    return all(
-        isinstance(element.slice, cst.Slice) and element.slice.step is None
-        for element in view.slice
-    )
+    return all(isinstance(part, ast.Slice) and part.step is None for part in source.indices(view))
 
 
 @rule(
@@ -130,21 +127,22 @@ def _only_cuts(view: cst.Subscript) -> bool:
     "nisa.dma_copy(dst=out, src=t[3:4])",
 )
 def _partitions(source: Source) -> Iterator[Match]:
-    for subscript in source.all(cst.Subscript):
-        base, first = subscript.value, subscript.slice[0].slice
-        if not isinstance(base, cst.Name) or not isinstance(first, cst.Index):
+    for subscript in source.all(ast.Subscript):
+        base, indices = subscript.value, source.indices(subscript)
+        first = indices[0]
+        if not isinstance(base, ast.Name) or isinstance(first, ast.Slice):
             continue
-        if isinstance(first.value, cst.Ellipsis | cst.Call):  # nl.ds is a slice
+        if isinstance(first, ast.Call) or source.code(first) == "...":  # nl.ds is a slice
             continue
         # Up to 0.4.0 the result has at least two dimensions: a tile of two loses none.
         shape = shape_of(source, base) or []
         rank = 0 if any("par_dim" in size for size in shape) else len(shape)  # blocks of Beta 1
         if rank < 3 or buffer_of(source, base) not in ("sbuf", "psum"):
             continue
-        dropped = sum(isinstance(element.slice, cst.Index) for element in subscript.slice)
+        dropped = sum(not isinstance(part, ast.Slice) for part in indices)
         if rank - dropped < 2:
             continue
-        stop = _next(source, first.value)
+        stop = _next(source, first)
         if stop is None or not _counts_only(source, subscript):
             text = f"{source.code(subscript)} has one dimension more: index with i:i + 1"
             yield Match(subscript, f"{text}, and adapt what uses the shape")
@@ -153,7 +151,7 @@ def _partitions(source: Source) -> Iterator[Match]:
             yield Match(subscript, "the partition is selected by a slice", (edit,))
 
 
-def _next(source: Source, index: cst.BaseExpression) -> str | None:
+def _next(source: Source, index: ast.expr) -> str | None:
     """Return the text of an index plus 1, for a number and for a variable of a Python loop."""
     number = literal_integer(index)
     if number is not None:
@@ -161,24 +159,19 @@ def _next(source: Source, index: cst.BaseExpression) -> str | None:
     loops = [
         above
         for above in source.ancestors(index)
-        if isinstance(above, cst.For) and source.code(above.target) == source.code(index)
+        if isinstance(above, ast.For) and source.code(above.target) == source.code(index)
     ]
     called = loops[0].iter if loops else None
-    if not isinstance(called, cst.Call):
+    if not isinstance(called, ast.Call):
         return None
     counts = source.nki_name(called.func, _LANGUAGE) in RANGES
     return f"{source.code(index)} + 1" if counts or source.code(called.func) == "range" else None
 
 
-def _counts_only(source: Source, operand: cst.CSTNode) -> bool:
+def _counts_only(source: Source, operand: ast.AST) -> bool:
     """Return whether an operand is used by a DMA that counts elements and reads no rank."""
-    argument = source.parent(operand)
-    call = None if argument is None else source.parent(argument)
-    return (
-        isinstance(argument, cst.Arg)
-        and isinstance(call, cst.Call)
-        and source.name(call.func) == f"{_ISA}.dma_copy"
-    )
+    call = source.call_of(operand)
+    return call is not None and source.name(call.func) == f"{_ISA}.dma_copy"
 
 
 @rule(
@@ -198,9 +191,9 @@ def _engines(source: Source) -> Iterator[Match]:
         for call in source.calls(_ISA, name):
             given = source.arguments(call, names)
             isa = source.import_of(_ISA)
-            if given is None or "engine" in given or not call.args or isa is None:
+            if given is None or "engine" in given or not source.given(call) or isa is None:
                 continue
-            stop = source.span(call.args[-1].value)[1]
+            stop = source.span(source.given(call)[-1].node)[1]
             text = f", engine={isa[0]}.{default}"
             review = "up to 0.4.0 the compiler chose the engine: the stream may be another one"
             edit = Edit(stop, stop, text)
@@ -250,10 +243,10 @@ def _rsqrt(source: Source) -> Iterator[Match]:
     deprecated=True,
 )
 def _grid(source: Source) -> Iterator[Match]:
-    kernels = {function.name.value for function in source.kernels()}
-    for call in source.all(cst.Call):
+    kernels = {function.name for function in source.kernels()}
+    for call in source.all(ast.Call):
         launched = call.func
-        if not isinstance(launched, cst.Subscript) or len(launched.slice) > 1:
+        if not isinstance(launched, ast.Subscript) or len(source.indices(launched)) > 1:
             continue  # 0.3.0 already takes one axis only
         if source.code(launched.value) in kernels:
             text = source.code(launched)
@@ -270,8 +263,8 @@ def _grid(source: Source) -> Iterator[Match]:
     before="t = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)\nprint(t.sim_value)",
 )
 def _removed_attributes(source: Source) -> Iterator[Match]:
-    for attribute in source.all(cst.Attribute):
-        name = attribute.attr.value
+    for attribute in source.all(ast.Attribute):
+        name = attribute.attr
         if name not in ("device_value", "sim_value", "is_identity"):
             continue
         if is_tile(source, attribute.value):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
@@ -17,21 +16,21 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 RANGES = ("affine_range", "sequential_range", "static_range")
 
 
-def is_register(source: Source, node: cst.CSTNode) -> bool:
+def is_register(source: Source, node: ast.AST) -> bool:
     """Return whether a name is visibly a register, and nothing else.
 
     It is allocated as one, or it is a parameter that the function loads.
     """
     values = source.values(node)
     if values is None:
-        return isinstance(node, cst.Name) and any(
-            call.args
-            and source.code(call.args[0].value) == node.value
+        return isinstance(node, ast.Name) and any(
+            (given := source.given(call))
+            and source.code(given[0].value) == node.id
             and source.function_of(call) is source.function_of(node)
             for call in source.calls(_ISA, "register_load", "register_move")
         )
     return all(
-        isinstance(value, cst.Call) and source.name(value.func) == f"{_ISA}.register_alloc"
+        isinstance(value, ast.Call) and source.name(value.func) == f"{_ISA}.register_alloc"
         for value in values
     )
 
@@ -53,7 +52,7 @@ def _ranges(source: Source) -> Iterator[Match]:
         bounds = _bounds({key: source.code(value) for key, value in arguments.items()})
         if bounds is None or not _is_builtin(source, "range"):
             yield Match(call, f"nl.{name} is deprecated: write range")
-        elif all(argument.keyword is None for argument in call.args):
+        elif all(argument.keyword is None for argument in source.given(call)):
             edit = source.replaced(call.func, "range")
             yield Match(call, f"nl.{name} is range", (edit,))
         else:
@@ -70,20 +69,9 @@ def _bounds(given: dict[str, str]) -> list[str] | None:
     return [given[key] for key in ("start", "stop", "step") if key in given]
 
 
-_BINDING = (
-    cst.AssignTarget,
-    cst.AnnAssign,
-    cst.AsName,
-    cst.FunctionDef,
-    cst.ImportAlias,
-    cst.Param,
-)
-
-
 def _is_builtin(source: Source, name: str) -> bool:
     """Return whether a file binds a name nowhere, so that it means Python's own function."""
-    used = (node for node in source.all(cst.Name) if node.value == name)
-    return not any(isinstance(source.parent(node), _BINDING) for node in used)
+    return not any(scope.assignments[name] for scope in source.scopes)
 
 
 @rule(
@@ -97,11 +85,9 @@ def _is_builtin(source: Source, name: str) -> bool:
     deprecated=True,
 )
 def _engines(source: Source) -> Iterator[Match]:
-    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
+    for node in (*source.all(ast.Attribute), *source.all(ast.Name)):
         engine = (source.nki_name(node, _ISA) or "").removesuffix("_engine")
         if engine not in ("gpsimd", "scalar", "tensor", "unknown", "vector"):
-            continue
-        if isinstance(source.parent(node), cst.ImportAlias | cst.AsName):
             continue
         isa = source.import_of(_ISA)
         if isa is not None:
@@ -119,20 +105,20 @@ def _engines(source: Source) -> Iterator[Match]:
 )
 def _registers(source: Source) -> Iterator[Match]:
     fix = "decide with a Python value, or loop with nl.while_loop or nl.fori_loop"
-    operations = source.all(cst.BooleanOperation)
+    operations = source.all(ast.BoolOp)
     for node in (
-        *(statement.test for statement in source.all(cst.If)),
-        *(choice.test for choice in source.all(cst.IfExp)),
-        *(side for operation in operations for side in (operation.left, operation.right)),
-        *(argument.value for call in _python_ranges(source) for argument in call.args),
+        *(statement.test for statement in source.all(ast.If)),
+        *(choice.test for choice in source.all(ast.IfExp)),
+        *(side for operation in operations for side in operation.values),
+        *(argument.value for call in _python_ranges(source) for argument in source.given(call)),
     ):
         if is_register(source, node):
             yield Match(node, f"{source.code(node)} is a register, which has no truth: {fix}")
 
 
-def _python_ranges(source: Source) -> Iterator[cst.Call]:
-    for call in source.all(cst.Call):
-        if isinstance(call.func, cst.Name) and call.func.value == "range":
+def _python_ranges(source: Source) -> Iterator[ast.Call]:
+    for call in source.all(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id == "range":
             yield call
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from nkisim import versions
 from nkisim.upgrade.beta2.arguments import named
@@ -24,6 +25,7 @@ def first_moved(older: str, newer: str, module: str, name: str) -> int | None:
     return None
 
 
+@cache
 def moved_functions(older: str, newer: str) -> dict[tuple[str, str], int]:
     """Return the functions with moved parameters, by module and name, with the first position.
 
@@ -53,7 +55,7 @@ def _keywords(older: str, newer: str, *names: str, others: tuple[str, ...] = ())
             tail = parameter_names(older, module, name)[position:]
             for call in source.calls(module, name):
                 edits = named(source, call, position, tail)
-                given = sum(argument.keyword is None for argument in call.args)
+                given = sum(argument.keyword is None for argument in source.given(call))
                 # A call with more arguments than parameters is of another release.
                 if edits and given == position + len(edits):
                     message = f"arguments from {tail[0]} on are passed by keyword"

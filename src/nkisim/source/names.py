@@ -1,0 +1,239 @@
+"""What names mean: modules and functions of NKI, values, arguments of calls, kernels."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from nkisim.source.expressions import arguments_of
+from nkisim.source.nodes import Nodes
+from nkisim.source.scopes import Assignment, Function
+
+__all__ = ["OLD_PACKAGE", "SHORT_NAMES", "Argument", "Names"]
+
+OLD_PACKAGE = "neuronxcc."
+SHORT_NAMES = {"nki.isa": "nisa", "nki.language": "nl", "nki": "nki"}
+"""The usual names of the modules of NKI."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a call.
+
+    Attributes:
+        node: The argument as it is written, with its keyword or stars.
+        value: The expression.
+        keyword: Its keyword, if it has one.
+        star: ``"*"`` or ``"**"`` in front of it, else empty.
+    """
+
+    node: ast.expr | ast.keyword
+    value: ast.expr
+    keyword: str | None = None
+    star: str = ""
+
+
+class Names(Nodes):
+    """A module whose names are resolved as far as its text shows what they are."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._names: dict[ast.AST, str | None] = {}
+        self._calls: dict[str, list[tuple[str, ast.Call]]] = {}
+        self._aliases: dict[str, str | None] = {}
+        self._given: dict[ast.Call, list[Argument]] = {}
+        self._kernels: list[Function] | None = None
+        self._device: list[Function] | None = None
+
+    def name(self, node: ast.AST) -> str | None:
+        """Return the full name (``"nki.language.load"``) that an expression imports, or None.
+
+        The namespace of Beta 1 counts as ``nki``. A name that is also bound to anything else in
+        its scope has no full name: nothing is known about it.
+        """
+        if node not in self._names:
+            self._names[node] = self._name(node)
+        return self._names[node]
+
+    def _name(self, node: ast.AST) -> str | None:
+        base, tail = node, ""
+        while isinstance(base, ast.Attribute):
+            tail, base = f".{base.attr}{tail}", base.value
+        scope = self.scope(base)
+        if not isinstance(base, ast.Name) or scope is None:
+            return None
+        bound = scope.lookup(base.id)
+        names = {one.imported and one.imported + tail for one in bound}
+        full = names.pop() if len(names) == 1 else ""
+        if len(bound) == 1 and not full:
+            full = self._aliased(bound[0]) + tail
+            full = full if full.startswith("nki.") else ""
+        return full.removeprefix(OLD_PACKAGE) or None
+
+    def _aliased(self, bound: Assignment) -> str:
+        """Return the full name in ``run = nki.simulate_kernel`` at the top of a file, or ""."""
+        statement = self.parent(bound.node)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            return ""
+        value, outermost = statement.value, bound.scope.parent is None
+        return (self.name(value) or "") if outermost and isinstance(value, ast.Attribute) else ""
+
+    def imported_names(self) -> Iterator[str]:
+        """Yield the full names that imports bind a name to, and nothing else binds it."""
+        for item in self.all(ast.alias):
+            scope, name = self.scope(item), item.asname or item.name.split(".")[0]
+            full = {one.imported for one in scope.lookup(name)} if scope is not None else set()
+            if len(full) == 1:
+                yield full.pop().removeprefix(OLD_PACKAGE)
+
+    def is_alias(self, node: ast.AST) -> bool:
+        """Return whether a name stands for one of NKI because it is assigned to it."""
+        scope = self.scope(node)
+        if not isinstance(node, ast.Name) or scope is None or self.name(node) is None:
+            return False
+        return not any(one.imported for one in scope.lookup(node.id))
+
+    def nki_name(self, node: ast.AST, module: str) -> str | None:
+        """Return ``"load"`` for ``nl.load`` if ``module`` is ``"nki.language"``, else None."""
+        full = self.name(node)
+        head = module + "."
+        if full is None or not full.startswith(head) or "." in full[len(head) :]:
+            return None
+        return full[len(head) :]
+
+    def alias(self, module: str) -> str | None:
+        """Return the expression for a module of NKI at the top of the file, if it is imported."""
+        if module not in self._aliases:
+            self._aliases[module] = self._alias(module)
+        return self._aliases[module]
+
+    def _alias(self, module: str) -> str | None:
+        wanted = {module, OLD_PACKAGE + module}
+        scope = self.scope(self.module)
+        if scope is None:
+            return None
+        bound = {name: {one.imported for one in made} for name, made in scope.assignments.items()}
+        for name in sorted(bound, key=lambda n: (n != SHORT_NAMES.get(module), n)):
+            if bound[name] <= wanted:
+                return name
+        if module != "nki" and "nki" in bound:
+            written = {self.code(a) for a in self.all(ast.Attribute) if self.name(a) == module}
+            if module in written or (bound["nki"] == {"nki"} and module in self._imported):
+                return module
+        return None
+
+    @cached_property
+    def _imported(self) -> set[str]:
+        """The modules that imports name, with the packages that they are in."""
+        names = {item.name for one in self.all(ast.Import) for item in one.names}
+        names |= {one.module or "" for one in self.all(ast.ImportFrom) if not one.level}
+        return {name[: dot.start()] for name in names for dot in re.finditer(r"\.|\Z", name)}
+
+    def values(self, name: ast.AST) -> list[ast.expr] | None:
+        """Return the expressions that a name is assigned, or None if something else binds it.
+
+        Tuples on the left, loop variables, parameters and augmented assignments are others.
+        """
+        scope = self.scope(name)
+        if not isinstance(name, ast.Name) or scope is None:
+            return None
+        found = []
+        for assignment in scope.lookup(name.id):
+            statement = self.parent(assignment.node)
+            if isinstance(statement, ast.AugAssign):
+                continue
+            if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+                return None
+            found.append(statement.value)
+        return found or None
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def calls(self, module: str, *names: str) -> Iterator[ast.Call]:
+        """Yield the calls of functions of a module of NKI; of all of them without ``names``."""
+        if module not in self._calls:
+            named = ((self.nki_name(call.func, module), call) for call in self.all(ast.Call))
+            self._calls[module] = [(name, call) for name, call in named if name is not None]
+        for name, call in self._calls[module]:
+            if not names or name in names:
+                yield call
+
+    def given(self, call: ast.Call) -> list[Argument]:
+        """Return the arguments of a call, in the order of the text."""
+        if call not in self._given:
+            found = [
+                Argument(a, a.value, star="*") if isinstance(a, ast.Starred) else Argument(a, a)
+                for a in call.args
+            ]
+            found += [Argument(k, k.value, k.arg, "" if k.arg else "**") for k in call.keywords]
+            self._given[call] = sorted(found, key=lambda a: self.span(a.node)[0])
+        return self._given[call]
+
+    def call_of(self, value: ast.AST) -> ast.Call | None:
+        """Return the call that an expression is an argument of, if it is one."""
+        call = self.parent(value)
+        if isinstance(call, ast.keyword | ast.Starred):
+            value, call = call, self.parent(call)
+        return call if isinstance(call, ast.Call) and call.func is not value else None
+
+    def arguments(self, call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr] | None:
+        """Return the arguments of a call by parameter, or None if they cannot be told apart."""
+        return arguments_of(call, parameters)
+
+    def keyword(self, call: ast.Call, name: str) -> Argument | None:
+        """Return the argument that is passed to a call by this keyword."""
+        for argument in self.given(call):
+            if argument.keyword == name:
+                return argument
+        return None
+
+    # -- functions ---------------------------------------------------------------------------
+
+    def parameters(self, function: Function) -> list[str]:
+        """Return the names of the parameters that are passed by position."""
+        return [p.arg for p in (*function.args.posonlyargs, *function.args.args)]
+
+    def kernels(self) -> list[Function]:
+        """Return the functions decorated with ``nki.jit`` and the ones passed to it by name."""
+        if self._kernels is None:
+            passed = {
+                given[0].value.id
+                for call in self.calls("nki", "jit", "simulate")
+                if (given := self.given(call)) and isinstance(given[0].value, ast.Name)
+            }
+            self._kernels = [
+                function
+                for function in self.functions
+                if function.name in passed
+                or any(
+                    self.name(d.func if isinstance(d, ast.Call) else d)
+                    in ("nki.jit", "nki.trace", "nki.baremetal", "nki.benchmark", "nki.profile")
+                    for d in function.decorator_list
+                )
+            ]
+        return self._kernels
+
+    def device_functions(self) -> list[Function]:
+        """Return the kernels and the functions of the file that they call."""
+        if self._device is not None:
+            return self._device
+        wanted = list(self.kernels())
+        by_name: dict[str, list[Function]] = {}
+        for function in self.functions:
+            by_name.setdefault(function.name, []).append(function)
+        for function in wanted:
+            for call in self.within(function.body, ast.Call):
+                if isinstance(call.func, ast.Name):
+                    for callee in by_name.get(call.func.id, []):
+                        if callee not in wanted:
+                            wanted.append(callee)
+        self._device = wanted
+        return wanted
+
+    def in_device_code(self, node: ast.AST) -> bool:
+        """Return whether a node is in the body of a kernel or of a function that one calls."""
+        function = self.function_of(node)
+        return function is not None and function in self.device_functions()

@@ -24,7 +24,7 @@ from nkisim.memory import (
     is_hbm,
     require_dtype,
 )
-from nkisim.parts import parts_of, rebuilt
+from nkisim.traversal import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 
 __all__ = [

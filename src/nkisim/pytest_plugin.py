@@ -71,8 +71,8 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
     from nkisim import shim
     from nkisim.arch import resolve_target
     from nkisim.checker.settings import SettingsError, project_settings
-    from nkisim.gate import REPORT_VARIABLE, open_ledger
     from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
+    from nkisim.process_ledger import REPORT_VARIABLE, open_ledger
     from nkisim.versions import NKI_VARIABLE, resolve
 
     shim.install()
@@ -108,7 +108,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Merge the findings of this run and of its workers."""
     if not session.config.getoption("nkisim"):
         return
-    from nkisim.gate import close_ledger
+    from nkisim.process_ledger import close_ledger
 
     ledger = close_ledger()
     fail_on = session.config.getoption("nkisim_fail_on")

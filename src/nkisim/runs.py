@@ -36,15 +36,15 @@ from nkisim.diagnostics import (
     declare,
     flag,
 )
-from nkisim.gate import enter
 from nkisim.host import HostBoundary, definition_place, kernel_name, tensors_of
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.options import SimOptions
-from nkisim.parts import rebuilt
+from nkisim.process_ledger import enter
 from nkisim.removed import report_missing
 from nkisim.suggestions import complete, settle
+from nkisim.traversal import rebuilt
 from nkisim.versions import judged_by
 
 __all__ = ["LAUNCH_GRID", "Run", "add_source_findings"]

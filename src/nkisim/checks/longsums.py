@@ -67,11 +67,11 @@ class LongSums:
 
     def finish(self) -> None:
         """Flag the lines whose sums were long."""
-        said: set[tuple[str, int, str]] = set()
+        reported: set[tuple[str, int, str]] = set()
         for found in self._sums.values():
-            if found.terms <= MOST_TERMS or found.site.key in said:
+            if found.terms <= MOST_TERMS or found.site.key in reported:
                 continue
-            said.add(found.site.key)
+            reported.add(found.site.key)
             flag(
                 LONG_SUM,
                 f"{found.site.instruction} adds {found.terms} terms to a tile of {found.dtype}, "

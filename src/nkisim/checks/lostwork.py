@@ -157,16 +157,16 @@ class LostWork:
         """Flag results never read in a completed run."""
         for tensor in (*returned, *arguments):
             self._use(tensor.life)
-        said: set[tuple[str, int, str]] = set()
+        reported: set[tuple[str, int, str]] = set()
         for life, write, operand in self._pending.values():
             key = write.site.key
-            if write.used or key in self._useful or key in said:
+            if write.used or key in self._useful or key in reported:
                 continue
             if self._had_one_turn(write.site):
                 continue
             if life.region is MemoryRegion.shared_hbm and not returned:
                 continue  # L060 says it
-            said.add(key)
+            reported.add(key)
             _report(life, write, operand)
         for tiles in self._tiles.values():
             if (

@@ -10,7 +10,7 @@ from nkisim.diagnostics import Place, declare, flag
 from nkisim.machine import Core
 from nkisim.machine.unwritten import confirm_garbage
 from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
-from nkisim.parts import parts_of
+from nkisim.traversal import parts_of
 
 __all__ = ["check_outputs"]
 

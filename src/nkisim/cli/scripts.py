@@ -19,8 +19,8 @@ from nkisim.diagnostics import hide_own_frames, own_frames_shown
 from nkisim.diagnostics.formats import format_of
 from nkisim.diagnostics.ledger import FailOn
 from nkisim.diagnostics.text import ledger_text, wants_colour
-from nkisim.gate import close_ledger, open_ledger
 from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
+from nkisim.process_ledger import close_ledger, open_ledger
 
 __all__ = ["ScriptCall", "run"]
 

@@ -1,6 +1,6 @@
 """``nki.collectives``: communication between simulated ranks in one process."""
 
-from nkisim.collectives.meeting import ReplicaGroup
+from nkisim.collectives.groups import ReplicaGroup
 from nkisim.collectives.operations import (
     all_gather,
     all_reduce,

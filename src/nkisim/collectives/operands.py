@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.collectives import rules
-from nkisim.collectives.meeting import GroupRank, Table, complain, exchange
+from nkisim.collectives.groups import GroupRank, Table, complain, exchange
 from nkisim.diagnostics import NkiCallError, flag
 from nkisim.machine import commit, commit_where, current_core, prepare_read, resolve_static
 from nkisim.machine.transfer import make_narrower, make_widener, overlaps

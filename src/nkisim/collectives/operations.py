@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.collectives import rules
-from nkisim.collectives.meeting import GroupRank, Table, complain, exchange, group_rank, world
+from nkisim.collectives.groups import GroupRank, Table, complain, exchange, group_rank, world
 from nkisim.collectives.operands import (
     Array,
     check_dimension,

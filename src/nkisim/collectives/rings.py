@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nkisim.collectives import rules
-from nkisim.collectives.meeting import GroupRank, Table, complain, exchange, group_rank, world
+from nkisim.collectives.groups import GroupRank, Table, complain, exchange, group_rank, world
 from nkisim.collectives.operands import (
     Array,
     check_options,

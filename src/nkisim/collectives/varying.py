@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.collectives import rules
-from nkisim.collectives.meeting import GroupRank, Table, complain, exchange, group_rank, world
+from nkisim.collectives.groups import GroupRank, Table, complain, exchange, group_rank, world
 from nkisim.collectives.operands import Array, check_options, paired, read, write
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec.signatures import checked_call

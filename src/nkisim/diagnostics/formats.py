@@ -41,10 +41,10 @@ def rendered(ledger: Ledger, format: str, colour: bool = False) -> str:
 def to_github(ledger: Ledger) -> str:
     """Return workflow commands that show the findings as annotations on GitHub."""
     lines = [_github(finding) for finding in ledger.findings[:MOST_SHOWN]]
-    said = {f"{f.rule.id} {f.rule.slug}" for f in ledger.findings}
+    reported = {f"{f.rule.id} {f.rule.slug}" for f in ledger.findings}
     for kernel in ledger.stopped:
         for target, reason in kernel.stopped.items():
-            if reason in said:
+            if reason in reported:
                 continue
             where = f"file={_property(_relative(kernel.place.file))},line={kernel.place.line}"
             text = f"{kernel.name} was not checked to its end on {target}: {reason}"

@@ -61,7 +61,7 @@ def suggestion(finding: Finding) -> Rewrite | None:
             return fix(case)
     except Exception:
         # Code that no fix was written for; a finding without one is better than none. The
-        # tests of this package fail where it is said.
+        # tests of this package fail where this is logged.
         _LOG.debug("%s: no code to paste for %s", finding.rule.id, finding.place, exc_info=True)
         return None
 

@@ -21,10 +21,10 @@ from weakref import WeakKeyDictionary
 from nkisim.checks.langcheck.api import API_RULES, check_api
 from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.deprecated import check_deprecated
+from nkisim.checks.langcheck.early_values import check_early_values
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
 from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
-from nkisim.checks.langcheck.moments import check_moments
 from nkisim.checks.langcheck.names import check_names
 from nkisim.checks.langcheck.signature import check_signature
 from nkisim.checks.langcheck.source import Tree, definition_of, raise_if_unreadable
@@ -53,7 +53,7 @@ _CHECKS = (
     check_api,
     check_deprecated,
     check_names,
-    check_moments,
+    check_early_values,
     check_values,
     check_tensors,
     check_loops,

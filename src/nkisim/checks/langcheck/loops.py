@@ -179,15 +179,15 @@ def _escaping(unit: Unit, loop: ast.For, inside: list[ast.AST]) -> Iterator[Foun
     """Find names that the body binds and that are first read after the loop."""
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     end = loop.end_lineno or loop.lineno
-    said: set[str] = set()
+    reported: set[str] = set()
     for node in unit.nodes:
-        if not isinstance(node, ast.Name) or node.lineno <= end or node.id in said:
+        if not isinstance(node, ast.Name) or node.lineno <= end or node.id in reported:
             continue
         if node.id not in bound:
             continue
         if _excluded(unit, loop, node):
             continue
-        said.add(node.id)
+        reported.add(node.id)
         if isinstance(node.ctx, ast.Load):
             yield Found(
                 DYNAMIC_STATE,

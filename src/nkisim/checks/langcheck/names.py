@@ -148,11 +148,11 @@ def _decorators(unit: Unit) -> Iterator[Found]:
 
 
 def _captured(unit: Unit) -> Iterator[Found]:
-    said: set[str] = set()
+    reported: set[str] = set()
     captured = unit.outer_names - unit.shared_names
     for node in unit.of(ast.Name):
-        if node.id in captured and isinstance(node.ctx, ast.Load) and node.id not in said:
-            said.add(node.id)
+        if node.id in captured and isinstance(node.ctx, ast.Load) and node.id not in reported:
+            reported.add(node.id)
             message = f"{unit.name} uses {node.id} of an enclosing function"
             fix = f"pass {node.id} as an argument, or make it a constant of the module"
             yield Found(CLOSURE, node, message, fix, operand=node.id)

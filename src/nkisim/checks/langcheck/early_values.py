@@ -14,7 +14,7 @@ from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 
-__all__ = ["check_moments"]
+__all__ = ["check_early_values"]
 
 READ_AT_IMPORT = declare(
     "A039",
@@ -36,7 +36,7 @@ _VERSION = "nki.isa.get_nc_version"
 _RANK = "nki.collectives.rank_id"
 
 
-def check_moments(unit: Unit) -> Iterator[Found]:
+def check_early_values(unit: Unit) -> Iterator[Found]:
     """Find values that are used before they are known."""
     yield from _constants(unit)
     yield from _ranks(unit)
@@ -44,10 +44,10 @@ def check_moments(unit: Unit) -> Iterator[Found]:
 
 def _constants(unit: Unit) -> Iterator[Found]:
     """Find module constants that depend on the target."""
-    said: set[str] = set()
+    reported: set[str] = set()
     for node in unit.of(ast.Name):
         name = node.id
-        if name in said or name in unit.own_names or name in unit.outer_names:
+        if name in reported or name in unit.own_names or name in unit.outer_names:
             continue
         assigned = unit.tree.constants.get(name)
         if assigned is None or not isinstance(node.ctx, ast.Load):
@@ -55,7 +55,7 @@ def _constants(unit: Unit) -> Iterator[Found]:
         for part in ast.walk(assigned):
             path = unit.scope_meaning(part).path if isinstance(part, ast.Attribute) else ""
             if path.startswith(f"{_SIZES}.") or path == _VERSION:
-                said.add(name)
+                reported.add(name)
                 text = ast.unparse(assigned)
                 yield Found(
                     READ_AT_IMPORT,

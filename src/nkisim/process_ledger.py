@@ -26,7 +26,7 @@ REPORT_VARIABLE = "NKISIM_REPORT"
 _PARTS_VARIABLE = "NKISIM_REPORT_PARTS"
 
 
-class _Gate:
+class _State:
     """The state of the process's ledger.
 
     Attributes:
@@ -45,22 +45,22 @@ class _Gate:
         self.file = ""
 
 
-_GATE = _Gate()
+_STATE = _State()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_GATE.forget)
+    os.register_at_fork(after_in_child=_STATE.forget)
 
 
 def enter(name: str, place: Place, report: Report) -> None:
     """Add a run to the ledger of this process, if one is open."""
     open_if_asked()
-    if _GATE.ledger is not None:
-        with _GATE.lock:
-            _GATE.ledger.enter(name, place, report)
+    if _STATE.ledger is not None:
+        with _STATE.lock:
+            _STATE.ledger.enter(name, place, report)
 
 
 def open_if_asked() -> None:
     """Open a ledger if NKISIM_REPORT is set; called early, so that child processes inherit it."""
-    if _GATE.ledger is None and (REPORT_VARIABLE in os.environ or _PARTS_VARIABLE in os.environ):
+    if _STATE.ledger is None and (REPORT_VARIABLE in os.environ or _PARTS_VARIABLE in os.environ):
         open_ledger(os.environ.get(REPORT_VARIABLE, ""))
 
 
@@ -72,22 +72,22 @@ def open_ledger(file: str = "") -> None:
     """
     if file:
         format_of(file)
-    with _GATE.lock:
-        if _GATE.ledger is not None:
+    with _STATE.lock:
+        if _STATE.ledger is not None:
             return
-        _GATE.ledger = Ledger()
+        _STATE.ledger = Ledger()
         if _PARTS_VARIABLE not in os.environ:
-            _GATE.parts = Path(tempfile.mkdtemp(prefix="nkisim-report-"))
-            os.environ[_PARTS_VARIABLE] = str(_GATE.parts)
-            _GATE.file = os.path.abspath(file) if file else ""
+            _STATE.parts = Path(tempfile.mkdtemp(prefix="nkisim-report-"))
+            os.environ[_PARTS_VARIABLE] = str(_STATE.parts)
+            _STATE.file = os.path.abspath(file) if file else ""
     atexit.register(close_ledger)
 
 
 def close_ledger() -> Ledger | None:
     """Write the ledger and return it; None if no ledger is open."""
-    with _GATE.lock:
-        ledger, parts, file = _GATE.ledger, _GATE.parts, _GATE.file
-        _GATE.forget()
+    with _STATE.lock:
+        ledger, parts, file = _STATE.ledger, _STATE.parts, _STATE.file
+        _STATE.forget()
     if ledger is None:
         return None
     atexit.unregister(close_ledger)

@@ -7,8 +7,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+import each_case
 from scripts import loaded
 
+SKIPPED_CASES = "skipped cases"
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 # The same examples in every run and on every worker, no time limit on a loaded machine, and no
@@ -17,9 +19,34 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, databas
 settings.register_profile("fewer", settings.get_profile("repeatable"), max_examples=40)
 
 
+def pytest_addoption(parser):
+    """Add ``--case``, which selects cases of ``each_case`` by a part of their names."""
+    parser.addoption("--case", default="", metavar="NAME", help="run cases with NAME in their name")
+
+
 def pytest_configure(config):
     """Try 40 examples of a property, 100 together with the slow tests, where it says no number."""
     settings.load_profile("fewer" if config.option.markexpr == "not slow" else "repeatable")
+    each_case.SELECTED = config.getoption("--case")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Record the cases that a test skips although it runs others."""
+    each_case.SKIPPED.clear()
+    try:
+        return (yield)
+    finally:
+        if each_case.SKIPPED:
+            item.user_properties.append((SKIPPED_CASES, len(each_case.SKIPPED)))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Show how many cases were skipped in tests that were not."""
+    reports = [r for r in terminalreporter.getreports("passed") if r.when == "call"]
+    found = [n for r in reports for name, n in r.user_properties if name == SKIPPED_CASES]
+    if found:
+        terminalreporter.write_line(f"{sum(found)} {SKIPPED_CASES} in {len(found)} tests")
 
 
 # What numba kept of a module is not to be trusted after a change of another that it uses, so tests

@@ -4,12 +4,20 @@ A parametrized test costs about 2.5 ms of pytest and xdist for each case, which 
 where a case takes less. ``each_case`` takes the arguments of ``pytest.mark.parametrize`` and runs
 the cases one after another in one test. All of them run; those that fail are reported together,
 each with its traceback and its name. Fixtures are those of the one test, shared by its cases.
+
+``pytest --case NAME`` runs the cases whose names contain NAME, and the summary of a run counts the
+cases that were skipped in tests that were not.
 """
 
 import inspect
 from functools import wraps
 
 import pytest
+
+SELECTED = ""
+"""Part of the names of the cases to run, of the option ``--case``."""
+SKIPPED = []
+"""Reasons of the cases that the current test has skipped."""
 
 
 def each_case(names, values, ids=None, group=None):
@@ -32,7 +40,9 @@ def each_case(names, values, ids=None, group=None):
     def decorate(test):
         @wraps(test)
         def run(*args, group=None, **kwargs):
-            cases, failed, skipped = groups[group], [], []
+            cases, failed, skipped = [c for c in groups[group] if SELECTED in c[0]], [], []
+            if not cases:
+                pytest.skip(f"no case with {SELECTED!r} in its name")
             for name, arguments in cases:
                 try:
                     test(*args, **kwargs, **arguments)
@@ -46,6 +56,7 @@ def each_case(names, values, ids=None, group=None):
                 raise BaseExceptionGroup(group, failed)
             if len(skipped) == len(cases):
                 raise skipped[0]
+            SKIPPED.extend(skipped)
 
         signature = inspect.signature(test)
         kept = [p for name, p in signature.parameters.items() if name not in names]

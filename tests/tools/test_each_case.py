@@ -59,3 +59,31 @@ def test_a_group_holds_its_cases_alone():
     check(group=1)
     assert seen == [1, 3]
     assert check.pytestmark[0].args == ("group", [0, 1])
+
+
+def test_a_case_is_selected_by_a_part_of_its_name(monkeypatch):
+    monkeypatch.setattr("each_case.SELECTED", "one")
+    seen = []
+
+    @each_case("x", [1, 2, 3], ids=["one", "two", "one more"])
+    def check(x):
+        seen.append(x)
+
+    check()
+    assert seen == [1, 3]
+    monkeypatch.setattr("each_case.SELECTED", "four")
+    with pytest.raises(pytest.skip.Exception, match="no case with 'four' in its name"):
+        check()
+
+
+def test_skipped_cases_of_a_test_that_runs_others_are_counted(monkeypatch):
+    skipped = []
+    monkeypatch.setattr("each_case.SKIPPED", skipped)
+
+    @each_case("x", [1, 2, 3])
+    def check(x):
+        if x > 1:
+            pytest.skip("too large")
+
+    check()
+    assert len(skipped) == 2

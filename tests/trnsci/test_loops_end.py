@@ -37,8 +37,8 @@ POSITIVE = Z @ Z.mH + 2 * torch.eye(N)
 B = random_tensor(N, dtype=torch.complex128, seed=1)
 CUBE = random_tensor(4, 3, 4, dtype=torch.complex128, seed=2)
 BLOCK = random_tensor(N, 2, dtype=torch.complex128, seed=4)
-DTYPES = (torch.float32, torch.complex128)
-OTHER_DTYPES = (torch.float16, torch.bfloat16, torch.float64, torch.complex64)
+DTYPES = (torch.complex128,)
+OTHER_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64)
 
 
 class Endless(AssertionError):

@@ -320,7 +320,7 @@ def test_factors_may_be_tensors(name, factor, backend):
 
 @pytest.mark.parametrize(
     "prefix",
-    ["trnblas.gem", "trnsparse", "trntensor", pytest.param("trnblas", marks=pytest.mark.slow)],
+    ["trnblas.gemv", "trnsparse", "trntensor", pytest.param("trnblas", marks=pytest.mark.slow)],
 )
 def test_factors_may_be_tensors_in_one_graph(prefix):
     factors = {}

@@ -166,12 +166,12 @@ def test_a_graph_of_a_matrix_that_is_used_again_outside():
 
 
 IN_PARTS = sorted(set(CALLS) - set(ONE_GRAPH) | CONVERTED)
-LONG = CONVERTED | {"permuted", "power_iteration", "power_iteration_bsr", "spmv_symmetric"}
-"""Several graphs each, of a second and more."""
+FEW = {"spgemm", "ssor_preconditioner", "jacobi_preconditioner"}
+"""The rest are slow tests: each compiles a graph."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in IN_PARTS]
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in IN_PARTS]
 )
 def test_duplicates_are_summed_in_parts_of_a_graph(name):
     A = MAKERS["csr"](ENTRIES)

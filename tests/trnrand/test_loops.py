@@ -47,7 +47,7 @@ def test_compiled_loops_draw_the_same(draw, options, monkeypatch):
     assert torch.equal(*both)
 
 
-@pytest.mark.parametrize("engine", ["philox", "threefry"])
+@pytest.mark.parametrize("engine", ["philox", pytest.param("threefry", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("n", [0, 3, 1000, 10**12])
 def test_compiled_loops_draw_the_same_vectors(n, engine, monkeypatch):
     pytest.importorskip("numba")

@@ -227,9 +227,9 @@ def test_the_default_relaxation_reads_the_lower_triangle_of_any_matrix():
         torch.testing.assert_close(ts.ssor_preconditioner(odd)(r), want, equal_nan=True)
 
 
-def test_multigrid_without_pyamg_names_the_extra(monkeypatch):
+def test_multigrid_without_pyamg_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyamg", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nkisim\[amg\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install pyamg"):
         ts.amg_preconditioner(laplacian(5))
 
 

@@ -51,7 +51,7 @@ class Space:
         size: Size of a tile.
     """
 
-    __slots__ = ("_end", "_floor", "_freed", "_limit", "_releases", "_reserved", "_size", "_taken")
+    __slots__ = ("_end", "_floor", "_freed", "_limit", "_releases", "_size", "_taken")
 
     def __init__(self, limit: int, tiles: Iterable[Tile], size: Callable[[Tile], int]) -> None:
         self._end: dict[Tile, int] = {}
@@ -61,7 +61,6 @@ class Space:
             self._end[tile] = total
         self._limit = max(limit, peak(self._end, size))
         self._size = size
-        self._reserved = 0
         self._freed = 0
         self._floor = START
         self._releases: list[tuple[float, int, int]] = []
@@ -69,9 +68,8 @@ class Space:
 
     def earliest(self, tile: Tile) -> Moment | None:
         """Return when a tile has room, or None while that is unknown."""
-        end = self._end[tile]
-        missing = end - self._limit - self._freed
-        if missing <= 0 or end <= self._reserved:
+        missing = self._end[tile] - self._limit - self._freed
+        if missing <= 0:  # also of a tile before one that has its room
             return self._floor
         for when, cause, size in self._releases[self._taken :]:
             missing -= size
@@ -82,7 +80,6 @@ class Space:
     def take(self, tile: Tile) -> None:
         """Give a tile its room; later tiles count on the releases that this one has used."""
         end = self._end[tile]
-        self._reserved = max(self._reserved, end)
         while end - self._limit > self._freed:
             when, cause, size = self._releases[self._taken]
             self._taken += 1

@@ -37,6 +37,7 @@ _CANDIDATES = 8
 """Operations of an engine that are compared, of those whose operands are ready."""
 
 _NEVER = float("inf")
+_UNKNOWN: Moment = (_NEVER, -1)
 
 Law = Callable[[Operation], Moment | None]
 """Returns the earliest start of an operation and what determines it; None while it is unknown."""
@@ -68,7 +69,6 @@ class Schedule:
         ready: When the result can be read.
         issued: When the descriptors of a transfer are made, by operation.
         cause: The operation that determined the start, or -1.
-        law: The law by which it did.
         waited_for: Of a transfer that waited for DMA engines, the transfer that used them.
         dma_busy: Busy time of the busiest DMA engine of each core.
         total: When the last result is ready.
@@ -79,7 +79,6 @@ class Schedule:
     end: list[float]
     ready: list[float]
     cause: list[int]
-    law: list[str]
     issued: dict[int, float]
     waited_for: dict[int, int]
     dma_busy: dict[int, float]
@@ -104,7 +103,6 @@ class _Scheduler:
         self.end = [0.0] * count
         self.ready = [_NEVER] * count
         self.cause = [-1] * count
-        self.law = [""] * count
         self.issued: dict[int, float] = {}
         self.waited_for: dict[int, int] = {}
         self.queues, self.queue_count = numbered(_queue(o) for o in program.operations)
@@ -139,7 +137,7 @@ class _Scheduler:
         if all(operation.ordered for operation in operations):
             for operation in operations:
                 if self.ready[operation.number] is _NEVER:
-                    self.place(operation, *self.earliest(operation))
+                    self.place(operation, self.earliest(operation))
         else:
             _ListScheduling(self).run()
         return Schedule(
@@ -148,15 +146,14 @@ class _Scheduler:
             self.end,
             self.ready,
             self.cause,
-            self.law,
             self.issued,
             self.waited_for,
             {core: max(busy) for core, busy in enumerate(self.dma_busy)},
             max(self.ready, default=0.0),
         )
 
-    def earliest(self, operation: Operation) -> tuple[Moment, str]:
-        """Return the earliest start of an operation and the law that determines it.
+    def earliest(self, operation: Operation) -> Moment:
+        """Return the earliest start of an operation and what determines it.
 
         The time is infinite while it is unknown: until tiles are released, or the other core
         reaches the meeting.
@@ -165,27 +162,27 @@ class _Scheduler:
             return self._meeting(operation)
         return self._alone(operation)
 
-    def _laws(self, needs: bool, opens: bool, moves: bool) -> tuple[tuple[str, Law], ...]:
+    def _laws(self, needs: bool, opens: bool, moves: bool) -> tuple[Law, ...]:
         """Return the laws for operations that need others, open tiles or are transfers."""
-        concerned: dict[str, tuple[Law, bool]] = {
-            "dependences": (self._dependences, needs),
-            "hold": (self._hold, True),
-            "space": (self._space, opens),
-            "ring": (self._ring_limit, moves),
+        concerned: dict[Law, bool] = {
+            self._dependences: needs,
+            self._hold: True,
+            self._space: opens,
+            self._ring_limit: moves,
         }
-        return tuple((name, law) for name, (law, applies) in concerned.items() if applies)
+        return tuple(law for law, applies in concerned.items() if applies)
 
-    def _alone(self, operation: Operation) -> tuple[Moment, str]:
+    def _alone(self, operation: Operation) -> Moment:
         """Return the earliest start of an operation without what the other core does."""
-        latest, by = START, ""
+        latest = START
         moves = operation.work.transfer is not None
-        for name, law in self.laws[bool(operation.needs), bool(operation.opens), moves]:
+        for law in self.laws[bool(operation.needs), bool(operation.opens), moves]:
             found = law(operation)
             if found is None:
-                return (_NEVER, -1), name
+                return _UNKNOWN
             if found[0] > latest[0]:
-                latest, by = found, name
-        return latest, by
+                latest = found
+        return latest
 
     def _dependences(self, operation: Operation) -> Moment | None:
         known = self.operands.get(operation.number)
@@ -230,28 +227,28 @@ class _Scheduler:
         most = self.policy.in_flight
         return under_way[-most] if len(under_way) >= most else START
 
-    def _meeting(self, operation: Operation) -> tuple[Moment, str]:
+    def _meeting(self, operation: Operation) -> Moment:
         """Return when both cores have reached a barrier or an exchange."""
-        latest, by = self._alone(operation)
+        latest = self._alone(operation)
         for other in self.meetings[operation.joins]:
             if other is operation:
                 continue
             if not self.comes_next(other):
-                return (_NEVER, -1), "meeting"
-            found, _ = self._alone(other)
+                return _UNKNOWN
+            found = self._alone(other)
             if found[0] > latest[0]:
-                latest, by = found, "meeting"
-        return latest, by
+                latest = found
+        return latest
 
-    def place(self, operation: Operation, moment: Moment, law: str) -> None:
+    def place(self, operation: Operation, moment: Moment) -> None:
         """Give an operation its start; one that meets another core brings its counterpart."""
         met = self.meetings[operation.joins] if operation.joins >= 0 else (operation,)
         for each in met:
-            self._place(each, moment, law)
+            self._place(each, moment)
 
-    def _place(self, operation: Operation, moment: Moment, law: str) -> None:
+    def _place(self, operation: Operation, moment: Moment) -> None:
         when, number, work = moment[0], operation.number, operation.work
-        self.cause[number], self.law[number] = moment[1], law
+        self.cause[number] = moment[1]
         self.start[number] = self.moved[number] = when
         for tile in operation.opens:
             for space in self.spaces.get(tile, ()):
@@ -371,8 +368,8 @@ class _ListScheduling:
         state = self.state
         left, releases = len(state.ready), 0
         while left:
-            operation, moment, law = self._next()
-            state.place(operation, moment, law)
+            operation, moment = self._next()
+            state.place(operation, moment)
             met = state.meetings[operation.joins] if operation.joins >= 0 else (operation,)
             for each in met:
                 self._after(each.number)
@@ -382,12 +379,12 @@ class _ListScheduling:
                 self.bound |= dict.fromkeys(self.unknown, 0.0)
                 self.unknown.clear()
 
-    def _next(self) -> tuple[Operation, Moment, str]:
-        """Return the operation that can start first, its start, and the law that determines it."""
+    def _next(self) -> tuple[Operation, Moment]:
+        """Return the operation that can start first, and its start."""
         bound = self.bound
         while True:
             queue = min(bound, key=bound.__getitem__)
-            operation, moment, law = self._candidate(queue)
+            operation, moment = self._candidate(queue)
             if moment[0] is _NEVER:
                 assert bound[queue] is not _NEVER, "no operation can start"
                 self.unknown.add(queue)
@@ -397,21 +394,21 @@ class _ListScheduling:
                 bound[queue] = moment[0]
                 if any(start < moment[0] for start in bound.values()):
                     continue
-            return operation, moment, law
+            return operation, moment
 
-    def _candidate(self, queue: int) -> tuple[Operation, Moment, str]:
+    def _candidate(self, queue: int) -> tuple[Operation, Moment]:
         """Return the operation of a queue that can start first."""
         state, operations = self.state, self.state.program.operations
         head = self.head[queue]
         first = self.order[queue][head]
-        chosen = operations[first], (_NEVER, -1), "dependences"
+        chosen = operations[first], _UNKNOWN
         engine_free = state.free[state.holds[first][0]][0]
         for number in self.startable[queue][:_CANDIDATES]:
             if self.position[number] - head >= _WINDOW or self.passes[number] > head:
                 break
-            moment, law = state.earliest(operations[number])
+            moment = state.earliest(operations[number])
             if moment[0] < chosen[1][0]:
-                chosen = operations[number], moment, law
+                chosen = operations[number], moment
                 if moment[0] <= engine_free:
                     break
         return chosen

@@ -18,7 +18,15 @@ from trnsci.core.interop import (
     unwrapped,
 )
 
-__all__ = ["autocast_on", "concrete", "inert", "one_problem", "recorded", "shapes_are_static"]
+__all__ = [
+    "autocast_on",
+    "batched",
+    "concrete",
+    "inert",
+    "one_problem",
+    "recorded",
+    "shapes_are_static",
+]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -69,6 +77,15 @@ def inert(*tensors: Tensor) -> bool:
     return not any(tensor.requires_grad for tensor in tensors)
 
 
+def batched(tensor: Tensor) -> bool:
+    """Return whether ``torch.vmap`` runs over a tensor, inside of other transforms or outside."""
+    while is_wrapped(tensor):
+        if is_batched(tensor):
+            return True
+        tensor = unwrapped(tensor)
+    return False
+
+
 def one_problem(function: str, *tensors: Tensor, instead: str = "") -> None:
     """Raise for tensors of ``torch.vmap``, in a function whose steps depend on their values.
 
@@ -79,11 +96,8 @@ def one_problem(function: str, *tensors: Tensor, instead: str = "") -> None:
     """
     if torch.compiler.is_compiling() or transform_level() is None:
         return
-    for tensor in tensors:
-        while is_wrapped(tensor):
-            if is_batched(tensor):
-                raise DerivativeError(
-                    f"{function}: torch.vmap has no values for steps that depend on them"
-                    f"{instead and '; '}{instead}"
-                )
-            tensor = unwrapped(tensor)
+    if any(map(batched, tensors)):
+        raise DerivativeError(
+            f"{function}: torch.vmap has no values for steps that depend on them"
+            f"{instead and '; '}{instead}"
+        )

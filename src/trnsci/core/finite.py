@@ -12,9 +12,8 @@ from math import frexp
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import concrete, recorded
+from trnsci.core.eager import batched, concrete, recorded
 from trnsci.core.errors import FlagError, NotFiniteError
-from trnsci.core.interop import is_wrapped, unwrapped
 
 __all__ = ["finite", "only_finite", "power_below", "readable"]
 
@@ -26,21 +25,11 @@ def readable(function: str, name: str, *values: Tensor) -> None:
         FlagError: The values cannot be read.
     """
     hidden = torch.compiler.is_compiling() or recorded()
-    if hidden or any(value.is_meta or _batched(value) for value in values):
+    if hidden or any(value.is_meta or batched(value) for value in values):
         raise FlagError(
             f"{function}: the values of {name} are read, which is not possible while a call is "
             f"traced, compiled or batched by vmap"
         )
-
-
-def _batched(value: Tensor) -> bool:
-    """Return whether ``vmap`` runs over a tensor, inside of other transforms or outside."""
-    while is_wrapped(value):
-        below = unwrapped(value)
-        if below.shape != value.shape:
-            return True
-        value = below
-    return False
 
 
 def finite(function: str, name: str, value: Tensor) -> None:

@@ -70,7 +70,7 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
     """Install nkisim as ``nki`` until ``config`` is closed."""
     from nkisim import shim
     from nkisim.arch import resolve_target
-    from nkisim.checker.settings import SettingsError, project_settings
+    from nkisim.filecheck.settings import SettingsError, project_settings
     from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
     from nkisim.process_ledger import REPORT_VARIABLE, open_ledger
     from nkisim.versions import NKI_VARIABLE, resolve

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from each_case import each_case
-from nkisim.checker import fixes
+from nkisim.filecheck import fixes
 from nkisim.cli import commands
 from nkisim.diagnostics import Rewrite
 

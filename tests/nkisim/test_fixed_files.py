@@ -17,8 +17,8 @@ import nkisim
 from each_case import each_case
 from kernels import GUARDS, TWINS
 from kernels.told import has_code
-from nkisim.checker import CheckSettings, fix_files
-from nkisim.checker.modules import imported
+from nkisim.filecheck import CheckSettings, fix_files
+from nkisim.filecheck.modules import imported
 
 from . import test_rules  # noqa: F401 (imports all kernels)
 from .fuzzed_kernels import HARMFUL, random_kernel

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nkisim
-from nkisim.checker.modules import imported
+from nkisim.filecheck.modules import imported
 
 from .fuzzed_kernels import HARMFUL, HARMLESS, random_kernel
 

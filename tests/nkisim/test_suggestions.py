@@ -8,8 +8,8 @@ import pytest
 
 import nkisim
 from each_case import each_case
-from nkisim.checker import CheckSettings, check_files
-from nkisim.checker.modules import imported
+from nkisim.filecheck import CheckSettings, check_files
+from nkisim.filecheck.modules import imported
 from nkisim.diagnostics import NkiValidationError
 from nkisim.diagnostics.text import finding_text
 from nkisim.suggestions import complete

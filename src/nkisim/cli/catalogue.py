@@ -6,7 +6,7 @@ from importlib import resources
 
 import click
 
-from nkisim.checker import all_rules
+from nkisim.filecheck import all_rules
 from nkisim.cli.group import commands
 from nkisim.diagnostics import RULES, Rule
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE

@@ -14,7 +14,7 @@ from typing import TextIO
 import click
 
 from nkisim.arch import GENERATIONS, resolve_target
-from nkisim.checker import (
+from nkisim.filecheck import (
     BROKEN_FILE,
     CheckSettings,
     FixedFile,

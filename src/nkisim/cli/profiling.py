@@ -18,9 +18,9 @@ import click
 
 from nkisim import profiling
 from nkisim.api import as_kernel
-from nkisim.checker import Shapes, parse_shapes
-from nkisim.checker.arguments import arguments_of, shapes_hint
-from nkisim.checker.calls import (
+from nkisim.filecheck import Shapes, parse_shapes
+from nkisim.filecheck.arguments import arguments_of, shapes_hint
+from nkisim.filecheck.calls import (
     EXAMPLES,
     BadExamples,
     KernelCall,
@@ -28,9 +28,9 @@ from nkisim.checker.calls import (
     example_calls,
     where_raised,
 )
-from nkisim.checker.files import SourceFile, check_shape_names, named_kernel
-from nkisim.checker.limits import GaveUp, time_limit
-from nkisim.checker.modules import CannotImport, imported
+from nkisim.filecheck.files import SourceFile, check_shape_names, named_kernel
+from nkisim.filecheck.limits import GaveUp, time_limit
+from nkisim.filecheck.modules import CannotImport, imported
 from nkisim.checks import file_findings
 from nkisim.cli.checking import project_of, split_name, targets_of
 from nkisim.cli.group import commands, nki_option

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nkisim.checker import CheckSettings, Selection
+from nkisim.filecheck import CheckSettings, Selection
 from nkisim.cli.checking import project_of, targets_of
 from nkisim.cli.group import commands
 from nkisim.cli.streams import claimed_stdout

@@ -15,7 +15,7 @@ from nkisim.diagnostics.pictures import bitmap
 from nkisim.machine.core import CORE
 from nkisim.memory import rules
 from nkisim.memory.region import MemoryRegion
-from nkisim.memory.view import View
+from nkisim.memory.geometry import View
 from nkisim.memory.written_map import MOST_ORIGINS
 
 __all__ = [

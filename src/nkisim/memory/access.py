@@ -14,7 +14,7 @@ from nkisim.memory import rules
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip
 from nkisim.memory.requests import require_dtype
-from nkisim.memory.view import View
+from nkisim.memory.geometry import View
 
 __all__ = [
     "bad_offset",

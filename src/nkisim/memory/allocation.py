@@ -20,7 +20,7 @@ from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
-from nkisim.memory.view import View
+from nkisim.memory.geometry import View
 
 __all__ = ["CoreMemory", "SharedHbm"]
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from nkisim.diagnostics import flag
 from nkisim.memory import rules
-from nkisim.memory.view import View
+from nkisim.memory.geometry import View
 from nkisim.removed import BAD_CALL, ByVersion
 from nkisim.versions import VERSIONS, at, members
 

@@ -32,7 +32,7 @@ from nkisim.memory.methods import (
 )
 from nkisim.memory.rearrange import grouping
 from nkisim.memory.region import is_on_chip
-from nkisim.memory.view import View
+from nkisim.memory.geometry import View
 from nkisim.versions import since
 
 __all__ = ["ViewMethods"]

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nkisim.checker import CheckSettings, check_files
-from nkisim.checker.calls import BadExamples, KernelCall, example_calls, generated_call
-from nkisim.checker.limits import GaveUp, instruction_limit, time_limit
-from nkisim.checker.modules import CannotImport, imported
+from nkisim.filecheck import CheckSettings, check_files
+from nkisim.filecheck.calls import BadExamples, KernelCall, example_calls, generated_call
+from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
+from nkisim.filecheck.modules import CannotImport, imported
 from nkisim.checks import file_findings
 from nkisim.diagnostics import Finding
 from nkisim.environment import variable_set

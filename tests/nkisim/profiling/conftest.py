@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import nkisim
-from nkisim.checker.modules import imported
+from nkisim.filecheck.modules import imported
 
 from .profile_cases import FILE
 

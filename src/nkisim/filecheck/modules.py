@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from nkisim import shim
-from nkisim.checker.limits import GaveUp, time_limit
+from nkisim.filecheck.limits import GaveUp, time_limit
 
 __all__ = ["CannotImport", "imported", "raising_line"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nkisim.checker.arguments import Shapes
-from nkisim.checker.selection import Selection
+from nkisim.filecheck.arguments import Shapes
+from nkisim.filecheck.selection import Selection
 from nkisim.versions import resolve
 
 __all__ = ["CheckSettings", "ProjectSettings", "SettingsError", "project_settings"]

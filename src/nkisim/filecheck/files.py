@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nkisim.checker.arguments import Shapes
-from nkisim.checker.calls import run_kernels
-from nkisim.checker.comments import unused_ignores
-from nkisim.checker.rules import BROKEN_FILE, NOT_RUN
-from nkisim.checker.settings import CheckSettings
+from nkisim.filecheck.arguments import Shapes
+from nkisim.filecheck.calls import run_kernels
+from nkisim.filecheck.comments import unused_ignores
+from nkisim.filecheck.rules import BROKEN_FILE, NOT_RUN
+from nkisim.filecheck.settings import CheckSettings
 from nkisim.checks import KernelSource, file_findings, source_rules
 from nkisim.diagnostics import CHECKED, Finding, Place, Recorder
 from nkisim.diagnostics.ledger import KernelRecord, Ledger

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import linecache
 
-from nkisim.checker.rules import UNUSED_IGNORE
-from nkisim.checker.settings import CheckSettings
+from nkisim.filecheck.rules import UNUSED_IGNORE
+from nkisim.filecheck.settings import CheckSettings
 from nkisim.checks import source_rules
 from nkisim.diagnostics import CHECKED, Finding, Place
 from nkisim.diagnostics.ignores import comments_of

@@ -1,11 +1,11 @@
 """File checker: finds kernels and arguments for them, and runs them on every generation."""
 
-from nkisim.checker.arguments import Shapes, parse_shapes
-from nkisim.checker.files import check_files
-from nkisim.checker.fixes import FixedFile, fix_files
-from nkisim.checker.rules import BROKEN_FILE
-from nkisim.checker.selection import Selection, all_rules
-from nkisim.checker.settings import (
+from nkisim.filecheck.arguments import Shapes, parse_shapes
+from nkisim.filecheck.files import check_files
+from nkisim.filecheck.fixes import FixedFile, fix_files
+from nkisim.filecheck.rules import BROKEN_FILE
+from nkisim.filecheck.selection import Selection, all_rules
+from nkisim.filecheck.settings import (
     CheckSettings,
     ProjectSettings,
     SettingsError,

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from each_case import each_case
-from nkisim.filecheck import fixes
 from nkisim.cli import commands
 from nkisim.diagnostics import Rewrite
+from nkisim.filecheck import fixes
 
 from .checker_cases import COMPREHENSION, GOOD, HEAD, UNWRITTEN, WARNED, write
 

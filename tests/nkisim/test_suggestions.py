@@ -8,10 +8,10 @@ import pytest
 
 import nkisim
 from each_case import each_case
-from nkisim.filecheck import CheckSettings, check_files
-from nkisim.filecheck.modules import imported
 from nkisim.diagnostics import NkiValidationError
 from nkisim.diagnostics.text import finding_text
+from nkisim.filecheck import CheckSettings, check_files
+from nkisim.filecheck.modules import imported
 from nkisim.suggestions import complete
 
 from .written_kernels import HEAD, KERNELS, f32

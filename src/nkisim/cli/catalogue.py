@@ -6,10 +6,10 @@ from importlib import resources
 
 import click
 
-from nkisim.filecheck import all_rules
 from nkisim.cli.group import commands
 from nkisim.diagnostics import RULES, Rule
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
+from nkisim.filecheck import all_rules
 from nkisim.intents import nearest
 
 __all__ = ["rule", "rules"]

@@ -14,6 +14,11 @@ from typing import TextIO
 import click
 
 from nkisim.arch import GENERATIONS, resolve_target
+from nkisim.cli.group import commands, nki_option, put_in_force
+from nkisim.cli.streams import Stdout, claimed_stdout
+from nkisim.diagnostics.formats import FORMATS, rendered
+from nkisim.diagnostics.ledger import FailOn, Ledger
+from nkisim.diagnostics.text import wants_colour
 from nkisim.filecheck import (
     BROKEN_FILE,
     CheckSettings,
@@ -26,11 +31,6 @@ from nkisim.filecheck import (
     parse_shapes,
     project_settings,
 )
-from nkisim.cli.group import commands, nki_option, put_in_force
-from nkisim.cli.streams import Stdout, claimed_stdout
-from nkisim.diagnostics.formats import FORMATS, rendered
-from nkisim.diagnostics.ledger import FailOn, Ledger
-from nkisim.diagnostics.text import wants_colour
 from nkisim.files import python_files, write_text
 from nkisim.rewriting import unified_diff
 from nkisim.versions import NKI_VARIABLE

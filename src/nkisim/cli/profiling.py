@@ -18,6 +18,13 @@ import click
 
 from nkisim import profiling
 from nkisim.api import as_kernel
+from nkisim.checks import file_findings
+from nkisim.cli.checking import project_of, split_name, targets_of
+from nkisim.cli.group import commands, nki_option
+from nkisim.cli.streams import claimed_stdout
+from nkisim.diagnostics.findings import MOST_SHOWN
+from nkisim.diagnostics.ledger import Ledger
+from nkisim.diagnostics.text import finding_text, wants_colour
 from nkisim.filecheck import Shapes, parse_shapes
 from nkisim.filecheck.arguments import arguments_of, shapes_hint
 from nkisim.filecheck.calls import (
@@ -31,13 +38,6 @@ from nkisim.filecheck.calls import (
 from nkisim.filecheck.files import SourceFile, check_shape_names, named_kernel
 from nkisim.filecheck.limits import GaveUp, time_limit
 from nkisim.filecheck.modules import CannotImport, imported
-from nkisim.checks import file_findings
-from nkisim.cli.checking import project_of, split_name, targets_of
-from nkisim.cli.group import commands, nki_option
-from nkisim.cli.streams import claimed_stdout
-from nkisim.diagnostics.findings import MOST_SHOWN
-from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.text import finding_text, wants_colour
 from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.page import profile_page
 from nkisim.profiling.text import comparison, summary

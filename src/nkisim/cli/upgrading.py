@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nkisim.filecheck import CheckSettings, Selection
 from nkisim.cli.checking import project_of, targets_of
 from nkisim.cli.group import commands
 from nkisim.cli.streams import claimed_stdout
+from nkisim.filecheck import CheckSettings, Selection
 from nkisim.files import python_files
 from nkisim.rewriting import SourceError, SourceText, read_source, unified_diff, write_source
 from nkisim.versions import VERSIONS, resolve

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nkisim.api import Kernel, as_kernel
+from nkisim.checks import KernelSource, kernel_findings
+from nkisim.diagnostics import Finding, Place, is_own_file
+from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.filecheck.arguments import Shapes, arguments_of, shapes_hint, without_value
 from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
 from nkisim.filecheck.modules import CannotImport, imported, raising_line
 from nkisim.filecheck.rules import BROKEN_FILE
 from nkisim.filecheck.settings import CheckSettings
-from nkisim.checks import KernelSource, kernel_findings
-from nkisim.diagnostics import Finding, Place, is_own_file
-from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.host import definition_place
 from nkisim.options import SimOptions
 from nkisim.runs import Run

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import linecache
 
-from nkisim.filecheck.rules import UNUSED_IGNORE
-from nkisim.filecheck.settings import CheckSettings
 from nkisim.checks import source_rules
 from nkisim.diagnostics import CHECKED, Finding, Place
 from nkisim.diagnostics.ignores import comments_of
 from nkisim.diagnostics.ledger import Ledger
+from nkisim.filecheck.rules import UNUSED_IGNORE
+from nkisim.filecheck.settings import CheckSettings
 
 __all__ = ["unused_ignores"]
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nkisim.checks import KernelSource, file_findings, source_rules
+from nkisim.diagnostics import CHECKED, Finding, Place, Recorder
+from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.filecheck.arguments import Shapes
 from nkisim.filecheck.calls import run_kernels
 from nkisim.filecheck.comments import unused_ignores
 from nkisim.filecheck.rules import BROKEN_FILE, NOT_RUN
 from nkisim.filecheck.settings import CheckSettings
-from nkisim.checks import KernelSource, file_findings, source_rules
-from nkisim.diagnostics import CHECKED, Finding, Place, Recorder
-from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.suggestions import complete, settle
 from nkisim.versions import in_force
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nkisim.filecheck.files import check_files
-from nkisim.filecheck.settings import CheckSettings
 from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.syntax import parsed
+from nkisim.filecheck.files import check_files
+from nkisim.filecheck.settings import CheckSettings
 from nkisim.rewriting import (
     Edit,
     NotPastedError,

@@ -14,8 +14,8 @@ from nkisim.diagnostics import RECORDER, declare, flag, user_place
 from nkisim.diagnostics.pictures import bitmap
 from nkisim.machine.core import CORE
 from nkisim.memory import rules
-from nkisim.memory.region import MemoryRegion
 from nkisim.memory.geometry import View
+from nkisim.memory.region import MemoryRegion
 from nkisim.memory.written_map import MOST_ORIGINS
 
 __all__ = [

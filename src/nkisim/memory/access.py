@@ -11,10 +11,10 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType
 from nkisim.memory import rules
+from nkisim.memory.geometry import View
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip
 from nkisim.memory.requests import require_dtype
-from nkisim.memory.geometry import View
 
 __all__ = [
     "bad_offset",

@@ -13,6 +13,7 @@ from nkisim.arch import Generation
 from nkisim.diagnostics import flag, user_line
 from nkisim.dtypes import DType
 from nkisim.memory import rules
+from nkisim.memory.geometry import View
 from nkisim.memory.layout import Form
 from nkisim.memory.lifetime import Address, Lifetime, Origin, wide
 from nkisim.memory.log import AllocationLog
@@ -20,7 +21,6 @@ from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
-from nkisim.memory.geometry import View
 
 __all__ = ["CoreMemory", "SharedHbm"]
 

@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex
 
 from nkisim.diagnostics import flag
 from nkisim.memory import rules
-from nkisim.memory.region import is_on_chip
 from nkisim.memory.geometry import View
+from nkisim.memory.region import is_on_chip
 from nkisim.versions import since
 
 __all__ = ["DynSlice", "Index", "index_view"]

@@ -18,10 +18,10 @@ from nkisim.memory.access import (
     reinterpreted_geometry,
     reshaped_strides,
 )
+from nkisim.memory.geometry import View
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.methods import changed, documented, integer, refuse
 from nkisim.memory.region import is_on_chip, is_sbuf
-from nkisim.memory.geometry import View
 from nkisim.memory.views import ViewMethods
 from nkisim.versions import since
 

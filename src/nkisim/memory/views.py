@@ -20,6 +20,7 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.memory import rules
 from nkisim.memory.access import bad_offset, dynamic_offset, has_fixed_rows, refuse_columns
+from nkisim.memory.geometry import View
 from nkisim.memory.indexing import Index, index_view
 from nkisim.memory.methods import (
     dimension,
@@ -32,7 +33,6 @@ from nkisim.memory.methods import (
 )
 from nkisim.memory.rearrange import grouping
 from nkisim.memory.region import is_on_chip
-from nkisim.memory.geometry import View
 from nkisim.versions import since
 
 __all__ = ["ViewMethods"]

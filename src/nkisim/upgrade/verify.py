@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nkisim.checks import file_findings
+from nkisim.diagnostics import Finding
+from nkisim.environment import variable_set
 from nkisim.filecheck import CheckSettings, check_files
 from nkisim.filecheck.calls import BadExamples, KernelCall, example_calls, generated_call
 from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
 from nkisim.filecheck.modules import CannotImport, imported
-from nkisim.checks import file_findings
-from nkisim.diagnostics import Finding
-from nkisim.environment import variable_set
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 from nkisim.upgrade.overlay import overlay

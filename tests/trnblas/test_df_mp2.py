@@ -66,7 +66,7 @@ def test_every_product_runs_on_a_kernel(load_example):
     df_mp2 = load_example("df_mp2.py")
     inputs = df_mp2.synthetic(12, 3, 20)
     before = counts()
-    with on_simulator("trnblas", "trnsolver"):
+    with on_simulator("trnblas", "trnsolver", "trntensor"):
         energy = df_mp2.df_mp2_energy(*inputs, energy_step=df_mp2.fused_energy)
     since = counts() - before
     assert {"batched_gemm", "chain", "mp2_energy"} <= set(since.launches)

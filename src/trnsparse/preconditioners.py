@@ -35,7 +35,7 @@ from trnsparse._factors.incomplete import (
     lu_levels,
 )
 from trnsparse._factors.relaxation import relaxation
-from trnsparse._paths.library import no_kernel
+from trnsparse._library import no_kernel
 from trnsparse._products.triangles import Triangle
 from trnsparse.formats import (
     BSRMatrix,

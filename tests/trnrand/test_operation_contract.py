@@ -8,7 +8,7 @@ import torch
 import trnrand
 from required import requiring
 from trnrand import Generator
-from trnrand._paths.library import LIBRARY
+from trnrand._library import LIBRARY
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError
 from trnsci.core.testing.contract import OperationContract, Sample

@@ -13,7 +13,11 @@ __all__ = [
     "NotFiniteError",
     "NotPositiveDefiniteError",
     "SingularMatrixError",
+    "TorchLinAlgError",
 ]
+
+TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+"""The error of ``torch.linalg``, a base class of the errors below."""
 
 
 class LinAlgError(TrnsciError, torch.linalg.LinAlgError, ValueError):  # type: ignore[misc,name-defined]

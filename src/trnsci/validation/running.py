@@ -14,10 +14,10 @@ import torch
 
 import nkisim
 from trnsci.core.backend.launch import SIMULATE
-from trnsci.core.backend.provider import provider
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
 from trnsci.core.evidence import Case, relative_error
+from trnsci.core.provider import provider
 from trnsci.validation.record import Record, device_stamp, fingerprint, stamp
 
 __all__ = ["GENERATIONS", "find_case", "run_case"]

@@ -25,11 +25,11 @@ except ModuleNotFoundError as error:
 from trnsci.core.backend.device import neuron_device
 from trnsci.core.backend.environment import Level, library_requirement, library_switch
 from trnsci.core.backend.explanation import Step, note, recording
-from trnsci.core.backend.provider import has_aws_nki
 from trnsci.core.backend.setting import Setting
 from trnsci.core.counters import count_no_kernel
 from trnsci.core.errors import BackendError, FlagError
 from trnsci.core.interop import constant_to_compile
+from trnsci.core.provider import has_aws_nki
 
 __all__ = ["Backend", "Library", "Path", "device_ready"]
 

@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
-from trnsci.core.backend.device import neuron_device
+from trnsci.core.backend.device import probe, probed
 from trnsci.core.backend.environment import Level, library_requirement, library_switch
 from trnsci.core.backend.explanation import Step, note, recording
 from trnsci.core.backend.setting import Setting
@@ -42,7 +42,7 @@ _BACKENDS: tuple[str, ...] = get_args(Backend)
 @constant_to_compile
 def device_ready() -> bool:
     """Return whether this process can launch kernels on a NeuronCore."""
-    return neuron_device() is not None and has_aws_nki()
+    return (probed or probe())[0] is not None and has_aws_nki()
 
 
 class _Choice(NamedTuple):
@@ -162,7 +162,8 @@ class Library:
 
         True where kernels run, and while ``explain`` records paths.
         """
-        return self.path() != "pytorch" or recording()
+        path = self._choice.get().path or self._undecided()
+        return path != "pytorch" or recording()
 
     def no_kernel(self, function: str) -> None:
         """Report the call of a public function that has no kernel: torch computes it.

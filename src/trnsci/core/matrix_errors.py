@@ -13,7 +13,6 @@ __all__ = [
     "NotFiniteError",
     "NotPositiveDefiniteError",
     "SingularMatrixError",
-    "TorchLinAlgError",
 ]
 
 TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]

@@ -23,10 +23,12 @@ help:
 
 # Modules are compiled when they are imported: to compile all of torch takes longer than to unpack it.
 # hatchling comes first because the project is then built in .venv itself: a build in isolation
-# would fetch a second, unconstrained one.
+# would fetch a second, unconstrained one. The distribution was called trnsci: an environment of that
+# time would have two that own the same files.
 $(READY): pyproject.toml constraints.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) hatchling editables
+	$(VENV)/bin/python -m pip uninstall --quiet --quiet --quiet --yes trnsci
 	$(PIP) --no-build-isolation -e '.[dev]'
 	touch $@
 

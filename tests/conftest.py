@@ -30,6 +30,12 @@ def pytest_configure(config):
     each_case.SELECTED = config.getoption("--case")
 
 
+def pytest_fixture_setup(fixturedef, request):
+    """Refuse a fixture by which the cases of ``each_case`` would share a folder."""
+    test = getattr(request.node, "function", None)
+    each_case.refuse_shared_folder(test, fixturedef.argname, fixturedef.argnames)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """Record the cases that a test skips although it runs others."""

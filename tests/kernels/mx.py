@@ -5,8 +5,7 @@ import numpy as np
 import nkisim.isa as nisa
 import nkisim.language as nl
 from kernels import GEN2_3, GEN4, bf16, f16, f32, guard, twin
-from nkisim.dtypes.packed import pack
-from tiles import stored
+from tiles import pack, stored
 
 
 def words(partitions, count, dtype="float8_e4m3fn_x4"):

@@ -20,7 +20,6 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
 from each_case import each_case
-from nkisim.dtypes import as_dtype
 
 from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
 
@@ -35,7 +34,7 @@ def placing():
         if tile.buffer == "hbm":
             return whole(name, tile, source)
         at = ends[tile.buffer]
-        nbytes = math.prod(tile.shape[1:]) * as_dtype(tile.dtype).itemsize
+        nbytes = math.prod(tile.shape[1:]) * tile.dtype.itemsize
         grain = 2048 if tile.buffer == "psum" else 64
         ends[tile.buffer] = at + -(-nbytes // grain) * grain
         made = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=tile.region, address=(0, at))

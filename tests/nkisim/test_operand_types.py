@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import nkisim
+import nkisim.language as nl
 from each_case import each_case
-from nkisim.diagnostics import NkiValidationError
-from nkisim.dtypes import DTYPES
+from nkisim import NkiValidationError
 
 from .samples import SAMPLES, run
 
@@ -19,7 +19,7 @@ TYPES = (*PACKS, "bool", "int8", "tfloat32", "float8_e4m3fn")
 
 def retyped(sample, names, dtype):
     """The sample with some of its tiles of another type, holding small numbers or words."""
-    kind = DTYPES[dtype]
+    kind = getattr(nl, dtype)
     rng = np.random.default_rng(0)
 
     def of_type(tile):

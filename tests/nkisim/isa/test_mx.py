@@ -12,7 +12,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.isa.products.mx import quantize_mx
+from nkisim.isa import quantize_mx
 from oracles import mx as oracle
 from tiles import loaded, stored
 

@@ -10,7 +10,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
 from nkisim.isa import virtual_register
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 
 WITH_BODIES = ("0.6.0",)
 WITHOUT = tuple(v for v in VERSIONS if v not in WITH_BODIES)

@@ -129,7 +129,7 @@ def _check_peak(
     if sum([nbytes for _, nbytes in needs]) <= limit:
         return
     first, last = [tile.first_use for tile in tiles], [tile.last_use for tile in tiles]
-    # Both ways to count tell the same of tiles on all partitions, which most are.
+    # Both counts are equal for tiles on all partitions, which most are.
     ways = {tuple(shares[rows] * nbytes for rows, nbytes in needs) for shares in SHARES}
     peak, moment = max(_peak(first, last, shares) for shares in ways)
     if peak <= limit * quarters:

@@ -97,7 +97,7 @@ def open_function(
         f"            _refuse({{{named}}}, _more, _unknown)\n"
         f"        return _call({passed})\n"
         "    except _Finding as error:\n"
-        "        _hide_own_frames(error)\n"  # outside a kernel nothing else does
+        "        _hide_own_frames(error)\n"  # inside a kernel the run hides them
         "        raise\n"
     )
     scope = {

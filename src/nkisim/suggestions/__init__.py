@@ -60,7 +60,7 @@ def suggestion(finding: Finding) -> Rewrite | None:
         with SYNTAX_LOCK:
             return fix(case)
     except Exception:
-        # Code that no fix was written for; a finding without one is better than none. The
+        # No fix was written for such code: report the finding without one. The
         # tests of this package fail where this is logged.
         _LOG.debug("%s: no code to paste for %s", finding.rule.id, finding.place, exc_info=True)
         return None

@@ -215,7 +215,7 @@ def _used_by(source: Source, loop: ast.For, variable: str) -> str:
 
 
 def _read_later(source: Source, loop: ast.While, register: str) -> str:
-    """Return why a register cannot be passed by value: its last value is used; empty if not."""
+    """Return why the last value of a register is needed after the loop; empty if it is not."""
     stop = source.span(loop)[1]
     function = source.function_of(loop)
     outer = [a for a in source.ancestors(loop) if isinstance(a, ast.For | ast.While)]
@@ -291,7 +291,7 @@ def _is_own(source: Source, loop: Loop, name: str) -> bool:
 
 
 def _has_own(source: Source, function: Function, name: str) -> bool:
-    """Return whether a name in a nested function is another one than outside."""
+    """Return whether a nested function binds a name itself."""
     return name in source.parameters(function) or _assigns(source, function.body, name)
 
 

@@ -12,6 +12,8 @@ from trnsci.validation import GENERATIONS, LIBRARIES, run_case
 
 KERNELS = [(library, source.name) for library in LIBRARIES for source in kernels_of(library)]
 EVERY_KERNEL = pytest.mark.parametrize(("library", "kernel"), KERNELS)
+# These take seconds; the tests of the kernels themselves compare the same results in every run.
+LONG = {"block_jacobi_eigh", "cholesky", "cholesky_qr", "jacobi_svd"}
 
 
 @each_case("library", LIBRARIES)
@@ -28,7 +30,10 @@ def test_every_kernel_names_its_lever(library):
 
 
 @pytest.mark.nki_simulator
-@EVERY_KERNEL
+@pytest.mark.parametrize(
+    ("library", "kernel"),
+    [pytest.param(*k, marks=[pytest.mark.slow] * (k[1] in LONG)) for k in KERNELS],
+)
 def test_on_the_simulator(library, kernel):
     record = run_case(library, kernel, values_on=("gen3",), advice=False)
     assert record.message == ""

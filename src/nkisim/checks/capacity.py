@@ -170,7 +170,7 @@ def _peak(first: Sequence[int], last: Sequence[int], shares: Sequence[int]) -> t
     ends = sorted(zip(last, shares, strict=True))
     ended = live = most = moment = 0
     for begin, share in sorted(zip(first, shares, strict=True)):
-        # A tile that an instruction uses first and one that it uses last are live together.
+        # At one instruction, tiles that it uses first and tiles that it uses last are all live.
         while ends[ended][0] < begin:
             live -= ends[ended][1]
             ended += 1

@@ -153,7 +153,7 @@ def called_by_user() -> bool:
 def _conditions(
     source: str, kinds: tuple[type[ast.If | ast.While | ast.Assert | ast.IfExp], ...]
 ) -> frozenset[int]:
-    """Return the lines of a source's conditions, of some statements."""
+    """Return the lines of the conditions of some kinds of statements."""
     return frozenset(
         line
         for node in _nodes(source)

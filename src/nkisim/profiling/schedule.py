@@ -329,8 +329,8 @@ def _dma_engines(moved: Transfer, free: list[Moment]) -> range | list[int]:
 class _ListScheduling:
     """Places operations one by one, always the one that can start first.
 
-    A queue's start is a lower bound, because resources only fill up: it is computed again when the
-    queue's turn comes. A queue that waits for space is tried again after a release.
+    The start of a queue is a lower bound, because resources only fill up: it is computed again when
+    the queue is next. A queue that waits for space is tried again after a release.
     """
 
     def __init__(self, state: _Scheduler) -> None:

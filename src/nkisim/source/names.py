@@ -135,7 +135,7 @@ class Names(Nodes):
     def values(self, name: ast.AST) -> list[ast.expr] | None:
         """Return the expressions that a name is assigned, or None if something else binds it.
 
-        Tuples on the left, loop variables, parameters and augmented assignments are others.
+        Tuples on the left, loop variables, parameters and augmented assignments are such bindings.
         """
         scope = self.scope(name)
         if not isinstance(name, ast.Name) or scope is None:

@@ -244,7 +244,7 @@ CALLS: dict[str, dict[str, CheckedCall]] = {}
 
 
 def parameters_of(name: str) -> list[str]:
-    """Return the parameters of an instruction in the version in force, or in the next with it."""
+    """Return the parameters of an instruction in the version in force, else in the next."""
     known = CALLS[name]
     version = versions.in_force()
     found = known.get(version) or next(iter(known.values()))

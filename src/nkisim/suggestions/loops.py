@@ -1,4 +1,4 @@
-"""Fixes of loops and blocks: order, lost tails, sums without a beginning, wide products."""
+"""Fixes of loops and blocks: order, lost tails, sums without initial value, wide products."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def _read_later(source: Source, loop: ast.While, register: str) -> str:
     if function is not None and register in source.parameters(function):
         return f"{register} is a parameter, which the caller can read"
     if outer:
-        # A further round of any outer loop must not read what this loop leaves.
+        # A later iteration of an outer loop must not read what this loop leaves.
         own = set(source.within(outer[0], ast.Name))
         others = (n for n in source.within(outer[-1], ast.Name) if n.id == register)
         if not _begins_with(source, outer[0], register) or any(n not in own for n in others):
@@ -298,7 +298,7 @@ def _has_own(source: Source, function: Function, name: str) -> bool:
 def _begins_with(source: Source, loop: Loop, name: str) -> bool:
     """Return whether the first use of a name in a loop, in the order of the text, assigns it.
 
-    The assignment is a statement of the body itself, so that every round makes it.
+    The assignment is a statement of the body itself, so that every iteration executes it.
     """
     if isinstance(loop, ast.For) and name in _names(loop.target):
         return True

@@ -5,7 +5,8 @@ import numpy as np
 import nkisim.isa as nisa
 import nkisim.language as nl
 from kernels import GEN2_3, GEN4, bf16, f16, f32, guard, twin
-from tiles import pack, stored
+from packs import pack
+from tiles import stored
 
 
 def words(partitions, count, dtype="float8_e4m3fn_x4"):

@@ -14,8 +14,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
+from packs import pack
 from releases import newest
-from tiles import pack
 
 from .sampling import Outcome, Sample, Tile, fill, run, whole
 

@@ -216,11 +216,11 @@ def widths(sample: Sample, thresholds: tuple[int, ...]) -> list[int]:
     return [elements // ROWS + more for elements in thresholds for more in (-1, 0)]
 
 
-@pytest.mark.parametrize("fast", ["1", "0"])
+# One threshold and one arithmetic for each; the slow test below has all of them.
 @pytest.mark.parametrize(
-    ("sample", "threshold"),
+    ("sample", "threshold", "fast"),
     [
-        pytest.param(s, THRESHOLDS[i % len(THRESHOLDS)], id=s.name)
+        pytest.param(s, THRESHOLDS[i % len(THRESHOLDS)], str(i // len(THRESHOLDS) % 2), id=s.name)
         for i, s in enumerate(s for s in SAMPLES if s.grid == 1)
     ],
 )

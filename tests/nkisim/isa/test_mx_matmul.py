@@ -14,7 +14,8 @@ from nkisim import NkiFindingWarning
 from nkisim.isa import nc_matmul_mx, quantize_mx
 from oracles import mx as oracle
 from oracles.matmul import matmul
-from tiles import loaded, pack, stored
+from packs import pack
+from tiles import loaded, stored
 
 from .harness_mx import (
     OFFSETS,

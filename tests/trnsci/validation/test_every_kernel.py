@@ -12,8 +12,13 @@ from trnsci.validation import GENERATIONS, LIBRARIES, run_case
 
 KERNELS = [(library, source.name) for library in LIBRARIES for source in kernels_of(library)]
 EVERY_KERNEL = pytest.mark.parametrize(("library", "kernel"), KERNELS)
-# These take seconds; the tests of the kernels themselves compare the same results in every run.
-LONG = {"block_jacobi_eigh", "cholesky", "cholesky_qr", "jacobi_svd"}
+# Of the cases that take longest `make demo` shows the same, and the tests of the kernels themselves
+# compare their results in every run.
+LONG = {
+    *("block_jacobi_eigh", "cholesky", "cholesky_qr", "conjugate_gradients", "inverse_root"),
+    *("jacobi_eigh", "jacobi_svd", "lu"),
+    *("attention_backward", "bsr_cg", "n_d", "sddmm"),
+}
 
 
 @each_case("library", LIBRARIES)

@@ -22,7 +22,8 @@ from fresh_process import nkisim_command
 from nkisim import api, collectives, isa, language, uninstall  # noqa: F401
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES
-from nkisim.versions import VERSIONS, names_of
+from nkisim.versions import names_of
+from releases import VERSIONS
 from trnsci.core import counters
 
 from .pages import DOCS, GENERATED, ROOT, SITE_ONLY, Page, written_pages

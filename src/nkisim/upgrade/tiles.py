@@ -42,7 +42,7 @@ def base_name(node: ast.AST) -> ast.Name | None:
 
 
 def allocation(source: Source, node: ast.AST) -> list[dict[str, ast.expr]] | None:
-    """Return the arguments of every allocation that a name stands for, or None if of others."""
+    """Return the arguments of each allocation of a name, None if it has other values too."""
     name = base_name(node)
     values = None if name is None else source.values(name)
     if values is None:

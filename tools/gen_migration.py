@@ -99,6 +99,7 @@ replace code which still works are not applied."""
 STEPS = {
     ("beta1", "0.3.0"): "From Beta 1",
     ("beta2", "0.3.0"): "From Beta 2",
+    ("0.3", "0.3.0"): "What the compiler of 0.3.0 lacks",
     ("0.3", "0.4.0"): "From 0.3.0 to 0.4.0",
     ("0.4", "0.5.0"): "From 0.4.0 to 0.5.0",
     ("0.5", "0.6.0"): "From 0.5.0 to 0.6.0",
@@ -121,7 +122,7 @@ SHORT = {"nki": "nki", "nki.collectives": "ncc", "nki.isa": "nisa", "nki.languag
 # What neither the rules nor the lists of names have, from the release notes: old forms that work
 # again, that were only deprecated at first, that a later version brought, that never worked.
 AGAIN = {"MG-347": "0.6.0"}
-UNTIL = {"MG-320": "0.4.0"} | {r.same_as: r.to for r in RULES.values() if r.same_as}
+UNTIL = {r.same_as: r.to for r in RULES.values() if r.same_as}
 FIRST = dict.fromkeys(("MG-407a", "MG-501", "MG-502", "MG-609a"), "0.4.0")
 NEVER = {"MG-605"}
 
@@ -184,7 +185,7 @@ def _state(rule: Rule, era: Era, first: str) -> str:
         return "yes" if era == rule.since else "-"
     if version < rule.to:
         return "yes" if version >= first else "no"
-    if rule.deprecated or version < UNTIL.get(rule.id, rule.to):
+    if rule.deprecated or version < (rule.refused or UNTIL.get(rule.id, rule.to)):
         return "deprecated"
     again = rule.until or AGAIN.get(rule.id, "")
     return "yes" if again and version >= again else gone

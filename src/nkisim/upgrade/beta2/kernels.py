@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
-from nkisim.source import Function, literal_integer
+from nkisim.source import Function, is_none, literal_integer
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of
@@ -104,6 +104,8 @@ def _identity(source: Source) -> Iterator[Match]:
         for left, op, right in zip(values, comparison.ops, values[1:], strict=False):
             start, stop = source.span(left)[1], source.span(right)[0]
             found = _IDENTITY.search(source.data, start, stop)
+            if is_none(left) or is_none(right):
+                continue  # the compiler takes ``is None`` and ``is not None``
             if isinstance(op, ast.Is | ast.IsNot) and found is not None:
                 edits.append(Edit(*found.span(), "==" if isinstance(op, ast.Is) else "!="))
         if edits and source.in_device_code(comparison):
@@ -209,6 +211,7 @@ def _platform_target(source: Source) -> Iterator[Match]:
     "nki.jit: mode was removed",
     since="beta2",
     kind="safe",
+    refused="0.4.0",
     before='@nki.jit(mode="torchxla")\ndef kernel(x):\n    return x',
     after="@nki.jit\ndef kernel(x):\n    return x",
 )

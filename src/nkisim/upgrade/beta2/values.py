@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import dtype_of, shape_of
+from nkisim.upgrade.tiles import dtype_of, rank_of, shape_of
 
 __all__: list[str] = []
 
@@ -78,10 +78,17 @@ def _axis(source: Source) -> Iterator[Match]:
         )
         if not {"dst", "data", "axis"} <= set(arguments):
             continue
-        if literal_integer(arguments["axis"]) != 1:
+        if literal_integer(_only(arguments["axis"])) != 1:
             continue
         data, dst = shape_of(source, arguments["data"]), shape_of(source, arguments["dst"])
-        if data is None or dst is None or len(data) < 3:
+        rank = rank_of(source, arguments["data"]) if data is None else len(data)
+        if rank is not None and rank < 3:
+            continue
+        if data is None or dst is None:
+            text = f"len({source.code(arguments['data'])}.shape) - 1" if rank is None else None
+            edit = source.replaced(arguments["axis"], text or str((rank or 0) - 1))
+            review = "axis 1 was the last dimension: check that it is the one that is meant"
+            yield Match(call, "the last dimension is named", (edit,), review, certain=False)
             continue
         sizes = [size for size in dst if size != "1"]
         last = [size for size in data[:-1] if size != "1"]
@@ -91,6 +98,11 @@ def _axis(source: Source) -> Iterator[Match]:
             yield Match(call, "the shape of dst shows that the last dimension is meant", (edit,))
         elif sizes != second:
             yield Match(call, "axis=1 is now the second dimension: name the one that is meant")
+
+
+def _only(axis: ast.expr) -> ast.expr:
+    """Return the axis in ``[axis]`` or ``(axis,)``."""
+    return axis.elts[0] if isinstance(axis, ast.List | ast.Tuple) and len(axis.elts) == 1 else axis
 
 
 @rule(

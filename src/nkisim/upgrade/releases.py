@@ -61,8 +61,7 @@ def release_of(source: Source, since: Since, target: str) -> tuple[Era, bool]:
     era = era_of(source)
     if era == "beta1":
         return era, True
-    changing = [r for r in RULES.values() if r.since == "beta2" and r.certain and r.after]
-    for rule in changing:
+    for rule in [r for r in RULES.values() if r.since == "beta2" and r.certain and r.shows]:
         if any(match.edits and rule.applies(match, target, False) for match in rule.find(source)):
             return "beta2", True
     return era, False

@@ -58,6 +58,8 @@ class Rule:
         after: The example in the new form.
         deprecated: Whether the release ``to`` and all later ones still take the old form, which
             therefore stays in files whose release is not known.
+        shows: Whether the old form shows a file of its release. Mistakes that are made in newer
+            files, too, do not.
         refused: The first version that refuses the old form, where ``to`` only deprecates it.
         until: The version from which on the old form works again; the rule is not used for it.
         same_as: The id of a rule of an earlier step that finds the same places; this rule is used
@@ -75,6 +77,7 @@ class Rule:
     after: str
     deprecated: bool = False
     refused: str = ""
+    shows: bool = True
     until: str = ""
     same_as: str = ""
 
@@ -110,6 +113,7 @@ def rule(
     to: str = "0.3.0",
     deprecated: bool = False,
     refused: str = "",
+    shows: bool = True,
     until: str = "",
     same_as: str = "",
 ) -> Callable[[Finder], Finder]:
@@ -118,7 +122,7 @@ def rule(
     def register(find: Finder) -> Finder:
         if id in RULES:
             raise ValueError(f"rule {id} is declared twice")
-        form = (before, after, deprecated, refused, until, same_as)
+        form = (before, after, deprecated, refused, shows, until, same_as)
         RULES[id] = Rule(id, title, since, to, kind, certain, find, *form)
         return find
 

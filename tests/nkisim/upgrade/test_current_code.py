@@ -91,6 +91,9 @@ def test_a_form_of_beta_2_shows_the_release_of_a_file():
     shown = upgrade_text(kernel("    nisa.register_move(r, imm=7)\n" + reduced))
     assert shown.since == "beta2"
     assert "axis=len(x.shape) - 1)" in shown.after
+    mistaken = upgrade_text(kernel(reduced, "x, y, *, z"))
+    assert mistaken.since == "0.3"
+    assert "axis=1)" in mistaken.after
     assert [c.rule for c in shown.changes if c.review] == ["MG-306"]
 
 
@@ -102,8 +105,12 @@ AXES = {
         "axis=len(x.shape) - 1)",
     ),
     "part of a tile": (
+        TILE + "    nisa.tensor_reduce(dst=y, op=nl.add, data=t[:, y], axis=[1])\n",
+        "axis=len(t[:, y].shape) - 1)",
+    ),
+    "part of a tile with two dimensions": (
         TILE + "    nisa.tensor_reduce(dst=y, op=nl.add, data=t[:, 0], axis=[1])\n",
-        "axis=len(t[:, 0].shape) - 1)",
+        "axis=[1])",
     ),
     "shape of dst is not visible": (
         TILE + "    nisa.tensor_reduce(y, nl.add, t, 1)\n",

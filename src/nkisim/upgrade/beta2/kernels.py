@@ -22,6 +22,7 @@ _LANGUAGE = "nki.language"
     "outputs are in shared HBM",
     since="beta2",
     kind="safe",
+    shows=False,
     before="@nki.jit\ndef kernel(x):\n"
     "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.hbm)\n"
     "    nisa.dma_copy(dst=out, src=x)\n"
@@ -56,6 +57,7 @@ def _outputs(source: Source) -> Iterator[Match]:
     "no keyword-only separator in kernels",
     since="beta2",
     kind="safe",
+    shows=False,
     before="@nki.jit\ndef kernel(x, *, flag=True):\n    return x",
     after="@nki.jit\ndef kernel(x, flag=True):\n    return x",
 )
@@ -94,6 +96,7 @@ def _before(source: Source, function: Function) -> int:
     "no identity comparisons in kernels",
     since="beta2",
     kind="safe",
+    shows=False,
     before="@nki.jit\ndef kernel(x, flag=True):\n    if flag is True:\n        pass\n    return x",
     after="@nki.jit\ndef kernel(x, flag=True):\n    if flag == True:\n        pass\n    return x",
 )
@@ -120,6 +123,7 @@ _IDENTITY = re.compile(rb"\bis(\s+not)?\b")
     "lists as arguments of kernels",
     since="beta2",
     kind="partial",
+    shows=False,
     before="@nki.jit\ndef kernel(x, stride=[1, 1]):\n    return x\n\nkernel(a, stride=[2])",
     after="@nki.jit\ndef kernel(x, stride=(1, 1)):\n    return x\n\nkernel(a, stride=(2,))",
 )

@@ -81,7 +81,7 @@ def _axis(source: Source) -> Iterator[Match]:
         if literal_integer(_only(arguments["axis"])) != 1:
             continue
         data, dst = shape_of(source, arguments["data"]), shape_of(source, arguments["dst"])
-        rank = rank_of(source, arguments["data"]) if data is None else len(data)
+        rank = _rank(source, arguments["data"]) if data is None else len(data)
         if rank is not None and rank < 3:
             continue
         if data is None or dst is None:
@@ -98,6 +98,16 @@ def _axis(source: Source) -> Iterator[Match]:
             yield Match(call, "the shape of dst shows that the last dimension is meant", (edit,))
         elif sizes != second:
             yield Match(call, "axis=1 is now the second dimension: name the one that is meant")
+
+
+def _rank(source: Source, node: ast.expr) -> int | None:
+    """Return the number of dimensions of a tile or of a part of one, if the text shows it."""
+    if not isinstance(node, ast.Subscript):
+        return rank_of(source, node)
+    rank, indices = rank_of(source, node.value), source.indices(node)
+    if rank is None or any(not isinstance(i, ast.Slice | ast.Constant) for i in indices):
+        return None
+    return rank - sum(isinstance(literal_integer(i), int) for i in indices)
 
 
 def _only(axis: ast.expr) -> ast.expr:

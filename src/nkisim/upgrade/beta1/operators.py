@@ -156,7 +156,8 @@ def _assignments(source: Source) -> Iterator[Match]:
         if len(statement.targets) != 1:
             continue
         target, value = statement.targets[0], statement.value
-        if not isinstance(target, ast.Subscript) or not is_tile(source, target):
+        # ``tiles[0] = tile`` puts another tile into a list.
+        if not isinstance(target, ast.Subscript) or not is_tile(source, target.value):
             continue
         if isinstance(value, ast.Call) and source.nki_name(value.func, _ISA) is not None:
             continue  # MG-102

@@ -41,6 +41,15 @@ STAYING = {
         "    for i in nl.sequential_range(4):\n        pass\n"
     ),
     "random numbers": kernel("    nisa.rng(dst=y)\n"),
+    "a register from an integer": kernel("    nisa.register_move(y, 7)\n"),
+    "a matmul that overwrites zeros": kernel(
+        "    acc = nl.zeros((128, 64), dtype=nl.float32, buffer=nl.psum)\n"
+        "    for k in range(4):\n        nisa.nc_matmul(dst=acc, stationary=x, moving=y)\n"
+    ),
+    "small integers": kernel(
+        "    t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\n    s = nl.copy(t)\n"
+    ),
+    "tiles in a list": kernel("    tiles = [nl.load(x), nl.load(y)]\n    tiles[0] = tiles[1]\n"),
 }
 
 

@@ -126,6 +126,7 @@ def _only(axis: ast.expr) -> ast.expr:
 def _register_move(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "register_move"):
         argument = source.keyword(call, "imm")
+        certain = argument is not None  # the docstring of 0.3.0 takes an integer for src
         given = source.given(call)
         if argument is None and len(given) == 2 and given[1].keyword is None:
             argument = given[1] if literal_integer(given[1].value) is not None else None
@@ -135,4 +136,5 @@ def _register_move(source: Source) -> Iterator[Match]:
         nisa, imports = module
         text = f"src={nisa}.register_alloc({source.code(argument.value)})"
         edit = source.replaced(argument.node, text)
-        yield Match(call, "the constant is put into a register first", (*imports, edit))
+        message = "the constant is put into a register first"
+        yield Match(call, message, (*imports, edit), certain=certain)

@@ -74,6 +74,7 @@ def _number(node: ast.AST | None) -> float | None:
     "nl.copy rounds large integers",
     since="0.3",
     kind="safe",
+    certain=False,
     before="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\ns = nl.copy(t)",
     after="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\n"
     "s = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.sbuf)\n"

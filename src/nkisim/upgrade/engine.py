@@ -96,7 +96,7 @@ def upgrade_text(
     changes: list[Change] = []
     seen = {text}
     for _ in range(_MOST_ROUNDS):
-        matches, accepted = _matches(source, rules, target, known)
+        matches, accepted = _matches(source, rules, target, era if known else None)
         edits, made = _round(source, _first_step(matches), lines)
         if not edits:
             break
@@ -139,7 +139,7 @@ def _era(target: str) -> Era:
 
 
 def _matches(
-    source: Source, rules: list[Rule], target: str, known: bool
+    source: Source, rules: list[Rule], target: str, known: Era | None
 ) -> tuple[list[tuple[Rule, Match]], int]:
     """Return what the rules find, and the number of places that stay because the target takes them.
 

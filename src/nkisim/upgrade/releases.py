@@ -62,7 +62,7 @@ def release_of(source: Source, since: Since, target: str) -> tuple[Era, bool]:
     if era == "beta1":
         return era, True
     for rule in [r for r in RULES.values() if r.since == "beta2" and r.certain and r.shows]:
-        if any(match.edits and rule.applies(match, target, False) for match in rule.find(source)):
+        if any(match.edits and rule.applies(match, target, None) for match in rule.find(source)):
             return "beta2", True
     return era, False
 

@@ -27,6 +27,7 @@ class Match:
         edits: The change; empty for a finding.
         review: What to check after the change; empty where the result is equivalent.
         certain: Whether no newer release takes the construct as it is; None: as the rule says.
+        only: The release of the only files in which the construct is changed; None: of all.
     """
 
     node: ast.AST
@@ -34,6 +35,7 @@ class Match:
     edits: tuple[Edit, ...] = ()
     review: str = ""
     certain: bool | None = None
+    only: Era | None = None
 
 
 Finder = Callable[[Source], Iterator[Match]]
@@ -81,17 +83,17 @@ class Rule:
     until: str = ""
     same_as: str = ""
 
-    def applies(self, match: Match, target: str, known: bool) -> bool:
+    def applies(self, match: Match, target: str, known: Era | None) -> bool:
         """Return whether a place is changed or reported for a target version.
 
         Args:
             match: The place.
             target: The version that the file is brought to.
-            known: Whether the release of the file is known. If not, only what the target refuses
+            known: The release of the file, if it is known. If not, only what the target refuses
                 is changed: everything else may be written for it.
         """
-        if known:
-            return True
+        if known is not None:
+            return match.only in (None, known)
         works = self.deprecated or (
             self.refused != "" and VERSIONS.index(target) < VERSIONS.index(self.refused)
         )

@@ -142,6 +142,7 @@ def test_axis_1_of_beta_2_is_the_last_dimension(name):
     changed = outcome.after != kernel(before)
     assert [c.rule for c in outcome.changes if c.review] == ["MG-306"] * changed
     assert upgrade_text(outcome.after, "beta2").changes == []
+    assert upgrade_text(kernel(before), "beta1").after == kernel(before)
 
 
 DTYPES = {

@@ -221,3 +221,21 @@ def test_the_text_report_names_each_kernel(tmp_path, monkeypatch):
     assert "k.py: other: only read: y has no value; for example --shapes" in done.stdout
     assert "; 2 kernels verified, 1 run, 1 compared and equal\n" in done.stderr
     assert "1 kernel not run: " in done.stderr
+
+
+def test_a_pattern_of_a_slice_means_one_thing(upgrade, tmp_path):
+    """The text stays, and both versions read what the slice begins with; it is left to do."""
+    text = ANNOTATED.replace(
+        "nisa.dma_copy(t, x, nisa.oob_mode.error)", "nisa.dma_copy(dst=t, src=x)"
+    )
+    text = text.replace(
+        "(x.shape, dtype=x.dtype, buffer=nl.shared_hbm", "((64, 8), nl.float32, nl.shared_hbm"
+    )
+    view = "t[0:64, 8:16].ap(pattern=[[32, 64], [1, 8]], offset=0)"
+    text = text.replace("src=t)", f"src={view})")
+    (tmp_path / "k.py").write_text(text)
+    status, (file,) = upgrade("k.py")
+    assert status == 0
+    assert not file["changed"]
+    assert [finding["rule"] for finding in file["findings"]] == ["MG-502"]
+    assert kernels(file)["scale"][0] == "same"

@@ -20,7 +20,7 @@ def ledger_page(ledger: Ledger) -> str:
         for picture in kernel.memory
     ]
     checked = [f"{file}: {', '.join(names)}" for file, names in ledger.by_file().items()]
-    notes = checked + ledger.remarks()
+    notes = checked + ledger.ran() + ledger.remarks()
     inner = body("nkisim check", ledger.summary(), notes, ledger.findings, memory)
     return document(f"nkisim: {counted(ledger.findings)}", inner)
 

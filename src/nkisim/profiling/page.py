@@ -14,6 +14,7 @@ from nkisim.diagnostics.page import document
 from nkisim.profiling.charts import COLOURS, MOST_BLOCKS, chart_data, roofline_drawing
 from nkisim.profiling.result import Advice, LineTime, ProfileData
 from nkisim.profiling.text import (
+    arguments_text,
     descriptors_text,
     duration,
     place,
@@ -79,6 +80,7 @@ def _section(profile: ProfileData, most_blocks: int, name: str) -> str:
     cores = f", {len(profile.per_core)} cores" if len(profile.per_core) > 1 else ""
     parts = [
         f"<h1>{escape(profile.kernel)} on {escape(profile.target)}{cores}</h1>",
+        f"<p>{escape(arguments_text(profile))}</p>",
         '<div class="label">predicted device time of one call, '
         f"NKI {escape(profile.nki)}; nothing was measured</div>",
         _findings(profile.findings),

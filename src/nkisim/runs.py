@@ -25,7 +25,7 @@ from nkisim.checks import (
     report_unbound,
 )
 from nkisim.checks.history import bits_of
-from nkisim.compiled import arithmetic
+from nkisim.compiled import arithmetic, counted_work
 from nkisim.diagnostics import (
     RECORDER,
     Finding,
@@ -128,7 +128,12 @@ class Run:
         self._recorder = recorder = Recorder(strictness, options.errors, options.ignored())
         token = RECORDER.set(recorder)
         try:
-            with np.errstate(all="ignore"), one_blas_thread(), judged_by(report.nki):
+            with (
+                np.errstate(all="ignore"),
+                one_blas_thread(),
+                judged_by(report.nki),
+                counted_work(),
+            ):
                 report.arguments = self._described()
                 report.outputs = self._outputs()
         except BaseException as error:

@@ -47,7 +47,8 @@ class Report:
         instructions: Number of instructions executed on all cores.
         memory: Use of SBUF and PSUM over the run; only recorded by checks.
         silenced: File, line and rule id of findings that a comment silenced.
-        arithmetic: ``"compiled"`` where elementary functions of large tiles are compiled loops, which may differ from NumPy's in the last places; else ``"numpy"``.
+        arithmetic: ``"compiled"`` where elementary functions of large tiles are compiled loops,
+            which may differ from NumPy's in the last places; else ``"numpy"``.
     """
 
     findings: list[Finding] = field(default_factory=list)

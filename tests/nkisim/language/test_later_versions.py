@@ -20,10 +20,10 @@ def checked(kernel, *inputs, nki, target="gen4"):
     return report, {code for code in report.codes if code[0] not in "LW"}
 
 
-def engines(kernel, *inputs, nki):
+def engines(kernel, *inputs, **options):
     """Return the engines of the instructions other than transfers."""
     seen = []
-    nkisim.simulate(kernel, nki=nki, watchers=(seen.append,))(*inputs)
+    nkisim.simulate(kernel, watchers=(seen.append,), **options)(*inputs)
     return [event.engine.name for event in seen if event.engine.name != "dma"]
 
 

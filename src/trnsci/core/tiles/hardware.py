@@ -114,7 +114,7 @@ def generation_stated(name: str | None = None) -> bool:
 
 def _stated(name: str | None) -> Generation | None:
     """Return the generation that the argument or the environment states, or None."""
-    stated = [("generation", name)] if name is not None else []
+    stated: list[tuple[str, str | None]] = [("generation", name)]
     stated += [(variable, os.environ.get(variable) or None) for variable in _VARIABLES]
     for origin, asked in stated:
         if asked is not None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import trntensor
 from each_case import each_case
 from oracles.einsum import contraction
+from required import requiring
 from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import random_tensor
@@ -20,8 +21,9 @@ from .test_einsum import problems, terms_of
 
 
 @pytest.fixture(autouse=True)
-def _required(monkeypatch):
-    monkeypatch.setenv("TRNTENSOR_REQUIRE_NKI", "1")
+def _required():
+    with requiring("trntensor"):
+        yield
 
 
 @each_case("subscripts", TRICKY + COMMON)

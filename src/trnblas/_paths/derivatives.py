@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trnblas._paths.library import LIBRARY
+from trnblas._library import LIBRARY
 from trnblas._paths.triangles import one_triangle
 from trnsci.core.backend.operation import total
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from trnblas._mp2 import derivatives as energy_rules
+from trnblas._library import LIBRARY
 from trnblas._mp2 import energies
 from trnblas._paths import derivatives as rules
+from trnblas._paths import mp2_derivatives as energy_rules
 from trnblas._paths.arguments import checked_product
 from trnblas._paths.flags import Trans
-from trnblas._paths.library import LIBRARY
 from trnblas._paths.torch_path import (
     torch_gemm,
     torch_gemmt,

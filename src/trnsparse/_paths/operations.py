@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.operation import Operation, total
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import pattern_of
 from trnsparse._products.block_products import block_product, cut, sampled_blocks
 from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product

@@ -138,7 +138,7 @@ class Operation:
 
     def _or_raises(self, reason: str) -> str:
         """Return why no kernel runs, and that the call raises if kernels are required."""
-        return f"{reason}; the call raises" if self.library.require_nki.is_on() else reason
+        return f"{reason}; the call raises" if self.library.required() else reason
 
     def _torch_reason(self) -> str:
         if self.library.get_backend() == "pytorch":
@@ -149,7 +149,7 @@ class Operation:
         """Return the path for arguments that the kernel accepts, and the reason."""
         path, requested = self.library.path(), self.library.get_backend()
         if requested == "auto" and path == "nki":
-            if self.library.require_nki.is_on():
+            if self.library.required():
                 return path, f"{self.library.require_nki.name} or its umbrella is on"
             if self._flops is not None and self._flops(*args) < self.min_flops:
                 return "pytorch", self._too_small
@@ -179,7 +179,7 @@ class Operation:
             shown = self._or_raises(reason) if wanted else self._torch_reason()
             note(Step(self.qualified_name, "pytorch", shown))
             return
-        if self.library.require_nki.is_on():
+        if self.library.required():
             self._require(reason)
         self._count_refusal(reason)
 
@@ -254,7 +254,7 @@ class Operation:
         try:
             return _each_of(self._run_kernel(Launcher(path), *args), Tensor.contiguous)
         except Exception as error:
-            if self.library.require_nki.is_on():
+            if self.library.required():
                 raise
             report_fallback(self.qualified_name, error, self.library.require_nki.name)
             return self._by_reference(args)

@@ -25,7 +25,7 @@ from nkisim.checks import (
     report_unbound,
 )
 from nkisim.checks.history import bits_of
-from nkisim.compiled import arithmetic
+from nkisim.compiled import arithmetic, counted_work
 from nkisim.diagnostics import (
     RECORDER,
     Finding,
@@ -36,7 +36,14 @@ from nkisim.diagnostics import (
     declare,
     flag,
 )
-from nkisim.host import HostBoundary, definition_place, kernel_name, tensors_of
+from nkisim.host import (
+    HostBoundary,
+    argument_names,
+    definition_place,
+    described,
+    kernel_name,
+    tensors_of,
+)
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
@@ -115,12 +122,19 @@ class Run:
                 it is recorded only.
         """
         report, options = self.report, self.options
+        report.kernel = kernel_name(self.kernel.function)
         report.target, report.nki = options.generation().name, options.version()
         strictness = options.level()
         self._recorder = recorder = Recorder(strictness, options.errors, options.ignored())
         token = RECORDER.set(recorder)
         try:
-            with np.errstate(all="ignore"), one_blas_thread(), judged_by(report.nki):
+            with (
+                np.errstate(all="ignore"),
+                one_blas_thread(),
+                judged_by(report.nki),
+                counted_work(),
+            ):
+                report.arguments = self._described()
                 report.outputs = self._outputs()
         except BaseException as error:
             report.stopped = _reason(error)
@@ -277,6 +291,16 @@ class Run:
             (tuple(entry) if isinstance(entry, (list, tuple)) else (entry,), {})
             for entry in args[0]
         ]
+
+    def _described(self) -> dict[str, str]:
+        """Return the arguments of the call as text; with several ranks, those of the first."""
+        args, kwargs = self.args, self.kwargs
+        if self.options.ranks > 1:
+            args, kwargs = self._arguments_by_rank()[0]
+        args, kwargs = self.kernel.arguments(args, kwargs)
+        names = argument_names(self.kernel.parameters, len(args))
+        given = dict(zip(names, args, strict=True)) | kwargs
+        return {name: described(value) for name, value in given.items()}
 
     # -- checks ------------------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ def test_an_option_goes_before_the_variable(monkeypatch):
         ("trn3", "gen4"),
         ("gen4", "gen4"),
         ("TRN2", "gen3"),
-        ("", "gen4"),
+        ("", "gen3"),
     ],
 )
 def test_the_target_is_read_at_each_call(monkeypatch, name, generation):

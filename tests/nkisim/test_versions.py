@@ -139,7 +139,7 @@ def test_a_missing_argument_is_one_of_the_version_in_force(monkeypatch):
 
 def test_every_report_names_its_version(tmp_path, cli):
     report = nkisim.check(copies, nki="0.5")(ONES)
-    assert str(report).endswith("(NKI 0.5.0)")
+    assert str(report).endswith(" on gen3, NKI 0.5.0)")
     assert json.loads(report.to_json())["nki"] == "0.5.0"
     assert "NKI 0.5.0" in report._repr_html_()
     file = tmp_path / "kernels.py"

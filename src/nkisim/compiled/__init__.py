@@ -1,17 +1,21 @@
 """Loops compiled by numba, an optional package (the ``[fast]`` extra).
 
 There are two kinds of loops. Conversions and single operations are exact: they run if numba is
-loaded, and give NumPy's bits. Elementary functions and statistics may differ from NumPy's in the
-last places: the choice between numba and NumPy depends on the size of the tile, on the installation
-and on NKISIM_FAST, and never on earlier calls.
+loaded, and give NumPy's bits. Elementary functions may differ from NumPy's in the last places: the
+choice between numba and NumPy depends on the size of the tile, on the installation and on
+NKISIM_FAST, and never on earlier calls.
 
-Only this module decides whether numba is used; it imports it at the first large tile.
+Only this module decides whether numba is used. To import it and its loops takes as long as many
+small runs, so it is imported for a large tile, or in the course of a large run.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,19 +25,30 @@ __all__ = [
     "FAST_VARIABLE",
     "FUNCTIONS",
     "LARGE",
+    "LARGE_RUN",
     "Arithmetic",
     "arithmetic",
     "compiles_exact",
     "compiles_function",
-    "compiles_statistics",
+    "counted_work",
+    "large_tile",
     "numba_problem",
 ]
 
 FAST_VARIABLE = "NKISIM_FAST"
 """Environment variable; ``0`` selects NumPy's arithmetic."""
 
-LARGE = 1 << 16
-"""Elements of a tile from which on elementary functions and statistics are compiled."""
+LARGE = 1 << 20
+"""Elements of a tile from which on elementary functions are compiled."""
+
+_LARGE_ERF = LARGE >> 2
+"""The same for functions with an error function, which take NumPy four times as long."""
+
+LARGE_RUN = 1 << 28
+"""Elements of exact operations in one run from which on they are compiled.
+
+NumPy takes about as long for them as it takes to import numba and the loops.
+"""
 
 _MIDDLING = 1 << 10
 """Elements from which on a compiled loop is faster."""
@@ -47,20 +62,47 @@ FUNCTIONS = frozenset(
 )
 """Compiled activation functions; for the others NumPy is as fast."""
 
+_RUN: ContextVar[list[int]] = ContextVar("run")
+"""Elements of the exact operations of the current run."""
+
+
+@contextmanager
+def counted_work() -> Iterator[None]:
+    """Count the elements of the exact operations of a run from here on."""
+    token = _RUN.set([0])
+    try:
+        yield
+    finally:
+        _RUN.reset(token)
+
+
+def large_tile(name: str) -> int:
+    """Return the number of elements from which on one of ``FUNCTIONS`` is compiled."""
+    return _LARGE_ERF if name in ("erf", "gelu", "gelu_dx") else LARGE
+
 
 def compiles_function(name: str, elements: int) -> bool:
     """Return whether an activation function is compiled for a tile of ``elements`` elements."""
-    return name in FUNCTIONS and compiles_statistics(elements)
-
-
-def compiles_statistics(elements: int) -> bool:
-    """Return whether mean and deviation of rows are compiled for a tile of this size."""
-    return elements >= LARGE and _is_wanted() and not numba_problem()
+    if name not in FUNCTIONS or elements < large_tile(name):
+        return False
+    return _is_wanted() and not numba_problem()
 
 
 def compiles_exact(elements: int) -> bool:
-    """Return whether conversions and exact operations are compiled: only if numba is loaded."""
-    return elements >= _MIDDLING and "numba" in sys.modules and _is_wanted() and not numba_problem()
+    """Return whether conversions and exact operations are compiled.
+
+    They are if numba is loaded or the current run is large. Their bits are the same either way.
+    """
+    if elements < _MIDDLING or not _is_wanted():
+        return False
+    if "numba" not in sys.modules:
+        done = _RUN.get(None)
+        if done is None:
+            return False
+        done[0] += elements
+        if done[0] < LARGE_RUN:
+            return False
+    return not numba_problem()
 
 
 def arithmetic() -> Arithmetic:

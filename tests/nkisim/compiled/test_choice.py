@@ -1,4 +1,7 @@
-"""Whose arithmetic runs: decided by the installation, NKISIM_FAST and the size of a tile alone."""
+"""Whose arithmetic runs: decided by the installation, NKISIM_FAST and the size of a tile alone.
+
+Exact loops may come with a large run too: their bits are those of NumPy.
+"""
 
 import pytest
 
@@ -29,12 +32,14 @@ import hashlib
 def bits(width):
     return hashlib.sha1(run(width)[0].tobytes()).hexdigest()
 
-first, _ = bits(64), run(256)
+first = [bits(64), bits(512)]
+for _ in range(12):
+    run(512), run(2048)
 found = {"small": "numba" in sys.modules}
-second, told = bits(512), run(512)[1]
+second, told = bits(8192), run(8192)[1]
 found["large"] = ["numba" in sys.modules, told]
-run(2048), run(1024)
-found["fresh"], found["later"] = [first, second], [bits(64), bits(512)]
+run(8193), run(1024)
+found["fresh"], found["later"] = [*first, second], [bits(64), bits(512), bits(8192)]
 print(json.dumps(found))
 """
 
@@ -58,8 +63,8 @@ def test_bits_do_not_depend_on_what_ran_before(found):
 
 def test_numpy_computes_where_it_is_asked_for():
     code = KERNELS + (
-        "found, told = run(512)\n"
-        "x = np.linspace(-5, 5, 128 * 512, dtype=np.float32).reshape(128, 512)\n"
+        "found, told = run(8192)\n"
+        "x = np.linspace(-5, 5, 128 * 8192, dtype=np.float32).reshape(128, 8192)\n"
         "print(json.dumps(['numba' in sys.modules, told, bool((found == np.exp(x)).all())]))"
     )
     assert printed_after(COMMANDS, code, NKISIM_FAST="0") == [False, "numpy", True]
@@ -69,7 +74,7 @@ def test_numpy_computes_where_it_is_asked_for():
 def test_a_numba_that_cannot_be_imported_is_no_numba(tmp_path, error):
     (tmp_path / "numba.py").write_text(f"raise {error}('numba needs another NumPy')")
     code = KERNELS + (
-        "found, told = run(512)\n"
+        "found, told = run(8192)\n"
         "from click.testing import CliRunner; from nkisim.cli.information import info\n"
         "text = CliRunner().invoke(info).output\n"
         "print(json.dumps([told, float(found[0, 0]), text]))"
@@ -80,5 +85,38 @@ def test_a_numba_that_cannot_be_imported_is_no_numba(tmp_path, error):
 
 
 def test_a_disabled_numba_is_not_used():
-    code = KERNELS + "run(512); print(json.dumps(run(512)[1]))"
+    code = KERNELS + "run(8192); print(json.dumps(run(8192)[1]))"
     assert printed_after(COMMANDS, code, NUMBA_DISABLE_JIT="1") == "numpy"
+
+
+SUMS = """
+import hashlib, sys, ml_dtypes, numpy as np, nkisim, nkisim.compiled, nkisim.isa as nisa
+import nkisim.language as nl
+
+def sums(x, times):
+    tile = nl.load(x)
+    for _ in range(times):
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=0.51)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+def bits(times):
+    x = np.linspace(-5, 5, 128 * 512, dtype=np.float32).reshape(128, 512)
+    out = nkisim.simulate(sums)(x.astype(ml_dtypes.bfloat16), times)
+    return hashlib.sha1(out.tobytes()).hexdigest()
+
+nkisim.compiled.LARGE_RUN = 1 << 20  # sixteen operations on such tiles
+small = [bits(3) for _ in range(12)]
+after_small = "numba" in sys.modules
+print(json.dumps([after_small, bits(40), "numba" in sys.modules, bits(3), small]))
+"""
+
+
+def test_a_large_run_loads_numba_and_many_small_ones_do_not():
+    after_small, large, after_large, later, small = printed_after(COMMANDS, SUMS)
+    assert (after_small, after_large) == (False, True)
+    assert set(small) == {later}
+    by_numpy = printed_after(COMMANDS, SUMS, NKISIM_FAST="0")
+    assert by_numpy == [False, large, False, later, small]

@@ -204,7 +204,7 @@ def test_rows_between_the_scales_stay_unwritten():
         quantize_mx(words, loaded(source), scales)
         return stored(words), stored(scales[0:4]), stored(scales[32:36]), stored(scales[4:5])
 
-    report = nkisim.check(kernel)(np.ones((64, 8), np.float16))
+    report = nkisim.check(kernel, target="gen4")(np.ones((64, 8), np.float16))
     unwritten = [f for f in report.findings if f.rule.id == "M001"]
     assert [f.count for f in unwritten] == [1]
     assert "2 of 2 elements" in unwritten[0].message

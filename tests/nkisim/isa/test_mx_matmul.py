@@ -124,7 +124,7 @@ def test_unwritten_scales_and_words_are_found():
         return stored(acc)
 
     words = Operand(1, "float8_e4m3fn_x4", 32, 4)
-    report = nkisim.check(kernel)(words.host, words.scales)
+    report = nkisim.check(kernel, target="gen4")(words.host, words.scales)
     found = {f.operand for f in report.findings if f.rule.id == "M001"}
     assert found == {"moving", "moving_scale"}
 
@@ -382,7 +382,7 @@ def test_findings_of_an_accumulation_name_the_instruction():
         nc_matmul_mx(acc, tile, tile, scale, scale, accumulate=True)
         return first, second, stored(acc)
 
-    report = nkisim.check(kernel)(a.host, a.scales)
+    report = nkisim.check(kernel, target="gen4")(a.host, a.scales)
     found = {f.rule.id: f.instruction for f in report.findings if f.rule.id[0] == "M"}
     assert found == {"M043": "nc_matmul_mx", "M042": "nc_matmul_mx"}
     assert report.outputs is not None

@@ -116,9 +116,26 @@ def test_larger_memory_moves_no_more():
         assert moved[0] >= moved[1] >= moved[2]
 
 
-def test_generation_comes_from_the_argument_the_environment_or_is_the_smallest(monkeypatch):
-    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
-    assert resolve_generation() == "gen2"
+@settings(max_examples=60, deadline=None)
+@given(extents, extents, extents, dtypes, layouts, layouts)
+def test_without_a_generation_times_are_those_of_trn2_and_every_sbuf_is_large_enough(
+    m, n, k, dtype, a, b
+):
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("NKISIM_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE"):
+            patch.delenv(variable, raising=False)
+        found = [
+            gemm_tiling(m, n, k, dtype, a_layout=a, b_layout=b),
+            syrk_tiling(m, k, dtype),
+            syrk_tiling(m, k, dtype, operands=2),
+        ]
+    for t in found:
+        assert t.generation == "gen3"
+        assert t.sbuf_bytes <= min(SBUF_BYTES.values()) == t.sbuf_limit
+
+
+def test_generation_comes_from_the_argument_or_the_environment(monkeypatch):
+    monkeypatch.delenv("NKISIM_TARGET", raising=False)
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
     assert resolve_generation() == "gen3"
     assert gemm_tiling(64, 64, 64).generation == "gen3"

@@ -10,7 +10,8 @@ import dataclasses
 import functools
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +26,7 @@ from nkisim.checks import (
     report_unbound,
 )
 from nkisim.checks.history import bits_of
-from nkisim.compiled import arithmetic, counted_work
+from nkisim.compiled import arithmetic, run_with
 from nkisim.diagnostics import (
     RECORDER,
     Finding,
@@ -132,7 +133,7 @@ class Run:
                 np.errstate(all="ignore"),
                 one_blas_thread(),
                 judged_by(report.nki),
-                counted_work(),
+                run_with(_elements(self.args) + _elements(self.kwargs.values())),
             ):
                 report.arguments = self._described()
                 report.outputs = self._outputs()
@@ -414,3 +415,8 @@ def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
             fix="create it on both cores, unconditionally",
             place=Place(*tensor.life.line),
         )
+
+
+def _elements(arguments: Iterable[Any]) -> int:
+    """Return the number of elements of the arrays among arguments."""
+    return sum(prod(getattr(argument, "shape", ()) or (0,)) for argument in arguments)

@@ -2,11 +2,11 @@
 
 There are two kinds of loops. Conversions and single operations are exact: they run if numba is
 loaded, and give NumPy's bits. Elementary functions may differ from NumPy's in the last places: the
-choice between numba and NumPy depends on the size of the tile, on the installation and on
-NKISIM_FAST, and never on earlier calls.
+choice between numba and NumPy depends on the sizes of the tile and of the kernel's arguments, on
+the installation and on NKISIM_FAST, and never on earlier calls.
 
 Only this module decides whether numba is used. To import it and its loops takes as long as many
-small runs, so it is imported for a large tile, or in the course of a large run.
+small runs, so it is imported in a large run only.
 """
 
 from __future__ import annotations
@@ -30,25 +30,18 @@ __all__ = [
     "arithmetic",
     "compiles_exact",
     "compiles_function",
-    "counted_work",
-    "large_tile",
     "numba_problem",
+    "run_with",
 ]
 
 FAST_VARIABLE = "NKISIM_FAST"
 """Environment variable; ``0`` selects NumPy's arithmetic."""
 
-LARGE = 1 << 20
-"""Elements of a tile from which on elementary functions are compiled."""
+LARGE = 1 << 16
+"""Elements of a tile from which on elementary functions are compiled, in a large run."""
 
-_LARGE_ERF = LARGE >> 2
-"""The same for functions with an error function, which take NumPy four times as long."""
-
-LARGE_RUN = 1 << 28
-"""Elements of exact operations in one run from which on they are compiled.
-
-NumPy takes about as long for them as it takes to import numba and the loops.
-"""
+LARGE_RUN = 1 << 20
+"""Elements of the arguments of a large run."""
 
 _MIDDLING = 1 << 10
 """Elements from which on a compiled loop is faster."""
@@ -62,28 +55,23 @@ FUNCTIONS = frozenset(
 )
 """Compiled activation functions; for the others NumPy is as fast."""
 
-_RUN: ContextVar[list[int]] = ContextVar("run")
-"""Elements of the exact operations of the current run."""
+_ELEMENTS: ContextVar[int] = ContextVar("elements", default=0)
+"""Elements of the arguments of the current run."""
 
 
 @contextmanager
-def counted_work() -> Iterator[None]:
-    """Count the elements of the exact operations of a run from here on."""
-    token = _RUN.set([0])
+def run_with(elements: int) -> Iterator[None]:
+    """State the number of elements of a run's arguments."""
+    token = _ELEMENTS.set(elements)
     try:
         yield
     finally:
-        _RUN.reset(token)
-
-
-def large_tile(name: str) -> int:
-    """Return the number of elements from which on one of ``FUNCTIONS`` is compiled."""
-    return _LARGE_ERF if name in ("erf", "gelu", "gelu_dx") else LARGE
+        _ELEMENTS.reset(token)
 
 
 def compiles_function(name: str, elements: int) -> bool:
     """Return whether an activation function is compiled for a tile of ``elements`` elements."""
-    if name not in FUNCTIONS or elements < large_tile(name):
+    if name not in FUNCTIONS or elements < LARGE or _ELEMENTS.get() < LARGE_RUN:
         return False
     return _is_wanted() and not numba_problem()
 
@@ -91,17 +79,12 @@ def compiles_function(name: str, elements: int) -> bool:
 def compiles_exact(elements: int) -> bool:
     """Return whether conversions and exact operations are compiled.
 
-    They are if numba is loaded or the current run is large. Their bits are the same either way.
+    They are if numba is loaded or the run is large. Their bits are the same either way.
     """
     if elements < _MIDDLING or not _is_wanted():
         return False
-    if "numba" not in sys.modules:
-        done = _RUN.get(None)
-        if done is None:
-            return False
-        done[0] += elements
-        if done[0] < LARGE_RUN:
-            return False
+    if "numba" not in sys.modules and _ELEMENTS.get() < LARGE_RUN:
+        return False
     return not numba_problem()
 
 

@@ -164,7 +164,7 @@ def _results(file: Path, version: str, settings: CheckSettings) -> _Results | st
         try:
             kernels, _ = file_findings(str(file), None)
             with imported(file, settings.max_seconds) as module:
-                calls = example_calls(module, file, kernels, "")
+                calls = example_calls(module, file, kernels, "", shapes=settings.shapes)
                 named = {call.name for call in calls}
                 for kernel in kernels:
                     if kernel.name not in named:

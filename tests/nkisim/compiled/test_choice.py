@@ -1,6 +1,6 @@
-"""Whose arithmetic runs: decided by the installation, NKISIM_FAST and the size of a tile alone.
+"""Whose arithmetic runs: decided by the installation, NKISIM_FAST and sizes alone.
 
-Exact loops may come with a large run too: their bits are those of NumPy.
+The sizes are those of a tile and of the kernel's arguments.
 """
 
 import pytest
@@ -49,11 +49,11 @@ def found():
     return printed_after(COMMANDS, KERNELS + ONE_AFTER_THE_OTHER)
 
 
-def test_small_tiles_do_not_load_numba(found):
+def test_small_runs_do_not_load_numba(found):
     assert found["small"] is False
 
 
-def test_large_tiles_load_numba_and_the_report_tells_so(found):
+def test_a_large_run_loads_numba_and_the_report_tells_so(found):
     assert found["large"] == [True, "compiled"]
 
 
@@ -87,36 +87,3 @@ def test_a_numba_that_cannot_be_imported_is_no_numba(tmp_path, error):
 def test_a_disabled_numba_is_not_used():
     code = KERNELS + "run(8192); print(json.dumps(run(8192)[1]))"
     assert printed_after(COMMANDS, code, NUMBA_DISABLE_JIT="1") == "numpy"
-
-
-SUMS = """
-import hashlib, sys, ml_dtypes, numpy as np, nkisim, nkisim.compiled, nkisim.isa as nisa
-import nkisim.language as nl
-
-def sums(x, times):
-    tile = nl.load(x)
-    for _ in range(times):
-        nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=0.51)
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    nl.store(out, tile)
-    return out
-
-def bits(times):
-    x = np.linspace(-5, 5, 128 * 512, dtype=np.float32).reshape(128, 512)
-    out = nkisim.simulate(sums)(x.astype(ml_dtypes.bfloat16), times)
-    return hashlib.sha1(out.tobytes()).hexdigest()
-
-nkisim.compiled.LARGE_RUN = 1 << 20  # sixteen operations on such tiles
-small = [bits(3) for _ in range(12)]
-after_small = "numba" in sys.modules
-print(json.dumps([after_small, bits(40), "numba" in sys.modules, bits(3), small]))
-"""
-
-
-def test_a_large_run_loads_numba_and_many_small_ones_do_not():
-    after_small, large, after_large, later, small = printed_after(COMMANDS, SUMS)
-    assert (after_small, after_large) == (False, True)
-    assert set(small) == {later}
-    by_numpy = printed_after(COMMANDS, SUMS, NKISIM_FAST="0")
-    assert by_numpy == [False, large, False, later, small]

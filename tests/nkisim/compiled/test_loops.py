@@ -12,7 +12,7 @@ import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
 from drawn import examples
 from each_case import each_case
-from nkisim.compiled import FUNCTIONS, large_tile
+from nkisim.compiled import FUNCTIONS, LARGE
 from nkisim.dtypes import DTYPES, encode
 
 pytest.importorskip("numba")
@@ -130,13 +130,12 @@ def test_every_compiled_function_is_an_activation():
 
 
 @pytest.fixture
-def compiled_early(monkeypatch):
-    """Functions are compiled for tiles of 2**16 elements, so that tests of them are short."""
-    monkeypatch.setattr("nkisim.compiled.LARGE", 1 << 16)
-    monkeypatch.setattr("nkisim.compiled._LARGE_ERF", 1 << 16)
+def large_runs(monkeypatch):
+    """Runs with 2**16 elements are large, so that tests of them are short."""
+    monkeypatch.setattr("nkisim.compiled.LARGE_RUN", 1 << 16)
 
 
-@pytest.mark.usefixtures("compiled_early")
+@pytest.mark.usefixtures("large_runs")
 @pytest.mark.parametrize("of", TYPES)
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_functions_agree_with_numpys(name, of):
@@ -145,7 +144,7 @@ def test_functions_agree_with_numpys(name, of):
 
     with np.errstate(all="ignore"):
         x = patterns(np.random.default_rng(0), (128, 777)).astype(TYPES[of])
-    assert x.size >= large_tile(name)
+    assert x.size >= LARGE
     (want, _), (got, _) = run(instruction, x, into="float32")
     nan = np.isnan(want)
     np.testing.assert_array_equal(np.isnan(got), nan)
@@ -170,7 +169,7 @@ def test_exponentials_are_right_to_one_unit_everywhere():
     assert (got[~finite] == np.inf).all()
 
 
-@pytest.mark.usefixtures("compiled_early")
+@pytest.mark.usefixtures("large_runs")
 @pytest.mark.parametrize("into", TYPES)
 @pytest.mark.parametrize("of", TYPES)
 def test_exponentials_with_scale_bias_and_sum(of, into):

@@ -116,7 +116,7 @@ def test_larger_memory_moves_no_more():
         assert moved[0] >= moved[1] >= moved[2]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(extents, extents, extents, dtypes, layouts, layouts)
 def test_without_a_generation_times_are_those_of_trn2_and_every_sbuf_is_large_enough(
     m, n, k, dtype, a, b

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import prod
 from typing import Any, Protocol
 
@@ -133,7 +133,7 @@ class Run:
                 np.errstate(all="ignore"),
                 one_blas_thread(),
                 judged_by(report.nki),
-                run_with(_elements(self.args) + _elements(self.kwargs.values())),
+                run_with(_elements((self.args, self.kwargs))),
             ):
                 report.arguments = self._described()
                 report.outputs = self._outputs()
@@ -417,6 +417,11 @@ def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
         )
 
 
-def _elements(arguments: Iterable[Any]) -> int:
-    """Return the number of elements of the arrays among arguments."""
-    return sum(prod(getattr(argument, "shape", ()) or (0,)) for argument in arguments)
+def _elements(argument: Any) -> int:
+    """Return the number of elements of an array, or of the arrays in a container."""
+    if isinstance(argument, dict):
+        argument = tuple(argument.values())
+    if isinstance(argument, (list, tuple)):
+        return sum(map(_elements, argument))
+    shape = getattr(argument, "shape", None)
+    return prod(shape) if isinstance(shape, tuple) else 0

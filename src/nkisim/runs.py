@@ -22,6 +22,7 @@ from nkisim.checks import (
     check_outputs,
     kernel_findings,
     occupancy_of,
+    report_recursion,
     report_unbound,
 )
 from nkisim.checks.history import bits_of
@@ -220,6 +221,9 @@ class Run:
             raise
         except AttributeError as error:
             report_missing(error)
+            raise
+        except RecursionError as error:
+            report_recursion(error)
             raise
         finally:
             CORE.reset(token)

@@ -11,6 +11,7 @@ from nkisim.checks.langcheck import (
 )
 from nkisim.checks.occupancy import occupancy_of
 from nkisim.checks.outputs import check_outputs
+from nkisim.checks.recursion import report_recursion
 from nkisim.checks.unbound import report_unbound
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "file_findings",
     "kernel_findings",
     "occupancy_of",
+    "report_recursion",
     "report_unbound",
     "source_rules",
 ]

@@ -21,6 +21,8 @@ from nkisim.checks import (
     check_capacity,
     check_outputs,
     kernel_findings,
+    lead_with_origins,
+    nonfinite_outputs,
     occupancy_of,
     report_recursion,
     report_unbound,
@@ -296,6 +298,10 @@ class Run:
         check_outputs(result, cores[0], self.place)
         for core in cores:
             check_capacity(core, self.place)
+        if self._recorder.watches_values and self.options.values:
+            outputs = nonfinite_outputs(result)
+            if outputs and host.inputs_are_finite():
+                lead_with_origins(self._recorder, outputs)
         return host.carry_out(result)
 
     def _detect(self, ended: list[tuple[HostBoundary, Any]]) -> None:

@@ -10,7 +10,7 @@ from nkisim.checks.langcheck import (
     source_rules,
 )
 from nkisim.checks.occupancy import occupancy_of
-from nkisim.checks.outputs import check_outputs
+from nkisim.checks.outputs import check_outputs, lead_with_origins, nonfinite_outputs
 from nkisim.checks.recursion import report_recursion
 from nkisim.checks.unbound import report_unbound
 
@@ -22,6 +22,8 @@ __all__ = [
     "check_outputs",
     "file_findings",
     "kernel_findings",
+    "lead_with_origins",
+    "nonfinite_outputs",
     "occupancy_of",
     "report_recursion",
     "report_unbound",

@@ -11,7 +11,7 @@ current run decides whether to raise, record or ignore it.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -34,6 +34,7 @@ __all__ = [
     "Rewrite",
     "Strictness",
     "flag",
+    "in_order",
 ]
 
 MOST_SHOWN = 200
@@ -51,6 +52,7 @@ DATA: Mapping[str, str] = {
     "keyword": "A025: the argument that the function does not have",
     "member": "A013: class and name of the enum member that an integer stands for",
     "module": "A025: the module of NKI that a name is missing in",
+    "outputs": "D020, D031, D042: outputs that have NaN or infinity although all inputs are finite",
     "rows": "S001: rows of the tile",
     "start": "S009: start of the slice",
     "unwritten": "M001: how many of the elements nothing has written",
@@ -235,6 +237,11 @@ class Finding:
         return lines
 
 
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings in the given order, except that the origins of a NaN in an output lead."""
+    return sorted(findings, key=lambda finding: "outputs" not in finding.data)
+
+
 class NkiValidationError(AssertionError):
     """A kernel violates a rule of NKI 0.3.0; ``finding`` has the message, the place and the fix."""
 
@@ -304,8 +311,8 @@ class Recorder:
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings so far."""
-        return list(self._folded.values())
+        """The findings so far, in order."""
+        return in_order(self._folded.values())
 
     def stops(self, finding: Finding) -> bool:
         """Return whether a finding must raise."""

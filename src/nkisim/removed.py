@@ -24,7 +24,14 @@ from nkisim.diagnostics import (
     raised_at,
     user_place,
 )
-from nkisim.intents import CONDITION, DTYPE_NAMES, METHODS, intent_of, nearest
+from nkisim.intents import (
+    CONDITION,
+    DTYPE_NAMES,
+    METHODS,
+    counterpart,
+    intent_of,
+    nearest,
+)
 
 __all__ = [
     "BAD_CALL",
@@ -278,6 +285,12 @@ def _meant(home: str, name: str) -> str:
     return f"did you mean {here}.{near}?" if near else f"dir({here}) lists the names"
 
 
+def _counterpart(name: str) -> str:
+    """Return what replaces a function of NumPy on tiles."""
+    known = counterpart(name)
+    return known or "a function of nki.language, or an instruction of nki.isa with a dst="
+
+
 def report_missing(error: AttributeError) -> None:
     """Flag an attribute that tensors do not have; ignore errors of other objects."""
     place, name = raised_at(error), error.name
@@ -464,7 +477,7 @@ class NoOperators:
             TENSOR_OPERATOR,
             f"unsupported operand type for np.{ufunc.__name__}: {type(self).__name__!r}",
             self,
-            "a function of nki.language, or an instruction of nki.isa with a dst=",
+            _counterpart(ufunc.__name__),
         )
 
     def __array_function__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
@@ -472,7 +485,7 @@ class NoOperators:
             TENSOR_OPERATOR,
             f"unsupported operand type for np.{function.__name__}: {type(self).__name__!r}",
             self,
-            "a function of nki.language, or an instruction of nki.isa with a dst=",
+            _counterpart(function.__name__),
         )
 
     def __index__(self) -> int:
@@ -485,7 +498,8 @@ class NoOperators:
         _refuse_number(self, "a number", "nisa.register_load, for a number that decides")
 
     def __float__(self) -> float:
-        _refuse_number(self, "a number", "nisa.register_load, for a number that decides")
+        fix = "for a function of math write that of nki.language, as nl.exp for math.exp; "
+        _refuse_number(self, "a number", fix + "for a number that decides, nisa.register_load")
 
     def __iter__(self) -> Any:
         _refuse_number(self, "a sequence", "loop over range({}.shape[0]) and index")

@@ -38,7 +38,7 @@ REUSED_GROUP = declare(
     "reused-accumulation",
     "error",
     "accumulate=None adds to a PSUM tile whose earlier sum was already read out.",
-    "only the first matmul since the allocation of the tile overwrites: the second sum contains the "
+    "only the first matmul since the tile was allocated overwrites; the second sum contains the "
     "first",
 )
 

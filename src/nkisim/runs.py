@@ -46,7 +46,7 @@ from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.process_ledger import enter
 from nkisim.removed import report_missing
-from nkisim.suggestions import complete, settle
+from nkisim.suggestions import complete, explained, settle
 from nkisim.traversal import rebuilt
 from nkisim.versions import judged_by
 
@@ -368,12 +368,12 @@ def add_source_findings(
     ignored: tuple[str, ...] = (),
 ) -> None:
     """Add the source findings, except those that the run found on the same line."""
-    known = {(f.rule.id, f.file, f.line) for f in report.findings}
+    ran = list(report.findings)
     silent = Recorder("check", errors, ignored)
     for finding in findings:
         if silent.silences(finding):
             continue
-        if (finding.rule.id, finding.file, finding.line) not in known:
+        if not explained(finding, ran):
             if finding.rule.id in errors:
                 finding.level = "error"
             complete([finding])

@@ -192,7 +192,7 @@ def _tainted(tensor: NkiTensor) -> np.ndarray | None:
 def lead_with_origins(recorder: Recorder, outputs: dict[str, str]) -> None:
     """Put the findings of instructions that made NaN or infinity first, with the outputs."""
     for finding in recorder.findings:
-        if finding.rule in _ORIGINS:
+        if finding.rule in _ORIGINS or "makes" in finding.data:
             finding.data = {**finding.data, "outputs": [*outputs]}
             finding.notes += tuple(
                 f"{name} has {seen}, although all inputs are finite"

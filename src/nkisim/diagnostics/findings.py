@@ -11,7 +11,7 @@ current run decides whether to raise, record or ignore it.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -50,6 +50,7 @@ DATA: Mapping[str, str] = {
     "extent": "S009: extent of the dimension",
     "is_none": "A025: whether None is given for a tensor or a register",
     "keyword": "A025: the argument that the function does not have",
+    "makes": "rules about what an instruction reads: the NaN or infinity that it makes from it",
     "member": "A013: class and name of the enum member that an integer stands for",
     "module": "A025: the module of NKI that a name is missing in",
     "outputs": "D020, D031, D042: outputs that have NaN or infinity although all inputs are finite",
@@ -290,6 +291,10 @@ class Recorder:
         watches_values: True when results are checked for NaN and infinity.
         silenced: File, line and rule id of findings that a comment silenced.
 
+    A finding is *folded* into an earlier one that is as severe and has the same cause: the same
+    rule, broken by the same view or tile, or by another operand of the same call. The earlier one
+    names the first of these places.
+
     A finding is *suspended* while its effect is unknown: it is recorded with a lower severity and
     numbered. It is *confirmed* when the effect is observed.
     """
@@ -306,6 +311,8 @@ class Recorder:
         self.silenced: set[tuple[str, int, str]] = set()
         self.watches_values = strictness != "simulate" or bool(errors)
         self._folded: dict[_Key, Finding] = {}
+        self._causes: dict[tuple[str, Hashable], Finding] = {}
+        self._withdrawn: set[tuple[str, str, int]] = set()
         self._suspended: list[Finding] = []
         self._confirmed: dict[_Key, Finding] = {}
 
@@ -333,12 +340,60 @@ class Recorder:
         """Return whether an equal finding of the same line is recorded."""
         return _key(finding) in self._folded
 
-    def add(self, finding: Finding) -> None:
-        """Record a finding, folding it into an equal one of the same line."""
+    def add(self, finding: Finding, cause: Hashable = None) -> Finding:
+        """Record a finding; return it, or the earlier one that it is folded into.
+
+        Equal findings of one line are counted. ``cause`` identifies what the finding is about, such
+        as a view, which may break the rule at several lines.
+        """
         key = _key(finding)
-        known = self._confirmed.get(key) or self._folded.setdefault(key, finding)
-        if known is not finding:
+        if key[:3] in self._withdrawn:
+            return finding
+        known = self._confirmed.get(key) or self._folded.get(key)
+        if known is not None:
             known.count += 1
+            return known
+        lower = self._lower(finding)
+        if lower is not None:
+            self._folded = {
+                key if f is lower else k: finding if f is lower else f
+                for k, f in self._folded.items()
+            }
+            return finding
+        causes: list[Hashable] = [] if cause is None else [cause]
+        if finding.rule.whole_call:
+            causes.append((finding.file, finding.line, finding.instruction))
+        for part in causes:
+            earlier = self._causes.setdefault((finding.rule.id, part), finding)
+            if earlier is not finding and earlier.severity in ("error", finding.severity):
+                _also(earlier, finding)
+                return earlier
+        self._folded[key] = finding
+        return finding
+
+    def _lower(self, finding: Finding) -> Finding | None:
+        """Return a finding of a lower severity that is equal otherwise, and not suspended."""
+        for severity in ("note", "warning"):
+            known = self._folded.get((*_key(finding)[:-1], severity))
+            suspended = any(known is other for other in self._suspended)
+            if known is not None and finding.severity == "error" and not suspended:
+                return known
+        return None
+
+    def withdraw(self, rule: Rule, file: str, line: int) -> None:
+        """Remove the findings of a rule at a line, which a later finding explains."""
+        self._withdrawn.add((rule.id, file, line))
+        self._folded = {k: f for k, f in self._folded.items() if k[:3] not in self._withdrawn}
+
+    def recorded(
+        self, rules: Collection[str], instruction: str, place: Place | None = None
+    ) -> Finding | None:
+        """Return the finding of one of some rules about an instruction, at a line or anywhere."""
+        for finding in self._folded.values():
+            at = place is None or (finding.file, finding.line) == (place.file, place.line)
+            if at and finding.rule.id in rules and finding.instruction == instruction:
+                return finding
+        return None
 
     def suspend(self, finding: Finding, most: int) -> int:
         """Return the number (from 1) of a suspended finding; all beyond ``most`` share the last."""
@@ -366,6 +421,22 @@ class Recorder:
             self._confirmed[waiting] = finding
             # It keeps its place among the others.
             self._folded = {_key(f) if f is finding else key: f for key, f in self._folded.items()}
+
+
+_MOST_PLACES = 3
+"""Number of other places that a finding names."""
+
+
+def _also(finding: Finding, other: Finding) -> None:
+    """Note the place of another finding with the same cause."""
+    what = " ".join(part for part in (other.instruction, other.operand) if part)
+    if (other.file, other.line) == (finding.file, finding.line):
+        note = f"also {other.operand}"
+    else:
+        note = f"also {what} at {other.file}:{other.line}"
+    more = [n for n in finding.notes if n.startswith("also ")]
+    if note not in more and len(more) < _MOST_PLACES:
+        finding.notes += (note,)
 
 
 _Key = tuple[str, str, int, str, str, str]
@@ -413,11 +484,13 @@ def flag(
     facts: tuple[Fact, ...] = (),
     data: Mapping[str, Any] | None = None,
     stops: bool = False,
+    cause: Hashable = None,
 ) -> Finding:
     """Raise or record a finding of ``rule``, depending on the strictness of the current run.
 
     ``severity`` is that of this case, where it differs from the rule's. ``stops`` is True for a
-    case without a natural result of a rule that usually has one. Outside a run only what has no
+    case without a natural result of a rule that usually has one. ``cause`` identifies a view or a
+    tile that breaks the rule wherever it is used: see ``Recorder``. Outside a run only what has no
     natural result raises; there is nowhere to record the rest.
     """
     stops = stops or rule.meaningless
@@ -448,5 +521,4 @@ def flag(
         return finding
     if stops or recorder.stops(finding):
         raise error(finding)
-    recorder.add(finding)
-    return finding
+    return recorder.add(finding, cause)

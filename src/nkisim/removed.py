@@ -285,12 +285,6 @@ def _meant(home: str, name: str) -> str:
     return f"did you mean {here}.{near}?" if near else f"dir({here}) lists the names"
 
 
-def _counterpart(name: str) -> str:
-    """Return what replaces a function of NumPy on tiles."""
-    known = counterpart(name)
-    return known or "a function of nki.language, or an instruction of nki.isa with a dst="
-
-
 def report_missing(error: AttributeError) -> None:
     """Flag an attribute that tensors do not have; ignore errors of other objects."""
     place, name = raised_at(error), error.name
@@ -472,21 +466,16 @@ class NoOperators:
     __invert__ = _operator("unary ~", "invert")
     __abs__ = _operator("abs()", "abs")
 
-    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> NoReturn:
+    def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
+        name, general = function.__name__, "a function of nki.language, or an instruction"
         _refuse_operator(
             TENSOR_OPERATOR,
-            f"unsupported operand type for np.{ufunc.__name__}: {type(self).__name__!r}",
+            f"unsupported operand type for np.{name}: {type(self).__name__!r}",
             self,
-            _counterpart(ufunc.__name__),
+            counterpart(name) or f"{general} of nki.isa with a dst=",
         )
 
-    def __array_function__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
-        _refuse_operator(
-            TENSOR_OPERATOR,
-            f"unsupported operand type for np.{function.__name__}: {type(self).__name__!r}",
-            self,
-            _counterpart(function.__name__),
-        )
+    __array_function__ = __array_ufunc__
 
     def __index__(self) -> int:
         _refuse_number(self, "an integer", "range({}.shape[0]) for a loop over its rows")

@@ -172,9 +172,10 @@ def nonfinite_outputs(result: Any) -> dict[str, str]:
     for index, tensor in enumerate(parts):
         if not isinstance(tensor, NkiTensor) or not tensor.dtype.is_float:
             continue
-        wrong = ~np.isfinite(tensor.array)
-        if not wrong.any():
+        finite = np.isfinite(tensor.array)
+        if finite.all():
             continue
+        wrong = ~finite
         for garbage in (tensor.storage.unwritten(tensor.region), _tainted(tensor)):
             if garbage is not None:
                 wrong &= ~garbage

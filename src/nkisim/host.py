@@ -211,6 +211,16 @@ class HostBoundary:
         """The argument tensors, with their names."""
         return [(name, found) for name, _, found in self._inputs]
 
+    def inputs_are_finite(self) -> bool:
+        """Return whether no argument had NaN or infinity, before the kernel wrote to it."""
+        for name, original, found in self._inputs:
+            array = found.array
+            if found.life.first_use >= 0 and original is not None:
+                array = _from_torch(name, original)[0] if _is_torch(original) else original
+            if found.dtype.is_float and not np.isfinite(array).all():
+                return False
+        return True
+
     # -- out ---------------------------------------------------------------------------------------
 
     def carry_out(self, result: Any) -> Any:

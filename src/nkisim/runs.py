@@ -22,7 +22,10 @@ from nkisim.checks import (
     check_capacity,
     check_outputs,
     kernel_findings,
+    lead_with_origins,
+    nonfinite_outputs,
     occupancy_of,
+    report_recursion,
     report_unbound,
 )
 from nkisim.checks.history import bits_of
@@ -51,7 +54,7 @@ from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.process_ledger import enter
 from nkisim.removed import report_missing
-from nkisim.suggestions import complete, settle
+from nkisim.suggestions import complete, explained, settle
 from nkisim.traversal import rebuilt
 from nkisim.versions import judged_by
 
@@ -236,6 +239,9 @@ class Run:
         except AttributeError as error:
             report_missing(error)
             raise
+        except RecursionError as error:
+            report_recursion(error)
+            raise
         finally:
             CORE.reset(token)
 
@@ -317,6 +323,10 @@ class Run:
         check_outputs(result, cores[0], self.place)
         for core in cores:
             check_capacity(core, self.place)
+        if self._recorder.watches_values and self.options.values:
+            outputs = nonfinite_outputs(result)
+            if outputs and host.inputs_are_finite():
+                lead_with_origins(self._recorder, outputs)
         return host.carry_out(result)
 
     def _detect(self, ended: list[tuple[HostBoundary, Any]]) -> None:
@@ -383,12 +393,12 @@ def add_source_findings(
     ignored: tuple[str, ...] = (),
 ) -> None:
     """Add the source findings, except those that the run found on the same line."""
-    known = {(f.rule.id, f.file, f.line) for f in report.findings}
+    ran = list(report.findings)
     silent = Recorder("check", errors, ignored)
     for finding in findings:
         if silent.silences(finding):
             continue
-        if (finding.rule.id, finding.file, finding.line) not in known:
+        if not explained(finding, ran):
             if finding.rule.id in errors:
                 finding.level = "error"
             complete([finding])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from nkisim import Finding
 from nkisim.diagnostics import Recorder
 
@@ -13,6 +15,7 @@ class EachTime(Recorder):
         super().__init__("check")
         self.heard: list[tuple[str, str]] = []
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: Finding, cause: Hashable = None) -> Finding:
         """Note a finding."""
         self.heard.append((finding.rule.id, finding.message))
+        return finding

@@ -106,7 +106,7 @@ def test_every_key_of_data_is_documented_and_used():
         for key in node.value.keys
         if isinstance(key, ast.Constant)
     }
-    others = {"condition", "keyword"}  # made in a statement of their own
+    others = {"condition", "keyword", "makes", "outputs"}  # made in a statement of their own
     assert written | others == set(DATA)
 
 

@@ -220,12 +220,12 @@ AS_L027 = "as for L027 on this line"
 @each_case(
     ("line", "code", "of_run", "of_source"),
     [
-        ("u = np.exp(t)", "u = nl.exp(t)", AS_L027, "write nl.exp"),
-        ("u = math.exp(t)", "u = nl.exp(t)", AS_L027, "write nl.exp"),
-        ("u = np.add(t, t)", "u = nl.add(t, t)", AS_L027, "write nl.add"),
-        ("u = np.linalg.norm(t)", None, AS_L027, "use a function of nki.language"),
-        ("u = np.sum(t, axis=1)", None, AS_L027, "write nl.sum"),
-        ("u = np.exp(t) + t", "u = nl.add(nl.exp(t), t)", AS_L027, AS_L027),
+        ("u = np.exp(t)", "u = nl.exp(t)", None, "write nl.exp"),
+        ("u = math.exp(t)", "u = nl.exp(t)", None, "write nl.exp"),
+        ("u = np.add(t, t)", "u = nl.add(t, t)", None, "write nl.add"),
+        ("u = np.linalg.norm(t)", None, None, "use a function of nki.language"),
+        ("u = np.sum(t, axis=1)", None, None, "write nl.sum"),
+        ("u = np.exp(t) + t", "u = nl.add(nl.exp(t), t)", None, AS_L027),
         # The fix of one leaves the other, so that it has a fix of its own.
         ("u = t * np.cbrt(2.0)", "u = nl.multiply(t, np.cbrt(2.0))", HOST, HOST),
         ("u = t + math.exp(1.0)", "u = nl.add(t, math.exp(1.0))", HOST, HOST),
@@ -244,7 +244,10 @@ def test_calls_of_other_libraries_have_one_fix(tmp_path, line, code, of_run, of_
     if "L027" in run:
         rewrite = run["L027"].rewrite
         assert (None if rewrite is None else rewrite.shown()) == (code and [code])
-    assert run["L021"].fix.startswith(of_run)
+    if of_run is None:  # the run has found it as L027
+        assert "L021" not in run
+    else:
+        assert run["L021"].fix.startswith(of_run)
     assert source["L021"].fix.startswith(of_source)
 
 

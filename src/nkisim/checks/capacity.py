@@ -72,7 +72,8 @@ def check_capacity(core: Core, place: Place) -> None:
         (MemoryRegion.sbuf, SBUF_OVERFLOW, 1, target.sbuf_usable_bytes),
         (MemoryRegion.psum, PSUM_OVERFLOW, target.psum_bank_bytes, target.psum_bytes),
     ):
-        tiles = [a for a in used if a.region is region]
+        # The allocation of a tile that is too large alone has reported it.
+        tiles = [a for a in used if a.region is region and device_bytes(a) <= limit]
         if not tiles:
             continue
         _check_peak(tiles, region, rule, unit, limit, core)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nkisim.diagnostics.findings import Finding, Rewrite
+from nkisim.diagnostics.findings import Finding, Rewrite, in_order
 from nkisim.diagnostics.frames import Place
 from nkisim.diagnostics.pictures import Occupancy
 from nkisim.diagnostics.report import Report, called, counted
@@ -96,8 +96,8 @@ class Ledger:
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings, in order of first appearance."""
-        return list(self._found.values())
+        """The findings, in order of first appearance; the origins of a NaN in an output lead."""
+        return in_order(self._found.values())
 
     @property
     def instructions(self) -> int:

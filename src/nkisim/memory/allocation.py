@@ -291,6 +291,7 @@ class CoreMemory:
                 allowed=f"at most {usable}",
                 fix="split the free dimension",
                 data={"columns": int(shape[1]) if len(shape) == 2 else None},
+                cause=(tuple(shape), dtype),
             )
         if address is not None:
             legal &= self._address_is_legal(shape, dtype, device_bytes, region, address, where)

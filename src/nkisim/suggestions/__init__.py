@@ -24,7 +24,7 @@ from nkisim.suggestions.staging import STAGING_FIXES
 from nkisim.suggestions.statement import Case, case_of, function_case_of
 from nkisim.suggestions.tiling import TILING_FIXES
 
-__all__ = ["complete", "settle", "suggestion"]
+__all__ = ["complete", "explained", "settle", "suggestion"]
 
 _WHOLE_STATEMENT = ("L029", "L026", "L027", "L028", "L021", "A025", "A026", "A037")
 """Rules whose fix replaces the statement by another one, the most specific first."""
@@ -74,6 +74,24 @@ def complete(findings: Iterable[Finding]) -> None:
             finding.span = None if case is None else case.operand_span()
         if finding.rewrite is None:
             finding.rewrite = suggestion(finding)
+
+
+_EXPLAINED = {"L018": ("S012",), "L021": ("L026", "L027", "L028", "L029")}
+"""Rules of the source, and the rules of runs that report the same cause at the same line."""
+
+
+def explained(finding: Finding, ran: Iterable[Finding]) -> bool:
+    """Return whether a finding of the source has the cause of one that a run reports."""
+    for other in ran:
+        if other.rule is finding.rule and other.rule.id == "L070":
+            return True  # at the loop instead of the body
+        if (other.file, other.line) != (finding.file, finding.line):
+            continue
+        if other.rule is finding.rule:
+            return True
+        if other.rule.id in _EXPLAINED.get(finding.rule.id, ()):
+            return not _remains(finding, other.rewrite)
+    return False
 
 
 def settle(findings: Iterable[Finding]) -> None:

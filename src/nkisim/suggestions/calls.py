@@ -26,6 +26,10 @@ _ALIKE = {
 """Instructions whose result has the shape of one operand, and that operand."""
 
 
+_TRANSFERS = {"dma", "load", "store"}
+"""Words in names of functions that move data to or from HBM."""
+
+
 def _bad_call(case: Case) -> Rewrite | None:
     """A name, an argument or a value that does not exist."""
     data = case.finding.data
@@ -64,7 +68,7 @@ def _invented(case: Case, name: str) -> Rewrite | None:
         operands.append(named.pop(key))
     if len(operands) != count or not count:
         return None
-    text = _instead(case, intent, dst, operands)
+    text = _instead(case, name, intent, dst, operands)
     new = ast.parse(text, mode="eval").body if text else None
     if not isinstance(new, ast.Call) or not isinstance(new.func, ast.Attribute):
         return None
@@ -76,8 +80,8 @@ def _invented(case: Case, name: str) -> Rewrite | None:
     return case.rewrite(case.replaced(lambda n: new if ast.dump(n) == ast.dump(call) else None))
 
 
-def _instead(case: Case, intent: Intent, dst: str, operands: list[str]) -> str:
-    """Return the call that was probably meant."""
+def _instead(case: Case, name: str, intent: Intent, dst: str, operands: list[str]) -> str:
+    """Return the call that was probably meant; empty where the operands may mean another one."""
     nisa, op = case.nisa, f"{case.nl}.{intent.op}"
     assigned = isinstance(case.statement, ast.Assign)
     if not dst:
@@ -85,15 +89,21 @@ def _instead(case: Case, intent: Intent, dst: str, operands: list[str]) -> str:
         return f"{op}({', '.join(operands)})" if by_language else ""
     if intent.kind == "binary":
         first, second = operands
-        if _is_whole(case, second, first):
+        instruction = _of_two(case, name, first, second)
+        if instruction == "tensor_tensor":
             return f"{nisa}.tensor_tensor(dst={dst}, data1={first}, data2={second}, op={op})"
-        return f"{nisa}.tensor_scalar(dst={dst}, data={first}, op0={op}, operand0={second})"
+        if instruction == "tensor_scalar":
+            return f"{nisa}.tensor_scalar(dst={dst}, data={first}, op0={op}, operand0={second})"
+        return ""
     if intent.kind == "unary":
         return f"{nisa}.activation(dst={dst}, op={op}, data={operands[0]})"
     if intent.kind == "move":
         sides = [case.variable(_base(text)) for text in (dst, operands[0])]
         far = any(fact is not None and "hbm" in fact.buffer for fact in sides)
-        return f"{nisa}.{'dma_copy' if far else 'tensor_copy'}(dst={dst}, src={operands[0]})"
+        if not far and None in sides and not _TRANSFERS.intersection(name.split("_")):
+            return ""
+        near = not far and None not in sides
+        return f"{nisa}.{'tensor_copy' if near else 'dma_copy'}(dst={dst}, src={operands[0]})"
     if intent.kind == "matmul":
         return f"{nisa}.nc_matmul(dst={dst}, stationary={operands[0]}, moving={operands[1]})"
     if intent.kind == "transpose":
@@ -111,12 +121,46 @@ def _base(text: str) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _is_whole(case: Case, text: str, beside: str) -> bool:
-    """Return whether an operand is a tile of the size of another, and no column or number."""
-    fact, other = case.variable(text), case.variable(beside)
-    if fact is None:
-        return case.variable(_base(text)) is not None
-    return other is None or fact.shape == other.shape
+_NAMED = ("tensor_scalar", "scalar_", "tensor_", "elementwise_", "vector_")
+"""Beginnings of names that tell whether an operation is of a tile and a number, or of two tiles."""
+
+
+def _of_two(case: Case, name: str, first: str, second: str) -> str:
+    """Return the instruction for an operation on two operands; empty if it may be either.
+
+    By their shapes where a run knows them, else by the text and by the name of the function.
+    """
+    node = ast.parse(second, mode="eval").body
+    fact, other = case.variable(second), case.variable(first)
+    if fact is not None and other is not None and fact.shape != other.shape:
+        return "tensor_scalar" if fact.shape[1:] == (1,) else ""
+    if fact is not None:
+        return "tensor_tensor"
+    # A run knows all variables that are tiles.
+    number = isinstance(node, ast.Name) and bool(case.finding.facts)
+    if number or isinstance(node, (ast.Constant, ast.UnaryOp, ast.BinOp)) or _is_column(node):
+        return "tensor_scalar"
+    if case.variable(_base(second)) is not None:
+        return "tensor_tensor"
+    named = next((start for start in _NAMED if name.startswith(start)), "")
+    if not named:
+        return ""
+    return "tensor_scalar" if "scalar" in named else "tensor_tensor"
+
+
+def _is_column(node: ast.expr) -> bool:
+    """Return whether an expression is one column of a tile: ``t[:, 0:1]``, ``t[:, i : i + 1]``."""
+    if not isinstance(node, ast.Subscript):
+        return False
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    part = parts[-1]
+    if len(parts) < 2 or not isinstance(part, ast.Slice) or part.upper is None:
+        return False
+    start = "0" if part.lower is None else ast.unparse(part.lower)
+    upper = part.upper
+    if isinstance(upper, ast.Constant) and start.isdigit():
+        return upper.value == int(start) + 1
+    return ast.unparse(upper) in (f"{start} + 1", f"1 + {start}")
 
 
 def _other_name(case: Case, name: str) -> Rewrite | None:

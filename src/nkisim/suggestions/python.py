@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from nkisim import language
 from nkisim.diagnostics import Rewrite
+from nkisim.intents import language_name
 from nkisim.suggestions.statement import Case
 
 __all__ = ["PYTHON_FIXES"]
@@ -33,7 +33,6 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "equal",
     ast.NotEq: "not_equal",
 }
-_NUMPY = {"maximum": "maximum", "minimum": "minimum", "absolute": "abs", "true_divide": "divide"}
 _MODULES = ("np", "numpy", "math")
 
 
@@ -104,8 +103,8 @@ def _function(
             return ast.parse(f"range({tensor}.shape[0])", mode="eval").body
         return None
     if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in _MODULES:
-        name = _NUMPY.get(node.func.attr, node.func.attr)
-        if callable(getattr(language, name, None)) and not node.keywords:
+        name = language_name(node.func.attr)
+        if name and not node.keywords:
             return call(name, *node.args)
     return None
 
@@ -122,8 +121,8 @@ class _Header(ast.NodeTransformer):
 def _foreign(case: Case) -> Rewrite | None:
     """A function of NumPy that ``nki.language`` has too."""
     path = case.finding.operand
-    name = _NUMPY.get(path.rpartition(".")[2], path.rpartition(".")[2])
-    if not path.startswith("numpy.") or not callable(getattr(language, name, None)):
+    name = language_name(path.rpartition(".")[2])
+    if not path.startswith("numpy.") or not name:
         return None
 
     def change(node: ast.expr) -> ast.expr | None:

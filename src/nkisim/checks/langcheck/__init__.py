@@ -22,6 +22,7 @@ from nkisim.checks.langcheck.api import API_RULES, check_api
 from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.deprecated import check_deprecated
 from nkisim.checks.langcheck.early_values import check_early_values
+from nkisim.checks.langcheck.endless import check_endless, endless_recursion
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
 from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
@@ -54,6 +55,7 @@ _CHECKS = (
     check_deprecated,
     check_names,
     check_early_values,
+    check_endless,
     check_values,
     check_tensors,
     check_loops,
@@ -61,7 +63,7 @@ _CHECKS = (
 )
 _OF_RUNS = (
     *("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L031", "L033", "L034", "L035"),
-    *("L036", "L037", "L060", "L070", "M029"),
+    *("L036", "L037", "L038", "L060", "L070", "M029"),
     *API_RULES,
 )
 """Rules of runs that are also checked in the source."""
@@ -185,11 +187,11 @@ def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:
     """Return the findings of several kernels without duplicates, in source order."""
     found: dict[tuple[str, int], list[Finding]] = {}
     for kernel in kernels:
-        for unit in reached_from(kernel):
-            for finding in _of_unit(unit):
-                of_line = found.setdefault((finding.file, finding.line), [])
-                if finding not in of_line:
-                    of_line.append(finding)
+        units = list(reached_from(kernel))
+        for finding in (*(f for unit in units for f in _of_unit(unit)), *endless_recursion(units)):
+            of_line = found.setdefault((finding.file, finding.line), [])
+            if finding not in of_line:
+                of_line.append(finding)
     return [finding for line in sorted(found) for finding in found[line]]
 
 

@@ -12,13 +12,6 @@ from nkisim.diagnostics import declare
 
 __all__ = ["check_values"]
 
-ENDLESS = declare(
-    "L038",
-    "endless-loop",
-    "error",
-    "A while loop on a constant is never left, or a function calls itself without a condition.",
-    "the compiler unrolls until it hangs or its stack overflows",
-)
 LIST_METHOD = declare(
     "L047",
     "list-method",
@@ -85,27 +78,10 @@ _INT32 = (-(2**31), 2**31 - 1)
 def check_values(unit: Unit) -> Iterator[Found]:
     """Find compile-time values that the compiler treats differently from Python."""
     kinds = Kinds(unit)
-    yield from _endless(unit)
     yield from _methods(unit, kinds)
     yield from _numbers(unit)
     yield from _enums(unit, kinds)
     yield from _ranges(unit)
-
-
-def _endless(unit: Unit) -> Iterator[Found]:
-    for loop in unit.of(ast.While):
-        always = isinstance(loop.test, ast.Constant) and bool(loop.test.value)
-        leaves = (ast.Break, ast.Return, ast.Raise)
-        if always and not any(isinstance(n, leaves) for s in loop.body for n in ast.walk(s)):
-            message = f"`while {ast.unparse(loop.test)}` is never left"
-            yield Found(ENDLESS, loop, message, "write a for loop with a bound")
-    decisions = (ast.If, ast.IfExp, ast.BoolOp, ast.While, ast.For, ast.Assert, ast.Match)
-    if isinstance(unit.node, ast.ClassDef) or unit.owner or next(unit.of(*decisions), None):
-        return
-    for call, meaning in unit.calls():
-        if meaning.node is unit.node:
-            message = f"{unit.name} calls itself on every path"
-            yield Found(ENDLESS, call, message, "write a loop with a bound")
 
 
 def _methods(unit: Unit, kinds: Kinds) -> Iterator[Found]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from nkisim.diagnostics.syntax import SYNTAX_LOCK
+from nkisim.diagnostics.syntax import module_of
 from nkisim.source.expressions import is_simple
 from nkisim.source.positions import EXACT_IN_FORMAT_STRINGS, Lines, Parentheses
 from nkisim.source.scopes import Function, Scope, Tree
@@ -36,16 +36,13 @@ class Nodes:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        with SYNTAX_LOCK:
-            self.module = ast.parse(text)
+        self.module = module_of(text)
         self._lines = Lines(text)
         self.data = self._lines.data
         self._tree = Tree(self.module, self._is_parenthesised)
+        self._sorted: dict[type[ast.AST], list[ast.AST]] = {}
         self._starts: dict[type[ast.AST], list[int]] = {}
         self._bounds: dict[ast.AST, tuple[int, int]] = {}
-        for nodes in self._tree.nodes.values():
-            if hasattr(nodes[0], "lineno"):
-                nodes.sort(key=self._place)
 
     def _place(self, node: ast.AST) -> int:
         return self._lines.span(self._tree.formatted.get(node, node))[0]
@@ -66,7 +63,11 @@ class Nodes:
 
     def all(self, kind: type[N]) -> Sequence[N]:
         """Return the nodes of one type, in the order of the text."""
-        return self._tree.nodes.get(kind, [])  # type: ignore[return-value]
+        if kind not in self._sorted:
+            found = self._tree.nodes.get(kind, [])
+            placed = bool(found) and hasattr(found[0], "lineno")
+            self._sorted[kind] = sorted(found, key=self._place) if placed else found
+        return self._sorted[kind]  # type: ignore[return-value]
 
     @cached_property
     def functions(self) -> list[Function]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from nkisim.diagnostics.syntax import module_of
 from nkisim.source.expressions import is_simple
 from nkisim.source.positions import EXACT_IN_FORMAT_STRINGS, Lines, Parentheses
-from nkisim.source.scopes import Function, Scope, Tree
+from nkisim.source.scopes import Assignment, Function, Scope, Tree
 
 __all__ = ["Nodes"]
 
@@ -78,7 +78,10 @@ class Nodes:
     @cached_property
     def annotations(self) -> list[ast.expr]:
         """The annotations of parameters, results and variables, in the order of the text."""
-        return sorted(self._tree.annotations, key=self._place)
+        found = [function.returns for function in self.functions]
+        found += [parameter.annotation for parameter in self.all(ast.arg)]
+        found += [statement.annotation for statement in self.all(ast.AnnAssign)]
+        return sorted((node for node in found if node is not None), key=self._place)
 
     def decorators(self) -> Iterator[tuple[ast.expr, ast.AST]]:
         """Yield the decorators of functions and classes, with what they decorate."""
@@ -139,6 +142,19 @@ class Nodes:
     def scope(self, node: ast.AST) -> Scope | None:
         """Return the scope in which a node is evaluated."""
         return self._tree.scopes.get(node)
+
+    def bound(self, name: ast.Name) -> list[Assignment]:
+        """Return the bindings that a name may stand for."""
+        scope = self.scope(name)
+        return [] if scope is None else scope.lookup(name.id)
+
+    def is_local(self, name: ast.Name) -> bool:
+        """Return whether a name is bound in a definition, not in the module."""
+        return any(one.scope.parent is not None for one in self.bound(name))
+
+    def body(self, node: ast.AST) -> Scope:
+        """Return the scope of the names in a function, class or comprehension."""
+        return self._tree.bodies[node]
 
     # -- texts -------------------------------------------------------------------------------
 
@@ -258,6 +274,10 @@ class Nodes:
         owner, name = self._tree.blocks[statement]
         block: list[ast.stmt] = getattr(owner, name)
         return block
+
+    def statement_of(self, node: ast.AST) -> ast.AST:
+        """Return the simple statement around a node, or the compound one whose head contains it."""
+        return next((a for a in (node, *self.ancestors(node)) if isinstance(a, ast.stmt)), node)
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
         """Return the simple statement around ``node`` if no other one is on its lines."""

@@ -78,6 +78,13 @@ class Scope:
             scope = scope.parent
         return []
 
+    def around(self) -> Iterator[Scope]:
+        """Yield the scopes around this one, the innermost first."""
+        scope = self.parent
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
     def is_local(self, name: str) -> bool:
         """Return whether a name that is read here is bound in a definition, not in the module."""
         return any(one.scope.parent is not None for one in self.lookup(name))
@@ -197,16 +204,6 @@ class Tree:
             if word
         ]
 
-    @cached_property
-    def annotations(self) -> list[ast.expr]:
-        """The annotations of parameters, results and variables."""
-        return [
-            annotation
-            for kind, name in _ANNOTATED
-            for node in self.nodes.get(kind, ())
-            if (annotation := getattr(node, name)) is not None
-        ]
-
     def _children(self, node: ast.AST) -> list[ast.AST]:
         found: list[ast.AST] = []
         for name in node._fields:
@@ -230,10 +227,6 @@ _WITHOUT_SCOPE = (
     *(ast.keyword, ast.Slice, ast.Expr, ast.Assign, ast.Compare, ast.UnaryOp),
 )
 """The usual nodes that bind nothing themselves."""
-_ANNOTATED: tuple[tuple[type[ast.AST], str], ...] = (
-    *((ast.AnnAssign, "annotation"), (ast.arg, "annotation")),
-    *((ast.FunctionDef, "returns"), (ast.AsyncFunctionDef, "returns")),
-)
 
 
 def _bound_by(node: ast.AST) -> str | None:
@@ -241,7 +234,7 @@ def _bound_by(node: ast.AST) -> str | None:
     if isinstance(node, _NAMING):
         return node.rest if isinstance(node, ast.MatchMapping) else node.name
     is_type = type(node).__name__ in ("ParamSpec", "TypeVar", "TypeVarTuple")
-    return node.name if is_type else None  # type: ignore[attr-defined, no-any-return]
+    return node.name if is_type else None  # type: ignore[attr-defined]
 
 
 def _words(node: ast.AST) -> tuple[str | None, ...]:

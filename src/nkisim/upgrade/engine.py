@@ -87,13 +87,16 @@ def upgrade_text(
         source = Source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return Outcome(text, text, problem=_not_python(error))
-    rules = rules_between(source, since, target)
-    era = era_of(source) if since == "auto" else since
+    try:
+        rules = rules_between(source, since, target)
+        era = era_of(source) if since == "auto" else since
+        matches = _matches(source, rules)
+    except RecursionError as error:
+        return Outcome(text, text, problem=_not_python(error))
     lines = list(range(1, text.count("\n") + 2))
     changes: list[Change] = []
     seen = {text}
     for _ in range(_MOST_ROUNDS):
-        matches = _matches(source, rules)
         edits, made = _round(source, _first_step(matches), lines)
         if not edits:
             break
@@ -109,6 +112,7 @@ def upgrade_text(
         if new in seen:
             return Outcome(text, text, problem="the rules undo each other in this file")
         seen.add(new)
+        matches = _matches(source, rules)
     else:
         return Outcome(text, text, problem=f"not finished after {_MOST_ROUNDS} rounds of rewrites")
     findings = [

@@ -63,6 +63,8 @@ def _written_inputs(unit: Unit, parameters: list[str], returned: list[ast.expr])
             if isinstance(n, ast.Name)
         }
     for call, meaning in unit.calls():
+        if meaning.path.startswith("nki.isa.register_"):
+            continue
         name = operand_name(nki_arguments(call, meaning.path).get("dst"))
         if name in parameters and name not in bound and name not in kept:
             yield Found(

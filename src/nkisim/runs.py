@@ -302,7 +302,7 @@ class Run:
             self._tracker.finish(returned, arguments, self.kernel.function, self.place)
 
     def _decide(self, host: HostBoundary, result: Any) -> None:
-        """Decide findings that need another run: with other old elements, or without switches."""
+        """Decide findings by another run: with other stale elements, or without iterations."""
         tracker = self._tracker
         if tracker is None or any(tensor.life.first_use >= 0 for _, tensor in host.arguments):
             return  # another run would start from the arguments as modified by the first

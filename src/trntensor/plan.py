@@ -18,9 +18,9 @@ from trnsci.core.eager import autocast_on
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.plan import Cost, Plan
 from trnsci.core.tiles.hardware import CORES, TILE
+from trntensor._library import LIBRARY
 from trntensor._paths.arguments import check_operands, read_arguments
 from trntensor._paths.dispatch import contracted, lowered, moved
-from trntensor._paths.library import LIBRARY
 from trntensor._paths.precision import Precision, checked_precision, with_precision
 from trntensor._planning.contraction_paths import Minimize, Path, greedy_path, pair_flops
 from trntensor._planning.pairs import Groups, groups_of

@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from fresh_process import nkisim_command
+from nkisim import Finding
 from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
-from nkisim.diagnostics import CHECKED, RULES, Finding, Place
+from nkisim.diagnostics import CHECKED, RULES, Place
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import ledger_text

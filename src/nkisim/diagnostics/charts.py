@@ -106,7 +106,7 @@ def _marks(end: float) -> range:
 
 
 def _capacity(limit: int, y: float) -> str:
-    """Return the line of the capacity; without a scale, a text that it is above the chart."""
+    """Return the line of the capacity; a text if it is above the chart (``y`` is 0)."""
     text = f"capacity {limit:,} bytes"
     if not y:
         return (

@@ -37,7 +37,7 @@ class KernelRecord:
         targets: Generations that it ran on.
         stopped: Reason why it did not complete, by generation.
         note: Reason why only its source was checked, if so.
-        hint: How it can be run, then.
+        hint: How to run it, in that case.
         memory: Use of SBUF and PSUM over its last run.
     """
 
@@ -194,7 +194,7 @@ class Ledger:
 
         def short(file: str) -> str:
             name = file.removeprefix(folder.rstrip(os.sep) + os.sep)
-            linecache.checkcache(name)  # it may be that of a file read in another folder
+            linecache.checkcache(name)  # the cached text may be of another folder's file
             return name
 
         for finding in (*self._found.values(), *self.fixed):

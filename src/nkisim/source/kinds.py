@@ -199,7 +199,7 @@ class Kinds:
             return self._of_parameter(node, bound)
         if isinstance(above, ast.Assign | ast.AnnAssign):
             return self._kind(above.value)
-        if isinstance(above, ast.AugAssign):  # it keeps a tensor a tensor, or fails
+        if isinstance(above, ast.AugAssign):  # a tensor stays one, or it fails
             kind = self._agreed(key, set)
             return kind if kind != "number" or self._kind(above.value) == "number" else None
         if isinstance(above, ast.For):

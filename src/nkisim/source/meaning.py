@@ -44,7 +44,7 @@ _FOREIGN = {
 _NKI = ("nki", "nkisim")
 _NAMESPACES = ("language", "isa", "collectives", "typing")
 _USUAL = {short: module for module, short in SHORT_NAMES.items()}
-"""Modules by their usual names; for names that come from a module that binds them at run time."""
+"""Modules by their usual short names; for imports from a module that binds them at run time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,8 @@ class Meaning:
         scope: The global names that it reads, or those of a module.
         value: The object, or the expression that makes it.
         is_kernel: Whether a definition is a kernel.
-        assumed: Whether only the usual spelling, as in ``from package import nl``, speaks for it.
+        assumed: Whether it is inferred from the usual spelling alone, as in ``from package import
+            nl``.
     """
 
     kind: Kind
@@ -134,7 +135,7 @@ class LiveGlobals:
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
-        self.key = id(names)  # what is kept under it has the scope, and so the names
+        self.key = id(names)  # cache entries under it keep the names alive
 
     def meaning(self, name: str) -> Meaning:
         """Return the current meaning of a global name."""
@@ -161,7 +162,7 @@ def _of_object(thing: Any) -> Meaning:
         return Meaning("builtin", name) if name is not None else Meaning("value", value=thing)
     try:
         inner = inspect.unwrap(thing) if callable(thing) else thing
-    except ValueError:  # it answers to every name, and so wraps without end
+    except ValueError:  # it has every attribute, so unwrapping never ends
         return UNKNOWN
     wraps = type(thing).__module__.partition(".")[0] in _NKI and inner is not thing
     if not wraps and home.partition(".")[0] in _NKI:
@@ -198,7 +199,7 @@ class FileGlobals:
     def meaning(self, name: str) -> Meaning:
         """Return the meaning of a global name according to the file's source."""
         if name not in self._meanings:
-            self._meanings[name] = UNKNOWN  # what two files take from each other
+            self._meanings[name] = UNKNOWN  # while two files import it from each other
             self._meanings[name] = self._read(name)
         return self._meanings[name]
 
@@ -254,7 +255,7 @@ class FileGlobals:
     @cached_property
     def _bindings(self) -> dict[str, Assignment]:
         """The binding of each global name that counts: the last one of the module's statements."""
-        # What stands in for a module that is missing comes first, so that the import counts.
+        # Replacements of a missing module come first, so that the import overrides them.
         statements = enumerate(_fallbacks_first(self.tree.module.body))
         order: dict[ast.AST, int] = {
             s: place for place, s in statements if not isinstance(s, ast.AugAssign)

@@ -40,7 +40,7 @@ def binding(source: Source, name: ast.Name, at: ast.AST | None = None) -> ast.AS
 
 
 def _ready(source: Source, node: ast.AST) -> int:
-    """Return the byte from which on a name that ``node`` binds has its value."""
+    """Return the first byte at which a name that ``node`` binds has its value."""
     statement = source.statement_of(node)
     return source.span(statement if is_simple(statement) else node)[1]
 

@@ -44,7 +44,7 @@ def allocated(source: Source, node: ast.AST) -> dict[str, ast.expr]:
 
 
 def allocation(source: Source, node: ast.AST) -> list[dict[str, ast.expr]] | None:
-    """Return the arguments of every allocation that a name stands for, or None if of others."""
+    """Return the arguments of each allocation of a name, None if it has other values too."""
     name = base_name(node)
     values = None if name is None else source.values(name)
     found = [allocated(source, value) for value in values or ()]

@@ -3,13 +3,14 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
+from drawn import examples
 from each_case import each_case
 from nkisim.compiled import FUNCTIONS, LARGE
 from nkisim.dtypes import DTYPES, encode
@@ -86,7 +87,7 @@ def test_roundings_of_every_size_agree(size):
         assert_same_bits(got, want)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_operations_on_large_tiles_give_the_same_bits(data):
     def choose(*options):

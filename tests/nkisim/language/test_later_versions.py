@@ -10,7 +10,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.versions import NKI_VARIABLE, VERSIONS
+from releases import VERSIONS
 from tiles import loaded, stored
 
 
@@ -91,7 +91,7 @@ def test_dtype_of_the_result():
 
 @each_case("name", ["average", "bypass", "prelu"])
 def test_operators_that_are_no_functions(name, monkeypatch):
-    monkeypatch.setenv(NKI_VARIABLE, "0.6.0")
+    monkeypatch.setenv("NKISIM_NKI", "0.6.0")
     operator = getattr(nl, name)
     assert repr(operator) == f"nl.{name}"
     with pytest.raises(TypeError, match=f"nl.{name} is an operator and cannot be called"):

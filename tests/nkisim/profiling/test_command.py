@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from nkisim.cli import commands
-from nkisim.profiling.result import ENGINES
 
-from .profile_cases import EXAMPLES, FILE
+from .profile_cases import ENGINES, EXAMPLES, FILE
 
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
 

@@ -19,6 +19,7 @@ OLD = 'import nki.language as nl\nt = nl.ndarray((1, 4), dtype=nl.float32, buffe
 NEW = OLD.replace('"sbuf"', "nl.sbuf")
 LEFT = "import nki.language as nl\nnl.loop_reduce(1, 2, 3)\n"
 CLEAN = "import os\n"
+CHANGED = {"-": "psum_fmax", "+": "psum_bank_fmax"}
 
 
 @pytest.fixture
@@ -58,6 +59,16 @@ def test_exit_status_and_files(upgrade, tmp_path, text, option, status, after):
     assert upgrade("k.py", *option)[0] == status
     assert path.read_text() == after
     assert os.listdir(tmp_path) == ["k.py"]
+
+
+@pytest.mark.parametrize("text", ["{}\n\x0c\nz = 1\n", "{}"], ids=["form feed", "no last newline"])
+def test_a_diff_keeps_unusual_line_ends(upgrade, tmp_path, text):
+    head, end = "import nki.language as nl\n", "\\ No newline at end of file\n" * (text == "{}")
+    (tmp_path / "k.py").write_text(head + text.format("x = nl.tile_size.psum_fmax"))
+    _, diff, _ = upgrade("k.py", "--from", "0.3", "--to", "0.4", "--diff")
+    before, after = (f"{sign}x = nl.tile_size.{name}\n{end}" for sign, name in CHANGED.items())
+    rest = "" if end else " \x0c\n z = 1\n"
+    assert diff.partition("@@\n")[2] == f" {head}{before}{after}{rest}"
 
 
 def test_text_diff_and_json(upgrade, tmp_path):

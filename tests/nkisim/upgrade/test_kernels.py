@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import nkisim
-from nkisim.upgrade import upgrade_text
-from upgraded import upgraded_result
+from upgraded import upgrade_text, upgraded_result
 
 ROWS, COLUMNS = 128, 64
 BETA1 = """\

@@ -1,7 +1,7 @@
 """Each change that AWS's update guide for 0.3.0 lists, by the id of its rule."""
 
 from each_case import each_case
-from nkisim.upgrade import upgrade_text
+from upgraded import upgrade_text
 
 HEAD = """\
 import nki

@@ -119,7 +119,7 @@ def _inside(parts: list[Part]) -> str:
 
 
 def _load(source: Source, call: ast.Call, limits: Limits) -> Match | None:
-    """The tile keeps its size: the rest of it is zero, of which Beta 1 said nothing."""
+    """The tile keeps its size: the rest of it is zero, which Beta 1 left undefined."""
     found = source.arguments(call, ("src",)) or {}
     src, line = found.get("src"), source.statement(call)
     language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)

@@ -215,7 +215,7 @@ def _used_by(source: Source, loop: ast.For, variable: str) -> str:
 
 
 def _read_later(source: Source, loop: ast.While, register: str) -> str:
-    """Return why a register cannot be passed by value: its last value is used; empty if not."""
+    """Return why the last value of a register is needed after the loop; empty if it is not."""
     stop = source.span(loop)[1]
     function = source.function_of(loop)
     outer = [a for a in source.ancestors(loop) if isinstance(a, ast.For | ast.While)]
@@ -227,7 +227,7 @@ def _read_later(source: Source, loop: ast.While, register: str) -> str:
     if function is not None and register in source.parameters(function):
         return f"{register} is a parameter, which the caller can read"
     if outer:
-        # A further round of any outer loop must not read what this loop leaves.
+        # A later iteration of an outer loop must not read what this loop leaves.
         own = set(source.within(outer[0], ast.Name))
         others = (n for n in source.within(outer[-1], ast.Name) if n.id == register)
         if not _begins_with(source, outer[0], register) or any(n not in own for n in others):
@@ -291,14 +291,14 @@ def _is_own(source: Source, loop: Loop, name: str) -> bool:
 
 
 def _has_own(source: Source, function: Function, name: str) -> bool:
-    """Return whether a name in a nested function is another one than outside."""
+    """Return whether a nested function binds a name itself."""
     return name in source.parameters(function) or _assigns(source, function.body, name)
 
 
 def _begins_with(source: Source, loop: Loop, name: str) -> bool:
     """Return whether the first use of a name in a loop, in the order of the text, assigns it.
 
-    The assignment is a statement of the body itself, so that every round makes it.
+    The assignment is a statement of the body itself, so that every iteration executes it.
     """
     if isinstance(loop, ast.For) and name in _names(loop.target):
         return True

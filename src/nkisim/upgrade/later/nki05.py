@@ -53,7 +53,7 @@ def _reshape(source: Source) -> Iterator[Match]:
 
 
 def _method_calls(source: Source, name: str) -> Iterator[ast.Call]:
-    """Yield the calls of a method of tensors: in kernels, and of tensors that are visible."""
+    """Yield the calls of a tensor method, in kernels and where the text shows a tensor."""
     for call in source.all(ast.Call):
         function = call.func
         if not isinstance(function, ast.Attribute) or function.attr != name:
@@ -134,7 +134,7 @@ def _partitions(source: Source) -> Iterator[Match]:
             continue
         if isinstance(first, ast.Call) or source.code(first) == "...":  # nl.ds is a slice
             continue
-        # Up to 0.4.0 the result has at least two dimensions: a tile of two loses none.
+        # Up to 0.4.0 the result has at least two dimensions, so a two-dimensional tile keeps both.
         shape = shape_of(source, base) or []
         rank = 0 if any("par_dim" in size for size in shape) else len(shape)  # blocks of Beta 1
         if rank < 3 or buffer_of(source, base) not in ("sbuf", "psum"):

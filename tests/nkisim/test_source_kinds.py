@@ -63,6 +63,7 @@ CASES = {
     "rows": ("for probe in x:\n    pass", None, None),
     "instruction": ("probe = nisa.tensor_copy(x)", None, "tile"),
     "instruction with dst": ("probe = nisa.tensor_copy(dst=x, src=y)", None, None),
+    "enum of nki.isa": ("probe = nisa.engine(1)", None, None),
     "register": ("probe = nisa.register_alloc(0)", "register", "register"),
     "rank": ("probe = ncc.rank_id()", "rank", "rank"),
     "enum": ("probe = nisa.get_nc_version()", "enum", "enum"),

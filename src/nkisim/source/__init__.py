@@ -6,6 +6,7 @@ The text is read, not run. Changes of it are in ``nkisim.rewriting``.
 from nkisim.source.calls import (
     nki_arguments,
     tensor_functions,
+    writes_tile,
 )
 from nkisim.source.expressions import (
     base_name,
@@ -63,4 +64,5 @@ __all__ = [
     "raise_if_unreadable",
     "string",
     "tensor_functions",
+    "writes_tile",
 ]

@@ -8,7 +8,7 @@ from functools import cache
 
 from nkisim import versions
 
-__all__ = ["arguments_of", "nki_arguments", "tensor_functions"]
+__all__ = ["arguments_of", "nki_arguments", "tensor_functions", "writes_tile"]
 
 # Functions of nki.language that give no tensor.
 _NO_TENSOR = {
@@ -23,6 +23,16 @@ def tensor_functions() -> frozenset[str]:
     """Return the functions of nki.language that give a tensor, in any version."""
     known = (versions.names_of(v)["nki.language"]["functions"] for v in versions.VERSIONS)
     return frozenset().union(*known) - _NO_TENSOR
+
+
+@cache
+def writes_tile(name: str) -> bool:
+    """Return whether a function of nki.isa writes to ``dst``, so that its Beta 1 form gave a tile.
+
+    Functions that return a generation or a register do not, nor do enums.
+    """
+    known = (versions.parameter_names(v, "nki.isa", name) for v in versions.VERSIONS)
+    return name == "builtin_custom_op" or any("dst" in parameters for parameters in known)
 
 
 def _parameters(path: str) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from nkisim.source.calls import arguments_of, nki_arguments, tensor_functions
+from nkisim.source.calls import arguments_of, nki_arguments, tensor_functions, writes_tile
 from nkisim.source.expressions import number
 from nkisim.source.names import Names
 from nkisim.source.scopes import Assignment, Function
@@ -145,8 +145,8 @@ class Kinds:
         if space == "nki.language":
             return "tile" if name in tensor_functions() else None
         if space == "nki.isa":
-            gives = self._beta1 and self._module.keyword(call, "dst") is None
-            return "tile" if gives else None
+            gives = self._beta1 and writes_tile(name)
+            return "tile" if gives and self._module.keyword(call, "dst") is None else None
         if isinstance(call.func, ast.Attribute) and call.func.attr in _TENSOR_METHODS:
             kind = self._kind(call.func.value)
             return kind if kind in _TENSORS else None

@@ -177,7 +177,7 @@ def _kept_by(source: Source, loop: Loop) -> str:
     if not source.begins_line(loop.body[0]):
         return "the body is on the line of the loop"
     for node in _of_kinds(source, loop.body, _LEAVES):
-        if source.function_of(node) is source.function_of(loop):
+        if source.function_of(node) is source.function_of(loop) and _leaves(source, node, loop):
             return f"{source.code(node).split()[0]} leaves the body"
     for node in _of_kinds(source, loop.body, _BINDS):
         items = node.items if isinstance(node, ast.With | ast.AsyncWith) else ()
@@ -187,6 +187,19 @@ def _kept_by(source: Source, loop: Loop) -> str:
         if not _is_own(source, loop, name):
             return f"{name}, which the body assigns, is used outside"
     return ""
+
+
+def _leaves(source: Source, node: ast.AST, loop: Loop) -> bool:
+    """Return whether a statement leaves the body of a loop, not only of a loop inside of it."""
+    if not isinstance(node, ast.Break | ast.Continue):
+        return True
+    below: ast.AST = node
+    for above in source.ancestors(node):
+        # In the else of an inner loop, break and continue belong to the loop around it.
+        if isinstance(above, ast.For | ast.While) and below not in above.orelse:
+            return above is loop
+        below = above
+    return True
 
 
 def _of_kinds(

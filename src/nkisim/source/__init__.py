@@ -3,11 +3,7 @@
 The text is read, not run. Changes of it are in ``nkisim.rewriting``.
 """
 
-from nkisim.source.calls import (
-    nki_arguments,
-    tensor_functions,
-    writes_tile,
-)
+from nkisim.source.calls import nki_arguments, tensor_functions, writes_tile
 from nkisim.source.expressions import (
     base_name,
     indices,

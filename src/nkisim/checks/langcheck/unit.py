@@ -12,16 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from nkisim.source import (
-    Definition,
-    File,
-    Globals,
-    Kinds,
-    Meaning,
-    Scope,
-    called,
-    meaning_of,
-)
+from nkisim.source import Definition, File, Globals, Kinds, Meaning, Scope, called, meaning_of
 from nkisim.versions import has, in_force
 
 __all__ = ["Unit", "reached_from", "unit_of"]

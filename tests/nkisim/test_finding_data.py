@@ -25,7 +25,7 @@ READERS = {
     "nkisim/collectives/varying.py": "makes findings of faults of sizes",
     "nkisim/spec/call.py": "makes findings of violations",
     "nkisim/spec/signatures.py": "makes findings of faults of calls",
-    "nkisim/cli/upgrade_report.py": "writes the changes of an upgrade, which have a text of their own",
+    "nkisim/cli/upgrade_report.py": "writes changes of an upgrade, with texts of their own",
     "nkisim/upgrade/engine.py": "makes such changes, and comments of them",
     "trnsci/cli/validate.py": "writes why a validation failed: a text of its own record",
     "trnsci/validation/table.py": "writes why a validation failed: a text of its own record",

@@ -9,6 +9,7 @@ from nkisim.diagnostics import Rewrite
 from nkisim.intents import ARGUMENTS, Intent, argument_meant, intent_of
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.signatures import parameters_of
+from nkisim.suggestions.arguments import with_keyword
 from nkisim.suggestions.statement import Case
 
 __all__ = ["CALL_FIXES"]
@@ -195,11 +196,7 @@ def _argument(case: Case, keyword: str) -> Rewrite | None:
     meant = argument_meant(keyword, [p for p in parameters if p not in taken])
     if not meant:
         return None
-    parts = [ast.unparse(a) for a in call.args]
-    parts += [
-        f"{meant if k.arg == keyword else k.arg}={ast.unparse(k.value)}" for k in call.keywords
-    ]
-    return case.rewrite(case.with_call(f"{ast.unparse(call.func)}({', '.join(parts)})"))
+    return with_keyword(case, keyword, case.text(keyword), called=meant)
 
 
 def _transposed(case: Case, keyword: str) -> Rewrite | None:

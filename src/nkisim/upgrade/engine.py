@@ -90,13 +90,16 @@ def upgrade_text(
         source = Source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return Outcome(text, text, problem=_not_python(error))
-    era, known = release_of(source, since, target)
-    rules = rules_between(era, target, since == "auto")
+    try:
+        era, known = release_of(source, since, target)
+        rules = rules_between(era, target, since == "auto")
+        matches, accepted = _matches(source, rules, target, era if known else None)
+    except RecursionError as error:
+        return Outcome(text, text, problem=_not_python(error))
     lines = list(range(1, text.count("\n") + 2))
     changes: list[Change] = []
     seen = {text}
     for _ in range(_MOST_ROUNDS):
-        matches, accepted = _matches(source, rules, target, era if known else None)
         edits, made = _round(source, _first_step(matches), lines)
         if not edits:
             break
@@ -112,6 +115,7 @@ def upgrade_text(
         if new in seen:
             return Outcome(text, text, problem="the rules undo each other in this file")
         seen.add(new)
+        matches, accepted = _matches(source, rules, target, era if known else None)
     else:
         return Outcome(text, text, problem=f"not finished after {_MOST_ROUNDS} rounds of rewrites")
     findings = [

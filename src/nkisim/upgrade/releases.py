@@ -11,6 +11,7 @@ from nkisim import versions
 from nkisim.upgrade.rules import RULES, Era, Rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import is_tile
+from nkisim.versions import parameter_names
 
 __all__ = [
     "ERAS",
@@ -39,15 +40,6 @@ Since = Era | Literal["auto"]
 def version_of(era: Era) -> str | None:
     """Return the NKI version of a release, in the form of ``TARGETS``; None for the betas."""
     return None if era.startswith("beta") else versions.resolve(era)
-
-
-@cache
-def parameter_names(version: str, module: str, name: str) -> tuple[str, ...]:
-    """Return the names of the parameters of a function in a version; none if it has no such."""
-    text = versions.parameters(version, module, name) or ""
-    (function,) = ast.parse(f"def f({text}): pass").body
-    assert isinstance(function, ast.FunctionDef)
-    return tuple(parameter.arg for parameter in function.args.args)
 
 
 def release_of(source: Source, since: Since, target: str) -> tuple[Era, bool]:

@@ -25,16 +25,22 @@ from nkisim.checks.langcheck.early_values import check_early_values
 from nkisim.checks.langcheck.endless import check_endless, endless_recursion
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
-from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
 from nkisim.checks.langcheck.names import check_names
 from nkisim.checks.langcheck.signature import check_signature
-from nkisim.checks.langcheck.source import Tree, definition_of, raise_if_unreadable
 from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.checks.langcheck.values import check_values
 from nkisim.diagnostics import Finding, Place, Rule, declare, defined_at
 from nkisim.intents import nearest
+from nkisim.source import (
+    File,
+    LiveGlobals,
+    Meaning,
+    definition_of,
+    file_globals,
+    raise_if_unreadable,
+)
 from nkisim.versions import in_force
 
 __all__ = ["KernelSource", "file_findings", "kernel_findings", "source_rules"]
@@ -108,7 +114,7 @@ def _of_function(function: Any) -> list[Finding]:
         name = getattr(function, "__name__", type(function).__name__)
         kind = "a lambda" if code is not None and code.co_name == "<lambda>" else place.file
         return [_without_source(name, place, kind)]
-    scope = LiveScope(getattr(function, "__globals__", {}))
+    scope = LiveGlobals(getattr(function, "__globals__", {}))
     meaning = Meaning("definition", "", *definition, scope, function, True)
     return _of_kernels([unit_of(meaning)])
 
@@ -154,7 +160,7 @@ def file_findings(
     """
     file = str(path)
     linecache.checkcache(file)
-    scope = file_scope(file)
+    scope = file_globals(file)
     if scope is None:
         raise_if_unreadable(file)
         return [], []
@@ -174,7 +180,7 @@ def file_findings(
         raise SyntaxError("too deeply nested", (file, 1, None, None)) from None
 
 
-def _others(tree: Tree, name: str) -> str:
+def _others(tree: File, name: str) -> str:
     """Return which function of a file was probably meant."""
     names = [tree.qualified(n) for n in tree.definitions if not isinstance(n, ast.ClassDef)]
     near = nearest(name, names)

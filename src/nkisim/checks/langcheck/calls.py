@@ -7,10 +7,10 @@ import builtins
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import counterpart
+from nkisim.source import Kinds
 from nkisim.versions import at, in_force
 
 __all__ = ["check_calls"]
@@ -87,7 +87,7 @@ _DECLARING = {"typing", "dataclasses", "enum", "collections.abc", "__future__", 
 
 def check_calls(unit: Unit) -> Iterator[Found]:
     """Find calls outside of the language."""
-    kinds = Kinds(unit)
+    kinds = unit.kinds
     headers = {loop.iter for loop in unit.of(ast.For)}
     # Parts of a construct that is refused as a whole are not checked.
     refused = {part.iter for part in unit.of(ast.comprehension)}

@@ -158,14 +158,14 @@ def _literals(unit: Unit) -> Iterator[Found]:
 
 
 def _is_placeholder(unit: Unit, node: ast.AST) -> bool:
-    return isinstance(unit.parents.get(node), ast.Expr)
+    return isinstance(unit.tree.parent(node), ast.Expr)
 
 
 def _is_index(unit: Unit, node: ast.AST) -> bool:
-    parent = unit.parents.get(node)
+    parent = unit.tree.parent(node)
     if isinstance(parent, ast.Tuple):
-        node, parent = parent, unit.parents.get(parent)
-    return isinstance(parent, ast.Subscript) and parent.slice is node
+        node, parent = parent, unit.tree.parent(parent)
+    return isinstance(parent, ast.Subscript) and parent.value is not node
 
 
 def _text(unit: Unit) -> Iterator[Found]:

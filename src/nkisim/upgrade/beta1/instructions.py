@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nkisim.rewriting import Edit
-from nkisim.source import literal_integer
+from nkisim.source import literal_integer, writes_tile
 from nkisim.upgrade.beta1.results import DST, allocated, hoisted, old_calls, target_of
 from nkisim.upgrade.beta2.arguments import named
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import tile_dtype
-from nkisim.upgrade.signatures import binds, writes_tile
+from nkisim.upgrade.signatures import binds
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import buffer_of, in_psum
 

@@ -16,6 +16,7 @@ from nkisim.source.names import Names
 __all__ = ["Definition", "File", "definition_of", "raise_if_unreadable", "read_file"]
 
 _READ: dict[str, tuple[list[str], File | None]] = {}
+_MOST_READ = 256
 
 Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -100,6 +101,8 @@ def read_file(file: str) -> File | None:
             found = File(file, "".join(lines))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             found = None
+        if len(_READ) >= _MOST_READ:
+            _READ.clear()
         # linecache gives the same list until the file is read again.
         _READ[file] = (lines, found)
     return found

@@ -143,7 +143,7 @@ class ContractionPlan(Plan):
         def fast(*operands: Tensor) -> Tensor:
             if wanted():
                 return contracted(program, operands)
-            return lowered(program, operands) if autocast_on(*operands) else compute(*operands)
+            return lowered(program, operands) if autocast_on(operands[0]) else compute(*operands)
 
         if precision == "fast":
             return fast
@@ -312,7 +312,7 @@ def cached_plan(
     minimize: Minimize,
 ) -> ContractionPlan:
     """Return the plan for validated operands, cached or new."""
-    shapes = tuple(x.shape for x in tensors)
+    shapes = tuple([x.shape for x in tensors])
     layout = None if memory_limit is None else _strides_of(tensors)
     key = text, precision, memory_limit, minimize, tensors[0].dtype, shapes, layout
     try:

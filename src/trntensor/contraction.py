@@ -22,7 +22,7 @@ from trntensor._paths.precision import (
 )
 from trntensor._paths.traced import traced, traced_terms
 from trntensor._planning.subscripts import parse, pointed, sizes_of
-from trntensor.plan import cached_plan
+from trntensor.plans import cached_plan
 
 __all__ = ["einsum", "multi_einsum"]
 

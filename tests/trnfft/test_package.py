@@ -1,9 +1,11 @@
 """What the package shows, what importing it costs, and its signatures."""
 
 import inspect
+from importlib import import_module
 from types import ModuleType
 
-import trnfft
+import trnfft.nki.published
+import trnfft.published
 from each_case import each_case
 from fresh_process import printed_after
 
@@ -39,7 +41,6 @@ SIGNATURES = {
     "set_precision": "(mode)",
     "get_precision": "()",
     "precision": "(mode)",
-    "set_ozaki_product_precision_verified": "(verified=True)",
 }
 OTHERS = {
     "ComplexTensor",
@@ -49,7 +50,6 @@ OTHERS = {
     "backend",
     "clear_plan_cache",
     "complex_matmul",
-    "create_plan",
     "get_backend",
     "plan",
     "set_backend",
@@ -77,6 +77,19 @@ def test_the_public_names_are_listed():
         and not isinstance(getattr(trnfft, name), ModuleType)
     }
     assert set(trnfft.__all__) == public | {"torch_fft"}
+
+
+@each_case(
+    ("package", "name"),
+    [("trnfft", name) for name in trnfft.published.__all__]
+    + [("trnfft.nki", name) for name in trnfft.nki.published.__all__],
+)
+def test_published_names_import_without_being_public_names(package, name):
+    package = import_module(package)
+    assert getattr(package, name) is getattr(package.published, name)
+    assert name not in package.__all__
+    assert name not in dir(package)
+    assert package.published.INSTEAD[name]
 
 
 def test_plan_is_the_function_whatever_was_imported_first():

@@ -15,8 +15,9 @@ from fresh_process import printed_after
 from trnsci.core.testing import random_tensor
 from trntensor import plan_contraction
 from trntensor._planning.annealing import Network, linear_path, tree_of
-from trntensor._planning.contraction_paths import EXACT, find_path, greedy_path
+from trntensor._planning.contraction_paths import EXACT, find_path
 from trntensor._planning.program import Program
+from trntensor.plan import _greedy_path_search
 
 from .networks import cost, hyper, lattice, layers, network, ring, tree
 
@@ -264,9 +265,7 @@ def largest(inputs, output, path, sizes):
 
 def test_the_greedy_helper_contracts_the_cheapest_pair():
     sizes = {"i": 100, "j": 200, "k": 5, "l": 50, "m": 3}
-    assert greedy_path(["ij", "jk", "kl"], "il", sizes)[0] == (1, 2)
-    from trntensor.plan import _greedy_path_search
-
+    assert _greedy_path_search(["ij", "jk", "kl"], "il", sizes)[0] == (1, 2)
     assert _greedy_path_search(["ij", "jk", "kl", "lm"], "im", sizes)[0] == (2, 3)
 
 

@@ -21,6 +21,7 @@ from trnsci.core.eager import one_problem
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
+from trnsci.core.untraced import STEPS, untraced
 from trntensor._decompositions.unfolding import (
     check_parts,
     check_tensor,
@@ -75,6 +76,7 @@ def cp_decompose(
 ) -> tuple[list[Tensor], Tensor, ConvergenceReport]: ...
 
 
+@untraced("cp_decompose", STEPS)
 def cp_decompose(
     tensor: Tensor,
     rank: int,

@@ -14,6 +14,7 @@ from trnsci.core.eager import one_problem
 from trnsci.core.errors import ParameterError, ShapeError
 from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
+from trnsci.core.untraced import STEPS, untraced
 from trntensor._decompositions.unfolding import check_parts, check_tensor, split, unfolded
 from trntensor._planning.subscripts import LETTERS
 from trntensor.contraction import einsum
@@ -101,8 +102,18 @@ def tucker_decompose(
         many = torch.func.vmap(lambda x: _fixed_sweeps(x, each, min(max_iter, 3)))
         core, *factors = many(tensor)
         return core, list(factors)
-    one_problem(function, tensor, instead="batch=True takes a batch")
     sizes = None if ranks is None else _checked_ranks(function, tensor.shape, ranks)
+    core, factors, report = _converged(tensor, sizes, max_iter, tol, eps)
+    report_sweeps(function, report, on_failure)
+    return (core, factors, report) if return_report else (core, factors)
+
+
+@untraced("tucker_decompose", STEPS)
+def _converged(
+    tensor: Tensor, sizes: tuple[int, ...] | None, max_iter: int, tol: float, eps: float | None
+) -> tuple[Tensor, list[Tensor], ConvergenceReport]:
+    """Return core, factors and the report of one tensor after sweeping to convergence."""
+    one_problem("tucker_decompose", tensor, instead="batch=True takes a batch")
     unit = power_below(tensor)  # squares are formed
     tensor = tensor / unit
     norm = float(torch.linalg.vector_norm(tensor.detach(), dtype=_wide(tensor)))
@@ -124,9 +135,7 @@ def tucker_decompose(
         sweeps.reason = "max_iter"
         if sweeps.ended(_error(norm, core)):
             break
-    core, report = core * unit, sweeps.report()
-    report_sweeps(function, report, on_failure)
-    return (core, factors, report) if return_report else (core, factors)
+    return core * unit, factors, sweeps.report()
 
 
 def tucker_reconstruct(core: Tensor, factors: Sequence[Tensor]) -> Tensor:

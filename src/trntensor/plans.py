@@ -277,9 +277,8 @@ def plan_contraction(
         subscripts: As for ``einsum``.
         *operands: Tensors; only shape and dtype are used.
         precision: As for ``einsum``.
-        memory_limit: Maximum bytes that an execution allocates at a time, the result included, for
-            operands with the strides of these;
-            larger contractions are computed in slices.
+        memory_limit: Maximum bytes that an execution allocates at a time, the result included;
+            larger contractions are computed in slices. It holds for operands with these strides.
         minimize: Objective of the path search: ``"flops"``; ``"time"`` on a NeuronCore, from bytes,
             tiles of 128 and residency in SBUF; or ``"size"`` of the largest intermediate.
         path: A path instead of a search: pairs of positions in the list of remaining tensors, with

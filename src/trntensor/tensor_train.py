@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.eager import one_problem
-from trnsci.core.errors import ShapeError
+from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.finite import finite, power_below
 from trnsci.core.untraced import untraced
 from trntensor._decompositions.unfolding import check_parts, check_tensor, split
@@ -43,6 +43,7 @@ def tt_decompose(
 
     Raises:
         ShapeError: The tensor has fewer than two dimensions, or max_rank is below 1.
+        FlagError: Both batch and eps are given.
         NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tt_decompose"
@@ -52,7 +53,7 @@ def tt_decompose(
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
     if batch:
         if eps:
-            raise ShapeError(f"{function}: batch goes with max_rank, and without eps")
+            raise FlagError(f"{function}: batch goes with max_rank, and without eps")
         return list(torch.func.vmap(lambda x: tuple(_cut(x, max_rank, 0.0)))(tensor))
     return _within(tensor, max_rank, eps) if eps else _cut(tensor, max_rank, 0.0)
 

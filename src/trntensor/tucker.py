@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.eager import one_problem
-from trnsci.core.errors import ParameterError, ShapeError
+from trnsci.core.errors import FlagError, ParameterError, ShapeError
 from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
 from trnsci.core.untraced import STEPS, untraced
@@ -85,19 +85,20 @@ def tucker_decompose(
     Raises:
         ConvergenceError: The sweeps did not converge, and ``on_failure`` is ``"raise"``.
         ParameterError: The number of ranks is not that of dimensions.
-        ShapeError: A rank is below 1 or above its dimension, or not exactly one of ranks and
-            eps is given.
+        ShapeError: A rank is below 1 or above its dimension.
+        FlagError: An option is invalid, or another one excludes it; either ranks or eps is given.
         NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tucker_decompose"
     checked_action(function, on_failure)
     check_tensor(function, tensor, 1 + batch)
     finite(function, "tensor", tensor)
+    max_iter = whole(function, "max_iter", max_iter, 0, error=FlagError)
     if (ranks is None) == (eps is None):
-        raise ShapeError(f"{function}: either ranks or eps must be given")
+        raise FlagError(f"{function}: either ranks or eps must be given")
     if batch:
         if ranks is None or return_report:
-            raise ShapeError(f"{function}: batch goes with ranks, and without a report")
+            raise FlagError(f"{function}: batch goes with ranks, and without a report")
         each = _checked_ranks(function, tensor.shape[1:], ranks)
         many = torch.func.vmap(lambda x: _fixed_sweeps(x, each, min(max_iter, 3)))
         core, *factors = many(tensor)

@@ -181,7 +181,7 @@ def _accumulated(
     return result + beta * out
 
 
-def _check_scales(alpha: Scalar, beta: Scalar, out: Tensor | None) -> None:
+def _check_scales(alpha: Any, beta: Any, out: Tensor | None) -> None:
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not isinstance(value, _NUMBERS):
             kind = type(value).__name__

@@ -298,9 +298,8 @@ CALLS: dict[str, Call] = {
 
 NOT_CALLS = {
     "settings": "backend get_backend set_backend get_precision precision set_precision "
-    "set_ozaki_product_precision_verified checkpoint_contexts fork_rng get_default_generator "
-    "get_rng_state manual_seed set_rng_state",
-    "plans and their caches": "plan_gemm clear_plan_cache create_plan plan plan_cache_info "
+    "checkpoint_contexts fork_rng get_default_generator get_rng_state manual_seed set_rng_state",
+    "plans and their caches": "plan_gemm clear_plan_cache plan plan_cache_info "
     "plan_contraction estimate_flops select_precision_for_error",
     "made from numbers": "fftfreq rfftfreq fhtoffset next_fast_len causal_mask chebyshev_coeffs "
     "chebyshev_steps dilated_mask eye_sparse global_window_mask local_window_mask",

@@ -13,7 +13,6 @@ from trnfft import _registration as protocols
 from trnfft._paths.precision import (
     get_precision,
     precision,
-    set_ozaki_product_precision_verified,
     set_precision,
 )
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
@@ -36,7 +35,7 @@ from trnfft.nd import (
     rfft2,
     rfftn,
 )
-from trnfft.plan import FFTPlan, clear_plan_cache, create_plan, plan
+from trnfft.plan import FFTPlan, clear_plan_cache, plan
 from trnfft.short_time import istft, stft
 from trnfft.transforms import fft, hfft, ifft, ihfft, irfft, rfft
 from trnsci import __version__ as __version__
@@ -59,7 +58,6 @@ __all__ = [
     "clear_plan_cache",
     "complex_matmul",
     "correlate",
-    "create_plan",
     "dct",
     "dctn",
     "dst",
@@ -102,7 +100,6 @@ __all__ = [
     "rfftfreq",
     "rfftn",
     "set_backend",
-    "set_ozaki_product_precision_verified",
     "set_precision",
     "stft",
     "torch_fft",

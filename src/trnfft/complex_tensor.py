@@ -123,6 +123,14 @@ class ComplexTensor(ComplexMethods):
         return cls(magnitude * torch.cos(phase), magnitude * torch.sin(phase))
 
     @classmethod
+    def of_native(cls, native: Tensor) -> ComplexTensor:
+        """Return a tensor that stores a complex64 or complex128 tensor."""
+        made = cls.__new__(cls)
+        # Without a conjugate bit, so that its parts are ordinary views.
+        made._native, made._parts = native.resolve_conj(), None
+        return made
+
+    @classmethod
     def _of(cls, parts: Parts) -> ComplexTensor:
         """Return a tensor that stores ``parts`` without copying, even if they are views."""
         made = cls.__new__(cls)

@@ -13,9 +13,9 @@ and an inverse transform (A. J. S. Hamilton, Monthly Notices of the Royal Astron
 
 from __future__ import annotations
 
-import cmath
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +37,6 @@ __all__ = ["fht", "fhtoffset", "ifht"]
 Key = tuple[int, float, float, float, float]
 
 _LOG_2 = math.log(2.0)
-_SHIFT = 12
-"""Least real part for Stirling's series, whose seventh term is then below 1e-17."""
-_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 
 
 def fht(a: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> Tensor:
@@ -76,15 +73,15 @@ def ifht(A: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.
     return _computed("ifht", A, dln, mu, offset, bias)
 
 
+@constant_to_compile
 def fhtoffset(dln: float, mu: float, initial: float = 0.0, bias: float = 0.0) -> float:
     """Return the offset nearest to ``initial`` at which the transform does not ring.
 
     At this offset the coefficient of the highest frequency is real, so none of it is discarded.
     """
-    y = math.pi / (2 * dln)
-    phase = log_gamma(complex((mu + 1 + bias) / 2, y)) + log_gamma(complex((mu + 1 - bias) / 2, y))
-    steps = (_LOG_2 - initial) / dln + phase.imag / math.pi
-    return initial + (steps - round(steps)) * dln
+    from scipy import fft  # at the first use
+
+    return float(fft.fhtoffset(dln, mu, initial, bias))
 
 
 def _computed(name: str, a: Tensor, dln: float, mu: float, offset: float, bias: float) -> Tensor:
@@ -147,10 +144,9 @@ def coefficients(key: Key) -> list[npt.NDArray[np.complex128]]:
     n, dln, mu, offset, bias = key
     y = 2 * math.pi * np.arange(n // 2 + 1) / (n * dln)
     plus, minus = (mu + 1 + bias) / 2 + 0.5j * y, (mu + 1 - bias) / 2 - 0.5j * y
-    found = np.empty(len(y), np.complex128)
-    for m in range(1, len(y)):
-        logarithm = log_gamma(complex(plus[m])) - log_gamma(complex(minus[m]))
-        found[m] = cmath.exp(logarithm + (bias + 1j * y[m]) * _LOG_2 - 1j * y[m] * offset)
+    found = np.zeros(len(y), np.complex128)
+    power = (bias + 1j * y[1:]) * _LOG_2 - 1j * y[1:] * offset
+    found[1:] = np.exp(_log_gamma(plus[1:]) - _log_gamma(minus[1:]) + power)
     constant = _constant(mu, bias)
     found[0] = constant if math.isfinite(constant) else 0.0
     if n % 2 == 0:  # the highest frequency of real points has no phase
@@ -177,18 +173,14 @@ def _constant(mu: float, bias: float) -> float:
         return 0.0
     if _is_pole(plus):
         return math.inf
-    return cmath.exp(log_gamma(complex(plus)) - log_gamma(complex(minus)) + bias * _LOG_2).real
+    return float(np.exp(_log_gamma(plus) - _log_gamma(minus) + bias * _LOG_2).real)
 
 
 def _is_pole(x: float) -> bool:
     return x <= 0 and x == int(x)
 
 
-def log_gamma(z: complex) -> complex:
-    """Return log Gamma(z), with an imaginary part correct modulo 2 pi."""
-    down = 0j
-    while z.real < _SHIFT:
-        down += cmath.log(z)
-        z += 1
-    series = sum(c / z ** (2 * k + 1) for k, c in enumerate(_STIRLING))
-    return (z - 0.5) * cmath.log(z) - z + 0.5 * math.log(2 * math.pi) + series - down
+def _log_gamma(z: Any) -> Any:
+    from scipy.special import loggamma  # at the first use
+
+    return loggamma(np.asarray(z, np.complex128))

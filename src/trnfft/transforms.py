@@ -49,7 +49,7 @@ def fft(
         >>> trnfft.fft(torch.tensor([1.0, 2.0, 3.0, 4.0])).to_torch_complex()
         tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
     """
-    return _spectrum("fft", input, n, dim, norm, out)
+    return _result("fft", input, n, dim, norm, out)
 
 
 def ifft(
@@ -64,7 +64,7 @@ def ifft(
 
     Args and errors are those of :func:`fft`; it is the inverse for the same norm.
     """
-    return _spectrum("ifft", input, n, dim, norm, out)
+    return _result("ifft", input, n, dim, norm, out)
 
 
 def rfft(
@@ -83,7 +83,7 @@ def rfft(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
-    return _spectrum("rfft", input, n, dim, norm, out)
+    return _result("rfft", input, n, dim, norm, out)
 
 
 def irfft(
@@ -111,7 +111,7 @@ def irfft(
         ShapeError: n is below one, or there is only one bin and n is not given.
         IndexError, FlagError: As :func:`fft`.
     """
-    return _reals("irfft", input, n, dim, norm, out)
+    return _result("irfft", input, n, dim, norm, out)
 
 
 def hfft(
@@ -130,7 +130,7 @@ def hfft(
     Raises:
         ShapeError, IndexError, FlagError: As :func:`irfft`.
     """
-    return _reals("hfft", input, n, dim, norm, out)
+    return _result("hfft", input, n, dim, norm, out)
 
 
 def ihfft(
@@ -149,32 +149,16 @@ def ihfft(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
-    return _spectrum("ihfft", input, n, dim, norm, out)
+    return _result("ihfft", input, n, dim, norm, out)
 
 
-def _spectrum(
-    kind: str, input: Spectrum, n: int | None, dim: int, norm: Norm, out: Spectrum | None
-) -> Spectrum:
-    """Return a complex transform, in the tensor type of the input."""
+def _result(kind: str, input: Any, n: int | None, dim: int, norm: Norm, out: Any) -> Any:
+    """Validate the arguments and return a transform, in the tensor type of the input."""
     held = opened_real(kind, input) if kind in REAL_INPUT else opened(kind, input)
-    result = closed(_transformed(kind, held.x, n, dim, norm), held)
-    return result if out is None else stored(kind, result, out)
-
-
-def _reals(
-    kind: str, input: Spectrum, n: int | None, dim: int, norm: Norm, out: Tensor | None
-) -> Tensor:
-    """Return a real transform."""
-    held = opened(kind, input)
-    result = closed_real(_transformed(kind, held.x, n, dim, norm), held)
-    return result if out is None else stored(kind, result, out)
-
-
-def _transformed(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
-    """Validate the other arguments and return the transform of a tensor."""
+    x = held.x
     size, dim = along(kind, x, n, dim, norm, bins=kind in HALF_SPECTRUM)
-    if is_empty(x):
-        result = empty_result(kind, x, [size], [dim])
-        if result is not None:
-            return result
-    return transform(kind, x, size, dim, norm)
+    found: Any = empty_result(kind, x, [size], [dim]) if is_empty(x) else None
+    if found is None:
+        found = transform(kind, x, size, dim, norm)
+    found = closed_real(found, held) if kind in HALF_SPECTRUM else closed(found, held)
+    return found if out is None else stored(kind, found, out)

@@ -16,7 +16,7 @@ from trntensor._paths.precision import select_precision_for_error
 from trntensor.contraction import einsum, multi_einsum
 from trntensor.convergence import ConvergenceReport
 from trntensor.cp import cp_decompose, cp_reconstruct
-from trntensor.plan import (
+from trntensor.plans import (
     ContractionPlan,
     clear_plan_cache,
     estimate_flops,

@@ -22,11 +22,12 @@ from trntensor._paths.precision import (
 )
 from trntensor._paths.traced import traced, traced_terms
 from trntensor._planning.subscripts import parse, pointed, sizes_of
-from trntensor.plan import cached_plan
+from trntensor.plans import cached_plan
 
 __all__ = ["einsum", "multi_einsum"]
 
 Scalar = float | complex | Tensor
+_NUMBERS = (int, float, complex, Tensor, SupportsFloat)
 
 
 def einsum(
@@ -81,16 +82,15 @@ def einsum(
     """
     text, tensors = read_arguments("einsum", subscripts, operands)
     checked_precision("einsum", precision)
-    _check_beta(beta, out)
-    wanted = dtype_of("einsum", dtype)
-    if wanted is not None:
-        tensors = [
-            x.to(wanted) if isinstance(x, Tensor) or hasattr(x, "to") else x for x in tensors
-        ]
-    if any(not isinstance(x, Tensor) and hasattr(x, "partition_dim") for x in tensors):
-        return _sharded(
-            text, tensors, alpha, beta, out, precision, target_forward_error, memory_limit
-        )
+    _check_scales(alpha, beta, out)
+    if dtype is not None:
+        wanted = dtype_of("einsum", dtype)
+        tensors = [x.to(wanted) if hasattr(x, "to") else x for x in tensors]
+    for x in tensors:
+        if not isinstance(x, Tensor) and hasattr(x, "partition_dim"):
+            return _sharded(
+                text, tensors, alpha, beta, out, precision, target_forward_error, memory_limit
+            )
     check_operands("einsum", text, tensors)
     if target_forward_error is not None:
         terms = _summed_terms(text, tensors)
@@ -164,7 +164,6 @@ def _chosen_precision(
 def _accumulated(
     text: str, result: Tensor, alpha: Scalar, beta: Scalar, out: Tensor | None
 ) -> Tensor:
-    _check_scale("alpha", alpha)
     if not (isinstance(alpha, (int, float)) and alpha == 1):
         result = result * alpha
     if out is None:
@@ -182,16 +181,13 @@ def _accumulated(
     return result + beta * out
 
 
-def _check_beta(beta: Scalar, out: Tensor | None) -> None:
-    _check_scale("beta", beta)
+def _check_scales(alpha: Any, beta: Any, out: Tensor | None) -> None:
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not isinstance(value, _NUMBERS):
+            kind = type(value).__name__
+            raise DTypeError(f"einsum: {name} must be a number or a 0-d tensor, got {kind}")
     if out is None and (isinstance(beta, Tensor) or beta != 0):
         raise FlagError(f"einsum: beta must be 0 where out is not given, got {beta!r}")
-
-
-def _check_scale(name: str, value: Any) -> None:
-    if not isinstance(value, (int, float, complex, Tensor, SupportsFloat)):
-        kind = type(value).__name__
-        raise DTypeError(f"einsum: {name} must be a number or a 0-d tensor, got {kind}")
 
 
 def multi_einsum(

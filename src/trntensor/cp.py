@@ -1,9 +1,9 @@
 """Canonical polyadic (CP) decomposition: a tensor as a sum of outer products.
 
-Alternating least squares (ALS) solves for one mode at a time from the tensor times all other
-factors. The modes are split into two halves: the tensor contracted with the factors of one half is
-shared by all modes of the other half. A sweep thus makes two passes over the tensor for any number
-of modes, and no Khatri-Rao product is formed.
+Alternating least squares (ALS) solves for the factor of one mode at a time, from the tensor
+contracted with all other factors. The modes are in two halves: all modes of one half share the
+tensor contracted with the factors of the other half. So a sweep makes two passes over the tensor
+for any number of modes, and no Khatri-Rao product is formed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from trnsci.core.eager import one_problem
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
+from trnsci.core.untraced import STEPS, untraced
 from trntensor._decompositions.unfolding import (
     check_parts,
     check_tensor,
@@ -75,6 +76,7 @@ def cp_decompose(
 ) -> tuple[list[Tensor], Tensor, ConvergenceReport]: ...
 
 
+@untraced("cp_decompose", STEPS)
 def cp_decompose(
     tensor: Tensor,
     rank: int,
@@ -122,7 +124,7 @@ def cp_decompose(
         ShapeError: The tensor has fewer than two dimensions, or factors or mask do not match it.
         DTypeError: The tensor is not floating point, or factors or mask are not tensors.
         NotFiniteError: A known value is NaN or infinite.
-        FlagError: An option is invalid, or excluded by another.
+        FlagError: An option is invalid, or another one excludes it.
     """
     function = "cp_decompose"
     checked_action(function, on_failure)
@@ -130,7 +132,8 @@ def cp_decompose(
     if not batch:
         one_problem(function, tensor, instead="batch=True takes a batch")
     rank = whole(function, "rank", rank, 1, error=ShapeError)
-    max_iter = whole(function, "max_iter", max_iter, 1, error=ShapeError)
+    max_iter = whole(function, "max_iter", max_iter, 1, error=FlagError)
+    restarts = whole(function, "restarts", restarts, 1, error=FlagError)
     if init not in ("svd", "random"):
         raise FlagError(f"{function}: init must be svd or random, got {init!r}")
     if mask is not None and not isinstance(mask, Tensor):
@@ -157,7 +160,7 @@ def cp_decompose(
     unit = power_below(known)  # squares are formed
     tensor, known = tensor / unit, known / unit
     best: tuple[list[Tensor], Tensor, ConvergenceReport] | None = None
-    for start in range(max(restarts, 1)):
+    for start in range(restarts):
         if start == 0 and factors is not None:
             begun = _warm(function, tensor, rank, factors)
         else:

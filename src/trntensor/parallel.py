@@ -26,7 +26,7 @@ from trntensor._paths.precision import Precision
 from trntensor._planning.memory import Slices
 from trntensor._planning.program import Program
 from trntensor._planning.subscripts import Equation, parse, sizes_of
-from trntensor.plan import make_plan
+from trntensor.plans import make_plan
 
 __all__ = ["ShardedTensor", "einsum_over_ranks", "gather", "scatter", "shard_boundaries"]
 

@@ -19,10 +19,10 @@ __all__ = ["ao_to_mo_transform", "four_index_transform", "mp2_energy"]
 def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     """Return the MP2 energy of a closed shell from density-fitted integrals, as a 0-d tensor.
 
-    The sum of T (2 T - T') / D over all occupied i and j and virtual a and b, with
-    T = sum_P B[i, a, P] B[j, b, P], T' is T with a and b exchanged, and
-    D = eps_i + eps_j - eps_a - eps_b. Pairs (i, j) and (j, i) are computed once, and the largest
-    intermediate is the integrals of one i. On a kernel path it is one launch.
+    It is the sum of T (2 T - T') / D over all occupied i and j and all virtual a and b. Here T is
+    sum_P B[i, a, P] B[j, b, P], T' is T with a and b exchanged, and D is
+    eps_i + eps_j - eps_a - eps_b. Pairs (i, j) and (j, i) are computed once. The largest
+    intermediate holds the integrals of one i. On a kernel path it is one launch.
 
     Args:
         B: Three-index integrals, (nocc, nvir, naux), of any size.

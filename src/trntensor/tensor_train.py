@@ -14,12 +14,15 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.eager import one_problem
-from trnsci.core.errors import ShapeError
+from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.finite import finite, power_below
+from trnsci.core.untraced import untraced
 from trntensor._decompositions.unfolding import check_parts, check_tensor, split
 from trntensor.contraction import einsum
 
 __all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]
+
+_RANKS = "its ranks depend on values"
 
 
 def tt_decompose(
@@ -40,6 +43,7 @@ def tt_decompose(
 
     Raises:
         ShapeError: The tensor has fewer than two dimensions, or max_rank is below 1.
+        FlagError: Both batch and eps are given.
         NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tt_decompose"
@@ -49,11 +53,15 @@ def tt_decompose(
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
     if batch:
         if eps:
-            raise ShapeError(f"{function}: batch goes with max_rank, and without eps")
+            raise FlagError(f"{function}: batch goes with max_rank, and without eps")
         return list(torch.func.vmap(lambda x: tuple(_cut(x, max_rank, 0.0)))(tensor))
-    if not eps:
-        return _cut(tensor, max_rank, 0.0)
-    one_problem(function, tensor, instead="max_rank without eps needs none")
+    return _within(tensor, max_rank, eps) if eps else _cut(tensor, max_rank, 0.0)
+
+
+@untraced("tt_decompose", f"with eps {_RANKS}")
+def _within(tensor: Tensor, max_rank: int | None, eps: float) -> list[Tensor]:
+    """Return cores of the smallest ranks with a relative error of at most ``eps``."""
+    one_problem("tt_decompose", tensor, instead="max_rank without eps needs none")
     unit = power_below(tensor)  # errors are roots of sums of squares
     *cores, last = _cut(tensor / unit, max_rank, eps)
     return [*cores, last * unit]
@@ -90,6 +98,7 @@ def tt_reconstruct(cores: Sequence[Tensor]) -> Tensor:
     return result.reshape([core.shape[1] for core in cores])
 
 
+@untraced("tt_round", _RANKS)
 def tt_round(
     cores: Sequence[Tensor], max_rank: int | None = None, *, eps: float = 0.0
 ) -> list[Tensor]:

@@ -11,9 +11,10 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.eager import one_problem
-from trnsci.core.errors import ParameterError, ShapeError
+from trnsci.core.errors import FlagError, ParameterError, ShapeError
 from trnsci.core.failures import OnFailure, checked_action
 from trnsci.core.finite import finite, power_below
+from trnsci.core.untraced import STEPS, untraced
 from trntensor._decompositions.unfolding import check_parts, check_tensor, split, unfolded
 from trntensor._planning.subscripts import LETTERS
 from trntensor.contraction import einsum
@@ -84,25 +85,36 @@ def tucker_decompose(
     Raises:
         ConvergenceError: The sweeps did not converge, and ``on_failure`` is ``"raise"``.
         ParameterError: The number of ranks is not that of dimensions.
-        ShapeError: A rank is below 1 or above its dimension, or not exactly one of ranks and
-            eps is given.
+        ShapeError: A rank is below 1 or above its dimension.
+        FlagError: An option is invalid, or another one excludes it; either ranks or eps is given.
         NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tucker_decompose"
     checked_action(function, on_failure)
     check_tensor(function, tensor, 1 + batch)
     finite(function, "tensor", tensor)
+    max_iter = whole(function, "max_iter", max_iter, 0, error=FlagError)
     if (ranks is None) == (eps is None):
-        raise ShapeError(f"{function}: either ranks or eps must be given")
+        raise FlagError(f"{function}: either ranks or eps must be given")
     if batch:
         if ranks is None or return_report:
-            raise ShapeError(f"{function}: batch goes with ranks, and without a report")
+            raise FlagError(f"{function}: batch goes with ranks, and without a report")
         each = _checked_ranks(function, tensor.shape[1:], ranks)
         many = torch.func.vmap(lambda x: _fixed_sweeps(x, each, min(max_iter, 3)))
         core, *factors = many(tensor)
         return core, list(factors)
-    one_problem(function, tensor, instead="batch=True takes a batch")
     sizes = None if ranks is None else _checked_ranks(function, tensor.shape, ranks)
+    core, factors, report = _converged(tensor, sizes, max_iter, tol, eps)
+    report_sweeps(function, report, on_failure)
+    return (core, factors, report) if return_report else (core, factors)
+
+
+@untraced("tucker_decompose", STEPS)
+def _converged(
+    tensor: Tensor, sizes: tuple[int, ...] | None, max_iter: int, tol: float, eps: float | None
+) -> tuple[Tensor, list[Tensor], ConvergenceReport]:
+    """Return core, factors and the report of one tensor after sweeping to convergence."""
+    one_problem("tucker_decompose", tensor, instead="batch=True takes a batch")
     unit = power_below(tensor)  # squares are formed
     tensor = tensor / unit
     norm = float(torch.linalg.vector_norm(tensor.detach(), dtype=_wide(tensor)))
@@ -124,9 +136,7 @@ def tucker_decompose(
         sweeps.reason = "max_iter"
         if sweeps.ended(_error(norm, core)):
             break
-    core, report = core * unit, sweeps.report()
-    report_sweeps(function, report, on_failure)
-    return (core, factors, report) if return_report else (core, factors)
+    return core * unit, factors, sweeps.report()
 
 
 def tucker_reconstruct(core: Tensor, factors: Sequence[Tensor]) -> Tensor:

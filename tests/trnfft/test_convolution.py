@@ -1,17 +1,18 @@
 """Convolution against sums taken term by term, and against SciPy where dimensions broadcast."""
 
+import math
 from itertools import product
 
 import numpy as np
 import pytest
 import scipy.signal
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnfft
 from each_case import each_case
 from oracles import fourier as oracle
-from trnfft import ComplexTensor, convolution
-from trnfft._paths.overlap_add import block_length
+from trnfft import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 from .agreement import array, randn
@@ -168,6 +169,27 @@ def test_dimensions_of_one_broadcast_as_in_scipy(first, second, name, mode):
     assert_convolved(getattr(trnfft, name)(a, b, mode), want, a, b)
 
 
+class RealTransforms(TorchDispatchMode):
+    """Collects the shapes of the operands of Fourier transforms of real tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.shapes = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._fft_r2c.default:
+            self.shapes.append(tuple(args[0].shape))
+        return func(*args, **(kwargs or {}))
+
+
+def blocks_of(first, second):
+    """Return the length and the number of the blocks of a convolution of vectors."""
+    with RealTransforms() as seen:
+        trnfft.oaconvolve(torch.ones(first), torch.ones(second))
+    (length,) = {shape[-1] for shape in seen.shapes}
+    return length, max(math.prod(shape[:-1]) for shape in seen.shapes)
+
+
 @each_case("longer", [50, 1000, 20000])
 @each_case("shorter", [2, 3, 10, 49])
 def test_blocks_are_of_the_length_with_the_least_work(longer, shorter):
@@ -176,7 +198,7 @@ def test_blocks_are_of_the_length_with_the_least_work(longer, shorter):
 
     whole = trnfft.next_fast_len(longer + shorter - 1, real=True)
     doubling = [2**k for k in range(1, 16) if 2 * shorter <= 2**k < whole]
-    found = block_length(longer, shorter, True)
+    found, _ = blocks_of(longer, shorter)
     assert found in (*doubling, whole)
     assert work(found) <= min(map(work, (*doubling, whole)))
 
@@ -184,7 +206,7 @@ def test_blocks_are_of_the_length_with_the_least_work(longer, shorter):
 def test_blocks_are_differentiable():
     a = randn(60, dtype=torch.float64).requires_grad_()
     b = randn(3, dtype=torch.float64, seed=1).requires_grad_()
-    assert block_length(60, 3, True) < 62
+    assert blocks_of(60, 3)[0] < 62
     assert torch.autograd.gradcheck(trnfft.oaconvolve, (a, b))
 
 
@@ -239,19 +261,9 @@ def test_errors_name_the_function(name):
 
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize(("longer", "shorter"), [(1000, 10), (12, 10), (60, 3)])
-def test_transforms_are_as_long_as_a_block(longer, shorter, swapped, monkeypatch):
-    transformed, multiplied = [], convolution._multiplied
-
-    def noted(a, b, sizes, dims):
-        transformed.append((sizes, a.numel() // a.shape[dims[0]]))
-        return multiplied(a, b, sizes, dims)
-
-    monkeypatch.setattr(convolution, "_multiplied", noted)
-    operands = torch.ones(longer), torch.ones(shorter)
-    trnfft.oaconvolve(*(operands[::-1] if swapped else operands))
-    size = block_length(longer, shorter, True)
-    blocks = -(-longer // (size - shorter + 1))
-    assert transformed == [([size], blocks)]
+def test_transforms_are_as_long_as_a_block(longer, shorter, swapped):
+    size, blocks = blocks_of(*((shorter, longer) if swapped else (longer, shorter)))
+    assert blocks == -(-longer // (size - shorter + 1))
     assert (blocks > 1) is (longer > 12)
 
 

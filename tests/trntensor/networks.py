@@ -6,6 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import opt_einsum
+import torch
+
+from trntensor import plan_contraction
 
 SYMBOLS = [opt_einsum.get_symbol(at) for at in range(400)]
 
@@ -81,6 +84,13 @@ def hyper(count, seed=0, **options):
     ]
     edges = [(at, (at + 1) % count) for at in range(count)]
     return joined([*edges, *shared], count, seed=seed, **options)
+
+
+def find_path(inputs, output, sizes, minimize="flops"):
+    """Return the path of a plan, and the method of its search."""
+    tensors = [torch.empty([sizes[x] for x in term], device="meta") for term in inputs]
+    plan = plan_contraction(f"{','.join(inputs)}->{output}", *tensors, minimize=minimize)
+    return plan.contraction_path, plan.program.searched
 
 
 def cost(inputs, output, path, sizes):

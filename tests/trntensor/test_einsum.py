@@ -233,6 +233,26 @@ def test_autocast_gives_the_dtype_of_torch(subscripts):
     assert torch.allclose(got.float(), want, atol=0.2)
 
 
+def test_compiled_contractions_have_the_order_of_their_plan():
+    sizes = []
+
+    def largest(graph, inputs):
+        graph(*inputs)
+        for node in graph.graph.nodes:
+            value = node.meta.get("example_value")
+            if isinstance(value, torch.Tensor):
+                sizes.append(value.numel())
+        return graph.forward
+
+    compiled = torch.compile(
+        lambda *x: trntensor.einsum("ij,jk,kl->il", *x), backend=largest, fullgraph=True
+    )
+    for n in (40, 50, 60):  # torch makes sizes symbolic when the second comes
+        a, b, c = torch.ones(n, 2), torch.ones(2, n), torch.ones(n, 2)
+        assert torch.equal(compiled(a, b, c), a @ (b @ c))
+    assert max(sizes) == 2 * 60  # from the left, the first result would have n squared elements
+
+
 def test_a_limit_is_not_promised_to_compiled_graphs():
     a = random_tensor(3, 3)
 

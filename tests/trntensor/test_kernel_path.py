@@ -90,6 +90,19 @@ def test_precisions_on_kernels():
     assert narrow.dtype is torch.bfloat16
 
 
+def test_compiled_contractions_of_several_sizes():
+    compiled = torch.compile(
+        lambda *x: trntensor.einsum("ij,jk->ik", *x), backend="eager", fullgraph=True
+    )
+    for n in (4, 5, 6):  # torch makes sizes symbolic when the second comes
+        a, b = random_tensor(n, 3), random_tensor(3, n)
+        with trntensor.backend("simulator"):
+            before = counts()
+            got = compiled(a, b)
+        assert dict((counts() - before).launches) == {"contract": 1}
+        assert torch.allclose(got, a @ b, atol=1e-5)
+
+
 def test_equal_contractions_are_one_launch():
     pairs = [(random_tensor(3, 4, seed=s), random_tensor(4, 5, seed=s)) for s in range(4)]
     with trntensor.backend("simulator"):

@@ -4,12 +4,29 @@ import pytest
 import torch
 
 import trntensor
+from each_case import each_case
 from fresh_process import printed_after
+from trntensor import plan, published
 
 
 def test_the_public_names_are_listed():
     assert len(set(trntensor.__all__)) == len(trntensor.__all__)
     assert all(hasattr(trntensor, name) for name in trntensor.__all__)
+
+
+@each_case("name", published.__all__)
+def test_published_names_import_without_being_public_names(name):
+    assert getattr(trntensor, name) is getattr(published, name) is getattr(plan, name)
+    assert name not in trntensor.__all__
+    assert name not in dir(trntensor)
+    assert published.INSTEAD[name]
+
+
+def test_internal_names_of_published_releases():
+    assert published._parse_subscripts("ij, jk") == (["ij", "jk"], "ik")
+    published._validate_subscripts("ij,jk", (torch.ones(2, 3), torch.ones(3, 2)))
+    with pytest.raises(ValueError, match="index 'j' has size 3 in operand 0 and 4 in operand 1"):
+        published._validate_subscripts("ij,jk", (torch.ones(2, 3), torch.ones(4, 2)))
 
 
 def test_importing_it_imports_no_planner_and_no_simulator():

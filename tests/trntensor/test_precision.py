@@ -10,7 +10,6 @@ from each_case import each_case
 from trnsci.core.errors import FlagError
 from trnsci.core.testing import random_tensor
 from trntensor import select_precision_for_error
-from trntensor._paths.precision import parts_of, stochastically_rounded
 
 
 def products(k, dtype=torch.float32):
@@ -53,11 +52,9 @@ def test_dd_keeps_what_single_bfloat16_products_lose():
     assert error(*half, "dd") <= 2.0**-11 + 64 * 2.0**-24
 
 
-def test_parts_are_exact_and_narrow():
+def test_three_parts_hold_all_bits():
     x = random_tensor(1000)
-    parts = parts_of(x, 3)
-    assert all(torch.equal(part.bfloat16().float(), part) for part in parts)
-    assert torch.equal(sum(part.double() for part in parts), x.double())
+    assert torch.equal(trntensor.einsum("i,i->i", x, torch.ones(1000), precision="dd"), x)
 
 
 def test_dd_and_sr_go_along_a_path():
@@ -72,17 +69,23 @@ def test_dd_and_sr_go_along_a_path():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_stochastic_rounding_goes_to_neighbours_and_is_right_in_the_mean(dtype):
     torch.manual_seed(0)
-    value, bits = 1.0 + 0.3 * torch.finfo(dtype).eps, 40_000
-    drawn = stochastically_rounded(torch.full((bits,), value), dtype)
-    assert set(drawn.tolist()) == {1.0, 1.0 + torch.finfo(dtype).eps}
-    up = float((drawn > 1).float().mean())
+    eps, bits = torch.finfo(dtype).eps, 40_000
+
+    def product(a, b):
+        return trntensor.einsum("i,i->i", a.to(dtype), b.to(dtype), precision="sr")
+
+    steps = round((0.3 / eps) ** 0.5)
+    factor = torch.full((bits,), 1 + steps * eps)
+    below, share = 1 + 2 * steps * eps, steps**2 * eps  # of the square, and of a step beyond it
+    drawn = product(factor, factor)
+    assert set(drawn.tolist()) == {below, below + eps}
+    up = float((drawn > below).float().mean())
     # Six standard deviations of a mean of so many draws.
-    assert abs(up - 0.3) <= 6 * (0.3 * 0.7 / bits) ** 0.5
+    assert abs(up - share) <= 6 * (share * (1 - share) / bits) ** 0.5
     kept = torch.tensor([0.0, -1.5, 2.0**-20, torch.inf, -torch.inf])
-    assert torch.equal(stochastically_rounded(kept, dtype), kept.to(dtype))
-    assert stochastically_rounded(torch.tensor(torch.nan), dtype).isnan()
-    tiny = torch.tensor([torch.finfo(dtype).tiny / 3])
-    assert float(stochastically_rounded(tiny, dtype)) >= 0
+    assert torch.equal(product(kept, torch.ones(5)), kept.to(dtype))
+    assert product(torch.tensor([torch.nan]), torch.ones(1)).isnan()
+    assert float(product(torch.tensor([torch.finfo(dtype).tiny]), torch.tensor([0.3]))) >= 0
 
 
 def test_sr_is_right_in_the_mean():

@@ -75,7 +75,9 @@ def along(
     """
     if norm is not None:
         checked_norm(function, norm)
-    dim = axis(function, x, dim)
+    ndim = x.ndim
+    if type(dim) is not int or not 0 <= dim < ndim:
+        dim = ndim - 1 if dim == -1 and ndim > 0 else axis(function, x, dim)
     if n is None:
         size: Any = x.shape[dim]
         if bins:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from trnfft._complex.arguments import has_complex
+from trnfft._complex import arguments as devices
 from trnfft._library import LIBRARY
 from trnfft._paths import torch_path
 from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT, Norm
@@ -49,7 +49,7 @@ def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
         if n is None:
             n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
         return _along(kind, x, n, dim, norm)
-    if _is_native(x):
+    if x.device.type in devices.COMPLEX_DEVICES:
         return torch_path.transform(kind, x, n, dim, norm)
     return _on_host(torch_path.transform, kind, x, n, dim, norm)
 
@@ -57,7 +57,7 @@ def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
 def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Any:
     """Return the transform ``kind`` ("fftn", "irfftn"...) along several dimensions."""
     if not kernels_wanted():
-        if _is_native(x):
+        if x.device.type in devices.COMPLEX_DEVICES:
             return torch_path.transform_nd(kind, x, s, dims, norm)
         return _on_host(torch_path.transform_nd, kind, x, s, dims, norm)
     if _is_one_launch(kind, x, s, dims, norm):
@@ -113,11 +113,6 @@ def mask(weights: Value, spectrum: Value) -> Value:
         )
     first, second = weights.expand(shape), spectrum.expand(shape)
     return as_spectrum(COMPLEX_MASK(as_parts(first), as_parts(second)))
-
-
-def _is_native(x: Value) -> bool:
-    """Return whether ``x`` is a tensor on a device with torch complex dtypes."""
-    return isinstance(x, Tensor) and has_complex(x.device)
 
 
 def _on_host(compute: Callable[..., Tensor], kind: str, x: Value, *arguments: Any) -> Value:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT
-from trnsci.core.eager import recorded
 from trnsci.core.interop import is_wrapped, unwrapped
 
 __all__ = ["empty_like", "empty_result", "is_empty"]
@@ -20,15 +20,14 @@ def is_empty(x: Tensor) -> bool:
 
     Inside ``vmap``, a tensor of an empty batch has a nonempty shape but no values.
     """
+    count: Any = x.numel()
+    if isinstance(count, Tensor):
+        return False  # torch.jit.trace: the value of a length must not be read
+    if count == 0:
+        return True
     if is_dynamo_compiling():
-        return x.numel() == 0  # wrappers of vmap cannot be traced
-    if recorded():
-        return False  # lengths are tensors, whose values must not be read
-    while x.numel() > 0:
-        if not isinstance(x, Tensor) or not is_wrapped(x):
-            return False
-        x = unwrapped(x)
-    return True
+        return False  # wrappers of vmap cannot be traced
+    return isinstance(x, Tensor) and is_wrapped(x) and is_empty(unwrapped(x))
 
 
 def empty_result(kind: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int]) -> Tensor | None:

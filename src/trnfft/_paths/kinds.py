@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trnfft._complex.arguments import has_complex
-from trnfft._paths.precision import level
+from trnfft._paths.precision import MODE
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
@@ -91,18 +91,19 @@ def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool =
     Raises:
         DTypeError: The input is neither a tensor nor a ComplexTensor.
     """
-    if not isinstance(input, (Tensor, ComplexTensor)):
+    native = isinstance(input, Tensor)
+    if not native and not isinstance(input, ComplexTensor):
         raise DTypeError(
             f"{function}: {name} must be a torch.Tensor or a ComplexTensor, "
             f"got {type(input).__name__}"
         )
     home, rounded = None, None
-    double = level() == "double"
+    double = MODE.get() == "double"
     if (on_torch or double) and not has_complex(input.device):
         home, input = input.device, input.cpu()  # the device has no float64 either
     x: Any = input
-    if isinstance(input, ComplexTensor):
-        x, rounded = _held(input)
+    if not native:
+        x, rounded = _held(x)
         split = True
     else:
         if x.dtype not in _DIRECT:
@@ -144,7 +145,7 @@ def closed(result: Spectrum, like: Opened) -> Spectrum:
     """Return a complex result in the tensor type and dtype that correspond to the input."""
     if isinstance(result, Tensor) and not like.split:
         return rounded_native(result, like)
-    made = ComplexTensor(result)
+    made = result if isinstance(result, ComplexTensor) else ComplexTensor.of_native(result)
     if like.part is not None:
         made = made.to(like.part)
     return made if like.home is None else made.to(like.home)

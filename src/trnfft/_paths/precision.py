@@ -29,7 +29,6 @@ __all__ = [
     "get_precision",
     "level",
     "precision",
-    "set_ozaki_product_precision_verified",
     "set_precision",
 ]
 
@@ -83,21 +82,6 @@ def precision(mode: str) -> AbstractContextManager[None]:
 def level() -> Level:
     """Return the current level."""
     return _LEVELS[MODE.get()]
-
-
-def set_ozaki_product_precision_verified(verified: bool = True) -> None:
-    """Do nothing; it exists for compatibility with older releases.
-
-    It enabled the modes ``ozaki`` and ``ozaki_hq``, which are now aliases of ``fp32`` and always
-    enabled.
-
-    Raises:
-        FlagError: ``verified`` is not a bool.
-    """
-    if not isinstance(verified, bool):
-        raise FlagError(
-            f"set_ozaki_product_precision_verified: verified must be a bool, got {verified!r}"
-        )
 
 
 def _check(function: str, mode: str) -> None:

@@ -18,7 +18,7 @@ from trnfft._paths.arguments import HALF_SPECTRUM, Norm
 from trnsci.core.arrays import array_of
 from trnsci.core.eager import inert
 
-__all__ = ["scipy_fft", "scipy_vector"]
+__all__ = ["SHORTEST", "scipy_fft", "scipy_vector"]
 
 _DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 
@@ -27,23 +27,19 @@ _DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.comple
 # 597 / 1668; with a real side 1024 20 / 10, 44100 675 / 396, 131072 4911 / 964. Without MKL, on a
 # Neoverse N1: 1024 19 / 37, 4096 60 / 73, 8191 816 / 552, 65537 9182 / 4898.
 _HAS_MKL: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-_SHORTEST = 512 if _HAS_MKL else 4097
+SHORTEST = 512 if _HAS_MKL else 4097
+"""Length from which on SciPy is considered."""
 _COMPOSITE, _POWER_OF_TWO = 12_288, 1 << 16
 
 
-def scipy_vector(kind: str, x: Tensor, n: int | None, norm: Norm) -> Tensor | None:
+def scipy_vector(kind: str, x: Tensor, n: int, norm: Norm) -> Tensor | None:
     """Return the transform ``kind`` of n points of a vector, or None if torch should compute it."""
-    if is_compiling() or type(n) is not int or n < _SHORTEST:  # n is symbolic during tracing
-        return None
-    if not x.is_cpu or x.dtype not in _DTYPES or not inert(x):
+    if is_compiling() or not x.is_cpu or x.dtype not in _DTYPES or not inert(x):
         return None
     complex_only = x.is_complex() and kind not in HALF_SPECTRUM
     if _HAS_MKL and complex_only and not _mkl_is_slow(n):
         return None
-    scipy = scipy_fft()
-    if scipy is None:
-        return None
-    return torch.from_numpy(getattr(scipy, kind)(array_of(x), n, -1, norm))
+    return torch.from_numpy(getattr(scipy_fft(), kind)(array_of(x), n, -1, norm))
 
 
 def _mkl_is_slow(n: int) -> bool:
@@ -53,9 +49,7 @@ def _mkl_is_slow(n: int) -> bool:
 
 @cache
 def scipy_fft() -> Any:
-    """Return the module ``scipy.fft``, None if SciPy is not installed."""
-    try:
-        from scipy import fft
-    except ImportError:
-        return None
+    """Return the module ``scipy.fft``, imported at the first use."""
+    from scipy import fft
+
     return fft

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from trnfft._paths.arguments import Norm
-from trnfft._paths.scipy_fft import scipy_vector
+from trnfft._paths.scipy_fft import SHORTEST, scipy_vector
 
 __all__ = ["transform", "transform_nd"]
 
 
 def transform(kind: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor:
     """Return the transform ``kind`` along one dimension."""
-    if x.ndim == 1:
+    if x.ndim == 1 and type(n) is int and n >= SHORTEST:  # n is symbolic during tracing
         found = scipy_vector(kind, x, n, norm)
         if found is not None:
             return found

@@ -29,11 +29,9 @@ def trigonometric(
 ) -> Tensor:
     """Return the cosine or sine transform of one of four types along ``dim``."""
     if x.is_cpu and x.numel() and inert(x):
-        scipy = scipy_fft()
-        if scipy is not None:
-            function = scipy.dst if sine else scipy.dct
-            array = function(array_of(x), type, n, dim, norm, orthogonalize=orthogonalize)
-            return torch.from_numpy(array)
+        function = scipy_fft().dst if sine else scipy_fft().dct
+        array = function(array_of(x), type, n, dim, norm, orthogonalize=orthogonalize)
+        return torch.from_numpy(array)
     if x.is_complex():
         parts = (
             trigonometric(part, sine, type, n, dim, norm, orthogonalize)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from trnfft._library import LIBRARY
 from trnfft.nki.dispatch import complex_gemm, complex_gemm_bf16, complex_linear, complex_mask_apply
-from trnfft.nki.multicore import get_multicore, multi_core_fft, set_multicore
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 
@@ -29,10 +28,7 @@ __all__ = [
     "complex_linear",
     "complex_mask_apply",
     "get_backend",
-    "get_multicore",
-    "multi_core_fft",
     "set_backend",
-    "set_multicore",
 ]
 
 set_backend = LIBRARY.set_backend

@@ -1,4 +1,4 @@
-"""Multi-core switch, for compatibility with callers that set it.
+"""The switch of published releases for several cores.
 
 One launch computes a whole batch and chooses its own cores, so the switch changes neither results
 nor launches.
@@ -24,7 +24,7 @@ class _Chosen:
 
 
 def set_multicore(enabled: bool, num_cores: int = 0) -> None:
-    """Set whether transforms may use several cores, and the number of cores; 0 means all.
+    """Store the switch, and the number of cores; 0 means all.
 
     Raises:
         FlagError: ``num_cores`` is negative.
@@ -35,7 +35,7 @@ def set_multicore(enabled: bool, num_cores: int = 0) -> None:
 
 
 def get_multicore() -> bool:
-    """Return whether transforms may use several cores."""
+    """Return the switch."""
     if _Chosen.enabled is None:
         if _VARIABLE.error is not None:
             raise _VARIABLE.error
@@ -44,5 +44,5 @@ def get_multicore() -> bool:
 
 
 def multi_core_fft(x: Spectrum, inverse: bool = False) -> Spectrum:
-    """Return ``fft`` or ``ifft`` along the last dimension, in the shape of ``x``."""
+    """Return ``fft`` or ``ifft`` along the last dimension."""
     return ifft(x) if inverse else fft(x)

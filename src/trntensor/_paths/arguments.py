@@ -30,12 +30,6 @@ def check_operands(function: str, text: str, tensors: Sequence[Any]) -> None:
     if not tensors:
         raise ShapeError(pointed(f"{function}: there must be at least one operand, got none", text))
     first = tensors[0]
-    if len(tensors) > 1 and getattr(first, "dtype", None) is torch.bool:
-        message = (
-            f"{function}: operands must be numbers, got torch.bool: torch has no products of it; "
-            f"cast them, or pass dtype"
-        )
-        raise DTypeError(pointed(message, text))
     for number, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             kind = type(x).__name__
@@ -53,6 +47,12 @@ def check_operands(function: str, text: str, tensors: Sequence[Any]) -> None:
                 f"{x.device} in operand {number}"
             )
             raise DeviceError(pointed(message, text, _term(text, number)))
+    if first.dtype is torch.bool and len(tensors) > 1:
+        message = (
+            f"{function}: operands must be numbers, got torch.bool: torch has no products of it; "
+            f"cast them, or pass dtype"
+        )
+        raise DTypeError(pointed(message, text))
 
 
 def _term(text: str, number: int) -> list[int]:

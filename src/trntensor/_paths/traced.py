@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from trnsci.core.interop import constant_to_compile
 from trntensor._library import LIBRARY
 from trntensor._paths.dispatch import Stage, run_stages, stages_of
-from trntensor._planning.pairs import Unary
+from trntensor._planning.pairs import Unary, unary_call
 from trntensor._planning.program import make_program
 from trntensor._planning.subscripts import LETTERS, Equation, parse
 
@@ -54,38 +55,41 @@ def traced_terms(text: str, tensors: Sequence[Tensor]) -> int:
 def traced(text: str, tensors: Sequence[Tensor]) -> Tensor:
     """Return a contraction made of operations that torch.compile traces.
 
-    On torch it is one ``torch.einsum``, valid for all sizes. On a kernel path, or with more indices
-    than ``torch.einsum`` accepts, the steps are those for the sizes at trace time.
+    One or two operands on torch are one ``torch.einsum``, valid for all sizes. Otherwise the steps
+    are those of the path for the sizes at trace time.
     """
-    shapes = tuple(tuple(x.shape) for x in tensors)
     if LIBRARY.kernels_wanted() and len(tensors) > 1:
-        unaries, stages = _planned(text, shapes, tensors[0].element_size())
+        unaries, stages = _planned(text, _shapes(tensors), tensors[0].element_size())
         return run_stages(unaries, stages, tensors)
     plain = _plain(text, tuple(x.ndim for x in tensors))
-    if len(tensors) > 1 and len(set(plain) - set(",->")) > len(LETTERS):
-        return _each_pair(*_pairs(text, shapes, tensors[0].element_size()), tensors)
+    if len(tensors) > 2 or (len(tensors) == 2 and len({*plain} - {*",->"}) > len(LETTERS)):
+        return _each_pair(*_pairs(text, _shapes(tensors), tensors[0].element_size()), tensors)
     result: Tensor = torch.einsum(plain, *tensors)
     return result
+
+
+def _shapes(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes at trace time; the graph is for these sizes, others compile another."""
+    return tuple(tuple(index(n) for n in x.shape) for x in tensors)
 
 
 @constant_to_compile
 def _pairs(
     text: str, shapes: tuple[tuple[int, ...], ...], itemsize: int
-) -> tuple[tuple[str, ...], tuple[tuple[int, int, str], ...]]:
-    """Return the preparation of the operands and the pairs, as equations in letters."""
+) -> tuple[tuple[Unary, ...], tuple[tuple[int, int, str], ...]]:
+    """Return the preparation of the operands, and the pairs as equations in letters."""
     equation = parse("einsum", text, tuple(len(shape) for shape in shapes))
     program = make_program("einsum", equation, shapes, itemsize)
     labels = program.labels
-    prepared = tuple(Equation((u.labels,), u.kept, "").plain for u in program.unaries)
-    return prepared, tuple(
+    return program.unaries, tuple(
         (i, j, Equation((labels[i], labels[j]), out, "").plain) for i, j, out in program.steps
     )
 
 
 def _each_pair(
-    prepared: tuple[str, ...], pairs: tuple[tuple[int, int, str], ...], tensors: Sequence[Tensor]
+    unaries: Sequence[Unary], pairs: Sequence[tuple[int, int, str]], tensors: Sequence[Tensor]
 ) -> Tensor:
-    found = [torch.einsum(one, x) for one, x in zip(prepared, tensors, strict=True)]
+    found = [x if u.trivial else unary_call(u)(x) for x, u in zip(tensors, unaries, strict=True)]
     for i, j, pair in pairs:
         found.append(torch.einsum(pair, found[i], found[j]))
     return found[-1]

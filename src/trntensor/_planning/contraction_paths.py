@@ -25,7 +25,6 @@ __all__ = [
     "find_path",
     "find_paths",
     "gemm_ns",
-    "greedy_path",
     "pair_flops",
     "pair_ns",
     "reordered",
@@ -185,20 +184,6 @@ def gemm_ns(
 
 def _tiles(extent: float) -> float:
     return -(-extent // TILE)
-
-
-def greedy_path(inputs: Sequence[str], output: str, sizes: Mapping[str, int]) -> Path:
-    """Return the greedy path: at each step the pair with the fewest multiply-adds."""
-    labels = [set(term) for term in inputs]
-    path = []
-    while len(labels) > 1:
-        pairs = [(i, j) for i in range(len(labels)) for j in range(i + 1, len(labels))]
-        i, j = min(pairs, key=lambda p: prod(sizes[x] for x in labels[p[0]] | labels[p[1]]))
-        path.append((i, j))
-        second, first = labels.pop(j), labels.pop(i)
-        rest = set(output).union(*labels)
-        labels.append((first | second) & rest)
-    return tuple(path)
 
 
 # -- all orders ------------------------------------------------------------------------------------

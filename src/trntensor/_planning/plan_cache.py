@@ -24,11 +24,11 @@ class PlanCache(Generic[P]):
     def get(self, key: Hashable) -> P | None:
         """Return a plan, or None."""
         with self._lock:
-            plan = self._plans.get(key)
-            if plan is not None:
-                self.hits += 1
-                self._plans.move_to_end(key)
-        return plan
+            if key not in self._plans:
+                return None
+            self.hits += 1
+            self._plans.move_to_end(key)
+            return self._plans[key]
 
     def keep(self, key: Hashable, plan: P) -> P:
         """Add a plan; return the cached plan of the key."""

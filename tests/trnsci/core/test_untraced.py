@@ -5,6 +5,7 @@ import torch
 
 import trnsolver
 import trnsparse
+import trntensor
 from each_case import each_case
 
 A = torch.eye(4) * 2
@@ -21,10 +22,16 @@ CALLS = {
     "trnsparse.chebyshev": lambda b: trnsparse.chebyshev(SPARSE, b, 1.0, 3.0, 20).x,
     "trnsparse.richardson": lambda b: trnsparse.richardson(SPARSE, b, 0.5, 20).x,
     "trnsparse.spsolve": lambda b: trnsparse.spsolve(SPARSE, b),
+    "trntensor.cp_decompose": lambda b: trntensor.cp_decompose(torch.outer(b, b), 1)[1],
+    "trntensor.tt_decompose": lambda b: trntensor.tt_decompose(torch.outer(b, b), eps=0.1)[1],
+    "trntensor.tt_round": lambda b: trntensor.tt_round([b.reshape(1, 4, 1)], 1)[0],
+    "trntensor.tucker_decompose": lambda b: trntensor.tucker_decompose(torch.outer(b, b), (1, 1))[
+        0
+    ],
 }
 
 
-FEW = ("trnsolver.cg", "trnsparse.cg")
+FEW = ("trnsolver.cg", "trnsparse.cg", "trntensor.tt_round")
 
 
 @pytest.mark.parametrize("names", [FEW, pytest.param(tuple(CALLS), marks=pytest.mark.slow)])

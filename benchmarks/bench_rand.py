@@ -27,7 +27,7 @@ from runner import Timing, clock_for, judged, measure, record, show
 from torch import Tensor
 
 import trnrand
-from trnrand._sampling import numba_loops
+from trnrand._stream import numba_loops
 
 try:
     import randomgen

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trnrand.errors import ParameterError
 from trnsci.core.backend.library import Library
-from trnsci.core.errors import BackendError, FlagError
+from trnsci.core.errors import BackendError, FlagError, ParameterError
 
 __all__ = ["LIBRARY", "no_kernel"]
 

@@ -18,7 +18,18 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trnrand.errors import ParameterError
+from trnrand._kernels.definitions import (
+    MASK,
+    PHILOX_M0,
+    PHILOX_M1,
+    PHILOX_ROUNDS,
+    PHILOX_W0,
+    PHILOX_W1,
+    THREEFRY_PARITY,
+    THREEFRY_ROTATIONS,
+    THREEFRY_ROUNDS,
+)
+from trnsci.core.errors import ParameterError
 
 __all__ = [
     "ENGINES",
@@ -44,26 +55,6 @@ __all__ = [
 EngineName = Literal["philox", "threefry"]
 Block: TypeAlias = Callable[..., tuple[Any, Any, Any, Any]]
 Step: TypeAlias = Callable[..., tuple[Any, ...]]
-
-MASK = 0xFFFF_FFFF
-
-PHILOX_M0, PHILOX_M1 = 0xD251_1F53, 0xCD9E_8D57
-PHILOX_W0, PHILOX_W1 = 0x9E37_79B9, 0xBB67_AE85  # golden ratio and sqrt(3) - 1, as fractions
-PHILOX_ROUNDS = 10
-
-THREEFRY_PARITY = 0x1BD1_1BDA
-THREEFRY_ROUNDS = 20
-THREEFRY_ROTATIONS = (
-    (10, 26),
-    (11, 21),
-    (13, 27),
-    (23, 5),
-    (6, 20),
-    (17, 11),
-    (25, 10),
-    (18, 20),
-)
-"""Rotations of both mixes of a round; round r uses row r modulo 8."""
 
 
 def _plain(function: Any) -> Any:

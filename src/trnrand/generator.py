@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import index
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, Protocol, Self, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from trnrand._paths.dispatch import stream
-from trnrand._paths.programs import ProgramSteps
 from trnrand._stream.prefetch import Prefetch, Stretch
 from trnrand._stream.state import (
     CHILDREN,
@@ -36,9 +35,9 @@ from trnrand._stream.state import (
 )
 from trnrand._stream.words import INDEX_LIMIT, Domain, Source, unsigned
 from trnrand.engines import ENGINES, EngineName, engine_named
-from trnrand.errors import ParameterError
+from trnsci.core.errors import ParameterError
 
-__all__ = ["Generator"]
+__all__ = ["Generator", "Program", "ProgramSteps"]
 
 _BATCH_SIZE = 512
 """Samples per unit of ``position``, ``advance`` and ``advance_to``."""
@@ -47,6 +46,29 @@ _ENGINES = {engine.number: engine for engine in ENGINES.values()}
 
 # Held while a position is moved. One lock for all generators, since several may share one state.
 _lock = threading.Lock()
+
+
+class Program(Protocol):
+    """A sequence of draws with its own position; ``GeneratorProgram`` implements it."""
+
+    def stream_into(self, buffers: Mapping[str, Tensor]) -> None:
+        """Fill the named buffers, step after step; the next call continues the stream."""
+
+
+class ProgramSteps(Protocol):
+    """Builder of a program; every step returns the builder. ``ProgramBuilder`` implements it."""
+
+    def normal(self, n: int, mean: float = 0.0, std: float = 1.0, out: str = "z") -> Self:
+        """Add a draw of n normals."""
+
+    def uniform(self, n: int, low: float = 0.0, high: float = 1.0, out: str = "u") -> Self:
+        """Add a draw of n uniforms on [low, high)."""
+
+    def exponential(self, n: int, rate: float = 1.0, out: str = "e") -> Self:
+        """Add a draw of n exponentials."""
+
+    def build(self) -> Program:
+        """Return the program."""
 
 
 class Generator:
@@ -352,13 +374,14 @@ class Generator:
 
         Otherwise, return None and do not move.
         """
+        slots = self._slots
         with _lock:
-            begin = self.offset - stretch.first
-            if not 0 <= begin <= len(stretch.values) - count or self._slots[SIZE] != 1:
+            begin = (slots[OFFSET] | slots[OFFSET_HIGH] << 64) - stretch.first
+            if not 0 <= begin <= stretch.length - count or slots[SIZE] != 1:
                 return None
-            if self.stream != stretch.stream:
+            if (slots[ENGINE], slots[SEED]) != stretch.stream:
                 return None
-            self._slots[OFFSET] += count
+            slots[OFFSET] += count
         return begin
 
     def new_program(self) -> ProgramSteps:

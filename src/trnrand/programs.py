@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from dataclasses import dataclass
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
-from trnrand._paths.programs import Step
+from trnrand._calls.arguments import parsed_size
 from trnrand.distributions.into import exponential_into, normal_into, uniform_into
-from trnrand.errors import ParameterError
 from trnrand.generator import _BATCH_SIZE, Generator
+from trnsci.core.errors import ParameterError
 
 __all__ = ["GeneratorProgram", "ProgramBuilder", "Step"]
 
@@ -20,6 +21,26 @@ _FILLS: dict[str, Callable[..., None]] = {
     "uniform": uniform_into,
     "exponential": exponential_into,
 }
+
+
+@dataclass(frozen=True)
+class Step:
+    """One draw of a program.
+
+    Attributes:
+        law: Distribution to draw from.
+        n: Number of samples.
+        parameters: Parameters of the distribution, as its ``*_into`` function takes them.
+        out: Name of the buffer.
+    """
+
+    law: Literal["normal", "uniform", "exponential"]
+    n: int
+    parameters: Mapping[str, float]
+    out: str
+
+    def __post_init__(self) -> None:
+        parsed_size(f"{self.law} step {self.out!r}", (self.n,))
 
 
 class GeneratorProgram:

@@ -1,7 +1,6 @@
 """The same numbers on a CUDA device: equal bits wherever float32 is all that is computed with."""
 
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +8,7 @@ import torch
 import trnrand
 from trnrand import Generator
 from trnrand._paths.torch_path import torch_stream
-from trnrand._sampling.laws import FLOATS
-from trnrand._stream.words import Source
+from trnrand._stream.words import FLOATS, Source
 from trnrand.engines import ENGINES
 
 from .draws import DRAWS
@@ -49,7 +47,7 @@ def test_draws_agree_with_the_cpu(name, engine):
 def test_a_million_words_agree(engine, seed, by_triton, monkeypatch):
     monkeypatch.setattr("trnrand._stream.words.has_triton", lambda: by_triton)
     if not by_triton:
-        monkeypatch.setitem(sys.modules, "trnrand._sampling.triton_kernels", None)
+        monkeypatch.setitem(sys.modules, "trnrand._stream.triton_kernels", None)
     words = [
         Generator(seed, device, engine=engine).words(1_000_000).cpu() for device in ("cpu", "cuda")
     ]
@@ -67,7 +65,7 @@ def test_samples_by_triton_are_those_by_torch(start, count, engine, kind, dtype,
     want = torch_stream(kind, source, count, dtype)
     assert torch.equal(got, want)
     if dtype is not torch.float64:
-        on_cpu = torch_stream(kind, replace(source, device=torch.device("cpu")), count, dtype)
+        on_cpu = torch_stream(kind, source._replace(device=torch.device("cpu")), count, dtype)
         assert torch.equal(got.cpu().view(torch.uint8), on_cpu.view(torch.uint8))
 
 

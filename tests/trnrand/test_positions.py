@@ -10,7 +10,7 @@ import torch
 
 import trnrand
 from trnrand import Generator
-from trnrand._sampling.laws import FLOATS
+from trnrand._stream.words import FLOATS
 
 from .draws import DRAWS, F64
 

@@ -13,9 +13,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from trnrand._sampling.compiled import philox_of_eight, threefry_of_eight
-from trnrand._sampling.compiled_elementary import exp, log, log1p
 from trnrand._sampling.mass import STIRLING_RESTS, defined_masses
+from trnrand._stream.compiled import philox_of_eight, threefry_of_eight
+from trnrand._stream.compiled_elementary import exp, log, log1p
 from trnrand.engines import MASK
 from trnsci.core.compiled import compiled_loop
 

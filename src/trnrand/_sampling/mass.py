@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand._sampling.elementary import log, log1p
+from trnrand._stream.elementary import log, log1p
 
 __all__ = ["STIRLING_RESTS", "Masses", "defined_masses", "masses"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._sampling.laws import FLOATS
 from trnrand._sampling.samplers import Sampler, units
-from trnrand._stream.words import Domain, Source
-from trnrand.errors import ParameterError
+from trnrand._stream.words import FLOATS, Domain, Source
+from trnsci.core.errors import ParameterError
 
 __all__ = ["INDICES", "check_holds", "of_rows", "of_weights", "scaled_weights"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Size, real
-from trnrand._paths.calls import Shape, distribution
-from trnrand._paths.requests import prepared
+from trnrand._calls.arguments import Device, Size, real
+from trnrand._calls.calls import Shape, distribution
+from trnrand._calls.requests import prepared
 from trnrand._sampling.samplers import sampled
 from trnrand._sampling.weights import INDICES, check_holds, of_rows, of_weights, scaled_weights
-from trnrand.errors import ParameterError
 from trnrand.generator import Generator
+from trnsci.core.errors import ParameterError
 
 __all__ = ["categorical"]
 

@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, real
-from trnrand._paths.calls import distribution
-from trnrand._paths.requests import prepared
-from trnrand._sampling.laws import FLOATS
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import distribution
+from trnrand._calls.requests import prepared
 from trnrand._sampling.samplers import Offsets, accepted, at, by_group, sampled
-from trnrand._stream.words import WIDE, Domain, Source, paired, unsigned
+from trnrand._stream.words import FLOATS, WIDE, Domain, Source, paired, unsigned
 from trnrand.engines import MASK
-from trnrand.errors import ParameterError
 from trnrand.generator import Generator
+from trnsci.core.errors import ParameterError
 
 __all__ = ["bernoulli", "randint"]
 

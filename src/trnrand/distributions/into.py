@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnrand._paths.arguments import Parameter
-from trnrand._paths.transforms import is_transformed
+from trnrand._calls.arguments import Parameter
+from trnrand._calls.transforms import is_transformed
 from trnrand.distributions.continuous import exponential, normal, uniform
-from trnrand.errors import ParameterError
 from trnrand.generator import Generator
+from trnsci.core.errors import ParameterError
 
 __all__ = ["exponential_into", "normal_into", "uniform_into"]
 

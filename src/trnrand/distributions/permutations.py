@@ -11,16 +11,16 @@ from operator import index
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, parsed_size, real
-from trnrand._paths.calls import Shape, distribution
-from trnrand._paths.requests import Request, prepared
+from trnrand._calls.arguments import Device, Parameter, Size, parsed_size, real
+from trnrand._calls.calls import Shape, distribution
+from trnrand._calls.requests import Request, prepared
 from trnrand._sampling.samplers import open_units, sampled
 from trnrand._sampling.sorting import sorting_order
 from trnrand._sampling.weights import INDICES, check_holds, of_weights, scaled_weights
 from trnrand._stream.words import WIDE, Domain, Source, paired
 from trnrand.distributions.discrete import integers
-from trnrand.errors import ParameterError
 from trnrand.generator import Generator
+from trnsci.core.errors import ParameterError
 
 __all__ = ["choice", "randperm", "shuffle"]
 
@@ -114,9 +114,9 @@ def choice(
     )
     weights = None if p is None else _weights(p, length, request.device)
     available = length if weights is None else int((weights > 0).sum())
-    if length == 0 or (not replace and request.count > available):
+    if length == 0 or (not replace and request.numel > available):
         raise ParameterError(
-            f"choice: population must have members for the draw of {request.count}, got {available}"
+            f"choice: population must have members for the draw of {request.numel}, got {available}"
         )
     picked = _picked(request, length, weights, replace)
     return population.to(request.device)[picked] if isinstance(population, Tensor) else picked
@@ -136,7 +136,7 @@ def _picked(request: Request, length: int, weights: Tensor | None, replace: bool
             dtypes=INDICES,
         )
         order = _order(every.source(), length, weights)
-        return order[: request.count].reshape(request.shape)
+        return order[: request.numel].reshape(request.shape)
     if weights is None:
         return integers(
             request.shape, low=0, high=length, generator=request.generator, device=request.device

@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Size
+from trnrand._calls.arguments import Device, Size
 from trnrand.distributions.continuous import standard_normal, uniform
 from trnrand.distributions.discrete import integers
-from trnrand.errors import ParameterError
 from trnrand.generator import Generator
+from trnsci.core.errors import ParameterError
 
 __all__ = ["rand", "rand_like", "randint_like", "randn", "randn_like"]
 

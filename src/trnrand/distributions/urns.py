@@ -17,10 +17,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, real
-from trnrand._paths.calls import Shape, broadcast_shape, distribution
-from trnrand._paths.requests import prepared, prepared_vectors
-from trnrand._sampling.elementary import exp, log, root
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import Shape, broadcast_shape, distribution
+from trnrand._calls.requests import prepared, prepared_vectors
+from trnrand._sampling.counts import (
+    COUNTS,
+    INVERTED,
+    check_fits,
+    conditional_binomials,
+    counts_within,
+    inverted,
+    slot_uniforms,
+    whole_numbers,
+)
 from trnrand._sampling.mass import masses
 from trnrand._sampling.samplers import (
     Offsets,
@@ -33,19 +42,10 @@ from trnrand._sampling.samplers import (
 )
 from trnrand._sampling.tables import LARGEST_TABLE
 from trnrand._sampling.weights import scaled_weights
-from trnrand._stream.counting import (
-    COUNTS,
-    INVERTED,
-    check_fits,
-    conditional_binomials,
-    counts_within,
-    inverted,
-    slot_uniforms,
-    whole_numbers,
-)
+from trnrand._stream.elementary import exp, log, root
 from trnrand._stream.words import Domain, Source, paired, unit53
-from trnrand.errors import ParameterError
 from trnrand.generator import Generator
+from trnsci.core.errors import ParameterError
 
 __all__ = ["hypergeometric", "multinomial"]
 

@@ -23,8 +23,7 @@ from trnrand.engines import (
     philox4x32,
     threefry4x32,
 )
-from trnrand.errors import ParameterError
-from trnsci.core.errors import NkiFallbackWarning
+from trnsci.core.errors import NkiFallbackWarning, ParameterError
 
 __all__ = [
     "PHILOX_M0",

@@ -6,8 +6,8 @@ from typing import SupportsIndex
 
 import torch
 
-from trnrand.errors import ParameterError
 from trnsci.core import arguments
+from trnsci.core.errors import ParameterError
 
 __all__ = ["DTYPES", "MAX_DIMS", "floating", "given_once", "whole"]
 

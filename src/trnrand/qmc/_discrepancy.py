@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trnrand.errors import ParameterError
+from trnsci.core.errors import ParameterError
 
 __all__ = ["discrepancy"]
 

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from trnrand._library import no_kernel
-from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import DTYPES, given_once
 from trnrand.qmc._engine import PointEngine
 from trnrand.qmc._rounding import rounded_down
@@ -26,6 +25,7 @@ from trnrand.qmc._seeding import (
     random_permutations,
     seed_from,
 )
+from trnsci.core.errors import ParameterError
 
 if TYPE_CHECKING:
     from trnrand.generator import Generator

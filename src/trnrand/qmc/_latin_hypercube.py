@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from trnrand._library import no_kernel
-from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import MAX_DIMS, floating, given_once, whole
 from trnrand.qmc._rounding import one_up, rounded_down
 from trnrand.qmc._seeding import random_numbers, random_permutations, seed_from
+from trnsci.core.errors import ParameterError
 
 if TYPE_CHECKING:
     from trnrand.generator import Generator

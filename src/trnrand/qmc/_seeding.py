@@ -13,9 +13,9 @@ import torch
 
 from trnrand.defaults import get_default_generator
 from trnrand.distributions.discrete import integers
-from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 from trnrand.qmc._arguments import whole
+from trnsci.core.errors import ParameterError
 
 __all__ = ["checked_seed", "random_numbers", "random_permutations", "seed_from"]
 

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from trnrand._library import no_kernel
-from trnrand._sampling import numba_loops
-from trnrand.errors import ParameterError
+from trnrand._stream import numba_loops
 from trnrand.qmc._arguments import floating, given_once
 from trnrand.qmc._directions import (
     BITS,
@@ -33,6 +32,7 @@ from trnrand.qmc._directions import (
 )
 from trnrand.qmc._engine import PointEngine
 from trnrand.qmc._seeding import checked_seed, random_numbers, seed_from
+from trnsci.core.errors import ParameterError
 
 if TYPE_CHECKING:
     from trnrand.generator import Generator

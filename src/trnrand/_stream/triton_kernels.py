@@ -16,7 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trnrand._sampling.laws import (
+from trnrand._kernels.definitions import (
+    LEAST_EXPONENTIAL,
     LEAST_SQUARE,
     LOG,
     LOG_SPLIT_BITS,
@@ -38,6 +39,7 @@ _ROTATIONS = tl.constexpr(tuple(left for pair in THREEFRY_ROTATIONS for left in 
 _LOG, _SINE = tl.constexpr(LOG), tl.constexpr(SINE)
 _SPLIT, _LN2 = tl.constexpr(LOG_SPLIT_BITS), tl.constexpr(MINUS_TWO_LN2)
 _LEAST, _TURN24 = tl.constexpr(LEAST_SQUARE), tl.constexpr(TURN24)
+_LEAST_EXPONENTIAL = tl.constexpr(LEAST_EXPONENTIAL)
 
 _SIGN = 1 << 31
 
@@ -128,7 +130,7 @@ def _blocks_kernel(
 
 @triton.jit
 def _minus_two_log(u):
-    """Return -2 log(u), as ``_sampling.laws`` defines it."""
+    """Return -2 log(u), as ``definitions`` describes it."""
     bits = u.to(tl.int32, bitcast=True)
     exponent = (bits - _SPLIT) >> 23
     f = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
@@ -140,7 +142,7 @@ def _minus_two_log(u):
 
 @triton.jit
 def _sine(steps):
-    """Return the sine of up to a quarter turn, in steps, as ``_sampling.laws`` defines it."""
+    """Return the sine of up to a quarter turn, in steps, as ``definitions`` describes it."""
     x = steps * _TURN24
     square = x * x
     p = square * _SINE[0] + _SINE[1]
@@ -165,8 +167,10 @@ def _samples(word, next_word, kind: tl.constexpr, bits: tl.constexpr):
         a = radius * _sine(tl.abs(before) - 4194304.0)
         b = radius * _sine(folded)
     elif kind == "exponential":
-        a = _minus_two_log((16777216.0 - (word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5 + 0.0
-        b = _minus_two_log((16777216.0 - (next_word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5 + 0.0
+        a = _minus_two_log((16777216.0 - (word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5
+        b = _minus_two_log((16777216.0 - (next_word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5
+        a = tl.maximum(a, _LEAST_EXPONENTIAL)
+        b = tl.maximum(b, _LEAST_EXPONENTIAL)
     else:
         a = (word >> (32 - bits)).to(tl.float32) * (2.0**-bits)
         b = (next_word >> (32 - bits)).to(tl.float32) * (2.0**-bits)

@@ -15,17 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Parameter, real
-from trnrand._paths.requests import Request
-from trnrand._sampling.elementary import exp, log, log1p, root
+from trnrand._calls.arguments import Parameter, real
+from trnrand._calls.requests import Request
 from trnrand._sampling.gammas import gammas
-from trnrand._sampling.laws import FLOATS
 from trnrand._sampling.mass import masses
 from trnrand._sampling.samplers import Offsets, accepted, at, by_group, float64, many, units
 from trnrand._sampling.tables import LARGEST_TABLE, Hat, binomial_table, poisson_table, tabled
-from trnrand._stream.words import Domain, Source, paired, unit53
+from trnrand._stream.elementary import exp, log, log1p, root
+from trnrand._stream.words import FLOATS, Domain, Source, paired, unit53
 from trnrand.engines import ENGINES, MASK
-from trnrand.errors import ParameterError
+from trnsci.core.errors import ParameterError
 
 __all__ = [
     "COUNTS",

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trnrand._paths.transforms import is_transformed, values_of
-from trnrand.errors import ParameterError
+from trnrand._calls.transforms import is_transformed, values_of
+from trnsci.core.errors import ParameterError
 from trnsci.core.interop import without_transforms
 
 __all__ = [

@@ -34,10 +34,11 @@ from trnrand.distributions.torch_names import rand, rand_like, randint_like, ran
 from trnrand.distributions.truncated import truncated_normal
 from trnrand.distributions.urns import hypergeometric, multinomial
 from trnrand.distributions.vectors import multivariate_normal
+from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 from trnrand.programs import GeneratorProgram
 from trnsci import __version__ as __version__
-from trnsci.core.errors import NkiFallbackWarning, ParameterError
+from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 
 if TYPE_CHECKING:

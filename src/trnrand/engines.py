@@ -29,7 +29,7 @@ from trnrand._kernels.definitions import (
     THREEFRY_ROTATIONS,
     THREEFRY_ROUNDS,
 )
-from trnsci.core.errors import ParameterError
+from trnrand.errors import DTypeError, FlagError, ShapeError
 
 __all__ = [
     "ENGINES",
@@ -243,9 +243,7 @@ def engine_named(function: str, name: str) -> Engine:
         ParameterError: The name is unknown.
     """
     if not isinstance(name, str) or name not in ENGINES:
-        raise ParameterError(
-            f"{function}: engine must be one of {', '.join(ENGINES)}, got {name!r}"
-        )
+        raise FlagError(f"{function}: engine must be one of {', '.join(ENGINES)}, got {name!r}")
     return ENGINES[name]
 
 
@@ -280,9 +278,9 @@ def threefry4x32(counter: Tensor, key: Tensor, rounds: int = THREEFRY_ROUNDS) ->
 def _mapped(function: str, block: Block, counter: Tensor, key: Tensor, key_words: int) -> Tensor:
     for name, value, length in (("counter", counter, 4), ("key", key, key_words)):
         if not isinstance(value, Tensor) or value.is_floating_point() or value.is_complex():
-            raise ParameterError(f"{function}: {name} must be a tensor of integers, got {value!r}")
+            raise DTypeError(f"{function}: {name} must be a tensor of integers, got {value!r}")
         if value.ndim == 0 or value.shape[-1] != length:
-            raise ParameterError(
+            raise ShapeError(
                 f"{function}: {name} must have {length} words in its last dimension, "
                 f"got shape {tuple(value.shape)}"
             )

@@ -35,7 +35,7 @@ from trnrand._stream.state import (
 )
 from trnrand._stream.words import INDEX_LIMIT, Domain, Source, unsigned
 from trnrand.engines import ENGINES, EngineName, engine_named
-from trnsci.core.errors import ParameterError
+from trnrand.errors import ParameterError
 
 __all__ = ["Generator", "Program", "ProgramSteps"]
 

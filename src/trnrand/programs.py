@@ -11,8 +11,8 @@ from torch import Tensor
 
 from trnrand._calls.arguments import parsed_size
 from trnrand.distributions.into import exponential_into, normal_into, uniform_into
+from trnrand.errors import DTypeError, ParameterError, ShapeError
 from trnrand.generator import _BATCH_SIZE, Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = ["GeneratorProgram", "ProgramBuilder", "Step"]
 
@@ -101,11 +101,9 @@ class GeneratorProgram:
 def _check_buffer(step: Step, buffer: Tensor) -> None:
     if not isinstance(buffer, Tensor) or not buffer.dtype.is_floating_point:
         kind = buffer.dtype if isinstance(buffer, Tensor) else type(buffer).__name__
-        raise ParameterError(
-            f"stream_into: buffer {step.out!r} must be a tensor of floats, got {kind}"
-        )
+        raise DTypeError(f"stream_into: buffer {step.out!r} must be a tensor of floats, got {kind}")
     if buffer.numel() != step.n:
-        raise ParameterError(
+        raise ShapeError(
             f"stream_into: buffer {step.out!r} must have {step.n} elements, got "
             f"{tuple(torch.Size(buffer.shape))}"
         )

@@ -24,12 +24,12 @@ from trnrand._calls.requests import Request
 from trnrand._calls.signatures import LAWS, Law, Shape, broadcast_shape
 from trnrand._calls.transforms import beneath
 from trnrand._kernels.definitions import Kind
-from trnrand._library import LIBRARY, no_kernel
+from trnrand._library import no_kernel
 from trnrand._paths.dispatch import note_stream
 from trnrand.defaults import get_default_generator
+from trnrand.errors import FlagError
 from trnrand.generator import Generator
 from trnsci.core.backend.explanation import recording
-from trnsci.core.errors import ParameterError
 from trnsci.core.interop import (
     dispatch_modes,
     fake_mode,
@@ -96,9 +96,8 @@ def distribution(
                 return traced(law, args, generator, {**options, "device": device})
             if generator is None:
                 generator = get_default_generator()
-            kernels = LIBRARY.kernels_wanted()
             with without_function_modes():
-                if elementwise and not kernels and isinstance(generator, Generator):
+                if elementwise and isinstance(generator, Generator):
                     samples = generator.prefetch.drawn(
                         called, draw, args, generator, device, options
                     )
@@ -108,7 +107,7 @@ def distribution(
                     device = getattr(generator, "device", None)
                 if _without_values(args, device, options):
                     return _shaped(law, args, {**options, "device": device})
-                if kernels and kind is None:
+                if kind is None:
                     no_kernel(called)
                 return draw(*args, generator=generator, device=device, **options)
 
@@ -147,7 +146,7 @@ def _transformed(
     if generator is None:
         generator = get_default_generator()
     if options.get("out") is not None:
-        raise ParameterError(f"{law.name}: out must be None inside the transforms of torch.func")
+        raise FlagError(f"{law.name}: out must be None inside the transforms of torch.func")
     if not isinstance(generator, Generator):
         return law.function(
             *args, generator=generator, **options

@@ -23,9 +23,9 @@ from trnrand._calls.arguments import (
 )
 from trnrand._stream.words import FLOATS, Source
 from trnrand.defaults import get_default_generator
+from trnrand.errors import DTypeError, ShapeError
 from trnrand.generator import Generator
 from trnsci.core.dtypes import dtype_name
-from trnsci.core.errors import ParameterError
 
 __all__ = ["Request", "prepared", "prepared_vectors"]
 
@@ -92,7 +92,7 @@ class Request(NamedTuple):
         try:
             return torch.empty(self.numel, dtype=dtype, device=self.device)
         except RuntimeError as error:  # torch raises it for more than 2**63 bytes, too
-            raise ParameterError(
+            raise ShapeError(
                 f"{self.function}: size must fit in the memory of {self.device}, got {self.shape} "
                 f"of {dtype}, {self.numel * dtype.itemsize:.3g} bytes"
             ) from error
@@ -140,7 +140,7 @@ def prepared(
     if generator is None:
         generator = get_default_generator()
     elif not isinstance(generator, Generator):
-        raise ParameterError(
+        raise DTypeError(
             f"{function}: generator must be a trnrand.Generator, got {type(generator).__name__}"
         )
     parameters = {} if parameters is None else parameters
@@ -151,9 +151,9 @@ def prepared(
     dtype = default if dtype is None else dtype
     if dtype not in dtypes:
         names = ", ".join(dtype_name(d) for d in dtypes)
-        raise ParameterError(f"{function}: dtype must be one of {names}, got {dtype}")
+        raise DTypeError(f"{function}: dtype must be one of {names}, got {dtype}")
     if math.prod(shape) * dtype.itemsize >= _ADDRESSABLE:
-        raise ParameterError(f"{function}: size {shape} in {dtype} is more than any memory holds")
+        raise ShapeError(f"{function}: size {shape} in {dtype} is more than any memory holds")
     for name, value in tensors.items():
         check_expands(function, name, value, shape)
     if total is not None:
@@ -204,10 +204,10 @@ def prepared_vectors(
 
 def _check_total(function: str, shape: tuple[int, ...], generator: Generator, total: int) -> None:
     if not shape:
-        raise ParameterError(f"{function}: total needs a size with a first dimension, got ()")
+        raise ShapeError(f"{function}: total needs a size with a first dimension, got ()")
     start, stop = generator.share(total)
     if shape[0] != stop - start:
-        raise ParameterError(
+        raise ShapeError(
             f"{function}: total {total} gives rank {generator.partition_rank} of "
             f"{generator.partition_size} a first dimension of {stop - start}, got {shape[0]}"
         )

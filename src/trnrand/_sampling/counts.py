@@ -24,7 +24,7 @@ from trnrand._sampling.tables import LARGEST_TABLE, Hat, binomial_table, poisson
 from trnrand._stream.elementary import exp, log, log1p, root
 from trnrand._stream.words import FLOATS, Domain, Source, paired, unit53
 from trnrand.engines import ENGINES, MASK
-from trnsci.core.errors import ParameterError
+from trnrand.errors import DTypeError, ParameterError
 
 __all__ = [
     "COUNTS",
@@ -74,7 +74,7 @@ def check_fits(request: Request, end: Parameter, most: float = math.inf) -> None
     largest = min(float(limits.max), most)
     counts = _as_tensor(end)
     if counts.numel() and bool((counts > largest).any()):
-        raise ParameterError(
+        raise DTypeError(
             f"{request.function}: counts must fit {dtype}, at most {largest:.9g}, got parameters "
             f"with counts to {float(counts.max()):.3g}"
         )

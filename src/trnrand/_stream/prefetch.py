@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trnrand._library import LIBRARY
 from trnrand._stream.words import INDEX_LIMIT
 
 __all__ = ["Prefetch", "Stream", "Stretch"]
@@ -113,7 +114,7 @@ class Prefetch:
             if type(n) is not int or n <= 0:
                 return None
         count = math.prod(shape)
-        if not shape or count > _MOST:
+        if not shape or count > _MOST or LIBRARY.kernels_wanted():
             return None
         if (generator.device if device is None else device) not in _CPUS:
             return None

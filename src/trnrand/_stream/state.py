@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.core.errors import ParameterError
+from trnrand.errors import ParameterError
 from trnsci.core.interop import without_modes, without_transforms
 
 __all__ = [

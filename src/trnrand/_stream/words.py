@@ -78,8 +78,9 @@ class Source(NamedTuple):
 
     def sized(self, samples: int) -> Source:
         """Return the source of a call of so many samples; large ones on a CPU are compiled."""
-        wanted = self.device.type == "cpu" and numba_loops.compiled_wanted(samples)
-        return self._replace(compiled=wanted)
+        if self.device.type == "cpu" and numba_loops.compiled_wanted(samples):
+            return self._replace(compiled=True)
+        return self
 
     def words(self, domain: int, count: int, per_sample: int = 1) -> Tensor:
         """Return ``count`` words, beginning with the first word of the sample at ``start``.

@@ -31,8 +31,8 @@ from trnrand._paths.dispatch import fill_stream, stream
 from trnrand._sampling.pathwise import live, located, noise_of
 from trnrand._sampling.samplers import each, units
 from trnrand._stream.words import WIDE, Domain, Source
+from trnrand.errors import ParameterError
 from trnrand.generator import Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = [
     "cauchy",

@@ -22,8 +22,8 @@ from trnrand._sampling.pathwise import (
 from trnrand._sampling.samplers import Offsets, by_group, each, float64, sampled
 from trnrand._stream.elementary import exp, log, logistic, proportions
 from trnrand._stream.words import Domain, Source
+from trnrand.errors import ShapeError
 from trnrand.generator import Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = ["beta", "chi_squared", "dirichlet", "gamma", "student_t"]
 
@@ -238,7 +238,7 @@ def dirichlet(
     """
     weights = real("dirichlet", "concentration", concentration, above=0.0)
     if not isinstance(weights, Tensor) or not weights.shape[-1]:
-        raise ParameterError(
+        raise ShapeError(
             f"dirichlet: concentration must have shape (..., k), got {concentration!r}"
         )
     batch = {"concentration": weights[..., 0]}

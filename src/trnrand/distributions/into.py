@@ -7,15 +7,15 @@ from torch import Tensor
 from trnrand._calls.arguments import Parameter
 from trnrand._calls.transforms import is_transformed
 from trnrand.distributions.continuous import exponential, normal, uniform
+from trnrand.errors import FlagError
 from trnrand.generator import Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = ["exponential_into", "normal_into", "uniform_into"]
 
 
 def _check(function: str) -> None:
     if is_transformed():
-        raise ParameterError(
+        raise FlagError(
             f"{function}: buf cannot be filled inside the transforms of torch.func; draw with "
             f"{function.removesuffix('_into')}"
         )

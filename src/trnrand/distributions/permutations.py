@@ -19,8 +19,8 @@ from trnrand._sampling.sorting import sorting_order
 from trnrand._sampling.weights import INDICES, check_holds, of_weights, scaled_weights
 from trnrand._stream.words import WIDE, Domain, Source, paired
 from trnrand.distributions.discrete import integers
+from trnrand.errors import ParameterError, ShapeError
 from trnrand.generator import Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = ["choice", "randperm", "shuffle"]
 
@@ -81,7 +81,7 @@ def shuffle(
     """
     if not isinstance(values, Tensor) or not -values.ndim <= index(dim) < values.ndim:
         kind = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        raise ParameterError(f"shuffle: values must be a tensor with dimension {dim}, got {kind}")
+        raise ShapeError(f"shuffle: values must be a tensor with dimension {dim}, got {kind}")
     order = randperm(values.shape[dim], generator=generator, device=values.device)
     return values.index_select(dim, order)
 
@@ -115,7 +115,7 @@ def choice(
     weights = None if p is None else _weights(p, length, request.device)
     available = length if weights is None else int((weights > 0).sum())
     if length == 0 or (not replace and request.numel > available):
-        raise ParameterError(
+        raise ShapeError(
             f"choice: population must have members for the draw of {request.numel}, got {available}"
         )
     picked = _picked(request, length, weights, replace)
@@ -159,7 +159,7 @@ def _order(source: Source, length: int, weights: Tensor | None = None) -> Tensor
 def _weights(p: Parameter, length: int, device: torch.device) -> Tensor:
     weights = real("choice", "p", p, least=0.0)
     if not isinstance(weights, Tensor) or tuple(weights.shape) != (length,):
-        raise ParameterError(f"choice: p must have a weight for each of {length} members, got {p}")
+        raise ShapeError(f"choice: p must have a weight for each of {length} members, got {p}")
     return scaled_weights("choice", weights).to(device) if length else weights
 
 

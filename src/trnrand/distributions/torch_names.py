@@ -12,8 +12,8 @@ from torch import Tensor
 from trnrand._calls.arguments import Device, Size
 from trnrand.distributions.continuous import standard_normal, uniform
 from trnrand.distributions.discrete import integers
+from trnrand.errors import DTypeError
 from trnrand.generator import Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = ["rand", "rand_like", "randint_like", "randn", "randn_like"]
 
@@ -109,7 +109,5 @@ def randint_like(
 
 def _like(function: str, value: Tensor) -> Tensor:
     if not isinstance(value, Tensor):
-        raise ParameterError(
-            f"{function}: input must be a torch.Tensor, got {type(value).__name__}"
-        )
+        raise DTypeError(f"{function}: input must be a torch.Tensor, got {type(value).__name__}")
     return value

@@ -15,8 +15,8 @@ from trnrand._calls.transforms import holds, shown
 from trnrand._sampling.pathwise import every, live, moving, truncated_slopes, wide
 from trnrand._sampling.samplers import Offsets, by_group, each, float64, hypotenuse
 from trnrand._stream.words import Domain, Source, paired, unit53
+from trnrand.errors import ParameterError
 from trnrand.generator import Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = ["truncated_normal"]
 

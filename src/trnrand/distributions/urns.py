@@ -44,8 +44,8 @@ from trnrand._sampling.tables import LARGEST_TABLE
 from trnrand._sampling.weights import scaled_weights
 from trnrand._stream.elementary import exp, log, root
 from trnrand._stream.words import Domain, Source, paired, unit53
+from trnrand.errors import ParameterError, ShapeError
 from trnrand.generator import Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = ["hypergeometric", "multinomial"]
 
@@ -119,7 +119,7 @@ def multinomial(
     trials = whole_numbers(function, "n", n)
     weights = real(function, "p", p, least=0.0)
     if not isinstance(weights, Tensor):
-        raise ParameterError(f"{function}: p must have shape (..., k), got {p!r}")
+        raise ShapeError(f"{function}: p must have shape (..., k), got {p!r}")
     weights = scaled_weights(function, weights)
     # Total weight of category i and the later ones.
     left = weights.flip(-1).cumsum(-1).flip(-1)

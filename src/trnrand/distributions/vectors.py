@@ -11,8 +11,8 @@ from trnrand._calls.requests import Request, prepared_vectors
 from trnrand._calls.transforms import beneath, holds
 from trnrand._paths.dispatch import fill_stream
 from trnrand._sampling.pathwise import live
+from trnrand.errors import ParameterError, ShapeError
 from trnrand.generator import Generator
-from trnsci.core.errors import ParameterError
 
 __all__ = ["multivariate_normal"]
 
@@ -81,11 +81,11 @@ def _checked(function: str, mean: Tensor, covariance: Tensor) -> tuple[Tensor, T
     means, spread = real(function, "mean", mean), real(function, "covariance", covariance)
     shapes = [tuple(torch.as_tensor(p).shape) for p in (means, spread)]
     if not isinstance(means, Tensor) or not means.shape[-1]:
-        raise ParameterError(f"{function}: mean must have shape (..., d), got {shapes[0]}")
+        raise ShapeError(f"{function}: mean must have shape (..., d), got {shapes[0]}")
     square = shapes[0][-1:] * 2
     if not isinstance(spread, Tensor) or shapes[1][-2:] != square:
         trailing = ", ".join(map(str, square))
-        raise ParameterError(
+        raise ShapeError(
             f"{function}: covariance must have shape (..., {trailing}), got {shapes[1]}"
         )
     # A covariance is a sum of products, and |a b| <= |a| |b| bounds its rounding errors: n eps for

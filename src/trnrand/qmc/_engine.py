@@ -8,8 +8,8 @@ from typing import Self, SupportsIndex
 import torch
 from torch import Tensor
 
+from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import MAX_DIMS, floating, whole
-from trnsci.core.errors import ParameterError
 
 __all__ = ["PointEngine"]
 

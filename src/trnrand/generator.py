@@ -166,8 +166,6 @@ class Generator:
         """Number of ranks that share every request."""
         return self._slots[SIZE]
 
-    _partition_rank, _partition_size = partition_rank, partition_size
-
     @property
     def torch_generator(self) -> torch.Generator:
         """A torch generator with the same seed, for torch's functions; its stream is different."""
@@ -235,16 +233,6 @@ class Generator:
         """
         target = _checked_count("advance_to", "position", position)
         self._move("advance_to", "position", lambda: target // _BATCH_SIZE * _BATCH_SIZE)
-
-    @property
-    def _counter(self) -> int:
-        return _batches(self.offset)
-
-    def _chip_counter_offset(self, n_samples: int) -> int:
-        return self.partition_rank * _batches(n_samples) + self._counter
-
-    def _advance_by_elements(self, n_samples: int) -> None:
-        self.advance(n_samples)
 
     def _move(self, function: str, name: str, target: Callable[[], int]) -> None:
         with _lock:
@@ -427,6 +415,26 @@ class Generator:
         copy = Generator(0, self._device)
         copy.set_state(self.get_state())
         return copy
+
+    # -- names of the published Generator ----------------------------------------------------------
+
+    # Instead: ``partition_rank`` and ``partition_size``.
+    _partition_rank, _partition_size = partition_rank, partition_size
+
+    @property
+    def _counter(self) -> int:
+        """Position in units of 512 samples, rounded up; instead: ``offset``."""
+        return _batches(self.offset)
+
+    def _chip_counter_offset(self, n_samples: int) -> int:
+        """Return the first unit of this rank's share of a request; instead: ``share``."""
+        return self.partition_rank * _batches(n_samples) + self._counter
+
+    def _advance_by_elements(self, n_samples: int) -> None:
+        """Move forward in units of 512; instead: ``skip``."""
+        self.advance(n_samples)
+
+    # -- pickling ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
         return {"state": self.get_state(), "device": self._device}

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from trnrand._calls.arguments import parsed_size
-from trnrand.distributions.into import exponential_into, normal_into, uniform_into
+from trnrand.distributions.continuous import exponential, normal, uniform
 from trnrand.errors import DTypeError, ParameterError, ShapeError
 from trnrand.generator import _BATCH_SIZE, Generator
 
 __all__ = ["GeneratorProgram", "ProgramBuilder", "Step"]
 
-_FILLS: dict[str, Callable[..., None]] = {
-    "normal": normal_into,
-    "uniform": uniform_into,
-    "exponential": exponential_into,
+_LAWS: dict[str, Callable[..., Tensor]] = {
+    "normal": normal,
+    "uniform": uniform,
+    "exponential": exponential,
 }
 
 
@@ -30,7 +30,7 @@ class Step:
     Attributes:
         law: Distribution to draw from.
         n: Number of samples.
-        parameters: Parameters of the distribution, as its ``*_into`` function takes them.
+        parameters: Parameters of the distribution, as its function takes them.
         out: Name of the buffer.
     """
 
@@ -94,8 +94,8 @@ class GeneratorProgram:
         for step in self.steps:
             _check_buffer(step, buffers[step.out])
         for step in self.steps:
-            fill = _FILLS[step.law]
-            fill(buffers[step.out], generator=self._generator, **step.parameters)
+            draw = _LAWS[step.law]
+            draw(out=buffers[step.out], generator=self._generator, **step.parameters)
 
 
 def _check_buffer(step: Step, buffer: Tensor) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cuda
 
 EXACT = {
     "uniform", "uniform float64", "uniform bfloat16", "bernoulli", "randint", "randint wide",
-    "normal", "standard_normal", "exponential",
+    "normal", "exponential",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Compiled loops from words to proposals of counts and integers of a range, and of orders.
+"""Compiled loops: proposals of counts, integers of a range, and the order of random keys.
 
 Importing this module imports numba. The loops round in the same order as the tensor versions, so
 results are bit-identical. A loop is compiled at its first use, and cached on disk.

@@ -53,19 +53,8 @@ def philox_of_eight(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: An
 
 
 @_inlined
-def _fill(
-    block: Any,
-    out: Any,
-    steps: Any,
-    low: Any,
-    high: Any,
-    c2: Any,
-    c3: Any,
-    k0: Any,
-    k1: Any,
-    k2: Any,
-    k3: Any,
-) -> None:
+def _fill(block: Any, out: Any, steps: Any, numbers: Any) -> None:
+    low, high, c2, c3, k0, k1, k2, k3 = numbers
     for i in range(steps.size):
         at = low + np.uint64(steps[i])
         c0, c1 = at & _MASK, (high + (at >> _HALF)) & _MASK
@@ -73,24 +62,20 @@ def _fill(
         out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3] = w0, w1, w2, w3
 
 
-def _fill_philox(
-    out: Any, steps: Any, low: Any, high: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any
-) -> None:
-    _fill(philox_of_eight, out, steps, low, high, c2, c3, k0, k1, k2, k3)
+def _fill_philox(out: Any, steps: Any, numbers: Any) -> None:
+    _fill(philox_of_eight, out, steps, numbers)
 
 
-def _fill_threefry(
-    out: Any, steps: Any, low: Any, high: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any
-) -> None:
-    _fill(threefry_of_eight, out, steps, low, high, c2, c3, k0, k1, k2, k3)
+def _fill_threefry(out: Any, steps: Any, numbers: Any) -> None:
+    _fill(threefry_of_eight, out, steps, numbers)
 
 
 @cache
 def block_loop(engine: str) -> Any:
-    """Return ``fill(out, steps, low, high, domain, stream, *key)`` of an engine.
+    """Return ``fill(out, steps, numbers)`` of an engine.
 
-    Words 4 i to 4 i + 3 of ``out`` (uint32) become the block at ``low + 2**32 * high + steps[i]``.
-    Numbers are uint64. A key of two words is padded to four.
+    Words 4 i to 4 i + 3 of ``out`` (uint32) become the block ``steps[i]`` after the one that
+    ``numbers`` describes, as ``words.block_numbers`` returns them.
     """
     return compiled_loop({"philox": _fill_philox, "threefry": _fill_threefry}[engine])
 

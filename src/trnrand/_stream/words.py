@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ __all__ = [
     "WIDE",
     "Domain",
     "Source",
+    "block_numbers",
     "chunk_samples",
     "has_triton",
     "paired",
@@ -180,11 +181,18 @@ def _fill(
     if compiled:
         from trnrand._stream.compiled import block_loop
 
-        key = ENGINES[engine].key(seed)
-        numbers = (first & MASK, first >> 32, domain, 0, *key, 0, 0)[:8]
-        block_loop(engine)(out.reshape(-1), steps, *map(np.uint64, numbers))
+        block_loop(engine)(out.reshape(-1), steps, block_numbers(engine, seed, first, domain))
         return
     write_blocks(engine, seed, first, steps, domain, out)
+
+
+BlockNumbers: TypeAlias = tuple[np.uint64, ...]
+
+
+def block_numbers(engine: EngineName, seed: int, index: int, domain: int) -> BlockNumbers:
+    """Return the four words of the counter of a block and the key, padded to four words."""
+    numbers = (index & MASK, index >> 32, domain, 0, *ENGINES[engine].key(seed), 0, 0)
+    return tuple(map(np.uint64, numbers[:8]))
 
 
 @cache

@@ -13,6 +13,9 @@ All functions of trnrand share these arguments:
 
 Parameters are numbers or tensors that broadcast to the shape. A parameter outside of its range
 raises ``ParameterError``, a ``ValueError``, before anything is drawn. Samples carry no gradients.
+
+A function here validates its arguments and returns a ``Request``; the decorator ``distribution``
+draws it, so that callers get a tensor.
 """
 
 from __future__ import annotations
@@ -40,7 +43,6 @@ __all__ = [
     "laplace",
     "lognormal",
     "normal",
-    "standard_normal",
     "uniform",
 ]
 
@@ -217,20 +219,6 @@ def normal(
     """
     parameters = _mean_and_std("normal", mean, std)
     return prepared("normal", size, dtype, generator, device, out, total, parameters)
-
-
-@distribution(_normal, kind="normal")
-def standard_normal(
-    *size: Size,
-    dtype: torch.dtype | None = None,
-    generator: Generator | None = None,
-    device: Device = None,
-    out: Tensor | None = None,
-    total: int | None = None,
-) -> Request:
-    """Return samples of the normal distribution with mean 0 and standard deviation 1."""
-    standard = {"mean": 0.0, "std": 1.0}
-    return prepared("standard_normal", size, dtype, generator, device, out, total, standard)
 
 
 @distribution(_lognormal, pathwise=_lognormal_rule, kind="normal")

@@ -22,7 +22,6 @@ from trnrand._calls.calls import Shape, broadcast_shape, distribution
 from trnrand._calls.requests import prepared, prepared_vectors
 from trnrand._sampling.counts import (
     COUNTS,
-    INVERTED,
     check_fits,
     conditional_binomials,
     counts_within,
@@ -30,7 +29,7 @@ from trnrand._sampling.counts import (
     slot_uniforms,
     whole_numbers,
 )
-from trnrand._sampling.mass import masses
+from trnrand._sampling.mass import INVERTED, masses
 from trnrand._sampling.samplers import (
     Offsets,
     accepted,
@@ -149,7 +148,8 @@ def _hypergeometric(
     if (everything + taken).ndim:
         of_good, of_bad, taken = (p.expand(count) for p in (of_good, of_bad, taken))
         everything = of_good + of_bad
-    # By symmetry, the rarer kind and the smaller of drawn and remaining: counts start at 0.
+    # Exchanging good and bad members, or drawn and remaining ones, gives a count of the same
+    # distribution up to a reflection: count the rarer members among the fewer, from 0 on.
     rare = torch.minimum(of_good, of_bad)
     few = torch.minimum(taken, everything - taken)
     small = rare * few < INVERTED * everything.clamp(min=1)

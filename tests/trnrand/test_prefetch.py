@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnrand
@@ -136,6 +137,16 @@ def test_a_device_by_any_name_uses_the_same_buffer():
         counts.append(operators.count)
     assert counts[0] == counts[1]
     assert torch.equal(torch.cat(drawn[:99]), torch.cat(drawn[99:]))
+
+
+def test_tensors_without_values_do_not_come_out_of_a_buffer():
+    generator = Generator(7)
+    for _ in range(4):
+        trnrand.uniform(3, generator=generator)
+    with FakeTensorMode():
+        assert type(trnrand.uniform(3, generator=generator)) is FakeTensor
+    assert trnrand.uniform(3, generator=generator, device="meta").is_meta
+    assert generator.offset == 12
 
 
 @pytest.mark.parametrize("size", [3, 64])

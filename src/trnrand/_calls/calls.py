@@ -92,12 +92,15 @@ def distribution(
             if transform_level() is not None:
                 given = {**options, "device": device}
                 return _transformed(law, call, args, generator, given)
-            if dispatch_modes() and _proxy_tracing():
-                return traced(law, args, generator, {**options, "device": device})
+            fake = False
+            if dispatch_modes():
+                if _proxy_tracing():
+                    return traced(law, args, generator, {**options, "device": device})
+                fake = fake_mode() is not None
             if generator is None:
                 generator = get_default_generator()
             with without_function_modes():
-                if elementwise and isinstance(generator, Generator):
+                if elementwise and not fake and isinstance(generator, Generator):
                     samples = generator.prefetch.drawn(
                         called, draw, args, generator, device, options
                     )
@@ -105,7 +108,7 @@ def distribution(
                         return samples
                 if device is None and options.get("out") is None:
                     device = getattr(generator, "device", None)
-                if _without_values(args, device, options):
+                if fake or _without_values(args, device, options):
                     return _shaped(law, args, {**options, "device": device})
                 if kind is None:
                     no_kernel(called)
@@ -164,8 +167,6 @@ def _transformed(
 
 def _without_values(args: Any, device: Any, options: dict[str, Any]) -> bool:
     """Return whether an argument or the result of a call is a tensor without values."""
-    if dispatch_modes() and fake_mode() is not None:
-        return True
     for value in (*args, *options.values()):
         if isinstance(value, Tensor) and (value.is_meta or is_fake(value)):
             return True

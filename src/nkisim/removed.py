@@ -91,7 +91,7 @@ TENSOR_OPERATOR = declare(
     "tensor-operator",
     "error",
     "A Python operator, or a function of NumPy, is applied to a tensor.",
-    "the compiler knows operators on numbers only",
+    "the compiler supports operators on numbers only",
     meaningless=True,
 )
 DYNAMIC_COPY = declare(

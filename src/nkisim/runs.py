@@ -10,7 +10,8 @@ import dataclasses
 import functools
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +26,7 @@ from nkisim.checks import (
     report_unbound,
 )
 from nkisim.checks.history import bits_of
-from nkisim.compiled import arithmetic
+from nkisim.compiled import arithmetic, run_with
 from nkisim.diagnostics import (
     RECORDER,
     Finding,
@@ -36,7 +37,14 @@ from nkisim.diagnostics import (
     declare,
     flag,
 )
-from nkisim.host import HostBoundary, definition_place, kernel_name, tensors_of
+from nkisim.host import (
+    HostBoundary,
+    argument_names,
+    definition_place,
+    described,
+    kernel_name,
+    tensors_of,
+)
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
@@ -115,12 +123,19 @@ class Run:
                 it is recorded only.
         """
         report, options = self.report, self.options
+        report.kernel = kernel_name(self.kernel.function)
         report.target, report.nki = options.generation().name, options.version()
         strictness = options.level()
         self._recorder = recorder = Recorder(strictness, options.errors, options.ignored())
         token = RECORDER.set(recorder)
         try:
-            with np.errstate(all="ignore"), one_blas_thread(), judged_by(report.nki):
+            with (
+                np.errstate(all="ignore"),
+                one_blas_thread(),
+                judged_by(report.nki),
+                run_with(_elements(self.args) + _elements(self.kwargs.values())),
+            ):
+                report.arguments = self._described()
                 report.outputs = self._outputs()
         except BaseException as error:
             report.stopped = _reason(error)
@@ -278,6 +293,16 @@ class Run:
             for entry in args[0]
         ]
 
+    def _described(self) -> dict[str, str]:
+        """Return the arguments of the call as text; with several ranks, those of the first."""
+        args, kwargs = self.args, self.kwargs
+        if self.options.ranks > 1:
+            args, kwargs = self._arguments_by_rank()[0]
+        args, kwargs = self.kernel.arguments(args, kwargs)
+        names = argument_names(self.kernel.parameters, len(args))
+        given = dict(zip(names, args, strict=True)) | kwargs
+        return {name: described(value) for name, value in given.items()}
+
     # -- checks ------------------------------------------------------------------------------------
 
     def _check_arguments(self) -> None:
@@ -302,7 +327,7 @@ class Run:
             self._tracker.finish(returned, arguments, self.kernel.function, self.place)
 
     def _decide(self, host: HostBoundary, result: Any) -> None:
-        """Decide findings that need another run: with other old elements, or without switches."""
+        """Decide findings by another run: with other stale elements, or without iterations."""
         tracker = self._tracker
         if tracker is None or any(tensor.life.first_use >= 0 for _, tensor in host.arguments):
             return  # another run would start from the arguments as modified by the first
@@ -390,3 +415,8 @@ def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
             fix="create it on both cores, unconditionally",
             place=Place(*tensor.life.line),
         )
+
+
+def _elements(arguments: Iterable[Any]) -> int:
+    """Return the number of elements of the arrays among arguments."""
+    return sum(prod(getattr(argument, "shape", ()) or (0,)) for argument in arguments)

@@ -73,10 +73,10 @@ def test_every_library_runs_on_its_kernels(demo):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("option_pricing.py", ()),
+        pytest.param("option_pricing.py", (), marks=pytest.mark.slow),
         ("poisson_fft.py", ("--grid", "32")),
-        ("preconditioned_cg.py", ("--grid", "24")),
-        ("nvidia_samples/mc_estimate_pi.py", ()),
+        pytest.param("preconditioned_cg.py", ("--grid", "24"), marks=pytest.mark.slow),
+        pytest.param("nvidia_samples/mc_estimate_pi.py", (), marks=pytest.mark.slow),
     ],
 )
 def test_pictures_are_drawn(name, arguments, tmp_path, capsys):

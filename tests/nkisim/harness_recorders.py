@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nkisim.diagnostics import Finding, Recorder
+from nkisim import Finding
+from nkisim.diagnostics import Recorder
 
 
 class EachTime(Recorder):

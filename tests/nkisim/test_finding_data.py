@@ -1,6 +1,7 @@
 """Code reads the data of findings; their texts are for people, and only renderers read them."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -34,12 +35,15 @@ READERS = {
 
 @cache
 def trees():
-    """The syntax trees of nkisim and trnsci, by file."""
-    return {
-        path.relative_to(SOURCES).as_posix(): ast.parse(path.read_text())
+    """The syntax trees of the files of nkisim and trnsci that read a text or write data."""
+    texts = {
+        path.relative_to(SOURCES).as_posix(): path.read_text()
         for package in ("nkisim", "trnsci")
         for path in sorted((SOURCES / package).rglob("*.py"))
     }
+    # To parse all of them takes seconds.
+    needed = re.compile(rf"[.'\"]({'|'.join(TEXTS)})\b|data=\{{")
+    return {file: ast.parse(text) for file, text in texts.items() if needed.search(text)}
 
 
 def is_text(node):

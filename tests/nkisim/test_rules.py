@@ -38,8 +38,8 @@ from kernels import (
     work,
 )
 from kernels.told import checked, recorded, report_of_bad, told
-from nkisim import check, check_source, profile, simulate
-from nkisim.diagnostics import CHECKED, RULES, NkiFindingWarning, NkiValidationError
+from nkisim import NkiFindingWarning, NkiValidationError, check, check_source, profile, simulate
+from nkisim.diagnostics import CHECKED, RULES
 from nkisim.diagnostics.findings import DATA
 
 MODULES = (

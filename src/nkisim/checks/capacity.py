@@ -129,7 +129,7 @@ def _check_peak(
     if sum([nbytes for _, nbytes in needs]) <= limit:
         return
     first, last = [tile.first_use for tile in tiles], [tile.last_use for tile in tiles]
-    # Both ways to count tell the same of tiles on all partitions, which most are.
+    # Both counts are equal for tiles on all partitions, which most are.
     ways = {tuple(shares[rows] * nbytes for rows, nbytes in needs) for shares in SHARES}
     peak, moment = max(_peak(first, last, shares) for shares in ways)
     if peak <= limit * quarters:
@@ -170,7 +170,7 @@ def _peak(first: Sequence[int], last: Sequence[int], shares: Sequence[int]) -> t
     ends = sorted(zip(last, shares, strict=True))
     ended = live = most = moment = 0
     for begin, share in sorted(zip(first, shares, strict=True)):
-        # A tile that an instruction uses first and one that it uses last are live together.
+        # At one instruction, tiles that it uses first and tiles that it uses last are all live.
         while ends[ended][0] < begin:
             live -= ends[ended][1]
             ended += 1

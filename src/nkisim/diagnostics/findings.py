@@ -255,7 +255,7 @@ class NkiValidationError(AssertionError):
         return self.finding.rule.id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What an exception is made from is not what it is called with; processes hand it on so.
+        # Pickle would call the class with the text, not with the finding.
         return type(self), (self.finding,)
 
 
@@ -357,7 +357,7 @@ class Recorder:
                 self._folded.pop(waiting, None)
                 raise NkiValidationError(finding)
             self._confirmed[waiting] = finding
-            # It keeps its place among the others.
+            # The order of the findings does not change.
             self._folded = {_key(f) if f is finding else key: f for key, f in self._folded.items()}
 
 
@@ -385,7 +385,7 @@ def _variables() -> tuple[Fact, ...]:
     return tuple(
         Fact("", name, tuple(value.shape), str(value.dtype), value.buffer.value)
         for name, value in user_locals().items()
-        # A tensor, whose class is not known down here.
+        # A tensor; its class is in a higher layer.
         if hasattr(type(value), "get_pattern") and hasattr(value, "buffer")
     )
 

@@ -65,7 +65,7 @@ def begin_selected_sum(
     accumulate: bool | None,
     name: str,
 ) -> np.ndarray | bool:
-    """Return the elements that are added to, of a copy of the selected elements of a tile.
+    """Return the elements that a matmul adds to, in a copy of selected elements of a tile.
 
     Args:
         core: The core that runs the matmul.

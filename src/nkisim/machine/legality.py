@@ -321,7 +321,7 @@ def _revisits(tensor: NkiTensor) -> bool:
 
 
 def _is_sink(call: Call, name: str, tensor: NkiTensor) -> bool:
-    """Return whether a result is discarded: steps of 0, next to a reduction that is stored.
+    """Return whether a result is discarded: it has a step of 0, and its reduction is stored.
 
     Assumes that it is not read later: such a read may be missed.
     """

@@ -97,7 +97,7 @@ class AccumulationState:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self._last = None
         if self._followed:
-            for group in self._meeting(region):
+            for group in self._sharing(region):
                 group.evicted = True
 
     def interrupted(self, owner: Any, region: Region) -> bool:
@@ -122,7 +122,7 @@ class AccumulationState:
         groups = self._of(owner)
         return None if groups is None else groups.opened.get(region)
 
-    def _meeting(self, region: Region) -> list[_Group]:
+    def _sharing(self, region: Region) -> list[_Group]:
         """Return the followed groups that share bytes with a region."""
         pitch = self._pitch
         top, bottom, left, right = box = box_of(region, pitch)
@@ -143,7 +143,7 @@ class AccumulationState:
 
     def _interrupt(self, writer: _Groups | None, region: Region) -> None:
         """Interrupt the groups that overlap a region; those of other tensors lose their bytes."""
-        for group in self._meeting(region):
+        for group in self._sharing(region):
             group.interrupted = True
             if self._followed[group] is not writer:
                 group.evicted = True

@@ -311,7 +311,7 @@ SKIPPED_UNWRITTEN = declare(
     on_values=True,
 )
 
-# -- reading what nobody wrote ---------------------------------------------------------------------
+# -- reads of unwritten memory --------------------------------------------------------------------
 
 UNWRITTEN_SBUF = declare(
     "M001",

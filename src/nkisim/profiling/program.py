@@ -129,10 +129,10 @@ class Capture:
         assumed = "prebuilt" if self._prebuilt else "software"
         self.program = Program(generation, assumed_descriptors=assumed)
         self._works: dict[object, Work] = {}
-        # The accesses of a tile's bytes end with them.
+        # Freed with the storage of the tile.
         self._accesses: WeakKeyDictionary[Any, Accesses] = WeakKeyDictionary()
         self._parts: dict[Any, _Parts] = {}
-        self._meetings: dict[int, int] = {}
+        self._synchronisations: dict[int, int] = {}
         self._core_of: list[int] = []
 
     def __call__(self, event: Event) -> None:
@@ -163,7 +163,7 @@ class Capture:
                 sbuf_bytes += 0 if is_psum(tensor.buffer) else tensor.size * tensor.itemsize
         joins = -1
         if event.instruction in ("core_barrier", "sendrecv"):
-            joins = self._meetings[core] = self._meetings.get(core, -1) + 1
+            joins = self._synchronisations[core] = self._synchronisations.get(core, -1) + 1
         if event.instruction == "core_barrier":
             data = self._accesses_of(event.arguments["data"])
             needs |= data.fence(number, core, self._core_of)
@@ -259,9 +259,9 @@ class _Parts:
     def add(self, columns: tuple[int, int]) -> int:
         """Add a part with those of the bytes that no part has, and return their number.
 
-        The last part has all the others.
+        The last part that is allowed has all bytes that are left.
         """
-        # Bytes that are new to one access are in no other, so what covers those stays.
+        # Bytes that are new to an access are in no other part, so existing parts do not change.
         if len(self.tiles) == _MOST_PARTS - 1:
             taken = sum(tile.row_bytes for tile in self.tiles)
             self._spans.append([])

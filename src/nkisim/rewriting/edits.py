@@ -26,7 +26,7 @@ class Edit:
 
 
 def disjoint(edits: Sequence[Edit], taken: Sequence[Edit]) -> bool:
-    """Return whether no edit shares a byte with another one that was taken before.
+    """Return whether no edit shares a byte with one of ``taken``.
 
     Two insertions at one place are disjoint; they are applied in the order in which they came.
     """

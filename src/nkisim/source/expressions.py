@@ -47,7 +47,7 @@ def literal_integer(node: ast.AST | None) -> int | None:
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr] | None:
     """Return the arguments of a call by parameter, or None if they cannot be told apart.
 
-    Stars hide them; too many, or two for one parameter, are a mistake.
+    They cannot if there are stars, too many arguments, or two for one parameter.
     """
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(parameters):
         return None

@@ -82,7 +82,7 @@ class Names(Nodes):
         return (self.name(value) or "") if outermost and isinstance(value, ast.Attribute) else ""
 
     def imported_names(self) -> Iterator[str]:
-        """Yield the full names that imports bind a name to, and nothing else binds it."""
+        """Yield the full names of imports whose local name has no other binding."""
         for item in self.all(ast.alias):
             scope, name = self.scope(item), item.asname or item.name.split(".")[0]
             full = {one.imported for one in scope.lookup(name)} if scope is not None else set()
@@ -90,7 +90,7 @@ class Names(Nodes):
                 yield full.pop().removeprefix(OLD_PACKAGE)
 
     def is_alias(self, node: ast.AST) -> bool:
-        """Return whether a name stands for one of NKI because it is assigned to it."""
+        """Return whether a name is an alias of one of NKI by assignment, not by import."""
         scope = self.scope(node)
         if not isinstance(node, ast.Name) or scope is None or self.name(node) is None:
             return False
@@ -135,7 +135,7 @@ class Names(Nodes):
     def values(self, name: ast.AST) -> list[ast.expr] | None:
         """Return the expressions that a name is assigned, or None if something else binds it.
 
-        Tuples on the left, loop variables, parameters and augmented assignments are others.
+        Tuples on the left, loop variables, parameters and augmented assignments are such bindings.
         """
         scope = self.scope(name)
         if not isinstance(name, ast.Name) or scope is None:

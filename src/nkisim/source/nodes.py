@@ -178,8 +178,7 @@ class Nodes:
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Return the first byte of a node and the byte behind its last one, with parentheses.
 
-        Where Python does not know the places of code in a format string, it is what is between the
-        first and the last byte of the string.
+        Where Python has no place for code in a format string, it is the inside of that string.
         """
         known = self._bounds.get(node)
         if known is None:
@@ -196,7 +195,7 @@ class Nodes:
         call = self.parent(node)
         end = self._lines.span(call)[1] if isinstance(call, ast.Call) else -1
         if isinstance(node, ast.GeneratorExp) and bounds[1] == end:
-            return self._stripped(bounds[0] + 1, end - 1)  # f(x for x in y): those of the call
+            return self._stripped(bounds[0] + 1, end - 1)  # f(x for x in y): they are the call's
         if isinstance(call, ast.ClassDef) and node in call.bases:
             return bounds
         for pair in self._parentheses.around(*bounds):

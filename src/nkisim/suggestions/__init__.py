@@ -60,7 +60,7 @@ def suggestion(finding: Finding) -> Rewrite | None:
         with SYNTAX_LOCK:
             return fix(case)
     except Exception:
-        # Code that no fix was written for; a finding without one is better than none. The
+        # No fix was written for such code: report the finding without one. The
         # tests of this package fail where this is logged.
         _LOG.debug("%s: no code to paste for %s", finding.rule.id, finding.place, exc_info=True)
         return None
@@ -88,7 +88,7 @@ def settle(findings: Iterable[Finding]) -> None:
 
 def _settle(found: list[Finding]) -> None:
     forms = [f for f in found if f.rule.id in _WHOLE_STATEMENT]
-    # Code comes before words; among words, the most specific rule comes first.
+    # Findings with code come first, then those of the most specific rule.
     forms.sort(key=lambda f: _WHOLE_STATEMENT.index(f.rule.id) if f.rewrite is None else -1)
     for finding in forms[1:]:
         if finding.rule.id != forms[0].rule.id and not _remains(finding, forms[0].rewrite):
@@ -100,7 +100,7 @@ def _settle(found: list[Finding]) -> None:
 
 
 def _remains(finding: Finding, rewrite: Rewrite | None) -> bool:
-    """Return whether a finding is about a call that the fix of another one leaves as it is."""
+    """Return whether the call of a finding is still there after the fix of another one."""
     if finding.rule.id != "L021":
         return False
     if rewrite is not None:

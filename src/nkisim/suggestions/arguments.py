@@ -66,7 +66,7 @@ def _operator(case: Case) -> Rewrite | None:
 
 
 def _from_the_end(case: Case) -> Rewrite | None:
-    """An index from the end is written from the beginning."""
+    """A negative index is rewritten to count from the beginning."""
 
     def change(node: ast.expr) -> ast.expr | None:
         if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
@@ -124,7 +124,7 @@ def _first_step_overwrites(case: Case) -> Rewrite | None:
         if case.statement in inside and loop.target.id not in used and not makes:
             steps.append(loop)
     if len(steps) > 1:
-        return None  # which of them is the contraction?
+        return None  # it is not clear which loop is the contraction
     text = "False"
     if steps:
         text = _not_first(steps[0])
@@ -140,7 +140,7 @@ def _is_made(name: ast.Name) -> bool:
 
 
 def _not_first(loop: ast.For) -> str:
-    """Return what holds in all steps of a loop but the first; empty where it is no range."""
+    """Return a condition that is true in all iterations but the first; empty for other loops."""
     call = loop.iter
     if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("range"):
         return ""

@@ -70,7 +70,7 @@ def _invented(case: Case, name: str) -> Rewrite | None:
         return None
     known = parameters_of(new.func.attr) if new.func.attr in INSTRUCTIONS else []
     if any(key not in known for key in named):
-        return None  # what the rest means is not known
+        return None  # the meaning of the other arguments is unknown
     extra = [ast.keyword(key, ast.parse(value, mode="eval").body) for key, value in named.items()]
     new.keywords += extra
     return case.rewrite(case.replaced(lambda n: new if ast.dump(n) == ast.dump(call) else None))
@@ -120,7 +120,7 @@ def _is_whole(case: Case, text: str, beside: str) -> bool:
 
 
 def _other_name(case: Case, name: str) -> Rewrite | None:
-    """A function of the other module, or a near name of the same meaning."""
+    """A function of the other module, or one with a similar name and the same meaning."""
     call, intent = _called(case, name), intent_of(name)
     if call is None or not isinstance(call.func, ast.Attribute):
         return None
@@ -187,7 +187,7 @@ def _transpose(case: Case, name: str) -> tuple[list[str], str]:
 def _contraction(case: Case) -> Rewrite | None:
     """Operands with the contraction in their columns are transposed.
 
-    Only if the shape of the result leaves no other reading.
+    Only if the shape of the result leaves no other possibility.
     """
     facts = {name: case.fact(name) for name in ("dst", "stationary", "moving")}
     shapes = {n: f.shape for n, f in facts.items() if f is not None and len(f.shape) == 2}

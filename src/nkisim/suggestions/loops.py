@@ -1,4 +1,4 @@
-"""Fixes of loops and blocks: order, lost tails, sums without a beginning, wide products."""
+"""Fixes of loops and blocks: order, lost tails, sums without initial value, wide products."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _by_columns(case: Case) -> Rewrite | None:
 
 
 def _unwritten(case: Case) -> Rewrite | None:
-    """A sum begins with zeros, a product with ones; of a tile filled in part, that part is read."""
+    """A sum begins with zeros, a product with ones; of a partly filled tile that part is read."""
     return _beginning(case) or written_part(case)
 
 
@@ -96,7 +96,7 @@ def _beginning(case: Case) -> Rewrite | None:
 
 
 def _accumulator(case: Case) -> str | None:
-    """Return the name of the tile that an addition or a product goes on in."""
+    """Return the name of the tile that an addition or a product accumulates in."""
     parameters = {"tensor_tensor": ("data1", "data2"), "scalar_tensor_tensor": ("operand1",)}
     operand = case.finding.operand
     dst, tile = case.arguments.get("dst"), case.arguments.get(operand)

@@ -122,7 +122,7 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
 
 
 def _past_the_end(case: Case) -> Rewrite | None:
-    """A slice past the end is clipped to its tensor; equal slices in the statement, too.
+    """A slice past the end, and equal slices of the statement, are clipped to the tensor.
 
     Only if something is left of each.
     """

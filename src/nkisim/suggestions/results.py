@@ -1,4 +1,4 @@
-"""Fixes of results: what is returned from the chip, in part, or not at all."""
+"""Fixes of results that are on chip, parts of tensors, or not returned."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class _Run:
     cut: set[str] = field(default_factory=set)
 
     def collect(self) -> bool:
-        """Find the statements of the run; return whether no tile is used behind it."""
+        """Find the statements of the run; return whether no tile is used after it."""
         block, nl = self.case.block, self.case.nl
         start = end = block.index(self.case.statement)
         for at in range(start, len(block)):

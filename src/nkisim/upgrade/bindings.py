@@ -48,7 +48,7 @@ def _statement(source: Source, node: ast.AST) -> ast.AST:
 
 
 def _ready(source: Source, node: ast.AST) -> int:
-    """Return the byte from which on a name that ``node`` binds has its value."""
+    """Return the first byte at which a name that ``node`` binds has its value."""
     statement = _statement(source, node)
     return source.span(statement if is_simple(statement) else node)[1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from nkisim.source import Function, string
+from nkisim.upgrade.signatures import writes_tile
 from nkisim.upgrade.source import Source
 
 __all__ = [
@@ -42,7 +43,7 @@ def base_name(node: ast.AST) -> ast.Name | None:
 
 
 def allocation(source: Source, node: ast.AST) -> list[dict[str, ast.expr]] | None:
-    """Return the arguments of every allocation that a name stands for, or None if of others."""
+    """Return the arguments of each allocation of a name, None if it has other values too."""
     name = base_name(node)
     values = None if name is None else source.values(name)
     if values is None:
@@ -188,8 +189,8 @@ def is_tile(source: Source, node: ast.AST, seen: frozenset[str] = frozenset()) -
             return is_tile(source, node.func.value, seen)
         if isinstance(node.func, ast.Name) and source.name(node.func) is None:
             return _returns_tile(source, node.func, seen)
-        isa = source.nki_name(node.func, "nki.isa") is not None
-        return isa and source.keyword(node, "dst") is None
+        isa = source.nki_name(node.func, "nki.isa") or ""
+        return writes_tile(isa) and source.keyword(node, "dst") is None
     if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
         return is_tile(source, node.left, seen) or is_tile(source, node.right, seen)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

@@ -1,8 +1,8 @@
 """The NKI versions that nkisim knows: their public names and signatures, and the one in force.
 
 One file per version holds its names, parameters and defaults as the documentation of its release
-has them; ``tools/gen_signatures.py`` writes them. What a version means by a name is declared beside
-the instruction or the function, as changes from a version on.
+has them; ``tools/gen_signatures.py`` writes them. The meaning of a name in a version is declared
+with the instruction or the function, as changes from a version on.
 """
 
 from __future__ import annotations

@@ -65,5 +65,4 @@ except ModuleNotFoundError as error:
     print(json.dumps(str(error)))
 """
     said = printed_after("trnsci.core.provider", code)  # which does not import torch
-    assert "checkout" in said
-    assert "pip install '.[torch]'" in said
+    assert "pip install 'nkisim[torch]'" in said

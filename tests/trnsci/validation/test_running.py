@@ -24,7 +24,7 @@ def test_a_right_kernel_passes(monkeypatch):
     assert record.reference == "torch in float64"
     assert record.values_on == ("gen3",)
     assert set(record.generations) == {"gen2", "gen3", "gen4"}
-    assert {"date", "trnsci", "torch", "numpy", "python"} <= set(record.stamp)
+    assert {"date", "nkisim", "torch", "numpy", "python"} <= set(record.stamp)
     assert len(record.fingerprint) == 16
 
 

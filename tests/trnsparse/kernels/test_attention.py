@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
+from drawn import examples
 from oracles.attention import dense_attention
 from required import requiring
 from trnsci.core.counters import counts
@@ -240,7 +241,7 @@ def test_a_row_is_not_padded_to_the_longest():
     assert found == {"diagonal": 16 + 8, "one full row": 16 + 15}
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     st.integers(1, 20),
     st.integers(1, 20),

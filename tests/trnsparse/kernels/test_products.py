@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import trnsparse
+from drawn import examples
 from each_case import each_case
 from required import requiring
 from trnsci.core.counters import counts
@@ -388,7 +389,7 @@ def entries(draw):
     return (m, n), places
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(entries(), st.integers(1, 3), st.integers(1, 5))
 def test_any_pattern_of_any_format(problem, columns, size):
     shape, places = problem

@@ -93,7 +93,7 @@ def kernel_findings(kernel: Any) -> list[Finding]:
         found = known.get(in_force())
         if found is None:
             found = known[in_force()] = _of_function(function)
-    except TypeError:  # what C code defines has no weak references
+    except TypeError:  # objects defined in C have no weak references
         found = _of_function(function)
     return [dataclasses.replace(finding) for finding in found]
 

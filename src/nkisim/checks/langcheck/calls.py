@@ -71,7 +71,7 @@ _OLD = {"0.4.0": "{path} is an old name, which the compiler refuses"}
 _SUPPORTED = (
     "abs bool dict divmod float int isinstance len list max min print range slice str tuple type"
 )
-# They say nothing on their own, or other rules speak of them.
+# Harmless on their own, or covered by other rules.
 _SILENT = {"super"} | {
     name
     for name, value in vars(builtins).items()
@@ -89,7 +89,7 @@ def check_calls(unit: Unit) -> Iterator[Found]:
     """Find calls outside of the language."""
     kinds = Kinds(unit)
     headers = {loop.iter for loop in unit.of(ast.For)}
-    # What is refused as a whole is not taken apart.
+    # Parts of a construct that is refused as a whole are not checked.
     refused = {part.iter for part in unit.of(ast.comprehension)}
     refused |= {item.context_expr for item in unit.of(ast.withitem)}
     for call, meaning in unit.calls():

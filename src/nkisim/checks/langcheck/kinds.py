@@ -66,7 +66,7 @@ _TENSOR_METHODS = {
 # Operands that cannot be numbers.
 _OPERANDS = {"data", "data1", "data2", "dst", "moving", "src", "stationary"}
 _SELF = object()
-# They stand for what a parameter or a loop gives to a name.
+# Placeholders for the value that a parameter or a loop assigns to a name.
 _A_TENSOR, _AN_INDEX, _A_COUNTER, _A_CONDITION = (ast.Pass() for _ in range(4))
 _GIVEN = {_A_TENSOR: "tensor", _AN_INDEX: "index", _A_COUNTER: "counter", _A_CONDITION: "register"}
 _OF_LOOPS = {"fori_loop": _A_COUNTER, "while_loop": _A_CONDITION}
@@ -169,7 +169,7 @@ class Kinds:
         for node in unit.of(ast.Name):
             if isinstance(node.ctx, ast.Store) and node not in plain:
                 parent = unit.parents.get(node)
-                if not isinstance(parent, ast.AugAssign):  # it keeps a tensor a tensor, or fails
+                if not isinstance(parent, ast.AugAssign):  # a tensor stays one, or it fails
                     found.setdefault(node.id, []).append(None)
         for parameter in unit.parameters:
             given = _A_TENSOR if parameter.arg in self._tensor_parameters else None

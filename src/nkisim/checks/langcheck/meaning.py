@@ -46,7 +46,7 @@ _FOREIGN = {
 } | set(sys.stdlib_module_names)
 _NKI = ("nki", "nkisim")
 _NAMESPACES = ("language", "isa", "collectives", "typing")
-# How everyone imports them; for names that come from a module that binds them at run time.
+# The usual short names; for imports from a module that binds them at run time.
 _USUAL = {
     "nki": "nki",
     "nl": "nki.language",
@@ -69,7 +69,8 @@ class Meaning:
         scope: Scope that resolves the names in it, or those of a module.
         value: The object, or the expression that makes it.
         is_kernel: Whether a definition is a kernel.
-        assumed: Whether only the usual spelling, as in ``from package import nl``, speaks for it.
+        assumed: Whether it is inferred from the usual spelling alone, as in ``from package import
+            nl``.
     """
 
     kind: Kind
@@ -129,7 +130,7 @@ class LiveScope:
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
-        self.key = id(names)  # what is kept under it has the scope, and so the names
+        self.key = id(names)  # cache entries under it keep the names alive
 
     def meaning(self, name: str) -> Meaning:
         """Return the current meaning of a global name."""
@@ -156,7 +157,7 @@ def _of_object(thing: Any) -> Meaning:
         return Meaning("builtin", name) if name is not None else Meaning("value", value=thing)
     try:
         inner = inspect.unwrap(thing) if callable(thing) else thing
-    except ValueError:  # it answers to every name, and so wraps without end
+    except ValueError:  # it has every attribute, so unwrapping never ends
         return UNKNOWN
     wraps = type(thing).__module__.partition(".")[0] in _NKI and inner is not thing
     if not wraps and home.partition(".")[0] in _NKI:
@@ -193,7 +194,7 @@ class FileScope:
     def meaning(self, name: str) -> Meaning:
         """Return the meaning of a global name according to the file's source."""
         if name not in self._meanings:
-            self._meanings[name] = UNKNOWN  # what two files take from each other
+            self._meanings[name] = UNKNOWN  # while two files import it from each other
             self._meanings[name] = self._read(name)
         return self._meanings[name]
 
@@ -243,7 +244,7 @@ class FileScope:
     @cached_property
     def _bindings(self) -> dict[str, tuple[str, Any]]:
         bound: dict[str, tuple[str, Any]] = {}
-        # What stands in for a module that is missing comes first, so that the import counts.
+        # Replacements of a missing module come first, so that the import overrides them.
         for statement in _fallbacks_first(self.tree.module.body):
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 bound[statement.name] = ("definition", statement)

@@ -235,7 +235,7 @@ def _fixed_lengths(unit: Unit) -> dict[str, int]:
             found[target.id] = len(value.elts)
             if isinstance(value, ast.List):
                 lists.add(target.id)
-    for node in unit.of(ast.Name):  # a list that goes elsewhere may grow there
+    for node in unit.of(ast.Name):  # a list that is passed on may grow
         goes = isinstance(node.ctx, ast.Load) and node.id in lists
         if goes and not isinstance(unit.parents.get(node), ast.Subscript):
             found.pop(node.id, None)

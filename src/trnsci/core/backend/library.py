@@ -18,7 +18,7 @@ try:
     import torch  # noqa: F401
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "the libraries of trnsci need torch: in the checkout of trnsci, pip install '.[torch]'",
+        "the libraries of nkisim need torch: pip install 'nkisim[torch]'",
         name="torch",
     ) from error
 

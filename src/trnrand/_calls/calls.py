@@ -68,6 +68,7 @@ def distribution(
 
     def decorated(function: Callable[_P, Tensor | Request]) -> Callable[_P, Tensor]:
         called, draw = name or function.__name__, cast(Callable[..., Tensor], function)
+        signature = inspect.signature(function)
         prepare = cast(Callable[..., Request], function)
         if sample is not None:
             draw = _composed(sample, prepare)
@@ -78,7 +79,7 @@ def distribution(
             shape,
             dtype,
             kind,
-            "dtype" in inspect.signature(function).parameters,
+            "dtype" in signature.parameters,
             None if sample is None else prepare,
             pathwise,
         )
@@ -115,6 +116,8 @@ def distribution(
                 return draw(*args, generator=generator, device=device, **options)
 
         call.__annotations__ = {**function.__annotations__, "return": "Tensor"}
+        shown = cast(Any, call)
+        shown.__signature__ = signature.replace(return_annotation="Tensor")
         return cast(Callable[_P, Tensor], call)
 
     return decorated

@@ -145,17 +145,12 @@ _DRAWS = {
             "poisson",
             "rand",
             "randn",
-            "standard_normal",
             "truncated_normal",
             "uniform",
             "von_mises",
         ]
     },
     **{f"trnrand.{name}": _drawn(X) for name in ("rand_like", "randn_like")},
-    **{
-        f"trnrand.{name}": _drawn(torch.zeros(5))
-        for name in ("exponential_into", "normal_into", "uniform_into")
-    },
     "trnrand.beta": _drawn(5, alpha=2.0, beta=3.0),
     "trnrand.binomial": _drawn(5, n=10, p=0.3),
     "trnrand.categorical": _drawn(5, p=torch.tensor([0.2, 0.8])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnrand import programs as programs  # makes the programs of Generator.new_program
 from trnrand._library import LIBRARY
 from trnrand.defaults import (
     checkpoint_contexts,
@@ -21,14 +22,12 @@ from trnrand.distributions.continuous import (
     laplace,
     lognormal,
     normal,
-    standard_normal,
     uniform,
 )
 from trnrand.distributions.counts import binomial, geometric, negative_binomial, poisson
 from trnrand.distributions.discrete import bernoulli, randint
 from trnrand.distributions.extremes import gumbel, weibull
 from trnrand.distributions.gammas import beta, chi_squared, dirichlet, gamma, student_t
-from trnrand.distributions.into import exponential_into, normal_into, uniform_into
 from trnrand.distributions.permutations import choice, randperm, shuffle
 from trnrand.distributions.torch_names import rand, rand_like, randint_like, randn, randn_like
 from trnrand.distributions.truncated import truncated_normal
@@ -36,7 +35,6 @@ from trnrand.distributions.urns import hypergeometric, multinomial
 from trnrand.distributions.vectors import multivariate_normal
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
-from trnrand.programs import GeneratorProgram
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HAS_NKI",
     "Generator",
-    "GeneratorProgram",
     "NkiFallbackWarning",
     "ParameterError",
     "backend",
@@ -66,7 +63,6 @@ __all__ = [
     "choice",
     "dirichlet",
     "exponential",
-    "exponential_into",
     "fork_rng",
     "gamma",
     "geometric",
@@ -84,7 +80,6 @@ __all__ = [
     "multivariate_normal",
     "negative_binomial",
     "normal",
-    "normal_into",
     "poisson",
     "rand",
     "rand_like",
@@ -97,11 +92,9 @@ __all__ = [
     "set_rng_state",
     "shuffle",
     "sobol",
-    "standard_normal",
     "student_t",
     "truncated_normal",
     "uniform",
-    "uniform_into",
     "von_mises",
     "weibull",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from trnrand.errors import ParameterError
+from trnrand.errors import FlagError
+from trnsci.core import errors
 from trnsci.core.backend.library import Library
-from trnsci.core.errors import BackendError, FlagError
+from trnsci.core.errors import BackendError
 
 __all__ = ["LIBRARY", "no_kernel"]
 
@@ -19,13 +20,13 @@ class _RandomLibrary(Library):
             name: ``"auto"``, ``"pytorch"``, ``"nki"`` or ``"simulator"``.
 
         Raises:
-            ParameterError: The name is none of these.
+            FlagError: The name is none of these.
             BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
         """
         try:
             super().set_backend(name)
-        except FlagError as error:
-            raise ParameterError(str(error)) from None
+        except errors.FlagError as error:
+            raise FlagError(str(error)) from None
 
     def no_nki(self, function: str) -> BackendError:
         """Return the error for a missing NKI, with the packages that provide it."""

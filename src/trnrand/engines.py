@@ -18,7 +18,18 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trnrand.errors import ParameterError
+from trnrand._kernels.definitions import (
+    MASK,
+    PHILOX_M0,
+    PHILOX_M1,
+    PHILOX_ROUNDS,
+    PHILOX_W0,
+    PHILOX_W1,
+    THREEFRY_PARITY,
+    THREEFRY_ROTATIONS,
+    THREEFRY_ROUNDS,
+)
+from trnrand.errors import DTypeError, FlagError, ShapeError
 
 __all__ = [
     "ENGINES",
@@ -44,26 +55,6 @@ __all__ = [
 EngineName = Literal["philox", "threefry"]
 Block: TypeAlias = Callable[..., tuple[Any, Any, Any, Any]]
 Step: TypeAlias = Callable[..., tuple[Any, ...]]
-
-MASK = 0xFFFF_FFFF
-
-PHILOX_M0, PHILOX_M1 = 0xD251_1F53, 0xCD9E_8D57
-PHILOX_W0, PHILOX_W1 = 0x9E37_79B9, 0xBB67_AE85  # golden ratio and sqrt(3) - 1, as fractions
-PHILOX_ROUNDS = 10
-
-THREEFRY_PARITY = 0x1BD1_1BDA
-THREEFRY_ROUNDS = 20
-THREEFRY_ROTATIONS = (
-    (10, 26),
-    (11, 21),
-    (13, 27),
-    (23, 5),
-    (6, 20),
-    (17, 11),
-    (25, 10),
-    (18, 20),
-)
-"""Rotations of both mixes of a round; round r uses row r modulo 8."""
 
 
 def _plain(function: Any) -> Any:
@@ -252,9 +243,7 @@ def engine_named(function: str, name: str) -> Engine:
         ParameterError: The name is unknown.
     """
     if not isinstance(name, str) or name not in ENGINES:
-        raise ParameterError(
-            f"{function}: engine must be one of {', '.join(ENGINES)}, got {name!r}"
-        )
+        raise FlagError(f"{function}: engine must be one of {', '.join(ENGINES)}, got {name!r}")
     return ENGINES[name]
 
 
@@ -289,9 +278,9 @@ def threefry4x32(counter: Tensor, key: Tensor, rounds: int = THREEFRY_ROUNDS) ->
 def _mapped(function: str, block: Block, counter: Tensor, key: Tensor, key_words: int) -> Tensor:
     for name, value, length in (("counter", counter, 4), ("key", key, key_words)):
         if not isinstance(value, Tensor) or value.is_floating_point() or value.is_complex():
-            raise ParameterError(f"{function}: {name} must be a tensor of integers, got {value!r}")
+            raise DTypeError(f"{function}: {name} must be a tensor of integers, got {value!r}")
         if value.ndim == 0 or value.shape[-1] != length:
-            raise ParameterError(
+            raise ShapeError(
                 f"{function}: {name} must have {length} words in its last dimension, "
                 f"got shape {tuple(value.shape)}"
             )

@@ -1,7 +1,28 @@
-"""The exception of trnrand for invalid arguments."""
+"""Exceptions of trnrand: those of the suite, each of which is a ``ParameterError``, too.
+
+A parameter of a distribution or a generator outside of its range raises ``ParameterError`` itself.
+Other mistakes raise the class that all libraries raise for them.
+"""
 
 from __future__ import annotations
 
+from trnsci.core import errors
 from trnsci.core.errors import ParameterError
 
-__all__ = ["ParameterError"]
+__all__ = ["DTypeError", "DeviceError", "FlagError", "ParameterError", "ShapeError"]
+
+
+class ShapeError(errors.ShapeError, ParameterError):
+    """A size, or a shape of an argument, does not fit."""
+
+
+class DTypeError(errors.DTypeError, ParameterError):
+    """An argument has a type or dtype that is not accepted."""
+
+
+class DeviceError(errors.DeviceError, ParameterError):
+    """An argument is not on the device of the call."""
+
+
+class FlagError(errors.FlagError, ParameterError):
+    """An option has a value that is not accepted, or excludes another one."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import index
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, Protocol, Self, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from trnrand._paths.dispatch import stream
-from trnrand._paths.programs import ProgramSteps
 from trnrand._stream.prefetch import Prefetch, Stretch
 from trnrand._stream.state import (
     CHILDREN,
@@ -38,7 +37,7 @@ from trnrand._stream.words import INDEX_LIMIT, Domain, Source, unsigned
 from trnrand.engines import ENGINES, EngineName, engine_named
 from trnrand.errors import ParameterError
 
-__all__ = ["Generator"]
+__all__ = ["Generator", "Program", "ProgramSteps"]
 
 _BATCH_SIZE = 512
 """Samples per unit of ``position``, ``advance`` and ``advance_to``."""
@@ -47,6 +46,29 @@ _ENGINES = {engine.number: engine for engine in ENGINES.values()}
 
 # Held while a position is moved. One lock for all generators, since several may share one state.
 _lock = threading.Lock()
+
+
+class Program(Protocol):
+    """A sequence of draws with its own position; ``GeneratorProgram`` implements it."""
+
+    def stream_into(self, buffers: Mapping[str, Tensor]) -> None:
+        """Fill the named buffers, step after step; the next call continues the stream."""
+
+
+class ProgramSteps(Protocol):
+    """Builder of a program; every step returns the builder. ``ProgramBuilder`` implements it."""
+
+    def normal(self, n: int, mean: float = 0.0, std: float = 1.0, out: str = "z") -> Self:
+        """Add a draw of n normals."""
+
+    def uniform(self, n: int, low: float = 0.0, high: float = 1.0, out: str = "u") -> Self:
+        """Add a draw of n uniforms on [low, high)."""
+
+    def exponential(self, n: int, rate: float = 1.0, out: str = "e") -> Self:
+        """Add a draw of n exponentials."""
+
+    def build(self) -> Program:
+        """Return the program."""
 
 
 class Generator:
@@ -144,8 +166,6 @@ class Generator:
         """Number of ranks that share every request."""
         return self._slots[SIZE]
 
-    _partition_rank, _partition_size = partition_rank, partition_size
-
     @property
     def torch_generator(self) -> torch.Generator:
         """A torch generator with the same seed, for torch's functions; its stream is different."""
@@ -213,16 +233,6 @@ class Generator:
         """
         target = _checked_count("advance_to", "position", position)
         self._move("advance_to", "position", lambda: target // _BATCH_SIZE * _BATCH_SIZE)
-
-    @property
-    def _counter(self) -> int:
-        return _batches(self.offset)
-
-    def _chip_counter_offset(self, n_samples: int) -> int:
-        return self.partition_rank * _batches(n_samples) + self._counter
-
-    def _advance_by_elements(self, n_samples: int) -> None:
-        self.advance(n_samples)
 
     def _move(self, function: str, name: str, target: Callable[[], int]) -> None:
         with _lock:
@@ -352,13 +362,14 @@ class Generator:
 
         Otherwise, return None and do not move.
         """
+        slots = self._slots
         with _lock:
-            begin = self.offset - stretch.first
-            if not 0 <= begin <= len(stretch.values) - count or self._slots[SIZE] != 1:
+            begin = (slots[OFFSET] | slots[OFFSET_HIGH] << 64) - stretch.first
+            if not 0 <= begin <= stretch.length - count or slots[SIZE] != 1:
                 return None
-            if self.stream != stretch.stream:
+            if (slots[ENGINE], slots[SEED]) != stretch.stream:
                 return None
-            self._slots[OFFSET] += count
+            slots[OFFSET] += count
         return begin
 
     def new_program(self) -> ProgramSteps:
@@ -404,6 +415,26 @@ class Generator:
         copy = Generator(0, self._device)
         copy.set_state(self.get_state())
         return copy
+
+    # -- names of the published Generator ----------------------------------------------------------
+
+    # Instead: ``partition_rank`` and ``partition_size``.
+    _partition_rank, _partition_size = partition_rank, partition_size
+
+    @property
+    def _counter(self) -> int:
+        """Position in units of 512 samples, rounded up; instead: ``offset``."""
+        return _batches(self.offset)
+
+    def _chip_counter_offset(self, n_samples: int) -> int:
+        """Return the first unit of this rank's share of a request; instead: ``share``."""
+        return self.partition_rank * _batches(n_samples) + self._counter
+
+    def _advance_by_elements(self, n_samples: int) -> None:
+        """Move forward in units of 512; instead: ``skip``."""
+        self.advance(n_samples)
+
+    # -- pickling ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
         return {"state": self.get_state(), "device": self._device}

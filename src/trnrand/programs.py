@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from dataclasses import dataclass
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
-from trnrand._paths.programs import Step
-from trnrand.distributions.into import exponential_into, normal_into, uniform_into
-from trnrand.errors import ParameterError
+from trnrand._calls.arguments import parsed_size
+from trnrand.distributions.continuous import exponential, normal, uniform
+from trnrand.errors import DTypeError, ParameterError, ShapeError
 from trnrand.generator import _BATCH_SIZE, Generator
 
 __all__ = ["GeneratorProgram", "ProgramBuilder", "Step"]
 
-_FILLS: dict[str, Callable[..., None]] = {
-    "normal": normal_into,
-    "uniform": uniform_into,
-    "exponential": exponential_into,
+_LAWS: dict[str, Callable[..., Tensor]] = {
+    "normal": normal,
+    "uniform": uniform,
+    "exponential": exponential,
 }
+
+
+@dataclass(frozen=True)
+class Step:
+    """One draw of a program.
+
+    Attributes:
+        law: Distribution to draw from.
+        n: Number of samples.
+        parameters: Parameters of the distribution, as its function takes them.
+        out: Name of the buffer.
+    """
+
+    law: Literal["normal", "uniform", "exponential"]
+    n: int
+    parameters: Mapping[str, float]
+    out: str
+
+    def __post_init__(self) -> None:
+        parsed_size(f"{self.law} step {self.out!r}", (self.n,))
 
 
 class GeneratorProgram:
@@ -73,18 +94,16 @@ class GeneratorProgram:
         for step in self.steps:
             _check_buffer(step, buffers[step.out])
         for step in self.steps:
-            fill = _FILLS[step.law]
-            fill(buffers[step.out], generator=self._generator, **step.parameters)
+            draw = _LAWS[step.law]
+            draw(out=buffers[step.out], generator=self._generator, **step.parameters)
 
 
 def _check_buffer(step: Step, buffer: Tensor) -> None:
     if not isinstance(buffer, Tensor) or not buffer.dtype.is_floating_point:
         kind = buffer.dtype if isinstance(buffer, Tensor) else type(buffer).__name__
-        raise ParameterError(
-            f"stream_into: buffer {step.out!r} must be a tensor of floats, got {kind}"
-        )
+        raise DTypeError(f"stream_into: buffer {step.out!r} must be a tensor of floats, got {kind}")
     if buffer.numel() != step.n:
-        raise ParameterError(
+        raise ShapeError(
             f"stream_into: buffer {step.out!r} must have {step.n} elements, got "
             f"{tuple(torch.Size(buffer.shape))}"
         )

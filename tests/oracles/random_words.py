@@ -87,5 +87,5 @@ def normal_of(words: Array) -> Array:
 
 
 def exponential_of(words: Array) -> Array:
-    """Return -log1p(-u) for the 24-bit uniform of each word."""
-    return -np.log1p(-uniform_of(words, 24))
+    """Return -log1p(-u) for the 24-bit uniform of each word; where it is 0, half a step of u."""
+    return np.maximum(-np.log1p(-uniform_of(words, 24)), 2.0**-25)

@@ -35,7 +35,6 @@ DRAWS: dict[str, Draw] = {
     "uniform bfloat16": lambda *size, **k: trnrand.uniform(*size, dtype=torch.bfloat16, **k),
     "normal": lambda *size, **k: trnrand.normal(*size, mean=1.0, std=2.0, **k),
     "normal float64": lambda *size, **k: trnrand.normal(*size, dtype=F64, **k),
-    "standard_normal": trnrand.standard_normal,
     "lognormal": trnrand.lognormal,
     "exponential": lambda *size, **k: trnrand.exponential(*size, rate=2.0, **k),
     "laplace": trnrand.laplace,

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from trnrand._sampling import elementary
-from trnrand._sampling.elementary import _arrays
+from trnrand._stream import elementary
+from trnrand._stream.elementary import _arrays
 
 F64 = torch.float64
 DRAW = np.random.default_rng(5)

@@ -9,8 +9,7 @@ from each_case import each_case
 from oracles import random123
 from oracles.random_words import BLOCKS as VECTORISED
 from oracles.random_words import stream_words
-from trnrand._sampling import arrays
-from trnrand._stream import words
+from trnrand._stream import arrays, words
 from trnrand.engines import ENGINES, philox4x32, threefry4x32
 
 FUNCTIONS = {"philox": philox4x32, "threefry": threefry4x32}
@@ -24,7 +23,7 @@ def path(request, monkeypatch):
     if request.param == "compiled":
         pytest.importorskip("numba")
     monkeypatch.setattr(
-        "trnrand._sampling.numba_loops.compiled_wanted", lambda n: request.param == "compiled"
+        "trnrand._stream.numba_loops.compiled_wanted", lambda n: request.param == "compiled"
     )
     if request.param == "tensors":
 

@@ -10,7 +10,8 @@ from scipy import stats
 import trnrand
 from each_case import each_case
 from trnrand import Generator
-from trnrand._sampling.laws import DOMAINS, GROUPS, UNIFORM_BITS, WIDE, Domain
+from trnrand._kernels.definitions import DOMAINS, GROUPS, WIDE, Domain
+from trnrand._stream.words import UNIFORM_BITS
 
 from .fits import SMALLEST_P, assert_counts_fit, assert_fits
 

@@ -61,7 +61,7 @@ def test_the_last_parameters_whose_counts_fit():
 
 @each_case("mean", [0.0, 0.5, 3.0, 11.0, 1e3, 1e9, 2.0**50])
 def test_the_end_of_a_poisson_distribution(mean):
-    from trnrand._stream.counting import poisson_end
+    from trnrand._sampling.counts import poisson_end
 
     end = float(poisson_end(mean))
     assert stats.poisson(mean).sf(math.ceil(end) - 1) < 2.0**-64
@@ -80,11 +80,11 @@ def test_exponentials_are_positive(dtype, monkeypatch):
         Source, "words", lambda self, domain, n, each=1: torch.zeros(n, dtype=torch.int32)
     )
     monkeypatch.setattr(
-        "trnrand._sampling.array_samples.block_words",
+        "trnrand._stream.arrays.block_words",
         lambda engine, seed, first, steps, domain: [np.zeros(len(steps), np.uint64)] * 4,
     )
     # Compiled loops make words of their own; their samples are those of NumPy to the bit.
-    monkeypatch.setattr("trnrand._sampling.numba_loops.compiled_wanted", lambda samples: False)
+    monkeypatch.setattr("trnrand._stream.numba_loops.compiled_wanted", lambda samples: False)
     smallest = torch.finfo(dtype).tiny * torch.finfo(dtype).eps
     middle = 2.0**-54 if dtype is F64 else 2.0**-25
     got = trnrand.exponential(4, dtype=dtype, generator=Generator(1))

@@ -38,7 +38,7 @@ def test_compiled_loops_draw_the_same(draw, options, monkeypatch):
     both = []
     for compiled in (True, False):
         monkeypatch.setattr(
-            "trnrand._sampling.numba_loops.compiled_wanted", lambda n, way=compiled: way
+            "trnrand._stream.numba_loops.compiled_wanted", lambda n, way=compiled: way
         )
         size = {"size": (20_001,)} if draw is trnrand.randint else {}
         dtype = {} if size else {"dtype": torch.float64}
@@ -54,7 +54,7 @@ def test_compiled_loops_draw_the_same_vectors(n, engine, monkeypatch):
     p, both = torch.tensor([0.0, 3.0, 1e-9, 1.0, 40.0, 0.5, 0.0], dtype=torch.float64), []
     for compiled in (True, False):
         monkeypatch.setattr(
-            "trnrand._sampling.numba_loops.compiled_wanted", lambda n, way=compiled: way
+            "trnrand._stream.numba_loops.compiled_wanted", lambda n, way=compiled: way
         )
         generator = trnrand.Generator(2**40, engine=engine)
         generator.seek(2**36 - 50)  # across a carry of the block index

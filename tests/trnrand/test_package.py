@@ -6,6 +6,7 @@ import pytest
 
 import trnrand
 from fresh_process import printed_after
+from trnrand import published
 from trnsci.core.errors import BackendError
 
 # The names that callers of earlier releases know.
@@ -49,8 +50,16 @@ def test_the_public_names_are_listed():
         and not isinstance(getattr(trnrand, name), ModuleType)
     }
     assert set(trnrand.__all__) == public
-    assert public >= KNOWN
+    assert public | set(published.__all__) >= KNOWN
     assert "ProgramBuilder" not in dir(trnrand)
+
+
+@pytest.mark.parametrize("name", published.__all__)
+def test_published_names_are_importable_and_not_listed(name):
+    assert getattr(trnrand, name) is getattr(published, name)
+    assert name not in trnrand.__all__
+    assert name not in dir(trnrand)
+    assert f"``{name}``" in published.__doc__  # with what replaces it
 
 
 def test_the_import_brings_no_simulator_and_no_scipy():

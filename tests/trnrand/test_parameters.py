@@ -8,6 +8,7 @@ import torch
 import trnrand
 from each_case import each_case
 from trnrand import Generator, ParameterError
+from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError
 
 from .draws import DRAWS
 
@@ -270,3 +271,39 @@ def test_sizes_of_nothing_draw_nothing(name, size):
     drawn = getattr(trnrand, name)(*size, generator=generator)
     assert tuple(drawn.shape) == (size[0] if isinstance(size[0], tuple) else size)
     assert generator.offset == 0
+
+
+# -- classes of errors -----------------------------------------------------------------------------
+
+OUT = torch.empty(3)
+MISTAKES = [
+    (ShapeError, lambda: trnrand.uniform(-1)),
+    (ShapeError, lambda: trnrand.normal(2.5)),
+    (ShapeError, lambda: trnrand.normal(4, out=OUT)),
+    (ShapeError, lambda: trnrand.normal(4, mean=OUT)),
+    (ShapeError, lambda: trnrand.dirichlet(torch.tensor(1.0))),
+    (ShapeError, lambda: trnrand.multivariate_normal(OUT, torch.eye(2))),
+    (ShapeError, lambda: trnrand.choice(3, 4, replace=False)),
+    (DTypeError, lambda: trnrand.uniform(3, dtype=torch.int32)),
+    (DTypeError, lambda: trnrand.uniform(out=OUT, dtype=torch.float64)),
+    (DTypeError, lambda: trnrand.uniform(3, generator=torch.Generator())),
+    (DTypeError, lambda: trnrand.rand_like(3)),
+    (DTypeError, lambda: trnrand.randperm(300, dtype=torch.uint8)),
+    (DeviceError, lambda: trnrand.uniform(out=OUT, device="cuda")),
+    (FlagError, lambda: Generator(1, engine="mt19937")),
+    (FlagError, lambda: trnrand.categorical(3)),
+    (FlagError, lambda: trnrand.sobol(4, 2, scramble="no")),
+    (FlagError, lambda: trnrand.set_backend("cuda")),
+    (ParameterError, lambda: trnrand.gamma(3, shape=-1.0)),
+    (ParameterError, lambda: trnrand.normal(3, std=-1.0)),
+    (ParameterError, lambda: Generator(1, partition_size=0)),
+]
+
+
+@each_case(("kind", "call"), MISTAKES)
+def test_a_mistake_raises_the_class_of_the_suite_and_a_parameter_error(kind, call):
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, ParameterError)
+    others = {ShapeError, DTypeError, DeviceError, FlagError} - {kind}
+    assert not isinstance(caught.value, tuple(others))

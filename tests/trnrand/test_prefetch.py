@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnrand
@@ -20,7 +21,6 @@ LAWS = [
     "uniform float64",
     "uniform bfloat16",
     "normal",
-    "standard_normal",
     "gamma",
     "poisson small",
     "bernoulli",
@@ -122,6 +122,31 @@ def test_draws_that_follow_each_other_are_made_together(laws):
                     DRAWS[name](1, generator=generator)
         counts.append(operators.count)
     assert counts[1] < 25 * counts[0]
+
+
+def test_a_device_by_any_name_uses_the_same_buffer():
+    """As many operators of torch as for one name, and the samples of one stream."""
+    names = [None, "cpu", torch.device("cpu")]
+    counts, drawn = [], []
+    for devices in ([None], names):
+        generator = Generator(7)
+        with Operators() as operators:
+            for i in range(99):
+                device = devices[i % len(devices)]
+                drawn.append(trnrand.gamma(3, shape=2.0, generator=generator, device=device))
+        counts.append(operators.count)
+    assert counts[0] == counts[1]
+    assert torch.equal(torch.cat(drawn[:99]), torch.cat(drawn[99:]))
+
+
+def test_tensors_without_values_do_not_come_out_of_a_buffer():
+    generator = Generator(7)
+    for _ in range(4):
+        trnrand.uniform(3, generator=generator)
+    with FakeTensorMode():
+        assert type(trnrand.uniform(3, generator=generator)) is FakeTensor
+    assert trnrand.uniform(3, generator=generator, device="meta").is_meta
+    assert generator.offset == 12
 
 
 @pytest.mark.parametrize("size", [3, 64])

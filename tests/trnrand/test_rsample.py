@@ -1,5 +1,6 @@
 """Samples that move with their parameters: the same numbers, and how the quantiles move."""
 
+import inspect
 import math
 
 import mpmath
@@ -282,3 +283,15 @@ def test_bounds_far_away_do_not_move_a_sample():
 def test_bad_parameters_raise(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+@each_case("name", rsample.__all__)
+def test_the_arguments_are_those_of_the_plain_function_without_out(name):
+    plain, made = (inspect.signature(getattr(m, name)) for m in (trnrand, rsample))
+    assert list(made.parameters) == [p for p in plain.parameters if p != "out"]
+    assert plain.return_annotation == made.return_annotation == "Tensor"
+
+
+def test_out_is_not_accepted():
+    with pytest.raises(TypeError, match="out"):
+        rsample.uniform(3, out=torch.empty(3))

@@ -36,7 +36,7 @@ def test_buckets_give_the_same_order(keys):
 def test_large_permutations_are_the_same_with_and_without_numba(monkeypatch):
     pytest.importorskip("numba")
     compiled = trnrand.randperm(30_001, generator=trnrand.Generator(3))
-    monkeypatch.setattr("trnrand._sampling.numba_loops.compiled_wanted", lambda n: False)
+    monkeypatch.setattr("trnrand._stream.numba_loops.compiled_wanted", lambda n: False)
     assert torch.equal(compiled, trnrand.randperm(30_001, generator=trnrand.Generator(3)))
 
 

@@ -274,8 +274,10 @@ def test_a_compiled_permutation_is_that_of_the_call():
     assert generator.offset == 7
 
 
-@pytest.mark.parametrize("name", ["uniform_into", "normal_into", "exponential_into"])
+@pytest.mark.parametrize("name", ["uniform", "normal", "exponential"])
 def test_a_buffer_inside_of_a_transform_is_refused_by_name(name):
-    fill = getattr(trnrand, name)
-    with pytest.raises(trnrand.ParameterError, match=f"{name}: buf cannot be filled"):
+    draw, fill = getattr(trnrand, name), getattr(trnrand, f"{name}_into")
+    with pytest.raises(trnrand.ParameterError, match=f"{name}: out must be None inside"):
+        torch.func.vmap(lambda x: draw(out=x), randomness="different")(torch.zeros(2, 3))
+    with pytest.raises(trnrand.ParameterError, match=f"{name}_into: buf cannot be filled"):
         torch.func.vmap(lambda x: fill(x), randomness="different")(torch.zeros(2, 3))

@@ -12,14 +12,14 @@ import trnrand
 from oracles.random123 import block
 from oracles.random_words import stream_words
 from pairwise import pairwise
+from trnrand._kernels.definitions import DOMAINS
 from trnrand._paths.torch_path import _CONVERT, torch_stream
-from trnrand._sampling.laws import DOMAINS, FLOATS, UNIFORM_BITS
-from trnrand._stream.words import Source
+from trnrand._stream.words import FLOATS, UNIFORM_BITS, Source
 from trnrand.engines import ENGINES
 
 from .triton_on_numpy import lanes, loaded
 
-PATH = Path(trnrand.__file__).parent / "_sampling" / "triton_kernels.py"
+PATH = Path(trnrand.__file__).parent / "_stream" / "triton_kernels.py"
 CPU = torch.device("cpu")
 
 

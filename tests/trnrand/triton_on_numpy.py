@@ -143,6 +143,7 @@ def loaded(path: Path, monkeypatch: Any) -> Any:
         spec = importlib.util.spec_from_file_location(f"{path.stem}_on_numpy", path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    # Launches name the device of their result, which is the CPU here.
+    # Launches name the device of their result, which is the CPU here, with the index -1.
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)
     return module

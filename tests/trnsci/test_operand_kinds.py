@@ -28,8 +28,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::trnsci.core.errors.ConvergenceW
 
 OPTIONAL = {"trnsparse.amg_preconditioner"}
 """Functions of an optional package."""
-INTO = {name for name in CALLS if name.endswith("_into")}
-"""Functions whose operand is their output."""
 
 
 def called(name, args, options, backend):
@@ -116,8 +114,8 @@ def same(got, want, exact=True):
         torch.testing.assert_close(plain(g), plain(w), equal_nan=True, **options)
 
 
-def own(library, but=()):
-    return [n for n in CALLS if n.startswith(f"{library}.") and n not in {*OPTIONAL, *but}]
+def own(library):
+    return [n for n in CALLS if n.startswith(f"{library}.") and n not in OPTIONAL]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +131,7 @@ def test_views_are_read_as_their_values(library, backend, kind):
     if (backend, kind) == ("simulator", "conjugate") and library != "trnfft":
         return  # other kernels take no complex numbers
     tree_map = pytree().tree_map
-    for name in own(library, INTO):
+    for name in own(library):
         call = list(CALLS[name])
         if kind == "negative":
             lazy = tree_map(in_matrices(of_floats(negative_view)), call)
@@ -237,7 +235,7 @@ def derivatives(name, change, backend):
 @each_case("empty", [no_batch, no_elements], ids=lambda f: f.__name__)
 def test_empty_operands_have_the_gradients_of_others(library, empty):
     """An empty operand is an error of the library or has a result, alike on every backend."""
-    for name in own(library, INTO):
+    for name in own(library):
         if reason_of(name):
             continue
         try:

@@ -2,7 +2,7 @@
 
 Layout   words as (P, F), samples in the same places; a normal pair is two neighbours
 Limits   every integer in arithmetic is at most 2^24. Logarithm and sine are the polynomials of
-         ``trnrand._sampling.laws``, one rounding for each product and sum, so samples are
+         ``trnrand._kernels.definitions``, one rounding for each product and sum, so samples are
          bit-identical to other backends; the square root is the Scalar engine's
 Cost     instructions per tile: uniform 2, exponential 20, normal 39, most of half the width,
          in addition to the 218 or 327 of the words
@@ -14,8 +14,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from trnrand._kernels.definitions import (
+    LEAST_EXPONENTIAL,
+    LEAST_SQUARE,
+    LOG,
+    LOG_SPLIT,
+    MINUS_TWO_LN2,
+    SINE,
+    TURN24,
+)
 from trnrand._kernels.words import Tile, bits
-from trnrand._sampling.laws import LEAST_SQUARE, LOG, LOG_SPLIT, MINUS_TWO_LN2, SINE, TURN24
 from trnsci.core.nki import nisa, nl
 
 __all__ = ["exponentials", "normals", "uniforms"]
@@ -49,15 +57,21 @@ def uniforms(words: Tile, dtype: str) -> Tile:
 
 
 def exponentials(words: Tile) -> Tile:
-    """Return -log(1 - u) for the uniform float32 u of each word; 1 - u is exact."""
+    """Return -log(1 - u) for the uniform float32 u of each word, never 0; 1 - u is exact."""
     above = bits(words, nl.right_shift, 8)
     rest = _new(words, nl.float32)
     nisa.tensor_scalar(
         dst=rest, data=above, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=2.0**24
     )
     logs = _minus_two_log(rest, 24)
-    # Adding 0 turns the -0 of log(1) into 0.
-    nisa.tensor_scalar(dst=logs, data=logs, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=0.0)
+    nisa.tensor_scalar(
+        dst=logs,
+        data=logs,
+        op0=nl.multiply,
+        operand0=0.5,
+        op1=nl.maximum,
+        operand1=LEAST_EXPONENTIAL,
+    )
     return logs
 
 
@@ -101,7 +115,7 @@ def _radii(words: Tile) -> Tile:
 
 
 def _minus_two_log(x: Tile, less: int) -> Tile:
-    """Return -2 log(x / 2^less) of float32 >= 1, as ``trnrand._sampling.laws`` defines it."""
+    """Return -2 log(x / 2^less) of float32 >= 1, as ``trnrand._kernels.definitions`` defines it."""
     pattern = x.view(nl.uint32)
     exponents, f = bits(pattern, nl.right_shift, 23), _new(x, nl.float32)
     # m in [1, 2); from twice LOG_SPLIT on, m is halved and the exponent incremented.
@@ -171,7 +185,7 @@ def _folded_turns(words: Tile, into: Tile) -> None:
 
 
 def _sines(steps: Tile) -> Tile:
-    """Return the sines of angles in steps, as ``trnrand._sampling.laws`` defines them."""
+    """Return the sines of angles in steps, as ``trnrand._kernels.definitions`` defines them."""
     square, s = _new(steps, nl.float32), _new(steps, nl.float32)
     nisa.tensor_scalar(dst=steps, data=steps, op0=nl.multiply, operand0=TURN24)
     nisa.tensor_tensor(dst=square, data1=steps, data2=steps, op=nl.multiply)

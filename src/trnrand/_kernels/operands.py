@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnrand.engines import (
+from trnrand._kernels.definitions import (
     MASK,
     PHILOX_M0,
     PHILOX_M1,
@@ -25,7 +25,7 @@ from trnrand.engines import (
     THREEFRY_ROTATIONS,
     THREEFRY_ROUNDS,
 )
-from trnrand.errors import ParameterError
+from trnsci.core.errors import ParameterError
 
 __all__ = [
     "BLOCK_WORDS",

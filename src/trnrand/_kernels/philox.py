@@ -9,6 +9,7 @@ Lever    host-made round keys leave no 32-bit addition in the rounds; the two pr
 
 from __future__ import annotations
 
+from trnrand._kernels.definitions import PHILOX_ROUNDS
 from trnrand._kernels.operands import (
     BLOCK_WORDS,
     PHILOX_FIRST,
@@ -16,7 +17,6 @@ from trnrand._kernels.operands import (
     PHILOX_MULTIPLIERS,
 )
 from trnrand._kernels.words import Tile, bits, column, counters, products, xored
-from trnrand.engines import PHILOX_ROUNDS
 from trnsci.core.nki import nl
 
 __all__ = ["philox_blocks"]

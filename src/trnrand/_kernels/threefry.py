@@ -11,9 +11,9 @@ Lever    wrapping sums on the GpSimd engine overlap rotations on the Vector engi
 
 from __future__ import annotations
 
+from trnrand._kernels.definitions import THREEFRY_ROTATIONS, THREEFRY_ROUNDS
 from trnrand._kernels.operands import BLOCK_WORDS, THREEFRY_CONSTANTS, THREEFRY_INJECTIONS
 from trnrand._kernels.words import Tile, added, bits, column, counters, rotated_xor, spread
-from trnrand.engines import THREEFRY_ROTATIONS, THREEFRY_ROUNDS
 from trnsci.core.nki import nl
 
 __all__ = ["threefry_blocks"]

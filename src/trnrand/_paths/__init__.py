@@ -1,1 +1,1 @@
-"""Arguments, choice of the path, and the two paths of every operation: torch and kernels."""
+"""The choice of the path of standard samples, and the two paths: torch and kernels."""

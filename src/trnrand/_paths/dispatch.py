@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnrand._kernels.definitions import Kind
 from trnrand._library import LIBRARY
 from trnrand._paths.operations import DRAW, draw
 from trnrand._paths.torch_path import torch_fill
-from trnrand._sampling.laws import Kind
 from trnrand._stream.words import Source
 
 __all__ = ["fill_stream", "note_stream", "stream"]

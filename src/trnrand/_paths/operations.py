@@ -11,10 +11,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from trnrand._kernels.definitions import DOMAINS, Kind
 from trnrand._kernels.operands import philox_operand, threefry_operand
 from trnrand._library import LIBRARY
 from trnrand._paths.torch_path import torch_stream
-from trnrand._sampling.laws import DOMAINS, Kind
 from trnrand._stream.words import Source
 from trnrand.engines import ENGINES, MASK, EngineName
 from trnsci.core.backend.operation import Operation

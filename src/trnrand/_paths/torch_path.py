@@ -9,7 +9,7 @@ uniform      [0, 1): the top 24, 11 or 8 bits of word i (float32, float16, bfloa
              bits of two words (float64)
 normal       of a pair (2j, 2j + 1), Box-Muller: radius from the first word with all 32 bits,
              angle from the top 24 bits of the second; float64 takes two words for each
-exponential  -log(1 - u) of the uniform u
+exponential  -log(1 - u) of the uniform u; where u is 0, half a step of u
 ===========  ============================================================================
 
 Normals and exponentials in half precision are those of float32, rounded.
@@ -18,27 +18,34 @@ Normals and exponentials in half precision are those of float32, rounded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._sampling import numba_loops
-from trnrand._sampling.elementary import normals
-from trnrand._sampling.laws import (
+from trnrand._kernels.definitions import (
     DOMAINS,
     GROUPS,
+    LEAST_EXPONENTIAL,
     LEAST_SQUARE,
     LOG,
     LOG_SPLIT_BITS,
     MINUS_TWO_LN2,
     SINE,
     TURN24,
-    UNIFORM_BITS,
     Kind,
 )
-from trnrand._stream.words import WIDE, Source, chunk_samples, paired, suits_triton, unit53
+from trnrand._stream import numba_loops
+from trnrand._stream.elementary import normals
+from trnrand._stream.words import (
+    UNIFORM_BITS,
+    WIDE,
+    Source,
+    chunk_samples,
+    paired,
+    suits_triton,
+    unit53,
+)
 
 __all__ = ["torch_fill", "torch_stream"]
 
@@ -57,7 +64,7 @@ def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
         bits = UNIFORM_BITS[out.dtype] if kind == "uniform" else 24
         stretch = (kind, source.engine, source.seed, source.start, DOMAINS[kind])
         if suits_triton(out):
-            from trnrand._sampling.triton_kernels import fill
+            from trnrand._stream.triton_kernels import fill
 
             fill(*stretch, out, bits)
             return
@@ -72,9 +79,9 @@ def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
 
 def _array_fill(count: int) -> Callable[..., None]:
     if numba_loops.compiled_wanted(count):
-        from trnrand._sampling.compiled_samples import fill_samples
+        from trnrand._stream.compiled import fill_samples
     else:
-        from trnrand._sampling.array_samples import fill_samples
+        from trnrand._stream.arrays import fill_samples
     return fill_samples
 
 
@@ -86,7 +93,7 @@ def _fill_by_chunks(kind: Kind, source: Source, out: Tensor) -> None:
     count, chunk = out.numel(), 8 * chunk_samples(source.device)
     compiled = out.is_cpu and numba_loops.compiled_wanted(count)
     skipped = source.start % group
-    aligned = replace(source.later(-skipped), compiled=compiled)
+    aligned = source.later(-skipped)._replace(compiled=compiled)
     for done in range(-skipped, count, chunk):
         samples = min(chunk, count - done)
         samples += samples % group
@@ -111,10 +118,9 @@ def _uniforms(words: Tensor, dtype: torch.dtype, compiled: bool = False) -> Tens
 
 def _exponentials(words: Tensor, dtype: torch.dtype, compiled: bool = False) -> Tensor:
     if dtype is torch.float64:
-        return _uniforms(words, dtype, compiled).neg_().log1p_().neg_()
+        return _uniforms(words, dtype).neg_().log1p_().neg_().clamp_(min=2.0**-54)
     rest = _top24(words).neg_().add_(2.0**24).mul_(2.0**-24)
-    # Adding 0 turns -0 into 0.
-    return _minus_two_log(rest).mul_(0.5).add_(0.0).to(dtype)
+    return _minus_two_log(rest).mul_(0.5).clamp_(min=LEAST_EXPONENTIAL).to(dtype)
 
 
 def _normals(words: Tensor, dtype: torch.dtype, compiled: bool = False) -> Tensor:
@@ -138,7 +144,7 @@ def _top24(words: Tensor) -> Tensor:
 
 
 def _minus_two_log(u: Tensor) -> Tensor:
-    """Return -2 log(u) of positive float32, overwriting u, as ``_sampling.laws`` defines it."""
+    """Return -2 log(u) of positive float32, overwriting u, as ``definitions`` describes it."""
     bits = u.view(torch.int32)
     exponent = (bits - LOG_SPLIT_BITS) >> 23
     f = (bits - (exponent << 23)).view(torch.float32).sub_(1.0)
@@ -159,7 +165,7 @@ def _root(square: Tensor) -> Tensor:
 
 
 def _sine(steps: Tensor) -> Tensor:
-    """Return the sine of up to a quarter turn, in steps, as ``_sampling.laws`` defines it."""
+    """Return the sine of up to a quarter turn, in steps, as ``definitions`` describes it."""
     x = steps.mul_(TURN24)
     square = x * x
     p = (square * SINE[0]).add_(SINE[1])

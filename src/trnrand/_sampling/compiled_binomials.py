@@ -1,7 +1,7 @@
-"""Binomial samples with parameters of their own, and multinomial vectors, in one compiled loop.
+"""Binomial samples, each with its own parameters, and multinomial vectors, in a compiled loop.
 
 Importing this module imports numba. A loop is compiled at the first use of its engine, and cached
-on disk. It rounds in the same order as the tensor version in ``counting``, so results are
+on disk. It rounds in the same order as the tensor version in ``counts``, so results are
 bit-identical.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from trnrand._sampling.compiled import philox_of_eight, threefry_of_eight
-from trnrand._sampling.compiled_elementary import exp, log, log1p
-from trnrand._sampling.mass import STIRLING_RESTS, defined_masses
+from trnrand._sampling.mass import INVERTED, NEGLIGIBLE, STIRLING_RESTS, defined_masses
+from trnrand._stream.compiled import philox_of_eight, threefry_of_eight
+from trnrand._stream.compiled_elementary import exp, log, log1p
 from trnrand.engines import MASK
 from trnsci.core.compiled import compiled_loop
 
@@ -53,10 +53,10 @@ def _unit53(low: Any, high: Any) -> Any:
 
 
 @_compiled
-def _inverted(u: Any, n: Any, p: Any, negligible: Any) -> Any:
+def _inverted(u: Any, n: Any, p: Any) -> Any:
     term, odds, k = exp(n * log1p(-p)), p / (1.0 - p), 0.0
     u -= term
-    while u >= 0.0 and term > negligible:
+    while u >= 0.0 and term > NEGLIGIBLE:
         k += 1.0
         term = term * ((n - k + 1.0) / k * odds)
         u -= term
@@ -70,23 +70,13 @@ def _accepts(k: Any, us: Any, v: Any, n: Any, p: Any, a: Any, b: Any, alpha: Any
 
 
 @_inlined
-def _binomial(
-    block: Any,
-    at: Any,
-    high: Any,
-    n: Any,
-    p: Any,
-    inverted: Any,
-    negligible: Any,
-    domain: Any,
-    k0: Any,
-    k1: Any,
-    k2: Any,
-    k3: Any,
-) -> Any:
+def _binomial(block: Any, numbers: Any, step: Any, n: Any, p: Any) -> Any:
+    """Return the number of successes at the position ``step`` after that of ``numbers``."""
+    low, high, domain, c3, k0, k1, k2, k3 = numbers
+    at = low + np.uint64(step)
     c0, c1 = at & _MASK, (high + (at >> _HALF)) & _MASK
     chance = 1.0 - p if p > 0.5 else p
-    few = n * chance < inverted
+    few = n * chance < INVERTED
     deviation = np.sqrt(n * chance * (1.0 - chance))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * chance
@@ -94,9 +84,9 @@ def _binomial(
     k, attempt = -1.0, _ZERO
     while True:
         slot = domain | attempt << np.uint64(8)
-        w0, w1, w2, w3 = block(c0, c1, slot, _ZERO, k0, k1, k2, k3)
+        w0, w1, w2, w3 = block(c0, c1, slot, c3, k0, k1, k2, k3)
         if few:
-            k = _inverted(_unit53(w0, w1), n, chance, negligible)
+            k = _inverted(_unit53(w0, w1), n, chance)
             break
         u, v = _unit53(w0, w1) - 0.5, _unit53(w2, w3)
         us = 0.5 - abs(u)
@@ -110,93 +100,31 @@ def _binomial(
 
 
 @_inlined
-def _fill(
-    block: Any,
-    out: Any,
-    steps: Any,
-    n: Any,
-    p: Any,
-    inverted: Any,
-    negligible: Any,
-    low: Any,
-    high: Any,
-    domain: Any,
-    k0: Any,
-    k1: Any,
-    k2: Any,
-    k3: Any,
-) -> None:
+def _fill(block: Any, out: Any, steps: Any, n: Any, p: Any, numbers: Any) -> None:
     for row in range(steps.size):
         rest = n[row]
         for i in range(p.shape[1]):
             count = 0.0
             if rest > 0.0:
-                at = low + np.uint64(steps[row] + i)
-                count = _binomial(
-                    block,
-                    at,
-                    high,
-                    rest,
-                    p[row, i],
-                    inverted,
-                    negligible,
-                    domain,
-                    k0,
-                    k1,
-                    k2,
-                    k3,
-                )
+                count = _binomial(block, numbers, steps[row] + i, rest, p[row, i])
             out[row, i] = count
             rest -= count
 
 
-def _philox(
-    out: Any,
-    steps: Any,
-    n: Any,
-    p: Any,
-    inverted: Any,
-    negligible: Any,
-    low: Any,
-    high: Any,
-    domain: Any,
-    k0: Any,
-    k1: Any,
-    k2: Any,
-    k3: Any,
-) -> None:
-    _fill(
-        philox_of_eight, out, steps, n, p, inverted, negligible, low, high, domain, k0, k1, k2, k3
-    )
+def _philox(out: Any, steps: Any, n: Any, p: Any, numbers: Any) -> None:
+    _fill(philox_of_eight, out, steps, n, p, numbers)
 
 
-def _threefry(
-    out: Any,
-    steps: Any,
-    n: Any,
-    p: Any,
-    inverted: Any,
-    negligible: Any,
-    low: Any,
-    high: Any,
-    domain: Any,
-    k0: Any,
-    k1: Any,
-    k2: Any,
-    k3: Any,
-) -> None:
-    _fill(
-        threefry_of_eight, out, steps, n, p, inverted, negligible, low, high, domain, k0, k1, k2, k3
-    )
+def _threefry(out: Any, steps: Any, n: Any, p: Any, numbers: Any) -> None:
+    _fill(threefry_of_eight, out, steps, n, p, numbers)
 
 
 @cache
 def binomial_loop(engine: str) -> Any:
-    """Return ``fill(out, steps, n, p, inverted, negligible, low, high, domain, *key)``.
+    """Return ``fill(out, steps, n, p, numbers)``.
 
     Row j has ``n[j]`` trials. Column i is the number of those left by the columns before it that
-    succeed with probability ``p[j, i]``, at the position ``low + 2**32 * high + steps[j] + i``.
-    Means below ``inverted`` are inverted up to terms of ``negligible``. The numbers after these are
-    uint64, and the key has four words.
+    succeed with probability ``p[j, i]``, at the position ``steps[j] + i`` after the one that
+    ``numbers`` describes, as ``words.block_numbers`` returns them.
     """
     return compiled_loop({"philox": _philox, "threefry": _threefry}[engine], error_model="numpy")

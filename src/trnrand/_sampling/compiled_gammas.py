@@ -12,8 +12,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from trnrand._sampling.compiled_elementary import cosine, exp, log, log1p, unit53, unit64
 from trnrand._sampling.gamma_bound import LEAST, SQUEEZE, defined_bound
+from trnrand._stream.compiled import unit53
+from trnrand._stream.compiled_elementary import cosine, exp, log, log1p, unit64
 from trnsci.core.compiled import compiled_loop
 
 __all__ = ["proposal_loop"]

@@ -1,4 +1,4 @@
-"""Compiled loops from words to 53-bit uniforms, proposals of counts and integers of a range.
+"""Compiled loops: proposals of counts, integers of a range, and the order of random keys.
 
 Importing this module imports numba. The loops round in the same order as the tensor versions, so
 results are bit-identical. A loop is compiled at its first use, and cached on disk.
@@ -7,37 +7,24 @@ results are bit-identical. A loop is compiled at its first use, and cached on di
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 
+from trnrand._stream.compiled import unit53
 from trnsci.core.compiled import compiled_loop
 
 __all__ = ["integer_loop"]
-
-_inlined = partial(numba.njit, inline="always")
-
-
-@_inlined
-def _unit53(pair: Any) -> Any:
-    return np.float64((pair & 0xFFFF_FFE0) << 21 | pair >> 38 & 0x3FF_FFFF) * 2.0**-53
-
-
-def _units(pairs: Any, out: Any) -> None:
-    """Convert pairs of words to uniforms in [0, 1)."""
-    for i in range(pairs.size):
-        out[i] = _unit53(pairs[i])
 
 
 def _proposals(pairs: Any, a: Any, b: Any, centre: Any, v: Any, us: Any, k: Any) -> None:
     """Convert two pairs of words each to a proposal of transformed rejection."""
     for i in range(len(pairs)):
-        u = _unit53(pairs[i, 0]) - 0.5
+        u = unit53(pairs[i, 0]) - 0.5
         distance = 0.5 - abs(u)
         us[i] = distance
-        v[i] = _unit53(pairs[i, 1])
+        v[i] = unit53(pairs[i, 1])
         k[i] = np.floor((2 * a / distance + b) * u + centre)
 
 
@@ -55,9 +42,9 @@ def _tabled(
 ) -> None:
     """Compute proposals and whether they are accepted, as ``tables.Hat`` defines it."""
     for i in range(len(pairs)):
-        u = _unit53(pairs[i, 0]) - 0.5
+        u = unit53(pairs[i, 0]) - 0.5
         us = 0.5 - abs(u)
-        v = _unit53(pairs[i, 1])
+        v = unit53(pairs[i, 1])
         steep = a / us
         k = np.floor((2.0 * steep + b) * u + centre)
         values[i] = k
@@ -100,7 +87,6 @@ def _order(keys: Any, shift: Any, starts: Any, ordered: Any, out: Any) -> None:
 
 
 _LOOPS: dict[str, Callable[..., None]] = {
-    "units": _units,
     "proposals": _proposals,
     "tabled": _tabled,
     "products": _products,

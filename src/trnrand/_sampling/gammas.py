@@ -11,10 +11,10 @@ import math
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Parameter
-from trnrand._sampling.elementary import exp, log, log1p, normals, root
+from trnrand._calls.arguments import Parameter
 from trnrand._sampling.gamma_bound import LEAST, SQUEEZE, defined_bound
 from trnrand._sampling.samplers import Offsets, accepted, at, float64
+from trnrand._stream.elementary import exp, log, log1p, normals, root
 from trnrand._stream.words import WIDE, Domain, Source, paired, unit53
 
 __all__ = [

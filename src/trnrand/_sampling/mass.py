@@ -14,9 +14,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand._sampling.elementary import log, log1p
+from trnrand._stream.elementary import log, log1p
 
-__all__ = ["STIRLING_RESTS", "Masses", "defined_masses", "masses"]
+__all__ = [
+    "INVERTED",
+    "NEGLIGIBLE",
+    "STIRLING_RESTS",
+    "Masses",
+    "defined_masses",
+    "masses",
+]
+
+INVERTED = 10.0
+"""Means below this use inversion; the rejection samplers are proven from 10 on."""
+
+NEGLIGIBLE = 1e-20
+"""Probability at which an inversion ends, below the resolution of a 53-bit uniform."""
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 

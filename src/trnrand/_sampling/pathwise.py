@@ -1,4 +1,7 @@
-"""Implicit reparameterization gradients: derivatives of samples by their parameters.
+"""Pathwise derivatives: samples as differentiable functions of their parameters.
+
+The rule of a distribution is a function of a request and of the parameters of the call, as they
+were given. It computes noise without gradients, and transforms it by the parameters.
 
 A sample of a rejection sampler is not a differentiable function of noise and parameter. Its
 derivative keeps the value of the distribution function F constant: dx/dp = -(dF/dp) / (dF/dx)
@@ -19,13 +22,104 @@ import torch
 from torch import Tensor
 from torch.special import digamma, erfcx, i0e, i1e
 
-__all__ = ["log_gamma_slope", "moving", "truncated_slopes", "von_mises_slope"]
+from trnrand._calls.arguments import Parameter
+from trnrand._calls.requests import Request
+from trnrand._calls.transforms import beneath
+from trnrand._sampling.samplers import Sampler, sampled
+from trnrand._stream.words import Source
+
+__all__ = [
+    "every",
+    "gamma_slope",
+    "live",
+    "located",
+    "log_gamma_slope",
+    "moving",
+    "noise_of",
+    "truncated_slopes",
+    "von_mises_slope",
+    "wide",
+    "wide_rows",
+    "with_values",
+]
 
 Slopes = Callable[..., Sequence[Tensor]]
 """Function of samples and parameters that returns the derivative by each parameter."""
 
 # A density smaller by a factor of exp(-37) is negligible in float64.
 _FALL = 37.0
+
+
+# -- parameters and noise --------------------------------------------------------------------------
+
+
+def live(value: Parameter, request: Request, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return a parameter with its gradient, on the device of the request."""
+    if isinstance(value, Tensor):
+        return value.to(request.device, dtype)
+    return torch.tensor(value, dtype=dtype, device=request.device)
+
+
+def every(value: Parameter, request: Request) -> Tensor:
+    """Return a parameter with its gradient in float64, expanded to one value per sample."""
+    return live(value, request).expand(request.shape)
+
+
+def noise_of(request: Request) -> dict[str, Any]:
+    """Return the generator, device and total of a request, to draw its noise with them."""
+    return {
+        "generator": request.generator,
+        "device": request.device,
+        "total": request.total,
+    }
+
+
+def wide(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
+    """Return the samples of a request in float64, drawn below the transforms of ``torch.func``."""
+    in_float64 = request._replace(dtype=torch.float64)
+
+    def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
+        return sampled(in_float64, noise, *values)
+
+    return beneath(request.function, request.generator, draw, parameters)
+
+
+def wide_rows(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
+    """Return three float64 values per sample, in the last dimension."""
+
+    def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
+        others = [torch.empty(0, 2, dtype=torch.float64, device=request.device)]
+
+        def first(source: Source, count: int, *values: Parameter) -> Tensor:
+            rows = noise(source, count, *values)
+            others.append(rows[:, 1:])
+            return rows[:, 0]
+
+        one = wide(request, first, *values)[..., None]
+        return torch.cat([one, torch.cat(others).reshape(*one.shape[:-1], 2)], dim=-1)
+
+    return beneath(request.function, request.generator, draw, parameters)
+
+
+def with_values(differentiable: Tensor, values: Tensor) -> Tensor:
+    """Return values with the derivatives of a tensor that differs from them by rounding errors."""
+    # The difference of neighbouring numbers is exact, and so is the sum.
+    return differentiable + (values - differentiable).detach()
+
+
+def located(sampler: Sampler) -> Callable[..., Tensor]:
+    """Return the rule of a location-scale distribution, from its sampler."""
+
+    def standard(source: Source, count: int) -> Tensor:
+        return sampler(source, count, 0.0, 1.0)
+
+    def rule(request: Request, loc: Parameter, scale: Parameter) -> Tensor:
+        return wide(request, standard) * live(scale, request) + live(loc, request)
+
+    return rule
+
+
+# -- derivatives of samples ------------------------------------------------------------------------
 
 
 def moving(slopes: Slopes, samples: Tensor, *parameters: Tensor) -> Tensor:
@@ -72,6 +166,11 @@ def log_gamma_slope(log_x: Tensor, shape: Tensor) -> tuple[Tensor]:
     x = log_x.exp()
     small = _power_series(x.clamp(max=1.0), shape, centre)
     return (torch.where(x <= 1, small, _beyond(x.clamp(min=1.0), shape, centre)),)
+
+
+def gamma_slope(x: Tensor, shape: Tensor) -> tuple[Tensor]:
+    """Return dx / d shape of gamma samples; that of a sample that underflowed to 0 is 0."""
+    return (x * log_gamma_slope(x.clamp(min=1e-300).log(), shape)[0],)
 
 
 def _power_series(x: Tensor, shape: Tensor, centre: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Parameter
-from trnrand._paths.requests import Request
+from trnrand._calls.arguments import Parameter
+from trnrand._calls.requests import Request
 from trnrand._stream.words import WIDE, Source, chunk_samples, paired, unit53
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "accepted",
     "at",
     "by_group",
+    "each",
     "float64",
     "hypotenuse",
     "many",
@@ -56,11 +57,16 @@ def sampled(request: Request, sampler: Sampler, *parameters: Parameter) -> Tenso
     flat = [request.flat(p) for p in parameters]
     out, source = request.buffer(), request.source()
     chunk = _chunk(source)
-    for first in range(0, request.count, chunk):
-        part = slice(first, min(first + chunk, request.count))
+    for first in range(0, request.numel, chunk):
+        part = slice(first, min(first + chunk, request.numel))
         values = (p[part] if isinstance(p, Tensor) else p for p in flat)
         out[part] = sampler(source.later(first), part.stop - first, *values)
     return request.result(out)
+
+
+def each(sampler: Sampler) -> Callable[[Request], Tensor]:
+    """Return the function that draws a request by the sampler of its parameters."""
+    return lambda request: sampled(request, sampler, *request.parameters.values())
 
 
 def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows: Tensor) -> Tensor:

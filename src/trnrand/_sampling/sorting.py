@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._sampling import numba_loops
+from trnrand._stream import numba_loops
 
 __all__ = ["sorting_order"]
 

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnrand._sampling.elementary import exp
 from trnrand._sampling.mass import masses
 from trnrand._sampling.samplers import Offsets
+from trnrand._stream.elementary import exp
 from trnrand._stream.words import Domain, Source, paired, unit53
 
 __all__ = ["LARGEST_TABLE", "Hat", "binomial_table", "poisson_table", "tabled"]

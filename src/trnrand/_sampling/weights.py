@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._sampling.laws import FLOATS
 from trnrand._sampling.samplers import Sampler, units
-from trnrand._stream.words import Domain, Source
-from trnrand.errors import ParameterError
+from trnrand._stream.words import FLOATS, Domain, Source
+from trnrand.errors import DTypeError, ParameterError
 
 __all__ = ["INDICES", "check_holds", "of_rows", "of_weights", "scaled_weights"]
 
@@ -20,7 +19,7 @@ def check_holds(function: str, what: str, number: int, dtype: torch.dtype) -> No
     """Raise unless all whole numbers up to ``number`` are exact in a dtype."""
     exact = 2 / torch.finfo(dtype).eps if dtype.is_floating_point else torch.iinfo(dtype).max
     if number > exact:
-        raise ParameterError(f"{function}: dtype must hold {what}, got {dtype} and {number}")
+        raise DTypeError(f"{function}: dtype must hold {what}, got {dtype} and {number}")
 
 
 def scaled_weights(function: str, weights: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""The stream of random words: state, position, prefetch."""
+"""The stream of random words: engines, state, position, prefetch."""

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -36,6 +35,7 @@ _BUFFERS = 16
 # Types of options with a ``repr`` that identifies the value.
 _CONSTANTS = frozenset((float, int, bool, type(None), torch.dtype))
 _SEQUENCES = (tuple, list, torch.Size)
+_CPUS = ("cpu", torch.device("cpu"))
 
 
 class Stream(Protocol):
@@ -64,26 +64,23 @@ class Stream(Protocol):
         """Return an independent generator with the same state."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Consecutive samples of one stream, from position ``first`` on.
+class Stretch(NamedTuple):
+    """Consecutive samples of one stream.
 
-    ``values`` is a NumPy array, since NumPy slices and copies faster than torch; bfloat16, which it
-    lacks, is stored as bits.
+    Attributes:
+        stream: Number of the engine, and the 64 bits of the seed.
+        first: Position of the first sample.
+        length: Number of samples.
+        values: The samples as a NumPy array, which is sliced and copied faster than a tensor;
+            bfloat16, which NumPy lacks, is stored as bits.
+        is_bfloat16: Whether the values are bits of bfloat16.
     """
 
     stream: tuple[int, int]
     first: int
+    length: int
     values: NDArray[Any]
     is_bfloat16: bool = False
-
-    def taken(self, generator: Stream, shape: Sequence[int], count: int) -> Tensor | None:
-        """Return a copy of the generator's next samples and move it; None if not all are here."""
-        begin = generator.take(self, count)
-        if begin is None:
-            return None
-        part = torch.from_numpy(self.values[begin : begin + count].reshape(shape).copy())
-        return part.view(torch.bfloat16) if self.is_bfloat16 else part
 
 
 class Prefetch:
@@ -94,19 +91,23 @@ class Prefetch:
 
     def drawn(
         self,
+        law: str,
         function: Callable[..., Tensor],
         size: Sequence[Any],
         generator: Stream,
+        device: str | torch.device | None,
         options: Mapping[str, Any],
     ) -> Tensor | None:
         """Return the result of a call and move the generator; None if the call must draw itself.
 
         Args:
+            law: Name of the distribution.
             function: Function of sizes, ``generator`` and the options; its samples depend on
                 their position and the options alone.
             size: Positional arguments of the call.
             generator: The generator that these buffers belong to.
-            options: Keyword arguments of the call, without the generator.
+            device: Device of the result; None for the generator's.
+            options: Other keyword arguments of the call.
         """
         shape = size[0] if len(size) == 1 and type(size[0]) in _SEQUENCES else size
         for n in shape:
@@ -115,23 +116,26 @@ class Prefetch:
         count = math.prod(shape)
         if not shape or count > _MOST or LIBRARY.kernels_wanted():
             return None
-        if str(generator.device) != "cpu" or generator.partition_size != 1:
+        if (generator.device if device is None else device) not in _CPUS:
             return None
         for value in options.values():
             if type(value) not in _CONSTANTS:
                 return None
-        if options.get("total") is not None:
-            return None
-        key = f"{function.__name__} {options}"
+        key = f"{law} {options}"
         stretch = self._stretches.get(key)
-        samples = None if stretch is None else stretch.taken(generator, shape, count)
-        if samples is None:
+        begin = None if stretch is None else generator.take(stretch, count)
+        if stretch is None or begin is None:
+            if options.get("total") is not None or generator.partition_size != 1:
+                return None
             if len(self._stretches) >= _BUFFERS and stretch is None:
                 self._stretches.clear()
             stretch = _next(stretch, function, count, generator, options)
             self._stretches[key] = stretch
-            samples = stretch.taken(generator, shape, count)
-        return samples
+            begin = generator.take(stretch, count)
+            if begin is None:
+                return None
+        part = torch.from_numpy(stretch.values[begin : begin + count].reshape(shape).copy())
+        return part.view(torch.bfloat16) if stretch.is_bfloat16 else part
 
 
 def _next(
@@ -147,11 +151,11 @@ def _next(
     draw behind it.
     """
     position = generator.offset
-    if last is not None and 0 <= position - last.first <= len(last.values) + _MOST:
-        more = min(max(_FIRST, 4 * len(last.values)), _LAST)
+    if last is not None and 0 <= position - last.first <= last.length + _MOST:
+        more = min(max(_FIRST, 4 * last.length), _LAST)
         if position + more < INDEX_LIMIT:
             return _filled(function, more, generator, options)
-    return Stretch(generator.stream, position + count, np.empty(0))
+    return Stretch(generator.stream, position + count, 0, np.empty(0))
 
 
 def _filled(
@@ -163,4 +167,4 @@ def _filled(
     values = function(count, generator=copy, **options)
     narrow = values.dtype is torch.bfloat16
     array = (values.view(torch.int16) if narrow else values).numpy()
-    return Stretch(copy.stream, first, array, narrow)
+    return Stretch(copy.stream, first, count, array, narrow)

@@ -8,25 +8,28 @@ arithmetic on some devices, and int32 takes half the memory of int64.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnrand._sampling import numba_loops
-from trnrand._sampling.arrays import write_blocks
-from trnrand._sampling.laws import WIDE, Domain
+from trnrand._kernels.definitions import WIDE, Domain
+from trnrand._stream import numba_loops
+from trnrand._stream.arrays import write_blocks
 from trnrand.engines import ENGINES, MASK, EngineName, block_function
 
 __all__ = [
+    "FLOATS",
     "INDEX_LIMIT",
+    "UNIFORM_BITS",
     "WIDE",
     "Domain",
     "Source",
+    "block_numbers",
     "chunk_samples",
     "has_triton",
     "paired",
@@ -34,6 +37,12 @@ __all__ = [
     "unit53",
     "unsigned",
 ]
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+"""The dtypes of continuous samples."""
+
+UNIFORM_BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+"""Bits of the significand: conversion to the dtype is exact and never rounds up to 1."""
 
 INDEX_LIMIT = 1 << 64
 """Exclusive upper bound of sample positions and block indices."""
@@ -47,8 +56,7 @@ def chunk_samples(device: torch.device) -> int:
     return _CPU_CHUNK if device.type == "cpu" else _GPU_CHUNK
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """The words of one engine and seed from a position on.
 
     Attributes:
@@ -67,12 +75,13 @@ class Source:
 
     def later(self, samples: int) -> Source:
         """Return the source that starts ``samples`` later."""
-        return replace(self, start=self.start + samples)
+        return self._replace(start=self.start + samples)
 
     def sized(self, samples: int) -> Source:
         """Return the source of a call of so many samples; large ones on a CPU are compiled."""
-        wanted = self.device.type == "cpu" and numba_loops.compiled_wanted(samples)
-        return replace(self, compiled=wanted)
+        if self.device.type == "cpu" and numba_loops.compiled_wanted(samples):
+            return self._replace(compiled=True)
+        return self
 
     def words(self, domain: int, count: int, per_sample: int = 1) -> Tensor:
         """Return ``count`` words, beginning with the first word of the sample at ``start``.
@@ -110,7 +119,7 @@ class Source:
         if isinstance(steps, int):
             steps = torch.arange(steps, device=self.device)
         if suits_triton(steps):
-            from trnrand._sampling import triton_kernels
+            from trnrand._stream import triton_kernels
 
             return triton_kernels.blocks(self.engine, self.seed, first, steps.contiguous(), domain)
         return _blocks_on_tensors(self.engine, self.seed, first, steps, domain)
@@ -143,10 +152,10 @@ def paired(words: Tensor) -> Tensor:
 def unit53(pairs: Tensor) -> Tensor:
     """Return float64 in [0, 1), multiples of 2**-53: 27 bits of word one and 26 of word two."""
     if pairs.is_cpu and numba_loops.compiled_wanted(len(pairs)):
-        from trnrand._sampling.compiled_integers import integer_loop
+        from trnrand._stream.compiled import unit_loop
 
         out = torch.empty(pairs.shape, dtype=torch.float64)
-        integer_loop("units")(pairs.reshape(-1).numpy(), out.view(-1).numpy())
+        unit_loop()(pairs.reshape(-1).numpy(), out.view(-1).numpy())
         return out
     joined = (pairs & 0xFFFF_FFE0).bitwise_left_shift_(21)
     joined |= (pairs >> 38).bitwise_and_(0x3FF_FFFF)
@@ -170,13 +179,20 @@ def _fill(
 ) -> None:
     """Write the blocks at ``first + steps`` into the rows of ``out``."""
     if compiled:
-        from trnrand._sampling.compiled import block_loop
+        from trnrand._stream.compiled import block_loop
 
-        key = ENGINES[engine].key(seed)
-        numbers = (first & MASK, first >> 32, domain, 0, *key, 0, 0)[:8]
-        block_loop(engine)(out.reshape(-1), steps, *map(np.uint64, numbers))
+        block_loop(engine)(out.reshape(-1), steps, block_numbers(engine, seed, first, domain))
         return
     write_blocks(engine, seed, first, steps, domain, out)
+
+
+BlockNumbers: TypeAlias = tuple[np.uint64, ...]
+
+
+def block_numbers(engine: EngineName, seed: int, index: int, domain: int) -> BlockNumbers:
+    """Return the four words of the counter of a block and the key, padded to four words."""
+    numbers = (index & MASK, index >> 32, domain, 0, *ENGINES[engine].key(seed), 0, 0)
+    return tuple(map(np.uint64, numbers[:8]))
 
 
 @cache

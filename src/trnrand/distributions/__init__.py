@@ -10,7 +10,6 @@ from trnrand.distributions import (
     discrete,
     extremes,
     gammas,
-    into,
     permutations,
     torch_names,
     truncated,
@@ -24,7 +23,6 @@ from trnrand.distributions.counts import *  # noqa: F403
 from trnrand.distributions.discrete import *  # noqa: F403
 from trnrand.distributions.extremes import *  # noqa: F403
 from trnrand.distributions.gammas import *  # noqa: F403
-from trnrand.distributions.into import *  # noqa: F403
 from trnrand.distributions.permutations import *  # noqa: F403
 from trnrand.distributions.torch_names import *  # noqa: F403
 from trnrand.distributions.truncated import *  # noqa: F403
@@ -39,7 +37,6 @@ __all__ = [
     *discrete.__all__,
     *extremes.__all__,
     *gammas.__all__,
-    *into.__all__,
     *permutations.__all__,
     *torch_names.__all__,
     *truncated.__all__,

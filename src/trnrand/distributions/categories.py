@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Size, real
-from trnrand._paths.calls import Shape, distribution
-from trnrand._paths.requests import prepared
+from trnrand._calls.arguments import Device, Size, real
+from trnrand._calls.calls import Shape, distribution
+from trnrand._calls.requests import prepared
 from trnrand._sampling.samplers import sampled
 from trnrand._sampling.weights import INDICES, check_holds, of_rows, of_weights, scaled_weights
-from trnrand.errors import ParameterError
+from trnrand.errors import FlagError, ParameterError, ShapeError
 from trnrand.generator import Generator
 
 __all__ = ["categorical"]
@@ -58,7 +58,7 @@ def categorical(
 def _weights(p: Tensor | None, logits: Tensor | None) -> Tensor:
     if (p is None) == (logits is None):
         number = "neither" if p is None else "both"
-        raise ParameterError(f"categorical: give either p or logits, got {number}")
+        raise FlagError(f"categorical: give either p or logits, got {number}")
     if p is not None:
         weights = real("categorical", "p", p, least=0.0)
         if isinstance(weights, Tensor):
@@ -72,4 +72,4 @@ def _weights(p: Tensor | None, logits: Tensor | None) -> Tensor:
                 raise ParameterError("categorical: logits must have a finite largest in each row")
             return weights
     name = "p" if logits is None else "logits"
-    raise ParameterError(f"categorical: {name} must have shape (..., k) with k > 0")
+    raise ShapeError(f"categorical: {name} must have shape (..., k) with k > 0")

@@ -12,48 +12,28 @@ import math
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, real
-from trnrand._paths.calls import distribution
-from trnrand._paths.requests import prepared
-from trnrand._sampling.samplers import Offsets, accepted, at, float64, hypotenuse, sampled
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import distribution
+from trnrand._calls.requests import Request, prepared
+from trnrand._sampling.pathwise import every, live, moving, von_mises_slope, wide
+from trnrand._sampling.samplers import Offsets, accepted, at, each, float64, hypotenuse
 from trnrand._stream.words import Domain, Source, paired, unit53
 from trnrand.generator import Generator
 
 __all__ = ["von_mises"]
 
 
-@distribution()
-def von_mises(
-    *size: Size,
-    loc: Parameter = 0.0,
-    kappa: Parameter = 1.0,
-    dtype: torch.dtype | None = None,
-    generator: Generator | None = None,
-    device: Device = None,
-    out: Tensor | None = None,
-    total: int | None = None,
-) -> Tensor:
-    """Return angles with a density proportional to exp(kappa cos(x - loc)), from -pi to pi.
-
-    Raises:
-        ParameterError: ``kappa`` is negative, or another argument is outside of its range.
-    """
-    parameters = {
-        "loc": real("von_mises", "loc", loc),
-        "kappa": real("von_mises", "kappa", kappa, least=0.0),
-    }
-    request = prepared("von_mises", size, dtype, generator, device, out, total, parameters)
-    return sampled(request, _von_mises, *parameters.values())
-
-
 def _von_mises(source: Source, count: int, loc: Parameter, kappa: Parameter) -> Tensor:
-    angle = centred_angles(source, count, kappa)
-    shifted = angle + loc
-    # An angle inside the range is not rounded again.
-    return torch.where(shifted.abs() <= math.pi, shifted, wrapped(shifted))
+    return _wrapped(_centred(source, count, kappa) + loc)
 
 
-def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
+def _von_mises_rule(request: Request, loc: Parameter, kappa: Parameter) -> Tensor:
+    angle = wide(request, _centred, request.parameters["kappa"])
+    moved = moving(von_mises_slope, angle, every(kappa, request))
+    return _wrapped(moved + live(loc, request))
+
+
+def _centred(source: Source, count: int, kappa: Parameter) -> Tensor:
     """Return von Mises samples around 0."""
     k = float64(kappa, source)
     q = 2 * k + hypotenuse(torch.ones_like(k), 2 * k)
@@ -72,6 +52,30 @@ def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
     return accepted(count, propose)
 
 
-def wrapped(angle: Tensor) -> Tensor:
-    """Return angles reduced to [-pi, pi]."""
-    return angle - 2 * math.pi * torch.round(angle / (2 * math.pi))
+def _wrapped(angle: Tensor) -> Tensor:
+    """Return angles reduced to [-pi, pi]; one inside of the range is not rounded again."""
+    reduced = angle - 2 * math.pi * torch.round(angle / (2 * math.pi))
+    return torch.where(angle.abs() <= math.pi, angle, reduced)
+
+
+@distribution(each(_von_mises), pathwise=_von_mises_rule)
+def von_mises(
+    *size: Size,
+    loc: Parameter = 0.0,
+    kappa: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Request:
+    """Return angles with a density proportional to exp(kappa cos(x - loc)), from -pi to pi.
+
+    Raises:
+        ParameterError: ``kappa`` is negative, or another argument is outside of its range.
+    """
+    parameters = {
+        "loc": real("von_mises", "loc", loc),
+        "kappa": real("von_mises", "kappa", kappa, least=0.0),
+    }
+    return prepared("von_mises", size, dtype, generator, device, out, total, parameters)

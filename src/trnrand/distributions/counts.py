@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, real
-from trnrand._paths.calls import distribution
-from trnrand._paths.requests import prepared
-from trnrand._sampling.samplers import sampled
-from trnrand._stream.counting import (
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import distribution
+from trnrand._calls.requests import prepared
+from trnrand._sampling.counts import (
     COUNTS,
     LARGEST,
     binomials,
@@ -22,6 +21,7 @@ from trnrand._stream.counting import (
     poissons,
     whole_numbers,
 )
+from trnrand._sampling.samplers import sampled
 from trnrand.generator import Generator
 
 __all__ = ["binomial", "geometric", "negative_binomial", "poisson"]

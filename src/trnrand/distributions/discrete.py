@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, real
-from trnrand._paths.calls import distribution
-from trnrand._paths.requests import prepared
-from trnrand._sampling.laws import FLOATS
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import distribution
+from trnrand._calls.requests import prepared
 from trnrand._sampling.samplers import Offsets, accepted, at, by_group, sampled
-from trnrand._stream.words import WIDE, Domain, Source, paired, unsigned
+from trnrand._stream.words import FLOATS, WIDE, Domain, Source, paired, unsigned
 from trnrand.engines import MASK
-from trnrand.errors import ParameterError
+from trnrand.errors import DTypeError, FlagError, ParameterError, ShapeError
 from trnrand.generator import Generator
 
 __all__ = ["bernoulli", "randint"]
@@ -87,7 +86,7 @@ def randint(
     bottom, top, shape = _arranged(bounds_and_size, low, high, size)
     shaped = out is not None or isinstance(bottom, Tensor) or isinstance(top, Tensor)
     if shape is None and not shaped:
-        raise ParameterError(f"randint: size is missing; {_FORMS}")
+        raise ShapeError(f"randint: size is missing; {_FORMS}")
     return integers(
         *(() if shape is None else (shape,)),
         low=bottom,
@@ -108,17 +107,17 @@ def _arranged(given: tuple[Any, ...], low: Any, high: Any, size: Any) -> tuple[A
     bounds = list(given)
     if bounds and isinstance(bounds[-1], (tuple, list)):  # torch.Size is a tuple
         if size is not None:
-            raise ParameterError(f"randint: size is given twice, {bounds[-1]} and {size}")
+            raise FlagError(f"randint: size is given twice, {bounds[-1]} and {size}")
         size = bounds.pop()
     if size is not None and not isinstance(size, (tuple, list)):
-        raise ParameterError(f"randint: size must be a sequence of integers, got {size!r}")
+        raise ShapeError(f"randint: size must be a sequence of integers, got {size!r}")
     # Of the bounds, the last one by position is high, unless that is a keyword.
     if bounds and high is None:
         high = bounds.pop()
     if bounds and low is None:
         low = bounds.pop()
     if bounds:
-        raise ParameterError(f"randint: got {len(given)} arguments by position; {_FORMS}")
+        raise FlagError(f"randint: got {len(given)} arguments by position; {_FORMS}")
     if high is None:
         raise ParameterError(f"randint: high is missing; {_FORMS}")
     return 0 if low is None else low, high, size
@@ -175,7 +174,7 @@ def _bernoulli(source: Source, count: int, p: Parameter) -> Tensor:
 def _bound(name: str, value: int | Tensor) -> int | Tensor:
     if isinstance(value, Tensor):
         if value.is_floating_point() or value.is_complex() or value.dtype is torch.bool:
-            raise ParameterError(f"randint: {name} must hold integers, got {value.dtype}")
+            raise DTypeError(f"randint: {name} must hold integers, got {value.dtype}")
         return value.detach().long() if value.ndim else int(value)
     try:
         number = index(value)
@@ -197,7 +196,7 @@ def _check_exact(low: int | Tensor, high: int | Tensor, dtype: torch.dtype) -> N
     if isinstance(smallest, Tensor) or isinstance(largest, Tensor):
         return  # one of them is empty
     if smallest < first or largest - 1 > last:
-        raise ParameterError(f"randint: low and high must fit {dtype}, got {smallest}, {largest}")
+        raise DTypeError(f"randint: low and high must fit {dtype}, got {smallest}, {largest}")
 
 
 def _integers(source: Source, count: int, low: int | Tensor, span: int | Tensor) -> Tensor:

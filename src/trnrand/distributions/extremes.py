@@ -5,17 +5,39 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, real
-from trnrand._paths.calls import distribution
-from trnrand._paths.requests import prepared
-from trnrand._sampling.samplers import open_units, sampled
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import distribution
+from trnrand._calls.requests import Request, prepared
+from trnrand._sampling.pathwise import live, located, wide
+from trnrand._sampling.samplers import each, open_units
 from trnrand._stream.words import Domain, Source
 from trnrand.generator import Generator
 
 __all__ = ["gumbel", "weibull"]
 
 
-@distribution()
+def _log_exponentials(source: Source, domain: Domain, count: int) -> Tensor:
+    """Return logarithms of standard exponentials, all finite."""
+    return open_units(source, domain, count).neg_().log1p_().neg_().log_()
+
+
+def _gumbel(source: Source, count: int, loc: Parameter, scale: Parameter) -> Tensor:
+    return loc - _log_exponentials(source, Domain.GUMBEL, count) * scale
+
+
+def _weibull(source: Source, count: int, shape: Parameter, scale: Parameter) -> Tensor:
+    return torch.exp(_log_exponentials(source, Domain.WEIBULL, count) / shape) * scale
+
+
+def _weibull_rule(request: Request, shape: Parameter, scale: Parameter) -> Tensor:
+    def noise(source: Source, count: int) -> Tensor:
+        return _log_exponentials(source, Domain.WEIBULL, count)
+
+    powers = wide(request, noise) / live(shape, request)
+    return torch.exp(powers) * live(scale, request)
+
+
+@distribution(each(_gumbel), pathwise=located(_gumbel))
 def gumbel(
     *size: Size,
     loc: Parameter = 0.0,
@@ -25,7 +47,7 @@ def gumbel(
     device: Device = None,
     out: Tensor | None = None,
     total: int | None = None,
-) -> Tensor:
+) -> Request:
     """Return samples of the Gumbel distribution, P(x <= t) = exp(-exp((loc - t) / scale)).
 
     Raises:
@@ -35,11 +57,10 @@ def gumbel(
         "loc": real("gumbel", "loc", loc),
         "scale": real("gumbel", "scale", scale, above=0.0),
     }
-    request = prepared("gumbel", size, dtype, generator, device, out, total, parameters)
-    return sampled(request, _gumbel, *parameters.values())
+    return prepared("gumbel", size, dtype, generator, device, out, total, parameters)
 
 
-@distribution()
+@distribution(each(_weibull), pathwise=_weibull_rule)
 def weibull(
     *size: Size,
     shape: Parameter,
@@ -49,7 +70,7 @@ def weibull(
     device: Device = None,
     out: Tensor | None = None,
     total: int | None = None,
-) -> Tensor:
+) -> Request:
     """Return samples of the Weibull distribution, P(x > t) = exp(-(t / scale)**shape).
 
     Raises:
@@ -60,18 +81,4 @@ def weibull(
         "shape": real("weibull", "shape", shape, above=0.0),
         "scale": real("weibull", "scale", scale, above=0.0),
     }
-    request = prepared("weibull", size, dtype, generator, device, out, total, parameters)
-    return sampled(request, _weibull, *parameters.values())
-
-
-def log_exponentials(source: Source, domain: Domain, count: int) -> Tensor:
-    """Return logarithms of standard exponentials, all finite."""
-    return open_units(source, domain, count).neg_().log1p_().neg_().log_()
-
-
-def _gumbel(source: Source, count: int, loc: Parameter, scale: Parameter) -> Tensor:
-    return loc - log_exponentials(source, Domain.GUMBEL, count) * scale
-
-
-def _weibull(source: Source, count: int, shape: Parameter, scale: Parameter) -> Tensor:
-    return torch.exp(log_exponentials(source, Domain.WEIBULL, count) / shape) * scale
+    return prepared("weibull", size, dtype, generator, device, out, total, parameters)

@@ -11,15 +11,15 @@ from operator import index
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, parsed_size, real
-from trnrand._paths.calls import Shape, distribution
-from trnrand._paths.requests import Request, prepared
+from trnrand._calls.arguments import Device, Parameter, Size, parsed_size, real
+from trnrand._calls.calls import Shape, distribution
+from trnrand._calls.requests import Request, prepared
 from trnrand._sampling.samplers import open_units, sampled
 from trnrand._sampling.sorting import sorting_order
 from trnrand._sampling.weights import INDICES, check_holds, of_weights, scaled_weights
 from trnrand._stream.words import WIDE, Domain, Source, paired
 from trnrand.distributions.discrete import integers
-from trnrand.errors import ParameterError
+from trnrand.errors import ParameterError, ShapeError
 from trnrand.generator import Generator
 
 __all__ = ["choice", "randperm", "shuffle"]
@@ -81,7 +81,7 @@ def shuffle(
     """
     if not isinstance(values, Tensor) or not -values.ndim <= index(dim) < values.ndim:
         kind = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        raise ParameterError(f"shuffle: values must be a tensor with dimension {dim}, got {kind}")
+        raise ShapeError(f"shuffle: values must be a tensor with dimension {dim}, got {kind}")
     order = randperm(values.shape[dim], generator=generator, device=values.device)
     return values.index_select(dim, order)
 
@@ -114,9 +114,9 @@ def choice(
     )
     weights = None if p is None else _weights(p, length, request.device)
     available = length if weights is None else int((weights > 0).sum())
-    if length == 0 or (not replace and request.count > available):
-        raise ParameterError(
-            f"choice: population must have members for the draw of {request.count}, got {available}"
+    if length == 0 or (not replace and request.numel > available):
+        raise ShapeError(
+            f"choice: population must have members for the draw of {request.numel}, got {available}"
         )
     picked = _picked(request, length, weights, replace)
     return population.to(request.device)[picked] if isinstance(population, Tensor) else picked
@@ -136,7 +136,7 @@ def _picked(request: Request, length: int, weights: Tensor | None, replace: bool
             dtypes=INDICES,
         )
         order = _order(every.source(), length, weights)
-        return order[: request.count].reshape(request.shape)
+        return order[: request.numel].reshape(request.shape)
     if weights is None:
         return integers(
             request.shape, low=0, high=length, generator=request.generator, device=request.device
@@ -159,7 +159,7 @@ def _order(source: Source, length: int, weights: Tensor | None = None) -> Tensor
 def _weights(p: Parameter, length: int, device: torch.device) -> Tensor:
     weights = real("choice", "p", p, least=0.0)
     if not isinstance(weights, Tensor) or tuple(weights.shape) != (length,):
-        raise ParameterError(f"choice: p must have a weight for each of {length} members, got {p}")
+        raise ShapeError(f"choice: p must have a weight for each of {length} members, got {p}")
     return scaled_weights("choice", weights).to(device) if length else weights
 
 

@@ -1,7 +1,7 @@
 """Functions with torch's names and arguments, so that code needs to change only its import.
 
-``rand`` is ``uniform`` on [0, 1), ``randn`` is ``standard_normal``. The ``*_like`` functions take
-their default shape, dtype and device from a tensor.
+``rand`` is ``uniform`` on [0, 1), ``randn`` is ``normal``. The ``*_like`` functions take their
+default shape, dtype and device from a tensor.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Size
-from trnrand.distributions.continuous import standard_normal, uniform
+from trnrand._calls.arguments import Device, Size
+from trnrand.distributions.continuous import normal, uniform
 from trnrand.distributions.discrete import integers
-from trnrand.errors import ParameterError
+from trnrand.errors import DTypeError
 from trnrand.generator import Generator
 
 __all__ = ["rand", "rand_like", "randint_like", "randn", "randn_like"]
@@ -40,7 +40,7 @@ def randn(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return samples of the normal distribution with mean 0 and standard deviation 1."""
-    drawn = standard_normal(*size, generator=generator, out=out, dtype=dtype, device=device)
+    drawn = normal(*size, generator=generator, out=out, dtype=dtype, device=device)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
@@ -109,7 +109,5 @@ def randint_like(
 
 def _like(function: str, value: Tensor) -> Tensor:
     if not isinstance(value, Tensor):
-        raise ParameterError(
-            f"{function}: input must be a torch.Tensor, got {type(value).__name__}"
-        )
+        raise DTypeError(f"{function}: input must be a torch.Tensor, got {type(value).__name__}")
     return value

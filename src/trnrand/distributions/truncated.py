@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 from torch.special import erfcx, ndtr, ndtri
 
-from trnrand._paths.arguments import Device, Parameter, Size, real
-from trnrand._paths.calls import distribution
-from trnrand._paths.requests import prepared
-from trnrand._sampling.samplers import Offsets, by_group, hypotenuse, sampled
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import distribution
+from trnrand._calls.requests import Request, prepared
+from trnrand._calls.transforms import holds, shown
+from trnrand._sampling.pathwise import every, live, moving, truncated_slopes, wide
+from trnrand._sampling.samplers import Offsets, by_group, each, float64, hypotenuse
 from trnrand._stream.words import Domain, Source, paired, unit53
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
@@ -23,44 +25,7 @@ _FAR = 5.0
 _ROOT_HALF, _ROOT_TWO_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
 
-@distribution()
-def truncated_normal(
-    *size: Size,
-    mean: Parameter = 0.0,
-    std: Parameter = 1.0,
-    low: Parameter = -2.0,
-    high: Parameter = 2.0,
-    dtype: torch.dtype | None = None,
-    generator: Generator | None = None,
-    device: Device = None,
-    out: Tensor | None = None,
-    total: int | None = None,
-) -> Tensor:
-    """Return samples of a normal distribution restricted to mean + [low, high] * std.
-
-    The bounds are in units of ``std`` and may be infinite; ``mean`` and ``std`` are those before
-    the restriction. Neither time nor precision depends on the distance of the interval from the
-    mean.
-
-    Raises:
-        ParameterError: ``low`` is not less than ``high``, or another argument is outside of its
-            range.
-    """
-    function = "truncated_normal"
-    parameters = {
-        "mean": real(function, "mean", mean),
-        "std": real(function, "std", std, above=0.0),
-        "low": real(function, "low", low, finite=False),
-        "high": real(function, "high", high, finite=False),
-    }
-    centre, width, bottom, top = parameters.values()
-    if not torch.as_tensor(bottom < top).all():
-        raise ParameterError(f"{function}: low must be less than high, got {low} and {high}")
-    request = prepared(function, size, dtype, generator, device, out, total, parameters)
-    return sampled(request, _located, centre, width, bottom, top)
-
-
-def _located(
+def _truncated(
     source: Source,
     count: int,
     mean: Parameter,
@@ -68,20 +33,28 @@ def _located(
     low: Parameter,
     high: Parameter,
 ) -> Tensor:
-    a, b = (torch.as_tensor(p, dtype=torch.float64, device=source.device) for p in (low, high))
-    z = standard_truncated(source, count, a, b)
-    return torch.clamp(z, a, b) * std + mean
+    return _standard(source, count, low, high) * std + mean
 
 
-def standard_truncated(source: Source, count: int, a: Tensor, b: Tensor) -> Tensor:
-    """Return standard normals restricted to [a, b]."""
+def _rule(
+    request: Request, mean: Parameter, std: Parameter, low: Parameter, high: Parameter
+) -> Tensor:
+    *_, bottom, top = request.parameters.values()
+    z = wide(request, _standard, bottom, top)
+    z = moving(truncated_slopes, z, *(every(b, request) for b in (low, high)))
+    return z * live(std, request) + live(mean, request)
+
+
+def _standard(source: Source, count: int, low: Parameter, high: Parameter) -> Tensor:
+    """Return standard normals restricted to [low, high]."""
+    a, b = float64(low, source), float64(high, source)
     # The interval is reflected to the upper side, where tail probabilities are small and have full
     # relative precision.
     mirrored = a + b < 0
     bottom, top = torch.where(mirrored, -b, a), torch.where(mirrored, -a, b)
     far = bottom > _FAR
     z = by_group(source, count, far if far.ndim else bool(far), (_from_bound, _direct), bottom, top)
-    return torch.where(mirrored, -z, z)
+    return torch.clamp(torch.where(mirrored, -z, z), a, b)
 
 
 def _uniforms(source: Source, offsets: Offsets) -> Tensor:
@@ -116,3 +89,41 @@ def _from_bound(source: Source, offsets: Offsets, bottom: Tensor, top: Tensor) -
         value = t * (bottom + 0.5 * t) - torch.log(here / scaled)
         t = t - (value - target) * here / _ROOT_TWO_OVER_PI
     return bottom + t
+
+
+@distribution(each(_truncated), pathwise=_rule)
+def truncated_normal(
+    *size: Size,
+    mean: Parameter = 0.0,
+    std: Parameter = 1.0,
+    low: Parameter = -2.0,
+    high: Parameter = 2.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Request:
+    """Return samples of a normal distribution restricted to mean + [low, high] * std.
+
+    The bounds are in units of ``std`` and may be infinite; ``mean`` and ``std`` are those before
+    the restriction. Neither time nor precision depends on the distance of the interval from the
+    mean.
+
+    Raises:
+        ParameterError: ``low`` is not less than ``high``, or another argument is outside of its
+            range.
+    """
+    function = "truncated_normal"
+    parameters = {
+        "mean": real(function, "mean", mean),
+        "std": real(function, "std", std, above=0.0),
+        "low": real(function, "low", low, finite=False),
+        "high": real(function, "high", high, finite=False),
+    }
+    *_, bottom, top = parameters.values()
+    if not holds(torch.as_tensor(bottom < top)):
+        raise ParameterError(
+            f"{function}: low must be less than high, got {shown(low)} and {shown(high)}"
+        )
+    return prepared(function, size, dtype, generator, device, out, total, parameters)

@@ -17,11 +17,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Parameter, Size, real
-from trnrand._paths.calls import Shape, broadcast_shape, distribution
-from trnrand._paths.requests import prepared, prepared_vectors
-from trnrand._sampling.elementary import exp, log, root
-from trnrand._sampling.mass import masses
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import Shape, broadcast_shape, distribution
+from trnrand._calls.requests import prepared, prepared_vectors
+from trnrand._sampling.counts import (
+    COUNTS,
+    check_fits,
+    conditional_binomials,
+    counts_within,
+    inverted,
+    slot_uniforms,
+    whole_numbers,
+)
+from trnrand._sampling.mass import INVERTED, masses
 from trnrand._sampling.samplers import (
     Offsets,
     accepted,
@@ -33,18 +41,9 @@ from trnrand._sampling.samplers import (
 )
 from trnrand._sampling.tables import LARGEST_TABLE
 from trnrand._sampling.weights import scaled_weights
-from trnrand._stream.counting import (
-    COUNTS,
-    INVERTED,
-    check_fits,
-    conditional_binomials,
-    counts_within,
-    inverted,
-    slot_uniforms,
-    whole_numbers,
-)
+from trnrand._stream.elementary import exp, log, root
 from trnrand._stream.words import Domain, Source, paired, unit53
-from trnrand.errors import ParameterError
+from trnrand.errors import ParameterError, ShapeError
 from trnrand.generator import Generator
 
 __all__ = ["hypergeometric", "multinomial"]
@@ -119,7 +118,7 @@ def multinomial(
     trials = whole_numbers(function, "n", n)
     weights = real(function, "p", p, least=0.0)
     if not isinstance(weights, Tensor):
-        raise ParameterError(f"{function}: p must have shape (..., k), got {p!r}")
+        raise ShapeError(f"{function}: p must have shape (..., k), got {p!r}")
     weights = scaled_weights(function, weights)
     # Total weight of category i and the later ones.
     left = weights.flip(-1).cumsum(-1).flip(-1)
@@ -149,7 +148,8 @@ def _hypergeometric(
     if (everything + taken).ndim:
         of_good, of_bad, taken = (p.expand(count) for p in (of_good, of_bad, taken))
         everything = of_good + of_bad
-    # By symmetry, the rarer kind and the smaller of drawn and remaining: counts start at 0.
+    # Exchanging good and bad members, or drawn and remaining ones, gives a count of the same
+    # distribution up to a reflection: count the rarer members among the fewer, from 0 on.
     rare = torch.minimum(of_good, of_bad)
     few = torch.minimum(taken, everything - taken)
     small = rare * few < INVERTED * everything.clamp(min=1)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Device, Size, real
-from trnrand._paths.calls import Shape, broadcast_shape, distribution
+from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.calls import Shape, broadcast_shape, distribution
+from trnrand._calls.requests import Request, prepared_vectors
+from trnrand._calls.transforms import beneath, holds
 from trnrand._paths.dispatch import fill_stream
-from trnrand._paths.requests import Request, prepared_vectors
-from trnrand.errors import ParameterError
+from trnrand._sampling.pathwise import live
+from trnrand.errors import ParameterError, ShapeError
 from trnrand.generator import Generator
 
 __all__ = ["multivariate_normal"]
@@ -20,7 +22,34 @@ def _vectors(mean: Tensor, covariance: Tensor, size: Shape, **_: object) -> Shap
     return *batch, mean.shape[-1]
 
 
-@distribution(leading=2, shape=_vectors, kind="normal")
+def _normals(request: Request) -> Tensor:
+    mean, factor = request.parameters.values()
+    z = _standard(request)
+    return request.result(
+        _rotated(z, request.typed(factor, z.dtype)).add_(request.typed(mean, z.dtype))
+    )
+
+
+def _normals_rule(request: Request, mean: Parameter, covariance: Parameter) -> Tensor:
+    z = beneath(request.function, request.generator, lambda *_: _standard(request), ())
+    both = live(covariance, request)
+    factor = torch.linalg.cholesky((both + both.mT) / 2).to(z.dtype)
+    return _rotated(z, factor) + live(mean, request, z.dtype)
+
+
+def _standard(request: Request) -> Tensor:
+    """Return standard normals in the shape of a request, in the working dtype."""
+    samples = request.buffer(request.working)
+    fill_stream("normal", request.source(), samples)
+    return samples.view(request.shape)
+
+
+def _rotated(z: Tensor, factor: Tensor) -> Tensor:
+    """Return the product of a factor, or one per batch member, with vectors."""
+    return z @ factor.mT if factor.ndim == 2 else (factor @ z[..., None])[..., 0]
+
+
+@distribution(_normals, pathwise=_normals_rule, leading=2, shape=_vectors, kind="normal")
 def multivariate_normal(
     mean: Tensor,
     covariance: Tensor,
@@ -29,7 +58,7 @@ def multivariate_normal(
     generator: Generator | None = None,
     device: Device = None,
     total: int | None = None,
-) -> Tensor:
+) -> Request:
     """Return normal vectors with this mean and covariance, of shape (*size, d).
 
     ``mean`` has shape (..., d), ``covariance`` (..., d, d). Their leading dimensions broadcast to
@@ -40,29 +69,23 @@ def multivariate_normal(
         ParameterError: The shapes do not fit, or the covariance is not positive definite.
     """
     function = "multivariate_normal"
-    means, spread = checked_covariance(function, mean, covariance)
-    factor, failure = torch.linalg.cholesky_ex(spread)
-    if bool(failure.any()):
-        raise ParameterError(f"{function}: covariance must be symmetric and positive definite")
-    batch = {"mean": means[..., 0], "covariance": spread[..., 0, 0]}
+    means, factor = _checked(function, mean, covariance)
+    batch = {"mean": means[..., 0], "covariance": factor[..., 0, 0]}
     width = means.shape[-1]
     request = prepared_vectors(function, size, width, batch, dtype, generator, device, total)
-    z = standard_vectors(request)
-    return request.result(
-        rotated(z, request.typed(factor, z.dtype)).add_(request.typed(means, z.dtype))
-    )
+    return request._replace(parameters={"mean": means, "covariance": factor})
 
 
-def checked_covariance(function: str, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and a symmetric covariance in float64."""
+def _checked(function: str, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the Cholesky factor of a symmetric covariance, in float64."""
     means, spread = real(function, "mean", mean), real(function, "covariance", covariance)
     shapes = [tuple(torch.as_tensor(p).shape) for p in (means, spread)]
     if not isinstance(means, Tensor) or not means.shape[-1]:
-        raise ParameterError(f"{function}: mean must have shape (..., d), got {shapes[0]}")
+        raise ShapeError(f"{function}: mean must have shape (..., d), got {shapes[0]}")
     square = shapes[0][-1:] * 2
     if not isinstance(spread, Tensor) or shapes[1][-2:] != square:
         trailing = ", ".join(map(str, square))
-        raise ParameterError(
+        raise ShapeError(
             f"{function}: covariance must have shape (..., {trailing}), got {shapes[1]}"
         )
     # A covariance is a sum of products, and |a b| <= |a| |b| bounds its rounding errors: n eps for
@@ -70,18 +93,7 @@ def checked_covariance(function: str, mean: Tensor, covariance: Tensor) -> tuple
     given = covariance.dtype if covariance.dtype.is_floating_point else torch.float64
     deviations = spread.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
     allowed = deviations[..., :, None] * deviations[..., None, :] * torch.finfo(given).eps ** 0.5
-    if bool(((spread - spread.mT).abs() > allowed).any()):
+    factor, failure = torch.linalg.cholesky_ex((spread + spread.mT) / 2)
+    if not (holds((spread - spread.mT).abs() <= allowed) and holds(failure == 0)):
         raise ParameterError(f"{function}: covariance must be symmetric and positive definite")
-    return means, (spread + spread.mT) / 2
-
-
-def standard_vectors(request: Request) -> Tensor:
-    """Return standard normals in the shape of a request, in the working dtype."""
-    samples = request.buffer(request.working)
-    fill_stream("normal", request.source(), samples)
-    return samples.view(request.shape)
-
-
-def rotated(z: Tensor, factor: Tensor) -> Tensor:
-    """Return the product of a factor, or one per batch member, with vectors."""
-    return z @ factor.mT if factor.ndim == 2 else (factor @ z[..., None])[..., 0]
+    return means, factor

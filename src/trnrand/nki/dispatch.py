@@ -23,7 +23,7 @@ from trnrand.engines import (
     philox4x32,
     threefry4x32,
 )
-from trnrand.errors import ParameterError
+from trnrand.errors import ShapeError
 from trnsci.core.errors import NkiFallbackWarning
 
 __all__ = [
@@ -74,12 +74,10 @@ def box_muller_cpu(uniforms: Tensor) -> Tensor:
     second the angle. A first uniform of 0 is replaced by the smallest normal number of the dtype.
 
     Raises:
-        ParameterError: The number of uniforms is odd.
+        ShapeError: The number of uniforms is odd.
     """
     if uniforms.numel() % 2:
-        raise ParameterError(
-            f"box_muller_cpu: uniforms must be an even number, got {uniforms.numel()}"
-        )
+        raise ShapeError(f"box_muller_cpu: uniforms must be an even number, got {uniforms.numel()}")
     first, second = uniforms.reshape(-1, 2).unbind(1)
     radius = torch.sqrt(-2 * torch.log(first.clamp_min(torch.finfo(uniforms.dtype).tiny)))
     angle = TWO_PI * second

@@ -6,7 +6,7 @@ from typing import SupportsIndex
 
 import torch
 
-from trnrand.errors import ParameterError
+from trnrand.errors import DTypeError, FlagError, ParameterError
 from trnsci.core import arguments
 
 __all__ = ["DTYPES", "MAX_DIMS", "floating", "given_once", "whole"]
@@ -31,7 +31,7 @@ def given_once(
     """Return the argument or its alias; raise unless exactly one of them is given."""
     if (value is None) == (other is None):
         number = "neither" if value is None else "both"
-        raise ParameterError(f"{function}: give either {name} or its alias {alias}, got {number}")
+        raise FlagError(f"{function}: give either {name} or its alias {alias}, got {number}")
     chosen = other if value is None else value
     assert chosen is not None
     return chosen
@@ -41,5 +41,5 @@ def floating(function: str, dtype: torch.dtype) -> int:
     """Return the significant bits of a dtype; raise if points cannot have it."""
     if dtype not in DTYPES:
         accepted = ", ".join(str(known) for known in DTYPES)
-        raise ParameterError(f"{function}: dtype must be one of {accepted}, got {dtype}")
+        raise DTypeError(f"{function}: dtype must be one of {accepted}, got {dtype}")
     return DTYPES[dtype]

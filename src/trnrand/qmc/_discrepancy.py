@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trnrand.errors import ParameterError
+from trnrand.errors import FlagError, ParameterError, ShapeError
 
 __all__ = ["discrepancy"]
 
@@ -122,10 +122,10 @@ def discrepancy(points: Tensor, method: Literal["CD", "WD", "MD", "L2-star"] = "
     """
     if method not in _KERNELS:
         known = ", ".join(repr(name) for name in _KERNELS)
-        raise ParameterError(f"discrepancy: method must be one of {known}, got {method!r}")
+        raise FlagError(f"discrepancy: method must be one of {known}, got {method!r}")
     if not isinstance(points, Tensor) or points.ndim != 2 or points.numel() == 0:
         came = tuple(points.shape) if isinstance(points, Tensor) else type(points).__name__
-        raise ParameterError(f"discrepancy: points must be an (n, d) tensor, not empty, got {came}")
+        raise ShapeError(f"discrepancy: points must be an (n, d) tensor, not empty, got {came}")
     if points.is_complex() or not bool(((points >= 0) & (points <= 1)).all()):
         raise ParameterError("discrepancy: points must be real numbers from 0 to 1")
     kernel = _KERNELS[method]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trnrand._library import no_kernel
-from trnrand.errors import ParameterError
+from trnrand.errors import FlagError, ShapeError
 from trnrand.qmc._arguments import DTYPES, given_once
 from trnrand.qmc._engine import PointEngine
 from trnrand.qmc._rounding import rounded_down
@@ -172,9 +172,9 @@ class HaltonEngine(PointEngine):
     ) -> None:
         super().__init__(n_dims, start_index)
         if not isinstance(scramble, bool):
-            raise ParameterError(f"halton: scramble must be True or False, got {scramble!r}")
+            raise FlagError(f"halton: scramble must be True or False, got {scramble!r}")
         if scramble and self.n_dims > _MAX_SCRAMBLED_DIMS:
-            raise ParameterError(
+            raise ShapeError(
                 f"halton: n_dims must be at most {_MAX_SCRAMBLED_DIMS} when scrambling, "
                 f"got {self.n_dims}"
             )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnrand._library import no_kernel
-from trnrand.errors import ParameterError
+from trnrand.errors import FlagError
 from trnrand.qmc._arguments import MAX_DIMS, floating, given_once, whole
 from trnrand.qmc._rounding import one_up, rounded_down
 from trnrand.qmc._seeding import random_numbers, random_permutations, seed_from
@@ -74,7 +74,7 @@ def latin_hypercube(
     )
     dims = whole(function, "n_dims", given_once(function, "n_dims", n_dims, "d", d), 1, MAX_DIMS)
     if not isinstance(centered, bool):
-        raise ParameterError(f"{function}: centered must be True or False, got {centered!r}")
+        raise FlagError(f"{function}: centered must be True or False, got {centered!r}")
     precision = floating(function, dtype)
     key = seed_from(function, seed, generator)
     points = torch.empty((count, dims), dtype=dtype)

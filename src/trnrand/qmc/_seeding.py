@@ -13,7 +13,7 @@ import torch
 
 from trnrand.defaults import get_default_generator
 from trnrand.distributions.discrete import integers
-from trnrand.errors import ParameterError
+from trnrand.errors import DTypeError, FlagError
 from trnrand.generator import Generator
 from trnrand.qmc._arguments import whole
 
@@ -72,7 +72,7 @@ def seed_from(
     """Return the seed, or one drawn from the generator, by default the default generator."""
     if seed is not None:
         if generator is not None:
-            raise ParameterError(f"{function}: give either seed or generator, got both")
+            raise FlagError(f"{function}: give either seed or generator, got both")
         return checked_seed(function, seed)
     if generator is None:
         generator = get_default_generator()
@@ -80,7 +80,7 @@ def seed_from(
         halves = torch.randint(2**32, (2,), generator=generator, device=generator.device)
     else:
         if not isinstance(generator, Generator):
-            raise ParameterError(
+            raise DTypeError(
                 f"{function}: generator must be a torch.Generator or a trnrand.Generator, "
                 f"got {type(generator).__name__}"
             )

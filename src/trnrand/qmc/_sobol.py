@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from trnrand._library import no_kernel
-from trnrand._sampling import numba_loops
-from trnrand.errors import ParameterError
+from trnrand._stream import numba_loops
+from trnrand.errors import FlagError
 from trnrand.qmc._arguments import floating, given_once
 from trnrand.qmc._directions import (
     BITS,
@@ -268,12 +268,12 @@ class SobolEngine(PointEngine):
     ) -> None:
         super().__init__(n_dims, start_index)
         if isinstance(bits, bool) or bits not in (32, 64):
-            raise ParameterError(f"sobol: bits must be 32 or 64, got {bits!r}")
+            raise FlagError(f"sobol: bits must be 32 or 64, got {bits!r}")
         self.bits = bits
         self._length = 1 << (BITS if bits == WORD else bits)
         methods = {False: "none", True: "owen", "owen": "owen", "linear": "linear"}
         if not isinstance(scramble, (bool, str)) or scramble not in methods:
-            raise ParameterError(
+            raise FlagError(
                 f"sobol: scramble must be True, False, 'owen' or 'linear', got {scramble!r}"
             )
         self.scramble = scramble

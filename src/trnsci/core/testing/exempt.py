@@ -25,12 +25,11 @@ _SCIPY = "SciPy computes it, outside of a compiled graph"
 
 _SAMPLERS = (
     *("bernoulli", "beta", "binomial", "categorical", "cauchy", "chi_squared", "choice"),
-    *("dirichlet", "exponential", "exponential_into", "gamma", "geometric", "gumbel"),
+    *("dirichlet", "exponential", "gamma", "geometric", "gumbel"),
     *("halton", "hypergeometric", "laplace", "latin_hypercube", "lognormal", "multinomial"),
-    *("multivariate_normal", "negative_binomial", "normal", "normal_into", "poisson", "rand"),
+    *("multivariate_normal", "negative_binomial", "normal", "poisson", "rand"),
     *("rand_like", "randint", "randint_like", "randn", "randn_like", "randperm"),
-    *("sobol", "standard_normal", "student_t", "truncated_normal", "uniform", "uniform_into"),
-    *("von_mises", "weibull"),
+    *("sobol", "student_t", "truncated_normal", "uniform", "von_mises", "weibull"),
 )
 _ITERATIVE = (
     *("trnsolver.bicgstab", "trnsolver.cg", "trnsolver.fgmres", "trnsolver.gmres"),

@@ -1,6 +1,6 @@
-"""Definition of standard samples: domains, numbers of bits, and polynomial coefficients.
+"""The numbers that define the streams: constants of the engines, domains, polynomial coefficients.
 
-Shared by all implementations: torch, NumPy, compiled loops, Triton and NKI.
+All implementations share them: torch, NumPy, compiled loops, Triton and NKI.
 """
 
 from __future__ import annotations
@@ -8,24 +8,50 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
-import torch
-
 __all__ = [
     "DOMAINS",
-    "FLOATS",
     "GROUPS",
+    "LEAST_EXPONENTIAL",
     "LEAST_SQUARE",
     "LOG",
     "LOG_SPLIT",
     "LOG_SPLIT_BITS",
+    "MASK",
     "MINUS_TWO_LN2",
+    "PHILOX_M0",
+    "PHILOX_M1",
+    "PHILOX_ROUNDS",
+    "PHILOX_W0",
+    "PHILOX_W1",
     "SINE",
+    "THREEFRY_PARITY",
+    "THREEFRY_ROTATIONS",
+    "THREEFRY_ROUNDS",
     "TURN24",
-    "UNIFORM_BITS",
     "WIDE",
     "Domain",
     "Kind",
 ]
+
+MASK = 0xFFFF_FFFF
+
+PHILOX_M0, PHILOX_M1 = 0xD251_1F53, 0xCD9E_8D57
+PHILOX_W0, PHILOX_W1 = 0x9E37_79B9, 0xBB67_AE85  # golden ratio and sqrt(3) - 1, as fractions
+PHILOX_ROUNDS = 10
+
+THREEFRY_PARITY = 0x1BD1_1BDA
+THREEFRY_ROUNDS = 20
+THREEFRY_ROTATIONS = (
+    (10, 26),
+    (11, 21),
+    (13, 27),
+    (23, 5),
+    (6, 20),
+    (17, 11),
+    (25, 10),
+    (18, 20),
+)
+"""Rotations of both mixes of a round; round r uses row r modulo 8."""
 
 WIDE = 0x80
 """Flag of a domain for samples of two words, so that they share no word with samples of one."""
@@ -61,9 +87,6 @@ class Domain(IntEnum):
 
 Kind = Literal["words", "uniform", "normal", "exponential"]
 
-FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-"""The dtypes of continuous samples."""
-
 DOMAINS: dict[Kind, Domain] = {
     "words": Domain.UNIFORM,
     "uniform": Domain.UNIFORM,
@@ -74,9 +97,6 @@ DOMAINS: dict[Kind, Domain] = {
 
 GROUPS: dict[Kind, int] = {"words": 1, "uniform": 1, "normal": 2, "exponential": 1}
 """Number of neighbouring samples that are computed together."""
-
-UNIFORM_BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
-"""Bits of the significand: conversion to the dtype is exact and never rounds up to 1."""
 
 # -- logarithm and sine in float32 -----------------------------------------------------------------
 #
@@ -114,6 +134,9 @@ SINE = tuple(
     float.fromhex(c)
     for c in ("0x1.5dbdeep-19", "-0x1.9f6ffep-13", "0x1.110ed4p-7", "-0x1.55554cp-3")
 )
+
+LEAST_EXPONENTIAL = 2.0**-25
+"""Least exponential in float32: half a step of the uniform, the middle of the interval of u = 0."""
 
 LEAST_SQUARE = 2.0**-100
 """Least squared radius: at u = 1 the logarithm is 0, where some square roots are not valid."""

@@ -12,10 +12,11 @@ from typing import Any
 import numba
 import numpy as np
 
-from trnrand._sampling.series import SPLIT_BITS, defined
+from trnrand._stream.compiled import unit53
+from trnrand._stream.series import SPLIT_BITS, defined
 from trnsci.core.compiled import compiled_loop
 
-__all__ = ["cosine", "elementary_loop", "exp", "log", "log1p", "sine", "unit53", "unit64"]
+__all__ = ["cosine", "elementary_loop", "exp", "log", "log1p", "sine", "unit64"]
 
 _compiled = partial(numba.njit, error_model="numpy")
 
@@ -53,12 +54,6 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
 
 
 log, log1p, exp, cosine, sine = defined(_split, _scaled, _floor, _clamp, _compiled)
-
-
-@_compiled
-def unit53(pair: Any) -> Any:
-    """Return the uniform of a pair of words, in [0, 1)."""
-    return np.float64((pair & 0xFFFF_FFE0) << 21 | pair >> 38 & 0x3FF_FFFF) * 2.0**-53
 
 
 @_compiled

@@ -1,7 +1,7 @@
-"""Standard samples in float32 by compiled loops, in chunks of words that fit in the cache.
+"""Compiled loops of large calls: blocks of an engine, 53-bit uniforms, standard float32 samples.
 
-Importing this module imports numba. A loop is compiled at the first use of its engine or kind, and
-cached on disk.
+Importing this module imports numba. A loop is compiled at its first use, and cached on disk.
+Standard samples are computed in chunks of words that fit in the cache.
 """
 
 from __future__ import annotations
@@ -16,31 +16,99 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from trnrand._sampling.compiled import philox_of_eight, threefry_of_eight
-from trnrand._sampling.laws import (
+from trnrand._kernels.definitions import (
+    LEAST_EXPONENTIAL,
     LEAST_SQUARE,
     LOG,
     LOG_SPLIT_BITS,
+    MASK,
     MINUS_TWO_LN2,
     SINE,
     TURN24,
     Kind,
 )
-from trnrand.engines import ENGINES, MASK, EngineName
+from trnrand.engines import ENGINES, EngineName
 from trnsci.core.compiled import compiled_loop
 
-__all__ = ["fill_samples"]
+__all__ = [
+    "block_loop",
+    "fill_samples",
+    "philox_of_eight",
+    "threefry_of_eight",
+    "unit53",
+    "unit_loop",
+]
 
+_MASK, _HALF = np.uint64(MASK), np.uint64(32)
+
+# Inlined by numba: functions inlined by LLVM keep checks that prevent vectorisation.
 _inlined = partial(numba.njit, inline="always")
+_philox_block = ENGINES["philox"].make(np.uint64, _inlined)
+threefry_of_eight = ENGINES["threefry"].make(np.uint64, _inlined)
+
+
+@_inlined
+def philox_of_eight(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any) -> Any:
+    return _philox_block(c0, c1, c2, c3, k0, k1)
+
+
+@_inlined
+def _fill(block: Any, out: Any, steps: Any, numbers: Any) -> None:
+    low, high, c2, c3, k0, k1, k2, k3 = numbers
+    for i in range(steps.size):
+        at = low + np.uint64(steps[i])
+        c0, c1 = at & _MASK, (high + (at >> _HALF)) & _MASK
+        w0, w1, w2, w3 = block(c0, c1, c2, c3, k0, k1, k2, k3)
+        out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3] = w0, w1, w2, w3
+
+
+def _fill_philox(out: Any, steps: Any, numbers: Any) -> None:
+    _fill(philox_of_eight, out, steps, numbers)
+
+
+def _fill_threefry(out: Any, steps: Any, numbers: Any) -> None:
+    _fill(threefry_of_eight, out, steps, numbers)
+
+
+@cache
+def block_loop(engine: str) -> Any:
+    """Return ``fill(out, steps, numbers)`` of an engine.
+
+    Words 4 i to 4 i + 3 of ``out`` (uint32) become the block ``steps[i]`` after the one that
+    ``numbers`` describes, as ``words.block_numbers`` returns them.
+    """
+    return compiled_loop({"philox": _fill_philox, "threefry": _fill_threefry}[engine])
+
+
+# -- 53-bit uniforms -------------------------------------------------------------------------------
+
+
+@_inlined
+def unit53(pair: Any) -> Any:
+    """Return the uniform of a pair of words, in [0, 1)."""
+    return np.float64((pair & 0xFFFF_FFE0) << 21 | pair >> 38 & 0x3FF_FFFF) * 2.0**-53
+
+
+def _units(pairs: Any, out: Any) -> None:
+    for i in range(pairs.size):
+        out[i] = unit53(pairs[i])
+
+
+@cache
+def unit_loop() -> Any:
+    """Return the loop over contiguous pairs of words, int64, that writes their uniforms."""
+    return compiled_loop(_units, error_model="numpy")
+
+
+# -- standard samples in float32 -------------------------------------------------------------------
 
 # Blocks per chunk: 128 KiB of words fit in the level-2 cache of a core.
 _BLOCKS = 1 << 13
 
-_MASK, _HALF = np.uint64(MASK), np.uint64(32)
 _L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8, _L9 = (np.float32(c) for c in LOG)
 _S0, _S1, _S2, _S3 = (np.float32(c) for c in SINE)
 _LN2, _TURN, _LEAST = np.float32(MINUS_TWO_LN2), np.float32(TURN24), np.float32(LEAST_SQUARE)
-_ONE = np.float32(1.0)
+_ONE, _LEAST_EXPONENTIAL = np.float32(1.0), np.float32(LEAST_EXPONENTIAL)
 _TWO16, _UNIT = np.float32(2.0**16), np.float32(2.0**-32)
 _QUARTER, _HALF_TURN = np.float32(2.0**22), np.float32(2.0**23)
 
@@ -170,7 +238,8 @@ def _normals(words: Any, shift: Any, scale: Any, out: Any) -> None:
 @_inlined
 def _exponential(word: Any) -> Any:
     rest = (np.float32(2.0**24) - _above(word, np.uint32(8))) * np.float32(2.0**-24)
-    return _minus_two_log(rest) * np.float32(0.5) + np.float32(0.0)
+    value = _minus_two_log(rest) * np.float32(0.5)
+    return value if value > _LEAST_EXPONENTIAL else _LEAST_EXPONENTIAL
 
 
 def _exponentials(words: Any, shift: Any, scale: Any, out: Any) -> None:

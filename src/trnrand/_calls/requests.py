@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import (
+from trnrand._calls.arguments import (
     Device,
     Parameter,
     broadcast,
@@ -22,10 +21,9 @@ from trnrand._paths.arguments import (
     like_out,
     parsed_size,
 )
-from trnrand._sampling.laws import FLOATS
-from trnrand._stream.words import Source
+from trnrand._stream.words import FLOATS, Source
 from trnrand.defaults import get_default_generator
-from trnrand.errors import ParameterError
+from trnrand.errors import DTypeError, ShapeError
 from trnrand.generator import Generator
 from trnsci.core.dtypes import dtype_name
 
@@ -35,9 +33,8 @@ __all__ = ["Request", "prepared", "prepared_vectors"]
 _ADDRESSABLE = 1 << 47
 
 
-@dataclass(frozen=True)
-class Request:
-    """A call with validated size and options.
+class Request(NamedTuple):
+    """A call with validated arguments.
 
     Attributes:
         function: Name of the called function.
@@ -47,6 +44,7 @@ class Request:
         generator: Generator of the samples.
         out: Tensor for the result, None for a new one.
         total: Length of the first dimension over all ranks, None if all ranks have equal sizes.
+        parameters: Validated parameters by name, without gradients.
     """
 
     function: str
@@ -56,15 +54,16 @@ class Request:
     generator: Generator
     out: Tensor | None
     total: int | None
+    parameters: Mapping[str, Parameter]
 
     @property
-    def count(self) -> int:
+    def numel(self) -> int:
         """Number of samples of the result."""
         return math.prod(self.shape)
 
     def source(self) -> Source:
         """Move the generator past the samples, and return their source."""
-        each, count = math.prod(self.shape[1:]), self.count
+        each, count = math.prod(self.shape[1:]), self.numel
         source = self.generator.reserve(self.function, count, self.device, self.total, each)
         return source.sized(count)
 
@@ -91,11 +90,11 @@ class Request:
         if self.out is not None and self.out.dtype is dtype and self.out.is_contiguous():
             return self.out.detach().view(-1)
         try:
-            return torch.empty(self.count, dtype=dtype, device=self.device)
+            return torch.empty(self.numel, dtype=dtype, device=self.device)
         except RuntimeError as error:  # torch raises it for more than 2**63 bytes, too
-            raise ParameterError(
+            raise ShapeError(
                 f"{self.function}: size must fit in the memory of {self.device}, got {self.shape} "
-                f"of {dtype}, {self.count * dtype.itemsize:.3g} bytes"
+                f"of {dtype}, {self.numel * dtype.itemsize:.3g} bytes"
             ) from error
 
     def result(self, values: Tensor) -> Tensor:
@@ -141,25 +140,26 @@ def prepared(
     if generator is None:
         generator = get_default_generator()
     elif not isinstance(generator, Generator):
-        raise ParameterError(
+        raise DTypeError(
             f"{function}: generator must be a trnrand.Generator, got {type(generator).__name__}"
         )
-    tensors = {k: v for k, v in (parameters or {}).items() if isinstance(v, Tensor)}
+    parameters = {} if parameters is None else parameters
+    tensors = {k: v for k, v in parameters.items() if isinstance(v, Tensor)}
     if out is not None:
         size, dtype, device = like_out(function, size, dtype, device, out)
     shape = parsed_size(function, size) if size else broadcast(function, tensors)
     dtype = default if dtype is None else dtype
     if dtype not in dtypes:
         names = ", ".join(dtype_name(d) for d in dtypes)
-        raise ParameterError(f"{function}: dtype must be one of {names}, got {dtype}")
+        raise DTypeError(f"{function}: dtype must be one of {names}, got {dtype}")
     if math.prod(shape) * dtype.itemsize >= _ADDRESSABLE:
-        raise ParameterError(f"{function}: size {shape} in {dtype} is more than any memory holds")
+        raise ShapeError(f"{function}: size {shape} in {dtype} is more than any memory holds")
     for name, value in tensors.items():
         check_expands(function, name, value, shape)
     if total is not None:
         _check_total(function, shape, generator, total)
     where = torch.device(generator.device if device is None else device)
-    return Request(function, shape, dtype, where, generator, out, total)
+    return Request(function, shape, dtype, where, generator, out, total, parameters)
 
 
 def prepared_vectors(
@@ -199,15 +199,15 @@ def prepared_vectors(
     )
     if total is not None:
         _check_total(function, vectors, request.generator, total)
-    return replace(request, total=total)
+    return request._replace(total=total)
 
 
 def _check_total(function: str, shape: tuple[int, ...], generator: Generator, total: int) -> None:
     if not shape:
-        raise ParameterError(f"{function}: total needs a size with a first dimension, got ()")
+        raise ShapeError(f"{function}: total needs a size with a first dimension, got ()")
     start, stop = generator.share(total)
     if shape[0] != stop - start:
-        raise ParameterError(
+        raise ShapeError(
             f"{function}: total {total} gives rank {generator.partition_rank} of "
             f"{generator.partition_size} a first dimension of {stop - start}, got {shape[0]}"
         )

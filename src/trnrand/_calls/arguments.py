@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trnrand._paths.transforms import is_transformed, values_of
-from trnrand.errors import ParameterError
+from trnrand._calls.transforms import is_transformed, values_of
+from trnrand.errors import DeviceError, DTypeError, ParameterError, ShapeError
 from trnsci.core.interop import without_transforms
 
 __all__ = [
@@ -35,13 +35,13 @@ def parsed_size(function: str, size: Sequence[Any]) -> tuple[int, ...]:
     single = len(size) == 1 and isinstance(size[0], (list, tuple, torch.Size))
     numbers = size[0] if single else size
     try:
-        shape = tuple(index(n) for n in numbers if not isinstance(n, bool))
+        shape = tuple(map(index, numbers))
     except TypeError:
-        shape = ()
-    if len(shape) != len(numbers):
-        raise ParameterError(f"{function}: size must be integers, got {tuple(size)}")
-    if any(n < 0 for n in shape):
-        raise ParameterError(f"{function}: size must be non-negative, got {shape}")
+        shape = None
+    if shape is None or bool in map(type, numbers):
+        raise ShapeError(f"{function}: size must be integers, got {tuple(size)}")
+    if shape and min(shape) < 0:
+        raise ShapeError(f"{function}: size must be non-negative, got {shape}")
     return shape
 
 
@@ -112,16 +112,16 @@ def like_out(
 ) -> tuple[Sequence[Any], torch.dtype, torch.device]:
     """Return the size, dtype and device of ``out``; raise if given ones contradict them."""
     if not isinstance(out, Tensor):
-        raise ParameterError(f"{function}: out must be a torch.Tensor, got {type(out).__name__}")
+        raise DTypeError(f"{function}: out must be a torch.Tensor, got {type(out).__name__}")
     if size and parsed_size(function, size) != tuple(out.shape):
-        raise ParameterError(
+        raise ShapeError(
             f"{function}: out must have the size of the call, got {tuple(out.shape)} "
             f"and {parsed_size(function, size)}"
         )
     if dtype is not None and dtype is not out.dtype:
-        raise ParameterError(f"{function}: out must have dtype {dtype}, got {out.dtype}")
+        raise DTypeError(f"{function}: out must have dtype {dtype}, got {out.dtype}")
     if device is not None and torch.device(device).type != out.device.type:
-        raise ParameterError(f"{function}: out must be on {device}, got {out.device}")
+        raise DeviceError(f"{function}: out must be on {device}, got {out.device}")
     return (tuple(out.shape),), out.dtype, out.device
 
 
@@ -132,7 +132,7 @@ def broadcast(function: str, tensors: Mapping[str, Tensor]) -> tuple[int, ...]:
         both = _joined(shape, tuple(value.shape))
         if both is None:
             shapes = ", ".join(f"{k} {tuple(t.shape)}" for k, t in tensors.items())
-            raise ParameterError(f"{function}: {name} must broadcast with the rest, got {shapes}")
+            raise ShapeError(f"{function}: {name} must broadcast with the rest, got {shapes}")
         shape = both
     return shape
 
@@ -140,7 +140,7 @@ def broadcast(function: str, tensors: Mapping[str, Tensor]) -> tuple[int, ...]:
 def check_expands(function: str, name: str, value: Tensor, shape: tuple[int, ...]) -> None:
     """Raise unless a parameter broadcasts to the shape of the call."""
     if _joined(tuple(value.shape), shape) != shape:
-        raise ParameterError(
+        raise ShapeError(
             f"{function}: {name} must broadcast to the size {shape}, got {tuple(value.shape)}"
         )
 

@@ -16,7 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trnrand._sampling.laws import (
+from trnrand._kernels.definitions import (
+    LEAST_EXPONENTIAL,
     LEAST_SQUARE,
     LOG,
     LOG_SPLIT_BITS,
@@ -33,11 +34,22 @@ __all__ = ["blocks", "fill"]
 _LANES = 512
 _OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 
-_PARITY = tl.constexpr(THREEFRY_PARITY)
-_ROTATIONS = tl.constexpr(tuple(left for pair in THREEFRY_ROTATIONS for left in pair))
-_LOG, _SINE = tl.constexpr(LOG), tl.constexpr(SINE)
-_SPLIT, _LN2 = tl.constexpr(LOG_SPLIT_BITS), tl.constexpr(MINUS_TWO_LN2)
-_LEAST, _TURN24 = tl.constexpr(LEAST_SQUARE), tl.constexpr(TURN24)
+# All constants in one tuple, since Triton compares every global of a kernel with its first value at
+# each launch: LOG from index 0 on, SINE from 10, LOG_SPLIT_BITS 14, MINUS_TWO_LN2 15, LEAST_SQUARE
+# 16, TURN24 17, LEAST_EXPONENTIAL 18, THREEFRY_PARITY 19, and the rotations from 20 on.
+_NUMBERS = tl.constexpr(
+    (
+        *LOG,
+        *SINE,
+        LOG_SPLIT_BITS,
+        MINUS_TWO_LN2,
+        LEAST_SQUARE,
+        TURN24,
+        LEAST_EXPONENTIAL,
+        THREEFRY_PARITY,
+        *(left for pair in THREEFRY_ROTATIONS for left in pair),
+    )
+)
 
 _SIGN = 1 << 31
 
@@ -54,13 +66,13 @@ def _rotated(word, left: tl.constexpr):
 def _two_rounds(a0, a1, a2, a3, row: tl.constexpr):
     """Return the words after the rounds with that row of rotations and the next."""
     a0 += a1
-    a1 = _rotated(a1, _ROTATIONS[2 * row]) ^ a0
+    a1 = _rotated(a1, _NUMBERS[20 + 2 * row]) ^ a0
     a2 += a3
-    a3 = _rotated(a3, _ROTATIONS[2 * row + 1]) ^ a2
+    a3 = _rotated(a3, _NUMBERS[21 + 2 * row]) ^ a2
     a0 += a3
-    a3 = _rotated(a3, _ROTATIONS[2 * row + 2]) ^ a0
+    a3 = _rotated(a3, _NUMBERS[22 + 2 * row]) ^ a0
     a2 += a1
-    a1 = _rotated(a1, _ROTATIONS[2 * row + 3]) ^ a2
+    a1 = _rotated(a1, _NUMBERS[23 + 2 * row]) ^ a2
     return a0, a1, a2, a3
 
 
@@ -74,7 +86,7 @@ def _four_rounds(a0, a1, a2, a3, row: tl.constexpr):
 @triton.jit
 def _threefry(c0, c1, c2, c3, k0, k1):
     """Return the block of a counter; the third and fourth word of the key are 0."""
-    k4 = k0 ^ k1 ^ _PARITY
+    k4 = k0 ^ k1 ^ _NUMBERS[19]
     a0, a1, a2, a3 = _four_rounds(c0 + k0, c1 + k1, c2, c3, 0)
     a0, a1, a2, a3 = _four_rounds(a0 + k1, a1, a2, a3 + k4 + 1, 4)
     a0, a1, a2, a3 = _four_rounds(a0, a1, a2 + k4, a3 + k0 + 2, 0)
@@ -128,24 +140,24 @@ def _blocks_kernel(
 
 @triton.jit
 def _minus_two_log(u):
-    """Return -2 log(u), as ``_sampling.laws`` defines it."""
+    """Return -2 log(u), as ``definitions`` describes it."""
     bits = u.to(tl.int32, bitcast=True)
-    exponent = (bits - _SPLIT) >> 23
+    exponent = (bits - _NUMBERS[14]) >> 23
     f = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
-    g = f * _LOG[0] + _LOG[1]
+    g = f * _NUMBERS[0] + _NUMBERS[1]
     for i in tl.static_range(2, 10):
-        g = g * f + _LOG[i]
-    return exponent.to(tl.float32) * _LN2 + g * f
+        g = g * f + _NUMBERS[i]
+    return exponent.to(tl.float32) * _NUMBERS[15] + g * f
 
 
 @triton.jit
 def _sine(steps):
-    """Return the sine of up to a quarter turn, in steps, as ``_sampling.laws`` defines it."""
-    x = steps * _TURN24
+    """Return the sine of up to a quarter turn, in steps, as ``definitions`` describes it."""
+    x = steps * _NUMBERS[17]
     square = x * x
-    p = square * _SINE[0] + _SINE[1]
-    p = p * square + _SINE[2]
-    p = p * square + _SINE[3]
+    p = square * _NUMBERS[10] + _NUMBERS[11]
+    p = p * square + _NUMBERS[12]
+    p = p * square + _NUMBERS[13]
     return p * square * x + x
 
 
@@ -159,14 +171,16 @@ def _samples(word, next_word, kind: tl.constexpr, bits: tl.constexpr):
         # u = (word + 1) / 2**32 is never 0; the sum is rounded once.
         lower = (word & 0xFFFF).to(tl.float32) + 1.0
         u = ((word >> 16).to(tl.float32) * 65536.0 + lower) * (2.0**-32)
-        radius = tl.sqrt_rn(tl.maximum(_minus_two_log(u), _LEAST))
+        radius = tl.sqrt_rn(tl.maximum(_minus_two_log(u), _NUMBERS[16]))
         before = 8388608.0 - (next_word >> 8).to(tl.float32)
         folded = tl.maximum(tl.minimum(before, 8388608.0 - before), -8388608.0 - before)
         a = radius * _sine(tl.abs(before) - 4194304.0)
         b = radius * _sine(folded)
     elif kind == "exponential":
-        a = _minus_two_log((16777216.0 - (word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5 + 0.0
-        b = _minus_two_log((16777216.0 - (next_word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5 + 0.0
+        a = _minus_two_log((16777216.0 - (word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5
+        b = _minus_two_log((16777216.0 - (next_word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5
+        a = tl.maximum(a, _NUMBERS[18])
+        b = tl.maximum(b, _NUMBERS[18])
     else:
         a = (word >> (32 - bits)).to(tl.float32) * (2.0**-bits)
         b = (next_word >> (32 - bits)).to(tl.float32) * (2.0**-bits)
@@ -238,9 +252,14 @@ def fill(
 
 def _launch(kernel: Any, count: int, out: Tensor, *arguments: object) -> None:
     """Launch a kernel that makes ``count`` blocks, on the device of its result."""
-    if count:
-        with torch.cuda.device(out.device):
-            kernel[((count + _LANES - 1) // _LANES,)](out, *arguments, **_OPTIONS)
+    if not count:
+        return
+    launch = kernel[((count + _LANES - 1) // _LANES,)]
+    if out.get_device() == torch.cuda.current_device():
+        launch(out, *arguments, **_OPTIONS)
+        return
+    with torch.cuda.device(out.device):
+        launch(out, *arguments, **_OPTIONS)
 
 
 def _words(seed: int, first: int, domain: int) -> tuple[int, int, int, int, int]:

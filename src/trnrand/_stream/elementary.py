@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._sampling.series import SPLIT_BITS, Elementary, defined
+from trnrand._stream.series import SPLIT_BITS, Elementary, defined
 from trnrand._stream.words import unit53
 from trnrand.engines import MASK
 from trnsci.core.constants import Constants
@@ -64,7 +64,7 @@ def _applied(name: str, x: Tensor, compiled: bool) -> Tensor:
     if not (compiled and x.is_cpu):
         result: Tensor = getattr(_arrays(), name)(x)
         return result
-    from trnrand._sampling.compiled_elementary import elementary_loop
+    from trnrand._stream.compiled_elementary import elementary_loop
 
     out = torch.empty(x.shape, dtype=torch.float64)
     elementary_loop(name)(x.reshape(-1).numpy(), out.view(-1).numpy())
@@ -101,7 +101,7 @@ def normals(blocks: Tensor, both: bool, compiled: bool = False) -> tuple[Tensor,
     The second result is empty unless ``both`` is true.
     """
     if compiled and blocks.is_cpu:
-        from trnrand._sampling.compiled_elementary import elementary_loop
+        from trnrand._stream.compiled_elementary import elementary_loop
 
         count = len(blocks)
         first = torch.empty(count, dtype=torch.float64)

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from trnrand._sampling.laws import Kind
+from trnrand._calls.requests import Request
+from trnrand._kernels.definitions import Kind
 from trnrand.defaults import get_default_generator
 
-__all__ = ["Law", "Shape", "broadcast_shape", "device_of"]
+__all__ = ["LAWS", "Law", "Shape", "broadcast_shape", "device_of"]
 
 Shape: TypeAlias = Sequence[int]
 
@@ -34,6 +35,10 @@ class Law:
             or int64.
         kind: Kind of standard samples with a kernel that it is computed from.
         has_dtype: Whether the function has an argument ``dtype``.
+        prepare: Function that validates the same arguments and returns the request of a call; None
+            where ``function`` does both.
+        pathwise: Function of a request and of its parameters, with gradients, that returns the
+            samples as a differentiable function of the parameters; None where there is none.
     """
 
     name: str
@@ -43,6 +48,8 @@ class Law:
     default_dtype: torch.dtype | None
     kind: Kind | None
     has_dtype: bool
+    prepare: Callable[..., Request] | None = None
+    pathwise: Callable[..., Tensor] | None = None
 
     @property
     def elementwise(self) -> bool:
@@ -77,6 +84,10 @@ class Law:
         if self.default_dtype is not None:
             return self.default_dtype
         return args[0].dtype if isinstance(args[0], Tensor) else torch.int64
+
+
+LAWS: dict[str, Law] = {}
+"""The distributions by name."""
 
 
 def device_of(generator: Any, options: dict[str, Any]) -> Any:

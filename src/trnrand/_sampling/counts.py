@@ -11,25 +11,21 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import Parameter, real
-from trnrand._paths.requests import Request
-from trnrand._sampling.elementary import exp, log, log1p, root
+from trnrand._calls.arguments import Parameter, real
+from trnrand._calls.requests import Request
 from trnrand._sampling.gammas import gammas
-from trnrand._sampling.laws import FLOATS
-from trnrand._sampling.mass import masses
+from trnrand._sampling.mass import INVERTED, NEGLIGIBLE, masses
 from trnrand._sampling.samplers import Offsets, accepted, at, by_group, float64, many, units
 from trnrand._sampling.tables import LARGEST_TABLE, Hat, binomial_table, poisson_table, tabled
-from trnrand._stream.words import Domain, Source, paired, unit53
-from trnrand.engines import ENGINES, MASK
-from trnrand.errors import ParameterError
+from trnrand._stream.elementary import exp, log, log1p, root
+from trnrand._stream.words import FLOATS, Domain, Source, block_numbers, paired, unit53
+from trnrand.errors import DTypeError, ParameterError
 
 __all__ = [
     "COUNTS",
-    "INVERTED",
     "LARGEST",
     "BinomialHat",
     "PoissonHat",
@@ -57,11 +53,7 @@ COUNTS = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint
 LARGEST = 2.0**50
 """Largest parameter: counts near it, deviations included, are exact in float64."""
 
-INVERTED = 10.0
-"""Means below this use inversion; the rejection samplers are proven from 10 on."""
-
 _TAIL = 44.5  # exp(-44.5) is below 2**-64
-_NEGLIGIBLE = 1e-20  # below the resolution of a 53-bit uniform
 _CHUNK = 1 << 14  # samples with uniforms and counts that fit in the cache of a core
 
 
@@ -75,7 +67,7 @@ def check_fits(request: Request, end: Parameter, most: float = math.inf) -> None
     largest = min(float(limits.max), most)
     counts = _as_tensor(end)
     if counts.numel() and bool((counts > largest).any()):
-        raise ParameterError(
+        raise DTypeError(
             f"{request.function}: counts must fit {dtype}, at most {largest:.9g}, got parameters "
             f"with counts to {float(counts.max()):.3g}"
         )
@@ -244,11 +236,9 @@ def conditional_binomials(source: Source, offsets: Offsets, n: Tensor, p: Tensor
         return out
     from trnrand._sampling.compiled_binomials import binomial_loop
 
-    key = (*ENGINES[source.engine].key(source.seed), 0, 0)[:4]
-    start = source.start & MASK, source.start >> 32, Domain.BINOMIAL, *key
-    words = (np.uint64(number) for number in start)
     arrays = (x.contiguous().numpy() for x in (out, steps, n, p))
-    binomial_loop(source.engine)(*arrays, INVERTED, _NEGLIGIBLE, *words)
+    numbers = block_numbers(source.engine, source.seed, source.start, Domain.BINOMIAL)
+    binomial_loop(source.engine)(*arrays, numbers)
     return out
 
 
@@ -323,7 +313,7 @@ def inverted(u: Tensor, first: Tensor, ratio: Callable[[int], Tensor]) -> Tensor
     k, count, term = torch.zeros_like(u), 0, first
     u -= term
     while True:
-        beyond = (u >= 0) & (term > _NEGLIGIBLE)
+        beyond = (u >= 0) & (term > NEGLIGIBLE)
         if not beyond.any():
             return k
         count += 1
@@ -343,7 +333,7 @@ def inverted_by_number(u: Tensor, first: float, ratio: Callable[[int], float]) -
         counts, rest = (x[begin : begin + _CHUNK].numpy() for x in (k, u))
         count, term = 0, first
         rest -= term
-        while term > _NEGLIGIBLE and (beyond := rest >= 0).any():
+        while term > NEGLIGIBLE and (beyond := rest >= 0).any():
             count += 1
             counts += beyond
             term *= ratio(count)

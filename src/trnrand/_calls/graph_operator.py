@@ -12,24 +12,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from trnrand._calls.signatures import LAWS, Law, device_of
 from trnrand._library import no_kernel
-from trnrand._paths.signatures import Law, device_of
 from trnrand.defaults import get_default_generator
 from trnrand.generator import Generator
 
-__all__ = ["register", "traced"]
+__all__ = ["traced"]
 
 _MOST_POSITIVE = (1 << 63) - 1
 
 # Options that are separate arguments of the operator.
 _APART = ("dtype", "device", "out")
-
-_LAWS: dict[str, Law] = {}
-
-
-def register(law: Law) -> None:
-    """Register a law with the operator, by its name."""
-    _LAWS[law.name] = law
 
 
 def traced(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Tensor:
@@ -88,7 +81,7 @@ def _sample(
     device: torch.device,
 ) -> Tensor:
     """Call the function of this name with the arguments that ``traced`` flattened."""
-    law = _LAWS[function]
+    law = LAWS[function]
     if law.kind is None:
         no_kernel(law.name)
     sources: dict[str, Any] = {

@@ -11,8 +11,7 @@ from scipy import stats
 
 import trnrand
 from each_case import each_case
-from trnrand._sampling.mass import masses
-from trnrand._stream.counting import (
+from trnrand._sampling.counts import (
     _binomial_inverted,
     _btrs,
     _poisson_inverted,
@@ -26,6 +25,7 @@ from trnrand._stream.counting import (
     poisson_hat,
     poissons,
 )
+from trnrand._sampling.mass import masses
 from trnrand._stream.words import unit53
 from trnrand.distributions.urns import (
     _by_ratio,
@@ -52,7 +52,7 @@ def loops(request, monkeypatch):
     if request.param == "compiled":
         pytest.importorskip("numba")
     monkeypatch.setattr(
-        "trnrand._sampling.numba_loops.compiled_wanted", lambda n: request.param == "compiled"
+        "trnrand._stream.numba_loops.compiled_wanted", lambda n: request.param == "compiled"
     )
 
 
@@ -236,7 +236,7 @@ def test_inversion_ends_where_terms_are_nothing():
 @pytest.mark.parametrize("mean", [0.0, 1e-9, 1.0, 2.5, 9.999])
 def test_numbers_are_inverted_as_tensors_are(mean, monkeypatch):
     """To the bit, in several stretches, and whatever is left of the uniforms."""
-    monkeypatch.setattr("trnrand._stream.counting._CHUNK", 7)
+    monkeypatch.setattr("trnrand._sampling.counts._CHUNK", 7)
     u = torch.rand(100, dtype=F64, generator=torch.Generator().manual_seed(1))
     first = torch.exp(-number(mean))
     got = inverted_by_number(u.clone(), float(first), lambda k: mean / k)

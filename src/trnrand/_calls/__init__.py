@@ -1,0 +1,1 @@
+"""Calls of distributions: arguments, requests, transforms of torch, and graphs."""

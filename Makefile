@@ -23,10 +23,12 @@ help:
 
 # Modules are compiled when they are imported: to compile all of torch takes longer than to unpack it.
 # hatchling comes first because the project is then built in .venv itself: a build in isolation
-# would fetch a second, unconstrained one.
+# would fetch a second, unconstrained one. The distribution was called trnsci: an environment of that
+# time would have two that own the same files.
 $(READY): pyproject.toml constraints.txt
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) hatchling editables
+	$(VENV)/bin/python -m pip uninstall --quiet --quiet --quiet --yes trnsci
 	$(PIP) --no-build-isolation -e '.[dev]'
 	touch $@
 
@@ -68,6 +70,7 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_api.py
 	$(VENV)/bin/python tools/gen_benchmarks.py
 	$(VENV)/bin/python tools/gen_migration.py
+	$(VENV)/bin/python tools/gen_pictures.py
 	address=$$($(VENV)/bin/python hatch_build.py) && \
 		TRNSCI_REPOSITORY_URL="$$address" $(VENV)/bin/python -m mkdocs build --quiet
 	@echo site/index.html

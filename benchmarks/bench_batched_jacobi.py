@@ -6,8 +6,8 @@
 
 Each row has the time of a batch and its ratio to that of torch, and the residual and the
 orthogonality of both, in units of the precision of the dtype. The goal is at most 1.05 of torch's
-time with errors no worse. The rule in ``trnsolver._cuda.launch`` that selects batches for kernels
-(``LEAST_BATCH``) is derived from this table; for smaller batches both columns are torch's.
+time with errors no worse. The rule in ``trnsolver._paths.cuda.launch`` that selects batches for
+kernels (``LEAST_BATCH``) is derived from this table; for smaller batches both columns are torch's.
 """
 
 from __future__ import annotations

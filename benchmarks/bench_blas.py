@@ -7,8 +7,8 @@
 
 The baseline of a product is torch's routine with alpha and beta folded in; that of a routine which
 torch lacks is the faster of torch's best expression and, on a CPU, SciPy's BLAS on the same memory.
-The goal is a ratio from 200 us of work on. Below that it is the microseconds added per call, with a
-lower limit for inner-loop routines. Contenders are timed in turns, so that noise is shared. Small
+The goal is 1.05 of a baseline of 200 us or more; below, 3 times it for inner-loop routines and 5
+times for others. Contenders are timed in turns, so that noise is shared. Small
 problems are repeated within a turn and use the 20th percentile, because on a busy machine half of
 the turns are interrupted.
 """

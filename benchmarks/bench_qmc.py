@@ -6,8 +6,8 @@
 
 A call creates its engine, scrambles it and draws. SciPy draws float64, torch and trnrand float32.
 Scrambling in SciPy and torch is trnrand's "linear"; nested scrambling does more. The goal is at
-most 1.05 of the time of the faster baseline if that is 200 microseconds or more, and at most 10
-microseconds more if it is less. Contenders are timed in turns, so that noise is shared.
+most 1.05 of the time of the faster baseline if that is 200 microseconds or more, and at most 5 times
+it if it is less. Contenders are timed in turns, so that noise is shared.
 """
 
 from __future__ import annotations

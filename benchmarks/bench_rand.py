@@ -10,7 +10,7 @@
 The baselines are torch's own generator and numpy.random.Generator with Philox. NumPy's SFC64, whose
 streams have no positions, and randomgen's Philox, if that package is installed, are shown for
 comparison. The goal is at most 1.05 of the time of the faster baseline if that is 200 microseconds
-or more, and at most 10 microseconds more if it is less. It applies to trnrand with loops compiled
+or more, and at most 5 times it if it is less. It applies to trnrand with loops compiled
 by numba; trnrand without numba is shown as "plain". All use one thread. Contenders are timed in
 turns, so that noise is shared.
 """

@@ -20,9 +20,9 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 
 LONG_S = 200e-6
-"""Baseline time from which on the goal is a ratio; below, it is the time added to a call."""
-GOAL_RATIO, GOAL_US, GOAL_INNER_US = 1.05, 10.0, 5.0
-"""Ratio to the baseline, and microseconds added to a call and to a call of an inner loop."""
+"""Baseline time from which on the work counts; below, the fixed cost of a call."""
+GOAL_RATIO, GOAL_SMALL, GOAL_INNER = 1.05, 5.0, 3.0
+"""Ratio to the baseline of work, of a small call, and of a small call of an inner loop."""
 NEAR = 1.05
 """A result up to this multiple of its goal has reached it."""
 
@@ -98,11 +98,6 @@ def ratio(ours: Timing, rival: Timing) -> float:
     return statistics.median(a / b for a, b in zip(ours.turns, rival.turns, strict=True))
 
 
-def added(ours: Timing, rival: Timing) -> float:
-    """Return the difference in seconds of two contenders of one run."""
-    return statistics.median(a - b for a, b in zip(ours.turns, rival.turns, strict=True))
-
-
 def judged(
     ours: Timing, baseline: Timing, name: str, *, inner: bool = False
 ) -> tuple[str, str, str]:
@@ -114,13 +109,11 @@ def judged(
         name: Name of the baseline.
         inner: Whether the call is one of inner loops, such as gemm, axpy, fft and ``A @ x``.
     """
-    usual = baseline.p50 * 1e6
-    if baseline.p50 >= LONG_S:
-        found, most = ratio(ours, baseline), GOAL_RATIO
-        shown, goal = f"{found:.3f} of {usual:.0f} us ({name})", f"{most}"
-    else:
-        found, most = added(ours, baseline) * 1e6, GOAL_INNER_US if inner else GOAL_US
-        shown, goal = f"{usual:.1f} {found:+.1f} us ({name})", f"+ {most:.0f} us"
+    most = GOAL_RATIO
+    if baseline.p50 < LONG_S:
+        most = GOAL_INNER if inner else GOAL_SMALL
+    found = ratio(ours, baseline)
+    shown, goal = f"{found:.3f} of {baseline.p50 * 1e6:.3g} us ({name})", f"{most:g}"
     return shown, goal, "missed" if found > most * NEAR else ""
 
 

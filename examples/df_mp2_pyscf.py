@@ -2,8 +2,8 @@
 
     python examples/df_mp2_pyscf.py --mol glycine --basis cc-pvdz
 
-Needs PySCF: in the checkout, ``pip install ".[pyscf]"``. In float64 both agree to rounding; float32
-shows the accuracy of an accelerator.
+Needs PySCF: ``pip install "nkisim[pyscf]"``. In float64 both agree to rounding; float32 shows the
+accuracy of an accelerator.
 """
 
 from __future__ import annotations

@@ -41,11 +41,14 @@ class Seen(NamedTuple):
     asked: set[str]
 
 
-def browse(address: str, user: Path, *, size: tuple[int, int] = (1200, 900)) -> Seen:
+def browse(
+    address: str, user: Path, *, size: tuple[int, int] = (1200, 900), dark: bool = False
+) -> Seen:
     """Open a page that may ask this machine alone for anything, and read it."""
     user.mkdir(parents=True, exist_ok=True)
     log = user / "net.json"
-    done = _chromium(user, size, f"--log-net-log={log}", "--dump-dom", address)
+    scheme = "--blink-settings=preferredColorScheme=0" if dark else "--log-level=0"
+    done = _chromium(user, size, scheme, f"--log-net-log={log}", "--dump-dom", address)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return Seen(done.stdout, console, _asked_by(address, log.read_text(errors="replace")))
 

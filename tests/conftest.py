@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
+import drawn
 import each_case
 from scripts import loaded
 
@@ -26,8 +27,16 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Try 40 examples of a property, 100 together with the slow tests, where it says no number."""
-    settings.load_profile("fewer" if config.option.markexpr == "not slow" else "repeatable")
+    fewer = config.option.markexpr == "not slow"
+    settings.load_profile("fewer" if fewer else "repeatable")
+    drawn.SHARE = 0.5 if fewer else 1.0
     each_case.SELECTED = config.getoption("--case")
+
+
+def pytest_fixture_setup(fixturedef, request):
+    """Refuse a fixture by which the cases of ``each_case`` would share a folder."""
+    test = getattr(request.node, "function", None)
+    each_case.refuse_shared_folder(test, fixturedef.argname, fixturedef.argnames)
 
 
 @pytest.hookimpl(wrapper=True)

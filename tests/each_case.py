@@ -3,7 +3,9 @@
 A parametrized test costs about 2.5 ms of pytest and xdist for each case, which is most of the time
 where a case takes less. ``each_case`` takes the arguments of ``pytest.mark.parametrize`` and runs
 the cases one after another in one test. All of them run; those that fail are reported together,
-each with its traceback and its name. Fixtures are those of the one test, shared by its cases.
+each with its traceback and its name. Fixtures are those of the one test, shared by its cases, but
+for ``tmp_path``: each case has a folder of its own. A fixture that is made of ``tmp_path`` is
+refused, because all cases would find each other's files there.
 
 ``pytest --case NAME`` runs the cases whose names contain NAME, and the summary of a run counts the
 cases that were skipped in tests that were not.
@@ -43,9 +45,13 @@ def each_case(names, values, ids=None, group=None):
             cases, failed, skipped = [c for c in groups[group] if SELECTED in c[0]], [], []
             if not cases:
                 pytest.skip(f"no case with {SELECTED!r} in its name")
-            for name, arguments in cases:
+            for i, (name, arguments) in enumerate(cases):
+                given = kwargs | arguments
+                if "tmp_path" in kwargs:
+                    given["tmp_path"] = kwargs["tmp_path"] / f"case{i}"
+                    given["tmp_path"].mkdir()
                 try:
-                    test(*args, **kwargs, **arguments)
+                    test(*args, **given)
                 except pytest.skip.Exception as reason:
                     skipped.append(reason)
                 except (Exception, pytest.fail.Exception) as error:
@@ -64,9 +70,16 @@ def each_case(names, values, ids=None, group=None):
         if group:
             kept.append(inspect.Parameter("group", inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = signature.replace(parameters=kept)
+        run.has_cases = True
         return pytest.mark.parametrize("group", list(groups), ids=str)(run) if group else run
 
     return decorate
+
+
+def refuse_shared_folder(test, fixture, parameters):
+    """Fail if a fixture with these parameters gives all cases of a test one ``tmp_path``."""
+    if getattr(test, "has_cases", False) and "tmp_path" in parameters:
+        pytest.fail(f"the cases of {test.__name__} share the tmp_path of {fixture}: parametrize it")
 
 
 def _case(names, value, ids, i):

@@ -1,7 +1,12 @@
-"""Scripts of the project, which belong to no package, as modules."""
+"""Files that belong to no package, as modules: scripts of the project, and kernels of tests."""
 
 import importlib.util
 import sys
+from contextlib import contextmanager
+
+import pytest
+
+import nkisim
 
 
 def loaded(path):
@@ -14,3 +19,16 @@ def loaded(path):
     finally:
         del sys.modules[spec.name]
     return module
+
+
+@contextmanager
+def imported(path):
+    """Import a file of kernels; inside of the context ``import nki`` resolves to nkisim."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Python would use bytecode for a file of the same size that is written again soon.
+        patch.setattr(sys, "dont_write_bytecode", True)
+        nkisim.install()
+        try:
+            yield loaded(path)
+        finally:
+            nkisim.uninstall()

@@ -1,13 +1,34 @@
-"""Runs a kernel of an upgraded module."""
+"""``nkisim upgrade`` on a text, and the result of a kernel of an upgraded module."""
 
-import importlib.util
-import sys
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import nkisim
-from nkisim.upgrade import upgrade_text
+from nkisim.cli import commands
+from scripts import imported
+
+
+def upgrade_text(text, since="auto", target="0.3.0", notes=False):
+    """Return ``after``, ``changes``, ``findings`` and ``problem`` of ``nkisim upgrade --write``."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "kernels.py"
+        path.write_bytes(text.encode())
+        options = ["upgrade", str(path), "--from", since, "--to", target, "--write"]
+        options += ["--format", "json", *["--notes"] * notes]
+        done = CliRunner().invoke(commands, options, standalone_mode=False)
+        if done.exception is not None:
+            raise done.exception
+        (file,) = json.loads(done.stdout)["files"]
+        after = path.read_bytes().decode()
+    assert file["changed"] == file["written"] == (after != text)
+    changes, findings = ([SimpleNamespace(**c) for c in file[k]] for k in ("changes", "findings"))
+    return SimpleNamespace(after=after, changes=changes, findings=findings, problem=file["problem"])
 
 
 def upgraded_result(text, folder, arrays, nki="0.3"):
@@ -17,19 +38,10 @@ def upgraded_result(text, folder, arrays, nki="0.3"):
     """
     path = folder / "kernels.py"
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location("upgraded_kernels", path)
-    loaded = importlib.util.module_from_spec(spec)
-    nkisim.install()
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            # Python would use bytecode for a file of the same size that is written again soon.
-            patch.setattr(sys, "dont_write_bytecode", True)
-            patch.setenv("NKI_SIMULATOR", "1")
-            spec.loader.exec_module(loaded)
-            launch = getattr(loaded, "launch", None) or nkisim.simulate(loaded.kernel, nki=nki)
-            return launch(*arrays)
-    finally:
-        nkisim.uninstall()
+    with imported(path) as module, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NKI_SIMULATOR", "1")
+        launch = getattr(module, "launch", None) or nkisim.simulate(module.kernel, nki=nki)
+        return launch(*arrays)
 
 
 def assert_right_after_upgrade(text, expected, folder):

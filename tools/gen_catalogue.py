@@ -138,7 +138,10 @@ def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, s
         return [("`simulate`, `strict`", "do not look for it"), ("`check`, `check_source`", only)]
     if rule.meaningless:
         ends = "records it and ends the run, without outputs"
-        return [("`simulate`", "raises"), ("`strict`", "raises"), ("`check`", ends)]
+        found = [("`simulate`", "raises"), ("`strict`", "raises"), ("`check`", ends)]
+        if any(twin.in_source for twin in twins):
+            found.append(("`check_source`", "finds it where the source alone shows it"))
+        return found
     if rule.detector:
         asked = f'look for it with `detect=("{rule.detector}",)`'
         return [("`simulate`, `strict`", asked), ("`check`", goes_on)]

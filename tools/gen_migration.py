@@ -47,12 +47,14 @@ nkisim upgrade kernels/ --check --format json
 
 Without `--write` no file changes. Comments, formatting, encoding and line endings stay. A change
 is made only where the imports of the file show that a name belongs to NKI. What cannot be
-rewritten safely is listed with what to do; `--notes` also puts it into the file as a comment. A
-second run changes nothing. A file that is not valid Python is reported and stays as it is.
+rewritten safely comes first in the report, by rule, with what to do; `--notes` also puts it into
+the file as a comment. Then comes what is to be reviewed, then the changes. A second run changes
+nothing. A file that is not valid Python is reported and stays as it is. Notebooks are not read, and
+links that lead out of a given folder are not followed: each is named.
 
 | option | meaning |
 | --- | --- |
-| `--from auto` | the oldest release that the names of a file allow, see below |
+| `--from auto` | change what the version of `--to` refuses, see below |
 | `--from beta1`, `beta2`, `0.3`, `0.4`, `0.5` | the release of all files |
 | `--to 0.3.0`, `0.4`, `0.5`, `0.6` | the version to upgrade to; not older than `--from` |
 | `--write` | write the changed files |
@@ -60,6 +62,7 @@ second run changes nothing. A file that is not valid Python is reported and stay
 | `--check` | write nothing; exit with status 1 if something is left to do |
 | `--notes` | put findings into the text as comments |
 | `--verify` | check the result and compare the results of the kernels, see below |
+| `--shapes "x=bf16[128,512]"` | arguments of the kernels for `--verify`, as in `nkisim check` |
 | `--target` | generations to verify on, as in `nkisim check` |
 | `--format json` | the changes and findings of each file, for other programs |
 
@@ -70,21 +73,26 @@ second run changes nothing. A file that is not valid Python is reported and stay
 | 1 | a verification failed |
 | 2 | an error on the command line |
 
-With `--from auto` a file that imports `neuronxcc.nki` is of Beta 1. Any other file is of 0.3.0, or
-of the first version that has all its NKI names and keywords. Forms that no newer version has are
-rewritten in every file; forms that newer versions have with another meaning only in files of the
-older release. A file that was upgraded has names of the new version, so `auto` takes it for a file
-of that version: name the release with `--from` to list again what is left to do.
+With `--from auto` code that runs in the version of `--to` stays as it is: the file may be written
+for it. Only forms that this version refuses are changed or listed. Forms that it deprecates, or
+reads with another meaning, are counted at the end: `--from 0.3`, for example, changes or lists
+them. A file that imports `neuronxcc.nki` is of Beta 1, and one with an argument or a position that
+only Beta 2 has is of Beta 2: there these forms are changed without `--from`.
+
+A pattern on a part of a tensor, `t[0:64, 8:16].ap(...)`, is listed and never changed. 0.3.0 and 0.4
+refuse it. From 0.5 on the docstring of `ap` adds the offset to that of the part, as nkisim does,
+and AWS's language guide says that the part is ignored: call `ap` on the whole tensor.
 
 ## Verification
 
 `--verify` checks the new texts as `nkisim check` does, by the version of `--to`, and lists errors
-and warnings. Kernels run if their arguments are known: from `nkisim_examples()` in the file, or
-from `nt.tensor` annotations and defaults. A file of 0.3.0 or later also runs as it was, by its own
-version, and the results are compared bit by bit; where they differ the largest difference is
-printed. Kernels without known arguments are listed as only read. With `--write` the files on disk
-are verified, without it the texts that would be written. An error, a run that stops and a
-difference make the exit status 1.
+and warnings. Kernels run if their arguments are known: from `nkisim_examples()` in the file, from
+`--shapes`, or from `nt.tensor` annotations and defaults. A file of 0.3.0 or later also runs as it
+was, by its own version, and the results are compared bit by bit; where they differ the largest
+difference is printed. Kernels without known arguments are listed as only read, with the `--shapes`
+that they need, and counted with the reason at the end. With `--write` the files on disk are
+verified, without it the texts that would be written. An error, a run that stops and a difference
+make the exit status 1.
 
 Some differences are those of the versions: `quantize_mx` computes other scales from 0.5.0 on, for
 example. [Differences between NKI versions](design/releases.md) lists them.
@@ -99,6 +107,7 @@ replace code which still works are not applied."""
 STEPS = {
     ("beta1", "0.3.0"): "From Beta 1",
     ("beta2", "0.3.0"): "From Beta 2",
+    ("0.3", "0.3.0"): "What the compiler of 0.3.0 lacks",
     ("0.3", "0.4.0"): "From 0.3.0 to 0.4.0",
     ("0.4", "0.5.0"): "From 0.4.0 to 0.5.0",
     ("0.5", "0.6.0"): "From 0.5.0 to 0.6.0",
@@ -121,7 +130,7 @@ SHORT = {"nki": "nki", "nki.collectives": "ncc", "nki.isa": "nisa", "nki.languag
 # What neither the rules nor the lists of names have, from the release notes: old forms that work
 # again, that were only deprecated at first, that a later version brought, that never worked.
 AGAIN = {"MG-347": "0.6.0"}
-UNTIL = {"MG-320": "0.4.0"} | {r.same_as: r.to for r in RULES.values() if r.same_as}
+UNTIL = {r.same_as: r.to for r in RULES.values() if r.same_as}
 FIRST = dict.fromkeys(("MG-407a", "MG-501", "MG-502", "MG-609a"), "0.4.0")
 NEVER = {"MG-605"}
 
@@ -184,7 +193,7 @@ def _state(rule: Rule, era: Era, first: str) -> str:
         return "yes" if era == rule.since else "-"
     if version < rule.to:
         return "yes" if version >= first else "no"
-    if rule.deprecated or version < UNTIL.get(rule.id, rule.to):
+    if rule.deprecated or version < (rule.refused or UNTIL.get(rule.id, rule.to)):
         return "deprecated"
     again = rule.until or AGAIN.get(rule.id, "")
     return "yes" if again and version >= again else gone

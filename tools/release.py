@@ -26,6 +26,13 @@ PACKAGES = (
     "trntensor",
     "trnsci",
 )
+VERSIONS = {
+    "CITATION.cff": "version: ",
+    "pyproject.toml": 'version = "',
+    "src/nkisim/__init__.py": '__version__ = "',
+    "src/trnsci/__init__.py": '__version__ = "',
+}
+"""The files that have the version, and the text before it."""
 VERSION = re.compile(r"\d+\.\d+\.\d+([a-z]+\d+)?")
 
 
@@ -51,13 +58,12 @@ def main(version: str = "", root: Path = ROOT, today: datetime.date | None = Non
     section = [f"## {version} ({date})", "", *_section(root)]
     head, mark, rest = text.partition("\n## ")
     changelog.write_text("\n".join([head.rstrip(), "", *section, mark[1:] + rest]).rstrip() + "\n")
-    for name, pattern in (
-        ("pyproject.toml", r'^version = ".*"$'),
-        ("CITATION.cff", r"^version: .*$"),
-    ):
+    for name, key in VERSIONS.items():
         path = root / name
-        line = f'version = "{version}"' if name == "pyproject.toml" else f"version: {version}"
-        path.write_text(re.sub(pattern, line, path.read_text(), count=1, flags=re.MULTILINE))
+        pattern = rf"^({re.escape(key)})[^\"\n]*"
+        path.write_text(
+            re.sub(pattern, rf"\g<1>{version}", path.read_text(), count=1, flags=re.MULTILINE)
+        )
     for path in _files(root):
         path.unlink()
 

@@ -11,16 +11,35 @@ from typing import BinaryIO
 __all__ = ["python_files", "require_writable", "write_text", "write_whole"]
 
 
-def python_files(path: Path) -> Iterator[Path]:
-    """Yield a file itself, or the Python files of a folder without the hidden ones."""
+def python_files(path: Path, skipped: list[Path] | None = None) -> Iterator[Path]:
+    """Yield a file itself, or the Python files of a folder without the hidden ones.
+
+    Args:
+        path: The file or folder.
+        skipped: Gets what may have code and is not yielded: notebooks, and links that lead out of
+            the folder. Without it, links to files are yielded.
+    """
     if not path.is_dir():
         yield path
         return
+    root = path.resolve()
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
+        if skipped is not None:
+            skipped += (one for one in (Path(folder, f) for f in folders) if _leaves(one, root))
         for name in sorted(names):
-            if name.endswith(".py") and not name.startswith("."):
-                yield Path(folder, name)
+            file = Path(folder, name)
+            if name.startswith(".") or file.suffix not in (".py", ".ipynb"):
+                continue
+            if skipped is not None and (file.suffix == ".ipynb" or _leaves(file, root)):
+                skipped.append(file)
+            elif file.suffix == ".py":
+                yield file
+
+
+def _leaves(path: Path, folder: Path) -> bool:
+    """Return whether a path is a link to something outside of a folder."""
+    return path.is_symlink() and not path.resolve().is_relative_to(folder)
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:

@@ -29,7 +29,9 @@ from nkisim.typing import AnnotationError, TensorSpec, tensor
 
 __all__ = [
     "HostBoundary",
+    "argument_names",
     "definition_place",
+    "described",
     "kernel_name",
     "kernel_parameters",
     "tensor_annotations",
@@ -110,8 +112,7 @@ class HostBoundary:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with every array replaced by an HBM tensor."""
-        known = [p.name for p in self._parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        names = known[: len(args)] + [f"argument {i}" for i in range(len(known), len(args))]
+        names = argument_names(self._parameters, len(args))
         met: dict[int, Any] = {}
         positional = [
             rebuilt(value, self._convert, name, met)
@@ -210,6 +211,16 @@ class HostBoundary:
         """The argument tensors, with their names."""
         return [(name, found) for name, _, found in self._inputs]
 
+    def inputs_are_finite(self) -> bool:
+        """Return whether no argument had NaN or infinity, before the kernel wrote to it."""
+        for name, original, found in self._inputs:
+            array = found.array
+            if found.life.first_use >= 0 and original is not None:
+                array = _from_torch(name, original)[0] if _is_torch(original) else original
+            if found.dtype.is_float and not np.isfinite(array).all():
+                return False
+        return True
+
     # -- out ---------------------------------------------------------------------------------------
 
     def carry_out(self, result: Any) -> Any:
@@ -272,6 +283,34 @@ def _assign(original: Any, found: NkiTensor) -> None:
     torch = sys.modules["torch"]
     with torch.no_grad():
         original.copy_(_to_torch(np.array(array), found.dtype, original.device))
+
+
+def argument_names(parameters: list[inspect.Parameter], count: int) -> list[str]:
+    """Return the names of the first ``count`` positional arguments of a call."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [p.name for p in parameters if p.kind in positional]
+    return known[:count] + [f"argument {i}" for i in range(len(known), count)]
+
+
+_MOST_PARTS = 4
+_LONGEST_VALUE = 40
+
+
+def described(value: Any) -> str:
+    """Return an argument as text: an array by dtype and shape, a number or a string as it is."""
+    if isinstance(value, (bool, int, float, str, np.generic)) or value is None:
+        text = repr(value.item() if isinstance(value, np.generic) else value)
+        return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
+    if isinstance(value, type):
+        return value.__name__
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and dtype is not None:
+        name = str(as_dtype(dtype) or dtype).removeprefix("torch.")
+        return f"{name}[{','.join(map(str, shape))}]"
+    if type(value) in (tuple, list, dict):
+        parts = [described(part) for _, part in parts_of(value)[:_MOST_PARTS]]
+        return f"({', '.join([*parts, *(['...'] if len(value) > _MOST_PARTS else [])])})"
+    return type(value).__name__
 
 
 def kernel_name(function: Callable[..., Any]) -> str:

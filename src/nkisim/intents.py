@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from nkisim.versions import has, in_force
+
 __all__ = [
     "ARGUMENTS",
     "CONDITION",
@@ -13,7 +15,9 @@ __all__ = [
     "METHODS",
     "Intent",
     "argument_meant",
+    "counterpart",
     "intent_of",
+    "language_name",
     "nearest",
 ]
 
@@ -32,8 +36,8 @@ class Intent(NamedTuple):
             "binary": f"nisa.tensor_tensor(dst, data1, data2, op=nl.{self.op}) for two tiles, "
             f"nisa.tensor_scalar(dst, data, op0=nl.{self.op}, operand0=...) for a number or a "
             "(P, 1) tile",
-            "unary": f"nisa.activation(dst, op=nl.{self.op}, data)",
-            "reduce": f"nisa.tensor_reduce(dst, op=nl.{self.op}, data, axis=1)",
+            "unary": f"nisa.activation(dst=..., op=nl.{self.op}, data=...)",
+            "reduce": f"nisa.tensor_reduce(dst=..., op=nl.{self.op}, data=..., axis=1)",
             "move": "nisa.dma_copy(dst, src) to or from HBM, nisa.tensor_copy(dst, src) on chip",
             "matmul": "nisa.nc_matmul(dst, stationary, moving) into a PSUM tile",
             "transpose": "nisa.nc_transpose(dst, data)",
@@ -60,9 +64,14 @@ _BINARY = {
     "bitwise_and": "bitwise_and",
     "bitwise_or": "bitwise_or",
     "bitwise_xor": "bitwise_xor xor",
+    "left_shift": "left_shift",
+    "right_shift": "right_shift",
+    "logical_and": "logical_and",
+    "logical_or": "logical_or",
+    "logical_xor": "logical_xor",
 }
 _UNARY = (
-    "exp log sqrt rsqrt tanh sigmoid gelu relu silu softplus sin cos erf square abs sign mish "
+    "exp log sqrt rsqrt tanh sigmoid gelu relu silu softplus sin erf square abs sign mish "
     "arctan reciprocal"
 )
 _REDUCE = {
@@ -84,6 +93,28 @@ _BY_NAME: dict[str, Intent] = {
     **{name: Intent("binary", op) for op, names in _BINARY.items() for name in names.split()},
     **{name: Intent(kind) for kind, names in _OTHERS.items() for name in names.split()},
 }
+
+_ELSEWHERE = {
+    "abs": "absolute fabs",
+    "arctan": "atan",
+    "divide": "true_divide div",
+    "invert": "bitwise_not bitwise_invert",
+    "left_shift": "bitwise_left_shift",
+    "matmul": "dot mm bmm vecdot",
+    "max": "amax",
+    "maximum": "fmax",
+    "min": "amin",
+    "minimum": "fmin",
+    "mod": "remainder",
+    "multiply": "mul",
+    "negative": "neg",
+    "power": "pow float_power",
+    "right_shift": "bitwise_right_shift",
+    "subtract": "sub",
+    "transpose": "permute swapaxes permute_dims",
+}
+_IN_LANGUAGE = {name: known for known, names in _ELSEWHERE.items() for name in names.split()}
+_NOT_OF_TILES = {"load", "store", "ndarray"}  # NumPy's are other functions
 
 ARGUMENTS = {
     "dst": "out output result dest destination target res y o",
@@ -167,6 +198,28 @@ def intent_of(name: str) -> Intent | None:
         if lowered not in _BY_NAME and lowered.startswith(prefix):
             lowered = lowered.removeprefix(prefix)
     return _BY_NAME.get(lowered)
+
+
+def language_name(name: str) -> str:
+    """Return the function of ``nki.language`` that does what one of NumPy, math or torch does.
+
+    Empty where the version in force has none.
+    """
+    found = _IN_LANGUAGE.get(name, name)
+    known = found not in _NOT_OF_TILES and has(in_force(), "nki.language", found)
+    return found if known else ""
+
+
+def counterpart(name: str) -> str:
+    """Return what does to a tile what a function of NumPy, math or torch does to an array.
+
+    Names a function of ``nki.language`` and an instruction, where there are such; else empty.
+    """
+    found = language_name(name)
+    intent = None if name in _NOT_OF_TILES else intent_of(found or name)
+    listed = [f"nl.{found}"] if found else []
+    listed += [intent.remedy()] if intent is not None else []
+    return ", or ".join(listed)
 
 
 def argument_meant(name: str, accepted: list[str]) -> str:

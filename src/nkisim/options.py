@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nkisim.arch import Generation, resolve_target
+from nkisim.arch import TARGET_VARIABLE, Generation, resolve_target
 from nkisim.checks.detectors import DETECTORS
 from nkisim.diagnostics import CHECKED, Strictness
 from nkisim.machine import Event
@@ -24,7 +24,6 @@ __all__ = [
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
 SOURCE_VARIABLE = "NKISIM_SOURCE_RULES"
 STRICT_VARIABLE = "NKISIM_STRICT"
-TARGET_VARIABLE = "NKISIM_TARGET"
 IGNORE_VARIABLE = "NKISIM_IGNORE"
 
 _LEVELS = ("simulate", "strict", "check")
@@ -41,7 +40,7 @@ class SimOptions:
             strict, and falls back to ``"simulate"``.
         target: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
             reads NKISIM_TARGET, then NEURON_PLATFORM_TARGET_OVERRIDE at each call and falls back
-            to gen4.
+            to gen3, the generation of trn2.
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
             NKI_PRECISE_FP at each call, where only ``0`` disables precision.
         watchers: Called with an ``Event`` after every instruction.
@@ -110,7 +109,7 @@ class SimOptions:
 
     def generation(self) -> Generation:
         """Return the target of a call made now."""
-        return resolve_target(self.target or os.environ.get(TARGET_VARIABLE) or None)
+        return resolve_target(self.target)
 
     def version(self) -> str:
         """Return the NKI version of a call made now."""

@@ -87,17 +87,23 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
             open_ledger(options.nkisim_report or os.environ.get(REPORT_VARIABLE, ""))
     except (SettingsError, ValueError) as error:
         raise pytest.UsageError(str(error)) from None
-    _set(config, STRICT_VARIABLE, "1" if options.nkisim_strict or project.strict else "")
+    _set(
+        config, STRICT_VARIABLE, "1" if options.nkisim_strict else "", "1" if project.strict else ""
+    )
     _set(config, TARGET_VARIABLE, options.nkisim_target)
-    _set(config, NKI_VARIABLE, options.nkisim_nki or project.nki)
-    _set(config, IGNORE_VARIABLE, ",".join(project.ignore))
+    _set(config, NKI_VARIABLE, options.nkisim_nki, project.nki)
+    _set(config, IGNORE_VARIABLE, "", ",".join(project.ignore))
 
 
-def _set(config: pytest.Config, name: str, value: str) -> None:
-    """Set an environment variable until ``config`` is closed."""
+def _set(config: pytest.Config, name: str, option: str, project: str = "") -> None:
+    """Set an environment variable until ``config`` is closed; an option wins over the environment.
+
+    The environment wins over the setting of a project.
+    """
     from nkisim.environment import variable_set
 
-    if value and name not in os.environ:
+    value = option or ("" if name in os.environ else project)
+    if value:
         stack = ExitStack()
         stack.enter_context(variable_set(name, value))
         config.add_cleanup(stack.close)

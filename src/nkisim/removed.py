@@ -24,7 +24,14 @@ from nkisim.diagnostics import (
     raised_at,
     user_place,
 )
-from nkisim.intents import CONDITION, DTYPE_NAMES, METHODS, intent_of, nearest
+from nkisim.intents import (
+    CONDITION,
+    DTYPE_NAMES,
+    METHODS,
+    counterpart,
+    intent_of,
+    nearest,
+)
 
 __all__ = [
     "BAD_CALL",
@@ -91,7 +98,7 @@ TENSOR_OPERATOR = declare(
     "tensor-operator",
     "error",
     "A Python operator, or a function of NumPy, is applied to a tensor.",
-    "the compiler knows operators on numbers only",
+    "the compiler supports operators on numbers only",
     meaningless=True,
 )
 DYNAMIC_COPY = declare(
@@ -459,21 +466,16 @@ class NoOperators:
     __invert__ = _operator("unary ~", "invert")
     __abs__ = _operator("abs()", "abs")
 
-    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> NoReturn:
+    def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
+        name, general = function.__name__, "a function of nki.language, or an instruction"
         _refuse_operator(
             TENSOR_OPERATOR,
-            f"unsupported operand type for np.{ufunc.__name__}: {type(self).__name__!r}",
+            f"unsupported operand type for np.{name}: {type(self).__name__!r}",
             self,
-            "a function of nki.language, or an instruction of nki.isa with a dst=",
+            counterpart(name) or f"{general} of nki.isa with a dst=",
         )
 
-    def __array_function__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
-        _refuse_operator(
-            TENSOR_OPERATOR,
-            f"unsupported operand type for np.{function.__name__}: {type(self).__name__!r}",
-            self,
-            "a function of nki.language, or an instruction of nki.isa with a dst=",
-        )
+    __array_function__ = __array_ufunc__
 
     def __index__(self) -> int:
         _refuse_number(self, "an integer", "range({}.shape[0]) for a loop over its rows")
@@ -485,7 +487,8 @@ class NoOperators:
         _refuse_number(self, "a number", "nisa.register_load, for a number that decides")
 
     def __float__(self) -> float:
-        _refuse_number(self, "a number", "nisa.register_load, for a number that decides")
+        fix = "for a function of math write that of nki.language, as nl.exp for math.exp; "
+        _refuse_number(self, "a number", fix + "for a number that decides, nisa.register_load")
 
     def __iter__(self) -> Any:
         _refuse_number(self, "a sequence", "loop over range({}.shape[0]) and index")

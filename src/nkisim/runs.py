@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,11 +22,14 @@ from nkisim.checks import (
     check_capacity,
     check_outputs,
     kernel_findings,
+    lead_with_origins,
+    nonfinite_outputs,
     occupancy_of,
+    report_recursion,
     report_unbound,
 )
 from nkisim.checks.history import bits_of
-from nkisim.compiled import arithmetic
+from nkisim.compiled import arithmetic, run_with
 from nkisim.diagnostics import (
     RECORDER,
     Finding,
@@ -36,14 +40,21 @@ from nkisim.diagnostics import (
     declare,
     flag,
 )
-from nkisim.host import HostBoundary, definition_place, kernel_name, tensors_of
+from nkisim.host import (
+    HostBoundary,
+    argument_names,
+    definition_place,
+    described,
+    kernel_name,
+    tensors_of,
+)
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.process_ledger import enter
 from nkisim.removed import report_missing
-from nkisim.suggestions import complete, settle
+from nkisim.suggestions import complete, explained, settle
 from nkisim.traversal import rebuilt
 from nkisim.versions import judged_by
 
@@ -115,12 +126,19 @@ class Run:
                 it is recorded only.
         """
         report, options = self.report, self.options
+        report.kernel = kernel_name(self.kernel.function)
         report.target, report.nki = options.generation().name, options.version()
         strictness = options.level()
         self._recorder = recorder = Recorder(strictness, options.errors, options.ignored())
         token = RECORDER.set(recorder)
         try:
-            with np.errstate(all="ignore"), one_blas_thread(), judged_by(report.nki):
+            with (
+                np.errstate(all="ignore"),
+                one_blas_thread(),
+                judged_by(report.nki),
+                run_with(_elements((self.args, self.kwargs))),
+            ):
+                report.arguments = self._described()
                 report.outputs = self._outputs()
         except BaseException as error:
             report.stopped = _reason(error)
@@ -221,6 +239,9 @@ class Run:
         except AttributeError as error:
             report_missing(error)
             raise
+        except RecursionError as error:
+            report_recursion(error)
+            raise
         finally:
             CORE.reset(token)
 
@@ -278,6 +299,16 @@ class Run:
             for entry in args[0]
         ]
 
+    def _described(self) -> dict[str, str]:
+        """Return the arguments of the call as text; with several ranks, those of the first."""
+        args, kwargs = self.args, self.kwargs
+        if self.options.ranks > 1:
+            args, kwargs = self._arguments_by_rank()[0]
+        args, kwargs = self.kernel.arguments(args, kwargs)
+        names = argument_names(self.kernel.parameters, len(args))
+        given = dict(zip(names, args, strict=True)) | kwargs
+        return {name: described(value) for name, value in given.items()}
+
     # -- checks ------------------------------------------------------------------------------------
 
     def _check_arguments(self) -> None:
@@ -292,6 +323,10 @@ class Run:
         check_outputs(result, cores[0], self.place)
         for core in cores:
             check_capacity(core, self.place)
+        if self._recorder.watches_values and self.options.values:
+            outputs = nonfinite_outputs(result)
+            if outputs and host.inputs_are_finite():
+                lead_with_origins(self._recorder, outputs)
         return host.carry_out(result)
 
     def _detect(self, ended: list[tuple[HostBoundary, Any]]) -> None:
@@ -302,7 +337,7 @@ class Run:
             self._tracker.finish(returned, arguments, self.kernel.function, self.place)
 
     def _decide(self, host: HostBoundary, result: Any) -> None:
-        """Decide findings that need another run: with other old elements, or without switches."""
+        """Decide findings by another run: with other stale elements, or without iterations."""
         tracker = self._tracker
         if tracker is None or any(tensor.life.first_use >= 0 for _, tensor in host.arguments):
             return  # another run would start from the arguments as modified by the first
@@ -358,12 +393,12 @@ def add_source_findings(
     ignored: tuple[str, ...] = (),
 ) -> None:
     """Add the source findings, except those that the run found on the same line."""
-    known = {(f.rule.id, f.file, f.line) for f in report.findings}
+    ran = list(report.findings)
     silent = Recorder("check", errors, ignored)
     for finding in findings:
         if silent.silences(finding):
             continue
-        if (finding.rule.id, finding.file, finding.line) not in known:
+        if not explained(finding, ran):
             if finding.rule.id in errors:
                 finding.level = "error"
             complete([finding])
@@ -390,3 +425,13 @@ def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
             fix="create it on both cores, unconditionally",
             place=Place(*tensor.life.line),
         )
+
+
+def _elements(argument: Any) -> int:
+    """Return the number of elements of an array, or of the arrays in a container."""
+    if isinstance(argument, dict):
+        argument = tuple(argument.values())
+    if isinstance(argument, (list, tuple)):
+        return sum(map(_elements, argument))
+    shape = getattr(argument, "shape", None)
+    return prod(shape) if isinstance(shape, tuple) else 0

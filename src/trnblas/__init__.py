@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnblas._paths.library import LIBRARY
+from trnblas._library import LIBRARY
 from trnblas.batched import batched_gemm, batched_trsm, grouped_gemm
 from trnblas.extensions import dgmm, geam
 from trnblas.level1 import asum, axpy, dot, dotc, iamax, nrm2, scal, swap

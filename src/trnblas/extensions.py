@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnblas._library import no_kernel
 from trnblas._paths.accumulation import accumulated, scaled, vanished
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.flags import applied, is_left, transposition
-from trnblas._paths.library import no_kernel
 from trnsci.core.arguments import agree, broadcast, matrix
 from trnsci.core.errors import ShapeError
 from trnsci.core.output import delivered

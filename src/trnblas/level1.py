@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnblas._library import no_kernel
 from trnblas._paths.accumulation import scaled, vanished
 from trnblas._paths.arguments import Scalar, number
-from trnblas._paths.library import no_kernel
 from trnblas._paths.sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
 from trnsci.core.eager import one_problem

@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnblas._library import no_kernel
 from trnblas._paths import scipy_blas
 from trnblas._paths.accumulation import accumulated, is_number
 from trnblas._paths.arguments import Scalar, contracted, vector_arguments
 from trnblas._paths.dispatch import run_trsm
 from trnblas._paths.flags import applied, is_unit, is_upper, transposition
-from trnblas._paths.library import no_kernel
 from trnblas._paths.products import vector_product
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2

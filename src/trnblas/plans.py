@@ -89,7 +89,7 @@ class GemmPlan(Plan):
             ("tiles", f"{tiles} of {TILE} x {BANK} x {TILE}"),
             ("blocks", self._blocks()),
             ("PSUM banks", f"{t.psum_banks} of {core.psum_banks}, {t.blocks.group} at once"),
-            ("SBUF", _share(t.sbuf_bytes, core.sbuf_bytes)),
+            ("SBUF", _share(t.sbuf_bytes, t.sbuf_limit)),
             ("HBM", f"{t.hbm_bytes:,} bytes, {ratio:.2f} x the fewest possible; C adds its size"),
             ("products", f"{t.products:,} nc_matmul, {t.transposes:,} tiles transposed on chip"),
             ("work", f"{self.cost.flops:,} flop, {self.cost.intensity:.0f} flop per byte"),
@@ -140,7 +140,8 @@ def plan_gemm(
         transA: Whether A is passed as (K, M).
         transB: Whether B is passed as (N, K).
         generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
-            selects NEURON_PLATFORM_TARGET_OVERRIDE, or gen2 if it is not set.
+            selects the environment's target. Without one, times are those of gen3 (trn2), and the
+            tiling fits the SBUF of every generation.
 
     Raises:
         ShapeError: M, N or K is below 1.

@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnblas._library import no_kernel
 from trnblas._paths.accumulation import accumulated, is_number, scaled, vanished
 from trnblas._paths.arguments import Scalar, number, square_accumulator
 from trnblas._paths.dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
 from trnblas._paths.flags import is_upper
-from trnblas._paths.library import no_kernel
 from trnblas._paths.triangles import mirrored
 from trnsci.core.arguments import agree, broadcast, expandable, tensor
 from trnsci.core.errors import DTypeError, ShapeError

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trnblas._library import no_kernel
 from trnblas._paths.arguments import Scalar, number
-from trnblas._paths.library import no_kernel
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import DTypeError, ShapeError
 

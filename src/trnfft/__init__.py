@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfft._paths.library import (
+from trnfft._library import (
     LIBRARY,  # first: its error explains how to install torch if it is missing
 )
 
 # isort: split
-from trnfft._complex import protocols
+from trnfft import _registration as protocols
 from trnfft._paths.precision import (
     get_precision,
     precision,

@@ -30,7 +30,7 @@ from trnfft._complex.evaluation import evaluate, from_native, from_parts, to_nat
 from trnfft._complex.functions import RULES
 from trnfft._complex.methods import ComplexMethods, Number
 from trnfft._complex.parts import Parts, split
-from trnfft._paths.library import no_kernel
+from trnfft._library import no_kernel
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = ["ComplexTensor", "complex_matmul", "rebuilt"]

@@ -22,9 +22,9 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
+from trnfft._library import no_kernel
 from trnfft._paths.arguments import Dims, Norm, along, axes
 from trnfft._paths.kinds import Opened, Spectrum, closed, closed_real, opened
-from trnfft._paths.library import no_kernel
 from trnfft._paths.trigonometric import trigonometric
 from trnsci.core.errors import FlagError, ShapeError
 

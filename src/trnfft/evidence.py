@@ -11,7 +11,7 @@ from torch import Tensor
 import trnfft
 import trnfft.nki
 from trnfft import torch_fft
-from trnfft._paths.library import LIBRARY
+from trnfft._library import LIBRARY
 from trnfft._planning.choice import butterfly_constants
 from trnsci.core.evidence import Case, launcher, product_bound
 from trnsci.core.testing import random_tensor

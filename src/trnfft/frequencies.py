@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from trnfft._library import no_kernel
 from trnfft._paths.arguments import Dims, axis
-from trnfft._paths.library import no_kernel
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import several, whole
 from trnsci.core.errors import DTypeError, ShapeError

@@ -24,9 +24,9 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnfft._complex.arguments import NATIVE
+from trnfft._library import no_kernel
 from trnfft._paths.arguments import along
 from trnfft._paths.kinds import closed_real, opened_real
-from trnfft._paths.library import no_kernel
 from trnfft._planning.tables import cacheable
 from trnsci.core.constants import Constants
 from trnsci.core.errors import ShapeError

@@ -33,7 +33,12 @@ from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DimensionError, DTypeError, FlagError, ShapeError
 from trnsci.core.plan import Cost, Plan, forget_plans, planned
-from trnsci.core.tiles.hardware import ITEMSIZE, Generation, resolve_generation
+from trnsci.core.tiles.hardware import (
+    DEFAULT_GENERATION,
+    ITEMSIZE,
+    Generation,
+    resolve_generation,
+)
 
 __all__ = ["FFTAlgorithm", "FFTPlan", "clear_plan_cache", "create_plan", "plan"]
 
@@ -78,7 +83,7 @@ class FFTPlan(Plan):
     dtype: str = "float32"
     kind: str = "fft"
     norm: Norm = None
-    generation: Generation = "gen2"
+    generation: Generation = DEFAULT_GENERATION
     geometry: Geometry | None = None
 
     def __post_init__(self) -> None:
@@ -219,7 +224,7 @@ def plan(
         n: Length or lengths, as in that function; by default derived from the shape.
         norm: ``"backward"``, ``"ortho"`` or ``"forward"``.
         generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; by
-            default the value of NEURON_PLATFORM_TARGET_OVERRIDE, or gen2 if it is not set.
+            default the environment's target, or gen3 (trn2).
 
     Raises:
         ShapeError: There are no points, or no kernel supports this number of points.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnrand._paths.library import LIBRARY
+from trnrand._library import LIBRARY
 from trnrand.defaults import (
     checkpoint_contexts,
     fork_rng,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import trnrand
-from trnrand._paths.library import LIBRARY
+from trnrand._library import LIBRARY
 from trnsci.core.evidence import Case, launcher
 
 __all__ = ["CASES"]

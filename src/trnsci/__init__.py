@@ -1,12 +1,10 @@
-"""trnsci: the shared core of the six libraries, and their command line."""
+"""trnsci: the shared core of the six libraries, and their command line.
+
+Part of the distribution ``nkisim``, like the libraries.
+"""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
-try:
-    __version__ = version("trnsci")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = "0+unknown"
+__version__ = "0.1.0"
 
 __all__: list[str] = []

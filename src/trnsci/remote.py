@@ -259,9 +259,7 @@ def clients() -> tuple[Any, Any]:
         import boto3
         from botocore.exceptions import BotoCoreError
     except ImportError as error:
-        raise BackendError(
-            "boto3 is not installed; in the checkout: pip install -c constraints.txt '.[remote]'"
-        ) from error
+        raise BackendError("boto3 is not installed: pip install 'nkisim[remote]'") from error
     try:
         session = boto3.session.Session()
         return session.client("ec2"), session.client("ssm")

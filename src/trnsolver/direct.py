@@ -14,9 +14,10 @@ from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, LinAlgError
 from trnsci.core.failures import OnFailure
 from trnsci.core.finite import finite, only_finite
+from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsolver._factors.factored import refined, with_factor
+from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import (
-    TorchLinAlgError,
     any_matrix,
     batch_shape,
     columns_of,
@@ -28,7 +29,6 @@ from trnsolver._paths.arguments import (
     square_matrix,
 )
 from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_pinv
-from trnsolver._paths.library import no_kernel
 from trnsolver._paths.torch_path import pseudo_inverse
 from trnsolver.refinement import AccurateSolution, accurate_solution
 

@@ -22,13 +22,13 @@ from trnsci.core.errors import (
 from trnsci.core.failures import OnFailure, checked_action, report_failure
 from trnsci.core.finite import finite, power_below
 from trnsci.core.krylov import differentiated
+from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._eigen.quality import EighInfo, frobenius_norm, judged_again
 from trnsolver._eigen.spectra import Pairs, approximate_pairs
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import (
-    TorchLinAlgError,
     chosen,
     finite_below,
     in_full_precision,

@@ -12,7 +12,7 @@ import trnsolver
 import trnsolver.nki
 from trnsci.core.evidence import Case, launcher, product_bound
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver._paths.library import LIBRARY
+from trnsolver._library import LIBRARY
 
 __all__ = ["CASES"]
 

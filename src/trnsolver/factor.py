@@ -16,9 +16,10 @@ from trnsci.core.arrays import array_of
 from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import DerivativeError, LinAlgError, ShapeError
 from trnsci.core.finite import finite, power_below
+from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsolver._factors.schur import schur_form
+from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import (
-    TorchLinAlgError,
     any_matrix,
     batch_of,
     chosen,
@@ -29,7 +30,6 @@ from trnsolver._paths.arguments import (
     square_matrix,
 )
 from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
-from trnsolver._paths.library import no_kernel
 
 __all__ = [
     "LUFactors",

@@ -20,13 +20,14 @@ from trnsci.core.failures import (
 from trnsci.core.finite import finite, only_finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsci.core.krylov import differentiated
+from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsci.core.products import matmul
 from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._library import no_kernel
 from trnsolver._matrix_functions.polar import qdwh
 from trnsolver._matrix_functions.sylvester import inverse_root, unitary_factor
 from trnsolver._paths import torch_path
 from trnsolver._paths.arguments import (
-    TorchLinAlgError,
     any_matrix,
     batch_of,
     chosen,
@@ -38,7 +39,6 @@ from trnsolver._paths.arguments import (
     working,
 )
 from trnsolver._paths.dispatch import kernels_wanted, run_eigh, run_msign, run_svd
-from trnsolver._paths.library import no_kernel
 
 __all__ = [
     "Polar",

@@ -38,9 +38,9 @@ from trnsci.core.krylov.minres import minres as minres_method
 from trnsci.core.krylov.runs import Callback, Product, Progress, ended
 from trnsci.core.krylov.vectors import norm
 from trnsci.core.untraced import STEPS, untraced
+from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import in_full_precision, restored, working
 from trnsolver._paths.dispatch import kernels_wanted
-from trnsolver._paths.library import no_kernel
 from trnsolver.operators import LinearOperator, OperatorLike
 
 __all__ = [

@@ -24,8 +24,8 @@ from trnsci.core.krylov.preconditioners import (
     checked_diagonal,
     jacobi,
 )
+from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import square_matrix
-from trnsolver._paths.library import no_kernel
 from trnsolver.operators import Preconditioner
 
 __all__ = [

@@ -21,9 +21,9 @@ from trnsci.core.errors import (
     ShapeError,
 )
 from trnsci.core.finite import finite, only_finite, power_below
+from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import (
-    TorchLinAlgError,
     any_matrix,
     in_full_precision,
     restored,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse.algebra import (
     multiply,
     nnz_per_row,

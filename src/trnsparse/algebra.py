@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from trnsci.core.errors import DTypeError
-from trnsparse._paths.library import no_kernel
+from trnsparse._library import no_kernel
 from trnsparse.formats import CSRMatrix, SparseMatrix
 
 __all__ = [

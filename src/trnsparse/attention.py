@@ -17,7 +17,7 @@ from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.interop import constant_to_compile, without_modes
 from trnsparse._attention import dispatch as dispatch
 from trnsparse._attention.cuda import suits_as_it_is
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse.masks import AttentionMask
 
 __all__ = ["block_sparse_attention", "block_sparse_attention_tiled"]

@@ -19,7 +19,7 @@ from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
 from trnsci.core.interop import is_wrapped, with_forward_mode, without_transforms
 from trnsci.core.krylov.implicit import values_of
 from trnsci.core.untraced import untraced
-from trnsparse._paths.library import no_kernel
+from trnsparse._library import no_kernel
 from trnsparse._patterns.conversions import transposed
 from trnsparse._patterns.index import outside_transforms, plain
 from trnsparse._patterns.layouts import NATIVE

@@ -32,7 +32,7 @@ from trnsci.core.krylov.minres import minres as minres_method
 from trnsci.core.krylov.power_iteration import power_iteration as dominant_pair
 from trnsci.core.krylov.richardson import richardson as richardson_steps_of
 from trnsci.core.untraced import STEPS, untraced
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse.formats import SparseMatrix
 
 __all__ = [
@@ -99,7 +99,7 @@ def cg(
     """
     method: Method = conjugate_gradients
     if LIBRARY.kernels_wanted():
-        from trnsparse._products.resident import resident_cg as method
+        from trnsparse._resident_cg import resident_cg as method
     rule = _rule("cg", tol, rtol, atol, max_iter, maxiter, callback)
     return _solved("cg", method, A, b, x0, M, rule, on_failure, hermitian=True)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.interop import constant_to_compile, without_modes
-from trnsparse._attention.blocks import (
+from trnsparse._patterns.attention_blocks import (
     HIDDEN,
     Array,
     Layout,

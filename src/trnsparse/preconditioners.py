@@ -35,7 +35,7 @@ from trnsparse._factors.incomplete import (
     lu_levels,
 )
 from trnsparse._factors.relaxation import relaxation
-from trnsparse._paths.library import no_kernel
+from trnsparse._library import no_kernel
 from trnsparse._products.triangles import Triangle
 from trnsparse.formats import (
     BSRMatrix,
@@ -227,7 +227,7 @@ def amg_preconditioner(
         import pyamg
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "amg_preconditioner: needs pyamg; install it with pip install pyamg"
+            "amg_preconditioner: needs pyamg: pip install 'nkisim[amg]'"
         ) from error
 
     hierarchy = pyamg.smoothed_aggregation_solver(csr.cpu().to_scipy().tocsr(), **options)

@@ -13,8 +13,8 @@ from torch import Tensor
 from trnsci.core.arguments import agree, floating, tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, OperandError
+from trnsparse._library import no_kernel
 from trnsparse._paths.dispatch import run_screened_spmm
-from trnsparse._paths.library import no_kernel
 from trnsparse._patterns.dense import check_threshold
 
 __all__ = [

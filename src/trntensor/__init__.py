@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trntensor._paths.library import (
+from trntensor._library import (
     LIBRARY,  # first: its ImportError explains how to install torch
 )
 

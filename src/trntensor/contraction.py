@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trntensor._library import LIBRARY
 from trntensor._paths.arguments import check_operands, read_arguments
-from trntensor._paths.library import LIBRARY
 from trntensor._paths.precision import (
     Precision,
     checked_precision,

@@ -17,10 +17,10 @@ from trnsci.core.dtypes import dtype_name
 from trnsci.core.eager import autocast_on
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.plan import Cost, Plan
-from trnsci.core.tiles.hardware import CORES, TILE
+from trnsci.core.tiles.hardware import SMALLEST_SBUF, TILE
+from trntensor._library import LIBRARY
 from trntensor._paths.arguments import check_operands, read_arguments
 from trntensor._paths.dispatch import contracted, lowered, moved
-from trntensor._paths.library import LIBRARY
 from trntensor._paths.precision import Precision, checked_precision, with_precision
 from trntensor._planning.contraction_paths import Minimize, Path, greedy_path, pair_flops
 from trntensor._planning.pairs import Groups, groups_of
@@ -200,7 +200,7 @@ class ContractionPlan(Plan):
         names = [f"#{at}" if at < count else f"step {at - count + 1}" for at in (i, j)]
         kind = "product" if depth == 1 and not set(a) & set(b) - set(out) else "GEMM"
         nbytes = prod(sizes[x] for x in out) * program.itemsize
-        fits = nbytes <= TILE * CORES["gen2"].sbuf_bytes
+        fits = nbytes <= TILE * SMALLEST_SBUF
         stays = ", fits SBUF" if fits and out is not program.steps[-1][2] else ""
         return (
             f"{a},{b}->{out}  ({' with '.join(names)}) {kind} {batch} x {rows} x {columns} x "

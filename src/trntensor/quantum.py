@@ -8,8 +8,8 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree, tensor
 from trnsci.core.errors import ShapeError
+from trntensor._library import LIBRARY
 from trntensor._mp2.energies import torch_mp2_energy
-from trntensor._paths.library import LIBRARY
 from trntensor.contraction import einsum
 from trntensor.parallel import ShardedTensor
 

@@ -22,7 +22,8 @@ from fresh_process import nkisim_command
 from nkisim import api, collectives, isa, language, uninstall  # noqa: F401
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES
-from nkisim.versions import VERSIONS, names_of
+from nkisim.versions import names_of
+from releases import VERSIONS
 from trnsci.core import counters
 
 from .pages import DOCS, GENERATED, ROOT, SITE_ONLY, Page, written_pages
@@ -161,3 +162,10 @@ def test_lines_are_counted_over_all_blocks(page):
         page(text).run()
     last = caught.traceback[-1]
     assert (last.path, last.lineno + 1) == ("counted.py", 3)
+
+
+def test_the_stylesheets_of_the_site_exist():
+    listed = (ROOT / "mkdocs.yml").read_text().partition("extra_css:\n")[2].partition("\n\n")[0]
+    names = re.findall(r"^  - (\S+\.css)$", listed, re.MULTILINE)
+    assert names
+    assert all((DOCS / name).is_file() for name in names)

@@ -36,7 +36,7 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     offline = ("--no-deps", "--no-index", "--no-build-isolation", "--no-cache-dir")
     pip("wheel", ROOT, *offline, "-w", folder)
-    (path,) = folder.glob("trnsci-*.whl")
+    (path,) = folder.glob("nkisim-*.whl")
     return path
 
 

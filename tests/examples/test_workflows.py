@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import trnsparse
+from required import on_simulator
 from scripts import loaded
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -56,13 +57,13 @@ def test_screening_keeps_all_at_zero_and_none_beyond_everything(demo):
     assert report["pair_sparsity"] == 1.0
 
 
-def test_every_library_runs_on_its_kernels(demo, monkeypatch):
+def test_every_library_runs_on_its_kernels(demo):
     from trnsci.core.counters import counts
 
     system = demo.synthetic_system(**SIZES, seed=1)
     before = counts()
-    monkeypatch.setenv("TRNSCI_USE_SIMULATOR", "1")
-    energy, _ = demo.energy_of(system)
+    with on_simulator("trnblas", "trnsolver", "trntensor"):
+        energy, _ = demo.energy_of(system)
     since = counts() - before
     assert {"gemm", "batched_gemm", "cholesky", "trsm", "contract"} <= set(since.launches)
     assert not since.fallbacks
@@ -72,10 +73,10 @@ def test_every_library_runs_on_its_kernels(demo, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("option_pricing.py", ()),
+        pytest.param("option_pricing.py", (), marks=pytest.mark.slow),
         ("poisson_fft.py", ("--grid", "32")),
-        ("preconditioned_cg.py", ("--grid", "24")),
-        ("nvidia_samples/mc_estimate_pi.py", ()),
+        pytest.param("preconditioned_cg.py", ("--grid", "24"), marks=pytest.mark.slow),
+        pytest.param("nvidia_samples/mc_estimate_pi.py", (), marks=pytest.mark.slow),
     ],
 )
 def test_pictures_are_drawn(name, arguments, tmp_path, capsys):

@@ -135,6 +135,7 @@ def twin(
     fixed: Sequence[Any] | None = None,
     cores: int | None = None,
     ranks: int = 1,
+    parts: tuple[Any, ...] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin."""
@@ -149,6 +150,7 @@ def twin(
             targets,
             cores=cores,
             ranks=ranks,
+            parts=parts,
             options=options or {},
         )
         TWINS.append(found)

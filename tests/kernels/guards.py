@@ -219,6 +219,54 @@ def G08_automatic_accumulation(a, b):
     return out
 
 
+@guard(bf16(2, 64, 32), bf16(2, 64, 128))
+def G08_two_loops_into_one_sum(a, b):
+    """Nothing reads the sum between the two loops, so that both add to it."""
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in range(2):
+        nisa.nc_matmul(acc, nl.load(a[k]), nl.load(b[k]))
+    for k in range(2):
+        nisa.nc_matmul(acc, nl.load(a[1 - k]), nl.load(b[k]))
+    return stored(acc)
+
+
+@guard(bf16(64, 32), bf16(64, 96))
+def G08_overlapping_parts(a, b):
+    """The sums of a convolution: products into shifted, overlapping parts of one tile."""
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    stationary, moving = nl.load(a), nl.load(b)
+    for shift in (0, 16, 32):
+        nisa.nc_matmul(acc[:, shift : shift + 96], stationary, moving)
+    return stored(acc)
+
+
+@guard(bf16(64, 32), bf16(64, 256))
+def G08_parts_read_one_by_one(a, b):
+    """Each part is read after its own sum, and none is added to later."""
+    out = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.shared_hbm)
+    acc = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.psum)
+    for n in (0, 128):
+        part = acc[:, n : n + 128]
+        nisa.nc_matmul(part, nl.load(a), nl.load(b[:, n : n + 128]))
+        tile = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=tile, src=part)
+        nisa.dma_copy(dst=out[:, n : n + 128], src=tile)
+    return out
+
+
+@guard(bf16(64, 32), bf16(64, 256))
+def G35_tiles_at_one_address(a, b):
+    """Each allocation begins a sum of its own, wherever it is placed."""
+    out = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.shared_hbm)
+    for n in (0, 128):
+        acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum, address=(0, 0))
+        nisa.nc_matmul(acc, nl.load(a), nl.load(b[:, n : n + 128]))
+        tile = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=tile, src=acc)
+        nisa.dma_copy(dst=out[:, n : n + 128], src=tile)
+    return out
+
+
 @guard(bf16(2, 64, 32), bf16(2, 64, 256))
 def G09_accumulate_flag(a, b):
     out = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.shared_hbm)

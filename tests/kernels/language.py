@@ -9,7 +9,7 @@ import nkisim
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import f32, source_twin
+from kernels import f32, source_twin, twin
 from tiles import stored
 
 try:
@@ -788,6 +788,86 @@ def good_L038(a, rows):
         for _ in range(rows):
             nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
+
+
+def squashed_for_ever(tile, times):
+    nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return squashed_once_more(tile, times - 1)
+
+
+def squashed_once_more(tile, times):
+    return squashed_for_ever(tile, times)  # here
+
+
+@source_twin(f32(64, 32), 65, parts=(squashed_for_ever, squashed_once_more))
+def bad_L038_through_another(a, rows):
+    tile = nl.load(a)
+    if rows < 64:
+        squashed_for_ever(tile, rows)
+    return stored(tile)
+
+
+def good_L038_through_another(a, rows):
+    tile = nl.load(a)
+    if rows < 64:
+        for _ in range(rows):
+            nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+class SquashForEver(nl.NKIObject):
+    times: int = 2
+
+    def apply(self, tile):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+        return self.apply(tile)  # here
+
+
+class Squash(nl.NKIObject):
+    times: int = 2
+
+    def apply(self, tile):
+        for _ in range(self.times):
+            nisa.activation(dst=tile, op=nl.tanh, data=tile)
+        return tile
+
+
+@source_twin(f32(64, 32), 65, parts=(SquashForEver,))
+def bad_L038_method(a, rows):
+    tile = nl.load(a)
+    if rows < 64:
+        SquashForEver().apply(tile)
+    return stored(tile)
+
+
+def good_L038_method(a, rows):
+    tile = nl.load(a)
+    if rows < 64:
+        Squash().apply(tile)
+    return stored(tile)
+
+
+def squashed_upwards(tile, times):
+    if times == 0:
+        return tile
+    nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return squashed_upwards(tile, times + 1)  # here
+
+
+def squashed(tile, times):
+    if times == 0:
+        return tile
+    nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return squashed(tile, times - 1)
+
+
+@twin(f32(64, 32), parts=(squashed_upwards,))
+def bad_L038_never_ends(a):
+    return stored(squashed_upwards(nl.load(a), 2))
+
+
+def good_L038_never_ends(a):
+    return stored(squashed(nl.load(a), 2))
 
 
 def scaled_by_a_constant(factor):

@@ -481,3 +481,33 @@ def good_M043(a, b):
         nisa.tensor_copy(dst=tile, src=acc)
         nisa.dma_copy(dst=out[:, n : n + 128], src=tile)
     return out
+
+
+@twin(bf16(64, 32), bf16(2, 64, 256))
+def bad_M043_second_loop(a, b):
+    outs = nl.ndarray((2, 32, 256), dtype=nl.float32, buffer=nl.shared_hbm)
+    acc = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.psum)
+    tile = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.nc_matmul(acc, nl.load(a), nl.load(b[0]))
+    nisa.tensor_copy(dst=tile, src=acc)
+    nisa.dma_copy(dst=outs[0], src=tile)
+    for n in (0, 128):  # other parts of the same tile
+        nisa.nc_matmul(acc[:, n : n + 128], nl.load(a), nl.load(b[1, :, n : n + 128]))  # here
+    nisa.tensor_copy(dst=tile, src=acc)
+    nisa.dma_copy(dst=outs[1], src=tile)
+    return outs
+
+
+def good_M043_second_loop(a, b):
+    outs = nl.ndarray((2, 32, 256), dtype=nl.float32, buffer=nl.shared_hbm)
+    acc = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.psum)
+    tile = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.nc_matmul(acc, nl.load(a), nl.load(b[0]))
+    nisa.tensor_copy(dst=tile, src=acc)
+    nisa.dma_copy(dst=outs[0], src=tile)
+    acc = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.psum)
+    for n in (0, 128):  # other parts of the same tile
+        nisa.nc_matmul(acc[:, n : n + 128], nl.load(a), nl.load(b[1, :, n : n + 128]))
+    nisa.tensor_copy(dst=tile, src=acc)
+    nisa.dma_copy(dst=outs[1], src=tile)
+    return outs

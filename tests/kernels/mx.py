@@ -5,7 +5,7 @@ import numpy as np
 import nkisim.isa as nisa
 import nkisim.language as nl
 from kernels import GEN2_3, GEN4, bf16, f16, f32, guard, twin
-from nkisim.dtypes.packed import pack
+from packs import pack
 from tiles import stored
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nkisim
-from nkisim.diagnostics import Finding, NkiValidationError
+from nkisim import Finding, NkiValidationError
 
 from . import Twin
 

@@ -4,14 +4,12 @@ import logging
 
 import pytest
 
-from nkisim.options import SOURCE_VARIABLE
-
 
 @pytest.fixture(autouse=True, scope="module")
 def without_source_rules():
     """Turn the rules about the source off where a check does not name them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SOURCE_VARIABLE, "0")
+        patch.setenv("NKISIM_SOURCE_RULES", "0")
         yield
 
 

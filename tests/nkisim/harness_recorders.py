@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from nkisim.diagnostics import Finding, Recorder
+from collections.abc import Hashable
+
+from nkisim import Finding
+from nkisim.diagnostics import Recorder
 
 
 class EachTime(Recorder):
@@ -12,6 +15,7 @@ class EachTime(Recorder):
         super().__init__("check")
         self.heard: list[tuple[str, str]] = []
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: Finding, cause: Hashable = None) -> Finding:
         """Note a finding."""
         self.heard.append((finding.rule.id, finding.message))
+        return finding

@@ -14,9 +14,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.dtypes import as_dtype
-from nkisim.dtypes.packed import pack
-from nkisim.spec import OPS
+from packs import pack
+from releases import newest
 
 from .sampling import Outcome, Sample, Tile, fill, run, whole
 
@@ -32,7 +31,7 @@ _FLOATS |= {"f8": ml_dtypes.float8_e4m3}
 
 def held(values: np.ndarray, buffer: str = "sbuf") -> Tile:
     """A tile with contents."""
-    return Tile(values.shape, as_dtype(values.dtype), values, buffer)
+    return Tile(values.shape, getattr(nl, values.dtype.name), values, buffer)
 
 
 def normal(
@@ -221,7 +220,7 @@ def _scalar_engine() -> None:
     _add(
         "activate2",
         dst=new(dtype=nl.bfloat16),
-        op=OPS["prelu"],
+        op=newest("prelu"),
         data=normal(),
         imm0=column(),
         imm1=column(seed=2),
@@ -272,7 +271,7 @@ def _reductions() -> None:
         "larger",
         dst=new(),
         data=normal(),
-        op0=OPS["abs_max"],
+        op0=newest("abs_max"),
         operand0=column(),
         targets=GEN4,
         nki="0.4.0",
@@ -281,7 +280,7 @@ def _reductions() -> None:
         "tensor_partition_reduce",
         "average",
         dst=new((1, COLUMNS)),
-        op=OPS["average"],
+        op=newest("average"),
         data=normal(),
         nki="0.5.0",
     )
@@ -475,15 +474,14 @@ def _matrices() -> None:
     )
     scales = np.random.default_rng(6).integers(120, 134, (4, 256)).astype(np.uint8)
     rng = np.random.default_rng(7)
-    words = {
+    packs = {
         name: pack(rng.standard_normal((32, 4 * width), dtype=np.float32), "float8_e4m3fn_x4")
         for name, width in (("stationary", 64), ("moving", 128))
     }
     _add(
         "nc_matmul_mx",
         dst=new((64, 128), buffer="psum"),
-        stationary=held(words["stationary"]),
-        moving=held(words["moving"]),
+        **{name: Tile(p.shape, nl.float8_e4m3fn_x4, p) for name, p in packs.items()},
         stationary_scale=held(np.ascontiguousarray(scales[:, :64])),
         moving_scale=held(np.ascontiguousarray(scales[:, 64:192])),
         targets=GEN4,

@@ -27,9 +27,9 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from kernels import copies
-from nkisim.diagnostics import Finding, NkiFindingWarning
+from nkisim import Finding, NkiFindingWarning
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 
 REGIONS = {"sbuf": nl.sbuf, "psum": nl.psum, "hbm": nl.shared_hbm}
 

@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from fresh_process import nkisim_command
+from nkisim import Finding
 from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
-from nkisim.diagnostics import CHECKED, RULES, Finding, Place
+from nkisim.diagnostics import CHECKED, RULES, Place
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import ledger_text
@@ -44,6 +45,7 @@ def test_a_clean_kernel_is_status_0_and_says_what_was_checked(check, tmp_path):
     assert status == 0
     instructions = 3 * 3  # three instructions on three generations
     assert out == (
+        "ran doubled(x=float32[4,8]) on gen2, gen3, gen4, NKI 0.3.0\n"
         f"no findings; checked 1 kernel, {instructions} instructions, {len(CHECKED)} rules on "
         "gen2, gen3, gen4 by NKI 0.3.0\n"
     )
@@ -235,7 +237,8 @@ def test_a_comment_silences_its_line(check, tmp_path):
     file = write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[M001]")
     status, out, _ = check(file, *SHAPES)
     assert status == 0
-    assert out.startswith("no findings")
+    assert "\nno findings; " in out
+    assert "error" not in out
 
 
 def test_a_comment_holds_for_the_whole_statement(check, tmp_path):

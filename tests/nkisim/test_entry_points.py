@@ -360,7 +360,7 @@ def test_the_start_file_imports_only_what_it_needs(installed):
 @pytest.mark.slow
 def test_python_starts_when_nkisim_is_half_removed(installed):
     python, site = installed
-    hidden = [p for p in (site / "nkisim", site / "_trnsci.pth") if p.exists()]
+    hidden = [p for p in (site / "nkisim", site / "_nkisim.pth") if p.exists()]
     for path in hidden:
         path.rename(path.with_name(path.name + ".away"))
     try:

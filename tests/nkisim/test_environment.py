@@ -7,7 +7,6 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.arch import resolve_target
 
 THIRD = np.float32(1 / 3)
 
@@ -88,7 +87,7 @@ def test_an_option_goes_before_the_variable(monkeypatch):
         ("trn3", "gen4"),
         ("gen4", "gen4"),
         ("TRN2", "gen3"),
-        ("", "gen4"),
+        ("", "gen3"),
     ],
 )
 def test_the_target_is_read_at_each_call(monkeypatch, name, generation):
@@ -108,7 +107,7 @@ def test_the_target_is_read_at_each_call(monkeypatch, name, generation):
 def test_an_unknown_target_names_what_is_accepted(monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
     with pytest.raises(ValueError, match=r"NEURON_PLATFORM_TARGET_OVERRIDE.*trn9.*trn1.*gen4"):
-        resolve_target()
+        nkisim.simulate(thirds)(np.ones((4, 4), np.float32))
     with pytest.raises(ValueError, match=r"target.*gen7"):
         nkisim.simulate(thirds, target="gen7")
 

@@ -20,7 +20,6 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
 from each_case import each_case
-from nkisim.dtypes import as_dtype
 
 from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
 
@@ -35,7 +34,7 @@ def placing():
         if tile.buffer == "hbm":
             return whole(name, tile, source)
         at = ends[tile.buffer]
-        nbytes = math.prod(tile.shape[1:]) * as_dtype(tile.dtype).itemsize
+        nbytes = math.prod(tile.shape[1:]) * tile.dtype.itemsize
         grain = 2048 if tile.buffer == "psum" else 64
         ends[tile.buffer] = at + -(-nbytes // grain) * grain
         made = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=tile.region, address=(0, at))
@@ -217,11 +216,11 @@ def widths(sample: Sample, thresholds: tuple[int, ...]) -> list[int]:
     return [elements // ROWS + more for elements in thresholds for more in (-1, 0)]
 
 
-@pytest.mark.parametrize("fast", ["1", "0"])
+# One threshold and one arithmetic for each; the slow test below has all of them.
 @pytest.mark.parametrize(
-    ("sample", "threshold"),
+    ("sample", "threshold", "fast"),
     [
-        pytest.param(s, THRESHOLDS[i % len(THRESHOLDS)], id=s.name)
+        pytest.param(s, THRESHOLDS[i % len(THRESHOLDS)], str(i // len(THRESHOLDS) % 2), id=s.name)
         for i, s in enumerate(s for s in SAMPLES if s.grid == 1)
     ],
 )

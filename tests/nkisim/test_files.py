@@ -1,6 +1,7 @@
 """Files of users are written whole or not at all; pipes are written as they are."""
 
 import os
+import stat
 import subprocess
 import sys
 
@@ -9,18 +10,45 @@ import pytest
 from nkisim.files import write_text, write_whole
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-    file = tmp_path / "report.json"
-    write_text(file, "old")
+def fail(stream):
+    """Write a part and fail, as a full disk does."""
+    stream.write(b"half")
+    raise OSError("No space left on device")
 
-    def fail(stream):
-        stream.write(b"ne")
-        raise RuntimeError("stopped")
 
-    with pytest.raises(RuntimeError):
+@pytest.mark.parametrize("before", [None, "old"])
+def test_a_failed_write_leaves_what_was_there(tmp_path, before):
+    file = tmp_path / "report.html"
+    if before is not None:
+        file.write_text(before)
+    with pytest.raises(OSError, match="No space"):
         write_whole(file, fail)
+    assert os.listdir(tmp_path) == ([] if before is None else ["report.html"])
+    assert before is None or file.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("missing/t.json", "does not exist"), (".", "it is a folder")]
+)
+def test_a_path_that_cannot_be_written_is_refused(tmp_path, path, message):
+    with pytest.raises(OSError, match=message):
+        write_text(tmp_path / path, "text")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may write everything")
+def test_a_file_without_permission_is_unchanged(tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text("old")
+    file.chmod(0o444)
+    with pytest.raises(PermissionError, match="no permission"):
+        write_text(file, "new")
     assert file.read_text() == "old"
-    assert os.listdir(tmp_path) == ["report.json"]
+
+
+def test_a_device_is_written_in_place():
+    write_text("/dev/null", "text")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
 def test_a_link_keeps_its_target_and_a_file_its_mode(tmp_path):

@@ -6,7 +6,6 @@ import os
 import pytest
 from click.testing import CliRunner
 
-from each_case import each_case
 from nkisim.cli import commands
 from nkisim.diagnostics import Rewrite
 from nkisim.filecheck import fixes
@@ -113,7 +112,7 @@ def test_only_the_named_files_change(check, tmp_path):
     assert helper.read_text() == before.replace("engine=5", "engine=nisa.engine.vector")
 
 
-@each_case(
+@pytest.mark.parametrize(
     "encode",
     [
         lambda text: ("# -*- coding: latin-1 -*-\n# é\n" + text).encode("latin-1"),
@@ -167,8 +166,8 @@ def test_a_fix_that_does_not_parse_is_reported(check, tmp_path, monkeypatch):
     assert "--fix left this line as it is: the result would not be valid Python" in out
 
 
-@each_case(
-    "change, reason",
+@pytest.mark.parametrize(
+    ("change", "reason"),
     [
         (
             lambda line: line.replace("5", "six").replace("2)", "5)").replace("six", "2"),

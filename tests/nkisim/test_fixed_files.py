@@ -18,7 +18,7 @@ from each_case import each_case
 from kernels import GUARDS, TWINS
 from kernels.told import has_code
 from nkisim.filecheck import CheckSettings, fix_files
-from nkisim.filecheck.modules import imported
+from scripts import imported
 
 from . import test_rules  # noqa: F401 (imports all kernels)
 from .fuzzed_kernels import HARMFUL, random_kernel
@@ -106,7 +106,7 @@ def checked(twin, kernel, inputs):
 
 def assert_computes_the_same(twin, file):
     """Compares the fixed kernel of a file with the good twin."""
-    with imported(file, 60.0) as module:
+    with imported(file) as module:
         got = checked(twin, getattr(module, twin.bad.__name__), twin.inputs).outputs
     wanted = checked(twin, twin.good, twin.fixed).outputs
     got, wanted = (np.asarray(x, np.float64) for x in (got, wanted))
@@ -156,7 +156,7 @@ def test_written_kernels_are_fixed(name, tmp_path):
     rules, left = fixed(file, name)
     assert rules
     assert not left
-    with imported(file, 60.0) as module:
+    with imported(file) as module:
         kernel = nkisim.simulate(getattr(module, name), strictness="strict", target="gen3")
         np.testing.assert_allclose(kernel(*inputs), wanted, rtol=1e-5)
 
@@ -228,7 +228,7 @@ def test_a_random_kernel_without_findings_left_is_right(seed, tmp_path):
         _, left = fixed(file, "fuzzed", ("gen3",))
         if not left:
             done.add(mistake.__name__)
-            with imported(file, 60.0) as module:
+            with imported(file) as module:
                 result = nkisim.simulate(module.fuzzed, target="gen3")(*kernel.inputs)
             np.testing.assert_allclose(result, kernel.wanted, rtol=2e-5, atol=2e-6)
     assert done >= {"column_as_tile", "comprehension", "invented_name", "past_the_end"}

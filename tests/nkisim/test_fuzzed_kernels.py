@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nkisim
-from nkisim.filecheck.modules import imported
+from scripts import imported
 
 from .fuzzed_kernels import HARMFUL, HARMLESS, random_kernel
 
@@ -32,7 +32,7 @@ def checked(kernel, folder, target):
     """The report of a check of a kernel's text."""
     file = folder / f"fuzzed_{len(list(folder.iterdir()))}.py"
     file.write_text(kernel.text)
-    with imported(file, max_seconds=60) as module:
+    with imported(file) as module:
         return nkisim.check(module.fuzzed, target=target, source=True)(*kernel.inputs)
 
 

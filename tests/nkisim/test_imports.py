@@ -21,9 +21,12 @@ print(json.dumps([loaded, importlib.util.find_spec("nki") is not None]))
 @pytest.mark.parametrize(
     ("statement", "makes_nki_importable"),
     [
-        ("import nkisim; nkisim.simulate", False),
-        ("import nkisim.language, nkisim.isa, nkisim.typing, nkisim.collectives", False),
-        ("import nkisim.upgrade", False),
+        (
+            "import nkisim; nkisim.simulate\n"
+            "import nkisim.language, nkisim.isa, nkisim.typing, nkisim.collectives\n"
+            "import nkisim.upgrade",
+            False,
+        ),
         ("import nkisim; nkisim.install(); import nki, nki.dtype", True),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 import nkisim
 from each_case import each_case
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 
 
 def plain(x):

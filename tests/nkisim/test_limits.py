@@ -9,12 +9,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from each_case import each_case
 
 WIDTH = 70_000  # bytes of a partition; more than one instruction's fields reach
@@ -147,7 +148,7 @@ patterns = st.lists(st.tuples(st.integers(-7, 7), st.integers(1, 4)), min_size=1
 )
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@examples(80)
 @given(patterns, st.sampled_from([nl.uint8, nl.float32]))
 def test_an_element_is_written_twice_when_a_pattern_visits_it_twice(pattern, dtype):
     def write():

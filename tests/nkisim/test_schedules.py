@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from each_case import each_case
 from kernels import TWINS, copies
 from kernels import cores as _cores  # noqa: F401, declares its twins
@@ -131,7 +132,7 @@ TWO_MEETINGS = [
 
 @example(OWN_READ, [True])
 @example(TWO_MEETINGS, [False])
-@settings(max_examples=25)
+@examples(25)
 @given(phases, st.lists(st.booleans(), min_size=1, max_size=3))
 def test_random_programs(program, meet):
     x = np.arange(2 * ROWS, dtype=np.float32).reshape(ROWS, 2)

@@ -8,11 +8,10 @@ import pytest
 
 import nkisim
 from each_case import each_case
-from nkisim.diagnostics import NkiValidationError
+from nkisim import NkiValidationError
 from nkisim.diagnostics.text import finding_text
-from nkisim.filecheck import CheckSettings, check_files
-from nkisim.filecheck.modules import imported
 from nkisim.suggestions import complete
+from scripts import imported
 
 from .written_kernels import HEAD, KERNELS, f32
 
@@ -21,7 +20,7 @@ MOST_PASTES = 5
 
 def findings_of(file, name, inputs):
     """What a check of the file's kernel finds, with the kernel's own arguments."""
-    with imported(file, 60.0) as module:
+    with imported(file) as module:
         report = nkisim.check(getattr(module, name), target="gen3", source=True)(*inputs)
     return report.findings
 
@@ -46,7 +45,7 @@ def test_pasted_code_makes_the_kernel_right(name, tmp_path):
     file.write_text(text)
     assert fixed(file, name, inputs) >= 1
     for target in ("gen2", "gen3", "gen4"):
-        with imported(file, 60.0) as module:
+        with imported(file) as module:
             kernel = nkisim.simulate(getattr(module, name), strictness="strict", target=target)
             np.testing.assert_allclose(kernel(*inputs), wanted, rtol=1e-5)
             assert not kernel.report.findings, str(kernel.report)
@@ -69,7 +68,7 @@ def raised(tmp_path, body, *inputs):
     """The finding at which a strict run of a kernel stops."""
     file = tmp_path / "raising.py"
     file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    ") + "    return x\n")
-    with imported(file, 60.0) as module, pytest.raises(NkiValidationError) as caught:
+    with imported(file) as module, pytest.raises(NkiValidationError) as caught:
         nkisim.simulate(module.kernel, strictness="strict")(*(inputs or (f32(4, 8),)))
     assert str(caught.value.finding.line) in str(caught.value)
     return caught.value
@@ -210,7 +209,7 @@ def test_a_missing_fill_has_code(name, kind, tmp_path):
     x = np.arange(32).reshape(4, 8).astype(kind)
     assert fixed(file, "kernel", (x,)) == 1
     assert "nisa.memset(dst=a, value=" in file.read_text()
-    with imported(file, 60.0) as module:
+    with imported(file) as module:
         np.testing.assert_array_equal(nkisim.simulate(module.kernel)(x), wanted(x))
 
 
@@ -221,12 +220,12 @@ AS_L027 = "as for L027 on this line"
 @each_case(
     ("line", "code", "of_run", "of_source"),
     [
-        ("u = np.exp(t)", "u = nl.exp(t)", AS_L027, "write nl.exp"),
-        ("u = math.exp(t)", "u = nl.exp(t)", AS_L027, "write nl.exp"),
-        ("u = np.add(t, t)", "u = nl.add(t, t)", AS_L027, "write nl.add"),
-        ("u = np.linalg.norm(t)", None, AS_L027, "use a function of nki.language"),
-        ("u = np.sum(t, axis=1)", None, AS_L027, "write nl.sum"),
-        ("u = np.exp(t) + t", "u = nl.add(nl.exp(t), t)", AS_L027, AS_L027),
+        ("u = np.exp(t)", "u = nl.exp(t)", None, "write nl.exp"),
+        ("u = math.exp(t)", "u = nl.exp(t)", None, "write nl.exp"),
+        ("u = np.add(t, t)", "u = nl.add(t, t)", None, "write nl.add"),
+        ("u = np.linalg.norm(t)", None, None, "use a function of nki.language"),
+        ("u = np.sum(t, axis=1)", None, None, "write nl.sum"),
+        ("u = np.exp(t) + t", "u = nl.add(nl.exp(t), t)", None, AS_L027),
         # The fix of one leaves the other, so that it has a fix of its own.
         ("u = t * np.cbrt(2.0)", "u = nl.multiply(t, np.cbrt(2.0))", HOST, HOST),
         ("u = t + math.exp(1.0)", "u = nl.add(t, math.exp(1.0))", HOST, HOST),
@@ -240,13 +239,15 @@ def test_calls_of_other_libraries_have_one_fix(tmp_path, line, code, of_run, of_
     file.write_text(
         f"import math\n{HEAD}def kernel(x):\n    t = nl.load(x)\n    {line}\n    return x\n"
     )
-    linecache.checkcache(str(file))
     run = {f.rule.id: f for f in findings_of(file, "kernel", (f32(4, 8),))}
     source = {f.rule.id: f for f in nkisim.check_source(file, "kernel").findings}
     if "L027" in run:
         rewrite = run["L027"].rewrite
         assert (None if rewrite is None else rewrite.shown()) == (code and [code])
-    assert run["L021"].fix.startswith(of_run)
+    if of_run is None:  # the run has found it as L027
+        assert "L021" not in run
+    else:
+        assert run["L021"].fix.startswith(of_run)
     assert source["L021"].fix.startswith(of_source)
 
 
@@ -434,7 +435,6 @@ UNCERTAIN = [
 def test_look_alikes_have_no_code(tmp_path, rule, body):
     file = tmp_path / "look_alike.py"
     file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    "))
-    check_files([(file, "kernel")], CheckSettings())  # the source has changed
     found = [f for f in findings_of(file, "kernel", (f32(8, 64),)) if f.rule.id == rule]
     assert found
     assert [f.rewrite for f in found] == [None] * len(found)

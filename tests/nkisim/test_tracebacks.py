@@ -58,10 +58,6 @@ def caught_and_chained(x):
         raise KeyError("as written") from error
 
 
-def without_end(x):
-    return without_end(x)
-
-
 KERNELS = [
     divides,
     shape_of_text,
@@ -71,7 +67,6 @@ KERNELS = [
     no_shape,
     caught_before,
     caught_and_chained,
-    without_end,
 ]
 LAUNCHES = {
     "jit": lambda kernel: nkisim.jit(kernel)(X),
@@ -84,7 +79,9 @@ LAUNCHES = {
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 @pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 def test_an_exception_in_a_kernel_shows_the_users_lines_only(kernel, launch):
-    with pytest.raises((Exception, RecursionError)) as caught:
+    with pytest.raises(
+        (AssertionError, ValueError, TypeError, LookupError, ArithmeticError)
+    ) as caught:
         launch(kernel)
     text = "".join(traceback.format_exception(caught.value))
     assert PACKAGE not in text

@@ -9,7 +9,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.diagnostics import NkiFindingWarning, NkiValidationError
+from nkisim import NkiFindingWarning, NkiValidationError
 from tiles import hbm, loaded, sbuf, stored
 
 

@@ -11,13 +11,11 @@ import nkisim
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim import versions
-from nkisim.api import check_source
+from nkisim import check_source, versions
 from nkisim.cli import commands
-from nkisim.diagnostics import NkiCallError
 from nkisim.spec.signatures import CALLS
 from nkisim.spec.versioned import home_of
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 
 ONES = np.ones((128, 64), np.float32)
 MODULES = {"nki.isa": nisa, "nki.language": nl, "nki.collectives": ncc}
@@ -75,7 +73,7 @@ def test_both_spellings_name_a_version(version):
 
 @pytest.mark.parametrize("wrong", ["0.2", "0.7", "6", "", "latest"])
 def test_an_unknown_version_is_refused_with_the_known_ones(wrong):
-    with pytest.raises(ValueError, match=r"nki: got '.*', accepted: 0.3.0, 0.4.0, 0.5.0, 0.6.0"):
+    with pytest.raises(ValueError, match=f"got '.*', accepted: {', '.join(VERSIONS)}, also"):
         nkisim.simulate(copies, nki=wrong)
 
 
@@ -135,13 +133,13 @@ def test_signatures_names_and_exports_follow_the_variable(monkeypatch, version):
 
 def test_a_missing_argument_is_one_of_the_version_in_force(monkeypatch):
     monkeypatch.setenv("NKISIM_NKI", "0.4")
-    with pytest.raises(NkiCallError, match="dma_copy is called without src"):
+    with pytest.raises(TypeError, match="dma_copy is called without src"):
         nisa.dma_copy(dst=None)
 
 
 def test_every_report_names_its_version(tmp_path, cli):
     report = nkisim.check(copies, nki="0.5")(ONES)
-    assert str(report).endswith("(NKI 0.5.0)")
+    assert str(report).endswith(" on gen3, NKI 0.5.0)")
     assert json.loads(report.to_json())["nki"] == "0.5.0"
     assert "NKI 0.5.0" in report._repr_html_()
     file = tmp_path / "kernels.py"

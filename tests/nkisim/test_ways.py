@@ -14,7 +14,6 @@ import nkisim
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
 from each_case import each_case
-from nkisim.dtypes import as_dtype
 
 from . import sampling
 from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
@@ -63,7 +62,7 @@ def of_patterns(sample: Sample) -> Sample:
     rng = np.random.default_rng(0)
 
     def patterns(tile: Tile) -> Tile:
-        if tile.values is None or not as_dtype(tile.dtype).is_float:
+        if tile.values is None or not tile.dtype.is_float:
             return tile
         bits = rng.bytes(tile.values.nbytes)
         values = np.frombuffer(bits, tile.values.dtype).reshape(tile.shape)
@@ -86,7 +85,7 @@ def filled(sample: Sample) -> Sample:
     """The sample with contents in every tile, also in those that are only written."""
 
     def full(tile: Tile) -> Tile:
-        kind = as_dtype(tile.dtype)
+        kind = tile.dtype
         if tile.values is not None or str(kind).endswith("x4"):  # which cannot be loaded
             return tile
         return dataclasses.replace(tile, values=np.zeros(tile.shape, kind.numpy))

@@ -1,6 +1,8 @@
+import os
+
 import pytest
 
-from each_case import each_case
+from each_case import each_case, refuse_shared_folder
 
 
 def test_every_case_runs_and_those_that_fail_are_named():
@@ -25,10 +27,28 @@ def test_every_case_runs_and_those_that_fail_are_named():
 
 @pytest.mark.parametrize("fixed", [1, 2])
 @each_case("x", [10, 20])
-def test_other_parameters_and_fixtures_are_given_to_every_case(x, fixed, tmp_path):
-    (tmp_path / str(x)).touch()
-    assert len(list(tmp_path.iterdir())) == x // 10
+def test_other_parameters_and_fixtures_are_given_to_every_case(x, fixed, monkeypatch):
+    assert "EARLIER" not in os.environ or x == 20
+    monkeypatch.setenv("EARLIER", "a case")
     assert fixed in (1, 2)
+
+
+@each_case("x", [10, 20])
+@each_case("y", [1, 2])
+def test_every_case_has_a_folder_of_its_own(x, y, tmp_path):
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "left").touch()
+
+
+def test_a_fixture_made_of_the_one_folder_is_refused():
+    @each_case("x", [1, 2])
+    def cases(x, made):
+        pass
+
+    refuse_shared_folder(cases, "made", ("monkeypatch",))
+    refuse_shared_folder(lambda x: None, "made", ("tmp_path",))
+    with pytest.raises(pytest.fail.Exception, match="cases share the tmp_path of made"):
+        refuse_shared_folder(cases, "made", ("tmp_path",))
 
 
 def test_a_test_is_skipped_where_all_of_its_cases_are():

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nkisim.versions import VERSIONS, names_of
+from nkisim.versions import names_of
+from releases import VERSIONS
 from scripts import loaded
 
 gen_signatures = loaded(Path(__file__).parents[2] / "tools" / "gen_signatures.py")

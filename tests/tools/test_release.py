@@ -30,6 +30,9 @@ def tree(tmp_path):
     (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 0.1.0 (2025-01-01)\n\n- Old.\n")
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "0.1.0"\n')
     (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 0.1.0\n")
+    for package in ("nkisim", "trnsci"):
+        (tmp_path / "src" / package).mkdir(parents=True)
+        (tmp_path / "src" / package / "__init__.py").write_text('__version__ = "0.1.0"\n')
     return tmp_path
 
 
@@ -41,6 +44,9 @@ def test_changes_move_into_the_changelog(release, tree):
     assert [path.name for path in (tree / "changelog.d").iterdir()] == ["README.md"]
     assert 'version = "0.2.0"' in (tree / "pyproject.toml").read_text()
     assert (tree / "CITATION.cff").read_text() == "cff-version: 1.2.0\nversion: 0.2.0\n"
+    for package in ("nkisim", "trnsci"):
+        text = (tree / "src" / package / "__init__.py").read_text()
+        assert text == '__version__ = "0.2.0"\n'
 
 
 def test_a_first_release_has_no_earlier_section(release, tree):

@@ -2,10 +2,11 @@
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import trnblas
+from drawn import examples
 from oracles import blas as oracle
 
 from .agreement import array, assert_agrees, draw
@@ -98,7 +99,7 @@ def test_solving_undoes_multiplying(m, n, seed, upper, left):
     assert_agrees(back, array(b), torch.float64, 2 * m + 8, magnitude)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(n=st.integers(1, 300), k=st.integers(0, 20), seed=seeds, trans=st.booleans())
 def test_syrk_equals_gemm_and_is_symmetric(n, k, seed, trans):
     a = draw((k, n) if trans else (n, k), torch.float64, seed)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnblas
+from required import on_simulator, requiring
 from trnsci.core.counters import counts
 
 
@@ -49,12 +50,11 @@ def test_the_command_line(load_example, capsys):
 
 @pytest.mark.parametrize("backend", ["pytorch", "simulator"])
 @pytest.mark.parametrize("flag", ["--fused-energy", "--fused-gemm-energy", "--batched-pair-energy"])
-def test_every_energy_step_on_every_path(load_example, flag, backend, monkeypatch):
-    monkeypatch.setenv("TRNBLAS_REQUIRE_NKI", "1")
+def test_every_energy_step_on_every_path(load_example, flag, backend):
     df_mp2 = load_example("df_mp2.py")
     inputs = df_mp2.synthetic(12, 3, 20)
     before = counts()
-    with trnblas.backend(backend):
+    with requiring("trnblas"), trnblas.backend(backend):
         energy = df_mp2.df_mp2_energy(*inputs, energy_step=df_mp2.ENERGY_STEPS[flag])
     assert bool((counts() - before).launches) == (backend == "simulator")
     exact = df_mp2.defined_energy(inputs)
@@ -62,12 +62,12 @@ def test_every_energy_step_on_every_path(load_example, flag, backend, monkeypatc
     assert abs(energy - exact) <= (2 * 64 + 729) * 2.0**-24 * abs(exact)
 
 
-def test_every_product_runs_on_a_kernel(load_example, monkeypatch):
-    monkeypatch.setenv("TRNSCI_USE_SIMULATOR", "1")
+def test_every_product_runs_on_a_kernel(load_example):
     df_mp2 = load_example("df_mp2.py")
     inputs = df_mp2.synthetic(12, 3, 20)
     before = counts()
-    energy = df_mp2.df_mp2_energy(*inputs, energy_step=df_mp2.fused_energy)
+    with on_simulator("trnblas", "trnsolver", "trntensor"):
+        energy = df_mp2.df_mp2_energy(*inputs, energy_step=df_mp2.fused_energy)
     since = counts() - before
     assert {"batched_gemm", "chain", "mp2_energy"} <= set(since.launches)
     assert not since.fallbacks

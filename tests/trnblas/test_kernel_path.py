@@ -9,6 +9,7 @@ import trnblas.nki
 from each_case import each_case
 from oracles import blas as oracle
 from oracles import blas_energy
+from required import requiring
 from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation
@@ -44,10 +45,9 @@ COMPOSED = {
 
 
 @pytest.fixture(autouse=True)
-def on_simulator(monkeypatch):
+def on_simulator():
     """A kernel that fails raises; nothing is computed by torch in its place."""
-    monkeypatch.setenv("TRNBLAS_REQUIRE_NKI", "1")
-    with trnblas.backend("simulator"):
+    with requiring("trnblas"), trnblas.backend("simulator"):
         yield
 
 
@@ -177,31 +177,31 @@ def test_factors_that_are_tensors_stay_outside_of_the_kernel():
     )
 
 
-def test_what_no_kernel_takes_is_left_to_torch_counted_and_explained(monkeypatch):
+def test_what_no_kernel_takes_is_left_to_torch_counted_and_explained():
     double = torch.ones(4, 4, dtype=torch.float64)
     with pytest.raises(RuntimeError, match=r"gemm: .* torch.float64, and TRNBLAS_REQUIRE_NKI"):
         trnblas.gemm(1.0, double, double)
     with pytest.raises(RuntimeError, match=r"symm: .* not batches, and TRNBLAS_REQUIRE_NKI"):
         trnblas.symm(1.0, torch.ones(2, 4, 4), torch.ones(4, 4))
     assert trnblas.gemm(1.0, torch.ones(0, 4), torch.ones(4, 4)).shape == (0, 4)
-    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
-    before = counts()
-    assert trnblas.gemm(1.0, double, double).dtype is torch.float64
-    assert trnblas.symm(1.0, torch.ones(2, 4, 4), torch.ones(4, 4)).shape == (2, 4, 4)
-    since = counts() - before
-    assert not since.launches
-    assert since.refusals == {
-        ("trnblas.gemm", "the kernel does not take torch.float64"): 1,
-        ("trnblas.symm", "the kernel takes single matrices, not batches"): 1,
-    }
-    assert "does not take torch.float64" in str(explain(trnblas.gemm, 1.0, double, double))
-    batch = explain(trnblas.symm, 1.0, torch.ones(2, 4, 4), torch.ones(4, 4))
-    assert "single matrices" in str(batch)
-    assert explain(trnblas.gemm, 1.0, torch.ones(4, 4), torch.ones(4, 4)).path == "simulator"
-    assert (
-        explain(trnblas.dot, torch.ones(4), torch.ones(4)).steps[0].reason
-        == "the function has no kernel"
-    )
+    with requiring("trnblas", level=""):
+        before = counts()
+        assert trnblas.gemm(1.0, double, double).dtype is torch.float64
+        assert trnblas.symm(1.0, torch.ones(2, 4, 4), torch.ones(4, 4)).shape == (2, 4, 4)
+        since = counts() - before
+        assert not since.launches
+        assert since.refusals == {
+            ("trnblas.gemm", "the kernel does not take torch.float64"): 1,
+            ("trnblas.symm", "the kernel takes single matrices, not batches"): 1,
+        }
+        assert "does not take torch.float64" in str(explain(trnblas.gemm, 1.0, double, double))
+        batch = explain(trnblas.symm, 1.0, torch.ones(2, 4, 4), torch.ones(4, 4))
+        assert "single matrices" in str(batch)
+        assert explain(trnblas.gemm, 1.0, torch.ones(4, 4), torch.ones(4, 4)).path == "simulator"
+        assert (
+            explain(trnblas.dot, torch.ones(4), torch.ones(4)).steps[0].reason
+            == "the function has no kernel"
+        )
 
 
 def test_composed_routines_say_which_kernel_they_reach():
@@ -252,12 +252,12 @@ def test_grouped_products_with_factors_that_are_tensors():
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
 @each_case("case", REACHED, ids=lambda case: case.name)
-def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monkeypatch):
+def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype):
     """Each option means the same where kernels are wanted, and gradients are those of torch."""
-    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI", raising=False)
     tensors = case.operands(dtype)
     before = counts()
-    got = case.call(trnblas, unchanged, *tensors)
+    with requiring("trnblas", level=""):
+        got = case.call(trnblas, unchanged, *tensors)
     since = counts() - before
     assert not since.launches
     assert list(since.refusals.values()) == [1]
@@ -268,7 +268,7 @@ def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monke
     found = []
     for backend in ("simulator", "pytorch"):
         leaves = [t.clone().requires_grad_() for t in tensors]
-        with trnblas.backend(backend):
+        with requiring("trnblas", level=""), trnblas.backend(backend):
             case.call(trnblas, unchanged, *leaves).backward(weights)
         found.append([leaf.grad for leaf in leaves])
     for ours, torchs in zip(*found, strict=True):
@@ -280,24 +280,24 @@ def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monke
     ("routine", "operation", "operands"),
     [("herk", "syrk", 1), ("her2k", "syr2k", 2), ("hemm", "symm", 2), ("her", "syrk", 1)],
 )
-def test_complex_hermitian_products_are_refused(monkeypatch, routine, operation, operands):
+def test_complex_hermitian_products_are_refused(routine, operation, operands):
     z = random_tensor(3, 3, dtype=torch.complex64)
     with pytest.raises(RuntimeError, match=rf"{operation}: .* torch.complex64, and TRN"):
         getattr(trnblas, routine)(1.0, *[z] * operands)
-    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
-    before = counts()
-    getattr(trnblas, routine)(1.0, *[z] * operands)
-    assert sum((counts() - before).refusals.values()) == 1
+    with requiring("trnblas", level=""):
+        before = counts()
+        getattr(trnblas, routine)(1.0, *[z] * operands)
+        assert sum((counts() - before).refusals.values()) == 1
 
 
-def test_gemmt_with_a_factor_that_is_a_tensor_is_refused(monkeypatch):
+def test_gemmt_with_a_factor_that_is_a_tensor_is_refused():
     alpha, a = torch.tensor(2.0, requires_grad=True), random_tensor(3, 3)
     with pytest.raises(RuntimeError, match=r"gemmt: a factor is a tensor .* TRNBLAS_REQUIRE_NKI"):
         trnblas.gemmt(alpha, a, a)
-    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
-    before = counts()
-    trnblas.gemmt(alpha, a, a)
-    assert [name for name, _ in (counts() - before).refusals] == ["trnblas.gemmt"]
+    with requiring("trnblas", level=""):
+        before = counts()
+        trnblas.gemmt(alpha, a, a)
+        assert [name for name, _ in (counts() - before).refusals] == ["trnblas.gemmt"]
 
 
 def test_strided_operands_reach_the_kernel_as_they_are_meant():

@@ -6,8 +6,8 @@ import torch
 
 import trnblas
 from trnblas import nki as low_level
+from trnblas._library import LIBRARY
 from trnblas._paths import operations  # noqa: F401  (declares the operations)
-from trnblas._paths.library import LIBRARY
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from each_case import each_case
-from trnfft._planning import angles
+from trnfft._kernels import angles
 
 # sin(a) with a in [0, pi/4] from an angle with three roundings: 3 u a cos(a) <= 1.7 u, the function
 # itself another one or two; 4 u = 2^-51 covers both.

@@ -8,8 +8,8 @@ from torch.func import vjp
 import trnfft
 from each_case import each_case
 from pairwise import pairwise
+from trnfft._library import LIBRARY
 from trnfft._paths import operations  # noqa: F401  (declares the operations)
-from trnfft._paths.library import LIBRARY
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
 

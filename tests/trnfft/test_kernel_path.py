@@ -12,6 +12,7 @@ import trnfft.nn
 from each_case import each_case
 from oracles import fourier_kernels as oracle
 from pairwise import pairwise
+from required import requiring
 from trnfft import torch_fft
 from trnsci.core import explain
 from trnsci.core.counters import counts
@@ -28,10 +29,9 @@ REAL_INPUT = ("fft", "ifft", "rfft", "ihfft")
 
 
 @pytest.fixture(autouse=True)
-def on_simulator(monkeypatch):
+def on_simulator():
     """A kernel that fails raises; nothing is computed by torch in its place."""
-    monkeypatch.setenv("TRNFFT_REQUIRE_NKI", "1")
-    with trnfft.backend("simulator"):
+    with requiring("trnfft"), trnfft.backend("simulator"):
         yield
 
 
@@ -256,7 +256,7 @@ def test_gradients_are_those_of_torch(kind):
     assert relative_error(found[0], found[1]) <= 4 * FLOAT32_ERROR
 
 
-def test_precision_chooses_the_kernels_operands(monkeypatch):
+def test_precision_chooses_the_kernels_operands():
     x = operand("fft", 100, True)
     want = torch.fft.fft(wide(x))
     with trnfft.precision("fast"), launched("dft"):
@@ -266,9 +266,9 @@ def test_precision_chooses_the_kernels_operands(monkeypatch):
     with trnfft.precision("double"):
         with pytest.raises(RuntimeError, match=r"does not take torch.float64, and TRNFFT_REQUIRE"):
             trnfft.fft(x)
-        monkeypatch.delenv("TRNFFT_REQUIRE_NKI")
-        # One rounding of the result to float32.
-        assert relative_error(trnfft.fft(x), want) <= 2.0**-24
+        with requiring("trnfft", level=""):
+            # One rounding of the result to float32.
+            assert relative_error(trnfft.fft(x), want) <= 2.0**-24
     assert not (counts() - before).launches, "float64 is for the host"
 
 

@@ -6,8 +6,8 @@ import torch
 
 import trnfft
 import trnfft.nki
+from trnfft._library import LIBRARY
 from trnfft._paths import operations  # noqa: F401  (declares the operations)
-from trnfft._paths.library import LIBRARY
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 

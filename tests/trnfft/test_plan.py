@@ -87,7 +87,7 @@ def test_names_are_found_on_the_function_too():
 def test_description(shape, kind, words):
     made = plan(shape, kind=kind)
     text = str(made)
-    for word in [*words, f"{made.cost.hbm_bytes:,} bytes", f"{made.error_bound:.1e}", "gen2"]:
+    for word in [*words, f"{made.cost.hbm_bytes:,} bytes", f"{made.error_bound:.1e}", "gen3"]:
         assert word in text
 
 

@@ -81,14 +81,6 @@ def test_the_next_transform_is_computed_on_the_level_that_was_chosen():
     assert not is_exact()
 
 
-@pytest.mark.parametrize("name", ["TRNFFT_USE_SIMULATOR", "TRNSCI_USE_SIMULATOR"])
-def test_a_variable_without_meaning_is_refused(monkeypatch, name):
-    monkeypatch.setenv(name, "sure")
-    for function in (trnfft.rfft, trnfft.rfft2):
-        with pytest.raises(ValueError, match=name):
-            function(randn(2, 8))
-
-
 def test_unknown_modes_are_refused():
     for call in (trnfft.set_precision, lambda mode: trnfft.precision(mode).__enter__()):
         with pytest.raises(ValueError, match="got 'quad', accepted: fast, fp32, double"):

@@ -2,16 +2,17 @@
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import trnfft
+from drawn import examples
 from oracles.fourier_kernels import relative_error
 
 from .agreement import array, bound
 
-SETTINGS = settings(deadline=None, max_examples=30, derandomize=True)
+SETTINGS = examples(30)
 # Below this float32 loses bits to underflow, and relative errors say nothing.
 FINITE = st.floats(-1e6, 1e6, width=32).map(lambda v: 0.0 if abs(v) < 1e-6 else v)
 LENGTHS = st.one_of(st.integers(1, 300), st.sampled_from([512, 769, 1000, 1024]))

@@ -9,6 +9,7 @@ import trnfft
 import trnfft.nki
 import trnfft.nn
 from each_case import each_case
+from required import requiring
 from trnfft import ComplexTensor
 from trnfft._complex import arguments
 from trnsci.core.testing import launched, random_tensor
@@ -32,9 +33,8 @@ class NoComplexNumbers(TorchDispatchMode):
 @pytest.fixture
 def without_complex(monkeypatch):
     """The CPU as a device that torch has no complex numbers on."""
-    monkeypatch.setenv("TRNFFT_REQUIRE_NKI", "1")
     monkeypatch.setattr(arguments, "COMPLEX_DEVICES", ("cuda",))
-    with trnfft.backend("simulator"):
+    with requiring("trnfft"), trnfft.backend("simulator"):
         yield
 
 

@@ -6,16 +6,16 @@ import torch
 
 import trnfft
 from each_case import each_case
+from required import requiring
 from trnfft._kernels import dft_constants
 from trnfft._planning import recipe, tables
 from trnsci.core.testing import random_tensor
 
 
 @pytest.fixture(autouse=True)
-def on_simulator(monkeypatch):
-    monkeypatch.setenv("TRNFFT_REQUIRE_NKI", "1")
+def on_simulator():
     trnfft.clear_plan_cache()
-    with trnfft.backend("simulator"):
+    with requiring("trnfft"), trnfft.backend("simulator"):
         yield
     trnfft.clear_plan_cache()
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import trnrand
+from required import requiring
 from trnrand import Generator
-from trnrand._paths.library import LIBRARY
+from trnrand._library import LIBRARY
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError
 from trnsci.core.testing.contract import OperationContract, Sample
@@ -44,13 +45,13 @@ class TestOperations(OperationContract):
         self.assert_close(sample, got, self.result_of(sample))
 
 
-def test_wide_samples_are_refused_and_counted(monkeypatch):
+def test_wide_samples_are_refused_and_counted():
     with trnrand.backend("simulator"):
         before = counts()
         trnrand.uniform(3, dtype=torch.float64, generator=Generator(1))
         assert (counts() - before).refusals == {
             ("trnrand.draw", "the kernel does not take torch.float64"): 1
         }
-        monkeypatch.setenv("TRNRAND_REQUIRE_NKI", "1")
-        with pytest.raises(BackendError, match="TRNRAND_REQUIRE_NKI"):
+        refused = pytest.raises(BackendError, match="TRNRAND_REQUIRE_NKI")
+        with requiring("trnrand"), refused:
             trnrand.uniform(3, dtype=torch.float64, generator=Generator(1))

@@ -59,8 +59,7 @@ def test_the_import_brings_no_simulator_and_no_scipy():
     assert not imported & {"nkisim", "scipy", "numba", "nki"}
 
 
-def test_the_backend_is_chosen_as_in_the_other_libraries(monkeypatch):
-    monkeypatch.delenv("TRNRAND_USE_SIMULATOR", raising=False)
+def test_the_backend_is_chosen_as_in_the_other_libraries():
     assert trnrand.get_backend() == "auto"
     with trnrand.backend("pytorch"):
         assert trnrand.get_backend() == "pytorch"

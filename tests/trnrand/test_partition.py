@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import trnrand
+from drawn import examples
 from trnrand import Generator
 from trnrand.engines import ENGINES
 
@@ -17,7 +18,7 @@ seeds = st.integers(0, 2**64 - 1)
 starts = st.integers(0, 2**40)
 
 # Of each of two dozen distributions, which share the code that cuts requests.
-few = settings(max_examples=3)
+few = examples(3)
 
 
 def ranks_of(engine, seed, start, size):
@@ -50,6 +51,8 @@ def test_uneven_shares(name, seed, start, size, total):
     assert {rank.offset for rank in ranks} == {one.offset}
 
 
+# In every run test_positions.py cuts the requests of every draw.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWS)
 @few
 @given(seed=seeds, cuts=st.lists(st.integers(0, 40), min_size=1, max_size=8))

@@ -5,10 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from drawn import examples
 from each_case import each_case
 from oracles import lowdiscrepancy as oracle
 from trnrand.qmc import HaltonEngine, discrepancy, halton
@@ -66,7 +67,7 @@ def test_bases_that_exceed_the_number_of_points():
     dims=st.integers(1, 12),
     scramble=st.booleans(),
 )
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_a_later_start_gives_the_tail_of_a_longer_draw(start, count, dims, scramble):
     whole = halton(start + count, dims, torch.float64, scramble=scramble, seed=3)
     tail = halton(count, dims, torch.float64, scramble=scramble, seed=3, start_index=start)

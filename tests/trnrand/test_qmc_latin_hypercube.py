@@ -6,10 +6,11 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from drawn import examples
 from each_case import each_case
 from oracles import lowdiscrepancy as oracle
 from trnrand.qmc import latin_hypercube
@@ -31,7 +32,7 @@ def intervals(column, count):
     centered=st.booleans(),
     seed=st.integers(0, 2**64 - 1),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_interval_holds_one_point(count, dims, dtype, centered, seed):
     sample = latin_hypercube(count, dims, dtype, seed=seed, centered=centered)
     assert sample.shape == (count, dims)

@@ -8,10 +8,11 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from drawn import examples
 from each_case import each_case
 from oracles import lowdiscrepancy as oracle
 from trnrand.qmc import SobolEngine, discrepancy, sobol
@@ -77,7 +78,7 @@ def test_scrambled_points_follow_the_definition(seed):
     dims=st.integers(1, 12) | st.sampled_from([255, 256, 257]),
     method=st.sampled_from(METHODS),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_later_start_gives_the_tail_of_a_longer_draw(start, count, dims, method):
     whole = sobol(start + count, dims, 7, method)
     assert torch.equal(sobol(count, dims, 7, method, start_index=start), whole[start:])

@@ -346,7 +346,7 @@ def test_a_polite_kill_stops_the_instance(command, checkout, aws):
 
 def test_without_boto3_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(BackendError, match=r"\.\[remote\]"):
+    with pytest.raises(BackendError, match=r"nkisim\[remote\]"):
         road.clients()
 
 

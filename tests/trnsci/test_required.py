@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from public_calls import CALLS, LIBRARIES, NOT_CALLS, function_of, public_functions
+from required import requiring
 from trnsci.core import explain
 from trnsci.core.counters import counts
-from trnsci.core.errors import BackendError, FlagError
+from trnsci.core.errors import BackendError
 
 NO_KERNEL = "the function has no kernel"
 UNKNOWN = {
@@ -26,18 +27,6 @@ UNKNOWN = {
     "trntensor.tucker_decompose",
 }
 """Functions that reach kernels only after a step that depends on values."""
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch):
-    for library in (*LIBRARIES, "trnsci"):
-        for what in ("USE_SIMULATOR", "REQUIRE_NKI"):
-            monkeypatch.delenv(f"{library.upper()}_{what}", raising=False)
-
-
-@pytest.fixture
-def require(monkeypatch):
-    return lambda value: monkeypatch.setenv("TRNSCI_REQUIRE_NKI", value)
 
 
 def callable_here(name):
@@ -58,10 +47,9 @@ def explained(name):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("backend", ["simulator", "required"])
-def test_every_call_is_explained_by_its_kernels_or_has_none(library, backend, require):
-    if backend == "required":
-        require("all")
-    with import_module(library).backend("auto" if backend == "required" else backend):
+def test_every_call_is_explained_by_its_kernels_or_has_none(library, backend):
+    requested, level = ("auto", "all") if backend == "required" else (backend, "")
+    with import_module(library).backend(requested), requiring(*LIBRARIES, level=level):
         for name in filter(callable_here, CALLS):
             if not name.startswith(library):
                 continue
@@ -78,7 +66,7 @@ def test_every_call_is_explained_by_its_kernels_or_has_none(library, backend, re
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_without_a_device_a_required_kernel_raises_and_other_functions_compute(library, require):
+def test_without_a_device_a_required_kernel_raises_and_other_functions_compute(library):
     calls = {name: call for name, call in CALLS.items() if name.startswith(library)}
     without = {name for name in calls if callable_here(name) and _has_none(name)}
     for name, (args, options) in calls.items():
@@ -87,15 +75,15 @@ def test_without_a_device_a_required_kernel_raises_and_other_functions_compute(l
         function, args = function_of(name), copy.deepcopy(args)
         before = counts()
         if name in without:
-            require("1")
-            function(*args, **options)
+            with requiring(*LIBRARIES):
+                function(*args, **options)
             assert (counts() - before).no_kernel.total() >= 1, name
-            require("all")
-            with pytest.raises(BackendError, match=r"has no kernel, and .*_REQUIRE_NKI"):
+            refused = pytest.raises(BackendError, match=r"has no kernel, and .*_REQUIRE_NKI")
+            with requiring(*LIBRARIES, level="all"), refused:
                 function(*args, **options)
         else:
-            require("1")
-            with pytest.raises(BackendError, match=r"REQUIRE_NKI or its umbrella is on"):
+            refused = pytest.raises(BackendError, match=r"REQUIRE_NKI or its umbrella is on")
+            with requiring(*LIBRARIES), refused:
                 function(*args, **options)
         assert not (counts() - before).launches
 
@@ -107,50 +95,33 @@ def _has_none(name):
     return any(step.reason.startswith(NO_KERNEL) for step in steps)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("value", ["2", "yes", "true", "every"])
-def test_any_other_value_is_an_error(library, value, monkeypatch):
-    name = f"{library.upper()}_REQUIRE_NKI"
-    monkeypatch.setenv(name, value)
-    said = rf"^{name}: got '{value}', accepted: 1, all; or 0, empty$"
-    with pytest.raises(FlagError, match=said):
-        import_module(library + "._paths.library").LIBRARY.kernels_wanted()
-
-
-@pytest.mark.parametrize("value", ["", "0", " "])
-def test_values_that_require_nothing(value, require):
-    require(value)
-    assert torch.equal(function_of("trnblas.gemm")(1.0, torch.eye(2), torch.eye(2)), torch.eye(2))
-
-
-def test_the_size_does_not_matter(require):
-    require("1")
+def test_the_size_does_not_matter():
     for order in (1, 300):
         a = torch.ones(order, order)
-        with pytest.raises(BackendError, match="REQUIRE_NKI"):
+        with requiring("trnblas"), pytest.raises(BackendError, match="REQUIRE_NKI"):
             function_of("trnblas.gemm")(1.0, a, a)
 
 
-def test_backend_pytorch_is_an_explicit_choice(require):
-    require("all")
+def test_backend_pytorch_is_an_explicit_choice():
     trnblas = import_module("trnblas")
-    with trnblas.backend("pytorch"):
+    with requiring("trnblas", level="all"), trnblas.backend("pytorch"):
         assert torch.equal(trnblas.gemm(1.0, torch.eye(2), torch.eye(2)), torch.eye(2))
         assert trnblas.asum(torch.ones(2)) == 2
 
 
-def test_what_raises_is_explained_so(require):
-    require("1")
+def test_what_raises_is_explained_so():
     a = torch.ones(2, 2)
     gemm = function_of("trnblas.gemm")
-    assert str(explain(gemm, 1.0, a, a)).endswith(
-        "no NeuronCore with AWS's NKI is found; the call raises"
-    )
-    assert str(explain(gemm, 1.0, a.double(), a.double())).endswith(
-        "the kernel does not take torch.float64; the call raises"
-    )
-    require("all")
-    assert str(explain(function_of("trnblas.asum"), a)).endswith("has no kernel; the call raises")
+    with requiring("trnblas"):
+        assert str(explain(gemm, 1.0, a, a)).endswith(
+            "no NeuronCore with AWS's NKI is found; the call raises"
+        )
+        assert str(explain(gemm, 1.0, a.double(), a.double())).endswith(
+            "the kernel does not take torch.float64; the call raises"
+        )
+    with requiring("trnblas", level="all"):
+        text = str(explain(function_of("trnblas.asum"), a))
+    assert text.endswith("has no kernel; the call raises")
 
 
 @pytest.mark.parametrize("thing", [torch.ones(2), (1, 2), "gemm", None, 3.0])

@@ -228,9 +228,7 @@ VALUES = {
 
 
 @pytest.fixture(params=["pytorch", "simulator"], autouse=True)
-def path(request, monkeypatch):
-    monkeypatch.setenv("TRNSOLVER_REQUIRE_NKI", "0")
-    monkeypatch.setenv("TRNBLAS_REQUIRE_NKI", "0")
+def path(request):
     with trnsolver.backend(request.param):
         yield request.param
 

@@ -5,7 +5,7 @@ import torch
 from torch.autograd import forward_ad
 
 import trnsolver
-from trnsolver._cuda.batched import batched_eigh, batched_svd
+from trnsolver._paths.cuda.batched import batched_eigh, batched_svd
 
 from .cuda_numbers import normal
 

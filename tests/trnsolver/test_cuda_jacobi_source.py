@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from trnsolver._cuda import batched as module
-from trnsolver._cuda.jacobi import EIGH, SVD
-from trnsolver._cuda.launch import source_of, threads_for
-from trnsolver._cuda.small_eigh import SMALL_EIGH
+from trnsolver._paths.cuda import batched as module
+from trnsolver._paths.cuda.jacobi import EIGH, SVD
+from trnsolver._paths.cuda.launch import source_of, threads_for
+from trnsolver._paths.cuda.small_eigh import SMALL_EIGH
 
 from . import emulated_cuda
 from .kernels.harness_solver import (

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from trnsci.core.cuda import CudaKernel
-from trnsolver._cuda import batched
-from trnsolver._cuda.launch import is_large
-from trnsolver._cuda.small_eigh import MOST_ROWS
+from trnsolver._paths.cuda import batched
+from trnsolver._paths.cuda.launch import is_large
+from trnsolver._paths.cuda.small_eigh import MOST_ROWS
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import trnsolver
-from trnsolver._cuda.batched import batched_qr
+from trnsolver._paths.cuda.batched import batched_qr
 
 from .cuda_numbers import normal
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from trnsolver._cuda.batched import qr_bytes
-from trnsolver._cuda.householder import QR
-from trnsolver._cuda.launch import source_of, threads_for
+from trnsolver._paths.cuda.batched import qr_bytes
+from trnsolver._paths.cuda.householder import QR
+from trnsolver._paths.cuda.launch import source_of, threads_for
 
 from . import emulated_cuda
 from .kernels.harness_solver import distance_from_orthogonal, norm

@@ -11,6 +11,7 @@ import trnsolver
 import trnsparse
 from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
+from required import requiring
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError, DerivativeError
 from trnsci.core.testing import random_tensor
@@ -148,7 +149,7 @@ def test_gmres_ends_a_cycle_when_it_is_done():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
-def test_cg_on_kernel_paths_computes_other_dtypes_by_torch(dtype, monkeypatch):
+def test_cg_on_kernel_paths_computes_other_dtypes_by_torch(dtype):
     z = random_tensor(20, 20, dtype=dtype)
     a, b = z @ z.mH / 20 + torch.eye(20), random_tensor(20, dtype=dtype, seed=1)
     before = counts()
@@ -159,8 +160,8 @@ def test_cg_on_kernel_paths_computes_other_dtypes_by_torch(dtype, monkeypatch):
     change = counts() - before
     assert not change.launches
     assert [str(dtype) in str(reason) for reason in change.refusals] == [True]
-    monkeypatch.setenv("TRNSOLVER_REQUIRE_NKI", "1")
-    with trnsolver.backend("simulator"), pytest.raises(BackendError, match=str(dtype)):
+    refused = pytest.raises(BackendError, match=str(dtype))
+    with requiring("trnsolver"), trnsolver.backend("simulator"), refused:
         trnsolver.cg(a, b)
 
 

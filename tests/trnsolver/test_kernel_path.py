@@ -28,8 +28,7 @@ SIDES = random_tensor(N, 2, seed=1)
 
 
 @pytest.fixture(autouse=True)
-def on_the_simulator(monkeypatch):
-    monkeypatch.setenv("TRNSOLVER_REQUIRE_NKI", "0")
+def on_the_simulator():
     with trnsolver.backend("simulator"):
         yield
 

@@ -6,6 +6,7 @@ import torch
 import trnsolver
 import trnsolver.nki as low_level
 from each_case import each_case
+from required import requiring
 from trnsci.core.counters import counts
 from trnsci.core.errors import ShapeError
 from trnsci.core.testing import random_tensor
@@ -32,11 +33,11 @@ CALLS = {
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("path", ["pytorch", "simulator"])
 @pytest.mark.parametrize("name", CALLS)
-def test_results(name, path, lower, monkeypatch):
-    monkeypatch.setenv("TRNSOLVER_REQUIRE_NKI", "1")
+def test_results(name, path, lower):
     function, arguments, formula = CALLS[name]
     before = counts()
-    with trnsolver.backend(path), torch.autocast("cpu", torch.bfloat16, enabled=lower):
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=lower)
+    with requiring("trnsolver"), trnsolver.backend(path), autocast:
         got = function(*arguments)
     launches = (counts() - before).launches[f"{name}_kernel"]
     assert launches == (path == "simulator")

@@ -13,8 +13,8 @@ import torch
 import trnsolver
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
+from trnsolver._library import LIBRARY
 from trnsolver._paths import operations
-from trnsolver._paths.library import LIBRARY
 from trnsolver.nki import dispatch as low_level
 
 SMALL = 0.25 * random_tensor(3, 3)

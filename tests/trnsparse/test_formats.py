@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import trnsparse as ts
+from drawn import examples
 from each_case import each_case
 
 from .cases import DTYPES, FORMATS, dense_matrices, in_format, random_dense
 
-few = settings(max_examples=25, deadline=None)
+few = examples(25)
 
 
 @few

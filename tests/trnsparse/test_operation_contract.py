@@ -11,9 +11,9 @@ from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, OperationContract, Sample
 from trnsparse._attention import operations as attention_operations
 from trnsparse._attention.dispatch import _tables
+from trnsparse._library import LIBRARY
 from trnsparse._paths import operations
-from trnsparse._paths.library import LIBRARY
-from trnsparse._products.resident import BSR_CG
+from trnsparse._resident_cg import BSR_CG
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import AttentionMask
 

@@ -229,7 +229,7 @@ def test_the_default_relaxation_reads_the_lower_triangle_of_any_matrix():
 
 def test_multigrid_without_pyamg_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyamg", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install pyamg"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nkisim\[amg\]'"):
         ts.amg_preconditioner(laplacian(5))
 
 

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import trnsparse as ts
+from drawn import examples
 from each_case import each_case
 
-few = settings(max_examples=30, deadline=None)
+few = examples(30)
 
 
 def bounds(n, seed=0):

@@ -7,10 +7,11 @@ import string
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import trntensor
+from drawn import examples
 from each_case import each_case
 from oracles.einsum import contraction
 from trnsci.core.testing import random_tensor, sum_bound
@@ -63,7 +64,7 @@ def problems(draw):
 
 
 @given(problem=problems(), kind=st.sampled_from([torch.float64, torch.complex128, torch.int64]))
-@settings(max_examples=150)
+@examples(150)
 def test_any_contraction_is_that_of_the_definition(problem, kind):
     inputs, output, shapes = problem
     rng = np.random.default_rng(len(output))
@@ -85,7 +86,7 @@ def test_any_contraction_is_that_of_the_definition(problem, kind):
     ends=st.booleans(),
     kept=st.booleans(),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_an_ellipsis_broadcasts_as_in_numpy(ranks, ones, ends, kept):
     full = (2, 3, 2)
     arrays, terms = [], []

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import trntensor
+from drawn import examples
 from each_case import each_case
 from oracles.einsum import contraction
+from required import requiring
 from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import random_tensor
@@ -20,8 +22,9 @@ from .test_einsum import problems, terms_of
 
 
 @pytest.fixture(autouse=True)
-def _required(monkeypatch):
-    monkeypatch.setenv("TRNTENSOR_REQUIRE_NKI", "1")
+def _required():
+    with requiring("trntensor"):
+        yield
 
 
 @each_case("subscripts", TRICKY + COMMON)
@@ -37,7 +40,7 @@ def test_kernels_give_what_torch_gives(subscripts):
 
 
 @given(problem=problems(), narrow=st.booleans())
-@settings(max_examples=40)
+@examples(40)
 def test_any_contraction_on_kernels(problem, narrow):
     inputs, output, shapes = problem
     rng = np.random.default_rng(len(output))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import trntensor
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
+from trntensor._library import LIBRARY
 from trntensor._paths import operations  # noqa: F401  (declares the operations)
-from trntensor._paths.library import LIBRARY
 
 A, B, C = random_tensor(2, 3, 4), random_tensor(5, 4, 2), random_tensor(3, 2)
 ENERGIES = -3 + 0.25 * random_tensor(2, seed=4), 2 + 0.25 * random_tensor(3, seed=5)

@@ -9,11 +9,12 @@ import weakref
 import opt_einsum
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trntensor
+from drawn import examples
 from each_case import each_case
 from trnsci.core.errors import ShapeError
 from trnsci.core.testing import random_tensor
@@ -239,7 +240,7 @@ def test_a_limit_below_the_result_is_refused():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=25)
+@examples(25)
 def test_slices_of_any_contraction_add_up(seed):
     inputs, output, sizes = network(4, seed, 1, 4)
     tensors = [

@@ -9,23 +9,44 @@ from nkisim.arch.gen3 import GEN3
 from nkisim.arch.gen4 import GEN4
 from nkisim.arch.generation import Generation
 
-__all__ = ["GEN2", "GEN3", "GEN4", "GENERATIONS", "TARGET_VARIABLE", "Generation", "resolve_target"]
+__all__ = [
+    "DEFAULT_TARGET",
+    "GEN2",
+    "GEN3",
+    "GEN4",
+    "GENERATIONS",
+    "TARGET_VARIABLE",
+    "Generation",
+    "resolve_target",
+]
 
 GENERATIONS = (GEN2, GEN3, GEN4)
-TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+DEFAULT_TARGET = GEN3
+"""The generation of simulations and profiles where none is stated: that of trn2."""
+
+TARGET_VARIABLE = "NKISIM_TARGET"
+_VARIABLES = (TARGET_VARIABLE, "NEURON_PLATFORM_TARGET_OVERRIDE")
 
 _BY_NAME = {alias: generation for generation in GENERATIONS for alias in generation.aliases}
 
 
 def resolve_target(name: str | None = None) -> Generation:
-    """Return the generation called ``name``, or the one set in the environment, or gen4.
+    """Return the generation called ``name``; None takes the environment's, or the default.
+
+    NKISIM_TARGET is read before NEURON_PLATFORM_TARGET_OVERRIDE.
 
     Raises:
-        ValueError: The name, or the value of the environment variable, is not known.
+        ValueError: The name, or the value of an environment variable, is not known.
     """
     asked, origin = name, "target"
     if asked is None:
-        asked, origin = os.environ.get(TARGET_VARIABLE) or GEN4.name, TARGET_VARIABLE
+        for origin in _VARIABLES:
+            asked = os.environ.get(origin)
+            if asked:
+                break
+        else:
+            return DEFAULT_TARGET
     generation = _BY_NAME.get(asked.lower())
     if generation is None:
         raise ValueError(f"{origin}: unknown platform {asked!r}; accepted: {', '.join(_BY_NAME)}")

@@ -71,7 +71,7 @@ class Timing:
         reciprocal_cycles: Cycles per element of ``reciprocal``.
         matmul_issue_cycles: Cycles added to each product.
         matmul_tail: From the last column of a product until its result can be read.
-        matmul_tail_float32: The same for four passes, besides half of the moving stream.
+        matmul_tail_float32: The same for four passes, to which half of the moving stream is added.
         transpose_tail: The same for a transposition.
         tensor_start_rate: Share of the full rate at which the Tensor engine starts.
         tensor_ramp: Work after which it reaches the full rate.
@@ -97,7 +97,7 @@ class Timing:
         loose_buffers: Tiles of one line of the kernel that are alive at the same time, in the
             pessimistic schedule.
         loose_in_flight, loose_delay: Transfers under way, and time added to each, there.
-        stall_share: Share of the difference of both schedules that a kernel loses.
+        stall_share: Share of the difference of both schedules that is added to the shorter one.
         fixed: Start and end of a kernel on the device.
         host: Host time of one call besides the device's.
     """

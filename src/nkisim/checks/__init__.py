@@ -10,7 +10,8 @@ from nkisim.checks.langcheck import (
     source_rules,
 )
 from nkisim.checks.occupancy import occupancy_of
-from nkisim.checks.outputs import check_outputs
+from nkisim.checks.outputs import check_outputs, lead_with_origins, nonfinite_outputs
+from nkisim.checks.recursion import report_recursion
 from nkisim.checks.unbound import report_unbound
 
 __all__ = [
@@ -21,7 +22,10 @@ __all__ = [
     "check_outputs",
     "file_findings",
     "kernel_findings",
+    "lead_with_origins",
+    "nonfinite_outputs",
     "occupancy_of",
+    "report_recursion",
     "report_unbound",
     "source_rules",
 ]

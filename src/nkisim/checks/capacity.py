@@ -72,7 +72,8 @@ def check_capacity(core: Core, place: Place) -> None:
         (MemoryRegion.sbuf, SBUF_OVERFLOW, 1, target.sbuf_usable_bytes),
         (MemoryRegion.psum, PSUM_OVERFLOW, target.psum_bank_bytes, target.psum_bytes),
     ):
-        tiles = [a for a in used if a.region is region]
+        # The allocation of a tile that is too large alone has reported it.
+        tiles = [a for a in used if a.region is region and device_bytes(a) <= limit]
         if not tiles:
             continue
         _check_peak(tiles, region, rule, unit, limit, core)
@@ -129,7 +130,7 @@ def _check_peak(
     if sum([nbytes for _, nbytes in needs]) <= limit:
         return
     first, last = [tile.first_use for tile in tiles], [tile.last_use for tile in tiles]
-    # Both ways to count tell the same of tiles on all partitions, which most are.
+    # Both counts are equal for tiles on all partitions, which most are.
     ways = {tuple(shares[rows] * nbytes for rows, nbytes in needs) for shares in SHARES}
     peak, moment = max(_peak(first, last, shares) for shares in ways)
     if peak <= limit * quarters:
@@ -170,7 +171,7 @@ def _peak(first: Sequence[int], last: Sequence[int], shares: Sequence[int]) -> t
     ends = sorted(zip(last, shares, strict=True))
     ended = live = most = moment = 0
     for begin, share in sorted(zip(first, shares, strict=True)):
-        # A tile that an instruction uses first and one that it uses last are live together.
+        # At one instruction, tiles that it uses first and tiles that it uses last are all live.
         while ends[ended][0] < begin:
             live -= ends[ended][1]
             ended += 1

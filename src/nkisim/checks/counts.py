@@ -44,7 +44,7 @@ class CountedLoops:
         return bool(self._places)
 
     def turns(self, values: range, name: str) -> range:
-        """Return the iterations of such a loop, made by the function of a name, in this run."""
+        """Return the iterations of such a loop in this run; ``name`` is that of its function."""
         if self._idle:
             return range(0)
         if len(values):

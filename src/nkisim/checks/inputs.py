@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.checks.langcheck.source import definition_of
 from nkisim.diagnostics import Place, declare, flag, loops_around
 from nkisim.machine import Effect
 from nkisim.memory import Lifetime, NkiTensor
 from nkisim.memory.written_map import Marks
+from nkisim.source import definition_of
 
 __all__ = ["InputCoverage"]
 

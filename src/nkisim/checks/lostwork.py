@@ -61,7 +61,7 @@ class _Tiles:
 
     Attributes:
         last: The last of them.
-        count: Number of changes from one tile to another, and 1.
+        count: Number of changes from one tile to another, plus 1.
         reads: Number of writes that were read.
         last_read: The last tile that was read.
         adds: Whether the line reads the tile that it writes, as a sum does.

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import Place, declare, flag
+from nkisim.diagnostics import Place, Recorder, declare, flag
 from nkisim.machine import Core
 from nkisim.machine.unwritten import confirm_garbage
 from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
+from nkisim.spec import rules
 from nkisim.traversal import parts_of
 
-__all__ = ["check_outputs"]
+__all__ = ["check_outputs", "lead_with_origins", "nonfinite_outputs"]
 
 OUTPUT_BUFFER = declare(
     "A012",
@@ -153,3 +154,48 @@ def _ranges(box: list[tuple[int, int]]) -> str:
     """Describe a box of indices."""
     spans = [f"{start}:{stop}" for start, stop in box]
     return f"inside [{', '.join(spans)}]" if spans else "the only element"
+
+
+# -- NaN and infinity ------------------------------------------------------------------------------
+
+_ORIGINS = (rules.NAN_CREATED, rules.MASKED_ROW, rules.FLOAT_OVERFLOW)
+"""Rules of instructions that make NaN or infinity."""
+
+
+def nonfinite_outputs(result: Any) -> dict[str, str]:
+    """Return the outputs that have NaN or infinity, each with the first such value and its index.
+
+    Values that depend on unwritten memory do not count: they are findings of their own.
+    """
+    parts = result if isinstance(result, (tuple, list)) else (result,)
+    found = {}
+    for index, tensor in enumerate(parts):
+        if not isinstance(tensor, NkiTensor) or not tensor.dtype.is_float:
+            continue
+        finite = np.isfinite(tensor.array)
+        if finite.all():
+            continue
+        wrong = ~finite
+        for garbage in (tensor.storage.unwritten(tensor.region), _tainted(tensor)):
+            if garbage is not None:
+                wrong &= ~garbage
+        if wrong.any():
+            at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+            found[f"output {index}"] = f"{tensor.array[at]} at {at}"
+    return found
+
+
+def _tainted(tensor: NkiTensor) -> np.ndarray | None:
+    origins = tensor.storage.garbage(tensor.region)
+    return None if origins is None else origins != 0
+
+
+def lead_with_origins(recorder: Recorder, outputs: dict[str, str]) -> None:
+    """Put the findings of instructions that made NaN or infinity first, with the outputs."""
+    for finding in recorder.findings:
+        if finding.rule in _ORIGINS or "makes" in finding.data:
+            finding.data = {**finding.data, "outputs": [*outputs]}
+            finding.notes += tuple(
+                f"{name} has {seen}, although all inputs are finite"
+                for name, seen in outputs.items()
+            )

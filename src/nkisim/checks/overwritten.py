@@ -174,7 +174,7 @@ def _fix(loss: _Loss, output: bool, in_a_loop: bool) -> str:
 
 
 def _is_fill(old: np.ndarray, site: Site) -> bool:
-    """Return whether a result is a beginning, as of a sum: zeros, or a copy of one number."""
+    """Return whether a result is an initial value, as of a sum: zeros, or copies of one number."""
     same = not (old != old.flat[0]).any()
     return same and (site.moves or not old.flat[0])
 

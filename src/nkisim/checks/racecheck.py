@@ -188,7 +188,7 @@ def _is_ordered(step: Step) -> bool:
 
 
 def _other_turn(theirs: tuple[Turn, ...], mine: tuple[Turn, ...]) -> Turn | None:
-    """Return the iteration of a write, if it is another one of a loop that is running."""
+    """Return the iteration of a write if its loop is running and in another iteration now."""
     now = dict(mine)
     for turn in theirs:
         if turn.loop in now and now[turn.loop] != turn.value:

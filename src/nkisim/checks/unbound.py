@@ -6,8 +6,8 @@ import ast
 import re
 from types import TracebackType
 
-from nkisim.checks.langcheck.source import definition_of
 from nkisim.diagnostics import NkiValidationError, Place, declare, flag, is_own_file
+from nkisim.source import definition_of
 
 __all__ = ["NkiUnboundError", "report_unbound"]
 

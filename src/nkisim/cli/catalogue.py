@@ -7,9 +7,10 @@ from importlib import resources
 import click
 
 from nkisim.cli.group import commands
-from nkisim.diagnostics import RULES, Rule
+from nkisim.diagnostics import Rule
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
 from nkisim.filecheck import all_rules
+from nkisim.filecheck.rules import OWN_RULES
 from nkisim.intents import nearest
 
 __all__ = ["rule", "rules"]
@@ -20,7 +21,7 @@ __all__ = ["rule", "rules"]
 @click.option("--plain", is_flag=True, help="Print the page's own text.")
 def rule(name: str, plain: bool) -> None:
     """Print the page of a rule, by id or name."""
-    known = all_rules()
+    known = {**all_rules(), **{r.id: r for r in OWN_RULES}}
     by_name = {r.slug: r.id for r in known.values()} | {r.id: r.id for r in known.values()}
     id = by_name.get(name) or by_name.get(name.upper())
     if name.upper() in UNDECIDABLE or name.upper() in SPOKEN_FOR:
@@ -32,7 +33,7 @@ def rule(name: str, plain: bool) -> None:
         raise click.UsageError(f"no rule is called {name!r}{hint}")
     from rich.console import Console
 
-    text = page_text(id)
+    text = page_text(known[id])
     console = Console(highlight=False)
     if plain or not console.is_terminal:
         click.echo(text, nl=False)
@@ -49,18 +50,17 @@ def _no_rule(id: str) -> str:
     return f"# {id}\n\n{SPOKEN_FOR[id]}"
 
 
-def page_text(id: str) -> str:
+def page_text(rule: Rule) -> str:
     """Return the page of a rule, or the text of its declaration if there is no page."""
     package = resources.files("nkisim")
     # Pages are inside an installed package, and in the docs folder of a checkout.
     for home in (package / "pages", package / ".." / ".." / "docs" / "rules"):
-        page = home / f"{id}.md"
+        page = home / f"{rule.id}.md"
         if page.is_file():
             return page.read_text(encoding="utf-8")
-    found = RULES[id]
     return (
-        f"# {id} {found.slug}\n\n{found.checks}\n\nWhy it matters: {found.matters}.\n\n"
-        f"Severity: {found.severity}.\n"
+        f"# {rule.id} {rule.slug}\n\n{rule.checks}\n\nWhy it matters: {rule.matters}.\n\n"
+        f"Severity: {rule.severity}.\n"
     )
 
 
@@ -105,4 +105,4 @@ def _has(rule: Rule, words: list[str]) -> bool:
     """Return whether a rule has all words; the page is read only if its own text does not."""
     own = f"{rule.slug} {rule.checks} {rule.matters}".lower()
     missing = [word for word in words if word not in own]
-    return not missing or all(word in page_text(rule.id).lower() for word in missing)
+    return not missing or all(word in page_text(rule).lower() for word in missing)

@@ -42,9 +42,25 @@ CLEAN, FINDINGS, NOTHING, BROKEN = 0, 1, 3, 4
 _COMMAS = "ids or families, separated by commas; may be repeated"
 
 
-@commands.command()
+class _Check(click.Command):
+    """The command, with an answer for an option that is not one of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name == "--strict":
+                raise click.UsageError(
+                    "No such option: --strict. A check never stops at a finding; --fail-on "
+                    "warning exits with status 1 for warnings too.",
+                    ctx,
+                ) from None
+            raise
+
+
+@commands.command(cls=_Check)
 @click.argument("files", nargs=-1, required=True, metavar="FILE[::KERNEL]...")
-@click.option("--shapes", default="", help='Arguments: "x=bf16[128,512] eps=1e-6".')
+@click.option("--shapes", multiple=True, help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
 @nki_option
@@ -55,12 +71,13 @@ _COMMAS = "ids or families, separated by commas; may be repeated"
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
 @click.option("--require-run", is_flag=True, help="Fail where a kernel is only read.")
+@click.option("--source-only", is_flag=True, help="Read the files; import and run nothing.")
 @click.option("--fix", is_flag=True, help="Write the fixes of findings to the files.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a diff; the report goes to stderr.")
 @click.option("--allow-none", is_flag=True, help="Exit with status 0 if no file has a kernel.")
 def check(
     files: tuple[str, ...],
-    shapes: str,
+    shapes: tuple[str, ...],
     target: str | None,
     form: str,
     output: str,
@@ -70,6 +87,7 @@ def check(
     max_instructions: int | None,
     max_seconds: float,
     require_run: bool,
+    source_only: bool,
     fix: bool,
     diff: bool,
     allow_none: bool,
@@ -77,17 +95,22 @@ def check(
     """Check the kernels of each FILE, or one of them, on every generation.
 
     KERNEL is a name, Class.name or name[2]. Arguments come from nkisim_examples() in the file, from
-    --shapes, nt.tensor annotations and defaults; without them only the source is checked. What the
-    files print goes to stderr. --fix writes the code of findings that have some, and checks again;
-    --diff without it changes no file. Exit status, after the fixes: 0 clean, 1 findings, 2 a
-    mistake on the command line, 3 nothing was checked, 4 a file cannot be read, imported or
-    written.
+    --shapes, nt.tensor annotations and defaults, of which --shapes wins; without them only the
+    source is checked. --source-only imports no file. What the files print goes to stderr. --fix
+    writes the code of findings that have some, and checks again; --diff without it changes no
+    file. Exit status, after the fixes: 0 clean, 1 findings, 2 a mistake on the command line,
+    3 nothing was checked, 4 a file cannot be read, imported or written.
     """
     wanted = [split_name(name) for name in files]
     project = project_of(wanted[0][0])
+    for option, given in (("--shapes", shapes), ("--require-run", require_run)):
+        if source_only and given:
+            raise click.UsageError(
+                f"{option} runs kernels and --source-only runs none; leave out one"
+            )
     try:
         settings = CheckSettings(
-            shapes=parse_shapes(shapes) if shapes else {},
+            shapes=parse_shapes(" ".join(shapes)) if shapes else {},
             targets=targets_of(target or project.target or "all"),
             selection=Selection(
                 _ids(only) or project.only,
@@ -96,7 +119,8 @@ def check(
             ),
             max_instructions=max_instructions or project.max_instructions or 2_000_000,
             max_seconds=max_seconds,
-            require_run=require_run or project.require_run,
+            require_run=not source_only and (require_run or project.require_run),
+            source_only=source_only,
         )
         paths = [(path, kernel) for file, kernel in wanted for path in python_files(file)]
         with claimed_stdout() as stdout:

@@ -14,12 +14,11 @@ from typing import Any
 
 import click
 
+import nkisim
 from nkisim.environment import variable_set
 from nkisim.versions import NKI_VARIABLE, resolve
 
-__all__ = ["DISTRIBUTION", "PROCESS", "commands", "main", "nki_option", "put_in_force"]
-
-DISTRIBUTION = "trnsci"
+__all__ = ["PROCESS", "commands", "main", "nki_option", "put_in_force"]
 
 PROCESS = object()
 """The object of click's context in a process that ends after the command."""
@@ -39,7 +38,7 @@ class _ScriptOrCommand(click.Group):
 
 
 @click.group(cls=_ScriptOrCommand, name="nkisim", no_args_is_help=True)
-@click.version_option(package_name=DISTRIBUTION, prog_name="nkisim")
+@click.version_option(nkisim.__version__, prog_name="nkisim")
 def commands() -> None:
     """Run and check NKI kernels without a Trainium."""
 

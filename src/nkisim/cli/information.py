@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nkisim.cli.group import DISTRIBUTION, commands, nki_option
+import nkisim
+from nkisim.cli.group import commands, nki_option
 from nkisim.compiled import arithmetic, numba_problem
 from nkisim.versions import NKI_VARIABLE, chosen
 
@@ -51,7 +52,7 @@ def info(target: str | None) -> None:
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     versions = [
-        ("nkisim", _version_of(DISTRIBUTION)),
+        ("nkisim", nkisim.__version__),
         ("NKI version of kernels", chosen()),
         ("numpy", _version_of("numpy")),
         ("ml_dtypes", _version_of("ml_dtypes")),

@@ -17,7 +17,7 @@ from typing import NamedTuple, TextIO
 import click
 
 from nkisim import profiling
-from nkisim.api import as_kernel
+from nkisim.arch import resolve_target
 from nkisim.checks import file_findings
 from nkisim.cli.checking import project_of, split_name, targets_of
 from nkisim.cli.group import commands, nki_option
@@ -26,13 +26,13 @@ from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.text import finding_text, wants_colour
 from nkisim.filecheck import Shapes, parse_shapes
-from nkisim.filecheck.arguments import arguments_of, shapes_hint
+from nkisim.filecheck.arguments import shapes_hint
 from nkisim.filecheck.calls import (
     EXAMPLES,
     BadExamples,
     KernelCall,
-    attribute_of,
     example_calls,
+    generated_call,
     where_raised,
 )
 from nkisim.filecheck.files import SourceFile, check_shape_names, named_kernel
@@ -94,7 +94,7 @@ class _Settings:
 
 @commands.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE[::KERNEL]...")
-@click.option("--shapes", default="", help='Arguments: "x=bf16[128,512] eps=1e-6".')
+@click.option("--shapes", multiple=True, help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
 @nki_option
 @click.option("--values", is_flag=True, help="Compute values, where loops depend on them.")
@@ -117,7 +117,7 @@ class _Settings:
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
 def profile(
     files: tuple[str, ...],
-    shapes: str,
+    shapes: tuple[str, ...],
     target: str | None,
     values: bool,
     trip_count: int | None,
@@ -132,8 +132,9 @@ def profile(
     """Predict the device time of the kernels of each FILE, or of one of them.
 
     Arguments come from nkisim_examples() in the file, from --shapes, nt.tensor annotations and
-    defaults. The target is trn2 by default. What the files print goes to stderr. Exit status:
-    0 profiled, 1 a kernel was refused, 2 a mistake on the command line, 3 nothing was profiled.
+    defaults, of which --shapes wins. The target is trn2 by default. What the files print goes to
+    stderr. Exit status: 0 profiled, 1 a kernel was refused, 2 a mistake on the command line,
+    3 nothing was profiled.
     """
     wanted = [split_name(name) for name in files]
     project = project_of(wanted[0][0])
@@ -141,8 +142,8 @@ def profile(
     outcome = _Outcome()
     try:
         settings = _Settings(
-            shapes=parse_shapes(shapes) if shapes else {},
-            targets=targets_of(target or project.target or "trn2"),
+            shapes=parse_shapes(" ".join(shapes)) if shapes else {},
+            targets=targets_of(target or project.target or resolve_target().name),
             values=values,
             trip_count=trip_count,
             descriptors=descriptors,
@@ -232,29 +233,26 @@ def _calls(
         return
     with imported(file, settings.max_seconds) as module:
         with time_limit(settings.max_seconds):
-            examples = example_calls(module, file, source.kernels, selected)
+            examples = example_calls(module, file, source.kernels, selected, grid, settings.shapes)
         yield from examples
         called = {call.name for call in examples}
         for kernel_source in source.kernels:
             name = kernel_source.name
-            function = attribute_of(module, name)
             if name in called:
                 continue
-            if not callable(function):
-                notes.append(
-                    f"{name} was not profiled, it is not a name of the module: define {EXAMPLES}()"
-                )
-                continue
-            found = as_kernel(function)
-            given, missing = arguments_of(found.function, settings.shapes)
+            call, missing = generated_call(module, kernel_source, settings.shapes)
             if missing:
                 shapes = shapes_hint(kernel_source, missing)
                 notes.append(
                     f"{name} was not profiled, no value for {', '.join(missing)}: give --shapes "
                     f'"{shapes}", annotate with nt.tensor[128, 512], or define {EXAMPLES}()'
                 )
+            elif call is None:
+                notes.append(
+                    f"{name} was not profiled, it is not a name of the module: define {EXAMPLES}()"
+                )
             else:
-                yield KernelCall(name, found if grid is None else found[grid], (), given)
+                yield call if grid is None else call._replace(kernel=call.kernel[grid])
 
 
 # -- output ----------------------------------------------------------------------------------------

@@ -112,10 +112,11 @@ def run(
     """
     try:
         project = project_of(Path(script))
-        target = target or (project.target if "," not in project.target else "") or None
-        if target in (None, "all"):
-            target = None
-        else:
+        # A project may name several generations, for `check`; a script runs on one.
+        target = target or (
+            "" if project.target == "all" or "," in project.target else project.target
+        )
+        if target:
             resolve_target(target)
         if report:
             format_of(report)
@@ -123,7 +124,7 @@ def run(
         raise click.UsageError(str(error)) from None
     variables = {
         STRICT_VARIABLE: "1" if strict or project.strict else "",
-        TARGET_VARIABLE: target or "",
+        TARGET_VARIABLE: target,
         IGNORE_VARIABLE: ",".join(project.ignore),
     }
     chosen = tuple((name, value) for name, value in variables.items() if value)

@@ -43,7 +43,7 @@ _PRIORITIES = range(4)
 
 
 def check_options(name: str, priority: Any, label: Any) -> None:
-    """Check the options of a collective, which change no result.
+    """Check the options of a collective; they change no result.
 
     Args:
         name: Name of the collective.

@@ -5,7 +5,7 @@ start in the source, the number of received elements, and their start in the des
 that no rank sends are unchanged.
 
 NKI 0.3.0 has a column for every rank of the world, optional rows, received counts as an input, and
-received runs that lie one behind the other. From 0.4.0 on there is a column for every rank of the
+received runs that are stored back to back. From 0.4.0 on there is a column for every rank of the
 group, and three rows, or four with starts of received runs; row 2 is an output, received runs lie
 in slots of equal size, and the metadata may be in SBUF. Of two cores, the first reads and writes
 it.
@@ -40,7 +40,8 @@ class Call(NamedTuple):
         at: The running rank in its group.
         src, dst: The tensors.
         metadata: The metadata tensor.
-        known: Whether the received counts are known: an input in 0.3.0, later not written.
+        known: Whether the received counts are known: 0.3.0 reads them, later versions do not write
+            them.
         placed: Whether row 3 has the starts of received runs.
     """
 
@@ -73,7 +74,7 @@ class Layout:
     Attributes:
         grouped: Whether columns are ranks of the group, row 2 is an output, and received runs lie
             in slots; before, columns are ranks of the world, row 2 is an input, and received runs
-            lie one behind the other.
+            are stored back to back.
         limits: The faults of a call that is not supported.
     """
 

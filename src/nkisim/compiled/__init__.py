@@ -1,17 +1,21 @@
 """Loops compiled by numba, an optional package (the ``[fast]`` extra).
 
 There are two kinds of loops. Conversions and single operations are exact: they run if numba is
-loaded, and give NumPy's bits. Elementary functions and statistics may differ from NumPy's in the
-last places: the choice between numba and NumPy depends on the size of the tile, on the installation
-and on NKISIM_FAST, and never on earlier calls.
+loaded, and give NumPy's bits. Elementary functions may differ from NumPy's in the last places: the
+choice between numba and NumPy depends on the sizes of the tile and of the kernel's arguments, on
+the installation and on NKISIM_FAST, and never on earlier calls.
 
-Only this module decides whether numba is used; it imports it at the first large tile.
+Only this module decides whether numba is used. To import it and its loops takes as long as many
+small runs, so it is imported in a large run only.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,19 +25,23 @@ __all__ = [
     "FAST_VARIABLE",
     "FUNCTIONS",
     "LARGE",
+    "LARGE_RUN",
     "Arithmetic",
     "arithmetic",
     "compiles_exact",
     "compiles_function",
-    "compiles_statistics",
     "numba_problem",
+    "run_with",
 ]
 
 FAST_VARIABLE = "NKISIM_FAST"
 """Environment variable; ``0`` selects NumPy's arithmetic."""
 
 LARGE = 1 << 16
-"""Elements of a tile from which on elementary functions and statistics are compiled."""
+"""Elements of a tile from which on elementary functions are compiled, in a large run."""
+
+LARGE_RUN = 1 << 20
+"""Elements of the arguments of a large run."""
 
 _MIDDLING = 1 << 10
 """Elements from which on a compiled loop is faster."""
@@ -47,20 +55,37 @@ FUNCTIONS = frozenset(
 )
 """Compiled activation functions; for the others NumPy is as fast."""
 
+_ELEMENTS: ContextVar[int] = ContextVar("elements", default=0)
+"""Elements of the arguments of the current run."""
+
+
+@contextmanager
+def run_with(elements: int) -> Iterator[None]:
+    """State the number of elements of a run's arguments."""
+    token = _ELEMENTS.set(elements)
+    try:
+        yield
+    finally:
+        _ELEMENTS.reset(token)
+
 
 def compiles_function(name: str, elements: int) -> bool:
     """Return whether an activation function is compiled for a tile of ``elements`` elements."""
-    return name in FUNCTIONS and compiles_statistics(elements)
-
-
-def compiles_statistics(elements: int) -> bool:
-    """Return whether mean and deviation of rows are compiled for a tile of this size."""
-    return elements >= LARGE and _is_wanted() and not numba_problem()
+    if name not in FUNCTIONS or elements < LARGE or _ELEMENTS.get() < LARGE_RUN:
+        return False
+    return _is_wanted() and not numba_problem()
 
 
 def compiles_exact(elements: int) -> bool:
-    """Return whether conversions and exact operations are compiled: only if numba is loaded."""
-    return elements >= _MIDDLING and "numba" in sys.modules and _is_wanted() and not numba_problem()
+    """Return whether conversions and exact operations are compiled.
+
+    They are if numba is loaded or the run is large. Their bits are the same either way.
+    """
+    if elements < _MIDDLING or not _is_wanted():
+        return False
+    if "numba" not in sys.modules and _ELEMENTS.get() < LARGE_RUN:
+        return False
+    return not numba_problem()
 
 
 def arithmetic() -> Arithmetic:

@@ -1,16 +1,12 @@
 """Rules, findings, reports and locations in user code; imports nothing else of nkisim."""
 
 from nkisim.diagnostics.findings import (
-    RECORDER,
     Fact,
     Finding,
     NkiCallError,
     NkiFindingWarning,
     NkiValidationError,
-    Recorder,
     Rewrite,
-    Strictness,
-    flag,
 )
 from nkisim.diagnostics.frames import (
     Place,
@@ -29,6 +25,7 @@ from nkisim.diagnostics.frames import (
     user_place,
     user_stacklevel,
 )
+from nkisim.diagnostics.recorder import RECORDER, Recorder, Strictness, flag
 from nkisim.diagnostics.report import Report
 from nkisim.diagnostics.rules import CHECKED, RULES, Rule, Severity, declare
 

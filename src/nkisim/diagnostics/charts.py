@@ -11,7 +11,7 @@ __all__ = ["occupancy_chart"]
 
 _MOST_TILES = 400
 _WIDTH, _HEIGHT = 640, 220
-_LEFT, _TOP, _BOTTOM = 66, 30, 38
+_LEFT, _TOP, _BOTTOM = 92, 54, 50
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#777777")
 
 
@@ -45,15 +45,18 @@ def occupancy_chart(picture: Occupancy) -> str:
         if part
     )
     more = f"; {left_out} smaller tiles are not drawn" if left_out else ""
-    named = ", ".join(map(escape, owners[:12])) + (", ..." if len(owners) > 12 else "")
+    named = "".join(
+        f'<i style="background:{_COLOURS[number % len(_COLOURS)]}"></i>{escape(owner)}'
+        for number, owner in enumerate(owners[:12])
+    ) + (", ..." if len(owners) > 12 else "")
     size = f"{-_LEFT} {-_TOP} {_LEFT + _WIDTH + 14} {_TOP + _HEIGHT + _BOTTOM}"
     return (
         f'<figure class="memory"><svg viewBox="{size}" role="img" aria-label="{escape(title)}">'
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#f2f5f8"/>'
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" class="plot"/>'
         f"{_axes(top, end, x, y)}{boxes}{_capacity(picture.limit, y if near else 0.0)}"
-        f'<text class="title" x="0" y="-14">{escape(title)}</text></svg>'
+        f'<text class="title" x="0" y="-30">{escape(title)}</text></svg>'
         f"<figcaption>At most {peak:,} of {picture.limit:,} bytes per partition in use at a time, "
-        f"over {end - 1:,} instructions. Tiles: {named}{more}</figcaption></figure>"
+        f"over {end - 1:,} instructions. Tiles:{named}{more}</figcaption></figure>"
     )
 
 
@@ -71,7 +74,9 @@ def _box(tile: Tile, at: int, x: float, y: float, colour: str) -> str:
         f'fill="{colour}"><title>{escape(title)}</title></rect>'
     )
     if high > 11 and width > 7 * len(tile.label):
-        box += f'<text x="{left + 3:.1f}" y="{down + 11:.1f}">{escape(tile.label)}</text>'
+        box += (
+            f'<text class="tile" x="{left + 3:.1f}" y="{down + 11:.1f}">{escape(tile.label)}</text>'
+        )
     return box
 
 
@@ -88,11 +93,11 @@ def _axes(top: float, end: int, x: float, y: float) -> str:
         at = value * x
         parts.append(
             f'<path class="axis" d="M{at:.1f} {_HEIGHT}v4"/><text class="axis" x="{at:.1f}" '
-            f'y="{_HEIGHT + 15}" text-anchor="middle">{value:,}</text>'
+            f'y="{_HEIGHT + 19}" text-anchor="middle">{value:,}</text>'
         )
     parts.append(
-        f'<text class="axis" x="{_WIDTH / 2}" y="{_HEIGHT + 31}" text-anchor="middle">'
-        f'instruction</text><text class="axis" transform="translate({12 - _LEFT} {_HEIGHT / 2}) '
+        f'<text class="axis" x="{_WIDTH / 2}" y="{_HEIGHT + 42}" text-anchor="middle">'
+        f'instruction</text><text class="axis" transform="translate({16 - _LEFT} {_HEIGHT / 2}) '
         'rotate(-90)" text-anchor="middle">bytes per partition</text>'
     )
     return "".join(parts)
@@ -106,11 +111,11 @@ def _marks(end: float) -> range:
 
 
 def _capacity(limit: int, y: float) -> str:
-    """Return the line of the capacity; without a scale, a text that it is above the chart."""
+    """Return the line of the capacity; a text if it is above the chart (``y`` is 0)."""
     text = f"capacity {limit:,} bytes"
     if not y:
         return (
-            f'<text class="limit" x="{_WIDTH}" y="-4" text-anchor="end">{text}, above this chart '
+            f'<text class="limit" x="{_WIDTH}" y="-6" text-anchor="end">{text}, above this chart '
             "&#8593;</text>"
         )
     at = _HEIGHT - limit * y

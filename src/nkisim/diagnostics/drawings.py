@@ -30,7 +30,7 @@ def map_drawing(picture: Bitmap, colour: str = "#ee6677") -> str:
     return (
         f'<figure><svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" shape-rendering="crispEdges">'
-        f'<rect width="{width}" height="{height}" fill="#dde5ee"/>'
+        f'<rect width="{width}" height="{height}" class="map"/>'
         f'<g fill="{colour}">{"".join(cells)}</g></svg>'
         f"<figcaption>{size}; coloured: {escape(picture.marked)}</figcaption></figure>"
     )

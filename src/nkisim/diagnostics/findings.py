@@ -1,39 +1,31 @@
-"""Findings, and the one function that raises or records them.
+"""Findings: their data, their text, and the exceptions that carry them.
 
-``flag`` is the only entry point: it builds the finding for the user's line; the recorder of the
-current run decides whether to raise, record or ignore it.
-
-    NkiValidationError (AssertionError)
-      NkiCallError (also TypeError)        a call that does not fit the 0.3.0 signature
-    NkiFindingWarning (UserWarning)        a run recorded error-severity findings
+NkiValidationError (AssertionError)
+  NkiCallError (also TypeError)        a call that does not fit the 0.3.0 signature
+NkiFindingWarning (UserWarning)        a run recorded error-severity findings
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Mapping
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from nkisim.diagnostics.frames import Place, user_locals, user_place
-from nkisim.diagnostics.ignores import silencing_line
+from nkisim.diagnostics.frames import Place
 from nkisim.diagnostics.pictures import Bitmap
 from nkisim.diagnostics.rules import Rule, Severity
 
 __all__ = [
     "DATA",
     "MOST_SHOWN",
-    "RECORDER",
     "Fact",
     "Finding",
     "NkiCallError",
     "NkiFindingWarning",
     "NkiValidationError",
-    "Recorder",
     "Rewrite",
-    "Strictness",
-    "flag",
+    "in_order",
 ]
 
 MOST_SHOWN = 200
@@ -49,8 +41,10 @@ DATA: Mapping[str, str] = {
     "extent": "S009: extent of the dimension",
     "is_none": "A025: whether None is given for a tensor or a register",
     "keyword": "A025: the argument that the function does not have",
+    "makes": "rules about what an instruction reads: the NaN or infinity that it makes from it",
     "member": "A013: class and name of the enum member that an integer stands for",
     "module": "A025: the module of NKI that a name is missing in",
+    "outputs": "D020, D031, D042: outputs that have NaN or infinity although all inputs are finite",
     "rows": "S001: rows of the tile",
     "start": "S009: start of the slice",
     "unwritten": "M001: how many of the elements nothing has written",
@@ -58,8 +52,6 @@ DATA: Mapping[str, str] = {
     "who": "C rules with a line of each core: the core or rank of the finding's own line",
 }
 """Keys of the data of findings: the rules that have them, and their meaning."""
-
-Strictness = Literal["simulate", "strict", "check"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +227,11 @@ class Finding:
         return lines
 
 
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings in the given order, except that the origins of a NaN in an output lead."""
+    return sorted(findings, key=lambda finding: "outputs" not in finding.data)
+
+
 class NkiValidationError(AssertionError):
     """A kernel violates a rule of NKI 0.3.0; ``finding`` has the message, the place and the fix."""
 
@@ -255,7 +252,7 @@ class NkiValidationError(AssertionError):
         return self.finding.rule.id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What an exception is made from is not what it is called with; processes hand it on so.
+        # Pickle would call the class with the text, not with the finding.
         return type(self), (self.finding,)
 
 
@@ -271,175 +268,3 @@ class NkiFindingWarning(UserWarning):
     """The kernel computed a result, but has findings of error severity."""
 
     __module__ = "nkisim"
-
-
-class Recorder:
-    """Collects the findings of one run and decides which of them stop it.
-
-    Attributes:
-        strictness: Level of the run.
-        errors: Ids of rules that are errors in this run, whatever their severity.
-        ignored: Ids of rules that are not reported in this run.
-        watches_values: True when results are checked for NaN and infinity.
-        silenced: File, line and rule id of findings that a comment silenced.
-
-    A finding is *suspended* while its effect is unknown: it is recorded with a lower severity and
-    numbered. It is *confirmed* when the effect is observed.
-    """
-
-    def __init__(
-        self,
-        strictness: Strictness,
-        errors: Collection[str] = (),
-        ignored: Collection[str] = (),
-    ) -> None:
-        self.strictness = strictness
-        self.errors = frozenset(errors)
-        self.ignored = frozenset(ignored)
-        self.silenced: set[tuple[str, int, str]] = set()
-        self.watches_values = strictness != "simulate" or bool(errors)
-        self._folded: dict[_Key, Finding] = {}
-        self._suspended: list[Finding] = []
-        self._confirmed: dict[_Key, Finding] = {}
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings so far."""
-        return list(self._folded.values())
-
-    def stops(self, finding: Finding) -> bool:
-        """Return whether a finding must raise."""
-        return finding.rule.meaningless or (
-            self.strictness == "strict" and finding.severity == "error"
-        )
-
-    def silences(self, finding: Finding) -> bool:
-        """Return whether a finding is ignored; findings without a natural result never are."""
-        if finding.rule.meaningless:
-            return False
-        comment = silencing_line(finding.file, finding.line, finding.rule.id)
-        if comment:
-            self.silenced.add((finding.file, comment, finding.rule.id))
-        return comment > 0 or finding.rule.id in self.ignored
-
-    def knows(self, finding: Finding) -> bool:
-        """Return whether an equal finding of the same line is recorded."""
-        return _key(finding) in self._folded
-
-    def add(self, finding: Finding) -> None:
-        """Record a finding, folding it into an equal one of the same line."""
-        key = _key(finding)
-        known = self._confirmed.get(key) or self._folded.setdefault(key, finding)
-        if known is not finding:
-            known.count += 1
-
-    def suspend(self, finding: Finding, most: int) -> int:
-        """Return the number (from 1) of a suspended finding; all beyond ``most`` share the last."""
-        key = _key(finding)
-        known = self._confirmed.get(key) or self._folded.get(key, finding)
-        for number, suspended in enumerate(self._suspended, 1):
-            if suspended is known:
-                return min(number, most)
-        self._suspended.append(known)
-        return min(len(self._suspended), most)
-
-    def confirm(self, number: int, most: int, consequence: str) -> None:
-        """Make a suspended finding as severe as its rule, and note why."""
-        last = number if number < most else len(self._suspended)
-        for finding in self._suspended[number - 1 : last]:
-            if consequence not in finding.notes:
-                finding.notes += (consequence,)
-            if finding.severity == finding.rule.severity or self.silences(finding):
-                continue
-            waiting = _key(finding)
-            finding.level = None
-            if self.stops(finding):
-                self._folded.pop(waiting, None)
-                raise NkiValidationError(finding)
-            self._confirmed[waiting] = finding
-            # It keeps its place among the others.
-            self._folded = {_key(f) if f is finding else key: f for key, f in self._folded.items()}
-
-
-_Key = tuple[str, str, int, str, str, str]
-
-
-def _key(finding: Finding) -> _Key:
-    """Return the key under which equal findings are counted as one."""
-    return (
-        finding.rule.id,
-        finding.file,
-        finding.line,
-        finding.instruction,
-        finding.operand,
-        finding.severity,
-    )
-
-
-RECORDER: ContextVar[Recorder | None] = ContextVar("nkisim_recorder", default=None)
-"""Recorder of the run in this context; None outside a run."""
-
-
-def _variables() -> tuple[Fact, ...]:
-    """Return the tensors among the variables of the running function."""
-    return tuple(
-        Fact("", name, tuple(value.shape), str(value.dtype), value.buffer.value)
-        for name, value in user_locals().items()
-        # A tensor, whose class is not known down here.
-        if hasattr(type(value), "get_pattern") and hasattr(value, "buffer")
-    )
-
-
-def flag(
-    rule: Rule,
-    message: str,
-    *,
-    instruction: str = "",
-    operand: str = "",
-    seen: object = "",
-    allowed: object = "",
-    fix: str = "",
-    notes: tuple[str, ...] = (),
-    place: Place | None = None,
-    severity: Severity | None = None,
-    error: type[NkiValidationError] = NkiValidationError,
-    facts: tuple[Fact, ...] = (),
-    data: Mapping[str, Any] | None = None,
-    stops: bool = False,
-) -> Finding:
-    """Raise or record a finding of ``rule``, depending on the strictness of the current run.
-
-    ``severity`` is that of this case, where it differs from the rule's. ``stops`` is True for a
-    case without a natural result of a rule that usually has one. Outside a run only what has no
-    natural result raises; there is nowhere to record the rest.
-    """
-    stops = stops or rule.meaningless
-    recorder = RECORDER.get()
-    finding = Finding(
-        rule,
-        message,
-        place or user_place(),
-        instruction,
-        operand,
-        " ".join(str(seen).split()),  # an array takes several lines
-        str(allowed),
-        fix,
-        notes,
-        level=severity,
-        facts=facts,
-        data=data or {},
-    )
-    if recorder is None:
-        if stops:
-            raise error(finding)
-        return finding
-    if rule.id in recorder.errors:
-        finding.level = "error"
-    if not recorder.knows(finding):
-        finding.facts += _variables()
-    if not stops and recorder.silences(finding):
-        return finding
-    if stops or recorder.stops(finding):
-        raise error(finding)
-    recorder.add(finding)
-    return finding

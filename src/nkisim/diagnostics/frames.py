@@ -80,7 +80,7 @@ def raised_at(error: BaseException) -> Place | None:
 
 def user_line() -> tuple[str, int]:
     """Return file and line of the innermost line outside this package; faster than a place."""
-    frame = inspect.currentframe()  # as _user_frame, but every allocation asks
+    frame = inspect.currentframe()  # inlined _user_frame: called for every allocation
     while frame is not None and (file := frame.f_code.co_filename).startswith(_PACKAGE):
         frame = frame.f_back
     return ("", 0) if frame is None else (file, frame.f_lineno)
@@ -153,7 +153,7 @@ def called_by_user() -> bool:
 def _conditions(
     source: str, kinds: tuple[type[ast.If | ast.While | ast.Assert | ast.IfExp], ...]
 ) -> frozenset[int]:
-    """Return the lines of a source's conditions, of some statements."""
+    """Return the lines of the conditions of some kinds of statements."""
     return frozenset(
         line
         for node in _nodes(source)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nkisim.diagnostics.findings import Finding, Rewrite
+from nkisim.diagnostics.findings import Finding, Rewrite, in_order
 from nkisim.diagnostics.frames import Place
 from nkisim.diagnostics.pictures import Occupancy
-from nkisim.diagnostics.report import Report, counted
+from nkisim.diagnostics.report import Report, called, counted
 from nkisim.diagnostics.rules import CHECKED, RULES, Rule
 
 __all__ = ["FailOn", "KernelRecord", "Ledger"]
@@ -23,6 +23,12 @@ FailOn = Literal["error", "warning"]
 
 SCHEMA = 1
 """Version of the JSON format; incremented when the meaning of a key changes."""
+
+
+_MOST_CALLS = 20
+
+_MOST_SHOWN_CALLS = 3
+"""Calls of one kernel that a text and a page show; the JSON has more."""
 
 
 @dataclass(slots=True)
@@ -35,9 +41,10 @@ class KernelRecord:
         runs: Number of runs; 0 where only its source was checked.
         instructions: Number of instructions executed in all runs.
         targets: Generations that it ran on.
+        arguments: Arguments of its calls by name, as text; of the first 20 that differ.
         stopped: Reason why it did not complete, by generation.
         note: Reason why only its source was checked, if so.
-        hint: How it can be run, then.
+        hint: How to run it, in that case.
         memory: Use of SBUF and PSUM over its last run.
     """
 
@@ -46,10 +53,17 @@ class KernelRecord:
     runs: int = 0
     instructions: int = 0
     targets: list[str] = field(default_factory=list)
+    arguments: list[dict[str, str]] = field(default_factory=list)
     stopped: dict[str, str] = field(default_factory=dict)
     note: str = ""
     hint: str = ""
     memory: tuple[Occupancy, ...] = ()
+
+    def add_arguments(self, calls: Iterable[dict[str, str]]) -> None:
+        """Add the arguments of calls that differ from the known ones."""
+        for call in calls:
+            if call not in self.arguments and len(self.arguments) < _MOST_CALLS:
+                self.arguments.append(call)
 
     @property
     def remark(self) -> str:
@@ -82,8 +96,8 @@ class Ledger:
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings, in order of first appearance."""
-        return list(self._found.values())
+        """The findings, in order of first appearance; the origins of a NaN in an output lead."""
+        return in_order(self._found.values())
 
     @property
     def instructions(self) -> int:
@@ -112,6 +126,21 @@ class Ledger:
         several = len(self.by_file()) > 1
         return f"{kernel.place.file}::{kernel.name}" if several else kernel.name
 
+    def ran(self) -> list[str]:
+        """Return for each kernel that ran its calls, their generations and NKI versions."""
+        by = f", NKI {', '.join(sorted(self.nki))}" if self.nki else ""
+        lines = []
+        for kernel in self.kernels.values():
+            if not kernel.runs:
+                continue
+            shown = kernel.arguments[:_MOST_SHOWN_CALLS]
+            calls = [called(self.label(kernel), arguments) for arguments in shown]
+            more = len(kernel.arguments) - len(shown)
+            if more:
+                calls.append(f"{more} other call{'s' if more > 1 else ''}")
+            lines.append(f"ran {', '.join(calls)} on {', '.join(kernel.targets)}{by}")
+        return lines
+
     def remarks(self) -> list[str]:
         """Return a remark for each kernel that was not fully checked, with the reason."""
         notes: dict[str, list[str]] = {}
@@ -139,6 +168,7 @@ class Ledger:
         record = self.kernel(name, place)
         record.runs += 1
         record.instructions += report.instructions
+        record.add_arguments([report.arguments])
         record.memory = tuple(report.memory) or record.memory
         if report.target not in record.targets:
             record.targets.append(report.target)
@@ -179,6 +209,7 @@ class Ledger:
             mine = self.kernel(record.name, record.place)
             mine.runs += record.runs
             mine.instructions += record.instructions
+            mine.add_arguments(record.arguments)
             mine.targets += [t for t in record.targets if t not in mine.targets]
             mine.stopped |= record.stopped
             if not mine.note:
@@ -194,7 +225,7 @@ class Ledger:
 
         def short(file: str) -> str:
             name = file.removeprefix(folder.rstrip(os.sep) + os.sep)
-            linecache.checkcache(name)  # it may be that of a file read in another folder
+            linecache.checkcache(name)  # the cached text may be of another folder's file
             return name
 
         for finding in (*self._found.values(), *self.fixed):
@@ -255,6 +286,7 @@ class Ledger:
                     "runs": k.runs,
                     "instructions": k.instructions,
                     "targets": k.targets,
+                    "arguments": k.arguments,
                     "stopped": k.stopped,
                     "note": k.note,
                     "hint": k.hint,
@@ -278,6 +310,7 @@ class Ledger:
             record = ledger.kernel(k["name"], Place(k["file"], k["line"]))
             record.runs, record.instructions = k["runs"], k["instructions"]
             record.targets, record.stopped = k["targets"], k["stopped"]
+            record.arguments = k["arguments"]
             record.note, record.hint = k["note"], k["hint"]
         ledger.add(_finding(f) for f in data["findings"])
         ledger.fixed = [_finding(f) for f in data.get("fixed", ())]

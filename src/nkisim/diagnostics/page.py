@@ -12,6 +12,14 @@ from nkisim.diagnostics.report import counted
 __all__ = ["document", "ledger_page"]
 
 
+_FRAME = """
+:root { color-scheme: light dark; }
+body { margin: 20px; background: #fff; }
+@media (prefers-color-scheme: dark) { body { background: #12181f; } }
+@media (max-width: 700px) { body { margin: 12px; } }
+"""
+
+
 def ledger_page(ledger: Ledger) -> str:
     """Return a ledger as a complete HTML page."""
     memory = [
@@ -20,7 +28,7 @@ def ledger_page(ledger: Ledger) -> str:
         for picture in kernel.memory
     ]
     checked = [f"{file}: {', '.join(names)}" for file, names in ledger.by_file().items()]
-    notes = checked + ledger.remarks()
+    notes = checked + ledger.ran() + ledger.remarks()
     inner = body("nkisim check", ledger.summary(), notes, ledger.findings, memory)
     return document(f"nkisim: {counted(ledger.findings)}", inner)
 
@@ -30,6 +38,6 @@ def document(title: str, body: str) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title></head>"
-        f'<body style="margin: 20px">{body}</body></html>\n'
+        f"<title>{escape(title)}</title><style>{_FRAME}</style></head>"
+        f"<body>{body}</body></html>\n"
     )

@@ -51,7 +51,7 @@ class Occupancy:
         tiles: The tiles in it.
         where: Core, where there are several.
         kernel: Name of the kernel.
-        target: Generation, which the limit is that of.
+        target: Generation whose limit it is.
     """
 
     memory: str

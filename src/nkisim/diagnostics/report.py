@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from nkisim.diagnostics.findings import Finding
 from nkisim.diagnostics.html import fragment
 from nkisim.diagnostics.pictures import Occupancy
 
-__all__ = ["Report", "counted"]
+__all__ = ["Report", "called", "counted"]
 
 
 def counted(findings: Iterable[Finding]) -> str:
@@ -27,25 +27,35 @@ def counted(findings: Iterable[Finding]) -> str:
     return f"{len(found)} finding{'s' if len(found) > 1 else ''}: " + ", ".join(counts)
 
 
+def called(kernel: str, arguments: Mapping[str, str]) -> str:
+    """Return a call as text, such as ``scale(x=float32[128,512], factor=2.0)``."""
+    return f"{kernel}({', '.join(f'{name}={text}' for name, text in arguments.items())})"
+
+
 @dataclass(repr=False)
 class Report:
     """Result of a run as data; ``str(report)`` is its text form.
 
     Attributes:
-        findings: In order of first appearance, repeats counted.
+        findings: In order of first appearance, repeats counted; what made a NaN in an output of
+            finite inputs comes first.
         outputs: Return value of the kernel, or None when it was stopped.
+        kernel: Name of the kernel.
+        arguments: The arguments by name, as text: an array by dtype and shape.
         target: Simulated generation.
         nki: NKI version that it judged by.
         stopped: Reason why the kernel did not complete; empty when it did.
         instructions: Number of instructions executed on all cores.
         memory: Use of SBUF and PSUM over the run; only recorded by checks.
         silenced: File, line and rule id of findings that a comment silenced.
-        arithmetic: ``"compiled"`` where elementary functions and statistics of large tiles are
-            compiled loops, which may differ from NumPy's in the last places; else ``"numpy"``.
+        arithmetic: ``"compiled"`` where elementary functions of large tiles are compiled loops,
+            which may differ from NumPy's in the last places; else ``"numpy"``.
     """
 
     findings: list[Finding] = field(default_factory=list)
     outputs: Any = None
+    kernel: str = ""
+    arguments: dict[str, str] = field(default_factory=dict)
     target: str = ""
     nki: str = ""
     stopped: str = ""
@@ -80,6 +90,8 @@ class Report:
     def to_json(self) -> str:
         """Return the report, without the outputs, as JSON text."""
         data = {
+            "kernel": self.kernel,
+            "arguments": self.arguments,
             "target": self.target,
             "nki": self.nki,
             "ok": self.ok,
@@ -89,14 +101,25 @@ class Report:
         }
         return json.dumps(data, indent=2)
 
+    @property
+    def subject(self) -> str:
+        """What was run: kernel, arguments, generation and NKI version."""
+        ran = called(self.kernel, self.arguments) if self.kernel else ""
+        parts = [f"{ran} on {self.target}" if ran and self.target else ran]
+        parts.append(f"NKI {self.nki}" if self.nki else "")
+        return ", ".join(filter(None, parts))
+
     def __str__(self) -> str:
-        by = f" (NKI {self.nki})" if self.nki else ""
-        return "\n".join([*map(str, self.findings), self.summary() + by])
+        of = f" ({self.subject})" if self.subject else ""
+        return "\n".join([*map(str, self.findings), self.summary() + of])
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks: the source with findings next to its lines."""
-        title = "nkisim" + (f" on {self.target}" if self.target else "")
-        title += f", NKI {self.nki}" if self.nki else ""
-        return fragment(title, self.summary(), self.findings, self.memory)
+        return fragment(
+            f"nkisim: {self.subject}" if self.subject else "nkisim",
+            self.summary(),
+            self.findings,
+            self.memory,
+        )
 
     __repr__ = __str__  # what notebooks and test reports show

@@ -38,6 +38,7 @@ class Rule:
         matters: One sentence: the effect in the compiler or on the device.
         meaningless: True when no natural result exists; the run stops at every strictness level.
         on_values: True when it depends on values; a run without values does not find it.
+        whole_call: True when several operands of a call that break it have one cause.
         detector: Name of the detector, for rules that a simulation checks only with that detector
             enabled; ``check`` enables all.
         since: Version of nkisim that introduced the rule.
@@ -51,6 +52,7 @@ class Rule:
     meaningless: bool = False
     on_values: bool = False
     detector: str = ""
+    whole_call: bool = False
     since: str = "0.1.0"
 
     def __str__(self) -> str:
@@ -67,6 +69,7 @@ def declare(
     meaningless: bool = False,
     on_values: bool = False,
     detector: str = "",
+    whole_call: bool = False,
     advice: bool = False,
 ) -> Rule:
     """Register and return a rule; an id can be declared only once.
@@ -75,7 +78,11 @@ def declare(
     """
     if id in _REGISTRY:
         raise ValueError(f"rule {id} is declared twice: {_REGISTRY[id].slug} and {slug}")
-    rule = Rule(id, slug, severity, checks, matters, meaningless, on_values, detector)
+    rule = Rule(
+        *(id, slug, severity, checks, matters, meaningless, on_values),
+        detector=detector,
+        whole_call=whole_call,
+    )
     _REGISTRY[id] = rule
     if not advice:
         _CHECKED[id] = rule

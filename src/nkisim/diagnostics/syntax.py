@@ -10,7 +10,7 @@ import ast
 import threading
 from functools import lru_cache
 
-__all__ = ["SYNTAX_LOCK", "parsed", "tree_of"]
+__all__ = ["SYNTAX_LOCK", "module_of", "parsed", "tree_of"]
 
 SYNTAX_LOCK = threading.RLock()
 """Lock held while a syntax tree is built."""
@@ -26,6 +26,19 @@ def parsed(source: str) -> ast.Module | None:
 
 
 @lru_cache(maxsize=32)
+def module_of(source: str) -> ast.Module:
+    """Return the syntax tree of a source; a text is parsed once, and its tree is not changed.
+
+    Raises:
+        SyntaxError: The source is not valid Python; also ValueError, RecursionError, MemoryError.
+    """
+    with SYNTAX_LOCK:
+        return ast.parse(source)
+
+
 def tree_of(source: str) -> ast.Module | None:
-    """Return what ``parsed`` does; a text is parsed once, and its tree must not be changed."""
-    return parsed(source)
+    """Return what ``module_of`` does, or None if the source is not valid Python."""
+    try:
+        return module_of(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

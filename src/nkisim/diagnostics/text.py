@@ -36,7 +36,7 @@ def ledger_text(ledger: Ledger, colour: bool = False) -> str:
     parts += [finding_text(finding, colour) for finding in found[:MOST_SHOWN]]
     if len(found) > MOST_SHOWN:
         parts.append(f"... and {len(found) - MOST_SHOWN:,} more; --format json has all of them")
-    parts += ledger.remarks()
+    parts += ledger.ran() + ledger.remarks()
     return "\n".join([*parts, ledger.summary()]) + "\n"
 
 

@@ -22,6 +22,7 @@ from nkisim.intents import DTYPE_NAMES
 __all__ = [
     "ArraySpec",
     "Shapes",
+    "argument",
     "arguments_of",
     "made_array",
     "parse_shapes",
@@ -102,6 +103,11 @@ def made_array(spec: ArraySpec) -> np.ndarray:
     return values.astype(spec.dtype.numpy).reshape(spec.shape)
 
 
+def argument(given: ArraySpec | int | float | bool | str | None) -> Any:
+    """Return the argument that an entry of ``Shapes`` stands for."""
+    return made_array(given) if isinstance(given, ArraySpec) else given
+
+
 def arguments_of(function: Any, shapes: Shapes) -> tuple[dict[str, Any], list[str]]:
     """Return arguments for a kernel, and the parameters without a known value.
 
@@ -116,8 +122,7 @@ def arguments_of(function: Any, shapes: Shapes) -> tuple[dict[str, Any], list[st
         name = parameter.name
         spec = annotated.get(name)
         if name in shapes:
-            value = shapes[name]
-            given[name] = made_array(value) if isinstance(value, ArraySpec) else value
+            given[name] = argument(shapes[name])
         elif spec is not None and all(type(extent) is int for extent in spec.extents):
             shape = tuple(extent for extent in spec.extents if isinstance(extent, int))
             given[name] = made_array(ArraySpec(shape, spec.dtype or DTYPES["float32"]))

@@ -6,18 +6,25 @@ import linecache
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nkisim.api import Kernel, as_kernel
 from nkisim.checks import KernelSource, kernel_findings
 from nkisim.diagnostics import Finding, Place, is_own_file
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
-from nkisim.filecheck.arguments import Shapes, arguments_of, shapes_hint, without_value
+from nkisim.filecheck.arguments import (
+    Shapes,
+    argument,
+    arguments_of,
+    shapes_hint,
+    without_value,
+)
 from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
 from nkisim.filecheck.modules import CannotImport, imported, raising_line
 from nkisim.filecheck.rules import BROKEN_FILE
 from nkisim.filecheck.settings import CheckSettings
-from nkisim.host import definition_place
+from nkisim.host import argument_names, definition_place
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 
@@ -30,6 +37,7 @@ __all__ = [
     "generated_call",
     "run_kernels",
     "where_raised",
+    "with_shapes",
 ]
 
 EXAMPLES = "nkisim_examples"
@@ -69,11 +77,16 @@ def run_kernels(
 ) -> bool:
     """Run every kernel with known arguments; note at the others why they were only read.
 
-    The file is imported only if arguments of a kernel are known.
+    The file is imported only if arguments of a kernel are known, and never if the settings say that
+    files are only read.
 
     Returns:
         Whether the file is broken, which is a finding.
     """
+    if settings.source_only:
+        for record in records.values():
+            record.note = "as --source-only asks"
+        return False
     missing = {k.name: without_value(k, settings.shapes) for k in kernels}
     has_examples = EXAMPLES in "".join(linecache.getlines(str(file)))
     if not has_examples and all(missing.values()):
@@ -106,7 +119,7 @@ def _run_all(
     broken = False
     try:
         with time_limit(settings.max_seconds):
-            calls = example_calls(module, file, kernels, selected)
+            calls = example_calls(module, file, kernels, selected, grid, settings.shapes)
     except BadExamples as error:
         broken = True
         _add_broken(found, file, str(error), error.line)
@@ -126,9 +139,23 @@ def _add_broken(found: Ledger, file: Path, message: str, line: int) -> None:
 
 
 def example_calls(
-    module: Any, file: Path, kernels: list[KernelSource], selected: str
+    module: Any,
+    file: Path,
+    kernels: list[KernelSource],
+    selected: str,
+    grid: int | None = None,
+    shapes: Shapes = MappingProxyType({}),
 ) -> list[KernelCall]:
-    """Return the calls that a file's ``nkisim_examples`` yields."""
+    """Return the calls that a file's ``nkisim_examples`` yields.
+
+    Args:
+        module: The file, imported.
+        file: Its path.
+        kernels: Its kernels, or the selected one.
+        selected: Name of the selected kernel; empty for all.
+        grid: Number of cores that replaces the examples', if any.
+        shapes: Arguments that replace the examples', by parameter name.
+    """
     function = getattr(module, EXAMPLES, None)
     if function is None:
         return []
@@ -150,12 +177,40 @@ def example_calls(
         kernel = as_kernel(entry[0])
         place = definition_place(kernel.function)
         here = place.file == str(file)
-        if here and selected and place.line not in names:
+        if selected and not (here and place.line in names):
             continue  # another kernel was selected
         name = names.get(place.line, kernel.__name__) if here else kernel.__name__
         args, kwargs = ((), entry[1]) if isinstance(entry[1], dict) else (entry[1], {})
-        calls.append(KernelCall(name, kernel, args, kwargs))
-    return calls
+        call = KernelCall(name, kernel if grid is None else kernel[grid], args, kwargs)
+        calls.append(with_shapes(call, shapes))
+    return _distinct(calls, shapes)
+
+
+def with_shapes(call: KernelCall, shapes: Shapes) -> KernelCall:
+    """Return a call with the arguments that ``shapes`` has for parameters of its kernel."""
+    parameters = call.kernel.parameters
+    given = {p.name: argument(shapes[p.name]) for p in parameters if p.name in shapes}
+    if not given:
+        return call
+    args, kwargs = call.kernel.arguments(call.args, call.kwargs)
+    names = argument_names(parameters, len(args))
+    args = tuple(given.pop(name, value) for name, value in zip(names, args, strict=True))
+    kernel = Kernel(call.kernel.function, call.kernel.cores)
+    return KernelCall(call.name, kernel, args, {**kwargs, **given})
+
+
+def _distinct(calls: list[KernelCall], shapes: Shapes) -> list[KernelCall]:
+    """Return the calls without those that ``shapes`` made equal to an earlier one."""
+    kept, seen = [], set()
+    for call in calls:
+        names = {*argument_names(call.kernel.parameters, len(call.args)), *call.kwargs}
+        key = (call.kernel.function, call.kernel.cores)
+        if names and names <= set(shapes):
+            if key in seen:
+                continue
+            seen.add(key)
+        kept.append(call)
+    return kept
 
 
 def _short(entry: Any) -> str:

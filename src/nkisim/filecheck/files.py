@@ -15,7 +15,7 @@ from nkisim.filecheck.calls import run_kernels
 from nkisim.filecheck.comments import unused_ignores
 from nkisim.filecheck.rules import BROKEN_FILE, NOT_RUN
 from nkisim.filecheck.settings import CheckSettings
-from nkisim.suggestions import complete, settle
+from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import in_force
 
 __all__ = ["SourceFile", "check_files", "check_shape_names", "named_kernel"]
@@ -84,11 +84,11 @@ def _check(source: SourceFile, settings: CheckSettings, ledger: Ledger) -> None:
         source.file, source.kernels, source.selected, source.grid, settings, found, records
     )
     recorder = Recorder("check")
-    known = {(f.rule.id, f.file, f.line) for f in found.findings}
+    of_runs = found.findings
     for finding in source.findings:
         if recorder.silences(finding):
             continue
-        if (finding.rule.id, finding.file, finding.line) not in known:
+        if not explained(finding, of_runs):
             complete([finding])
             found.add([finding])
     settle(found.findings)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.syntax import parsed
+from nkisim.diagnostics.syntax import parsed, tree_of
 from nkisim.filecheck.files import check_files
 from nkisim.filecheck.settings import CheckSettings
 from nkisim.rewriting import (
@@ -120,7 +120,7 @@ class _Chosen:
         self.findings: list[Finding] = []
         self._text = text
         self._rewrites: list[Rewrite] = []
-        self._names = _bound(text)
+        self._names = _stored(tree_of(text))
         self._new: set[str] = set()
 
     def add(self, finding: Finding, rewrite: Rewrite) -> None:
@@ -147,7 +147,10 @@ class _Chosen:
 def _bound(code: str) -> set[str]:
     """Return the names that code, or the head of a loop, binds."""
     code = textwrap.dedent(code)
-    tree = parsed(code) or parsed(f"{code}\n    pass")
+    return _stored(parsed(code) or parsed(f"{code}\n    pass"))
+
+
+def _stored(tree: ast.Module | None) -> set[str]:
     nodes = () if tree is None else ast.walk(tree)
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 

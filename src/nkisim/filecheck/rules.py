@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nkisim.diagnostics import Rule
 
-__all__ = ["BROKEN_FILE", "NOT_RUN", "UNUSED_IGNORE"]
+__all__ = ["BROKEN_FILE", "NOT_RUN", "OWN_RULES", "UNUSED_IGNORE"]
 
 UNUSED_IGNORE = Rule(
     "X001",
@@ -27,3 +27,5 @@ NOT_RUN = Rule(
     "A kernel was only read, although a run is required.",
     "most mistakes show in a run only",
 )
+OWN_RULES = (UNUSED_IGNORE, BROKEN_FILE, NOT_RUN)
+"""The rules of this module."""

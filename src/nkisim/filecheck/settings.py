@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nkisim.arch import GENERATIONS
 from nkisim.filecheck.arguments import Shapes
 from nkisim.filecheck.selection import Selection
 from nkisim.versions import resolve
@@ -26,14 +27,16 @@ class CheckSettings:
         max_instructions: Number of instructions after which a run is aborted.
         max_seconds: Seconds after which a run is aborted.
         require_run: Whether a kernel that is only read is an error.
+        source_only: Whether files are only read, and none is imported.
     """
 
     shapes: Shapes = field(default_factory=dict)
-    targets: tuple[str, ...] = ("gen2", "gen3", "gen4")
+    targets: tuple[str, ...] = tuple(generation.name for generation in GENERATIONS)
     selection: Selection = field(default_factory=Selection)
     max_instructions: int = 2_000_000
     max_seconds: float = 600.0
     require_run: bool = False
+    source_only: bool = False
 
 
 class SettingsError(ValueError):

@@ -893,8 +893,8 @@ def sendrecv(
         dst: Tile in SBUF that receives, of the shape and dtype that the other core sends.
         send_to_rank: Core that receives ``src``, 0 or 1, other than the running one.
         recv_from_rank: Core that sends to ``dst``, 0 or 1, other than the running one.
-        pipe_id: Number of the exchange: calls of the two cores with the same number meet in
-            order.
+        pipe_id: Number of the exchange: calls of the two cores with the same number are
+            paired in order.
         dma_engine: Engine of the transfer: ``dma``, or ``gpsimd_dma`` for small tiles.
         name: Label of the call; it has no effect.
     """

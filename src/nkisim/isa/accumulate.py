@@ -128,7 +128,15 @@ def _propagate_garbage(
 
 
 def _broken(rule: Any, name: str, why: str, fix: str) -> None:
-    flag(rule, f"{name}: {why}", instruction=name, operand="reduce_cmd", seen=why, fix=fix)
+    flag(
+        rule,
+        f"{name}: {why}",
+        instruction=name,
+        operand="reduce_cmd",
+        seen=why,
+        fix=fix,
+        cause=(name, why),
+    )
 
 
 def accumulate(

@@ -137,7 +137,7 @@ _WRAPPING: dict[str, Callable[[Any, Any], Any]] = {
 def _watch_integers(call: Call) -> ValueWatch | None:
     """Return the value check of tensor_tensor: negative shifts, and integer results that wrap.
 
-    Arithmetic on uint32 alone that wraps is what hashes and random numbers are computed with.
+    Wrapping on uint32 alone is not reported: hashes and random numbers rely on it.
     """
     op = call.op("op")
     function = None if op is None else _WRAPPING.get(op.name)

@@ -34,7 +34,7 @@ MEMSET_PACKED = declare(
     "memset-packed",
     "error",
     "memset fills an x4 packed tile with something other than 0.",
-    "memset writes whole words and does not know the packed elements",
+    "memset writes whole words, not the elements packed in them",
     meaningless=True,
 )
 PATTERN_COUNT = declare(

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import compiles_statistics
 from nkisim.diagnostics import declare
 from nkisim.machine import instruction
 from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
@@ -58,13 +57,6 @@ def _triples(call: Call) -> None:
 def _statistics(data: Array) -> Array:
     """Return count, mean and variance*count of even, then of odd elements, over float64."""
     result = np.zeros((data.shape[0], 6), np.float32)
-    if data.shape[1] % 2 == 0 and compiles_statistics(data.size):
-        from nkisim.compiled.statistics import pair_statistics
-
-        found = pair_statistics(data)
-        result[:, 0::3] = data.shape[1] // 2
-        result[:, 1::3], result[:, 2::3] = found[:, 0::2], found[:, 1::2]
-        return result
     for slot, part in ((0, data[:, 0::2]), (3, data[:, 1::2])):
         count = part.shape[1]
         result[:, slot] = count

@@ -99,7 +99,7 @@ class Progress:
 
 
 def _arithmetic(symbol: str) -> Callable[[VirtualRegister, Any], Any]:
-    """Return the method of an operator, which registers do not have."""
+    """Return a method that raises for an operator: registers have none."""
 
     def refuse(self: VirtualRegister, other: Any) -> Any:
         if _is_traced():

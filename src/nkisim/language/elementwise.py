@@ -125,7 +125,7 @@ def minimum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 
 def _by_magnitude(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
-    """Return ``x <op> y``, where a tile of one element per partition goes with a wider one."""
+    """Return ``x <op> y``; a tile of one element per partition is repeated along a wider one."""
     tiles = [t for t in (x, y) if is_tile(t)]
     wide = max((t.free_size for t in tiles), default=1)
     narrow = [t for t in tiles if t.free_size == 1]
@@ -164,13 +164,13 @@ def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 @OPS["mod"].define
 def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the remainder with the sign of ``y``; fails to compile, so this is also a finding."""
+    """Return the remainder with the sign of ``y``; a finding, since it fails to compile."""
     return _combine(OPS["mod"], x, y, dtype)
 
 
 @OPS["fmod"].define
 def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the remainder with the sign of ``x``; fails to compile, so this is also a finding."""
+    """Return the remainder with the sign of ``x``; a finding, since it fails to compile."""
     return _combine(OPS["fmod"], x, y, dtype)
 
 

@@ -100,7 +100,7 @@ def while_loop(init: Any, body_fun: Any) -> None:
         body_fun: Function of a register with the condition, a copy that it may write. It returns
             the register of the next condition; tensors that it makes are not used after it.
 
-    A run without values makes as many iterations as the first condition says.
+    In a run without values the first condition is the number of iterations.
     """
     name = "nl.while_loop"
     core = current_core(name)

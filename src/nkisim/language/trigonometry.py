@@ -50,7 +50,7 @@ def _sin_of_any(x: Any, dtype: Any = None) -> NkiTensor:
             operand1=before,
         )
         before = rest
-    # sin(r) = sin(pi - r) = sin(-pi - r), the smaller of which lies between -pi/2 and pi/2.
+    # sin(r) = sin(pi - r) = sin(-pi - r), and one of the arguments is between -pi/2 and pi/2.
     mirrored = fresh(tile.shape, float32)
     for half_turn, nearer in ((math.pi, "minimum"), (-math.pi, "maximum")):
         tensor_scalar(

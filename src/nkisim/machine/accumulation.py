@@ -36,9 +36,10 @@ INTERRUPTED_GROUP = declare(
 REUSED_GROUP = declare(
     "M043",
     "reused-accumulation",
-    "warning",
+    "error",
     "accumulate=None adds to a PSUM tile whose earlier sum was already read out.",
-    "the second use of the tile continues the first sum",
+    "only the first matmul since the tile was allocated overwrites; the second sum contains the "
+    "first",
 )
 
 LOST_SUM = declare(
@@ -65,7 +66,7 @@ def begin_selected_sum(
     accumulate: bool | None,
     name: str,
 ) -> np.ndarray | bool:
-    """Return the elements that are added to, of a copy of the selected elements of a tile.
+    """Return the elements that a matmul adds to, in a copy of selected elements of a tile.
 
     Args:
         core: The core that runs the matmul.
@@ -105,7 +106,7 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.
         return True
     opened = state.opened(owner, region)
     if accumulate is None:
-        if opened is True and state.evicted(owner, region):
+        if opened is not False and state.evicted(owner, region):
             lost = state.interrupted(owner, region)
             happened = "written through another tensor" if lost else "read"
             flag(
@@ -115,7 +116,8 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.
                 instruction=name,
                 operand="dst",
                 seen=f"accumulate=None on a tile that was {happened} since its last matmul",
-                fix="write accumulate=(k > 0), or allocate the PSUM tile inside the outer loop",
+                fix="pass accumulate=False to the first matmul of the new sum, in a loop over k "
+                "accumulate=(k > 0), or allocate the PSUM tile where the new sum begins",
             )
         return opened
     if opened is not True:

@@ -22,8 +22,8 @@ _HELD = threading.Lock()
 def one_blas_thread() -> Iterator[None]:
     """Limit the BLAS libraries of this process to one thread, unless another run does already.
 
-    The run that set the limit restores the thread counts. A run that outlives it has more threads
-    from then on and may be slower.
+    The run that set the limit restores the thread counts. Other runs that are still active then
+    continue with more threads and may be slower.
     """
     if not _HELD.acquire(blocking=False):
         yield

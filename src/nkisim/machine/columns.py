@@ -1,7 +1,7 @@
 """Tensor indirection: columns of a tile that an index tile selects, for each group of partitions.
 
 The engines read the offsets of a group of 16 partitions, the Tensor engine of 32, from the rows of
-the index tile that lie beside the group: offset i of it is in row i mod 16 and column i div 16.
+the index tile next to the group: offset i of it is in row i mod 16 and column i div 16.
 
 An instruction computes on a dense copy of the selected elements, which has their state: written or
 not, and garbage. Results are moved from such a copy to the selected places.

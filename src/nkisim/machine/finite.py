@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import flag, user_place
+from nkisim.diagnostics import RECORDER, Finding, flag, user_place
 from nkisim.machine.core import CORE, Core
 from nkisim.memory import NkiTensor
 from nkisim.spec import rules
@@ -23,6 +23,12 @@ _LOWEST = -3.3961775e38
 """Float32 values at or below this become minus infinity in bfloat16."""
 
 _NUMBERS = (float, np.floating, np.ndarray)
+
+_READS = ("D009", "D021")
+"""Rules about what an instruction reads; one that is broken is the reason of a NaN there."""
+
+_CHAINS = ("R006", "R007", "R008", "R009")
+"""Rules about accumulators, whose contents are undefined after one was broken."""
 
 
 def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:
@@ -44,8 +50,22 @@ def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> Non
 
 def _report(instruction: str, result: np.ndarray, born: np.ndarray, source: str) -> None:
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(born)), born.shape))
-    core = CORE.get()
+    core, recorder, place = CORE.get(), RECORDER.get(), user_place()
     fills = [] if core is None or source == "finite inputs" else core.mask_fills
+    if recorder is not None and not fills:
+        known = recorder.recorded(_READS, instruction, place)
+        known = known or recorder.recorded(_CHAINS, instruction)
+        if known is not None:
+            known.data = {**known.data, "makes": f"{result[at]} at {at}"}
+            return
+        infinite = next((f for f in recorder.findings if _made_infinity(f)), None)
+        if infinite is not None and source != "finite inputs":
+            note = f"then {instruction} makes {result[at]} at {place.file}:{place.line}"
+            infinite.notes += () if note in infinite.notes else (note,)
+            return
+    if recorder is not None:
+        for fill in fills:
+            recorder.withdraw(rules.FLOAT_OVERFLOW, fill.file, fill.line)
     rows = int(born.reshape(len(born), -1).any(axis=1).sum()) if born.ndim else 1
     fix = "add an epsilon, subtract the maximum, or clamp the input"
     if fills:
@@ -60,6 +80,10 @@ def _report(instruction: str, result: np.ndarray, born: np.ndarray, source: str)
         fix=fix,
         notes=tuple(f"the fill became -inf at {place}" for place in fills),
     )
+
+
+def _made_infinity(finding: Finding) -> bool:
+    return finding.rule in (rules.NAN_CREATED, rules.FLOAT_OVERFLOW) or "makes" in finding.data
 
 
 def note_mask_fill(core: Core, arguments: Sequence[Any], result: Any, dst: NkiTensor) -> None:

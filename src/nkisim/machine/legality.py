@@ -73,7 +73,9 @@ def _check_together(call: Call) -> None:
     tiles = {
         id(tensor.storage): tensor
         for _, tensor in call.tensors(*call.values)
-        if tensor.buffer is MemoryRegion.sbuf and tensor.life.shape[0] > half
+        if tensor.buffer is MemoryRegion.sbuf
+        and tensor.life.shape[0] > half
+        and not _too_large(call, tensor)
     }
     need = sum(device_bytes(tensor.life) for tensor in tiles.values())
     if need > limit:
@@ -86,6 +88,14 @@ def _check_together(call: Call) -> None:
             fix="use smaller tiles",
             severity="error",
         )
+
+
+def _too_large(call: Call, tensor: NkiTensor) -> bool:
+    """Return whether a tile alone is larger than its memory, which its allocation reports."""
+    generation = call.generation
+    psum = tensor.buffer is MemoryRegion.psum
+    limit = generation.psum_bytes if psum else generation.sbuf_usable_bytes
+    return device_bytes(tensor.life) > limit
 
 
 def _check_packs(call: Call) -> None:
@@ -221,6 +231,8 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
     generation = call.generation
     psum = tensor.buffer is MemoryRegion.psum
     limit = generation.psum_free_elements if psum else generation.sbuf_free_elements
+    if _too_large(call, tensor):
+        return
     if call.engine in (Engine.vector, Engine.scalar) and tensor.free_size > limit:
         call.fail(
             rules.FREE_SIZE_LIMIT,
@@ -231,7 +243,9 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
             seen=tensor.free_size,
             allowed=f"at most {limit}",
             fix="split the free dimension over several instructions",
+            of_view=True,
         )
+        return
     _check_fields(call, name, tensor)
 
 
@@ -249,6 +263,7 @@ def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
             seen=f"partition step {tensor.form.strides[0] // pitch}",
             allowed="consecutive partitions",
             fix="move the rows together with nisa.dma_copy first",
+            of_view=True,
         )
         return
     start = tensor.start_partition
@@ -263,6 +278,7 @@ def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
             seen=f"start {start}, {count} partitions",
             allowed=f"start at {allowed}",
             fix="align the start, or move the rows with nisa.dma_copy first",
+            of_view=True,
         )
 
 
@@ -286,6 +302,7 @@ def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
         seen=f"{len(steps)} free dimensions, largest count {widest}, strides {steps}",
         allowed="4 free dimensions, counts up to 65535, strides up to 32767 elements",
         fix="merge dimensions, or split the instruction",
+        of_view=True,
     )
 
 
@@ -321,7 +338,7 @@ def _revisits(tensor: NkiTensor) -> bool:
 
 
 def _is_sink(call: Call, name: str, tensor: NkiTensor) -> bool:
-    """Return whether a result is discarded: steps of 0, next to a reduction that is stored.
+    """Return whether a result is discarded: it has a step of 0, and its reduction is stored.
 
     Assumes that it is not read later: such a read may be missed.
     """

@@ -202,7 +202,9 @@ class Plan:
         if core.tick is not None:
             core.tick(self.shared)
         for violation in self.violations:
-            violation.flag()
+            names = self.instruction.parameters
+            known = violation.operand in names
+            violation.flag(values[names.index(violation.operand)] if known else None)
         arguments: Sequence[Any] = values
         selected = _NOTHING
         if self.resolves:

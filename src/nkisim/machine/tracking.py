@@ -56,7 +56,7 @@ class Step(NamedTuple):
             effect even if its results are not read.
         adds_to: The operands that are added to its result unscaled.
         moves: Whether it only moves data.
-        sums: Whether it adds to its result where it is asked to.
+        sums: Whether it can add to its result, as ``accumulate`` of a matmul does.
     """
 
     core: Any
@@ -86,7 +86,7 @@ class Tracker(Protocol):
         """Return the last writers of a tensor, with places and loop indices."""
 
     def iterations(self, core: Any, kind: LoopKind, values: range, name: str) -> Iterable[int]:
-        """Return the tracked iterations of a loop, made by the function of a name."""
+        """Return the tracked iterations of a loop; ``name`` is that of its function."""
 
     def left(self, allocations: Iterable[Lifetime]) -> None:
         """Record that an iteration of a loop's body function has ended, which made allocations."""

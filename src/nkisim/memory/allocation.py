@@ -80,7 +80,7 @@ class SharedHbm:
         self._private.setdefault(memory, []).append(made)
 
     def twin_of(self, view: View) -> NkiTensor | None:
-        """Return the other core's own tensor of the same line and shape, None if there is none."""
+        """Return the other core's tensor of the same allocation line and shape, or None."""
         place = (view.origin.made, view.origin.form.shape)
         for memory, kept in self._private.items():
             number = next((i for i, made in enumerate(kept) if made.life is view.life), None)
@@ -212,7 +212,7 @@ class CoreMemory:
         return tensor
 
     def twin_of(self, view: View) -> NkiTensor | None:
-        """Return the other core's own tensor in the place of this one, None if there is none."""
+        """Return the other core's tensor that corresponds to this one, or None."""
         return None if self._shared is None else self._shared.twin_of(view)
 
     def argument(
@@ -291,6 +291,7 @@ class CoreMemory:
                 allowed=f"at most {usable}",
                 fix="split the free dimension",
                 data={"columns": int(shape[1]) if len(shape) == 2 else None},
+                cause=(tuple(shape), dtype),
             )
         if address is not None:
             legal &= self._address_is_legal(shape, dtype, device_bytes, region, address, where)

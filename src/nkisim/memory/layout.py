@@ -18,7 +18,7 @@ _NUMBERS = itertools.count()
 
 
 def layout_id(key: tuple[Any, ...]) -> int:
-    """Return the number of a static layout, which no other layout has.
+    """Return the unique number of a static layout.
 
     Equal layouts get equal numbers, unless the cache was full and was cleared between them.
     """

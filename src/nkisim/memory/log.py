@@ -32,7 +32,7 @@ __all__ = ["QUADRANT", "SHARES", "AllocationLog", "Line", "collisions", "device_
 QUADRANT = 32
 """Partitions of a quarter of SBUF or PSUM."""
 
-# Both bound what tiles need together from below, however they are placed.
+# Each gives a lower bound of the bytes that tiles need together, wherever they are placed.
 SHARES = ((0, 1, 2, 3, 4), (0, 0, 2, 4, 4))
 """Quarters of the partitions that a tile is counted for, by the quarters that it needs."""
 
@@ -148,7 +148,7 @@ class AllocationLog:
             for pair in collisions(placed):
                 kept.update(pair)
             kept.update(_may_collide(dead, alive))
-            # The example of a tile without an address.
+            # Findings name one tile without an address.
             kept.update([life for life in dead if life.address is None][:1])
         for life in freed:
             if life not in kept:

@@ -138,14 +138,15 @@ class PatternMethods(ViewMethods):
         """Return the elements of each partition that offsets in an SBUF tile select.
 
         A group of 16 partitions, of 32 for the Tensor engine, has its own offsets: offset i of it
-        is in row i mod 16 and column i div 16 of the rows of ``index`` beside the group. They count
+        is in row i mod 16 and column i div 16 of the rows of ``index`` next to the group. They
+        count
         the elements of a partition of this view. NeuronCore-v4 has such views, as operands of some
         instructions.
 
         Args:
             index: Integers, with as many partitions as this view.
-            num_elem: Number of offsets; by default all elements of ``index``, which one group
-                holds only if there is no other.
+            num_elem: Number of offsets; by default all elements of ``index``, which is possible
+                with a single group only.
         """
         if self.indirection is not None:
             bad_offset(self, "the tensor has a dynamic offset already", "indirect")

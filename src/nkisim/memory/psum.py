@@ -38,10 +38,11 @@ class AccumulationState:
     not keep owners alive, and deletes the groups of an owner when it is freed.
     """
 
-    __slots__ = ("_followed", "_last", "_pitch", "_tensors")
+    __slots__ = ("_followed", "_last", "_opens", "_pitch", "_tensors")
 
     def __init__(self, pitch: int) -> None:
         self._pitch = pitch
+        self._opens = 0
         self._tensors: WeakKeyDictionary[Any, _Groups] | None = None
         self._followed: dict[_Group, _Groups] = {}
         self._last: tuple[ref[Any], Region] | None = None
@@ -80,7 +81,8 @@ class AccumulationState:
             if group is None:
                 group = own.open(region, box_of(region, self._pitch))
             self._followed[group] = own
-        group.interrupted = group.evicted = False
+        self._opens += 1
+        group.begin(self._opens)
 
     def write(self, owner: Any, region: Region) -> None:
         """Note that another engine wrote ``region``; it closes its owner's groups there."""
@@ -97,8 +99,8 @@ class AccumulationState:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self._last = None
         if self._followed:
-            for group in self._meeting(region):
-                group.evicted = True
+            for group in self._sharing(region):
+                group.reads[region] = None
 
     def interrupted(self, owner: Any, region: Region) -> bool:
         """Return whether something else wrote part of ``region`` since its last matmul."""
@@ -106,9 +108,9 @@ class AccumulationState:
         return groups is not None and groups.interrupted(region)
 
     def evicted(self, owner: Any, region: Region) -> bool:
-        """Return whether the sum in ``region`` was read, or lost, since its last matmul."""
-        group = self._group(owner, region)
-        return group is not None and group.evicted
+        """Return whether a part of the sum in ``region`` was read, or lost, since its matmul."""
+        groups = self._of(owner)
+        return groups is not None and groups.evicted(region, box_of(region, self._pitch))
 
     def unread(self, owner: Any, region: Region) -> bool:
         """Return whether a matmul wrote ``region`` and nothing has touched it since."""
@@ -122,7 +124,7 @@ class AccumulationState:
         groups = self._of(owner)
         return None if groups is None else groups.opened.get(region)
 
-    def _meeting(self, region: Region) -> list[_Group]:
+    def _sharing(self, region: Region) -> list[_Group]:
         """Return the followed groups that share bytes with a region."""
         pitch = self._pitch
         top, bottom, left, right = box = box_of(region, pitch)
@@ -143,10 +145,10 @@ class AccumulationState:
 
     def _interrupt(self, writer: _Groups | None, region: Region) -> None:
         """Interrupt the groups that overlap a region; those of other tensors lose their bytes."""
-        for group in self._meeting(region):
+        for group in self._sharing(region):
             group.interrupted = True
             if self._followed[group] is not writer:
-                group.evicted = True
+                group.reads[region] = None
                 del self._followed[group]
 
 
@@ -157,17 +159,46 @@ class _Group:
         region: The region.
         top, bottom, left, right: Rows and bytes in a row that it reaches, ends excluded.
         dense: Whether it has all bytes of these rows and columns.
-        evicted: Whether it was read, or lost its bytes, since its last matmul.
+        reads: Regions that were read, or lost to another tensor, since its last matmul.
         interrupted: Whether something else wrote a part of it since its last matmul.
+        began: Number of its last matmul, among those of the storage that began or resumed a sum.
     """
 
-    __slots__ = ("bottom", "dense", "evicted", "interrupted", "left", "region", "right", "top")
+    __slots__ = (
+        "began",
+        "bottom",
+        "dense",
+        "interrupted",
+        "left",
+        "reads",
+        "region",
+        "right",
+        "top",
+    )
 
     def __init__(self, region: Region, box: Box) -> None:
         self.region = region
         self.dense = _fills(region, box)
         self.top, self.bottom, self.left, self.right = box
-        self.evicted = self.interrupted = False
+        self.reads: dict[Region, None] = {}
+        self.interrupted = False
+        self.began = 0
+
+    @property
+    def box(self) -> Box:
+        """Rows and bytes in a row that it reaches."""
+        return self.top, self.bottom, self.left, self.right
+
+    @property
+    def evicted(self) -> bool:
+        """Whether a part of it was read, or lost its bytes, since its last matmul."""
+        return bool(self.reads)
+
+    def begin(self, number: int) -> None:
+        """Note that a matmul wrote it."""
+        self.began = number
+        self.interrupted = False
+        self.reads.clear()
 
 
 class _Groups:
@@ -177,9 +208,10 @@ class _Groups:
         opened: Regions that a matmul wrote, and no other engine since.
     """
 
-    __slots__ = ("_closed", "_ever_opened", "_later", "_marks", "opened")
+    __slots__ = ("_closed", "_ever_opened", "_later", "_marks", "_pitch", "opened")
 
     def __init__(self, pitch: int) -> None:
+        self._pitch = pitch
         self.opened: dict[Region, _Group] = {}
         self._closed: set[Region] = set()
         self._ever_opened: Box | None = None
@@ -205,6 +237,22 @@ class _Groups:
         """Return whether something else wrote part of ``region`` since its last matmul."""
         group = self.opened.get(region)
         return region in self._closed if group is None else group.interrupted
+
+    def evicted(self, region: Region, box: Box) -> bool:
+        """Return whether an open element of a region was read, or lost, since its last matmul."""
+        group = self.opened.get(region)
+        if group is not None and not group.interrupted:
+            return group.evicted
+        # Several groups share the region; of each element the last one decides.
+        met = [g for g in self.opened.values() if _meet(g.box, box)]
+        if not any(g.evicted for g in met):
+            return False
+        read = _OpenBytes(self._pitch)
+        for group in sorted(met, key=lambda g: g.began):
+            read.mark(group.region, 0)
+            for part in group.reads:
+                read.mark(part, 1)
+        return bool((read.of(region) & self.covers(region, box)).any())
 
     def covers(self, region: Region, box: Box) -> np.ndarray | bool:
         """Return the open elements of a region: all, none, or a mask."""

@@ -116,5 +116,6 @@ def whole_shape(shape: Any, where: str) -> tuple[int, ...]:
             seen=len(result),
             allowed="at most 5",
             fix="merge contiguous dimensions",
+            cause=result,
         )
     return result

@@ -177,6 +177,7 @@ EMPTY_SLICE = declare(
     "error",
     "A slice selects nothing.",
     "the front end refuses empty accesses",
+    whole_call=True,
 )
 PARTITION_DROPPED = declare(
     "S015",
@@ -274,6 +275,7 @@ PATTERN_FIELDS = declare(
     "error",
     "An access pattern does not fit the instruction's fields.",
     "an operand has at most four free dimensions, counts up to 65535 and strides within int16",
+    whole_call=True,
 )
 TWO_OFFSETS = declare(
     "S024",
@@ -311,7 +313,7 @@ SKIPPED_UNWRITTEN = declare(
     on_values=True,
 )
 
-# -- reading what nobody wrote ---------------------------------------------------------------------
+# -- reads of unwritten memory --------------------------------------------------------------------
 
 UNWRITTEN_SBUF = declare(
     "M001",

@@ -53,7 +53,7 @@ class NkiTensor(PatternMethods, NoOperators):
             return self.indexed(key)
         # Loops over tiles take the same slices again and again; a view never changes.
         first, last, left, right = rows.start, rows.stop, columns.start, columns.stop
-        # 8.0 and True would find what 8 and 1 have left, but are no indices.
+        # 8.0 and True equal the cached keys 8 and 1, but are no indices.
         if not (type(first) is type(last) is type(left) is type(right) is int) and not (
             (type(left) is int or left is None)
             and (type(right) is int or right is None)
@@ -70,8 +70,8 @@ class NkiTensor(PatternMethods, NoOperators):
         view = self._slices.get(form)
         if view is None:
             view = NkiTensor(self.life, self.storage, self.owner, form)
-            if self.storage.complete:  # what is written part by part sees each part once
-                if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
+            if self.storage.complete:  # before that each part is sliced only once
+                if len(self._slices) % _KEPT_SLICES == 0:  # empty, or full
                     self._slices = {}
                 self._slices[form] = view
         return view

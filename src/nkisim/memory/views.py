@@ -64,7 +64,7 @@ class ViewMethods(View):
                 operand=self.name,
                 fix="put the selection into the pattern and slice the index tile",
             )
-        # The rows of such a view are those that the index tile names: its rows are selected.
+        # The index tile names the rows of such a view, so rows of the index tile are selected.
         if type(rows) is not slice or indirect.source.free_size != 1:
             bad_offset(self, f"rows {rows} of a view with a vector_offset")
         start, shape, strides = index_view(self, (_ALL, *columns))

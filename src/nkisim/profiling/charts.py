@@ -86,7 +86,7 @@ def _merged(rows: list[list[Block]], most: int, whole: float) -> list[list[Block
 
 
 def _joined(row: list[Block], gap: float) -> list[Block]:
-    """Merge the neighbours that lie in one stretch of time of a length."""
+    """Merge neighbours as long as a merged block is not longer than ``gap``."""
     found: list[Block] = []
     for block in row:
         last = found[-1] if found else None

@@ -42,7 +42,7 @@ class _TooLong(BaseException):
 
 def profile(
     kernel: Any,
-    target: str = "trn2",
+    target: str | None = None,
     *,
     values: bool = False,
     advice: bool = True,
@@ -57,7 +57,8 @@ def profile(
 
     Args:
         kernel: A function, with or without ``@jit``, ``kernel[lnc]``, or a ``functools.partial``.
-        target: ``"trn1"``, ``"trn2"``, ``"trn3"`` or a generation.
+        target: ``"trn1"``, ``"trn2"``, ``"trn3"`` or a generation; None as for ``simulate``: the
+            environment's, or trn2.
         values: Compute values too; where loops depend on values in memory, this or
             ``trip_count`` is needed.
         advice: Search for changes that make the kernel faster.
@@ -111,6 +112,7 @@ def profile(
         except DoesNotFitError as error:
             raise ProfileError(f"{wanted.__name__}: {error}", report) from None
         found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())
+        found.arguments = report.arguments
         if advice:
             found.advice = advise(capture.program, prediction, found)
         return found

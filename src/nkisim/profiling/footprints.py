@@ -130,7 +130,7 @@ class _Grid:
 
 
 def _cell_range(bounds: tuple[int, int], bits: int) -> range:
-    """Return the cells of 2**bits that an interval meets."""
+    """Return the cells of 2**bits that an interval overlaps."""
     return range(bounds[0] >> bits, (max(bounds[1] - 1, bounds[0]) >> bits) + 1)
 
 

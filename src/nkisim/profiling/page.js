@@ -1,6 +1,7 @@
 "use strict";
 (() => {
-  const LEFT = 184, ROW = 20, AXIS = 22, MEMORY = 110, GAP = 34;
+  const ROW = 20, AXIS = 22, MEMORY = 110, GAP = 34, LINE = 16;
+  const NARROW = 600; // pixels below which labels are short, and legends begin at the left
   const OWNERS = ["#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#777777",
     "#88ccaa", "#cc8855", "#5566cc", "#99aa33", "#bbbbbb"];
 
@@ -29,20 +30,46 @@
     const canvas = root.querySelector("canvas"), tip = root.querySelector(".tip");
     const range = root.querySelector(".range");
     const b = data.blocks, whole = Math.max(data.end, 1);
-    let from = 0, to = whole, width = 0, chosen = -1, drag = null;
-    let first = 0, top = AXIS;
+    let from = 0, to = whole, width = 0, height = 0, LEFT = 184, chosen = -1, drag = null;
+    let first = 0;
     for (const row of data.rows) {
       row.first = first;
-      row.top = top;
       first += row.blocks;
-      top += ROW;
     }
-    for (const memory of data.memory) {
-      memory.top = (top += GAP);
-      top += MEMORY;
-      memory.full = memory.peak * 4 >= memory.capacity;
+    for (const memory of data.memory) memory.full = memory.peak * 4 >= memory.capacity;
+    const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
+
+    // Places of rows, memories and their legends, which take as many lines as the width needs.
+    function layout(c) {
+      LEFT = width < NARROW ? 92 : 184;
+      let top = AXIS;
+      for (const row of data.rows) {
+        row.top = top;
+        top += ROW;
+      }
+      for (const memory of data.memory) {
+        const begin = width < NARROW ? 2 : LEFT;
+        const peak = `peak ${bytes(memory.peak)} of ${bytes(memory.capacity)}`;
+        const named = width < NARROW ? `${memory.label} per partition, ${peak}` : peak;
+        let left = begin, line = 0;
+        memory.legend = [named, ...memory.owners.map(
+          (owner) => owner.line ? `${owner.name} (line ${owner.line})` : owner.name)
+        ].map((text, k) => {
+          const length = c.measureText(text).width + (k ? 26 : 16);
+          if (left > begin && left + length > width) {
+            left = begin;
+            line++;
+          }
+          const place = { text, left, line, colour: k ? OWNERS[(k - 1) % OWNERS.length] : "" };
+          left += length;
+          return place;
+        });
+        memory.top = top + GAP + line * LINE;
+        for (const entry of memory.legend) entry.y = memory.top - 12 - (line - entry.line) * LINE;
+        top = memory.top + MEMORY;
+      }
+      height = top + 8;
     }
-    const height = top + 8;
 
     // Scale of the memories: up to the capacity where they are full enough, or all of them.
     function rescale(all) {
@@ -58,10 +85,12 @@
       const scale = window.devicePixelRatio || 1;
       width = canvas.clientWidth;
       if (!width) return; // not laid out yet
+      const c = canvas.getContext("2d");
+      c.font = "11px system-ui, sans-serif";
+      layout(c);
       canvas.width = width * scale;
       canvas.height = height * scale;
       canvas.style.height = height + "px";
-      const c = canvas.getContext("2d");
       c.scale(scale, scale);
       c.font = "11px system-ui, sans-serif";
       c.textBaseline = "middle";
@@ -70,7 +99,7 @@
       for (const row of data.rows) drawn += blocks(c, row);
       for (const memory of data.memory) area(c, memory);
       c.clearRect(0, AXIS, LEFT - 1, height);
-      c.fillStyle = "#1c2733";
+      c.fillStyle = colour("text");
       for (const row of data.rows) label(c, row.label, row.top + ROW / 2);
       for (const memory of data.memory) scaleOf(c, memory);
       canvas.dataset.drawn = drawn;
@@ -80,14 +109,15 @@
     }
 
     function label(c, text, y) {
+      if (width < NARROW) text = text.replace(/ \(.*\)$/, "");
       while (c.measureText(text).width > LEFT - 10) text = text.slice(0, -2) + "…";
       c.fillText(text, 2, y);
     }
 
     function axis(c) {
       const each = step(to - from, Math.max((width - LEFT) / 110, 2));
-      c.fillStyle = "#66758a";
-      c.strokeStyle = "#e3e9ef";
+      c.fillStyle = colour("quiet");
+      c.strokeStyle = colour("grid");
       for (let at = Math.ceil(from / each) * each; at <= to; at += each) {
         c.beginPath();
         c.moveTo(x(at), AXIS - 6);
@@ -154,7 +184,7 @@
 
     function scaleOf(c, memory) {
       const y = (n) => memory.top + MEMORY - n / memory.high * MEMORY;
-      c.strokeStyle = "#9aa8b6";
+      c.strokeStyle = colour("axis");
       c.beginPath();
       c.moveTo(LEFT, memory.top);
       c.lineTo(LEFT, memory.top + MEMORY);
@@ -162,44 +192,39 @@
       c.stroke();
       const unit = memory.high < 2048 ? 1 : 1024;
       const each = step(memory.high / unit, 4) * unit;
-      c.fillStyle = "#66758a";
+      c.fillStyle = colour("quiet");
       c.textAlign = "right";
       for (let n = 0; n <= memory.high; n += each) c.fillText(bytes(n), LEFT - 5, y(n));
       c.textAlign = "left";
-      c.fillStyle = "#1c2733";
-      c.fillText(memory.label, 2, memory.top + 8);
-      c.fillStyle = "#66758a";
-      c.fillText("per partition", 2, memory.top + 24);
+      if (width >= NARROW) {
+        c.fillStyle = colour("text");
+        c.fillText(memory.label, 2, memory.top + 8);
+        c.fillStyle = colour("quiet");
+        c.fillText("per partition", 2, memory.top + 24);
+      }
       legend(c, memory);
       if (memory.capacity <= memory.high) {
-        c.strokeStyle = "#d1495b";
+        c.strokeStyle = colour("error");
         c.setLineDash([5, 3]);
         c.beginPath();
         c.moveTo(LEFT, y(memory.capacity));
         c.lineTo(width, y(memory.capacity));
         c.stroke();
         c.setLineDash([]);
-        c.fillStyle = "#d1495b";
+        c.fillStyle = colour("error");
         c.fillText("capacity " + bytes(memory.capacity), LEFT + 6, y(memory.capacity) + 9);
       }
     }
 
     function legend(c, memory) {
-      const y = memory.top - 12;
-      let left = LEFT;
-      const peak = `peak ${bytes(memory.peak)} of ${bytes(memory.capacity)}`;
-      c.fillText(peak, left, y);
-      left += c.measureText(peak).width + 16;
-      memory.owners.forEach((owner, k) => {
-        const name = owner.line ? `${owner.name} (line ${owner.line})` : owner.name;
-        const length = c.measureText(name).width + 26;
-        if (left + length > width) return;
-        c.fillStyle = OWNERS[k % OWNERS.length];
-        c.fillRect(left, y - 5, 10, 10);
-        c.fillStyle = "#66758a";
-        c.fillText(name, left + 14, y);
-        left += length;
-      });
+      for (const entry of memory.legend) {
+        if (entry.colour) {
+          c.fillStyle = entry.colour;
+          c.fillRect(entry.left, entry.y - 5, 10, 10);
+        }
+        c.fillStyle = colour("quiet");
+        c.fillText(entry.text, entry.left + (entry.colour ? 14 : 0), entry.y);
+      }
     }
 
     function show(start, end) {
@@ -320,6 +345,7 @@
     }
     draw();
     new ResizeObserver(draw).observe(canvas);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   }
 
   for (const root of document.querySelectorAll(".nkisim-profile:not([data-ready])")) {

@@ -10,10 +10,12 @@ from html import escape
 from importlib import resources
 
 from nkisim.diagnostics import Finding
+from nkisim.diagnostics.html import PALETTE, indented
 from nkisim.diagnostics.page import document
 from nkisim.profiling.charts import COLOURS, MOST_BLOCKS, chart_data, roofline_drawing
 from nkisim.profiling.result import Advice, LineTime, ProfileData
 from nkisim.profiling.text import (
+    arguments_text,
     descriptors_text,
     duration,
     place,
@@ -35,7 +37,7 @@ def profile_page(profiles: ProfileData | Iterable[ProfileData]) -> str:
     """Return profiles as a complete HTML page that needs no network."""
     shown = [profiles] if isinstance(profiles, ProfileData) else list(profiles)
     most = max(MOST_BLOCKS // max(len(shown), 1), 500)
-    inner = [f"<style>{_resource('page.css')}</style>"]
+    inner = [_style()]
     if len(shown) > 1:
         inner.append(_contents(shown))
     inner += [_section(profile, most, f"p{number}") for number, profile in enumerate(shown)]
@@ -46,10 +48,11 @@ def profile_page(profiles: ProfileData | Iterable[ProfileData]) -> str:
 
 def fragment(profile: ProfileData) -> str:
     """Return the HTML representation of a profile for notebooks."""
-    return (
-        f"<style>{_resource('page.css')}</style>{_section(profile, 2000, '')}"
-        f"<script>{_resource('page.js')}</script>"
-    )
+    return f"{_style()}{_section(profile, 2000, '')}<script>{_resource('page.js')}</script>"
+
+
+def _style() -> str:
+    return f"<style>{PALETTE}{_resource('page.css')}</style>"
 
 
 def _resource(name: str) -> str:
@@ -69,7 +72,7 @@ def _contents(profiles: list[ProfileData]) -> str:
         '<th class="n">share of the bound</th>'
     )
     return (
-        f'<div class="nkisim-profile" data-ready="1"><table style="width:auto">{heads}</tr>'
+        f'<div class="nkisim-profile wide" data-ready="1"><table style="width:auto">{heads}</tr>'
         f"{rows}</table></div>"
     )
 
@@ -79,6 +82,7 @@ def _section(profile: ProfileData, most_blocks: int, name: str) -> str:
     cores = f", {len(profile.per_core)} cores" if len(profile.per_core) > 1 else ""
     parts = [
         f"<h1>{escape(profile.kernel)} on {escape(profile.target)}{cores}</h1>",
+        f"<p>{escape(arguments_text(profile))}</p>",
         '<div class="label">predicted device time of one call, '
         f"NKI {escape(profile.nki)}; nothing was measured</div>",
         _findings(profile.findings),
@@ -226,13 +230,13 @@ def _source_row(file: str, number: int, timed: LineTime | None, whole: float) ->
     if timed is None:
         return (
             f'<tr><td class="n"></td><td></td><td></td><td class="n">{number}</td>'
-            f"<td>{escape(text)}</td></tr>"
+            f"<td>{indented(escape(text))}</td></tr>"
         )
     heat = timed.critical_us / whole
     return (
         f'<tr data-file="{escape(file)}" data-line="{number}" '
-        f'style="background:rgba(209,73,91,{0.08 + 0.6 * heat:.2f})">'
+        f'style="background:rgba(209,73,91,{0.08 + 0.4 * heat:.2f})">'
         f'<td class="n">{duration(timed.critical_us)} {heat:>4.0%}</td>'
         f'<td class="n">{duration(timed.busy_us)}</td><td class="n">{timed.instructions:,}</td>'
-        f'<td class="n">{number}</td><td>{escape(text)}</td></tr>'
+        f'<td class="n">{number}</td><td>{indented(escape(text))}</td></tr>'
     )

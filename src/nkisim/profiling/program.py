@@ -146,10 +146,10 @@ class Capture:
         self._works: dict[object, tuple[Work, Step | None]] = {}
         self._results: dict[Any, tuple[int, Region]] = {}
         """The last step that wrote to an allocation, and where."""
-        # The accesses of a tile's bytes end with them.
+        # Freed with the storage of the tile.
         self._accesses: WeakKeyDictionary[Any, Accesses] = WeakKeyDictionary()
         self._parts: dict[Any, _Parts] = {}
-        self._meetings: dict[int, int] = {}
+        self._synchronisations: dict[int, int] = {}
         self._core_of: list[int] = []
 
     def __call__(self, event: Event) -> None:
@@ -196,7 +196,7 @@ class Capture:
             source = _loaded(event, source)
         joins = -1
         if event.instruction in ("core_barrier", "sendrecv"):
-            joins = self._meetings[core] = self._meetings.get(core, -1) + 1
+            joins = self._synchronisations[core] = self._synchronisations.get(core, -1) + 1
         if event.instruction == "core_barrier":
             data = self._accesses_of(event.arguments["data"])
             needs |= data.fence(number, core, self._core_of)
@@ -323,9 +323,9 @@ class _Parts:
     def add(self, columns: tuple[int, int]) -> int:
         """Add a part with those of the bytes that no part has, and return their number.
 
-        The last part has all the others.
+        The last part that is allowed has all bytes that are left.
         """
-        # Bytes that are new to one access are in no other, so what covers those stays.
+        # Bytes that are new to an access are in no other part, so existing parts do not change.
         if len(self.tiles) == _MOST_PARTS - 1:
             taken = sum(tile.row_bytes for tile in self.tiles)
             self._spans.append([])

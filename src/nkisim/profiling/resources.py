@@ -1,6 +1,6 @@
-"""What operations take turns in: engines, ports and memories.
+"""Resources that operations share: engines, ports and memories.
 
-A *hold* is used by one operation at a time. A ``Space`` has room for several tiles.
+A *hold* is used by one operation at a time. A ``Space`` holds several tiles.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _ARRAY_PARTS = 16
 class Space:
     """A memory, or a number of buffers, that tiles take in program order.
 
-    A tile has room when the earlier tiles that are not released leave enough, whether they are in
-    use already or not. So a later tile never takes the room of an earlier one, and a program whose
-    tiles fit in program order always goes on.
+    A tile fits when the earlier tiles that are not released leave enough space, whether they are in
+    use already or not. So a later tile never takes the space of an earlier one, and a program whose
+    tiles fit in program order never blocks.
 
     Args:
         limit: Size of the memory.
@@ -67,9 +67,9 @@ class Space:
         self._taken = 0
 
     def earliest(self, tile: Tile) -> Moment | None:
-        """Return when a tile has room, or None while that is unknown."""
+        """Return when a tile fits, or None while that is unknown."""
         missing = self._end[tile] - self._limit - self._freed
-        if missing <= 0:  # also of a tile before one that has its room
+        if missing <= 0:  # also if a later tile is allocated already
             return self._floor
         for when, cause, size in self._releases[self._taken :]:
             missing -= size
@@ -78,7 +78,7 @@ class Space:
         return None
 
     def take(self, tile: Tile) -> None:
-        """Give a tile its room; later tiles count on the releases that this one has used."""
+        """Allocate a tile; the releases that it needs are then available to later tiles too."""
         end = self._end[tile]
         while end - self._limit > self._freed:
             when, cause, size = self._releases[self._taken]
@@ -87,7 +87,7 @@ class Space:
             self._floor = max(self._floor, (when, cause))
 
     def release(self, tile: Tile, moment: Moment) -> None:
-        """Free the room of a tile from a moment on."""
+        """Free the space of a tile from a moment on."""
         bisect.insort(self._releases, (*moment, self._size(tile)), lo=self._taken)
 
 
@@ -105,7 +105,7 @@ def peak(tiles: Iterable[Tile], size: Callable[[Tile], int]) -> int:
 
 
 def spaces_of(program: Program, buffers: int) -> dict[Tile, tuple[Space, ...]]:
-    """Return the spaces that each tile without an address takes room in.
+    """Return the spaces that each tile without an address occupies.
 
     Args:
         program: The program.
@@ -173,7 +173,7 @@ def numbered(keys: Iterable[Hashable]) -> tuple[list[int], int]:
 def _holds(operation: Operation, program: Program, in_parts: bool) -> tuple[Hold, ...]:
     core, engine, moved = operation.core, operation.work.engine, operation.work.transfer
     if moved is not None:
-        # Two generators in hardware, one for each queue, work beside the engines.
+        # Two generators in hardware, one for each queue, work independently of the engines.
         generator = ("generator",) if moved.mode == "hardware" else ()
         return ((*generator, moved.trigger.name, core),)
     if engine is Engine.tensor and in_parts:

@@ -117,6 +117,7 @@ class ProfileData:
         kernel: Name of the kernel.
         target: Generation.
         nki: NKI version that it was judged by.
+        arguments: The arguments by name, as text: an array by dtype and shape.
         latency_us: Device time from start to end, with the fixed cost on the device.
         interval_us: Range of the prediction, from the uncertain constants.
         fixed_us: Fixed cost in it.
@@ -172,6 +173,7 @@ class ProfileData:
     timeline: list[Span] = field(repr=False)
     memory: list[MemoryUse] = field(repr=False)
     capacity: dict[str, int]
+    arguments: dict[str, str] = field(default_factory=dict)
     advice: list[Advice] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 

@@ -7,12 +7,12 @@ every law allows it (``_Scheduler._laws``):
 - *hold*: its engine, port, bank or descriptor generator is free;
 - *space*: the tiles that it opens fit in SBUF and PSUM;
 - *ring*: few enough transfers of its line are under way on its DMA engines;
-- *meeting*: the other core has reached the barrier.
+- *rendezvous*: the other core has reached the barrier.
 
 A transfer then waits for its DMA engines, each of which moves one transfer at a time.
 
-A compiler may move an operation before others of its engine that still wait; here it looks
-``_WINDOW`` operations ahead. Transfers of one line of the kernel are triggered in order. Inside
+A compiler may move an operation before others of its engine that still wait; here up to ``_WINDOW``
+operations ahead. Transfers of one line of the kernel are triggered in order. Inside
 ``nl.no_reorder`` nothing is moved, and nothing passes a barrier on its engine.
 """
 
@@ -114,10 +114,10 @@ class _Scheduler:
         self.left = {tile: len(tile.uses) for tile in program.tiles}
         self.last_use: dict[Tile, Moment] = {}
         self.releases = 0
-        self.meetings: dict[int, list[Operation]] = {}
+        self.rendezvous: dict[int, list[Operation]] = {}
         for operation in program.operations:
             if operation.joins >= 0:
-                self.meetings.setdefault(operation.joins, []).append(operation)
+                self.rendezvous.setdefault(operation.joins, []).append(operation)
         self.dma_free = [[START] * DMA_ENGINES for _ in range(program.cores)]
         self.dma_busy = [[0.0] * DMA_ENGINES for _ in range(program.cores)]
         self.tables: dict[int, str] = {}
@@ -156,10 +156,10 @@ class _Scheduler:
         """Return the earliest start of an operation and what determines it.
 
         The time is infinite while it is unknown: until tiles are released, or the other core
-        reaches the meeting.
+        reaches the barrier.
         """
         if operation.joins >= 0:
-            return self._meeting(operation)
+            return self._rendezvous(operation)
         return self._alone(operation)
 
     def _laws(self, needs: bool, opens: bool, moves: bool) -> tuple[Law, ...]:
@@ -173,7 +173,7 @@ class _Scheduler:
         return tuple(law for law, applies in concerned.items() if applies)
 
     def _alone(self, operation: Operation) -> Moment:
-        """Return the earliest start of an operation without what the other core does."""
+        """Return the earliest start of an operation, ignoring the other core."""
         latest = START
         moves = operation.work.transfer is not None
         for law in self.laws[bool(operation.needs), bool(operation.opens), moves]:
@@ -227,10 +227,10 @@ class _Scheduler:
         most = self.policy.in_flight
         return under_way[-most] if len(under_way) >= most else START
 
-    def _meeting(self, operation: Operation) -> Moment:
+    def _rendezvous(self, operation: Operation) -> Moment:
         """Return when both cores have reached a barrier or an exchange."""
         latest = self._alone(operation)
-        for other in self.meetings[operation.joins]:
+        for other in self.rendezvous[operation.joins]:
             if other is operation:
                 continue
             if not self.comes_next(other):
@@ -241,8 +241,8 @@ class _Scheduler:
         return latest
 
     def place(self, operation: Operation, moment: Moment) -> None:
-        """Give an operation its start; one that meets another core brings its counterpart."""
-        met = self.meetings[operation.joins] if operation.joins >= 0 else (operation,)
+        """Set the start of an operation, and of its counterpart on the other core, if any."""
+        met = self.rendezvous[operation.joins] if operation.joins >= 0 else (operation,)
         for each in met:
             self._place(each, moment)
 
@@ -329,8 +329,8 @@ def _dma_engines(moved: Transfer, free: list[Moment]) -> range | list[int]:
 class _ListScheduling:
     """Places operations one by one, always the one that can start first.
 
-    A queue's start is a lower bound, because resources only fill up: it is computed again when the
-    queue's turn comes. A queue that waits for room is tried again after a release.
+    The start of a queue is a lower bound, because resources only fill up: it is computed again when
+    the queue is next. A queue that waits for space is tried again after a release.
     """
 
     def __init__(self, state: _Scheduler) -> None:
@@ -370,11 +370,11 @@ class _ListScheduling:
         while left:
             operation, moment = self._next()
             state.place(operation, moment)
-            met = state.meetings[operation.joins] if operation.joins >= 0 else (operation,)
+            met = state.rendezvous[operation.joins] if operation.joins >= 0 else (operation,)
             for each in met:
                 self._after(each.number)
                 left -= 1
-            if self.unknown and (state.releases != releases or state.meetings):
+            if self.unknown and (state.releases != releases or state.rendezvous):
                 releases = state.releases
                 self.bound |= dict.fromkeys(self.unknown, 0.0)
                 self.unknown.clear()

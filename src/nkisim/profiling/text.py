@@ -10,6 +10,7 @@ from nkisim.diagnostics import Finding
 from nkisim.profiling.result import Advice, LineTime, ProfileData, Span
 
 __all__ = [
+    "arguments_text",
     "busy_columns",
     "comparison",
     "descriptors_text",
@@ -133,6 +134,7 @@ class _Drawing:
         low, high = profile.interval_us
         waits = profile.latency_us - profile.fixed_us - schedule_us(profile)
         rows = [
+            ("arguments", arguments_text(profile)),
             (
                 "latency",
                 f"{duration(profile.latency_us)}, between {duration(low)} and {duration(high)}",
@@ -242,6 +244,11 @@ class _Drawing:
 
     def _styled(self, text: str, style: str) -> str:
         return f"{_COLOURS.get(style, '')}{text}{_RESET}" if self.colour else text
+
+
+def arguments_text(profile: ProfileData) -> str:
+    """Return the arguments of the call, arrays by dtype and shape."""
+    return ", ".join(f"{name}={text}" for name, text in profile.arguments.items()) or "none"
 
 
 def descriptors_text(profile: ProfileData) -> str:

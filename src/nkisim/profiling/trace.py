@@ -42,7 +42,13 @@ def write_trace(
 def _chunks(profiles: list[ProfileData]) -> Iterator[bytes]:
     """Yield the text of a trace, one event per line."""
     facts = [
-        {"kernel": p.kernel, "target": p.target, "nki": p.nki, "latency_us": p.latency_us}
+        {
+            "kernel": p.kernel,
+            "arguments": p.arguments,
+            "target": p.target,
+            "nki": p.nki,
+            "latency_us": p.latency_us,
+        }
         for p in profiles
     ]
     head = {"displayTimeUnit": "ns", "otherData": {"producer": "nkisim", "profiles": facts}}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nkisim.diagnostics.syntax import SYNTAX_LOCK
+from nkisim.diagnostics.syntax import module_of
 
 __all__ = ["Edit", "NotPythonError", "applied", "disjoint", "edited", "loses_comment"]
 
@@ -26,7 +25,7 @@ class Edit:
 
 
 def disjoint(edits: Sequence[Edit], taken: Sequence[Edit]) -> bool:
-    """Return whether no edit shares a byte with another one that was taken before.
+    """Return whether no edit shares a byte with one of ``taken``.
 
     Two insertions at one place are disjoint; they are applied in the order in which they came.
     """
@@ -61,8 +60,7 @@ def edited(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str,
     """
     new, origin = applied(text, edits, lines)
     try:
-        with SYNTAX_LOCK:
-            ast.parse(new)
+        module_of(new)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NotPythonError(str(error)) from error
     return new, origin

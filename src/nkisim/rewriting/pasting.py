@@ -63,7 +63,7 @@ class _Pasting:
         self.module = module
 
     def edits(self) -> list[Edit]:
-        wanted = parsed(self._pasted())
+        wanted = tree_of(self._pasted())
         if wanted is None:
             raise NotPastedError("the result would not be valid Python")
         lost = False
@@ -75,7 +75,7 @@ class _Pasting:
                 new, _ = edited(self.text, edits, [1])
             except NotPythonError:
                 continue
-            made = parsed(new)
+            made = tree_of(new)
             if made is not None and same_program(made, wanted):
                 return edits
         raise NotPastedError(

@@ -1,38 +1,64 @@
-"""Reading of source: the nodes of a module and their places, and what its names mean.
+"""Reading of source: its nodes and their places, what its names and calls are, and its values.
 
 The text is read, not run. Changes of it are in ``nkisim.rewriting``.
 """
 
+from nkisim.source.calls import nki_arguments, tensor_functions, writes_tile
 from nkisim.source.expressions import (
-    arguments_of,
+    base_name,
+    indices,
     is_none,
     is_simple,
     literal_integer,
     number,
     string,
 )
+from nkisim.source.files import Definition, File, definition_of, raise_if_unreadable
+from nkisim.source.kinds import LOOPS, Kinds
+from nkisim.source.meaning import (
+    FileGlobals,
+    Globals,
+    LiveGlobals,
+    Meaning,
+    called,
+    file_globals,
+    meaning_of,
+)
 from nkisim.source.names import OLD_PACKAGE, SHORT_NAMES, Argument, Names
-from nkisim.source.nodes import Nodes
-from nkisim.source.positions import EXACT_IN_FORMAT_STRINGS, Lines, Parentheses
-from nkisim.source.scopes import Assignment, Function, Scope, Tree
+from nkisim.source.positions import EXACT_IN_FORMAT_STRINGS, Lines
+from nkisim.source.scopes import Assignment, Function, Scope
 
 __all__ = [
     "EXACT_IN_FORMAT_STRINGS",
+    "LOOPS",
     "OLD_PACKAGE",
     "SHORT_NAMES",
     "Argument",
     "Assignment",
+    "Definition",
+    "File",
+    "FileGlobals",
     "Function",
+    "Globals",
+    "Kinds",
     "Lines",
+    "LiveGlobals",
+    "Meaning",
     "Names",
-    "Nodes",
-    "Parentheses",
     "Scope",
-    "Tree",
-    "arguments_of",
+    "base_name",
+    "called",
+    "definition_of",
+    "file_globals",
+    "indices",
     "is_none",
     "is_simple",
     "literal_integer",
+    "meaning_of",
+    "nki_arguments",
     "number",
+    "raise_if_unreadable",
     "string",
+    "tensor_functions",
+    "writes_tile",
 ]

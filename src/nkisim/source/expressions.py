@@ -1,11 +1,10 @@
-"""What single nodes are: simple statements, literals, arguments by parameter."""
+"""What single nodes are: simple statements and literals."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
-__all__ = ["arguments_of", "is_none", "is_simple", "literal_integer", "number", "string"]
+__all__ = ["base_name", "indices", "is_none", "is_simple", "literal_integer", "number", "string"]
 
 _COMPOUND = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
@@ -29,6 +28,18 @@ def string(node: ast.AST | None) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
+def base_name(node: ast.AST) -> ast.Name | None:
+    """Return the name at the start of ``t``, ``t[...]`` or ``t[...][...]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def indices(node: ast.Subscript) -> list[ast.expr]:
+    """Return the indices and slices of a subscript."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
 def number(node: ast.AST | None) -> int | float | None:
     """Return the value of a literal number without sign."""
     value = node.value if isinstance(node, ast.Constant) else None
@@ -42,18 +53,3 @@ def literal_integer(node: ast.AST | None) -> int | None:
         return None if inner is None else -inner
     value = number(node)
     return value if isinstance(value, int) else None
-
-
-def arguments_of(call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr] | None:
-    """Return the arguments of a call by parameter, or None if they cannot be told apart.
-
-    Stars hide them; too many, or two for one parameter, are a mistake.
-    """
-    if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(parameters):
-        return None
-    found = dict(zip(parameters, call.args, strict=False))
-    for keyword in call.keywords:
-        if keyword.arg is None or keyword.arg in found:
-            return None
-        found[keyword.arg] = keyword.value
-    return found

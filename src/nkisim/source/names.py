@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nkisim.source.expressions import arguments_of
+from nkisim.source.calls import arguments_of
 from nkisim.source.nodes import Nodes
 from nkisim.source.scopes import Assignment, Function
 
 __all__ = ["OLD_PACKAGE", "SHORT_NAMES", "Argument", "Names"]
 
 OLD_PACKAGE = "neuronxcc."
-SHORT_NAMES = {"nki.isa": "nisa", "nki.language": "nl", "nki": "nki"}
+SHORT_NAMES = {
+    "nki.collectives": "ncc",
+    "nki.isa": "nisa",
+    "nki.language": "nl",
+    "nki": "nki",
+}
 """The usual names of the modules of NKI."""
 
 
@@ -73,6 +79,13 @@ class Names(Nodes):
             full = full if full.startswith("nki.") else ""
         return full.removeprefix(OLD_PACKAGE) or None
 
+    def path(self, node: ast.AST) -> str:
+        """Return the full name of an expression, or that of a builtin; empty if unknown."""
+        scope = self.scope(node)
+        if isinstance(node, ast.Name) and scope is not None and not scope.lookup(node.id):
+            return node.id if hasattr(builtins, node.id) else ""
+        return self.name(node) or ""
+
     def _aliased(self, bound: Assignment) -> str:
         """Return the full name in ``run = nki.simulate_kernel`` at the top of a file, or ""."""
         statement = self.parent(bound.node)
@@ -82,7 +95,7 @@ class Names(Nodes):
         return (self.name(value) or "") if outermost and isinstance(value, ast.Attribute) else ""
 
     def imported_names(self) -> Iterator[str]:
-        """Yield the full names that imports bind a name to, and nothing else binds it."""
+        """Yield the full names of imports whose local name has no other binding."""
         for item in self.all(ast.alias):
             scope, name = self.scope(item), item.asname or item.name.split(".")[0]
             full = {one.imported for one in scope.lookup(name)} if scope is not None else set()
@@ -90,7 +103,7 @@ class Names(Nodes):
                 yield full.pop().removeprefix(OLD_PACKAGE)
 
     def is_alias(self, node: ast.AST) -> bool:
-        """Return whether a name stands for one of NKI because it is assigned to it."""
+        """Return whether a name is an alias of one of NKI by assignment, not by import."""
         scope = self.scope(node)
         if not isinstance(node, ast.Name) or scope is None or self.name(node) is None:
             return False
@@ -121,12 +134,12 @@ class Names(Nodes):
                 return name
         if module != "nki" and "nki" in bound:
             written = {self.code(a) for a in self.all(ast.Attribute) if self.name(a) == module}
-            if module in written or (bound["nki"] == {"nki"} and module in self._imported):
+            if module in written or (bound["nki"] == {"nki"} and module in self.imported):
                 return module
         return None
 
     @cached_property
-    def _imported(self) -> set[str]:
+    def imported(self) -> set[str]:
         """The modules that imports name, with the packages that they are in."""
         names = {item.name for one in self.all(ast.Import) for item in one.names}
         names |= {one.module or "" for one in self.all(ast.ImportFrom) if not one.level}
@@ -135,7 +148,7 @@ class Names(Nodes):
     def values(self, name: ast.AST) -> list[ast.expr] | None:
         """Return the expressions that a name is assigned, or None if something else binds it.
 
-        Tuples on the left, loop variables, parameters and augmented assignments are others.
+        Tuples on the left, loop variables, parameters and augmented assignments are such bindings.
         """
         scope = self.scope(name)
         if not isinstance(name, ast.Name) or scope is None:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from nkisim.diagnostics.syntax import SYNTAX_LOCK
+from nkisim.diagnostics.syntax import module_of
 from nkisim.source.expressions import is_simple
 from nkisim.source.positions import EXACT_IN_FORMAT_STRINGS, Lines, Parentheses
-from nkisim.source.scopes import Function, Scope, Tree
+from nkisim.source.scopes import Assignment, Function, Scope, Tree
 
 __all__ = ["Nodes"]
 
@@ -36,16 +36,13 @@ class Nodes:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        with SYNTAX_LOCK:
-            self.module = ast.parse(text)
+        self.module = module_of(text)
         self._lines = Lines(text)
         self.data = self._lines.data
         self._tree = Tree(self.module, self._is_parenthesised)
+        self._sorted: dict[type[ast.AST], list[ast.AST]] = {}
         self._starts: dict[type[ast.AST], list[int]] = {}
         self._bounds: dict[ast.AST, tuple[int, int]] = {}
-        for nodes in self._tree.nodes.values():
-            if hasattr(nodes[0], "lineno"):
-                nodes.sort(key=self._place)
 
     def _place(self, node: ast.AST) -> int:
         return self._lines.span(self._tree.formatted.get(node, node))[0]
@@ -66,7 +63,11 @@ class Nodes:
 
     def all(self, kind: type[N]) -> Sequence[N]:
         """Return the nodes of one type, in the order of the text."""
-        return self._tree.nodes.get(kind, [])  # type: ignore[return-value]
+        if kind not in self._sorted:
+            found = self._tree.nodes.get(kind, [])
+            placed = bool(found) and hasattr(found[0], "lineno")
+            self._sorted[kind] = sorted(found, key=self._place) if placed else found
+        return self._sorted[kind]  # type: ignore[return-value]
 
     @cached_property
     def functions(self) -> list[Function]:
@@ -77,7 +78,10 @@ class Nodes:
     @cached_property
     def annotations(self) -> list[ast.expr]:
         """The annotations of parameters, results and variables, in the order of the text."""
-        return sorted(self._tree.annotations, key=self._place)
+        found = [function.returns for function in self.functions]
+        found += [parameter.annotation for parameter in self.all(ast.arg)]
+        found += [statement.annotation for statement in self.all(ast.AnnAssign)]
+        return sorted((node for node in found if node is not None), key=self._place)
 
     def decorators(self) -> Iterator[tuple[ast.expr, ast.AST]]:
         """Yield the decorators of functions and classes, with what they decorate."""
@@ -139,6 +143,19 @@ class Nodes:
         """Return the scope in which a node is evaluated."""
         return self._tree.scopes.get(node)
 
+    def bound(self, name: ast.Name) -> list[Assignment]:
+        """Return the bindings that a name may stand for."""
+        scope = self.scope(name)
+        return [] if scope is None else scope.lookup(name.id)
+
+    def is_local(self, name: ast.Name) -> bool:
+        """Return whether a name is bound in a definition, not in the module."""
+        return any(one.scope.parent is not None for one in self.bound(name))
+
+    def body(self, node: ast.AST) -> Scope:
+        """Return the scope of the names in a function, class or comprehension."""
+        return self._tree.bodies[node]
+
     # -- texts -------------------------------------------------------------------------------
 
     def words(self, outer: ast.AST | Sequence[ast.AST]) -> set[str]:
@@ -178,8 +195,7 @@ class Nodes:
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Return the first byte of a node and the byte behind its last one, with parentheses.
 
-        Where Python does not know the places of code in a format string, it is what is between the
-        first and the last byte of the string.
+        Where Python has no place for code in a format string, it is the inside of that string.
         """
         known = self._bounds.get(node)
         if known is None:
@@ -196,7 +212,7 @@ class Nodes:
         call = self.parent(node)
         end = self._lines.span(call)[1] if isinstance(call, ast.Call) else -1
         if isinstance(node, ast.GeneratorExp) and bounds[1] == end:
-            return self._stripped(bounds[0] + 1, end - 1)  # f(x for x in y): those of the call
+            return self._stripped(bounds[0] + 1, end - 1)  # f(x for x in y): they are the call's
         if isinstance(call, ast.ClassDef) and node in call.bases:
             return bounds
         for pair in self._parentheses.around(*bounds):
@@ -257,6 +273,10 @@ class Nodes:
         owner, name = self._tree.blocks[statement]
         block: list[ast.stmt] = getattr(owner, name)
         return block
+
+    def statement_of(self, node: ast.AST) -> ast.AST:
+        """Return the simple statement around a node, or the compound one whose head contains it."""
+        return next((a for a in (node, *self.ancestors(node)) if isinstance(a, ast.stmt)), node)
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
         """Return the simple statement around ``node`` if no other one is on its lines."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 __all__ = ["Assignment", "Function", "Scope", "Tree"]
 
@@ -37,11 +38,17 @@ class _Assignments(dict[str, list[Assignment]]):
 
 
 class Scope:
-    """A module, function, class or comprehension: the names that are bound in it."""
+    """A module, function, class or comprehension: the names that are bound in it.
 
-    def __init__(self, parent: Scope | None, is_class: bool = False) -> None:
+    Attributes:
+        parent: The scope around it; None for that of the module.
+        node: The function, class or comprehension.
+        assignments: The bindings of each name.
+    """
+
+    def __init__(self, parent: Scope | None, node: ast.AST) -> None:
         self.parent = parent
-        self.is_class = is_class
+        self.node = node
         self.assignments = _Assignments()
         self._elsewhere: dict[str, Scope] = {}
 
@@ -64,10 +71,23 @@ class Scope:
         """Return the bindings that a name may stand for when it is read in this scope."""
         scope: Scope | None = self._elsewhere.get(name, self)
         while scope is not None:
-            if scope.assignments[name] and (scope is self or not scope.is_class):
+            if scope.assignments[name] and (
+                scope is self or not isinstance(scope.node, ast.ClassDef)
+            ):
                 return scope.assignments[name]
             scope = scope.parent
         return []
+
+    def around(self) -> Iterator[Scope]:
+        """Yield the scopes around this one, the innermost first."""
+        scope = self.parent
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def is_local(self, name: str) -> bool:
+        """Return whether a name that is read here is bound in a definition, not in the module."""
+        return any(one.scope.parent is not None for one in self.lookup(name))
 
 
 _MARKS = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
@@ -83,160 +103,164 @@ class Tree:
         parents: The node that contains a node directly. The indices of ``t[i, j]`` are in the
             subscript: the tuple that Python makes of them is no node here.
         scopes: The scope in which a node is evaluated.
+        bodies: The scope that a definition or a comprehension makes.
         blocks: The node and the field with the list that a statement is in.
-        annotations: The annotations of parameters, results and variables.
         formatted: The format string around a node.
-        words: The identifiers that are no names: of attributes, keywords, parameters,
-            definitions, imports, handlers and patterns, with the node that they are a part of.
     """
 
     def __init__(self, module: ast.Module, is_parenthesised: Callable[[ast.Tuple], bool]) -> None:
         self.nodes: dict[type[ast.AST], list[ast.AST]] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {}
+        self.bodies: dict[ast.AST, Scope] = {}
         self.blocks: dict[ast.AST, tuple[ast.AST, str]] = {}
-        self.annotations: list[ast.expr] = []
         self.formatted: dict[ast.AST, ast.JoinedStr] = {}
-        self.words: list[tuple[ast.AST, str]] = []
         self._is_parenthesised = is_parenthesised
-        self._format: ast.JoinedStr | None = None
-        self._reads: list[tuple[ast.Name, Scope]] = []
-        self._walk(module, Scope(None))
-        for name, scope in self._reads:
+        reads: list[tuple[ast.Name, Scope]] = []
+        waiting: list[tuple[ast.AST, Scope, ast.JoinedStr | None]] = []
+        waiting.append((module, self._inner(None, module), None))
+        while waiting:
+            node, scope, text = waiting.pop()
+            self.nodes.setdefault(type(node), []).append(node)
+            self.scopes[node] = scope
+            if text is not None:
+                self.formatted[node] = text
+            elif isinstance(node, ast.JoinedStr):
+                text = node
+            if isinstance(node, ast.Name):
+                if isinstance(node.ctx, ast.Store):
+                    scope.bind(node.id, node)
+                else:
+                    reads.append((node, scope))
+                continue
+            children = self._children(node)
+            for child in children:
+                self.parents[child] = node
+            children.reverse()
+            if isinstance(node, _WITHOUT_SCOPE):
+                waiting += [(child, scope, text) for child in children]
+            else:
+                inner = self._inside(node, scope, children)
+                waiting += [(child, there, text) for child, there in inner]
+        for name, scope in reads:
             for assignment in scope.lookup(name.id):
                 assignment.references.append(name)
 
-    def _walk(self, node: ast.AST, scope: Scope) -> None:
-        """Add a node and what is in it."""
-        self.nodes.setdefault(type(node), []).append(node)
-        self.scopes[node] = scope
-        if self._format is not None:
-            self.formatted[node] = self._format
-        if isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Store):
-                scope.bind(node.id, node)
-            else:
-                self._reads.append((node, scope))
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            self._walk_definition(node, scope)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            self._walk_import(node, scope)
-        elif isinstance(node, _COMPREHENSIONS):
-            self._walk_comprehension(node, scope)
+    def _inner(self, scope: Scope | None, node: ast.AST) -> Scope:
+        self.bodies[node] = made = Scope(scope, node)
+        return made
+
+    def _inside(
+        self, node: ast.AST, scope: Scope, children: list[ast.AST]
+    ) -> list[tuple[ast.AST, Scope]]:
+        """Return the children of a node with their scopes, and bind the names that it binds."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            inner = self._inner(scope, node)
+            if not isinstance(node, ast.Lambda):
+                scope.bind(node.name, node)
+            body = [node.body] if isinstance(node, ast.Lambda) else node.body
+            own = {*body, getattr(node, "args", None)}
+            return [(child, inner if child in own else scope) for child in children]
+        if isinstance(node, ast.arguments | ast.arg):
+            # Defaults and annotations of parameters are evaluated outside of the function.
+            outer = scope.parent or scope
+            if isinstance(node, ast.arg):
+                scope.bind(node.arg, node)
+            return [(c, scope if isinstance(c, ast.arg) else outer) for c in children]
+        if isinstance(node, _COMPREHENSIONS):
+            inner = self._inner(scope, node)
+            return [(child, inner) for child in children]
+        if isinstance(node, ast.comprehension):
+            # Only what the first loop goes over is evaluated outside of the comprehension.
+            first = getattr(scope.node, "generators", (None,))[0] is node
+            outer = (scope.parent or scope) if first else scope
+            return [(child, outer if child is node.iter else scope) for child in children]
+        self._bind(node, scope)
+        return [(child, scope) for child in children]
+
+    def _bind(self, node: ast.AST, scope: Scope) -> None:
+        """Bind the names that a statement, a handler of exceptions or a pattern binds itself."""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name, full in _imports(node):
+                scope.bind(name, node, full)
         elif isinstance(node, ast.Global | ast.Nonlocal):
             for name in node.names:
                 scope.declare(name, isinstance(node, ast.Global))
-        elif isinstance(node, ast.JoinedStr) and self._format is None:
-            self._format = node
-            self._each(node, scope)
-            self._format = None
-        else:
-            self._walk_words(node, scope)
-            self._each(node, scope)
+        elif not isinstance(node, ast.expr) and (bound := _bound_by(node)):
+            scope.bind(bound, node)
 
-    def _walk_words(self, node: ast.AST, scope: Scope) -> None:
-        """Record the identifiers in a node, and bind those that handlers and patterns bind."""
-        if isinstance(node, ast.Attribute):
-            self.words.append((node, node.attr))
-        elif isinstance(node, ast.keyword) and node.arg is not None:
-            self.words.append((node, node.arg))
-        elif isinstance(node, ast.AnnAssign):
-            self.annotations.append(node.annotation)
-        elif isinstance(node, _NAMING):
-            name = node.rest if isinstance(node, ast.MatchMapping) else node.name
-            if name is not None:
-                self.words.append((node, name))
-                scope.bind(name, node)
-        elif type(node).__name__ in ("ParamSpec", "TypeVar", "TypeVarTuple"):
-            scope.bind(node.name, node)  # type: ignore[attr-defined]
+    @cached_property
+    def words(self) -> list[tuple[ast.AST, str]]:
+        """The identifiers that are no names, with the node that they are a part of.
 
-    def _children(self, node: ast.AST) -> Iterator[ast.AST]:
+        They are those of attributes, keywords, parameters, definitions, imports, handlers and
+        patterns.
+        """
+        return [
+            (node, word)
+            for nodes in self.nodes.values()
+            for node in nodes
+            for word in _words(node)
+            if word
+        ]
+
+    def _children(self, node: ast.AST) -> list[ast.AST]:
+        found: list[ast.AST] = []
         for name in node._fields:
             value = getattr(node, name, None)
-            if isinstance(value, list):
+            if isinstance(value, ast.AST):
+                if isinstance(value, ast.Tuple) and isinstance(node, ast.Subscript):
+                    found += [value] if self._is_parenthesised(value) else value.elts
+                elif not isinstance(value, _MARKS):
+                    found.append(value)
+            elif isinstance(value, list):
                 for item in value:
                     if isinstance(item, ast.stmt):
                         self.blocks[item] = node, name
                     if isinstance(item, ast.AST) and not isinstance(item, _MARKS):
-                        yield item
-            elif isinstance(value, ast.Tuple) and isinstance(node, ast.Subscript):
-                yield from [value] if self._is_parenthesised(value) else value.elts
-            elif isinstance(value, ast.AST) and not isinstance(value, _MARKS):
-                yield value
+                        found.append(item)
+        return found
 
-    def _each(self, node: ast.AST, scope: Scope) -> None:
-        for child in self._children(node):
-            self.parents[child] = node
-            self._walk(child, scope)
 
-    def _walk_comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
-    ) -> None:
-        """Only what the first loop goes over is evaluated outside of the comprehension."""
-        inner, first = Scope(scope), node.generators[0]
-        self.parents[first.iter] = first
-        self._walk(first.iter, scope)
-        for child in self._children(node):
-            self.parents[child] = node
-            if child is not first:
-                self._walk(child, inner)
-                continue
-            self.nodes.setdefault(ast.comprehension, []).append(first)
-            self.scopes[first] = inner
-            for part in (first.target, *first.ifs):
-                self.parents[part] = first
-                self._walk(part, inner)
+_WITHOUT_SCOPE = (
+    *(ast.Attribute, ast.Call, ast.Constant, ast.Subscript, ast.BinOp, ast.Tuple, ast.List),
+    *(ast.keyword, ast.Slice, ast.Expr, ast.Assign, ast.Compare, ast.UnaryOp),
+)
+"""The usual nodes that bind nothing themselves."""
 
-    def _walk_definition(self, node: Function | ast.Lambda | ast.ClassDef, scope: Scope) -> None:
-        inner = Scope(scope, isinstance(node, ast.ClassDef))
-        if not isinstance(node, ast.Lambda):
-            scope.bind(node.name, node)
-            self.words.append((node, node.name))
-        if isinstance(node, Function) and node.returns is not None:
-            self.annotations.append(node.returns)
-        body = {node.body} if isinstance(node, ast.Lambda) else set(node.body)
-        for child in self._children(node):
-            self.parents[child] = node
-            if isinstance(child, ast.arguments):
-                self._walk_parameters(child, inner, scope)
-            else:
-                self._walk(child, inner if child in body else scope)
 
-    def _walk_parameters(self, node: ast.arguments, inner: Scope, outer: Scope) -> None:
-        """Defaults and annotations of parameters are evaluated outside of the function."""
-        self.scopes[node] = inner
-        for child in self._children(node):
-            self.parents[child] = node
-            if not isinstance(child, ast.arg):
-                self._walk(child, outer)
-                continue
-            self.nodes.setdefault(ast.arg, []).append(child)
-            self.scopes[child] = inner
-            self.words.append((child, child.arg))
-            inner.bind(child.arg, child)
-            if child.annotation is not None:
-                self.annotations.append(child.annotation)
-                self.parents[child.annotation] = child
-                self._walk(child.annotation, outer)
+def _bound_by(node: ast.AST) -> str | None:
+    """Return the name that a handler of exceptions, a pattern or a type parameter binds."""
+    if isinstance(node, _NAMING):
+        return node.rest if isinstance(node, ast.MatchMapping) else node.name
+    is_type = type(node).__name__ in ("ParamSpec", "TypeVar", "TypeVarTuple")
+    return node.name if is_type else None  # type: ignore[attr-defined]
 
-    def _walk_import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
-        module = ""
-        if isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            module += "" if module.endswith(".") else "."
-            self.words += [(node, word) for word in (node.module or "").split(".")]
-        for item in node.names:
-            self.nodes.setdefault(ast.alias, []).append(item)
-            self.parents[item] = node
-            self.scopes[item] = scope
-            self.words += [(item, word) for word in (*item.name.split("."), item.asname or "")]
-            if item.name == "*":
-                continue
-            full = module + item.name
-            if item.asname is not None:
-                scope.bind(item.asname, node, full)
-            elif isinstance(node, ast.ImportFrom):
-                scope.bind(item.name, node, full)
-            else:
-                first = full.split(".")[0]
-                scope.bind(first, node, first)
+
+def _words(node: ast.AST) -> tuple[str | None, ...]:
+    if isinstance(node, ast.Attribute):
+        return (node.attr,)
+    if isinstance(node, ast.keyword | ast.arg):
+        return (node.arg,)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return (node.name,)
+    if isinstance(node, ast.alias):
+        return (*node.name.split("."), node.asname)
+    if isinstance(node, ast.ImportFrom):
+        return tuple((node.module or "").split("."))
+    return (_bound_by(node),) if isinstance(node, _NAMING) else ()
+
+
+def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """Yield the names that an import binds, with the full names of what they stand for."""
+    module = ""
+    if isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        module += "" if module.endswith(".") else "."
+    for item in node.names:
+        if item.asname is not None or module:
+            name = item.asname or item.name
+            yield from [(name, module + item.name)] if item.name != "*" else []
+        else:
+            first = item.name.split(".")[0]
+            yield first, first

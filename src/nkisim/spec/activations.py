@@ -26,7 +26,7 @@ _GELU_TANH = math.sqrt(2 / math.pi)
 _GELU_CUBIC = 0.044715
 _GELU_SIGMOID = 1.702
 
-# Stands for infinity in float64: larger than every float32, and its products do not overflow.
+# Replaces infinity in float64: larger than every float32, and its products do not overflow.
 _FAR = 1e39
 
 # erfc falls below the smallest float32 before this argument.

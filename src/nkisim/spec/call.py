@@ -21,7 +21,10 @@ __all__ = ["Call", "Violation", "arguments_read"]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violated constraint, to be flagged at the line of the call."""
+    """A violated constraint, to be flagged at the line of the call.
+
+    ``of_view`` is True when the operand's view breaks the rule, whichever instruction uses it.
+    """
 
     rule: Rule
     message: str
@@ -34,9 +37,11 @@ class Violation:
     severity: Severity | None = None
     facts: tuple[Fact, ...] = ()
     data: Mapping[str, Any] | None = None
+    of_view: bool = False
 
-    def flag(self) -> None:
-        """Raise or record it for the line being executed."""
+    def flag(self, operand: Any = None) -> None:
+        """Raise or record it for the line being executed; ``operand`` is the one at fault."""
+        view = self.of_view and isinstance(operand, NkiTensor)
         flag(
             self.rule,
             self.message,
@@ -49,6 +54,7 @@ class Violation:
             error=self.error,
             facts=self.facts,
             data=self.data,
+            cause=(operand.life.line, operand.form.region) if view else None,
         )
 
 
@@ -132,6 +138,7 @@ class Call:
         severity: Severity | None = None,
         error: type[NkiValidationError] = NkiValidationError,
         data: Mapping[str, Any] | None = None,
+        of_view: bool = False,
     ) -> None:
         """Add a violation; one without a natural result stops the checks immediately.
 
@@ -140,7 +147,9 @@ class Call:
         """
         text = f"{self.name} {message}" if named else message
         violation = Violation(
-            rule, text, self.name, operand, seen, allowed, fix, error, severity, self._facts(), data
+            *(rule, text, self.name, operand, seen, allowed, fix, error, severity, self._facts()),
+            data=data,
+            of_view=of_view,
         )
         if rule.meaningless:
             violation.flag()

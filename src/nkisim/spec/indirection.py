@@ -18,7 +18,7 @@ class _Support(NamedTuple):
     """Tensor indirection of one instruction.
 
     Attributes:
-        source: The operand next to whose partitions the index of ``dst`` lies.
+        source: The operand on whose partitions the index of ``dst`` must be.
         others: Further operands that may be selected, besides ``dst`` and ``source``.
         engines: Engines that support it.
         pairs: Operands that must be selected by the same index, or not at all.

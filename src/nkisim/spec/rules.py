@@ -137,6 +137,7 @@ PARTITION_START = declare(
     "error",
     "An operand of a compute engine starts at a partition that its size does not allow.",
     "1-32 partitions start at 0, 32, 64 or 96; 33-64 at 0 or 64; more at 0",
+    whole_call=True,
 )
 FREE_SIZE_LIMIT = declare(
     "S060",
@@ -144,6 +145,7 @@ FREE_SIZE_LIMIT = declare(
     "error",
     "One instruction covers more elements per partition than its fields can count.",
     "the back end cannot encode it",
+    whole_call=True,
 )
 INDIRECT_OPERAND = declare(
     "S026",
@@ -378,6 +380,7 @@ INEXACT_INTEGER = declare(
     "Integer arithmetic goes through float32 with values beyond 2^24.",
     "the Vector and Scalar engines compute in float32, which holds integers exactly up to 2^24",
     on_values=True,
+    whole_call=True,
 )
 INEXACT_MOVE = declare(
     "D017",
@@ -386,6 +389,7 @@ INEXACT_MOVE = declare(
     "Integers beyond 2^24 are moved by a path that converts through float32.",
     "float32 holds integers exactly up to 2^24",
     on_values=True,
+    whole_call=True,
 )
 FRACTION_LOST = declare(
     "D050",

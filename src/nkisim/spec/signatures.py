@@ -97,7 +97,7 @@ def open_function(
         f"            _refuse({{{named}}}, _more, _unknown)\n"
         f"        return _call({passed})\n"
         "    except _Finding as error:\n"
-        "        _hide_own_frames(error)\n"  # outside a kernel nothing else does
+        "        _hide_own_frames(error)\n"  # inside a kernel the run hides them
         "        raise\n"
     )
     scope = {
@@ -244,7 +244,7 @@ CALLS: dict[str, dict[str, CheckedCall]] = {}
 
 
 def parameters_of(name: str) -> list[str]:
-    """Return the parameters of an instruction in the version in force, or in the next with it."""
+    """Return the parameters of an instruction in the version in force, else in the next."""
     known = CALLS[name]
     version = versions.in_force()
     found = known.get(version) or next(iter(known.values()))

@@ -30,7 +30,7 @@ def signatures(name: str, declared: inspect.Signature) -> dict[str, inspect.Sign
 
     Args:
         name: Its name in messages.
-        declared: All parameters that it has in any version. A version says which of them there are,
+        declared: All parameters that it has in any version. A version defines which of them exist,
             their order and their defaults.
 
     Functions that no version documents have the declared signature in all of them.

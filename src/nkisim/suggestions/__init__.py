@@ -24,7 +24,7 @@ from nkisim.suggestions.staging import STAGING_FIXES
 from nkisim.suggestions.statement import Case, case_of, function_case_of
 from nkisim.suggestions.tiling import TILING_FIXES
 
-__all__ = ["complete", "settle", "suggestion"]
+__all__ = ["complete", "explained", "settle", "suggestion"]
 
 _WHOLE_STATEMENT = ("L029", "L026", "L027", "L028", "L021", "A025", "A026", "A037")
 """Rules whose fix replaces the statement by another one, the most specific first."""
@@ -60,7 +60,7 @@ def suggestion(finding: Finding) -> Rewrite | None:
         with SYNTAX_LOCK:
             return fix(case)
     except Exception:
-        # Code that no fix was written for; a finding without one is better than none. The
+        # No fix was written for such code: report the finding without one. The
         # tests of this package fail where this is logged.
         _LOG.debug("%s: no code to paste for %s", finding.rule.id, finding.place, exc_info=True)
         return None
@@ -76,6 +76,24 @@ def complete(findings: Iterable[Finding]) -> None:
             finding.rewrite = suggestion(finding)
 
 
+_EXPLAINED = {"L018": ("S012",), "L021": ("L026", "L027", "L028", "L029")}
+"""Rules of the source, and the rules of runs that report the same cause at the same line."""
+
+
+def explained(finding: Finding, ran: Iterable[Finding]) -> bool:
+    """Return whether a finding of the source has the cause of one that a run reports."""
+    for other in ran:
+        if other.rule is finding.rule and other.rule.id == "L070":
+            return True  # at the loop instead of the body
+        if (other.file, other.line) != (finding.file, finding.line):
+            continue
+        if other.rule is finding.rule:
+            return True
+        if other.rule.id in _EXPLAINED.get(finding.rule.id, ()):
+            return not _remains(finding, other.rewrite)
+    return False
+
+
 def settle(findings: Iterable[Finding]) -> None:
     """Leave one fix to every line: of fixes that replace the same statement, the first remains."""
     by_line: dict[tuple[str, int], list[Finding]] = {}
@@ -88,7 +106,7 @@ def settle(findings: Iterable[Finding]) -> None:
 
 def _settle(found: list[Finding]) -> None:
     forms = [f for f in found if f.rule.id in _WHOLE_STATEMENT]
-    # Code comes before words; among words, the most specific rule comes first.
+    # Findings with code come first, then those of the most specific rule.
     forms.sort(key=lambda f: _WHOLE_STATEMENT.index(f.rule.id) if f.rewrite is None else -1)
     for finding in forms[1:]:
         if finding.rule.id != forms[0].rule.id and not _remains(finding, forms[0].rewrite):
@@ -100,7 +118,7 @@ def _settle(found: list[Finding]) -> None:
 
 
 def _remains(finding: Finding, rewrite: Rewrite | None) -> bool:
-    """Return whether a finding is about a call that the fix of another one leaves as it is."""
+    """Return whether the call of a finding is still there after the fix of another one."""
     if finding.rule.id != "L021":
         return False
     if rewrite is not None:

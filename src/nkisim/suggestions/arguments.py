@@ -6,14 +6,15 @@ import ast
 from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
+from nkisim.source import indices, nki_arguments, number
 from nkisim.suggestions.statement import Case
 
-__all__ = ["ARGUMENT_FIXES"]
+__all__ = ["ARGUMENT_FIXES", "with_keyword"]
 
 _ALU = ("add", "subtract", "multiply", "maximum", "minimum")
 
 
-def _given(case: Case, name: str, text: str | None, *, called: str = "") -> Rewrite | None:
+def with_keyword(case: Case, name: str, text: str | None, *, called: str = "") -> Rewrite | None:
     """Return the call with a keyword argument changed, renamed or, for no text, left out."""
     call = case.call
     if call is None or not any(k.arg == name for k in call.keywords):
@@ -31,12 +32,12 @@ def _given(case: Case, name: str, text: str | None, *, called: str = "") -> Rewr
 
 def _left_out(name: str) -> Callable[[Case], Rewrite | None]:
     """Return the fix that leaves an argument at its default."""
-    return lambda case: _given(case, name, None)
+    return lambda case: with_keyword(case, name, None)
 
 
 def _shared(case: Case) -> Rewrite | None:
     """An output lies in shared HBM."""
-    return _given(case, "buffer", f"{case.nl}.shared_hbm")
+    return with_keyword(case, "buffer", f"{case.nl}.shared_hbm")
 
 
 def _buffer(case: Case) -> Rewrite | None:
@@ -45,7 +46,7 @@ def _buffer(case: Case) -> Rewrite | None:
     names = ("sbuf", "psum", "hbm", "shared_hbm", "private_hbm")
     if not isinstance(node, ast.Constant) or node.value not in names:
         return None
-    return _given(case, "buffer", f"{case.nl}.{node.value}")
+    return with_keyword(case, "buffer", f"{case.nl}.{node.value}")
 
 
 def _dtype(case: Case) -> Rewrite | None:
@@ -54,7 +55,7 @@ def _dtype(case: Case) -> Rewrite | None:
     known = ("float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32")
     if not isinstance(node, ast.Attribute) or node.attr not in known:
         return None
-    return _given(case, "dtype", f"{case.nl}.{node.attr}")
+    return with_keyword(case, "dtype", f"{case.nl}.{node.attr}")
 
 
 def _operator(case: Case) -> Rewrite | None:
@@ -62,16 +63,16 @@ def _operator(case: Case) -> Rewrite | None:
     node = case.arguments.get(case.finding.operand)
     if not isinstance(node, ast.Attribute) or node.attr not in _ALU:
         return None
-    return _given(case, case.finding.operand, f"{case.nl}.{node.attr}")
+    return with_keyword(case, case.finding.operand, f"{case.nl}.{node.attr}")
 
 
 def _from_the_end(case: Case) -> Rewrite | None:
-    """An index from the end is written from the beginning."""
+    """A negative index is rewritten to count from the beginning."""
 
     def change(node: ast.expr) -> ast.expr | None:
         if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
             return None
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = indices(node)
         name = node.value.id
         for axis, part in enumerate(parts):
             if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
@@ -124,10 +125,10 @@ def _first_step_overwrites(case: Case) -> Rewrite | None:
         if case.statement in inside and loop.target.id not in used and not makes:
             steps.append(loop)
     if len(steps) > 1:
-        return None  # which of them is the contraction?
+        return None  # it is not clear which loop is the contraction
     text = "False"
     if steps:
-        text = _not_first(steps[0])
+        text = _not_first(case, steps[0])
         if not text:
             return None
     parts = [f"{name}={case.text(name)}" for name in case.arguments if name != "accumulate"]
@@ -139,10 +140,10 @@ def _is_made(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Store)
 
 
-def _not_first(loop: ast.For) -> str:
-    """Return what holds in all steps of a loop but the first; empty where it is no range."""
+def _not_first(case: Case, loop: ast.For) -> str:
+    """Return a condition that is true in all iterations but the first; empty for other loops."""
     call = loop.iter
-    if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("range"):
+    if not isinstance(call, ast.Call) or not case.path(call.func).endswith("range"):
         return ""
     start = "0" if len(call.args) == 1 else ast.unparse(call.args[0])
     return f"({ast.unparse(loop.target)} > {start})"
@@ -151,12 +152,14 @@ def _not_first(loop: ast.For) -> str:
 def _is_cleared(case: Case, name: str) -> bool:
     """Return whether a tile is filled with zeros, so that beginning a sum means the same."""
     for node in ast.walk(case.module):
-        made = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
-        if made and ast.unparse(node.value).startswith(f"{case.nl}.zeros("):  # type: ignore[attr-defined]
-            return True
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"{case.nisa}.memset":
-            text = [ast.unparse(a) for a in (*node.args, *(k.value for k in node.keywords))]
-            if text[:1] == [name] and text[1:2] in (["0"], ["0.0"]):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            path = case.path(node.value.func)
+            if path == "nki.language.zeros" and ast.unparse(node.targets[0]) == name:
+                return True
+        if isinstance(node, ast.Call) and case.path(node.func) == "nki.isa.memset":
+            given = nki_arguments(node, "nki.isa.memset")
+            dst, value = given.get("dst"), given.get("value")
+            if isinstance(dst, ast.Name) and dst.id == name and number(value) == 0:
                 return True
     return False
 
@@ -168,7 +171,7 @@ ARGUMENT_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "A034": _left_out("engine"),
     "A035": _left_out("engine"),
     "A036": _left_out("dge_mode"),
-    "D010": lambda case: _given(case, f"is_{case.finding.operand}_onezero", None),
+    "D010": lambda case: with_keyword(case, f"is_{case.finding.operand}_onezero", None),
     "D022": _operator,
     "D045": _dtype,
     "L029": _in_place,

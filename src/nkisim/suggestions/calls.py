@@ -9,6 +9,7 @@ from nkisim.diagnostics import Rewrite
 from nkisim.intents import ARGUMENTS, Intent, argument_meant, intent_of
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.signatures import parameters_of
+from nkisim.suggestions.arguments import with_keyword
 from nkisim.suggestions.statement import Case
 
 __all__ = ["CALL_FIXES"]
@@ -24,6 +25,10 @@ _ALIKE = {
     "tensor_tensor": "data1",
 }
 """Instructions whose result has the shape of one operand, and that operand."""
+
+
+_TRANSFERS = {"dma", "load", "store"}
+"""Words in names of functions that move data to or from HBM."""
 
 
 def _bad_call(case: Case) -> Rewrite | None:
@@ -64,20 +69,20 @@ def _invented(case: Case, name: str) -> Rewrite | None:
         operands.append(named.pop(key))
     if len(operands) != count or not count:
         return None
-    text = _instead(case, intent, dst, operands)
+    text = _instead(case, name, intent, dst, operands)
     new = ast.parse(text, mode="eval").body if text else None
     if not isinstance(new, ast.Call) or not isinstance(new.func, ast.Attribute):
         return None
     known = parameters_of(new.func.attr) if new.func.attr in INSTRUCTIONS else []
     if any(key not in known for key in named):
-        return None  # what the rest means is not known
+        return None  # the meaning of the other arguments is unknown
     extra = [ast.keyword(key, ast.parse(value, mode="eval").body) for key, value in named.items()]
     new.keywords += extra
     return case.rewrite(case.replaced(lambda n: new if ast.dump(n) == ast.dump(call) else None))
 
 
-def _instead(case: Case, intent: Intent, dst: str, operands: list[str]) -> str:
-    """Return the call that was probably meant."""
+def _instead(case: Case, name: str, intent: Intent, dst: str, operands: list[str]) -> str:
+    """Return the call that was probably meant; empty where the operands may mean another one."""
     nisa, op = case.nisa, f"{case.nl}.{intent.op}"
     assigned = isinstance(case.statement, ast.Assign)
     if not dst:
@@ -85,15 +90,21 @@ def _instead(case: Case, intent: Intent, dst: str, operands: list[str]) -> str:
         return f"{op}({', '.join(operands)})" if by_language else ""
     if intent.kind == "binary":
         first, second = operands
-        if _is_whole(case, second, first):
+        instruction = _of_two(case, name, first, second)
+        if instruction == "tensor_tensor":
             return f"{nisa}.tensor_tensor(dst={dst}, data1={first}, data2={second}, op={op})"
-        return f"{nisa}.tensor_scalar(dst={dst}, data={first}, op0={op}, operand0={second})"
+        if instruction == "tensor_scalar":
+            return f"{nisa}.tensor_scalar(dst={dst}, data={first}, op0={op}, operand0={second})"
+        return ""
     if intent.kind == "unary":
         return f"{nisa}.activation(dst={dst}, op={op}, data={operands[0]})"
     if intent.kind == "move":
         sides = [case.variable(_base(text)) for text in (dst, operands[0])]
         far = any(fact is not None and "hbm" in fact.buffer for fact in sides)
-        return f"{nisa}.{'dma_copy' if far else 'tensor_copy'}(dst={dst}, src={operands[0]})"
+        if not far and None in sides and not _TRANSFERS.intersection(name.split("_")):
+            return ""
+        near = not far and None not in sides
+        return f"{nisa}.{'tensor_copy' if near else 'dma_copy'}(dst={dst}, src={operands[0]})"
     if intent.kind == "matmul":
         return f"{nisa}.nc_matmul(dst={dst}, stationary={operands[0]}, moving={operands[1]})"
     if intent.kind == "transpose":
@@ -111,16 +122,50 @@ def _base(text: str) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _is_whole(case: Case, text: str, beside: str) -> bool:
-    """Return whether an operand is a tile of the size of another, and no column or number."""
-    fact, other = case.variable(text), case.variable(beside)
-    if fact is None:
-        return case.variable(_base(text)) is not None
-    return other is None or fact.shape == other.shape
+_NAMED = ("tensor_scalar", "scalar_", "tensor_", "elementwise_", "vector_")
+"""Beginnings of names that tell whether an operation is of a tile and a number, or of two tiles."""
+
+
+def _of_two(case: Case, name: str, first: str, second: str) -> str:
+    """Return the instruction for an operation on two operands; empty if it may be either.
+
+    By their shapes where a run knows them, else by the text and by the name of the function.
+    """
+    node = ast.parse(second, mode="eval").body
+    fact, other = case.variable(second), case.variable(first)
+    if fact is not None and other is not None and fact.shape != other.shape:
+        return "tensor_scalar" if fact.shape[1:] == (1,) else ""
+    if fact is not None:
+        return "tensor_tensor"
+    # A run knows all variables that are tiles.
+    number = isinstance(node, ast.Name) and bool(case.finding.facts)
+    if number or isinstance(node, (ast.Constant, ast.UnaryOp, ast.BinOp)) or _is_column(node):
+        return "tensor_scalar"
+    if case.variable(_base(second)) is not None:
+        return "tensor_tensor"
+    named = next((start for start in _NAMED if name.startswith(start)), "")
+    if not named:
+        return ""
+    return "tensor_scalar" if "scalar" in named else "tensor_tensor"
+
+
+def _is_column(node: ast.expr) -> bool:
+    """Return whether an expression is one column of a tile: ``t[:, 0:1]``, ``t[:, i : i + 1]``."""
+    if not isinstance(node, ast.Subscript):
+        return False
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    part = parts[-1]
+    if len(parts) < 2 or not isinstance(part, ast.Slice) or part.upper is None:
+        return False
+    start = "0" if part.lower is None else ast.unparse(part.lower)
+    upper = part.upper
+    if isinstance(upper, ast.Constant) and start.isdigit():
+        return upper.value == int(start) + 1
+    return ast.unparse(upper) in (f"{start} + 1", f"1 + {start}")
 
 
 def _other_name(case: Case, name: str) -> Rewrite | None:
-    """A function of the other module, or a near name of the same meaning."""
+    """A function of the other module, or one with a similar name and the same meaning."""
     call, intent = _called(case, name), intent_of(name)
     if call is None or not isinstance(call.func, ast.Attribute):
         return None
@@ -151,11 +196,7 @@ def _argument(case: Case, keyword: str) -> Rewrite | None:
     meant = argument_meant(keyword, [p for p in parameters if p not in taken])
     if not meant:
         return None
-    parts = [ast.unparse(a) for a in call.args]
-    parts += [
-        f"{meant if k.arg == keyword else k.arg}={ast.unparse(k.value)}" for k in call.keywords
-    ]
-    return case.rewrite(case.with_call(f"{ast.unparse(call.func)}({', '.join(parts)})"))
+    return with_keyword(case, keyword, case.text(keyword), called=meant)
 
 
 def _transposed(case: Case, keyword: str) -> Rewrite | None:
@@ -187,7 +228,7 @@ def _transpose(case: Case, name: str) -> tuple[list[str], str]:
 def _contraction(case: Case) -> Rewrite | None:
     """Operands with the contraction in their columns are transposed.
 
-    Only if the shape of the result leaves no other reading.
+    Only if the shape of the result leaves no other possibility.
     """
     facts = {name: case.fact(name) for name in ("dst", "stationary", "moving")}
     shapes = {n: f.shape for n, f in facts.items() if f is not None and len(f.shape) == 2}

@@ -1,4 +1,4 @@
-"""Fixes of loops and blocks: order, lost tails, sums without a beginning, wide products."""
+"""Fixes of loops and blocks: order, lost tails, sums without initial value, wide products."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nkisim.diagnostics import Rewrite
+from nkisim.source import indices
 from nkisim.suggestions.staging import written_part
 from nkisim.suggestions.statement import Case
 
@@ -32,7 +33,7 @@ def _in_order(case: Case) -> Rewrite | None:
         loop
         for loop in case.loops()
         if isinstance(loop.iter, ast.Call)
-        and ast.unparse(loop.iter.func) == f"{case.nl}.affine_range"
+        and case.path(loop.iter.func) == "nki.language.affine_range"
     ]
     if len(unordered) != 1:
         return None
@@ -73,7 +74,7 @@ def _by_columns(case: Case) -> Rewrite | None:
 
 
 def _unwritten(case: Case) -> Rewrite | None:
-    """A sum begins with zeros, a product with ones; of a tile filled in part, that part is read."""
+    """A sum begins with zeros, a product with ones; of a partly filled tile that part is read."""
     return _beginning(case) or written_part(case)
 
 
@@ -96,7 +97,7 @@ def _beginning(case: Case) -> Rewrite | None:
 
 
 def _accumulator(case: Case) -> str | None:
-    """Return the name of the tile that an addition or a product goes on in."""
+    """Return the name of the tile that an addition or a product accumulates in."""
     parameters = {"tensor_tensor": ("data1", "data2"), "scalar_tensor_tensor": ("operand1",)}
     operand = case.finding.operand
     dst, tile = case.arguments.get("dst"), case.arguments.get(operand)
@@ -109,8 +110,8 @@ def _accumulator(case: Case) -> str | None:
 
 
 def _last_operator(case: Case) -> str:
-    text = case.text("op1" if case.function == "scalar_tensor_tensor" else "op")
-    return text.removeprefix(f"{case.nl}.")
+    op = case.arguments.get("op1" if case.function == "scalar_tensor_tensor" else "op")
+    return "" if op is None else case.path(op).removeprefix("nki.language.")
 
 
 def _maker(case: Case, name: str) -> tuple[list[ast.stmt], ast.Assign | None]:
@@ -126,13 +127,13 @@ def _maker(case: Case, name: str) -> tuple[list[ast.stmt], ast.Assign | None]:
 
 def _filled(case: Case, name: str, value: str) -> Rewrite | None:
     """Fill a tile with a number, of its type, where it is made."""
-    block, maker = _maker(case, name)
+    _, maker = _maker(case, name)
     fact = case.variable(name)
     if maker is None or fact is None:
         return None
     if "int" in fact.dtype:
         value = value.removesuffix(".0")
-    there = Case(case.finding, case.module, maker, block)
+    there = Case(case.finding, case.source, maker)
     return there.rewrite(ast.unparse(maker), f"{case.nisa}.memset(dst={name}, value={value})")
 
 
@@ -166,16 +167,16 @@ def _tail(case: Case) -> Rewrite | None:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return None
     found = [
-        (loop, blocks, block)
+        (loop, blocks)
         for block in case.blocks()
         for loop in block
-        if isinstance(loop, ast.For) and (blocks := _Blocks.of(loop)) is not None
+        if isinstance(loop, ast.For) and (blocks := _Blocks.of(case, loop)) is not None
     ]
     name = statement.targets[0].id
     writes = [entry for entry in found if entry[1].axes(name)]
     if len(writes) != 1:
         return None
-    loop, blocks, block = writes[0]
+    loop, blocks = writes[0]
     spans = case.finding.data["unwritten_box"]
     axis = min(blocks.axes(name))
     if len(blocks.axes(name)) != 1 or axis >= len(spans) or not blocks.covers_body(case):
@@ -185,7 +186,7 @@ def _tail(case: Case) -> Rewrite | None:
         case, blocks.extent, axis, stop
     ):
         return None
-    there = Case(case.finding, case.module, loop, block)
+    there = Case(case.finding, case.source, loop)
     return there.rewrite(ast.unparse(blocks.clipped()))
 
 
@@ -216,7 +217,7 @@ class _Blocks:
     size: int
 
     @classmethod
-    def of(cls, loop: ast.For) -> _Blocks | None:
+    def of(cls, case: Case, loop: ast.For) -> _Blocks | None:
         """Return a loop as one over blocks, None if it is another one."""
         call = loop.iter
         if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
@@ -227,7 +228,7 @@ class _Blocks:
         if not isinstance(count.op, ast.FloorDiv) or not isinstance(count.right, ast.Constant):
             return None
         size = count.right.value
-        if ast.unparse(call.func).rpartition(".")[2] not in _UNROLLED or type(size) is not int:
+        if case.path(call.func).rpartition(".")[2] not in _UNROLLED or type(size) is not int:
             return None
         return cls(loop, loop.target.id, count.left, size)
 
@@ -237,7 +238,7 @@ class _Blocks:
             axis
             for node in self._cut()
             if isinstance(node.value, ast.Name) and node.value.id == name
-            for axis, part in enumerate(_parts(node))
+            for axis, part in enumerate(indices(node))
             if self._is_block(part)
         }
 
@@ -246,7 +247,7 @@ class _Blocks:
         return [
             node
             for node in nodes
-            if isinstance(node, ast.Subscript) and any(map(self._is_block, _parts(node)))
+            if isinstance(node, ast.Subscript) and any(map(self._is_block, indices(node)))
         ]
 
     def _is_block(self, part: ast.expr) -> bool:
@@ -266,8 +267,7 @@ class _Blocks:
             value = statement.value if isinstance(statement, (ast.Assign, ast.Expr)) else None
             if not isinstance(value, ast.Call):
                 return False
-            called = ast.unparse(value.func).rpartition(".")[2]
-            if called in _MAKES_TILES:
+            if case.path(value.func).rpartition(".")[2] in _MAKES_TILES:
                 return False
             for node in ast.walk(value):
                 if isinstance(node, ast.Name) and id(node) not in allowed and node.id not in known:
@@ -284,16 +284,12 @@ class _Blocks:
         count = f"({extent} + {size - 1}) // {size}"
         new.iter.args = [ast.parse(count, mode="eval").body]
         for cut in _Blocks(new, self.index, self.extent, size)._cut():
-            for part in filter(self._is_block, _parts(cut)):
+            for part in filter(self._is_block, indices(cut)):
                 assert isinstance(part, ast.Slice)
                 assert part.upper is not None
                 text = f"min({ast.unparse(part.upper)}, {extent})"
                 part.upper = ast.parse(text, mode="eval").body
         return new
-
-
-def _parts(node: ast.Subscript) -> list[ast.expr]:
-    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 LOOP_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
+from nkisim.source import indices
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
@@ -109,8 +110,7 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
     """Return the extents of an operand, as expressions where it is sliced by expressions."""
     found = [str(extent) for extent in extents]
     if isinstance(node, ast.Subscript):
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        for axis, part in enumerate(parts[: len(found)]):
+        for axis, part in enumerate(indices(node)[: len(found)]):
             if not isinstance(part, ast.Slice) or part.upper is None or part.step is not None:
                 continue
             upper = ast.unparse(part.upper)
@@ -122,7 +122,7 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
 
 
 def _past_the_end(case: Case) -> Rewrite | None:
-    """A slice past the end is clipped to its tensor; equal slices in the statement, too.
+    """A slice past the end, and equal slices of the statement, are clipped to the tensor.
 
     Only if something is left of each.
     """
@@ -136,8 +136,7 @@ def _past_the_end(case: Case) -> Rewrite | None:
         fact = case.variable(node.value.id)
         if fact is None:
             continue
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        for axis, part in enumerate(parts[: len(fact.shape)]):
+        for axis, part in enumerate(indices(node)[: len(fact.shape)]):
             if not isinstance(part, ast.Slice) or part.upper is None:
                 continue
             upper = ast.unparse(part.upper)

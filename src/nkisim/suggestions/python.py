@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from nkisim import language
 from nkisim.diagnostics import Rewrite
+from nkisim.intents import language_name
 from nkisim.suggestions.statement import Case
 
 __all__ = ["PYTHON_FIXES"]
@@ -33,8 +33,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "equal",
     ast.NotEq: "not_equal",
 }
-_NUMPY = {"maximum": "maximum", "minimum": "minimum", "absolute": "abs", "true_divide": "divide"}
-_MODULES = ("np", "numpy", "math")
+_MODULES = ("numpy", "math")
 
 
 def _operators(case: Case) -> Rewrite | None:
@@ -66,7 +65,7 @@ def _operators(case: Case) -> Rewrite | None:
         if isinstance(node, ast.UnaryOp) and is_tensor(node.operand):
             return call("negative", node.operand) if isinstance(node.op, ast.USub) else None
         if isinstance(node, ast.Call):
-            return _function(node, is_tensor, call)
+            return _function(case, node, is_tensor, call)
         return None
 
     statement = case.statement
@@ -78,15 +77,16 @@ def _operators(case: Case) -> Rewrite | None:
         value = ast.unparse(statement.value)
         return case.rewrite(f"{target} = {case.nl}.{name}({target}, {value})")
     if isinstance(statement, ast.For):
-        new = _Header(change).visit(ast.parse(ast.unparse(statement.iter), mode="eval").body)
-        if not made and ast.unparse(new) == ast.unparse(statement.iter):
+        new = case.replaced(change, statement.iter)
+        if not made and new == ast.unparse(statement.iter):
             return None
-        return case.head(statement, ast.unparse(statement.target), ast.unparse(new))
+        return case.head(statement, ast.unparse(statement.target), new)
     text = case.replaced(change)
     return case.rewrite(text) if text != ast.unparse(statement) else None
 
 
 def _function(
+    case: Case,
     node: ast.Call,
     is_tensor: Callable[[ast.expr], bool],
     call: Callable[..., ast.expr],
@@ -103,34 +103,22 @@ def _function(
         if node.func.id == "range" and len(node.args) == 1:
             return ast.parse(f"range({tensor}.shape[0])", mode="eval").body
         return None
-    if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in _MODULES:
-        name = _NUMPY.get(node.func.attr, node.func.attr)
-        if callable(getattr(language, name, None)) and not node.keywords:
-            return call(name, *node.args)
+    module, _, function = case.path(node.func).rpartition(".")
+    name = language_name(function) if module in _MODULES else ""
+    if name and not node.keywords:
+        return call(name, *node.args)
     return None
-
-
-class _Header(ast.NodeTransformer):
-    def __init__(self, change: Callable[[ast.expr], ast.expr | None]) -> None:
-        self.change = change
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        node = self.generic_visit(node)
-        return (self.change(node) or node) if isinstance(node, ast.expr) else node
 
 
 def _foreign(case: Case) -> Rewrite | None:
     """A function of NumPy that ``nki.language`` has too."""
     path = case.finding.operand
-    name = _NUMPY.get(path.rpartition(".")[2], path.rpartition(".")[2])
-    if not path.startswith("numpy.") or not callable(getattr(language, name, None)):
+    name = language_name(path.rpartition(".")[2])
+    if not path.startswith("numpy.") or not name:
         return None
 
     def change(node: ast.expr) -> ast.expr | None:
-        called = node.func if isinstance(node, ast.Call) and not node.keywords else None
-        if not isinstance(called, ast.Attribute) or not isinstance(node, ast.Call):
-            return None
-        if ast.unparse(called.value) not in ("np", "numpy"):
+        if not isinstance(node, ast.Call) or node.keywords or case.path(node.func) != path:
             return None
         arguments = ", ".join(map(ast.unparse, node.args))
         return ast.parse(f"{case.nl}.{name}({arguments})", mode="eval").body

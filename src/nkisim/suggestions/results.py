@@ -1,4 +1,4 @@
-"""Fixes of results: what is returned from the chip, in part, or not at all."""
+"""Fixes of results that are on chip, parts of tensors, or not returned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _returned(case: Case) -> Rewrite | None:
     made = _targets(case.statement)
     on_chip = case.finding.data.get("buffer") in ("sbuf", "psum")
     found = [
-        (Case(case.finding, case.module, statement, block), value)
+        (Case(case.finding, case.source, statement), value)
         for block in case.blocks()
         for statement in block
         if isinstance(statement, ast.Return)
@@ -89,7 +89,7 @@ def _output(case: Case, function: ast.FunctionDef) -> Rewrite | None:
         for node in inside
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
-        and any(ast.unparse(k.value) == f"{case.nl}.shared_hbm" for k in node.value.keywords)
+        and any(case.path(k.value) == "nki.language.shared_hbm" for k in node.value.keywords)
     ]
     if len(made) != 1 or made[0] not in function.body:
         return None

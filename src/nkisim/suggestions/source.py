@@ -93,13 +93,7 @@ def _member(case: Case) -> Rewrite | None:
     if not isinstance(node, ast.Constant):
         return None
     member = f"{case.nisa}.{case.finding.data['member']}"
-    call = case.call
-    assert call is not None
-    parts = [member if argument is node else ast.unparse(argument) for argument in call.args]
-    parts += [
-        f"{k.arg}={member if k.value is node else ast.unparse(k.value)}" for k in call.keywords
-    ]
-    return case.rewrite(case.with_call(f"{ast.unparse(call.func)}({', '.join(parts)})"))
+    return case.rewrite(case.with_expression(node, member))
 
 
 SOURCE_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {

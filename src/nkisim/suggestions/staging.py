@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 
 from nkisim.diagnostics import Fact, Rewrite
+from nkisim.source import base_name
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
@@ -19,7 +20,8 @@ def _new_tile(
 ) -> tuple[str, str]:
     """Return the name of a new tile for an operand, and the line that makes it."""
     node = case.arguments[operand]
-    name = case.fresh(f"{_base(node) or operand}_{suffix}")
+    base = base_name(node)
+    name = case.fresh(f"{operand if base is None else base.id}_{suffix}")
     shape = f"{ast.unparse(node)}.shape" if isinstance(node, ast.Name) else str(fact.shape)
     made = f"{case.nl}.ndarray({shape}, dtype={case.nl}.{dtype or fact.dtype}, "
     return name, f"{name} = {made}buffer={case.nl}.sbuf)"
@@ -165,7 +167,7 @@ def written_part(case: Case) -> Rewrite | None:
         return None
     before = [s for block in case.blocks() for s in block if s.lineno < case.statement.lineno]
     targets = [target for s in before for target in _written_by(s)]
-    texts = {ast.unparse(t) for t in targets if _base(t) == tile.id}
+    texts = {ast.unparse(t) for t in targets if (b := base_name(t)) and b.id == tile.id}
     if texts != {changed[case.finding.operand]}:
         return None
     rest = {
@@ -176,11 +178,6 @@ def written_part(case: Case) -> Rewrite | None:
     parts = {text.partition("[")[2] for text in changed.values()}
     reduces = case.function == "tensor_reduce" and rest == {"dst"}
     return _filled_part(case) if len(parts) == 1 and (not rest or reduces) else None
-
-
-def _base(node: ast.expr) -> str:
-    base = node.value if isinstance(node, ast.Subscript) else node
-    return base.id if isinstance(base, ast.Name) else ""
 
 
 STAGING_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {

@@ -10,18 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nkisim.diagnostics import Fact, Finding, Rewrite
-from nkisim.diagnostics.syntax import parsed, tree_of
+from nkisim.diagnostics.syntax import parsed
 from nkisim.rewriting import code_with_comments
-from nkisim.source import arguments_of
-from nkisim.spec import INSTRUCTIONS
-from nkisim.spec.signatures import parameters_of
+from nkisim.source import FileGlobals, Function, file_globals, nki_arguments
 
 __all__ = ["Case", "Simple", "case_of", "function_case_of"]
 
 Simple = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 """Statements without a body."""
-
-_USUAL = {"isa": "nisa", "language": "nl"}
 
 
 @dataclass(frozen=True)
@@ -30,39 +26,39 @@ class Case:
 
     Attributes:
         finding: The finding.
-        module: The whole file.
+        source: The names of the file.
         statement: The innermost statement at the line.
-        block: The list of statements that contains it.
     """
 
     finding: Finding
-    module: ast.Module
+    source: FileGlobals
     statement: ast.stmt
-    block: list[ast.stmt]
+
+    @property
+    def module(self) -> ast.Module:
+        """The whole file."""
+        return self.source.tree.module
+
+    @property
+    def block(self) -> list[ast.stmt]:
+        """The list of statements that contains the statement."""
+        return self.source.tree.siblings(self.statement)
 
     # -- names -------------------------------------------------------------------------------------
 
     @cached_property
     def nisa(self) -> str:
         """Name of ``nki.isa`` in the file."""
-        return self._alias("isa")
+        return self.source.alias("nki.isa")
 
     @cached_property
     def nl(self) -> str:
         """Name of ``nki.language`` in the file."""
-        return self._alias("language")
+        return self.source.alias("nki.language")
 
-    def _alias(self, part: str) -> str:
-        for node in ast.walk(self.module):
-            if isinstance(node, ast.Import):
-                for name in node.names:
-                    if name.name in (f"nki.{part}", f"nkisim.{part}"):
-                        return name.asname or name.name
-            if isinstance(node, ast.ImportFrom) and node.module in ("nki", "nkisim"):
-                for name in node.names:
-                    if name.name == part:
-                        return name.asname or part
-        return _USUAL[part]
+    def path(self, node: ast.AST) -> str:
+        """Return the full name of a dotted name of the statement or of a copy of it, if known."""
+        return self.source.of(node, self.source.tree.scope(self.statement)).path
 
     def fresh(self, wish: str) -> str:
         """Return a name that the function of the statement does not use, nor any other defines."""
@@ -83,25 +79,29 @@ class Case:
         calls = [n for n in ast.walk(self.statement) if isinstance(n, ast.Call)]
         wanted = self.finding.instruction.rpartition(".")[2]
         for node in calls:
-            if isinstance(node.func, ast.Attribute) and node.func.attr == wanted:
+            if wanted and self._called(node)[1] == wanted:
                 return node
         return calls[0] if calls and not wanted else None
+
+    def _called(self, call: ast.Call) -> tuple[str, str]:
+        """Return the module and the name of a called function; no module where it is unknown."""
+        module, _, name = self.path(call.func).rpartition(".")
+        return module, name or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
 
     @cached_property
     def function(self) -> str:
         """Name of the called function, without its module."""
-        call = self.call
-        return call.func.attr if call is not None and isinstance(call.func, ast.Attribute) else ""
+        return "" if self.call is None else self._called(self.call)[1]
 
     @cached_property
     def arguments(self) -> dict[str, ast.expr]:
         """The arguments of the call, by parameter; empty where they are not plain."""
-        call = self.call
-        if call is None:
+        if self.call is None:
             return {}
-        known = self.function in INSTRUCTIONS
-        names = parameters_of(self.function) if known else _LANGUAGE.get(self.function, [])
-        return arguments_of(call, names) or {}
+        module, name = self._called(self.call)
+        modules = [module] if module else ["nki.isa", "nki.language"]
+        found = (nki_arguments(self.call, f"{module}.{name}") for module in modules)
+        return next(filter(None, found), {})
 
     def text(self, argument: str) -> str:
         """Return an argument as it is written; empty where it is not given."""
@@ -150,19 +150,17 @@ class Case:
 
     def loops(self) -> list[ast.For]:
         """Return the loops of the function around the statement, outermost first."""
-        functions = self._functions()
-        return [
-            node
-            for node in _around(self.module, self.statement.lineno)
-            if isinstance(node, ast.For)
-            and node is not self.statement
-            and (not functions or node.lineno > functions[-1].lineno)
-        ]
+        found: list[ast.For] = []
+        for above in self.source.tree.ancestors(self.statement):
+            if isinstance(above, Function):
+                break
+            found += [above] if isinstance(above, ast.For) else []
+        return found[::-1]
 
-    def _functions(self) -> list[ast.FunctionDef]:
+    def _functions(self) -> list[Function]:
         """Return the functions that contain the statement, outermost first."""
-        around = _around(self.module, self.statement.lineno)
-        return [node for node in around if isinstance(node, ast.FunctionDef)]
+        around = (self.statement, *self.source.tree.ancestors(self.statement))
+        return [node for node in around if isinstance(node, Function)][::-1]
 
     # -- rewrites ----------------------------------------------------------------------------------
 
@@ -217,11 +215,12 @@ class Case:
         new = ast.parse(text, mode="eval").body
         return self.replaced(lambda n: new if isinstance(n, ast.Name) and n.id == name else None)
 
-    def replaced(self, change: Callable[[ast.expr], ast.expr | None]) -> str:
-        """Return the statement with some expressions replaced; inner ones come first."""
-        changer = _Change(change)
-        twin = ast.parse(ast.unparse(self.statement)).body[0]
-        return ast.unparse(changer.visit(twin))
+    def replaced(
+        self, change: Callable[[ast.expr], ast.expr | None], part: ast.expr | None = None
+    ) -> str:
+        """Return the statement, or a part, with some expressions replaced; inner ones first."""
+        twin = ast.parse(ast.unparse(part or self.statement)).body[0]
+        return ast.unparse(_Change(change).visit(twin))
 
 
 def _same(new: list[ast.stmt], old: list[ast.stmt]) -> bool:
@@ -257,32 +256,6 @@ class _Change(ast.NodeTransformer):
         return node
 
 
-_LANGUAGE = {
-    "load": ["src", "dtype"],
-    "ndarray": ["shape", "dtype", "buffer", "name", "address"],
-    "store": ["dst", "value"],
-    "zeros": ["shape", "dtype", "buffer", "name"],
-}
-"""Parameters of ``nki.language`` functions that findings refer to."""
-
-
-def _around(module: ast.Module, line: int) -> Iterator[ast.AST]:
-    """Return the file and the blocks that contain the line, outermost first.
-
-    Only these blocks are visited, not the whole file.
-    """
-    nodes: list[ast.AST] = [module]
-    for node in nodes:
-        yield node
-        nodes += [child for child in ast.iter_child_nodes(node) if _holds(child, line)]
-
-
-def _holds(node: ast.AST, line: int) -> bool:
-    if isinstance(node, ast.stmt):
-        return node.lineno <= line <= (node.end_lineno or node.lineno)
-    return isinstance(node, (ast.ExceptHandler, ast.match_case))
-
-
 def _blocks(nodes: Iterable[ast.AST]) -> Iterator[list[ast.stmt]]:
     for node in nodes:
         for name in ("body", "orelse", "finalbody"):
@@ -293,29 +266,26 @@ def _blocks(nodes: Iterable[ast.AST]) -> Iterator[list[ast.stmt]]:
 
 def case_of(finding: Finding) -> Case | None:
     """Return a finding with its statement, None if the source is unavailable."""
-    module = tree_of("".join(linecache.getlines(finding.file)))
-    if module is None:
+    source = file_globals(finding.file)
+    if source is None:
         return None
-    best: Case | None = None
-    for block in _blocks(_around(module, finding.line)):
-        for statement in block:
-            last = statement.end_lineno or statement.lineno
-            if statement.lineno <= finding.line <= last and isinstance(
-                statement, (*Simple, ast.For)
-            ):
-                if isinstance(statement, ast.For) and finding.line != statement.lineno:
-                    continue
-                best = Case(finding, module, statement, block)
-    return best
+    kinds: tuple[type[ast.stmt], ...] = (*Simple, ast.For)
+    found = [s for kind in kinds for s in source.tree.all(kind) if _is_at(s, finding.line)]
+    best = max(found, key=lambda s: (s.lineno, s.col_offset), default=None)
+    return None if best is None else Case(finding, source, best)
+
+
+def _is_at(statement: ast.stmt, line: int) -> bool:
+    """Return whether a line is one of a statement; only the first one of a loop is."""
+    last = statement.lineno if isinstance(statement, ast.For) else statement.end_lineno
+    return statement.lineno <= line <= (last or statement.lineno)
 
 
 def function_case_of(finding: Finding) -> Case | None:
     """Return a finding with the function that begins at its line, None if there is none."""
-    module = tree_of("".join(linecache.getlines(finding.file)))
-    for block in () if module is None else _blocks(_around(module, finding.line)):
-        for node in block:
-            if isinstance(node, ast.FunctionDef):
-                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-                if first <= finding.line < node.body[0].lineno and module is not None:
-                    return Case(finding, module, node, block)
+    source = file_globals(finding.file)
+    for node in () if source is None else source.tree.all(ast.FunctionDef):
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        if source is not None and first <= finding.line < node.body[0].lineno:
+            return Case(finding, source, node)
     return None

@@ -55,14 +55,14 @@ class _Run:
     cut: set[str] = field(default_factory=set)
 
     def collect(self) -> bool:
-        """Find the statements of the run; return whether no tile is used behind it."""
-        block, nl = self.case.block, self.case.nl
+        """Find the statements of the run; return whether no tile is used after it."""
+        block = self.case.block
         start = end = block.index(self.case.statement)
         for at in range(start, len(block)):
             statement = block[at]
             if not isinstance(statement, Simple) or isinstance(statement, ast.Return):
                 break
-            made = _made_in(statement, nl)
+            made = _made_in(self.case, statement)
             if made == "hbm":
                 self.hoisted.append(statement)
                 continue
@@ -161,15 +161,15 @@ def _names(statement: ast.stmt) -> set[str]:
     return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
 
 
-def _made_in(statement: ast.stmt, nl: str) -> str:
+def _made_in(case: Case, statement: ast.stmt) -> str:
     """Return the kind of memory, HBM or on chip, of the tensor that a statement makes, if any."""
     call = statement.value if isinstance(statement, ast.Assign) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+    if not isinstance(call, ast.Call):
         return ""
-    if ast.unparse(call.func.value) != nl:
+    module, _, name = case.path(call.func).rpartition(".")
+    if module != "nki.language":
         return ""
-    text = ast.unparse(call)
-    return "hbm" if "hbm" in text and call.func.attr in ("ndarray", "zeros") else "chip"
+    return "hbm" if "hbm" in ast.unparse(call) and name in ("ndarray", "zeros") else "chip"
 
 
 def _extent(case: Case, axis: int) -> str:
@@ -207,12 +207,12 @@ def _by_columns(case: Case) -> Rewrite | None:
 
 
 def _is_columnwise(run: _Run) -> bool:
-    modules = {run.case.nl, run.case.nisa}
+    modules = {"nki.isa", "nki.language"}
     facts = {f.name: f for f in run.case.finding.facts if not f.argument}
     for statement in run.body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call):
-                module, _, name = ast.unparse(node.func).rpartition(".")
+                module, _, name = run.case.path(node.func).rpartition(".")
                 reduces = any("reduce" in (k.arg or "reduce") for k in node.keywords)
                 if module not in modules or name not in _COLUMNWISE or reduces:
                     return False

@@ -22,13 +22,13 @@ def binding(source: Source, name: ast.Name, at: ast.AST | None = None) -> ast.AS
     nodes = [assignment.node for assignment in scope.assignments[name.id]]
     if len(nodes) <= 1:
         return nodes[0] if nodes else None
-    start = source.span(_statement(source, place))[0]
+    start = source.span(source.statement_of(place))[0]
     earlier = [node for node in nodes if _ready(source, node) <= start]
     if not earlier:
         return None
     last = max(earlier, key=lambda node: source.span(node)[0])
     above, around = set(source.ancestors(place)), set(source.ancestors(last))
-    owner = _statement(source, last)
+    owner = source.statement_of(last)
     block = (owner, "body") if isinstance(owner, ast.For) else source.block(owner)
     conditional = block is not None and not isinstance(block[0], ast.Module)
     if conditional and block not in [source.block(a) for a in (place, *above)]:
@@ -39,17 +39,9 @@ def binding(source: Source, name: ast.Name, at: ast.AST | None = None) -> ast.AS
     return last
 
 
-def _statement(source: Source, node: ast.AST) -> ast.AST:
-    """Return the simple statement around a node, or the compound one whose head contains it."""
-    for above in (node, *source.ancestors(node)):
-        if isinstance(above, ast.stmt):
-            return above
-    return node
-
-
 def _ready(source: Source, node: ast.AST) -> int:
-    """Return the byte from which on a name that ``node`` binds has its value."""
-    statement = _statement(source, node)
+    """Return the first byte at which a name that ``node`` binds has its value."""
+    statement = source.statement_of(node)
     return source.span(statement if is_simple(statement) else node)[1]
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from nkisim.rewriting import Edit, applied, disjoint, loses_comment
 from nkisim.upgrade import beta1, beta2, later
-from nkisim.upgrade.releases import ERAS, TARGETS, Since, era_of, rules_between, version_of
-from nkisim.upgrade.rules import RULES, Era, Match, Rule
+from nkisim.upgrade.releases import ERAS, TARGETS, Since, release_of, rules_between, version_of
+from nkisim.upgrade.rules import Era, Match, Rule
 from nkisim.upgrade.source import Source
 
 __all__ = ["Change", "Outcome", "upgrade_text"]
@@ -49,6 +49,8 @@ class Outcome:
         findings: What is left to do by hand.
         problem: Why the text was not processed; empty if it was.
         since: The release that the text was taken to be written for.
+        accepted: The number of older forms that stay because the target version takes them, and
+            the text may be written for it.
     """
 
     before: str
@@ -57,6 +59,7 @@ class Outcome:
     findings: list[Change] = field(default_factory=list)
     problem: str = ""
     since: Era = "0.3"
+    accepted: int = 0
 
 
 def upgrade_text(
@@ -66,9 +69,9 @@ def upgrade_text(
 
     Args:
         text: The module's source.
-        since: The release that it was written for. ``"auto"`` takes the oldest one that its names
-            and keywords allow: Beta 1 for files that import ``neuronxcc.nki``, else 0.3 or a later
-            one. Old forms that no newer release has are rewritten in any case.
+        since: The release that it was written for. ``"auto"``: Beta 1 for files that import
+            ``neuronxcc.nki``, Beta 2 for files with arguments that only Beta 2 has. In other files
+            only what the target version refuses is changed.
         target: The version to bring it to, one of ``TARGETS``.
         notes: Whether the findings are also written into the text, as comments.
 
@@ -87,13 +90,16 @@ def upgrade_text(
         source = Source(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return Outcome(text, text, problem=_not_python(error))
-    rules = rules_between(source, since, target)
-    era = era_of(source) if since == "auto" else since
+    try:
+        era, known = release_of(source, since, target)
+        rules = rules_between(era, target, since == "auto")
+        matches, accepted = _matches(source, rules, target, era if known else None)
+    except RecursionError as error:
+        return Outcome(text, text, problem=_not_python(error))
     lines = list(range(1, text.count("\n") + 2))
     changes: list[Change] = []
     seen = {text}
     for _ in range(_MOST_ROUNDS):
-        matches = _matches(source, rules)
         edits, made = _round(source, _first_step(matches), lines)
         if not edits:
             break
@@ -109,6 +115,7 @@ def upgrade_text(
         if new in seen:
             return Outcome(text, text, problem="the rules undo each other in this file")
         seen.add(new)
+        matches, accepted = _matches(source, rules, target, era if known else None)
     else:
         return Outcome(text, text, problem=f"not finished after {_MOST_ROUNDS} rounds of rewrites")
     findings = [
@@ -118,9 +125,8 @@ def upgrade_text(
     ]
     findings.sort(key=lambda finding: (finding.new_line, finding.rule))
     result = _with_notes(source, findings) if notes else source.text
-    if since == "auto":
-        era = _shown_era(era, changes + findings)
-    return Outcome(text, text if result == text else result, changes, findings, since=era)
+    after = text if result == text else result
+    return Outcome(text, after, changes, findings, since=era, accepted=accepted)
 
 
 def _not_python(error: Exception) -> str:
@@ -136,15 +142,16 @@ def _era(target: str) -> Era:
     return next(era for era in ERAS if version_of(era) == target)
 
 
-def _shown_era(era: Era, places: list[Change]) -> Era:
-    """Return the release of a text: Beta 2 if it has a form that no later release has."""
-    older = any(ERAS.index(RULES[place.rule].since) < ERAS.index("0.3") for place in places)
-    return "beta2" if older and era != "beta1" else era
+def _matches(
+    source: Source, rules: list[Rule], target: str, known: Era | None
+) -> tuple[list[tuple[Rule, Match]], int]:
+    """Return what the rules find, and the number of places that stay because the target takes them.
 
-
-def _matches(source: Source, rules: list[Rule]) -> list[tuple[Rule, Match]]:
-    """Return what the rules find; an edit that cannot be made becomes a finding."""
-    return [(rule, _possible(source, match)) for rule in rules for match in rule.find(source)]
+    An edit that cannot be made becomes a finding.
+    """
+    found = [(rule, match) for rule in rules for match in rule.find(source)]
+    wanted = [(rule, match) for rule, match in found if rule.applies(match, target, known)]
+    return [(rule, _possible(source, m)) for rule, m in wanted], len(found) - len(wanted)
 
 
 def _possible(source: Source, match: Match) -> Match:

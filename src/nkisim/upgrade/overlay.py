@@ -14,8 +14,8 @@ __all__ = ["overlay"]
 def overlay(contents: Mapping[Path, bytes]) -> Iterator[dict[Path, Path]]:
     """Yield the place of each file in a temporary copy where the files have these contents.
 
-    Files next to them, and packages that they are in, are links: imports find the same modules as
-    from the original place, and among the given files the ones with the given contents.
+    Other files of their folders and packages are links. So imports find the same modules as in the
+    original place, but the given files with the given contents.
     """
     files = {path.resolve(): data for path, data in contents.items()}
     places: dict[Path, Path] = {}

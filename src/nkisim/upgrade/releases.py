@@ -11,6 +11,7 @@ from nkisim import versions
 from nkisim.upgrade.rules import RULES, Era, Rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import is_tile
+from nkisim.versions import parameter_names
 
 __all__ = [
     "ERAS",
@@ -20,6 +21,7 @@ __all__ = [
     "Since",
     "era_of",
     "parameter_names",
+    "release_of",
     "rules_between",
     "version_of",
 ]
@@ -40,28 +42,38 @@ def version_of(era: Era) -> str | None:
     return None if era.startswith("beta") else versions.resolve(era)
 
 
-@cache
-def parameter_names(version: str, module: str, name: str) -> tuple[str, ...]:
-    """Return the names of the parameters of a function in a version; none if it has no such."""
-    text = versions.parameters(version, module, name) or ""
-    (function,) = ast.parse(f"def f({text}): pass").body
-    assert isinstance(function, ast.FunctionDef)
-    return tuple(parameter.arg for parameter in function.args.args)
+def release_of(source: Source, since: Since, target: str) -> tuple[Era, bool]:
+    """Return the release of a file, and whether it is known or only the oldest possible one.
 
-
-def rules_between(source: Source, since: Since, target: str) -> list[Rule]:
-    """Return the rules of the steps from a file's release to a target, by id.
-
-    With ``"auto"`` these are the rules from the oldest release that the file can be of, and those
-    of older releases whose old form cannot be mistaken for newer code.
+    It is known if it is given, and for the betas: ``neuronxcc`` is the package of Beta 1, and an
+    argument or a position that 0.3.0 changed shows a file of Beta 2.
     """
-    era = era_of(source) if since == "auto" else since
+    if since != "auto":
+        return since, True
+    era = era_of(source)
+    if era == "beta1":
+        return era, True
+    for rule in [r for r in RULES.values() if r.since == "beta2" and r.certain and r.shows]:
+        if any(match.edits and rule.applies(match, target, None) for match in rule.find(source)):
+            return "beta2", True
+    return era, False
+
+
+def rules_between(era: Era, target: str, certain: bool = False) -> list[Rule]:
+    """Return the rules of the steps from a release to a target, by id.
+
+    Args:
+        era: The release of the file.
+        target: The version that it is brought to.
+        certain: Whether rules of older releases whose old form cannot be mistaken for newer code
+            are used as well.
+    """
     chosen = {
         rule.id: rule
         for rule in RULES.values()
         if TARGETS.index(rule.to) <= TARGETS.index(target)
         and not (rule.until and TARGETS.index(target) >= TARGETS.index(rule.until))
-        and (_in_steps(rule, era) or (since == "auto" and rule.certain))
+        and (_in_steps(rule, era) or (certain and rule.certain))
     }
     return [rule for _, rule in sorted(chosen.items()) if rule.same_as not in chosen]
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.source import Source
+from nkisim.versions import VERSIONS
 
 __all__ = ["RULES", "Era", "Kind", "Match", "Rule", "rule"]
 
@@ -25,12 +26,16 @@ class Match:
         message: What is done, or what is to be done.
         edits: The change; empty for a finding.
         review: What to check after the change; empty where the result is equivalent.
+        certain: Whether no newer release takes the construct as it is; None: as the rule says.
+        only: The release of the only files in which the construct is changed; None: of all.
     """
 
     node: ast.AST
     message: str
     edits: tuple[Edit, ...] = ()
     review: str = ""
+    certain: bool | None = None
+    only: Era | None = None
 
 
 Finder = Callable[[Source], Iterator[Match]]
@@ -47,12 +52,17 @@ class Rule:
         to: The release that requires the new form, or prefers it.
         kind: ``safe`` rewrites keep the meaning, ``partial`` ones ask for a review or leave some
             cases as findings, ``report`` only finds.
-        certain: Whether the old form cannot be mistaken for code of the newer release. A rule that
-            is not certain is used only for files of its own release.
+        certain: Whether the old form cannot be mistaken for code of the newer release. What is not
+            certain is changed and reported only in files of a known release: the one that the user
+            names, or a beta that its own forms show.
         find: The function that yields the places.
         before: An example of the old form.
         after: The example in the new form.
-        deprecated: Whether the release ``to`` still takes the old form.
+        deprecated: Whether the release ``to`` and all later ones still take the old form, which
+            therefore stays in files whose release is not known.
+        shows: Whether the old form shows a file of its release. Mistakes that are made in newer
+            files, too, do not.
+        refused: The first version that refuses the old form, where ``to`` only deprecates it.
         until: The version from which on the old form works again; the rule is not used for it.
         same_as: The id of a rule of an earlier step that finds the same places; this rule is used
             only where that one is not.
@@ -68,8 +78,26 @@ class Rule:
     before: str
     after: str
     deprecated: bool = False
+    refused: str = ""
+    shows: bool = True
     until: str = ""
     same_as: str = ""
+
+    def applies(self, match: Match, target: str, known: Era | None) -> bool:
+        """Return whether a place is changed or reported for a target version.
+
+        Args:
+            match: The place.
+            target: The version that the file is brought to.
+            known: The release of the file, if it is known. If not, only what the target refuses
+                is changed: everything else may be written for it.
+        """
+        if known is not None:
+            return match.only in (None, known)
+        works = self.deprecated or (
+            self.refused != "" and VERSIONS.index(target) < VERSIONS.index(self.refused)
+        )
+        return (self.certain if match.certain is None else match.certain) and not works
 
 
 RULES: dict[str, Rule] = {}
@@ -86,6 +114,8 @@ def rule(
     certain: bool = True,
     to: str = "0.3.0",
     deprecated: bool = False,
+    refused: str = "",
+    shows: bool = True,
     until: str = "",
     same_as: str = "",
 ) -> Callable[[Finder], Finder]:
@@ -94,9 +124,8 @@ def rule(
     def register(find: Finder) -> Finder:
         if id in RULES:
             raise ValueError(f"rule {id} is declared twice")
-        RULES[id] = Rule(
-            id, title, since, to, kind, certain, find, before, after, deprecated, until, same_as
-        )
+        form = (before, after, deprecated, refused, shows, until, same_as)
+        RULES[id] = Rule(id, title, since, to, kind, certain, find, *form)
         return find
 
     return register

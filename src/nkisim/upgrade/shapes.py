@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from nkisim.source import number
 from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import ALLOCATIONS
+from nkisim.upgrade.tiles import ALLOCATIONS, allocated
 
 __all__ = ["broadcast", "is_number", "tile_dtype", "tile_shape"]
 
@@ -31,9 +30,7 @@ def tile_shape(source: Source, node: ast.AST, depth: int = 0) -> list[str] | Non
     given = source.given(node)
     if (name == "load" or name in _KEEP) and given:
         return tile_shape(source, given[0].value, depth + 1)
-    if name not in ALLOCATIONS:
-        return None
-    shape = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
+    shape = allocated(source, node).get("shape")
     return [source.code(e) for e in shape.elts] if isinstance(shape, ast.Tuple | ast.List) else None
 
 
@@ -83,40 +80,12 @@ def tile_dtype(source: Source, node: ast.AST, depth: int = 0) -> str | None:
     return f"nl.{full.rpartition('.')[2]}" if full.startswith(("nki.language.", "numpy.")) else None
 
 
-def is_number(source: Source, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
+def is_number(source: Source, node: ast.AST) -> bool:
     """Return whether an expression is known to be a Python number, not a tile.
 
     Literals, sizes of tensors, indices of loops and what is computed from them are numbers.
     """
-    if number(node) is not None:
-        return True
-    if isinstance(node, ast.UnaryOp):
-        return is_number(source, node.operand, seen)
-    if isinstance(node, ast.BinOp):
-        return is_number(source, node.left, seen) and is_number(source, node.right, seen)
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return node.func.id in ("float", "int", "len")
-    scope = source.scope(node)
-    if not isinstance(node, ast.Name) or scope is None or node.id in seen:
-        return False
-    within = seen | {node.id}
-    bound = scope.lookup(node.id)
-    return bool(bound) and all(_is_numeric(source, one.node, within) for one in bound)
-
-
-def _is_numeric(source: Source, node: ast.AST, seen: frozenset[str]) -> bool:
-    """Return whether a binding gives a name a number: ``n = 4``, ``n, m = x.shape``, a loop."""
-    above = source.parent(node)
-    if isinstance(above, ast.For) and above.target is node and isinstance(above.iter, ast.Call):
-        loop = source.nki_name(above.iter.func, "nki.language") or source.code(above.iter.func)
-        return loop in ("affine_range", "range", "sequential_range", "static_range")
-    if isinstance(above, ast.Tuple | ast.List):
-        statement = source.parent(above)
-        value = statement.value if isinstance(statement, ast.Assign) else None
-        return isinstance(value, ast.Attribute) and value.attr == "shape"
-    return isinstance(above, ast.Assign) and is_number(source, above.value, seen)
+    return source.kinds.of(node) == "number"
 
 
 def broadcast(a: list[str], b: list[str]) -> list[str] | None:

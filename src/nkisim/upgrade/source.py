@@ -8,13 +8,18 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from nkisim.rewriting import Edit
-from nkisim.source import OLD_PACKAGE, SHORT_NAMES, Argument, Names
+from nkisim.source import OLD_PACKAGE, SHORT_NAMES, Argument, Kinds, Names
 
 __all__ = ["Source"]
 
 
 class Source(Names):
     """One module, parsed once for all rules."""
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The kinds of its values."""
+        return Kinds(self, self.path, beta1=True)
 
     def replaced(self, node: ast.AST, text: str) -> Edit:
         """Return the edit that replaces a node."""

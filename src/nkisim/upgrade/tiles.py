@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from nkisim.source import Function, string
+from nkisim.source import base_name, string, tensor_functions
 from nkisim.upgrade.source import Source
+from nkisim.versions import VERSIONS, parameter_names
 
 __all__ = [
     "ALLOCATIONS",
     "TILE_FUNCTIONS",
+    "allocated",
     "allocation",
     "base_name",
     "buffer_of",
@@ -22,43 +24,31 @@ __all__ = [
     "shape_of",
 ]
 
-# Functions of nki.language that make a tensor, with their parameters.
-ALLOCATIONS: dict[str, tuple[str, ...]] = {
-    "ndarray": ("shape", "dtype", "buffer", "name", "address"),
-    "zeros": ("shape", "dtype", "buffer", "name"),
-    "ones": ("shape", "dtype", "buffer", "name"),
-    "full": ("shape", "fill_value", "dtype", "buffer", "name"),
-    "rand": ("shape", "dtype", "buffer", "name"),
-    "empty_like": ("x", "dtype", "buffer", "name"),
-    "zeros_like": ("x", "dtype", "buffer", "name"),
+ALLOCATIONS = {
+    name: parameter_names(VERSIONS[0], "nki.language", name)
+    for name in ("ndarray", "zeros", "ones", "full", "rand", "empty_like", "zeros_like")
 }
+"""Functions of nki.language that make a tensor, with their parameters."""
+
+_WITHOUT_MASK = {"all", "shared_constant", "shared_identity_matrix"}
+TILE_FUNCTIONS = tensor_functions() - {*ALLOCATIONS, *_WITHOUT_MASK}
+"""Functions of nki.language that compute a tile, and take a mask in Beta 1."""
 
 
-def base_name(node: ast.AST) -> ast.Name | None:
-    """Return the name at the start of ``t``, ``t[...]`` or ``t[...][...]``."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node if isinstance(node, ast.Name) else None
+def allocated(source: Source, node: ast.AST) -> dict[str, ast.expr]:
+    """Return the arguments of a call that allocates a tensor; none for another expression."""
+    if not isinstance(node, ast.Call):
+        return {}
+    parameters = ALLOCATIONS.get(source.nki_name(node.func, "nki.language") or "")
+    return {} if parameters is None else source.arguments(node, parameters) or {}
 
 
 def allocation(source: Source, node: ast.AST) -> list[dict[str, ast.expr]] | None:
-    """Return the arguments of every allocation that a name stands for, or None if of others."""
+    """Return the arguments of each allocation of a name, None if it has other values too."""
     name = base_name(node)
     values = None if name is None else source.values(name)
-    if values is None:
-        return None
-    found = []
-    for value in values:
-        function = (
-            source.nki_name(value.func, "nki.language") if isinstance(value, ast.Call) else ""
-        )
-        if not isinstance(value, ast.Call) or function not in ALLOCATIONS:
-            return None
-        arguments = source.arguments(value, ALLOCATIONS[function])
-        if arguments is None:
-            return None
-        found.append(arguments)
-    return found
+    found = [allocated(source, value) for value in values or ()]
+    return found if found and all(found) else None
 
 
 def _agreed(source: Source, node: ast.AST, key: str) -> ast.expr | None:
@@ -139,154 +129,21 @@ def rank_of(source: Source, name: ast.AST, seen: frozenset[str] = frozenset()) -
 def _rank_of_value(source: Source, value: ast.AST, seen: frozenset[str]) -> int | None:
     if not isinstance(value, ast.Call):
         return None
-    function = source.nki_name(value.func, "nki.language")
-    if function == "load" and (given := source.given(value)):
+    if source.name(value.func) == "nki.language.load" and (given := source.given(value)):
         rank = rank_of(source, given[0].value, seen)
         return None if rank is None or rank < 2 else rank
-    shape = (source.arguments(value, ALLOCATIONS.get(function or "", ())) or {}).get("shape")
-    if function in ALLOCATIONS and isinstance(shape, ast.Tuple | ast.List):
-        return len(shape.elts)
-    if function in ALLOCATIONS and isinstance(shape, ast.Attribute) and shape.attr == "shape":
+    shape = allocated(source, value).get("shape")
+    if isinstance(shape, ast.Attribute) and shape.attr == "shape":
         return rank_of(source, shape.value, seen)
-    return None
+    return len(shape.elts) if isinstance(shape, ast.Tuple | ast.List) else None
 
 
-# Functions of nki.language that return a tile.
-# fmt: off
-TILE_FUNCTIONS = frozenset(
-    (
-        "abs", "add", "arctan", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to",
-        "ceil", "copy", "cos", "divide", "dropout", "equal", "erf", "erf_dx", "exp",
-        "expand_dims", "floor", "fmod", "gather_flattened", "gelu", "gelu_apprx_sigmoid",
-        "gelu_apprx_sigmoid_dx", "gelu_apprx_tanh", "gelu_dx", "greater", "greater_equal",
-        "invert", "left_shift", "less", "less_equal", "load", "load_transpose2d", "log",
-        "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum",
-        "mean", "min", "minimum", "mish", "mod", "multiply", "negative", "not_equal", "power",
-        "prod", "reciprocal", "relu", "right_shift", "rms_norm", "rsqrt", "sigmoid", "sign",
-        "silu", "silu_dx", "sin", "softmax", "softplus", "sqrt", "square", "subtract", "sum",
-        "tan", "tanh", "transpose", "trunc", "var", "where",
-    )
-)
-# fmt: on
-_VIEWS = ("ap", "broadcast_to", "reshape", "view")
 _IN_PSUM = {"nki.language.matmul", "nki.language.transpose", "nki.isa.nc_matmul"}
-_ARITHMETIC = (
-    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow),
-    *(ast.BitAnd, ast.BitOr, ast.BitXor),
-)
 
 
-def is_tile(source: Source, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
+def is_tile(source: Source, node: ast.AST) -> bool:
     """Return whether an expression is known to be a tensor that the kernel made itself."""
-    if isinstance(node, ast.Subscript):
-        return is_tile(source, node.value, seen) or _is_listed(source, node, seen)
-    if isinstance(node, ast.Call):
-        name = source.nki_name(node.func, "nki.language")
-        if name in ALLOCATIONS or name in TILE_FUNCTIONS:
-            return True
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
-            return is_tile(source, node.func.value, seen)
-        if isinstance(node.func, ast.Name) and source.name(node.func) is None:
-            return _returns_tile(source, node.func, seen)
-        isa = source.nki_name(node.func, "nki.isa") is not None
-        return isa and source.keyword(node, "dst") is None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
-        return is_tile(source, node.left, seen) or is_tile(source, node.right, seen)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return is_tile(source, node.operand, seen)
-    if not isinstance(node, ast.Name) or node.id in seen:
-        return False
-    scope = source.scope(node)
-    bound = [] if scope is None else scope.lookup(node.id)
-    if len(bound) == 1 and isinstance(bound[0].node, ast.arg):
-        return _takes_tile(source, bound[0].node, seen)
-    if len(bound) == 1 and isinstance(source.parent(bound[0].node), ast.Tuple):
-        return _is_unpacked(source, bound[0].node, seen | {node.id})
-    values = source.values(node)
-    within = seen | {node.id}
-    # A value that mentions the name itself, as in ``t = t + x``, adds nothing to the others.
-    known = [is_tile(source, v, within) or _mentions(source, v, within) for v in values or ()]
-    return bool(known) and all(known) and any(is_tile(source, v, within) for v in values or ())
-
-
-def _is_unpacked(source: Source, node: ast.AST, seen: frozenset[str]) -> bool:
-    """Return whether a name in ``a, b = ...`` is known to be a tile."""
-    group = source.parent(node)
-    statement = None if group is None else source.parent(group)
-    if not isinstance(group, ast.Tuple) or not isinstance(statement, ast.Assign):
-        return False
-    place, value = [e is node for e in group.elts].index(True), statement.value
-    if isinstance(value, ast.Tuple) and len(value.elts) == len(group.elts):
-        return is_tile(source, value.elts[place], seen)
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-        return _returns_tile(source, value.func, seen, place)
-    return False
-
-
-def _is_listed(source: Source, node: ast.Subscript, seen: frozenset[str]) -> bool:
-    """Return whether an expression is an element of a list that holds tiles only."""
-    name, indices = node.value, source.indices(node)
-    single = len(indices) == 1 and not isinstance(indices[0], ast.Slice)
-    if not isinstance(name, ast.Name) or not single or name.id in seen:
-        return False
-    values = source.values(name) or []
-    if not values or not all(isinstance(value, ast.List) for value in values):
-        return False
-    parts = [e for value in values if isinstance(value, ast.List) for e in value.elts]
-    scope = source.scope(name)
-    uses = [use for one in scope.lookup(name.id) for use in one.references] if scope else []
-    for use in uses:
-        method = source.parent(use)
-        if isinstance(method, ast.Attribute):
-            call = source.parent(method)
-            if not isinstance(call, ast.Call) or method.attr != "append":
-                return False
-            parts += [argument.value for argument in source.given(call)]
-    within = seen | {name.id}
-    return bool(parts) and all(is_tile(source, part, within) for part in parts)
-
-
-def _returns_tile(
-    source: Source, name: ast.Name, seen: frozenset[str], place: int | None = None
-) -> bool:
-    """Return whether a function of the file is known to return a tile, alone or in a tuple."""
-    key, scope = f"{name.id}()", source.scope(name)
-    bound = [] if scope is None else scope.lookup(name.id)
-    function = bound[0].node if len(bound) == 1 else None
-    if not isinstance(function, Function) or key in seen or function in source.kernels():
-        return False
-    values: list[ast.expr | None] = [r.value for r in source.within(function.body, ast.Return)]
-    if place is not None:
-        values = [
-            v.elts[place] if isinstance(v, ast.Tuple) and place < len(v.elts) else None
-            for v in values
-        ]
-    within = frozenset((key,))
-    return bool(values) and all(v is not None and is_tile(source, v, within) for v in values)
-
-
-def _takes_tile(source: Source, parameter: ast.arg, seen: frozenset[str]) -> bool:
-    """Return whether every call of a helper function passes a tile for a parameter."""
-    function = source.function_of(parameter)
-    if function is None or function in source.kernels():
-        return False
-    key, scope = f"{function.name}({parameter.arg})", source.scope(function)
-    if key in seen or scope is None or len(scope.assignments[function.name]) != 1:
-        return False
-    names = source.parameters(function)
-    uses = scope.assignments[function.name][0].references
-    given = []
-    for use in uses:
-        call = source.parent(use)
-        if not isinstance(call, ast.Call) or call.func is not use:
-            return False
-        given.append((source.arguments(call, names) or {}).get(parameter.arg))
-    within = seen | {key}
-    return bool(given) and all(v is not None and is_tile(source, v, within) for v in given)
-
-
-def _mentions(source: Source, node: ast.AST, names: frozenset[str]) -> bool:
-    return not names.isdisjoint(source.words(node))
+    return source.kinds.of(node) == "tile"
 
 
 def in_psum(source: Source, node: ast.AST) -> bool:
@@ -315,7 +172,7 @@ def is_column(source: Source, node: ast.AST, seen: frozenset[str] = frozenset())
                 axis = axis.elts[0]
             return axis is not None and source.code(axis) in ("1", "-1")
         if name in ALLOCATIONS:
-            shape = (source.arguments(node, ALLOCATIONS[name]) or {}).get("shape")
+            shape = allocated(source, node).get("shape")
             if isinstance(shape, ast.Attribute) and shape.attr == "shape":
                 return is_column(source, shape.value, seen)
             if not isinstance(shape, ast.Tuple | ast.List) or len(shape.elts) != 2:

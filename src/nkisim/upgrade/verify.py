@@ -14,6 +14,7 @@ from nkisim.checks import file_findings
 from nkisim.diagnostics import Finding
 from nkisim.environment import variable_set
 from nkisim.filecheck import CheckSettings, check_files
+from nkisim.filecheck.arguments import shapes_hint, without_value
 from nkisim.filecheck.calls import BadExamples, KernelCall, example_calls, generated_call
 from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
 from nkisim.filecheck.modules import CannotImport, imported
@@ -48,11 +49,18 @@ class KernelResult:
             the new text was run. ``stopped``: the new text was not run to its end. ``read``: only
             the source was checked.
         detail: The versions, the largest difference, or the reason.
+        reason: Why the kernel did not run and what to do, in words that kernels share.
     """
 
     name: str
     status: Status
     detail: str
+    reason: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the new text was not run to its end, or gave another result."""
+        return self.status in ("differs", "stopped")
 
 
 @dataclass
@@ -70,7 +78,7 @@ class Verification:
     @property
     def ok(self) -> bool:
         """Whether no result differs, nothing stopped and the check has no error."""
-        failed = any(kernel.status in ("differs", "stopped") for kernel in self.kernels)
+        failed = any(kernel.failed for kernel in self.kernels)
         return not failed and all(finding.severity != "error" for finding in self.findings)
 
 
@@ -117,11 +125,27 @@ def _verified(
     for record in ledger.kernels.values():
         name = record.name
         if record.note:
-            result = KernelResult(name, "read", f"only read: {record.note}")
+            reason = _NO_VALUES if record.note.endswith("no value") else record.note
+            detail = f"only read: {record.note}" + _how(new, name, settings)
+            result = KernelResult(name, "read", detail, reason)
         else:
             result = _compared(name, _of(earlier, name), _of(results, name), before, target)
         found.kernels.append(result)
     return found
+
+
+_NO_VALUES = (
+    "parameters have no value; give them with --shapes, nt.tensor annotations or nkisim_examples()"
+)
+
+
+def _how(file: Path, name: str, settings: CheckSettings) -> str:
+    """Return how to give values to the parameters of a kernel that have none."""
+    for kernel in file_findings(str(file), None)[0]:
+        missing = without_value(kernel, settings.shapes)
+        if kernel.name == name and missing and missing[0] != "self":
+            return f'; for example --shapes "{shapes_hint(kernel, missing)}"'
+    return ""
 
 
 def _of(results: _Results | str, name: str) -> list[np.ndarray] | str:
@@ -140,7 +164,7 @@ def _results(file: Path, version: str, settings: CheckSettings) -> _Results | st
         try:
             kernels, _ = file_findings(str(file), None)
             with imported(file, settings.max_seconds) as module:
-                calls = example_calls(module, file, kernels, "")
+                calls = example_calls(module, file, kernels, "", shapes=settings.shapes)
                 named = {call.name for call in calls}
                 for kernel in kernels:
                     if kernel.name not in named:

@@ -1,8 +1,8 @@
 """The NKI versions that nkisim knows: their public names and signatures, and the one in force.
 
 One file per version holds its names, parameters and defaults as the documentation of its release
-has them; ``tools/gen_signatures.py`` writes them. What a version means by a name is declared beside
-the instruction or the function, as changes from a version on.
+has them; ``tools/gen_signatures.py`` writes them. The meaning of a name in a version is declared
+with the instruction or the function, as changes from a version on.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
     "judged_by",
     "members",
     "names_of",
+    "parameter_names",
     "parameters",
     "resolve",
     "since",
@@ -129,13 +130,18 @@ def parameters(version: str, module: str, name: str) -> str | None:
 def dropped(version: str, module: str, name: str) -> set[str]:
     """Return the parameters that a function has in an earlier version and not in this one."""
     earlier = VERSIONS[: VERSIONS.index(version)]
-    before = {p for v in earlier for p in _parameter_names(parameters(v, module, name))}
-    return before - _parameter_names(parameters(version, module, name))
+    before = {p for v in earlier for p in parameter_names(v, module, name)}
+    return before - {*parameter_names(version, module, name)}
 
 
-def _parameter_names(text: str | None) -> set[str]:
-    tree = ast.parse(f"lambda {text or ''}: 0")
-    return {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+@functools.cache
+def parameter_names(version: str, module: str, name: str) -> tuple[str, ...]:
+    """Return the names of the parameters of a function in a version; none without it."""
+    text = parameters(version, module, name) or ""
+    (statement,) = ast.parse(f"def f({text}): pass").body
+    assert isinstance(statement, ast.FunctionDef)
+    given = statement.args
+    return tuple(p.arg for p in (*given.posonlyargs, *given.args, *given.kwonlyargs))
 
 
 def members(version: str, module: str, name: str) -> set[str]:

@@ -16,7 +16,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from trnsci.core.errors import FlagError, ShapeError
-from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE, Generation, resolve_generation
+from trnsci.core.tiles.hardware import (
+    BANK,
+    CORES,
+    ITEMSIZE,
+    TILE,
+    Generation,
+    generation_stated,
+    resolve_generation,
+)
 from trnsci.core.tiles.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
 from trnsci.core.tiles.tiling_gemm import DEPTH_TILES, best, part, splits, stage_tiles
 
@@ -52,15 +60,22 @@ def syrk_tiling(
         raise ShapeError(f"syrk_tiling: sizes must be at least 1, got M={size}, K={depth}")
     if dtype not in ITEMSIZE:
         raise FlagError(f"syrk_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
-    return _chosen(size, depth, dtype, resolve_generation(generation), layout, operands)
+    wanted = resolve_generation(generation), generation_stated(generation)
+    return _chosen(size, depth, dtype, *wanted, layout, operands)
 
 
 @lru_cache(maxsize=1024)
 def _chosen(
-    size: int, depth: int, dtype: str, generation: Generation, layout: Layout, operands: int
+    size: int,
+    depth: int,
+    dtype: str,
+    generation: Generation,
+    stated: bool,
+    layout: Layout,
+    operands: int,
 ) -> Tiling:
     return best(
-        _price(size, depth, dtype, generation, layout, operands, rows, tiles, buffers)
+        _price(size, depth, dtype, generation, stated, layout, operands, rows, tiles, buffers)
         for rows, tiles, buffers in _cuts(size, depth)
     )
 
@@ -79,6 +94,7 @@ def _price(
     depth: int,
     dtype: str,
     generation: Generation,
+    stated: bool,
     layout: Layout,
     operands: int,
     rows: int,
@@ -130,6 +146,7 @@ def _price(
         tensor_ns=tensor_ns + (turning if core.transposes_on_tensor else 0),
         vector_ns=vector_ns + (0 if core.transposes_on_tensor else turning),
         dma_ns=hbm_bytes / core.dma_bytes_per_ns,
+        stated=stated,
     )
 
 

@@ -65,10 +65,10 @@ def checked_product(
     transB: bool | str,
 ) -> Product:
     """Validate a product; A and B must already agree in dtype and device."""
-    trans_a = transposition(function, "transA", transA, A)
-    trans_b = transposition(function, "transB", transB, B)
+    trans_a = "N" if transA is False else transposition(function, "transA", transA, A)
+    trans_b = "N" if transB is False else transposition(function, "transB", transB, B)
     size_a, size_b = A.shape, B.shape
-    single = len(size_a) == len(size_b) == 2
+    single = A.ndim == B.ndim == 2
     if not single:
         matrix(function, "A", A)
         matrix(function, "B", B)

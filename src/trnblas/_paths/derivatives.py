@@ -6,12 +6,12 @@ Triangular and symmetric matrices have derivatives with respect to the elements 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
-from trnblas._paths.library import LIBRARY
+from trnblas._library import LIBRARY
 from trnblas._paths.triangles import one_triangle
 from trnsci.core.backend.operation import total
 
@@ -21,14 +21,11 @@ __all__ = [
     "Tangents",
     "gemm_backward",
     "gemm_batched",
-    "gemm_jvp",
     "gemmt_backward",
     "gemmt_jvp",
     "multiplied",
     "symm_backward",
-    "symm_jvp",
     "syr2k_backward",
-    "syr2k_jvp",
     "syrk_backward",
     "syrk_jvp",
     "trmm_backward",
@@ -79,28 +76,6 @@ def gemm_backward(
             operands = (grad, a, "T", trans_a)
         for_b = multiplied(*operands, alpha).sum_to_size(b.shape)
     return for_a, for_b, grad * beta if needed[2] else None, None, None, None, None
-
-
-def gemm_jvp(
-    tangents: Tangents,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: float,
-    beta: float,
-    trans_a: str,
-    trans_b: str,
-) -> Tensor:
-    """Return alpha (op(TA) op(B) + op(A) op(TB)) + beta TC."""
-    of_a, of_b, of_c = tangents[:3]
-    parts = []
-    if of_a is not None:
-        parts.append(multiplied(of_a, b, trans_a, trans_b, alpha))
-    if of_b is not None:
-        parts.append(multiplied(a, of_b, trans_a, trans_b, alpha))
-    if of_c is not None:
-        parts.append(beta * of_c)
-    return total(parts)
 
 
 def gemm_batched(
@@ -195,30 +170,6 @@ def symm_backward(
     return for_a, for_b, grad * beta if needed[2] else None, None, None, None, None
 
 
-def symm_jvp(
-    tangents: Tangents,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: float,
-    beta: float,
-    left: bool,
-    upper: bool,
-) -> Tensor:
-    """Return sym(TA) B + sym(A) TB, times alpha, plus beta TC."""
-    of_a, of_b, of_c = tangents[:3]
-    product = LIBRARY.operations["symm"]
-    flags = None, alpha, 0.0, left, upper
-    parts = []
-    if of_a is not None:
-        parts.append(product(of_a, b, *flags))
-    if of_b is not None:
-        parts.append(product(a, of_b, *flags))
-    if of_c is not None:
-        parts.append(beta * of_c)
-    return total(parts)
-
-
 def syrk_backward(
     grad: Tensor,
     needed: Needed,
@@ -261,28 +212,6 @@ def syr2k_backward(
     for_a = _sided(both, b, trans, alpha) if needed[0] else None
     for_b = _sided(both, a, trans, alpha) if needed[1] else None
     return for_a, for_b, grad * beta if needed[2] else None, None, None, None
-
-
-def syr2k_jvp(
-    tangents: Tangents,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: float,
-    beta: float,
-    trans: str,
-) -> Tensor:
-    """Return ``syr2k`` of TA and B, plus that of A and TB, plus beta TC."""
-    of_a, of_b, of_c = tangents[:3]
-    product: Callable[..., Tensor] = LIBRARY.operations["syr2k"]
-    parts = []
-    if of_a is not None:
-        parts.append(product(of_a, b, None, alpha, 0.0, trans))
-    if of_b is not None:
-        parts.append(product(a, of_b, None, alpha, 0.0, trans))
-    if of_c is not None:
-        parts.append(beta * of_c)
-    return total(parts)
 
 
 def _sided(symmetric: Tensor, a: Tensor, trans: str, alpha: float) -> Tensor:

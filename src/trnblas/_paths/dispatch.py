@@ -13,10 +13,10 @@ from typing import Any
 
 from torch import Tensor
 
+from trnblas._library import LIBRARY
 from trnblas._paths.accumulation import accumulated, is_number, scaled
 from trnblas._paths.arguments import Product, Scalar, broadcast_batch
 from trnblas._paths.flags import Trans, flipped
-from trnblas._paths.library import LIBRARY
 from trnblas._paths.torch_path import (
     torch_gemm,
     torch_gemmt,

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from trnblas._mp2 import derivatives as energy_rules
+from trnblas._library import LIBRARY
 from trnblas._mp2 import energies
 from trnblas._paths import derivatives as rules
+from trnblas._paths import mp2_derivatives as energy_rules
 from trnblas._paths.arguments import checked_product
 from trnblas._paths.flags import Trans
-from trnblas._paths.library import LIBRARY
 from trnblas._paths.torch_path import (
     torch_gemm,
     torch_gemmt,
@@ -73,7 +73,8 @@ GEMM = _operation(
     "gemm",
     reference=_gemm,
     backward=rules.gemm_backward,
-    jvp=rules.gemm_jvp,
+    linear=(0, 1),
+    added=(2, 4),
     batched=rules.gemm_batched,
     autocast="lower",
     flops=_gemm_flops,
@@ -82,7 +83,8 @@ BATCHED_GEMM = _operation(
     "batched_gemm",
     reference=_gemm,
     backward=rules.gemm_backward,
-    jvp=rules.gemm_jvp,
+    linear=(0, 1),
+    added=(2, 4),
     autocast="lower",
     flops=_gemm_flops,
 )
@@ -133,7 +135,8 @@ SYMM = _operation(
     "symm",
     reference=_symm,
     backward=rules.symm_backward,
-    jvp=rules.symm_jvp,
+    linear=(0, 1),
+    added=(2, 4),
     autocast="lower",
     flops=_sided_flops,
     unsuited=_one_matrix,
@@ -171,7 +174,8 @@ SYR2K = _operation(
     "syr2k",
     reference=_syr2k,
     backward=rules.syr2k_backward,
-    jvp=rules.syr2k_jvp,
+    linear=(0, 1),
+    added=(2, 4),
     autocast="lower",
     flops=_syr2k_flops,
     unsuited=_one_matrix,

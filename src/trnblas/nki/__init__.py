@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnblas._paths.library import LIBRARY
+from trnblas._library import LIBRARY
 from trnblas.nki.dispatch import (
     NkiFallbackWarning,
     nki_batched_gemm,

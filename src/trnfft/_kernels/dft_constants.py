@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnfft._planning.angles import Array, Pair, dft_matrix
+from trnfft._kernels.angles import Array, Pair, dft_matrix
 
 __all__ = ["dft_constants", "irfft_constants", "rfft_constants", "stft_constants"]
 

@@ -7,16 +7,16 @@ formatted only for an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from trnfft._planning.norm import Norm
 from trnsci.core.arguments import several, whole
 from trnsci.core.errors import DimensionError, FlagError, ShapeError
 
 __all__ = ["HALF_SPECTRUM", "REAL_INPUT", "Dims", "Norm", "along", "axes", "axis", "checked_norm"]
 
-Norm: TypeAlias = Literal["forward", "backward", "ortho"] | None
 Dims: TypeAlias = int | Sequence[int] | None
 
 REAL_INPUT = frozenset({"rfft", "ihfft", "rfftn", "ihfftn"})

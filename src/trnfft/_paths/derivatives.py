@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnfft._library import LIBRARY
 from trnfft._paths.interleaved import resized
-from trnfft._paths.library import LIBRARY
 from trnsci.core.backend.operation import each_entry, total
 
 __all__ = [

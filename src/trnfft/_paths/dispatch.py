@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from trnfft._complex.arguments import has_complex
+from trnfft._library import LIBRARY
 from trnfft._paths import torch_path
 from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT, Norm
 from trnfft._paths.interleaved import as_parts, as_spectrum
-from trnfft._paths.library import LIBRARY
 from trnfft._planning.choice import LARGEST_IMAGE, LARGEST_RANK
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import broadcast

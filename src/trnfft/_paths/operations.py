@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from trnfft._complex.arguments import HALVES, has_complex
+from trnfft._library import LIBRARY
 from trnfft._paths import derivatives as rules
 from trnfft._paths.interleaved import as_complex, as_parts
-from trnfft._paths.library import LIBRARY
 from trnfft._planning.recipe import recipe
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import ShapeError

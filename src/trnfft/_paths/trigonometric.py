@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from trnfft._complex.arguments import NATIVE
+from trnfft._kernels.angles import roots
 from trnfft._paths.arguments import Norm
 from trnfft._paths.empty import is_empty
 from trnfft._paths.scipy_fft import scipy_fft
-from trnfft._planning.angles import roots
 from trnfft._planning.tables import cacheable
 from trnsci.core.arrays import array_of
 from trnsci.core.constants import Constants

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from trnfft._kernels.angles import chirp, dft_matrix, roots, twiddles
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, chunk_columns
-from trnfft._planning.angles import chirp, dft_matrix, roots, twiddles
 from trnsci.core.tiles.hardware import TILE
 
 __all__ = [

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from trnfft._kernels.dft_constants import dft_constants, irfft_constants
 from trnfft._kernels.four_step_geometry import Geometry
-from trnfft._paths.arguments import Norm
 from trnfft._planning.choice import (
     DFT_BEST,
     DFT_LARGEST,
@@ -29,6 +28,7 @@ from trnfft._planning.choice import (
     padded_length,
     two_d_constants,
 )
+from trnfft._planning.norm import Norm
 from trnsci.core.errors import ShapeError
 from trnsci.core.plan import planned
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
+from trnfft._kernels.angles import roots
 from trnfft._kernels.dft_constants import stft_constants
-from trnfft._planning.angles import roots
 from trnfft._planning.recipe import Array, Recipe
 from trnsci.core.backend.device import neuron_device
 from trnsci.core.constants import Constants

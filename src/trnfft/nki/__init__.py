@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfft._paths.library import LIBRARY
+from trnfft._library import LIBRARY
 from trnfft.nki.dispatch import complex_gemm, complex_gemm_bf16, complex_linear, complex_mask_apply
 from trnfft.nki.multicore import get_multicore, multi_core_fft, set_multicore
 from trnsci.core.errors import NkiFallbackWarning

@@ -6,16 +6,14 @@ nor launches.
 
 from __future__ import annotations
 
-import os
-
 from trnfft._paths.kinds import Spectrum
 from trnfft.transforms import fft, ifft
-from trnsci.core.backend.environment import flag_value
+from trnsci.core.backend.environment import library_switch
 from trnsci.core.errors import FlagError
 
 __all__ = ["get_multicore", "multi_core_fft", "set_multicore"]
 
-VARIABLE = "TRNFFT_MULTICORE"
+_VARIABLE = library_switch("trnfft", "MULTICORE")
 
 
 class _Chosen:
@@ -39,7 +37,9 @@ def set_multicore(enabled: bool, num_cores: int = 0) -> None:
 def get_multicore() -> bool:
     """Return whether transforms may use several cores."""
     if _Chosen.enabled is None:
-        return flag_value(VARIABLE, os.environ.get(VARIABLE, ""))
+        if _VARIABLE.error is not None:
+            raise _VARIABLE.error
+        return _VARIABLE.value
     return _Chosen.enabled
 
 

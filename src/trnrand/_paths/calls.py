@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from trnrand._library import no_kernel
 from trnrand._paths.dispatch import note_stream
-from trnrand._paths.library import no_kernel
 from trnrand._paths.operator import register, traced
 from trnrand._paths.signatures import Law, Shape, broadcast_shape, device_of
 from trnrand._paths.transforms import beneath

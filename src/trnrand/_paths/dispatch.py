@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._paths.library import LIBRARY
+from trnrand._library import LIBRARY
 from trnrand._paths.operations import DRAW, draw
 from trnrand._paths.torch_path import torch_fill
 from trnrand._sampling.laws import Kind

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnrand._kernels.operands import philox_operand, threefry_operand
-from trnrand._paths.library import LIBRARY
+from trnrand._library import LIBRARY
 from trnrand._paths.torch_path import torch_stream
 from trnrand._sampling.laws import DOMAINS, Kind
 from trnrand._stream.words import Source

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trnrand._paths.library import no_kernel
+from trnrand._library import no_kernel
 from trnrand._paths.signatures import Law, device_of
 from trnrand.defaults import get_default_generator
 from trnrand.generator import Generator

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnrand._paths.library import LIBRARY
+from trnrand._library import LIBRARY
 from trnrand._stream.words import INDEX_LIMIT
 
 __all__ = ["Prefetch", "Stream", "Stretch"]

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._paths.library import no_kernel
+from trnrand._library import no_kernel
 from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import DTYPES, given_once
 from trnrand.qmc._engine import PointEngine

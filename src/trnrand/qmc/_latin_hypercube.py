@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._paths.library import no_kernel
+from trnrand._library import no_kernel
 from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import MAX_DIMS, floating, given_once, whole
 from trnrand.qmc._rounding import one_up, rounded_down

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._paths.library import no_kernel
+from trnrand._library import no_kernel
 from trnrand._sampling import numba_loops
 from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import floating, given_once

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import click
 
+import nkisim
 from trnsci.cli.bench import bench
 from trnsci.cli.doctor import doctor
+from trnsci.cli.extras import Commands
 from trnsci.cli.kernels import kernels
 from trnsci.cli.remote import remote
 from trnsci.cli.status import status
@@ -17,8 +19,12 @@ from trnsci.cli.validate import validate
 __all__ = ["main"]
 
 
-@click.group(name="trnsci", no_args_is_help=True)
-@click.version_option(package_name="trnsci", prog_name="trnsci")
+@click.group(cls=Commands, name="trnsci", no_args_is_help=True)
+@click.version_option(
+    nkisim.__version__,
+    prog_name="trnsci",
+    message="%(prog)s, version %(version)s of the distribution nkisim",
+)
 def main() -> None:
     """Scientific computing on AWS Trainium: kernel validation and machine diagnosis."""
 

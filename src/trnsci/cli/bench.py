@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
+
+from trnsci.cli.extras import not_installed
 
 __all__ = ["bench", "draw"]
 
@@ -31,6 +34,8 @@ def bench(names: tuple[str, ...], only_list: bool, no_run: bool, folder: str | N
     unknown = [name for name in names if name not in known]
     if unknown:
         raise click.UsageError(f"got {unknown[0]!r}, accepted: {', '.join(known)}")
+    if not no_run and find_spec("torch") is None:
+        raise not_installed("torch")  # which nearly every benchmark is compared with
     failed = []
     for name in () if no_run else names or known:
         click.echo(f"== {name}")
@@ -50,7 +55,7 @@ def _benchmarks() -> Path:
     for parent in Path(__file__).resolve().parents:
         if (parent / "benchmarks" / "runner.py").is_file():
             return parent / "benchmarks"
-    raise click.ClickException("the benchmarks come with the checkout of trnsci, not with a wheel")
+    raise click.ClickException("the benchmarks come with the checkout of nkisim, not with a wheel")
 
 
 def draw(results: Path, folder: Path) -> Path | None:

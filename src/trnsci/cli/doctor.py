@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import (
+    PackageNotFoundError,
+    entry_points,
+    packages_distributions,
+    version,
+)
 from importlib.util import find_spec
 from typing import Literal
 
 import click
 
+from trnsci.cli.extras import install_hint
+
 __all__ = ["Diagnosis", "diagnoses", "doctor"]
 
-_EXTRAS = {
-    "numba": ("fast", "compiled loops in nkisim and trnrand"),
-    "matplotlib": ("plot", "pictures of plans, patterns and convergence"),
-    "cotengra": ("path", "optimizers for plan_contraction(path=...)"),
-    "pyamg": ("amg", "algebraic multigrid as a preconditioner"),
-    "pyscf": ("pyscf", "molecules for the DF-MP2 examples"),
+_OPTIONAL = {
+    "numba": "compiled loops in nkisim and trnrand",
+    "matplotlib": "pictures of plans, patterns and convergence",
+    "cotengra": "optimizers for plan_contraction(path=...)",
+    "pyamg": "algebraic multigrid as a preconditioner",
+    "pyscf": "molecules for the DF-MP2 examples",
 }
+_PACKAGES = {
+    "nkisim",
+    "trnblas",
+    "trnfft",
+    "trnrand",
+    "trnsci",
+    "trnsolver",
+    "trnsparse",
+    "trntensor",
+}
+"""Import names of the distribution ``nkisim``."""
 _MARKS = {"yes": "[ok]", "no": "[--]", "wrong": "[!!]"}
 
 
@@ -60,12 +79,13 @@ def doctor() -> None:
 def diagnoses() -> Iterator[Diagnosis]:
     """Probe the machine; nothing is cached."""
     yield _python()
+    yield from _import_names()
     yield Diagnosis("run kernels on the simulator", "yes", "nkisim needs NumPy alone")
     yield from _torch()
     yield from _neuron()
-    for name, (extra, what) in _EXTRAS.items():
+    for name, what in _OPTIONAL.items():
         found = _version(name)
-        remedy = "" if found else f"in the checkout: pip install -c constraints.txt '.[{extra}]'"
+        remedy = "" if found else install_hint(name)
         state: Literal["yes", "no"] = "yes" if found else "no"
         yield Diagnosis(what, state, f"{name} {found or 'is not installed'}", remedy)
     yield from _environment()
@@ -74,12 +94,44 @@ def diagnoses() -> Iterator[Diagnosis]:
 def _python() -> Diagnosis:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     why = f"Python {platform.python_version()}, {platform.machine()}, {cores} cores"
-    return Diagnosis("run trnsci", "yes", f"{why}, trnsci {_version('trnsci') or 'not installed'}")
+    return Diagnosis("run nkisim", "yes", f"{why}, nkisim {_version('nkisim') or 'not installed'}")
+
+
+def _import_names() -> Iterator[Diagnosis]:
+    others = other_owners()
+    if not others:
+        yield Diagnosis("import names", "yes", "no other distribution has one of nkisim's")
+    for name, packages in others.items():
+        # Another project has a distribution called trnsci; it does not contain nkisim.
+        origin = "an earlier installation of nkisim" if "nkisim" in packages else "another project"
+        shared = ", ".join(packages)
+        why = f"the distribution {name} {_version(name)}, {origin}, also has {shared}"
+        remedy = f"pip uninstall {name} nkisim, then install nkisim again: they share files"
+        yield Diagnosis("import names", "wrong", why, remedy)
+
+
+def other_owners() -> dict[str, list[str]]:
+    """Return the import names of nkisim that other distributions have too, by distribution.
+
+    An editable installation lists no modules; its commands name them.
+    """
+    found: dict[str, set[str]] = {}
+    for package, names in packages_distributions().items():
+        for name in names:
+            found.setdefault(name, set()).add(package)
+    for entry in entry_points(group="console_scripts"):
+        if entry.name in ("nkisim", "trnsci") and entry.dist is not None:
+            found.setdefault(entry.dist.name, set()).add(re.split("[.:]", entry.value)[0])
+    return {
+        name: sorted(packages & _PACKAGES)
+        for name, packages in sorted(found.items())
+        if packages & _PACKAGES and name != "nkisim"
+    }
 
 
 def _torch() -> Iterator[Diagnosis]:
     if find_spec("torch") is None:
-        remedy = "in the checkout: pip install -c constraints.txt '.[torch]'"
+        remedy = install_hint("torch")
         yield Diagnosis("use the libraries", "no", "torch is not installed", remedy)
         return
     try:
@@ -103,7 +155,7 @@ def _neuron() -> Iterator[Diagnosis]:
         yield Diagnosis(what, "no", "the libraries need torch")
         return
     from trnsci.core.backend.device import neuron_device
-    from trnsci.core.backend.provider import has_aws_nki
+    from trnsci.core.provider import has_aws_nki
 
     device, toolchain = neuron_device(), has_aws_nki()
     tools = shutil.which("neuron-ls") is not None

@@ -39,9 +39,12 @@ def autocast_on(*tensors: Tensor) -> bool:
 
     False for meta tensors: torch has no autocast for them.
     """
+    seen = ""
     for tensor in tensors:
-        if not tensor.is_meta and torch.is_autocast_enabled(tensor.device.type):
+        kind = tensor.device.type
+        if kind != seen and not tensor.is_meta and torch.is_autocast_enabled(kind):
             return True
+        seen = kind
     return False
 
 
@@ -57,7 +60,7 @@ def concrete(*tensors: Tensor) -> bool:
     transforms of ``torch.func``, and for subclasses of ``Tensor`` and meta tensors. The tensors may
     require gradients and may be on any device.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_dynamo_compiling():  # torch.export has fake tensors if it does not use it
         return False
     for tensor in tensors:
         if type(tensor) not in _PLAIN or tensor.is_meta:
@@ -72,9 +75,10 @@ def inert(*tensors: Tensor) -> bool:
     """
     if not concrete(*tensors) or forward_level() >= 0 or autocast_on(*tensors):
         return False
-    if not torch.is_grad_enabled():
-        return True
-    return not any(tensor.requires_grad for tensor in tensors)
+    for tensor in tensors:
+        if tensor.requires_grad:
+            return not torch.is_grad_enabled()
+    return True
 
 
 def batched(tensor: Tensor) -> bool:

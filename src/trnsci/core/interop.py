@@ -43,6 +43,7 @@ __all__ = [
     "transform_level",
     "unwrapped",
     "version_of",
+    "versions_of",
     "with_forward_mode",
     "without_function_modes",
     "without_modes",
@@ -177,6 +178,13 @@ def version_of(tensor: Tensor) -> int:
     """Return the number of in-place changes of a tensor so far."""
     # private: no public name for the counter that autograd documents. Without it: AttributeError.
     return 0 if tensor.is_inference() else tensor._version
+
+
+def versions_of(first: Tensor, second: Tensor) -> tuple[int, int] | None:
+    """Return the versions of two tensors, None if one is an inference tensor: it has no version."""
+    if first.is_inference() or second.is_inference():
+        return None
+    return first._version, second._version  # private: as in ``version_of``
 
 
 def has_bfloat16_products() -> bool:

@@ -15,6 +15,9 @@ __all__ = [
     "SingularMatrixError",
 ]
 
+TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+"""The error of ``torch.linalg``, a base class of the errors below."""
+
 
 class LinAlgError(TrnsciError, torch.linalg.LinAlgError, ValueError):  # type: ignore[misc,name-defined]
     """A matrix is unsuitable for the operation.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from trnsci.core.backend.provider import provider
+from trnsci.core.provider import provider
 
 __all__ = ["ncc", "nisa", "nki", "nl"]
 

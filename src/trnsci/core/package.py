@@ -5,7 +5,10 @@
     set_backend, get_backend, backend = LIBRARY.set_backend, LIBRARY.get_backend, LIBRARY.backend
     __getattr__, __dir__ = surface(__name__, LIBRARY, {"plan_gemm": "trnblas.plans"})
 
-adds ``HAS_NKI``, lazily imported names and a ``dir`` of the public names to the package.
+adds ``HAS_NKI``, lazily imported names and a ``dir`` of the public names to the package. Names in
+``__all__`` of its module ``published``, if there is one, can be imported from the package too, but
+are neither in its ``__all__`` nor in its ``dir``: they serve code written for the published
+libraries.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -38,9 +42,16 @@ def surface(
         if name == "HAS_NKI":
             return library.has_nki
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return published_name(name)
         module = import_module(homes[name])
         return module if homes[name].rpartition(".")[2] == name else getattr(module, name)
+
+    def published_name(name: str) -> Any:
+        if not name.startswith("__") and find_spec(f"{package}.published") is not None:
+            module = import_module(f"{package}.published")
+            if name in module.__all__:
+                return getattr(module, name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
         known = vars(sys.modules[package])

@@ -191,7 +191,7 @@ def fingerprint(library: str) -> str:
 def stamp() -> dict[str, str]:
     """Return the current versions and commit for a record; the date is added by the run."""
     found = {"python": sys.version.partition(" ")[0]}
-    for name in ("trnsci", "torch", "numpy"):
+    for name in ("nkisim", "torch", "numpy"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

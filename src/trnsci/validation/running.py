@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +13,11 @@ from typing import Any, Literal
 import torch
 
 import nkisim
-from trnsci.core.backend.environment import library_requirement
 from trnsci.core.backend.launch import SIMULATE
-from trnsci.core.backend.provider import provider
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
 from trnsci.core.evidence import Case, relative_error
+from trnsci.core.provider import provider
 from trnsci.validation.record import Record, device_stamp, fingerprint, stamp
 
 __all__ = ["GENERATIONS", "find_case", "run_case"]
@@ -204,14 +202,6 @@ def _fault(error: float, bound: float, launches: int, observer: _Observer) -> st
 @contextmanager
 def _kernels_only(library: str, path: str) -> Iterator[None]:
     """Run the calls of a library on kernels, and make fallbacks to torch raise."""
-    require = library_requirement(library).name
-    before = os.environ.get(require)
-    os.environ[require] = "1"
-    try:
-        with import_module(library).backend(path):
-            yield
-    finally:
-        if before is None:
-            del os.environ[require]
-        else:
-            os.environ[require] = before
+    chosen = import_module(library)
+    with chosen.backend(path), chosen.LIBRARY.requiring("1"):
+        yield

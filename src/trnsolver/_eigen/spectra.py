@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
+from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsolver._eigen.quality import EighInfo, judged, rounding_of
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._matrix_functions.polar import qdwh
-from trnsolver._paths.arguments import TorchLinAlgError
 
 __all__ = ["Pairs", "approximate_pairs"]
 

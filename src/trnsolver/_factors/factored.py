@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from trnblas import trsm
-from trnsolver._paths.arguments import batch_shape
-from trnsolver._paths.dispatch import kernels_wanted
+from trnsci.core.arguments import broadcast
+from trnsolver._library import LIBRARY
 
 __all__ = ["refined", "with_factor"]
 
@@ -16,11 +16,12 @@ _STEPS = 5
 
 def with_factor(factor: Tensor, columns: Tensor) -> Tensor:
     """Return the solution for a lower Cholesky factor."""
-    if not kernels_wanted():
+    if not LIBRARY.kernels_wanted():
         # In LAPACK's layout the factor is not copied here; ``cholesky_solve`` copies it.
         forward = torch.linalg.solve_triangular(factor, columns, upper=False)
         return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
-    batch = batch_shape(factor, columns)
+    batch = broadcast(factor.shape[:-2], columns.shape[:-2])
+    assert batch is not None, "batches that do not broadcast were not refused"
     columns = columns.expand(*batch, *columns.shape[-2:])
     forward = trsm(1.0, factor, columns, uplo="lower")
     return trsm(1.0, factor, forward, uplo="lower", trans="C")

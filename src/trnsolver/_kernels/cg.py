@@ -16,6 +16,7 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsolver._kernels.block_matrix import block, load_symmetric, new_matrix
+from trnsolver._kernels.limits import CG_ORDER, block_width
 from trnsolver._kernels.scalars import (
     add_across,
     column_of,
@@ -24,7 +25,6 @@ from trnsolver._kernels.scalars import (
     product_of,
     root_of,
 )
-from trnsolver._paths.limits import CG_ORDER, block_width
 
 __all__ = ["conjugate_gradients"]
 

@@ -33,6 +33,7 @@ from trnsolver._kernels.block_matrix import (
     strip_starts,
 )
 from trnsolver._kernels.elimination import apply_inverse, factor_tile
+from trnsolver._kernels.limits import CHOLESKY_ORDER
 from trnsolver._kernels.symmetric import (
     belonging,
     even_exponent_scale,
@@ -41,7 +42,6 @@ from trnsolver._kernels.symmetric import (
     mirror_lower,
     select,
 )
-from trnsolver._paths.limits import CHOLESKY_ORDER
 
 __all__ = ["cholesky", "factor_blocks"]
 

@@ -33,6 +33,7 @@ from trnsolver._kernels.block_matrix import (
     transposed_product,
 )
 from trnsolver._kernels.jacobi import Tournament, decay_of, jacobi_round, tournament
+from trnsolver._kernels.limits import EIGH_ORDER
 from trnsolver._kernels.symmetric import (
     LAST,
     diagonal_column,
@@ -43,7 +44,6 @@ from trnsolver._kernels.symmetric import (
     select,
     unit_columns,
 )
-from trnsolver._paths.limits import EIGH_ORDER
 
 __all__ = ["block_jacobi_eigh"]
 

@@ -31,9 +31,9 @@ from trnsolver._kernels.block_matrix import (
     transposed_product,
 )
 from trnsolver._kernels.elimination import apply_inverse, eliminate
+from trnsolver._kernels.limits import LU_ORDER, block_width
 from trnsolver._kernels.qr import keep_upper
 from trnsolver._kernels.symmetric import exponent_scale, identity, rows_of_column, select
-from trnsolver._paths.limits import LU_ORDER, block_width
 
 __all__ = ["lu"]
 

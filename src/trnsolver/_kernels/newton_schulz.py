@@ -30,6 +30,7 @@ from trnsolver._kernels.block_matrix import (
     transpose_matrix,
     transposed_product,
 )
+from trnsolver._kernels.limits import ROOT_ORDER, SBUF_BYTES, block_width, msign_bytes
 from trnsolver._kernels.scalars import (
     column_of,
     compared,
@@ -38,7 +39,6 @@ from trnsolver._kernels.scalars import (
     root_of,
     sum_of_squares,
 )
-from trnsolver._paths.limits import ROOT_ORDER, SBUF_BYTES, block_width, msign_bytes
 
 __all__ = ["inverse_root", "msign"]
 

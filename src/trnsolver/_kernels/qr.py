@@ -33,8 +33,8 @@ from trnsolver._kernels.block_matrix import (
 )
 from trnsolver._kernels.cholesky import factor_blocks
 from trnsolver._kernels.elimination import apply_inverse
+from trnsolver._kernels.limits import SBUF_BYTES, block_width, qr_bytes
 from trnsolver._kernels.symmetric import exponent_scale, identity
-from trnsolver._paths.limits import SBUF_BYTES, block_width, qr_bytes
 
 __all__ = ["cholesky_qr", "keep_upper"]
 

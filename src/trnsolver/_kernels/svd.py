@@ -21,6 +21,7 @@ from trnsci.core.tiles.hardware import TILE
 from trnsolver._kernels.block_matrix import run_starts
 from trnsolver._kernels.elimination import reciprocal_root
 from trnsolver._kernels.jacobi import Tournament, jacobi_round, tournament
+from trnsolver._kernels.limits import SVD_ROWS
 from trnsolver._kernels.symmetric import (
     diagonal_column,
     exponent_scale,
@@ -30,7 +31,6 @@ from trnsolver._kernels.symmetric import (
     select,
     unit_columns,
 )
-from trnsolver._paths.limits import SVD_ROWS
 
 __all__ = ["jacobi_svd"]
 

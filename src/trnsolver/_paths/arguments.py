@@ -27,7 +27,6 @@ from trnsci.core.errors import (
 from trnsci.core.finite import finite, only_finite
 
 __all__ = [
-    "TorchLinAlgError",
     "any_matrix",
     "batch_of",
     "batch_shape",
@@ -46,9 +45,6 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
-"""The error of ``torch.linalg``, a base class of the errors of the core."""
 
 _NARROW = (torch.float16, torch.bfloat16)
 

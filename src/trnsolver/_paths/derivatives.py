@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trnsolver._factors.symmetric import symmetric_part
-from trnsolver._paths.library import LIBRARY
+from trnsolver._library import LIBRARY
 
 __all__ = [
     "cg_backward",

@@ -1,8 +1,8 @@
 """Choice of the path of an operation: torch, or its ``Operation`` on a kernel.
 
-Arguments are already validated. Without kernels the functions call ``torch.linalg``, or
-``trnsolver._cuda`` for batches of small matrices on a CUDA device. Otherwise batch dimensions are
-flattened into one, as operations require.
+Arguments are already validated. Without kernels the functions call ``torch.linalg``, or ``cuda``
+for batches of small matrices on a CUDA device. Otherwise batch dimensions are flattened into one,
+as operations require.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from trnblas import trsm
 from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import finite, only_finite
-from trnsolver._cuda.batched import batched_eigh, batched_qr, batched_svd
-from trnsolver._cuda.launch import pays
+from trnsolver._library import LIBRARY
 from trnsolver._paths.arguments import batch_of, finite_below, not_positive_definite, singular
-from trnsolver._paths.library import LIBRARY
+from trnsolver._paths.cuda.batched import batched_eigh, batched_qr, batched_svd
+from trnsolver._paths.cuda.launch import pays
 
 __all__ = [
     "kernels_wanted",

@@ -24,10 +24,10 @@ from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_b
 from trnsolver._kernels import cg as cg_kernels
 from trnsolver._kernels import cholesky as cholesky_kernels
 from trnsolver._kernels import eigh_blocks, eigh_tile, householder, jacobi, newton_schulz
+from trnsolver._kernels import limits as limits
 from trnsolver._kernels import lu as lu_kernels
 from trnsolver._kernels import qr as qr_kernels
 from trnsolver._kernels import svd as svd_kernels
-from trnsolver._paths import limits as limits
 
 __all__ = [
     "cg",

@@ -32,10 +32,10 @@ from typing import Any
 from torch import Tensor
 
 from trnsci.core.backend.operation import Operation
+from trnsolver._kernels import limits as limits
+from trnsolver._library import LIBRARY
 from trnsolver._paths import derivatives as rules
-from trnsolver._paths import limits as limits
 from trnsolver._paths import torch_path
-from trnsolver._paths.library import LIBRARY
 
 __all__ = [
     "CG",

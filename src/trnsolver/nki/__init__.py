@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnsci.core.package import surface
-from trnsolver._paths.library import LIBRARY
+from trnsolver._library import LIBRARY
 from trnsolver.nki.dispatch import (
     PMAX,
     NkiFallbackWarning,

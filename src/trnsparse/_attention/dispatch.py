@@ -18,7 +18,7 @@ from trnsparse._attention.cuda import flex_attention_of, suits_flex
 from trnsparse._attention.pattern import pattern_of
 from trnsparse._attention.stream import streamed, suits_flash
 from trnsparse._attention.torch_path import attention as defined
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse.masks import AttentionMask
 
 __all__ = ["attention"]

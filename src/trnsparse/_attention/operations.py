@@ -15,7 +15,7 @@ from torch import Tensor
 from trnsci.core.backend.operation import Operation
 from trnsparse._attention.pattern import pattern_of
 from trnsparse._attention.torch_path import attention, attention_backward
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 
 __all__ = ["ATTENTION", "ATTENTION_BACKWARD"]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trnsci.core.interop import constant_to_compile
-from trnsparse._attention.blocks import Pair, block_counts
+from trnsparse._patterns.attention_blocks import Pair, block_counts
 
 __all__ = ["Bucket", "Pattern", "buckets", "pattern_of"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.block_products import blocks_times
 from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product

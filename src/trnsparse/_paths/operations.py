@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.operation import Operation, total
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import pattern_of
 from trnsparse._products.block_products import block_product, cut, sampled_blocks
 from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
@@ -48,17 +48,6 @@ def _spmm_backward(
     return by_values, None, None, by_b
 
 
-def _spmm_jvp(
-    tangents: Any, values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor
-) -> Tensor:
-    parts = []
-    if tangents[0] is not None:
-        parts.append(SPMM(tangents[0], row_ptrs, col_indices, b))
-    if tangents[3] is not None:
-        parts.append(SPMM(values, row_ptrs, col_indices, tangents[3]))
-    return total(parts)
-
-
 def _spmm_flops(values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor) -> float:
     return 2.0 * values.numel() * b.shape[-1]
 
@@ -67,7 +56,7 @@ SPMM = _operation(
     "spmm",
     reference=_spmm,
     backward=_spmm_backward,
-    jvp=_spmm_jvp,
+    linear=(0, 3),
     dtypes=_DTYPES,
     flops=_spmm_flops,
 )
@@ -89,17 +78,6 @@ def _sddmm_backward(
     return None, None, by_c, by_d
 
 
-def _sddmm_jvp(
-    tangents: Any, row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor
-) -> Tensor:
-    parts = []
-    if tangents[2] is not None:
-        parts.append(SDDMM(row_ptrs, col_indices, tangents[2], d))
-    if tangents[3] is not None:
-        parts.append(SDDMM(row_ptrs, col_indices, c, tangents[3]))
-    return total(parts)
-
-
 def _sddmm_flops(row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor) -> float:
     return 2.0 * col_indices.numel() * c.shape[-1]
 
@@ -108,7 +86,7 @@ SDDMM = _operation(
     "sddmm",
     reference=_sddmm,
     backward=_sddmm_backward,
-    jvp=_sddmm_jvp,
+    linear=(2, 3),
     dtypes=_DTYPES,
     flops=_sddmm_flops,
 )
@@ -147,22 +125,6 @@ def _bsr_backward(
     return by_blocks, None, None, by_b, None
 
 
-def _bsr_jvp(
-    tangents: Any,
-    blocks: Tensor,
-    block_row_ptrs: Tensor,
-    block_col_indices: Tensor,
-    b: Tensor,
-    rows: int,
-) -> Tensor:
-    parts = []
-    if tangents[0] is not None:
-        parts.append(BSR_SPMM(tangents[0], block_row_ptrs, block_col_indices, b, rows))
-    if tangents[3] is not None:
-        parts.append(BSR_SPMM(blocks, block_row_ptrs, block_col_indices, tangents[3], rows))
-    return total(parts)
-
-
 def _bsr_flops(
     blocks: Tensor, block_row_ptrs: Tensor, block_col_indices: Tensor, b: Tensor, rows: int
 ) -> float:
@@ -173,7 +135,7 @@ BSR_SPMM = _operation(
     "bsr_spmm",
     reference=_bsr_spmm,
     backward=_bsr_backward,
-    jvp=_bsr_jvp,
+    linear=(0, 3),
     autocast="lower",
     dtypes=_DTYPES,
     flops=_bsr_flops,
@@ -206,22 +168,6 @@ def _bsr_sddmm_backward(
     return None, None, by_c, by_d, None
 
 
-def _bsr_sddmm_jvp(
-    tangents: Any,
-    block_row_ptrs: Tensor,
-    block_col_indices: Tensor,
-    c: Tensor,
-    d: Tensor,
-    size: int,
-) -> Tensor:
-    parts = []
-    if tangents[2] is not None:
-        parts.append(BSR_SDDMM(block_row_ptrs, block_col_indices, tangents[2], d, size))
-    if tangents[3] is not None:
-        parts.append(BSR_SDDMM(block_row_ptrs, block_col_indices, c, tangents[3], size))
-    return total(parts)
-
-
 def _bsr_sddmm_flops(
     block_row_ptrs: Tensor, block_col_indices: Tensor, c: Tensor, d: Tensor, size: int
 ) -> float:
@@ -238,7 +184,7 @@ BSR_SDDMM = _operation(
     "bsr_sddmm",
     reference=_bsr_sddmm,
     backward=_bsr_sddmm_backward,
-    jvp=_bsr_sddmm_jvp,
+    linear=(2, 3),
     autocast="lower",
     dtypes=_DTYPES,
     flops=_bsr_sddmm_flops,

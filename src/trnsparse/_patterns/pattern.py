@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 
 from trnsci.core.eager import shapes_are_static
-from trnsci.core.interop import version_of
+from trnsci.core.interop import versions_of
 from trnsparse._patterns.index import (
     copied,
     expanded,
@@ -81,23 +81,16 @@ class Snapshot:
 
     def __init__(self, first: Tensor, second: Tensor) -> None:
         self.first, self.second = first, second
-        self.versions = None if is_compiling() else _versions(first, second)
+        self.versions = None if is_dynamo_compiling() else versions_of(first, second)
 
     def holds(self, first: Tensor, second: Tensor) -> bool:
         """Return whether these are the same tensors, unchanged since."""
-        return (
-            first is self.first
-            and second is self.second
-            # Versions are symbolic in a graph; its constants do not change.
-            and (is_compiling() or _versions(first, second) == self.versions)
-        )
-
-
-def _versions(first: Tensor, second: Tensor) -> object:
-    # Inference tensors have no version counter: they may have changed at any time.
-    if first.is_inference() or second.is_inference():
-        return object()
-    return version_of(first), version_of(second)
+        if first is not self.first or second is not self.second:
+            return False
+        if is_dynamo_compiling():
+            return True  # versions are symbolic in a graph; its constants do not change
+        versions = versions_of(first, second)
+        return versions is not None and versions == self.versions
 
 
 class Pattern:

@@ -50,7 +50,7 @@ def plan_rows(pointers: Array, columns: int, dtype: str, generation: str | None 
         pointers: Index of the first entry of each row, then nnz.
         columns: Columns of the dense operand.
         dtype: Name of the dtype of both operands.
-        generation: Generation of the NeuronCore; default from the environment, or gen2.
+        generation: Generation of the NeuronCore; default from the environment, or gen3.
     """
     core = CORES[resolve_generation(generation)]
     starts = tile_starts(pointers)

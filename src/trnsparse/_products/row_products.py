@@ -65,18 +65,20 @@ def csr_product(matrix: RowMatrix, b: Tensor) -> Tensor:
     """Return the product with a dense vector (n,) or matrix (..., n, N) of its dtype and device."""
     values, pattern = matrix.values, matrix.pattern
     if values.ndim == 1 and b.ndim <= 2:
-        return _product(matrix, b)
+        if b.dtype not in NARROW and inert(values, b):
+            return _computed(matrix, b)
+        return _traced(matrix, b)
     if b.ndim == 1:
         return csr_product(matrix, b.unsqueeze(-1)).squeeze(-1)
     if values.ndim == 1:  # one matrix: concatenate the columns of all right-hand sides
         wide = b.movedim(-2, 0)
-        flat = _product(matrix, wide.reshape(b.shape[-2], -1))
+        flat = csr_product(matrix, wide.reshape(b.shape[-2], -1))
         return flat.reshape(pattern.rows, *wide.shape[1:]).movedim(0, -2)
     batch = broadcast(values.shape[:-1], b.shape[:-2]) or ()
     if not inert(values, b):
         return _gathered(values, pattern, b)
     each = [
-        _product(RowMatrix(v, pattern), right)
+        csr_product(RowMatrix(v, pattern), right)
         for v, right in zip(
             values.expand(*batch, -1).reshape(-1, values.shape[-1]),
             b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]),
@@ -112,15 +114,13 @@ def one_node(a: Tensor, b: Tensor) -> bool:
 # -- products --------------------------------------------------------------------------------------
 
 
-def _product(matrix: RowMatrix, b: Tensor) -> Tensor:
-    """Return the product of one matrix with a vector or a matrix."""
+def _traced(matrix: RowMatrix, b: Tensor) -> Tensor:
+    """Return the product of one matrix with 16-bit operands, or with operands torch records."""
     if b.dtype in NARROW:
         wide = RowMatrix(matrix.values.float(), matrix.pattern)
-        return _product(wide, b.float()).to(b.dtype)
-    if inert(matrix.values, b):
-        return _computed(matrix, b)
+        return csr_product(wide, b.float()).to(b.dtype)
     if b.ndim == 1:
-        return _product(matrix, b.unsqueeze(-1)).squeeze(-1)
+        return _traced(matrix, b.unsqueeze(-1)).squeeze(-1)
     if one_node(matrix.values, b):
         return _product_node(matrix.values, b, matrix)
     return _gathered(matrix.values, matrix.pattern, b)
@@ -129,7 +129,7 @@ def _product(matrix: RowMatrix, b: Tensor) -> Tensor:
 def _computed(matrix: RowMatrix, b: Tensor) -> Tensor:
     """Return a product by the fastest public routine."""
     pattern = matrix.pattern
-    if not pattern.entries or not b.numel():
+    if not pattern.entries or 0 in b.shape:
         return b.new_zeros(pattern.rows, *b.shape[1:])
     if b.dtype not in NATIVE:
         wide = b if b.ndim == 2 else b.unsqueeze(-1)
@@ -187,7 +187,7 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             transposed, order = pattern.transposed
             adjoint = RowMatrix(values.index_select(0, order).conj(), transposed)
-            by_b = _product(adjoint, grad)
+            by_b = csr_product(adjoint, grad)
         return by_values, by_b, None
 
 
@@ -229,10 +229,10 @@ class _Sampled(torch.autograd.Function):
         (c, d), pattern, (grad,) = ctx.saved_tensors, ctx.pattern, grads
         by_c = by_d = None
         if ctx.needs_input_grad[0]:
-            by_c = _product(RowMatrix(grad, pattern), d.conj())
+            by_c = csr_product(RowMatrix(grad, pattern), d.conj())
         if ctx.needs_input_grad[1]:
             transposed, order = pattern.transposed
-            by_d = _product(RowMatrix(grad.index_select(0, order), transposed), c.conj())
+            by_d = csr_product(RowMatrix(grad.index_select(0, order), transposed), c.conj())
         return by_c, by_d, None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnsci.core.package import surface
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse.nki.dispatch import (
     NkiFallbackWarning,
     nki_bsr_attn_bwd,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.operation import total
-from trntensor._paths.library import LIBRARY
+from trntensor._library import LIBRARY
 from trntensor._planning.chains import terms_of
 from trntensor._planning.pairs import pair_call, result_labels
 from trntensor._planning.subscripts import LETTERS

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from trnsci.core.backend.operation import Operation
+from trntensor._library import LIBRARY
 from trntensor._mp2.energies import torch_mp2_energy
 from trntensor._paths import derivatives as rules
-from trntensor._paths.library import LIBRARY
 from trntensor._planning.chains import terms_of, why_unfused
 from trntensor._planning.pairs import pair_call
 

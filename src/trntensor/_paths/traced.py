@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.interop import constant_to_compile
+from trntensor._library import LIBRARY
 from trntensor._paths.dispatch import Stage, run_stages, stages_of
-from trntensor._paths.library import LIBRARY
 from trntensor._planning.pairs import Unary
 from trntensor._planning.program import make_program
 from trntensor._planning.subscripts import LETTERS, Equation, parse

@@ -12,12 +12,11 @@ from math import prod
 from typing import NamedTuple
 
 from trnsci.core.interop import constant_to_compile
-from trnsci.core.tiles.hardware import CORES, TILE
+from trnsci.core.tiles.hardware import SMALLEST_SBUF, TILE
 from trnsci.core.tiles.tiling import row_tiles
 
 __all__ = ["Roles", "chain_block", "roles_of", "terms_of", "why_unfused"]
 
-_SBUF_BYTES = min(core.sbuf_bytes for core in CORES.values())
 _LARGEST_BLOCK = 64
 
 
@@ -75,7 +74,7 @@ def chain_block(roles: Roles, sizes: Mapping[str, int], itemsize: int) -> int:
     while block:
         # Two buffers each of x, t and the output.
         passing = 2 * block * (row_tiles(d) * TILE + row_tiles(k) * r + 2 * r) + 2 * n
-        if itemsize * (kept + passing) <= _SBUF_BYTES:
+        if itemsize * (kept + passing) <= SMALLEST_SBUF:
             return block
         block //= 2
     return 0

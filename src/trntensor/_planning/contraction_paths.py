@@ -14,7 +14,7 @@ from math import inf, prod
 from random import Random
 from typing import Any, Literal
 
-from trnsci.core.tiles.hardware import BANK, CORES, TILE
+from trnsci.core.tiles.hardware import BANK, CORES, DEFAULT_GENERATION, TILE
 from trntensor._planning.annealing import Network, Price, annealed, linear_path, tree_of, trees_of
 from trntensor._planning.pairs import groups_of, result_labels
 
@@ -39,7 +39,7 @@ Minimize = Literal["flops", "time", "size"]
 
 EXACT = 8
 _KEPT = 4
-_CORE = CORES["gen2"]
+_CORE = CORES[DEFAULT_GENERATION]
 
 
 def find_path(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
-from trntensor._paths.library import LIBRARY
+from trntensor._library import LIBRARY
 from trntensor.nki.dispatch import nki_batched_matmul, nki_matmul
 
 if TYPE_CHECKING:

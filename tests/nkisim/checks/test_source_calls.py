@@ -7,7 +7,7 @@ import pytest
 from nkisim import check_source
 from nkisim.spec.signatures import CALLS
 from nkisim.spec.versioned import home_of
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 
 HEADER = """\
 import nki

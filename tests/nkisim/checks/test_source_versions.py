@@ -5,7 +5,8 @@ import textwrap
 from each_case import each_case
 from nkisim import check_source
 from nkisim.spec.signatures import CALLS
-from nkisim.versions import VERSIONS, parameters
+from nkisim.versions import parameters
+from releases import VERSIONS
 
 HEADER = """\
 import nki

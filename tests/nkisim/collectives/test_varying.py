@@ -8,8 +8,8 @@ import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.versions import VERSIONS
 from oracles import collectives as oracle
+from releases import VERSIONS
 from tiles import hbm
 
 from ..harness_cores import no_hang, no_thread_left  # noqa: F401

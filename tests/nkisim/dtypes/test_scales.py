@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.diagnostics import NkiValidationError
+from nkisim import NkiValidationError
 from nkisim.dtypes import decode, encode, float8_e8m0fnu
 from nkisim.dtypes.convert import holds
 

@@ -10,7 +10,6 @@ import numpy as np
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.dtypes import DTYPES
 from oracles import mx as oracle
 from oracles.matmul import BFLOAT16_ROUNDOFF, Sum
 from tiles import loaded, stored
@@ -51,7 +50,7 @@ def random_words(rng: np.random.Generator, packed: str, rows: int, columns: int)
     finite = [p for p in range(1 << bits) if element.kind(p) == "finite"]
     patterns = rng.choice(finite, (rows, columns, 4))
     words = (patterns << np.arange(0, 4 * bits, bits)).sum(axis=2)
-    return words.astype(DTYPES[packed].numpy)
+    return words.astype(f"u{bits // 2}")
 
 
 class Operand:

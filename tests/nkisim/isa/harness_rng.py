@@ -11,8 +11,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.isa.random.generators import expand_seed
-from nkisim.isa.random.rng import rand_set_state, rng, set_rng_seed
+from nkisim.isa import rand_set_state, rng, set_rng_seed
 from oracles import generators as oracle
 
 VECTOR, GPSIMD = nisa.engine.vector, nisa.engine.gpsimd
@@ -85,7 +84,8 @@ def numbers(
 ) -> np.ndarray:
     """Numbers of all lanes of a seeded engine; the seed is a word, or makes a state."""
     by_word = engine is VECTOR
-    given_seed = seed_array(seed) if by_word else expand_seed(seed, 128 * words).reshape(128, words)
+    state = np.array(oracle.seed_words(seed, 128 * words), np.uint32).reshape(128, words)
+    given_seed = seed_array(seed) if by_word else state
 
     def body(seeds):
         dst = new((128, count), dtype)

@@ -9,7 +9,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.spec import OPS
+from releases import newest
 from tiles import loaded, sbuf, stored
 
 ROWS, COLUMNS = 4, 33
@@ -75,8 +75,8 @@ def test_the_six_pairs_of_steps(first, second, columns):
                 nl.copy,
                 loaded(x),
                 *given,
-                OPS[first],
-                OPS[second],
+                getattr(nl, first),
+                getattr(nl, second),
                 reverse0=reverses[0],
                 reverse1=reverses[1],
             )
@@ -96,7 +96,14 @@ def test_functions_of_the_result(name):
     def kernel(x, slopes):
         out = sbuf(x.shape)
         nisa.activate2(
-            out, OPS[name], loaded(x), 2.0, 0.5, nl.multiply, nl.add, relu_param=loaded(slopes)
+            out,
+            getattr(nl, name),
+            loaded(x),
+            2.0,
+            0.5,
+            nl.multiply,
+            nl.add,
+            relu_param=loaded(slopes),
         )
         return stored(out)
 
@@ -147,7 +154,7 @@ def test_reductions_chain_in_the_registers(op):
     def kernel(x):
         tile, out, total = loaded(x), sbuf((ROWS, COLUMNS)), sbuf((ROWS, 1))
         steps = {"imm0": 0.0, "imm1": 0.0, "op0": nl.bypass, "op1": nl.bypass}
-        more = {"op": nl.copy, "reduce_op": OPS[op], **steps}
+        more = {"op": nl.copy, "reduce_op": getattr(nl, op), **steps}
         nisa.activate2(out, data=tile[:, :COLUMNS], reduce_cmd=nisa.reduce_cmd.reset_reduce, **more)
         nisa.activate2(
             out,
@@ -188,7 +195,7 @@ REFUSED = {
     "two steps that do not go together": ({"op0": nl.add, "op1": nl.add}, "D022"),
     "an operator that is no step": ({"op0": nl.maximum}, "D022"),
     "no function": ({"op": nl.add}, "D022"),
-    "a reversed step that is not there": ({"op1": OPS["bypass"], "reverse1": True}, "A025"),
+    "a reversed step that is not there": ({"op1": newest("bypass"), "reverse1": True}, "A025"),
     "load_reduce": ({"reduce_cmd": "load_reduce", "reduce_op": nl.add}, "A025"),
     "a reduction without operator": ({"reduce_cmd": "reset_reduce"}, "D024"),
     "an operator that does not reduce": (

@@ -7,7 +7,7 @@ import nkisim
 import nkisim.isa as nisa
 from each_case import each_case
 from nkisim.isa import tensor_copy_dynamic_dst, tensor_copy_dynamic_src
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 from tiles import loaded, sbuf, stored
 
 TABLE = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits, assert_within
+from drawn import examples
 from oracles import elementwise as oracle
 
 from ..draws import Draws
@@ -58,7 +59,7 @@ def values_for(*ops: str | None) -> str:
 
 
 @pytest.mark.parametrize("op", ARITHMETIC)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_tensor_tensor_computes_in_float32_and_rounds_once(op, data):
     problem = Problem(data)
@@ -80,7 +81,7 @@ def test_tensor_tensor_computes_in_float32_and_rounds_once(op, data):
 
 
 @pytest.mark.parametrize("engine", ["unknown", "gpsimd"])
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_tensor_tensor_of_32_bit_integers_is_exact_and_wraps(engine, data):
     problem = Problem(data)
@@ -103,7 +104,7 @@ def test_tensor_tensor_of_32_bit_integers_is_exact_and_wraps(engine, data):
     assert_same_bits(got["dst"], oracle.integer_tensor_tensor(a.rows, b.rows, op))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_tensor_tensor_tells_neighbouring_large_integers_apart_on_gpsimd_only(data):
     problem = Problem(data)
@@ -128,7 +129,7 @@ def test_tensor_tensor_tells_neighbouring_large_integers_apart_on_gpsimd_only(da
     assert_same_bits(equal_on(nisa.engine.vector), np.ones(shape, np.int32))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_tensor_tensor_of_integers_in_psum_goes_through_float32(data):
     problem = Problem(data)
@@ -146,7 +147,7 @@ def test_tensor_tensor_of_integers_in_psum_goes_through_float32(data):
 
 
 @pytest.mark.parametrize("op", BITWISE)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_tensor_tensor_bitwise_is_exact(op, data):
     problem = Problem(data)
@@ -163,7 +164,7 @@ def test_tensor_tensor_bitwise_is_exact(op, data):
     assert_same_bits(got["dst"], oracle.bitwise(op, a.rows, b.rows))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_tensor_tensor_power(data):
     problem = Problem(data)
@@ -181,7 +182,7 @@ def test_tensor_tensor_power(data):
     assert_within(got, want, oracle.float32_ulps(want, 4))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_tensor_tensor_in_place(data):
     problem = Problem(data)
@@ -213,7 +214,7 @@ def scalar_or_column(problem, start, name, operands):
 
 
 @pytest.mark.parametrize("op0", ARITHMETIC)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_tensor_scalar_computes_in_float32_and_rounds_once(op0, data):
     problem = Problem(data)
@@ -269,7 +270,7 @@ def simulated(instruction, dtype, *arrays):
 @pytest.mark.parametrize("reverse1", [False, True])
 @pytest.mark.parametrize("reverse0", [False, True])
 @pytest.mark.parametrize("shape", AROUND_LIMITS)
-@settings(max_examples=8)
+@examples(8)
 @given(data=st.data())
 def test_exchanged_operands_at_every_size(shape, reverse0, reverse1, data):
     draws = Draws(data)
@@ -309,7 +310,7 @@ def lanes_of(integers):
     return np.ascontiguousarray(integers).view(f"u{integers.itemsize}").astype(np.uint32)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_tensor_scalar_bitwise_is_exact(data):
     problem = Problem(data)
@@ -338,7 +339,7 @@ def test_tensor_scalar_bitwise_is_exact(data):
     assert_same_bits(run(instruction, operands)["dst"], kept)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_tensor_scalar_shift_of_a_constant_by_the_data(data):
     problem = Problem(data)
@@ -359,7 +360,7 @@ def test_tensor_scalar_shift_of_a_constant_by_the_data(data):
     ("op", "engine"),
     [("abs", "unknown"), ("rsqrt", "unknown"), ("rsqrt", "gpsimd"), ("reciprocal", "vector")],
 )
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_tensor_scalar_with_an_operator_of_one_argument(op, engine, data):
     problem = Problem(data)
@@ -387,7 +388,7 @@ def test_tensor_scalar_with_an_operator_of_one_argument(op, engine, data):
 
 @pytest.mark.parametrize(("op0", "op1"), [("multiply", "add"), ("multiply", None), ("add", None)])
 @pytest.mark.parametrize("target", ["gen3", "gen4"])
-@settings(max_examples=8)
+@examples(8)
 @given(data=st.data())
 def test_tensor_scalar_on_the_scalar_engine(op0, op1, target, data):
     problem = Problem(data)
@@ -411,7 +412,7 @@ def test_tensor_scalar_on_the_scalar_engine(op0, op1, target, data):
     assert_rounded(got, want)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_scalar_tensor_tensor_computes_in_float32_and_rounds_once(data):
     problem = Problem(data)
@@ -465,7 +466,7 @@ def test_fused_operators_do_not_round_to_the_destination_in_between():
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
 @pytest.mark.parametrize("engine", ["unknown", "vector", "gpsimd"])
-@settings(max_examples=6)
+@examples(6)
 @given(data=st.data())
 def test_tensor_copy_keeps_every_bit_pattern(dtype, engine, data):
     problem = Problem(data)
@@ -481,7 +482,7 @@ def test_tensor_copy_keeps_every_bit_pattern(dtype, engine, data):
     assert_same_bits(run(instruction, {"src": src, "dst": dst})["dst"], src.rows)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_tensor_copy_converts_through_float32(data):
     problem = Problem(data)
@@ -505,7 +506,7 @@ def test_tensor_copy_converts_through_float32(data):
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_reciprocal(data):
     problem = Problem(data)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 from comparing import assert_same_bits
+from drawn import examples
 from oracles import elementwise as oracle
 
 from .harness import FLOATS, INTEGERS, Problem, run
@@ -20,7 +21,7 @@ NUMBERS += [248.0, 65519.0, 3.4028235e38, -np.inf, np.inf, 3]
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("engine", ["unknown", "vector", "gpsimd"])
-@settings(max_examples=10)
+@examples(10)
 @given(data=st.data())
 def test_memset_rounds_a_number_into_a_float_tile(dtype, engine, data):
     problem = Problem(data)
@@ -35,7 +36,7 @@ def test_memset_rounds_a_number_into_a_float_tile(dtype, engine, data):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_memset_of_an_integer_tile_is_exact(dtype, data):
     problem = Problem(data)
@@ -50,7 +51,7 @@ def test_memset_of_an_integer_tile_is_exact(dtype, data):
     assert_same_bits(got, np.full(got.shape, value, dst.dtype))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_memset_fills_psum(data):
     problem = Problem(data)

@@ -7,13 +7,14 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
+from drawn import examples
 from each_case import each_case
 from oracles import gather
 from oracles.elementwise import DTYPES, reals
@@ -54,7 +55,7 @@ def assert_undefined(got: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_n_gather(dtype, data):
     problem = Problem(data, sizes=SIZES)
@@ -101,7 +102,7 @@ CORES = [16, 32, 48, 64, 80, 96, 112, 128]
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_local_gather(dtype, data):
     problem = Problem(data, partitions=CORES)
@@ -216,7 +217,7 @@ def draw_mask(problem: Problem, below: int) -> list[int]:
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_stream_shuffle(dtype, data):
     problem = Problem(data, sizes=SIZES)
@@ -241,7 +242,7 @@ def test_stream_shuffle(dtype, data):
     assert_same_bits(got, gather.stream_shuffle(dst.rows, src.rows, mask))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_stream_shuffle_in_place(data):
     problem = Problem(data, sizes=SIZES)
@@ -342,7 +343,7 @@ def sparse(problem: Problem, operand: Operand) -> Operand:
 
 @pytest.mark.parametrize("target", ["gen3", "gen4"])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_nonzero_with_count(dtype, target, data):
     problem = Problem(data, partitions=[*PARTITIONS, 15, 16, 17, 112, 113], sizes=SIZES)
@@ -406,7 +407,7 @@ def test_rows_between_the_cores_are_neither_read_nor_written():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_sequence_bounds(dtype, data):
     problem = Problem(data, partitions=[1], sizes=[1, 2, 3, 31, 32, 33, 513])

@@ -8,9 +8,10 @@ from operator import xor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from drawn import examples
 from nkisim.isa.random.generators import Lfsr, Xorwow, expand_seed
 from oracles import generators as oracle
 
@@ -87,7 +88,7 @@ def test_the_shift_register_has_the_full_period():
 
 
 @pytest.mark.parametrize("words", [1, 6, 24])
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_a_generator_draws_what_the_recurrence_says(words, data):
     generator = Lfsr() if words == 1 else Xorwow(words // 6)

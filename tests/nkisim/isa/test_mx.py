@@ -5,14 +5,15 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from each_case import each_case
-from nkisim.isa.products.mx import quantize_mx
+from nkisim.isa import quantize_mx
 from oracles import mx as oracle
 from tiles import loaded, stored
 
@@ -86,7 +87,7 @@ def finite_tile(draws: Draws, source: str) -> np.ndarray:
 
 @each_float8
 @each_source
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_quantize(source, packed, data):
     draws = Draws(data)
@@ -94,10 +95,11 @@ def test_quantize(source, packed, data):
     assert_quantized(tile, packed, draws.choose(OFFSETS), draws.choose(RELEASES))
 
 
+@pytest.mark.slow
 @each_float8
 @each_source
 @pytest.mark.parametrize("binades", [1, 16])
-@pytest.mark.parametrize("words", [16, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("words", [16, 128])
 def test_quantize_every_finite_pattern(source, packed, binades, words):
     # In blocks of like magnitude all fractions are rounded; in mixed ones also to subnormals.
     bits = np.arange(65536, dtype=np.uint16)
@@ -202,7 +204,7 @@ def test_rows_between_the_scales_stay_unwritten():
         quantize_mx(words, loaded(source), scales)
         return stored(words), stored(scales[0:4]), stored(scales[32:36]), stored(scales[4:5])
 
-    report = nkisim.check(kernel)(np.ones((64, 8), np.float16))
+    report = nkisim.check(kernel, target="gen4")(np.ones((64, 8), np.float16))
     unwritten = [f for f in report.findings if f.rule.id == "M001"]
     assert [f.count for f in unwritten] == [1]
     assert "2 of 2 elements" in unwritten[0].message

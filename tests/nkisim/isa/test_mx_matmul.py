@@ -10,13 +10,11 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.arch import GEN4
-from nkisim.diagnostics import NkiFindingWarning
-from nkisim.dtypes.packed import pack
-from nkisim.isa.products.mx import _dequantised, nc_matmul_mx, quantize_mx
-from nkisim.memory import CoreMemory
+from nkisim import NkiFindingWarning
+from nkisim.isa import nc_matmul_mx, quantize_mx
 from oracles import mx as oracle
 from oracles.matmul import matmul
+from packs import pack
 from tiles import loaded, stored
 
 from .harness_mx import (
@@ -126,7 +124,7 @@ def test_unwritten_scales_and_words_are_found():
         return stored(acc)
 
     words = Operand(1, "float8_e4m3fn_x4", 32, 4)
-    report = nkisim.check(kernel)(words.host, words.scales)
+    report = nkisim.check(kernel, target="gen4")(words.host, words.scales)
     found = {f.operand for f in report.findings if f.rule.id == "M001"}
     assert found == {"moving", "moving_scale"}
 
@@ -258,10 +256,17 @@ def test_scales_are_powers_of_two(packed, a, b):
     assert one_by_one(a, b, packed) == 2.0 ** (a + b - 254)
 
 
-def test_a_product_is_scaled_as_a_whole():
-    # 57344 * 2^127 is no float32, but its product with 57344 * 2^-127 is.
-    words = pack(np.full((32, 8), 57344, np.float32), "float8_e5m2_x4")
-    large, small = (np.full((4, 2), byte, np.uint8) for byte in (254, 0))
+@pytest.mark.parametrize(
+    ("packed", "largest", "last"),
+    [
+        ("float8_e4m3fn_x4", 448.0, 246),
+        ("float8_e5m2_x4", 57344.0, 239),
+        ("float4_e2m1fn_x4", 6.0, 252),
+    ],
+)
+def test_a_product_is_scaled_as_a_whole(packed, largest, last):
+    """Under scales above the last one an element is no float32, but the product is one."""
+    words, small = pack(np.full((32, 8), largest, np.float32), packed), np.zeros((4, 2), np.uint8)
 
     def kernel(words, large, small):
         acc = nl.ndarray((2, 2), nl.float32, buffer=nl.psum)
@@ -269,8 +274,10 @@ def test_a_product_is_scaled_as_a_whole():
         nc_matmul_mx(acc, tile, tile, loaded(large), loaded(small))
         return stored(acc)
 
-    # 128 equal products of 7 * 2^13: 49 * 2^33, exact in float32.
-    assert (run(kernel, words, large, small) == 128 * 57344.0**2).all()
+    for byte in (last, last + 1, 254):
+        # 128 equal products of 7 or 3 and a power of two, exact in float32.
+        want = 128 * largest**2 * 2.0 ** (byte - 254)
+        assert (run(kernel, words, np.full((4, 2), byte, np.uint8), small) == want).all()
 
 
 def test_a_sum_beyond_float32_is_infinite():
@@ -375,7 +382,7 @@ def test_findings_of_an_accumulation_name_the_instruction():
         nc_matmul_mx(acc, tile, tile, scale, scale, accumulate=True)
         return first, second, stored(acc)
 
-    report = nkisim.check(kernel)(a.host, a.scales)
+    report = nkisim.check(kernel, target="gen4")(a.host, a.scales)
     found = {f.rule.id: f.instruction for f in report.findings if f.rule.id[0] == "M"}
     assert found == {"M043": "nc_matmul_mx", "M042": "nc_matmul_mx"}
     assert report.outputs is not None
@@ -583,21 +590,3 @@ def test_misplaced_scales_are_used_as_they_come_and_warned_of():
     with pytest.warns(NkiFindingWarning, match="M044"):
         got = kernel(a.host, a.scales)
     assert_product(got, matmul(a.values, a.values))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "largest", "last"),
-    [
-        ("float8_e4m3fn_x4", 448.0, 246),
-        ("float8_e5m2_x4", 57344.0, 239),
-        ("float4_e2m1fn_x4", 6.0, 252),
-    ],
-)
-def test_scaled_values_are_wide_where_float32_ends(dtype, largest, last):
-    """The last scale under which the largest element is a float32, and the next."""
-    tile = CoreMemory(GEN4, precise=True).allocate((32, 2), getattr(nl, dtype), nl.sbuf)
-    words = pack(np.full((32, 8), largest, np.float32), dtype)
-    for scale, wide in ((last, np.float32), (last + 1, np.float64)):
-        values = _dequantised((tile, words), np.full((32, 2), scale, np.uint8))
-        assert values.dtype == wide
-        np.testing.assert_array_equal(values, np.ldexp(np.float64(largest), scale - 127))

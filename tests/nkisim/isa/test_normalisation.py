@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 from comparing import assert_within
+from drawn import examples
 from each_case import each_case
 from oracles import elementwise, reductions
 from oracles.reductions import UNIT
@@ -33,7 +34,7 @@ def statistics_with_bounds(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values, np.stack([np.zeros_like(count), mean_error, spread_error], axis=1)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_bn_stats_describes_even_and_odd_elements(data):
     problem = Problem(data, sizes=SIZES)
@@ -66,7 +67,7 @@ def test_bn_stats_of_one_element_has_no_odd_elements():
     assert got[:, :4].tolist() == [[1.0, 2.5, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0]]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_bn_aggr_joins_groups_of_any_size(data):
     problem = Problem(data, partitions=PARTITIONS)

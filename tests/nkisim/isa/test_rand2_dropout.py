@@ -13,7 +13,7 @@ import pytest
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.isa.random.rng import dropout, rand2, set_rng_seed
+from nkisim.isa import dropout, rand2, set_rng_seed
 from oracles import generators as oracle
 from oracles.elementwise import DTYPES, narrow
 

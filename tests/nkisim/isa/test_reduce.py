@@ -6,13 +6,14 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits, assert_within
+from drawn import examples
 from oracles import elementwise, reductions
 
 from .harness import ALL_DTYPES, FLOATS, INTEGERS, Operand, Problem, assert_rounded, run
@@ -56,7 +57,7 @@ class Reduction:
 
 
 @pytest.mark.parametrize("op", ARITHMETIC + LOGICAL)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_tensor_reduce_over_trailing_axes(op, data):
     problem = Problem(data)
@@ -111,7 +112,7 @@ def test_a_negated_reduction_into_a_column_of_a_tile():
 
 
 @pytest.mark.parametrize("op", BITWISE)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_tensor_reduce_bitwise_is_exact(op, data):
     problem = Problem(data)
@@ -145,7 +146,7 @@ def test_tensor_reduce_keeps_infinities(op):
 
 
 @pytest.mark.parametrize("op", ["add", "maximum"])
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_tensor_partition_reduce(op, data):
     problem = Problem(data)
@@ -162,7 +163,7 @@ def test_tensor_partition_reduce(op, data):
 
 
 @pytest.mark.parametrize("op", ["bitwise_and", "bitwise_or"])
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_tensor_partition_reduce_bitwise_is_exact(op, data):
     # Few partitions, so that the and of random patterns is not always 0.
@@ -180,7 +181,7 @@ def test_tensor_partition_reduce_bitwise_is_exact(op, data):
 
 
 @pytest.mark.parametrize("reduce_op", [*ARITHMETIC, "max", "min"])
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_tensor_scalar_reduce_reduces_unrounded_values(reduce_op, data):
     problem = Problem(data)

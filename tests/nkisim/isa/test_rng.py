@@ -7,7 +7,7 @@ import pytest
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.isa.random.rng import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
+from nkisim.isa import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from oracles import generators as oracle
 
 from .harness_rng import (

@@ -12,8 +12,8 @@ import pytest
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.diagnostics import NkiFindingWarning, NkiValidationError
-from nkisim.isa.random.rng import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
+from nkisim import NkiFindingWarning, NkiValidationError
+from nkisim.isa import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 
 from .harness_rng import GPSIMD, VECTOR, new, run, seed_array
 

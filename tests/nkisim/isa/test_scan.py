@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from oracles import elementwise, reductions
 
 from .harness import (
@@ -40,7 +41,7 @@ def number_or_column(problem: Problem, name: str, start: int, operands: dict[str
 
 @pytest.mark.parametrize("op0", ARITHMETIC)
 @pytest.mark.parametrize("op1", ARITHMETIC)
-@settings(max_examples=8)
+@examples(8)
 @given(data=st.data())
 def test_tensor_tensor_scan(op0, op1, data):
     problem = Problem(data)
@@ -76,7 +77,7 @@ def test_tensor_tensor_scan(op0, op1, data):
     assert_rounded(got[known], want[known])
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_tensor_tensor_scan_carries_its_state_over_tiles(data):
     # A cumulative sum into bfloat16 in two instructions: the state between them is kept in float32.
@@ -117,7 +118,7 @@ def test_tensor_tensor_scan_carries_its_state_over_tiles(data):
     ],
     ids="-".join,
 )
-@settings(max_examples=6)
+@examples(6)
 @given(data=st.data())
 def test_tensor_scalar_cumulative(op1, chain, data):
     problem = Problem(data, sizes=[7, 31, 33, 129])

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
+from drawn import examples
 from each_case import each_case
 from oracles import gather
 from oracles.elementwise import DTYPES
@@ -78,7 +79,7 @@ def sought(problem: Problem, data: Operand, dtype: str, start: int, place: str) 
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_max8(dtype, data):
     problem = Problem(data)
@@ -117,7 +118,7 @@ def test_max8_keeps_equal_values():
 
 @pytest.mark.parametrize("dst_dtype", ["uint16", "uint32"])
 @pytest.mark.parametrize("values", ["few", "any"])
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_find_index8(values, dst_dtype, data):
     problem = Problem(data)
@@ -198,7 +199,7 @@ def test_the_largest_search():
 
 
 @pytest.mark.parametrize("values", ["few", "any"])
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_match_replace8(values, data):
     problem = Problem(data)
@@ -235,7 +236,7 @@ def test_match_replace8(values, data):
         assert_same_bits(got["dst_idx"], where)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_match_replace8_in_place(data):
     problem = Problem(data)

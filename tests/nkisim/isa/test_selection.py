@@ -6,12 +6,13 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
+from drawn import examples
 from oracles import elementwise, selection
 from oracles.reductions import accumulated
 
@@ -46,7 +47,7 @@ def free_for(problem: Problem, extents: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_iota(dtype, data):
     problem = Problem(data)
@@ -87,7 +88,7 @@ def test_iota_defaults_count_along_the_row_from_zero():
 
 
 @pytest.mark.parametrize("compare", COMPARE)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_affine_select(compare, data):
     problem = Problem(data)
@@ -144,7 +145,7 @@ def test_affine_select_makes_a_causal_mask():
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES)
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_tensor_copy_predicated_keeps_the_rest(dtype, data):
     problem = Problem(data, sizes=SIZES)
@@ -162,7 +163,7 @@ def test_tensor_copy_predicated_keeps_the_rest(dtype, data):
     assert_same_bits(got, selection.predicated(dst.rows, src.rows, predicate.rows, reverse))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_tensor_copy_predicated_of_a_number(data):
     problem = Problem(data, sizes=SIZES)
@@ -192,7 +193,7 @@ def on_false_of(problem: Problem, start: int, operands: dict[str, Operand]):
     return {}, operands["on_false"].rows
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_select_reduce_selects(data):
     problem = Problem(data, sizes=SIZES)
@@ -233,7 +234,7 @@ def maximum_of(chain: list[str], parts: list[np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids="-".join)
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_select_reduce_keeps_the_maximum_over_instructions(chain, data):
     problem = Problem(data, sizes=[7, 31, 33])
@@ -281,7 +282,7 @@ def bound(problem: Problem, start: int, first: int, last: int) -> Operand:
     return Operand(values.astype(np.float32), column.take, column.positions)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_range_select_selects_positions(data):
     problem = Problem(data, sizes=SIZES)
@@ -320,7 +321,7 @@ def test_range_select_selects_positions(data):
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids="-".join)
-@settings(max_examples=12)
+@examples(12)
 @given(data=st.data())
 def test_range_select_keeps_the_maximum_over_instructions(chain, data):
     problem = Problem(data, sizes=[7, 31, 33])

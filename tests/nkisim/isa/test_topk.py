@@ -3,12 +3,13 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from each_case import each_case
 from nkisim.arch import resolve_target
 from nkisim.arch.timing import timing_of
@@ -36,7 +37,7 @@ def largest(x, n, k):
     return np.array(values, ml_dtypes.bfloat16), np.array(indices, np.uint32)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(
     groups=st.sampled_from([1, 2, 8]),
     n=st.integers(8, 200),

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same
+from drawn import examples
 from each_case import each_case
 from oracles.elementwise import float32
 from tiles import stored
@@ -44,7 +45,7 @@ def inside(function: Any, target: str | None = None, grid: int | None = None) ->
 
 
 @pytest.mark.parametrize("name", RANGES)
-@settings(max_examples=30)
+@examples(30)
 @given(start=st.integers(-20, 20), stop=st.integers(-20, 20), step=st.integers(1, 7))
 def test_range_counts_like_python(name, start, stop, step):
     loop = getattr(nl, name)
@@ -106,7 +107,7 @@ def test_scheduling_hints_are_gone(name, keyword):
 # -- slices ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(start=st.integers(0, 9), size=st.integers(1, 10))
 def test_ds_is_a_slice_by_start_and_size(start, size):
     size = min(size, 10 - start)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_within
+from drawn import examples
 from each_case import each_case
 from oracles import elementwise as alu
 from oracles import language as oracle
@@ -37,7 +38,7 @@ ARITHMETIC = ["add", "subtract", "multiply", "maximum", "minimum"]
 
 
 @pytest.mark.parametrize("op", ARITHMETIC + COMPARISONS + LOGICAL)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_function_of_two_tiles(op, data):
     draws = Draws(data)
@@ -160,7 +161,7 @@ def test_function_is_the_operator_of_instructions(op):
 
 
 @pytest.mark.parametrize("op", ARITHMETIC + COMPARISONS + LOGICAL)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_function_of_a_tile_and_a_number(op, data):
     draws = Draws(data)

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_within
+from drawn import examples
 from each_case import each_case
 from oracles import elementwise as alu
 from oracles import language as oracle
@@ -171,7 +172,7 @@ def test_rounding_of_halves_and_negatives(function, dtype):
 
 
 @pytest.mark.parametrize("function", ["floor", "ceil", "trunc"])
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_rounding_is_exact_up_to_the_last_fraction(function, data):
     # all finite float32 below 2^23 have room for a fraction

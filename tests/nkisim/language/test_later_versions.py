@@ -10,7 +10,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.versions import NKI_VARIABLE, VERSIONS
+from releases import VERSIONS
 from tiles import loaded, stored
 
 
@@ -20,10 +20,10 @@ def checked(kernel, *inputs, nki, target="gen4"):
     return report, {code for code in report.codes if code[0] not in "LW"}
 
 
-def engines(kernel, *inputs, nki):
+def engines(kernel, *inputs, **options):
     """Return the engines of the instructions other than transfers."""
     seen = []
-    nkisim.simulate(kernel, nki=nki, watchers=(seen.append,))(*inputs)
+    nkisim.simulate(kernel, watchers=(seen.append,), **options)(*inputs)
     return [event.engine.name for event in seen if event.engine.name != "dma"]
 
 
@@ -72,8 +72,8 @@ def test_magnitudes_run_on_the_vector_engine_of_gen4_and_keep_nan():
         return stored(getattr(nl, name)(loaded(x), loaded(y)))
 
     for name, last in (("abs_max", 2), ("abs_min", 2)):
-        assert engines(kernel, x, y, name, nki="0.4.0") == ["vector"]
-        got = nkisim.simulate(kernel, nki="0.4.0")(x, y, name)
+        assert engines(kernel, x, y, name, nki="0.4.0", target="gen4") == ["vector"]
+        got = nkisim.simulate(kernel, nki="0.4.0", target="gen4")(x, y, name)
         np.testing.assert_array_equal(got, np.float32([[np.nan, np.nan, last, np.nan]]))
         for target in ("gen2", "gen3"):
             assert checked(kernel, x, y, name, nki="0.4.0", target=target)[1] == {"A033"}
@@ -84,14 +84,15 @@ def test_dtype_of_the_result():
         tile = loaded(x)
         return stored(nl.abs_max(tile, 0.5)), stored(nl.abs_min(tile, tile, dtype=nl.float32))
 
-    first, second = nkisim.simulate(kernel, nki="0.5.0")(np.ones((2, 3), ml_dtypes.bfloat16))
+    simulation = nkisim.simulate(kernel, nki="0.5.0", target="gen4")
+    first, second = simulation(np.ones((2, 3), ml_dtypes.bfloat16))
     assert first.dtype == ml_dtypes.bfloat16
     assert second.dtype == np.float32
 
 
 @each_case("name", ["average", "bypass", "prelu"])
 def test_operators_that_are_no_functions(name, monkeypatch):
-    monkeypatch.setenv(NKI_VARIABLE, "0.6.0")
+    monkeypatch.setenv("NKISIM_NKI", "0.6.0")
     operator = getattr(nl, name)
     assert repr(operator) == f"nl.{name}"
     with pytest.raises(TypeError, match=f"nl.{name} is an operator and cannot be called"):

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from each_case import each_case
 from nkisim.isa import virtual_register
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 
 WITH_BODIES = ("0.6.0",)
 WITHOUT = tuple(v for v in VERSIONS if v not in WITH_BODIES)
@@ -64,7 +65,7 @@ def copied_rows(data, lower, upper, by):
 # -- fori_loop -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(lower=st.integers(-3, 9), upper=st.integers(-3, 9), step=st.integers(1, 4))
 def test_fori_loop_has_the_indices_of_range(lower, upper, step):
     met = []

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same, assert_within
+from drawn import examples
 from each_case import each_case
 from oracles import language as oracle
 from oracles import matmul as products
@@ -40,7 +41,7 @@ def contents(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 
 
 @pytest.mark.parametrize("function", sorted(OPERATORS))
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_reduction_of_trailing_axes(function, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same
+from drawn import examples
 from each_case import each_case
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, narrow
@@ -160,7 +161,7 @@ def test_transpose_has_the_size_of_the_tensor_engine():
 # -- gather_flattened ------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_gather_takes_elements_of_the_flattened_partition(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))

@@ -10,7 +10,9 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim.arch import GEN3
 from nkisim.diagnostics import Place, Recorder
+from nkisim.isa import engine as Engine
 from nkisim.isa.random.rng import _Source
+from nkisim.language import NkiTensor
 from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import Accumulators, Core, Event, Garbage, Plans
 from nkisim.machine.effects import added_operands, step_of
@@ -18,13 +20,12 @@ from nkisim.machine.operands import Rows
 from nkisim.machine.schedule import _Task
 from nkisim.machine.taint import Target, propagate_taint
 from nkisim.machine.transfer import Partial
-from nkisim.memory import NkiTensor, Storage
+from nkisim.memory import Storage
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime
 from nkisim.spec import as_op
-from nkisim.spec.enums import engine as Engine
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 
 
 def core(**options):

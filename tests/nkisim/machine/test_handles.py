@@ -7,8 +7,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.machine import NkiInstruction
-from nkisim.versions import VERSIONS
+from releases import VERSIONS
 
 X = np.ones((4, 8), np.float32)
 
@@ -31,7 +30,7 @@ def double(tile):
 
 
 @each_case("nki", VERSIONS)
-def test_instructions_return_handles_from_0_6_on(nki):
+def test_instructions_return_handles_from_0_6_on(nki, monkeypatch):
     met = []
 
     def body(tile):
@@ -44,7 +43,8 @@ def test_instructions_return_handles_from_0_6_on(nki):
 
     assert codes(body, nki) == set()
     if nki == "0.6.0":
-        assert [type(handle) for handle in met] == [NkiInstruction] * 4
+        monkeypatch.setenv("NKISIM_NKI", nki)
+        assert [type(handle) for handle in met] == [nisa.NkiInstruction] * 4
     else:
         assert met == [None] * 4
 

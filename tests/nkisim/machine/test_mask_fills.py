@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nkisim.language as nl
-from nkisim.diagnostics import RECORDER, Recorder
+from nkisim.diagnostics import RECORDER, Place, Recorder
 from nkisim.machine.core import CORE
 from nkisim.machine.finite import check_finite, note_mask_fill
 
@@ -61,7 +61,7 @@ def test_other_results_are_not_looked_at():
 def told():
     """What was found, and a core on which a fill became minus infinity."""
     recorder = Recorder("check")
-    core = SimpleNamespace(mask_fills=["file.py:3"])
+    core = SimpleNamespace(mask_fills=[Place("file.py", 3)])
     tokens = RECORDER.set(recorder), CORE.set(core)
     yield lambda: [(f.rule.id, f.message, f.seen, f.notes) for f in recorder.findings]
     RECORDER.reset(tokens[0])

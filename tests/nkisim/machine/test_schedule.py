@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from each_case import each_case
-from nkisim.diagnostics import NkiValidationError, Rule
+from nkisim import NkiValidationError
+from nkisim.diagnostics import Rule
 from nkisim.machine.schedule import Schedule, Stopped
 
 from ..harness_cores import SEEDS, no_hang, no_thread_left  # noqa: F401

@@ -2,8 +2,8 @@
 
 import pytest
 
+from nkisim.isa import engine as Engine
 from nkisim.machine.tracking import Effect, Step, Tracked
-from nkisim.spec.enums import engine as Engine
 
 
 class Listening:

@@ -8,11 +8,11 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from nkisim.isa import engine as Engine
 from nkisim.machine import CORE, instruction
 from nkisim.machine.dispatch import _callable
 from nkisim.spec import INSTRUCTIONS, ON_CHIP, Constraint, Out, rules, unconverted
 from nkisim.spec.call import Call, arguments_read
-from nkisim.spec.enums import engine as Engine
 from nkisim.spec.signatures import CALLS
 
 X = np.ones((4, 8), np.float32)

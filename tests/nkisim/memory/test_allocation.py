@@ -9,7 +9,8 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim.arch import GEN2, GEN3, GEN4
 from nkisim.diagnostics import RECORDER
-from nkisim.memory import CoreMemory, MemoryRegion, allocation, layout
+from nkisim.language import MemoryRegion
+from nkisim.memory import CoreMemory, allocation, layout
 from nkisim.memory.allocation import SharedHbm
 from nkisim.memory.requests import require_dtype, require_region, whole_shape
 

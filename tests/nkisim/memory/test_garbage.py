@@ -8,12 +8,13 @@ import inspect
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from each_case import each_case
 
 GOOD, ROWS, COLUMNS = 20, 32, 64
@@ -627,7 +628,7 @@ def program(x, steps, kept):
     return stored(tiles[0][rows, columns])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(STEPS, max_size=8).map(tuple), st.tuples(SPANS, SPANS))
 def test_errors_are_where_the_output_has_a_nan(steps, kept):
     x = np.random.default_rng(3).uniform(0, 1, (SIZE, SIZE)).astype(np.float32)

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from nkisim.arch import resolve_target
 from nkisim.checks.capacity import check_capacity
 from nkisim.diagnostics import RECORDER, Place, Recorder
@@ -61,7 +62,7 @@ def small_limit(monkeypatch):
     monkeypatch.setattr(logs, "_FEWEST", 4)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(MOVES, min_size=8, max_size=60), st.booleans())
 def test_findings_do_not_depend_on_what_is_dropped(moves, only_automatic):
     if only_automatic:

@@ -7,7 +7,7 @@ import nkisim
 import nkisim.language as nl
 from each_case import each_case
 from nkisim.intents import METHODS
-from nkisim.memory import NkiTensor
+from nkisim.language import NkiTensor
 from nkisim.removed import _METHODS, NkiRemovedError
 
 X = np.ones((4, 4), np.float32)

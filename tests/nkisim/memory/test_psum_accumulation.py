@@ -65,6 +65,29 @@ def test_what_another_engine_wrote_is_not_open():
     np.testing.assert_array_equal(state.opened(owner, columns(0, 8)), [[0, 0] + [1] * 6] * 2)
 
 
+SPANS = st.tuples(st.integers(0, 7), st.integers(1, 8)).filter(lambda span: span[0] < span[1])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["matmul", "read", "write"]), SPANS), max_size=8), SPANS)
+def test_a_sum_is_evicted_where_an_open_element_was_read_since_its_last_matmul(steps, asked):
+    """Other engines write the whole tile here; a write into a part ends all groups there."""
+    state, owner = AccumulationState(64), Owner()
+    is_open, was_read = np.zeros(8, bool), np.zeros(8, bool)
+    for step, (first, last) in steps:
+        region, part = columns(first, last), slice(first, last)
+        if step == "matmul":
+            state.open(owner, region)
+            is_open[part], was_read[part] = True, False
+        elif step == "read":
+            state.read(region)
+            was_read[part] = True
+        else:
+            state.write(owner, columns(0, 8))
+            is_open[:] = False
+    part = slice(*asked)
+    assert state.evicted(owner, columns(*asked)) == (is_open[part] & was_read[part]).any()
+
+
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_writes_of_any_element_close_what_they_cover(size):
     """Another engine sees the bytes of float32 as elements of another size."""
@@ -192,9 +215,35 @@ def test_none_goes_on_adding_after_an_eviction_with_a_finding():
     a, b = whole((4, ROWS), 6), whole((4, COLUMNS), 7)
     product = oracle.matmul(a, b).value
     report = nkisim.check(one_tile_used_twice)(a, b, None)
+    assert not report.ok
     assert "M043" in report.codes
     np.testing.assert_array_equal(report.outputs[0], product)
     np.testing.assert_array_equal(report.outputs[1], 2 * product)
+
+
+PARTS = {"whole": ((0, 16),), "halves": ((0, 8), (8, 16)), "overlapping": ((0, 10), (6, 16))}
+
+
+def used_again(stationary, moving, first, second, accumulate):
+    a, b = loaded(stationary), loaded(moving)
+    acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    for left, right in first:
+        nisa.nc_matmul(dst=acc[:, left:right], stationary=a, moving=b[:, left:right])
+    before = stored(acc)
+    for left, right in second:
+        part, columns = acc[:, left:right], b[:, left:right]
+        nisa.nc_matmul(dst=part, stationary=a, moving=columns, accumulate=accumulate)
+    return before, stored(acc)
+
+
+@pytest.mark.parametrize(("accumulate", "rule"), [(None, "M043"), (True, "M042")])
+@pytest.mark.parametrize("second", PARTS)
+@pytest.mark.parametrize("first", PARTS)
+def test_a_second_use_in_other_parts_is_an_error_too(first, second, accumulate, rule):
+    a, b = whole((4, ROWS), 6), whole((4, COLUMNS), 7)
+    report = nkisim.check(used_again)(a, b, PARTS[first], PARTS[second], accumulate)
+    assert {f.rule.id for f in report.errors} == {rule}, str(report)
+    assert not (report.outputs[0] == report.outputs[1]).all()
 
 
 def test_false_starts_a_new_group_after_an_eviction():

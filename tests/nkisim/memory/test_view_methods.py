@@ -9,7 +9,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.diagnostics import NkiValidationError
+from nkisim import NkiValidationError
 
 from .harness_views import follow, numbered
 

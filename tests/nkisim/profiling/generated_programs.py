@@ -20,8 +20,8 @@ import numpy as np
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from nkisim import Profile
 from nkisim.arch import resolve_target
-from nkisim.profiling import Profile
 from nkisim.profiling.analysis import Prediction, predict, profile_of
 from nkisim.profiling.program import Capture, Program
 from nkisim.profiling.spills import SPILL

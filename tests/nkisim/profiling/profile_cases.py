@@ -9,9 +9,10 @@ import numpy as np
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.profiling import MemoryUse, Profile, Span
-from nkisim.profiling.result import ENGINES
+from nkisim import Profile
+from nkisim.profiling import MemoryUse, Span
 
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dge", "dma")
 FILE = """\
 import ml_dtypes
 import numpy as np

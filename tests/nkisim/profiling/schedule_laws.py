@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nkisim.arch.timing import timing_of
+from nkisim.isa import engine as Engine
 from nkisim.profiling.program import Operation, Program
 from nkisim.profiling.result import LineTime, MemoryUse
 from nkisim.profiling.schedule import Policy, Schedule
 from nkisim.profiling.schedule import schedule as scheduled
 from nkisim.profiling.spills import SPILL
-from nkisim.spec.enums import engine as Engine
 
 NS = 1e-6
 """Rounding of sums of up to 1e6 ns in float64, with room."""

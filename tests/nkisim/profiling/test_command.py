@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from nkisim.cli import commands
-from nkisim.profiling.result import ENGINES
 
-from .profile_cases import EXAMPLES, FILE
+from .profile_cases import ENGINES, EXAMPLES, FILE
 
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
 
@@ -217,7 +216,8 @@ def test_a_file_without_kernels_is_status_3(run, text, message):
         (("--output", "missing/p.txt"), "--output: cannot write missing/p.txt"),
         (("--trace", "a", "--html", "./a"), "--html: ./a is also the file of --trace"),
         (("--shapes", "y=f32[2]"), "no kernel of k.py has a parameter 'y'"),
-        (("--shapes", "x=f99[2]"), "x has dtype 'f99'"),
+        (("--shapes", "y=f99[2]"), "y has dtype 'f99'"),
+        (("--shapes", "x=f32[2]"), "x is given twice"),
     ],
 )
 def test_wrong_usage_is_status_2_and_leaves_no_file(run, tmp_path, arguments, message):

@@ -10,10 +10,10 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.arch import GEN2, GEN3, resolve_target
+from nkisim.isa import engine as Engine
 from nkisim.profiling.analysis import predict, profile_of
 from nkisim.profiling.costs import Work
 from nkisim.profiling.program import Capture
-from nkisim.spec.enums import engine as Engine
 
 from .test_schedule import Builder
 

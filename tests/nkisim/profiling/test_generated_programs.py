@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nkisim.arch.timing import TIMINGS, Constant
+from nkisim.isa import engine as Engine
 from nkisim.profiling.schedule import Policy, schedule
 from nkisim.profiling.spills import SPILL
-from nkisim.spec.enums import engine as Engine
 
 from ...each_case import each_case
 from .generated_programs import KINDS, TARGETS, generated

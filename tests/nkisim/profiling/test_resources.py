@@ -7,12 +7,12 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.arch import GEN2, GEN3, resolve_target
-from nkisim.memory import MemoryRegion
+from nkisim.isa import engine as Engine
+from nkisim.language import MemoryRegion
 from nkisim.profiling import footprints
 from nkisim.profiling.costs import Work
 from nkisim.profiling.program import Capture
 from nkisim.profiling.schedule import Policy, schedule
-from nkisim.spec.enums import engine as Engine
 
 from ...each_case import each_case
 from .schedule_laws import memory_of, over_capacity

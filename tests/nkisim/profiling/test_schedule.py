@@ -8,14 +8,14 @@ import pytest
 from nkisim.arch import GEN2, GEN3
 from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import Place
-from nkisim.memory import MemoryRegion
+from nkisim.isa import engine as Engine
+from nkisim.language import MemoryRegion
 from nkisim.profiling.analysis import predict
 from nkisim.profiling.costs import Work
 from nkisim.profiling.program import Operation, Program, Tile
 from nkisim.profiling.schedule import Policy, schedule
 from nkisim.profiling.spills import with_spills
 from nkisim.profiling.transfers import Transfer
-from nkisim.spec.enums import engine as Engine
 
 AHEAD = Policy(4)
 T3 = timing_of(GEN3)

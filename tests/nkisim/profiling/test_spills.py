@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from nkisim.arch import GEN3
-from nkisim.memory import MemoryRegion
+from nkisim.isa import engine as Engine
+from nkisim.language import MemoryRegion
 from nkisim.profiling.spills import DoesNotFitError, with_spills
-from nkisim.spec.enums import engine as Engine
 
 from .test_schedule import Builder
 

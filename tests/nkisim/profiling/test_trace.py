@@ -1,13 +1,11 @@
-"""Profiles as Chrome traces, and files that are written whole or not at all."""
+"""Profiles as Chrome traces."""
 
 import gzip
 import json
 import os
-import stat
 
 import pytest
 
-from nkisim.files import write_text, write_whole
 from nkisim.profiling.trace import write_trace
 
 from .profile_cases import made, span, tile, two_cores
@@ -75,55 +73,3 @@ def test_equal_profiles_give_equal_bytes(product, tmp_path):
     for name in ("a.json.gz", "b.json.gz"):
         write_trace(product, tmp_path / name)
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
-
-
-def fail(stream):
-    """Write a part and fail, as a full disk does."""
-    stream.write(b"half")
-    raise OSError("No space left on device")
-
-
-@pytest.mark.parametrize("before", [None, "old"])
-def test_a_failed_write_leaves_what_was_there(tmp_path, before):
-    file = tmp_path / "report.html"
-    if before is not None:
-        file.write_text(before)
-    with pytest.raises(OSError, match="No space"):
-        write_whole(file, fail)
-    assert os.listdir(tmp_path) == ([] if before is None else ["report.html"])
-    assert before is None or file.read_text() == before
-
-
-@pytest.mark.parametrize(
-    ("path", "message"), [("missing/t.json", "does not exist"), (".", "it is a folder")]
-)
-def test_a_path_that_cannot_be_written_is_refused(tmp_path, path, message):
-    with pytest.raises(OSError, match=message):
-        write_text(tmp_path / path, "text")
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may write everything")
-def test_a_file_without_permission_is_unchanged(tmp_path):
-    file = tmp_path / "t.json"
-    file.write_text("old")
-    file.chmod(0o444)
-    with pytest.raises(PermissionError, match="no permission"):
-        write_text(file, "new")
-    assert file.read_text() == "old"
-
-
-def test_an_existing_file_keeps_mode_and_link(tmp_path):
-    file, link = tmp_path / "t.json", tmp_path / "link.json"
-    file.write_text("old")
-    file.chmod(0o640)
-    link.symlink_to(file)
-    write_text(link, "new")
-    assert link.is_symlink()
-    assert file.read_text() == "new"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
-
-
-def test_a_device_is_written_in_place():
-    write_text("/dev/null", "text")
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from each_case import each_case
-from upgraded import assert_right_after_upgrade
+from nkisim.upgrade import upgrade_text
+from upgraded import assert_right_after_upgrade, upgraded_result
 
 HEAD = """\
 import neuronxcc.nki as nki
@@ -171,3 +172,54 @@ def kernel(a, b):
 def test_a_kernel_is_right_after_the_upgrade(name, tmp_path):
     body, expected = KERNELS[name]
     assert_right_after_upgrade(HEAD + body, expected, tmp_path)
+
+
+ROWS = """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    i_f = nl.arange(64)[None, :]
+    for t in nl.affine_range(2):
+        i_p = t * 100 + nl.arange(100)[:, None]
+        x = nl.load(a[i_p, i_f], mask=(i_p < 128))
+        {}
+        nl.store(out[i_p, i_f], y, mask=(i_p < 128))
+    return out
+"""
+FINITE = {
+    "root of squares": ("y = nl.rsqrt(nl.square(x))", lambda a: 1 / np.abs(a)),
+    "quotient": ("y = 1.0 / x", lambda a: 1 / a),
+    "logarithm of a function": ("z = nl.square(x)\n        y = nl.log(z)", lambda a: np.log(a * a)),
+    "instruction": ("y = nisa.reciprocal(x)", lambda a: 1 / a),
+    "root of a mean": (
+        "s = nl.rsqrt(nl.mean(nl.square(x), axis=1, keepdims=True))\n"
+        "        y = nl.multiply(x, nl.broadcast_to(s, shape=(100, 64)))",
+        lambda a: a / np.sqrt((a * a).mean(1, keepdims=True)),
+    ),
+}
+
+
+@each_case("name", list(FINITE))
+def test_rows_that_are_masked_stay_finite(name, tmp_path):
+    """The rest of a tile is computed, too: no warning of a result that is not finite."""
+    body, expected = FINITE[name]
+    outcome = upgrade_text(HEAD + ROWS.format(body))
+    assert outcome.findings == []
+    assert "nl.ones((100, 64)" in outcome.after
+    assert any("check that it is finite" in change.review for change in outcome.changes)
+    a = np.random.default_rng(0).uniform(0.5, 1.5, (128, 64)).astype(np.float32)
+    # Functions of numbers of order 1 in float32: a few units in the last place.
+    np.testing.assert_allclose(
+        upgraded_result(outcome.after, tmp_path, [a, a]), expected(a), rtol=2e-5, atol=2e-6
+    )
+
+
+def test_columns_that_are_masked_are_zero_for_sums():
+    """With zeros an unmasked sum is right; what may not be finite is said."""
+    text = HEAD + ROWS.format("y = nl.rsqrt(nl.sum(x, axis=1))")
+    text = text.replace("mask=(i_p < 128)", "mask=(i_f < 10)")
+    outcome = upgrade_text(text)
+    assert "nl.zeros((100, 64)" in outcome.after
+    assert any("nl.rsqrt gets the rest" in change.review for change in outcome.changes)
+    plain = upgrade_text(HEAD + ROWS.format("y = nl.exp(x)"))
+    assert "nl.zeros((100, 64)" in plain.after
+    assert not any("finite" in change.review for change in plain.changes)

@@ -1,7 +1,7 @@
 """Forms of Beta 1: what they become, what only looks like them, what is left as a finding."""
 
 from each_case import each_case
-from nkisim.upgrade import upgrade_text
+from upgraded import upgrade_text
 
 HEAD = """\
 import nki

@@ -19,6 +19,7 @@ OLD = 'import nki.language as nl\nt = nl.ndarray((1, 4), dtype=nl.float32, buffe
 NEW = OLD.replace('"sbuf"', "nl.sbuf")
 LEFT = "import nki.language as nl\nnl.loop_reduce(1, 2, 3)\n"
 CLEAN = "import os\n"
+CHANGED = {"-": "psum_fmax", "+": "psum_bank_fmax"}
 
 
 @pytest.fixture
@@ -60,6 +61,16 @@ def test_exit_status_and_files(upgrade, tmp_path, text, option, status, after):
     assert os.listdir(tmp_path) == ["k.py"]
 
 
+@pytest.mark.parametrize("text", ["{}\n\x0c\nz = 1\n", "{}"], ids=["form feed", "no last newline"])
+def test_a_diff_keeps_unusual_line_ends(upgrade, tmp_path, text):
+    head, end = "import nki.language as nl\n", "\\ No newline at end of file\n" * (text == "{}")
+    (tmp_path / "k.py").write_text(head + text.format("x = nl.tile_size.psum_fmax"))
+    _, diff, _ = upgrade("k.py", "--from", "0.3", "--to", "0.4", "--diff")
+    before, after = (f"{sign}x = nl.tile_size.{name}\n{end}" for sign, name in CHANGED.items())
+    rest = "" if end else " \x0c\n z = 1\n"
+    assert diff.partition("@@\n")[2] == f" {head}{before}{after}{rest}"
+
+
 def test_text_diff_and_json(upgrade, tmp_path):
     (tmp_path / "k.py").write_text(OLD + "nl.loop_reduce(1, 2, 3)\n")
     _, out, err = upgrade("k.py")
@@ -85,6 +96,8 @@ def test_text_diff_and_json(upgrade, tmp_path):
         ((".", "--from", "0.9"), "'0.9' is not one of"),
         ((".", "--write", "--check"), "exclude each other"),
         ((".", "--verify", "--target", "trn9"), "trn9"),
+        ((".", "--shapes", "x=f32[4,4]"), "--shapes are arguments for --verify"),
+        ((".", "--verify", "--shapes", "x=f99[4]"), "f99"),
     ],
 )
 def test_mistakes_on_the_command_line(upgrade, arguments, message):
@@ -278,3 +291,67 @@ def test_a_big_folder_has_a_summary(upgrade, tmp_path):
         (tmp_path / f"f{number}.py").write_text(CLEAN)
     (tmp_path / "k.py").write_text(OLD)
     assert upgrade(".")[2] == "301 files read, 1 would change (1 rewrite), 0 findings left\n"
+
+
+def test_what_is_left_to_do_comes_first_by_rule(upgrade, tmp_path):
+    """In front of any number of changes; then what is to be reviewed."""
+    beta = OLD + "nisa.tensor_reduce(dst=a, op=nl.add, data=b, axis=1)\n"
+    for name in "ab":
+        text = beta + "nl.loop_reduce(1, 2, 3)\nnl.mod(t, 2)\n"
+        (tmp_path / f"{name}.py").write_text("import nki.isa as nisa\n" + text)
+    rows = upgrade(".")[1].splitlines()
+    assert [row.split(" ")[0].rstrip(":") for row in rows if row[0] != " "] == [
+        *("MG-127", "a.py:5", "b.py:5", "MG-342", "a.py:6", "b.py:6"),
+        *("MG-306", "a.py:4", "b.py:4", "a.py:3", "b.py:3"),
+    ]
+    assert rows[0] == "MG-127 removed functions of nki.language: 2 to do"
+    assert rows[6].endswith("2 to review")
+    diff = upgrade(".", "--diff")[1].splitlines()
+    assert diff[: len(rows) - 2] == rows[:-2]
+
+
+def test_code_that_runs_is_done(upgrade, tmp_path):
+    (tmp_path / "k.py").write_text("import nki.language as nl\nfor k in nl.affine_range(4): pass\n")
+    status, out, err = upgrade("k.py", "--to", "0.6", "--check")
+    assert (status, out) == (0, "")
+    assert "1 older form that 0.6.0 takes: not changed; --from RELEASE" in err
+    assert upgrade("k.py", "--to", "0.6", "--from", "0.5", "--check")[0] == 1
+
+
+NOTEBOOK = {"cells": [{"cell_type": "code", "source": OLD.splitlines()}], "nbformat": 4}
+
+
+def test_a_notebook_is_not_done(upgrade, tmp_path):
+    """Its JSON is a Python expression; its code is in strings."""
+    path = tmp_path / "k.ipynb"
+    path.write_text(json.dumps(NOTEBOOK))
+    before = path.read_bytes()
+    status, _, err = upgrade("k.ipynb", "--write")
+    assert status == 1
+    assert "k.ipynb: is a notebook" in err
+    assert "1 file not processed" in err
+    status, _, err = upgrade(".", "--write")
+    assert status == 0
+    assert "k.ipynb: skipped: it is a notebook" in err
+    assert path.read_bytes() == before
+    path.write_text(json.dumps({"cells": []}))
+    assert "skipped" not in upgrade(".")[2]
+
+
+def test_links_out_of_a_folder_are_skipped(upgrade, tmp_path):
+    for name in ("in/a.py", "out/b.py", "out/folder/c.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(OLD)
+    (tmp_path / "in/link.py").symlink_to(tmp_path / "out/b.py")
+    (tmp_path / "in/inner.py").symlink_to(tmp_path / "in/a.py")
+    (tmp_path / "in/folder").symlink_to(tmp_path / "out/folder")
+    status, _, err = upgrade("in", "--write")
+    assert status == 0
+    assert f"in/link.py: skipped: it is a link to {tmp_path / 'out/b.py'}" in err
+    assert f"in/folder: skipped: it is a link to {tmp_path / 'out/folder'}" in err
+    assert "inner.py" not in err
+    assert (tmp_path / "in/a.py").read_text() == NEW
+    assert (tmp_path / "out/b.py").read_text() == OLD
+    assert (tmp_path / "out/folder/c.py").read_text() == OLD
+    skipped = json.loads(upgrade("in", "--format", "json")[1])["skipped"]
+    assert [entry["path"] for entry in skipped] == ["in/folder", "in/link.py"]

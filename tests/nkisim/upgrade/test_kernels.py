@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import nkisim
-from nkisim.upgrade import upgrade_text
-from upgraded import upgraded_result
+from upgraded import upgrade_text, upgraded_result
 
 ROWS, COLUMNS = 128, 64
 BETA1 = """\
@@ -367,6 +366,46 @@ def kernel(a, b):
     return out
 """,
         lambda a, b: np.abs(a).T,
+    ),
+    "beta2 reduction of tiles whose shapes a helper does not show": (
+        BETA2
+        + """def last(dst, data):
+    nisa.tensor_reduce(dst=dst, op=nl.add, data=data, axis=1)
+
+
+@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((128, 8), dtype=a.dtype, buffer=nl.shared_hbm)
+    if b is not None and nisa.get_nc_version() >= nisa.nc_version.gen2:
+        x = nl.ndarray((128, 8, 8), dtype=a.dtype, buffer="sbuf")
+        nisa.dma_copy(dst=x, src=a.reshape((128, 8, 8)))
+        s = nl.ndarray((128, 8), dtype=a.dtype, buffer=nl.sbuf)
+        last(s, x)
+        t = nl.ndarray(s.shape, dtype=a.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=t, src=s, dtype=a.dtype)
+        nisa.dma_copy(dst=out, src=t)
+    return out
+""",
+        lambda a, b: a.reshape(128, 8, 8).sum(2),
+    ),
+    "beta2 identity without NumPy": (
+        BETA2.replace(
+            "import nki.isa as nisa\n", "import nki.isa as nisa\nimport nki.tensor as nt\n"
+        )
+        + """@nki.jit
+def kernel(a, b):
+    out = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+    c = nl.shared_constant(nt.identity(128, dtype=nl.int8), dtype=nl.float32)
+    d = nl.shared_constant(nt.zeros((128, 128), dtype=nl.int8) + 1, dtype=nl.float32)
+    x = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+    y = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=c)
+    nisa.dma_copy(dst=y, src=d)
+    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)
+    nisa.dma_copy(dst=out, src=x)
+    return out
+""",
+        lambda a, b: np.eye(128) + 1,
     ),
     "beta2 constants of nki.tensor": (
         BETA2

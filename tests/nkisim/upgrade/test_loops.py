@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nkisim.upgrade import upgrade_text
+from upgraded import upgrade_text
 
 HEAD = "import nki.isa as nisa\nimport nki.language as nl\n\n\n"
 NAMES = ("a", "b", "c", "i", "j")

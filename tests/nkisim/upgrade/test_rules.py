@@ -32,7 +32,7 @@ def module(text):
 
 
 def era(rule):
-    return "auto" if rule.certain else rule.since
+    return "auto" if rule.certain and not rule.refused else rule.since
 
 
 def comments(text):

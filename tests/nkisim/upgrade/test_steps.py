@@ -75,7 +75,8 @@ def test_an_upgrade_over_all_steps(since):
 
 @each_case("rule", LATER, ids=lambda rule: rule.id)
 def test_the_example_of_a_rule(rule):
-    since = "auto" if rule.certain and not rule.same_as else rule.since
+    known = rule.certain and not rule.same_as and not rule.deprecated
+    since = "auto" if known else rule.since
     whole = rule.before.startswith("import ")
     head = "" if whole else HEAD
     text = head + rule.before + "\n"

@@ -1,7 +1,7 @@
 """Each change that AWS's update guide for 0.3.0 lists, by the id of its rule."""
 
 from each_case import each_case
-from nkisim.upgrade import upgrade_text
+from upgraded import upgrade_text
 
 HEAD = """\
 import nki
@@ -135,7 +135,7 @@ GUIDE = [
         "@nki.jit\ndef scale(x, causal=False, mask=None):\n"
         "    if causal is False and mask is not None:\n        pass\n    return x\n",
         "@nki.jit\ndef scale(x, causal=False, mask=None):\n"
-        "    if causal == False and mask != None:\n        pass\n    return x\n",
+        "    if causal == False and mask is not None:\n        pass\n    return x\n",
     ),
     (
         "MG-318",
@@ -157,7 +157,7 @@ GUIDE = [
 
 @each_case("rule, before, after", GUIDE)
 def test_a_change_of_the_guide(rule, before, after):
-    outcome = upgrade_text(HEAD + before.replace("scale(x{})", "scale(x)"))
+    outcome = upgrade_text(HEAD + before.replace("scale(x{})", "scale(x)"), "beta2")
     expected = before if after is None else after
     assert outcome.after == HEAD + expected.replace("scale(x{})", "scale(x)")
     found = outcome.findings if after is None else outcome.changes

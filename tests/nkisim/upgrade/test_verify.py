@@ -76,7 +76,26 @@ def test_a_kernel_without_arguments_is_only_read(upgrade, tmp_path):
     (tmp_path / "k.py").write_text(HEAD + "def scale(x):\n" + BODY)
     status, (file,) = upgrade("k.py")
     assert status == 0
-    assert kernels(file) == {"scale": ("read", "only read: x has no value")}
+    how = 'only read: x has no value; for example --shapes "x=f32[128,512]"'
+    assert kernels(file) == {"scale": ("read", how)}
+
+
+def test_shapes_are_arguments_of_the_kernels(upgrade, tmp_path):
+    (tmp_path / "k.py").write_text(HEAD + "def scale(x):\n" + BODY)
+    status, (file,) = upgrade("k.py", "--shapes", "x=f32[64,32]")
+    assert status == 0
+    assert kernels(file)["scale"][0] == "same"
+
+
+def test_why_kernels_did_not_run_is_said_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        other = HEAD + "def other(y, z):\n    return y\n"
+        (tmp_path / f"{name}.py").write_text(HEAD + "def scale(x):\n" + BODY + other)
+    done = CliRunner().invoke(commands, ["upgrade", ".", "--verify"], standalone_mode=False)
+    assert "; 4 kernels verified, 0 run, 0 compared and equal\n" in done.stderr
+    (reason,) = [row for row in done.stderr.splitlines() if "not run" in row]
+    assert reason.startswith("4 kernels not run: parameters have no value; give them with --shapes")
 
 
 def test_a_beta_is_run_but_not_compared(upgrade, tmp_path):
@@ -199,5 +218,24 @@ def test_the_text_report_names_each_kernel(tmp_path, monkeypatch):
     assert (
         "k.py: scale: run before (NKI 0.3.0) and after (NKI 0.6.0): the same bits\n" in done.stdout
     )
-    assert "k.py: other: only read: y has no value\n" in done.stdout
-    assert done.stderr.endswith("; 2 kernels verified, 1 run, 1 compared and equal\n")
+    assert "k.py: other: only read: y has no value; for example --shapes" in done.stdout
+    assert "; 2 kernels verified, 1 run, 1 compared and equal\n" in done.stderr
+    assert "1 kernel not run: " in done.stderr
+
+
+def test_a_pattern_of_a_slice_means_one_thing(upgrade, tmp_path):
+    """The text stays, and both versions read what the slice begins with; it is left to do."""
+    text = ANNOTATED.replace(
+        "nisa.dma_copy(t, x, nisa.oob_mode.error)", "nisa.dma_copy(dst=t, src=x)"
+    )
+    text = text.replace(
+        "(x.shape, dtype=x.dtype, buffer=nl.shared_hbm", "((64, 8), nl.float32, nl.shared_hbm"
+    )
+    view = "t[0:64, 8:16].ap(pattern=[[32, 64], [1, 8]], offset=0)"
+    text = text.replace("src=t)", f"src={view})")
+    (tmp_path / "k.py").write_text(text)
+    status, (file,) = upgrade("k.py")
+    assert status == 0
+    assert not file["changed"]
+    assert [finding["rule"] for finding in file["findings"]] == ["MG-502"]
+    assert kernels(file)["scale"][0] == "same"

@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from drawn import examples
 from each_case import each_case
 from fresh_process import printed_after
 from trnblas._kernels.tiling_syrk import syrk_tiling
@@ -32,7 +33,7 @@ dtypes = st.sampled_from(sorted(ITEMSIZE))
 layouts = st.sampled_from(["rows", "columns", "upper", "lower"])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(extents, extents, extents, dtypes, generations, layouts, layouts, st.integers(1, 40))
 def test_gemm_tilings_are_inside_the_memories(m, n, k, dtype, generation, a, b, batch):
     for shared in ("", "a", "b") if batch > 1 else ("",):
@@ -45,7 +46,7 @@ def test_gemm_tilings_are_inside_the_memories(m, n, k, dtype, generation, a, b, 
         assert t.hbm_bytes >= ITEMSIZE[dtype] * (once + batch * m * n)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(extents, extents, dtypes, generations, st.sampled_from([1, 2]))
 def test_syrk_tilings_are_inside_the_memories(m, k, dtype, generation, operands):
     t = syrk_tiling(m, k, dtype, generation, operands=operands)
@@ -54,7 +55,7 @@ def test_syrk_tilings_are_inside_the_memories(m, k, dtype, generation, operands)
     assert t.hbm_bytes >= ITEMSIZE[dtype] * (operands * m * k + m * m)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 1500), st.integers(1, 1500), st.integers(1, 1500), dtypes, generations)
 def test_what_fits_is_not_fetched_twice(m, n, k, dtype, generation):
     """Up to 1500 one operand takes 72 KiB of a partition, and leaves room for the rest."""
@@ -115,9 +116,26 @@ def test_larger_memory_moves_no_more():
         assert moved[0] >= moved[1] >= moved[2]
 
 
-def test_generation_comes_from_the_argument_the_environment_or_is_the_smallest(monkeypatch):
-    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
-    assert resolve_generation() == "gen2"
+@examples(60)
+@given(extents, extents, extents, dtypes, layouts, layouts)
+def test_without_a_generation_times_are_those_of_trn2_and_every_sbuf_is_large_enough(
+    m, n, k, dtype, a, b
+):
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("NKISIM_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE"):
+            patch.delenv(variable, raising=False)
+        found = [
+            gemm_tiling(m, n, k, dtype, a_layout=a, b_layout=b),
+            syrk_tiling(m, k, dtype),
+            syrk_tiling(m, k, dtype, operands=2),
+        ]
+    for t in found:
+        assert t.generation == "gen3"
+        assert t.sbuf_bytes <= min(SBUF_BYTES.values()) == t.sbuf_limit
+
+
+def test_generation_comes_from_the_argument_or_the_environment(monkeypatch):
+    monkeypatch.delenv("NKISIM_TARGET", raising=False)
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
     assert resolve_generation() == "gen3"
     assert gemm_tiling(64, 64, 64).generation == "gen3"

@@ -6,9 +6,10 @@ import itertools
 from dataclasses import fields
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from drawn import examples
 from trnblas._kernels.tiling_syrk import syrk_tiling
 from trnsci.core.tiles.hardware import CORES
 from trnsci.core.tiles.tiling import Blocks, Tiling
@@ -89,7 +90,7 @@ def chosen(size, depth, *rest):
     return min(near, key=lambda cut: (cut.hbm_bytes, cut.time_ns, cut.sbuf_bytes))
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@examples(80)
 @given(
     *[st.one_of(st.integers(1, 1500), st.integers(1500, 12_000))] * 2,
     st.sampled_from(sorted(SIZE)),

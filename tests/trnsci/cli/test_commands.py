@@ -134,7 +134,7 @@ print(json.dumps([(d.what, d.state, d.remedy) for d in diagnoses()]))
 """
     found = {what: (state, remedy) for what, state, remedy in printed_by(code)}
     assert found["use the libraries"][0] == "no"
-    assert "'.[torch]'" in found["use the libraries"][1]
+    assert "'nkisim[torch]'" in found["use the libraries"][1]
     assert found["run kernels on a NeuronCore"][0] == "no"
 
 

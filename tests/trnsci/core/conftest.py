@@ -33,18 +33,33 @@ def clean_state(monkeypatch):
 
 
 @pytest.fixture
-def library():
-    """A library that no other test has seen: custom operators live as long as the process."""
-    return Library(f"trntoy{next(_numbers)}")
+def make_library(monkeypatch):
+    """A function from variables, by the end of their names, to a library that reads them.
+
+    No other test has seen it: custom operators live as long as the process.
+    """
+
+    def make(umbrella=False, **variables):
+        name = f"trntoy{next(_numbers)}"
+        for what, value in variables.items():
+            monkeypatch.setenv(f"{'TRNSCI' if umbrella else name.upper()}_{what}", value)
+        return Library(name)
+
+    return make
+
+
+@pytest.fixture
+def library(make_library):
+    return make_library()
 
 
 @pytest.fixture
 def make_operation(library):
     """A function that makes the operation, launched by the named function of toy_kernel."""
 
-    def make(launch="scaled_add", **options):
+    def make(launch="scaled_add", owner=library, **options):
         options = {"reference": scaled_add, **options}
-        return Operation(library, "scaled_add", launch=f"{KERNELS}:{launch}", **options)
+        return Operation(owner, "scaled_add", launch=f"{KERNELS}:{launch}", **options)
 
     return make
 

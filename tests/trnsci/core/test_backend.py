@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from trnsci.core.backend.library import Library
-from trnsci.core.errors import BackendError, TrnsciError
+from trnsci.core.errors import BackendError, FlagError, TrnsciError
 
 
 def in_thread(function):
@@ -59,9 +59,8 @@ class TestResolution:
         [("auto", "simulator"), ("pytorch", "pytorch"), ("nki", "simulator")],
     )
     @pytest.mark.parametrize("umbrella", [True, False])
-    def test_in_simulator_mode(self, library, monkeypatch, requested, path, umbrella):
-        switch = library.use_simulator
-        monkeypatch.setenv(switch.umbrella if umbrella else switch.name, "1")
+    def test_in_simulator_mode(self, make_library, requested, path, umbrella):
+        library = make_library(umbrella, USE_SIMULATOR="1")
         library.set_backend(requested)
         assert library.path() == path
         assert library.kernels_wanted() is (path != "pytorch")
@@ -70,18 +69,31 @@ class TestResolution:
         library.set_backend("simulator")
         assert library.path() == "simulator"
 
-    def test_the_variable_is_read_at_each_call(self, library, monkeypatch):
-        monkeypatch.setenv(library.use_simulator.name, "1")
-        assert library.path() == "simulator"
+    def test_variables_are_read_when_the_library_is_made(self, make_library, monkeypatch):
+        library = make_library(USE_SIMULATOR="1", REQUIRE_NKI="all")
         monkeypatch.setenv(library.use_simulator.name, "0")
-        assert library.path() == "pytorch"
+        monkeypatch.setenv(library.require_nki.name, "0")
+        assert (library.path(), library.required()) == ("simulator", "all")
 
-    def test_a_variable_without_meaning_is_refused_by_the_call(self, library, monkeypatch):
-        monkeypatch.setenv(library.use_simulator.name, "sure")
-        with pytest.raises(ValueError, match=library.use_simulator.name):
-            library.path()
+    @pytest.mark.parametrize("backend", ["auto", "simulator"])
+    @pytest.mark.parametrize("what", ["USE_SIMULATOR", "REQUIRE_NKI"])
+    def test_a_variable_without_meaning_is_refused_by_the_call(self, make_library, what, backend):
+        library = make_library(**{what: "sure"})
+        library.set_backend(backend)
+        for _ in range(2):
+            with pytest.raises(FlagError, match=rf"_{what}: got 'sure', accepted: 1, "):
+                library.path()
         library.set_backend("pytorch")
         assert library.path() == "pytorch"
+
+    def test_a_requirement_and_a_backend_combine_in_any_order(self, library):
+        with library.requiring("1"), library.backend("simulator"):
+            assert (library.path(), library.required()) == ("simulator", "1")
+        with library.backend("simulator"), library.requiring("all"):
+            assert (library.path(), library.required()) == ("simulator", "all")
+        with library.requiring("1"):
+            assert library.path() == "nki"
+        assert (library.path(), library.required()) == ("pytorch", "")
 
     def test_auto_wants_a_device_and_not_only_the_wheel(self, library, monkeypatch):
         monkeypatch.setattr("trnsci.core.backend.library.has_aws_nki", lambda: True)

@@ -285,10 +285,9 @@ class TestRefusals:
     def operation(self, make_operation):
         return make_operation()
 
-    def test_they_raise_where_kernels_are_required(self, library, operation, monkeypatch):
-        monkeypatch.setenv(library.require_nki.name, "1")
+    def test_they_raise_where_kernels_are_required(self, library, operation):
         for backend in ("auto", "simulator"):
-            with library.backend(backend):
+            with library.requiring("1"), library.backend(backend):
                 with pytest.raises(RuntimeError, match=r"not take torch.float64, and .*_REQUIRE_"):
                     operation(X.double(), None, 1.0)
                 assert operation(torch.empty(0, 4), None, 1.0).shape == (0, 4)

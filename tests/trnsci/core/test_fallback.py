@@ -10,7 +10,7 @@ from trnsci.core import counters
 from trnsci.core.backend import fallback
 from trnsci.core.backend.operation import Operation
 from trnsci.core.counters import count_fallback, count_launch, counts
-from trnsci.core.errors import BackendError, KernelError, NkiFallbackWarning
+from trnsci.core.errors import KernelError, NkiFallbackWarning
 
 X = torch.ones(2, 2)
 
@@ -73,9 +73,10 @@ def test_a_warning_that_became_an_exception_is_not_taken_for_said(operation):
 
 
 @pytest.mark.parametrize("umbrella", [True, False])
-def test_required_kernels_raise_their_own_exception(library, operation, monkeypatch, umbrella):
-    switch = library.require_nki
-    monkeypatch.setenv(switch.umbrella if umbrella else switch.name, "1")
+def test_required_kernels_raise_their_own_exception(make_library, make_operation, umbrella):
+    library = make_library(umbrella, REQUIRE_NKI="1")
+    library.set_backend("simulator")
+    operation = make_operation("failing", owner=library)
     with pytest.raises(ArithmeticError, match=r"no tiles for 3\.0"):
         operation(X, X, 3.0)
     assert not counts().fallbacks
@@ -85,15 +86,13 @@ def test_required_kernels_raise_their_own_exception(library, operation, monkeypa
     ("launch", "said"),
     [("without_launch", "launched no kernel"), ("without_result", "returned a NoneType")],
 )
-def test_a_launch_that_does_not_do_its_part_is_a_failure(
-    library, make_operation, monkeypatch, launch, said
-):
+def test_a_launch_that_does_not_do_its_part_is_a_failure(library, make_operation, launch, said):
     library.set_backend("simulator")
     operation = make_operation(launch)
     with pytest.warns(NkiFallbackWarning, match=said):
         assert torch.equal(operation(X, X, 3.0), 4 * X)
-    monkeypatch.setenv(library.require_nki.name, "1")
-    with pytest.raises(KernelError, match=rf"^{library.name}\.scaled_add: .*{said}"):
+    refused = pytest.raises(KernelError, match=rf"^{library.name}\.scaled_add: .*{said}")
+    with library.requiring("1"), refused:
         operation(X, X, 3.0)
 
 
@@ -111,18 +110,6 @@ def test_a_launch_function_can_be_given_itself(library, make_operation):
     library.set_backend("simulator")
     with pytest.warns(NkiFallbackWarning, match="given itself"):
         Operation(library, "given", reference=returns_argument, launch=refusing)(X, X, 3.0)
-
-
-def test_nki_that_went_away_with_the_variable_is_a_failure(library, make_operation, monkeypatch):
-    monkeypatch.setenv(library.use_simulator.name, "1")
-    library.set_backend("nki")
-    monkeypatch.delenv(library.use_simulator.name)
-    operation = make_operation()
-    with pytest.warns(NkiFallbackWarning, match=r"BackendError: .*needs AWS's NKI"):
-        assert torch.equal(operation(X, X, 3.0), 4 * X)
-    monkeypatch.setenv(library.require_nki.name, "1")
-    with pytest.raises(BackendError):
-        operation(X, X, 3.0)
 
 
 def test_a_reference_that_returns_its_argument_can_stand_in(library, make_operation):

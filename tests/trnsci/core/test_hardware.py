@@ -2,10 +2,26 @@
 
 import pytest
 
+import nkisim
 from trnsci.core.errors import FlagError
-from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE, resolve_generation
+from trnsci.core.tiles.hardware import (
+    BANK,
+    CORES,
+    ITEMSIZE,
+    SMALLEST_SBUF,
+    TILE,
+    generation_stated,
+    resolve_generation,
+)
 
 KIB = 1024
+VARIABLES = ("NKISIM_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE")
+
+
+@pytest.fixture(autouse=True)
+def no_target(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_memory_that_a_kernel_may_use():
@@ -50,11 +66,34 @@ def test_transposes():
     [("trn1", "gen2"), ("inf2", "gen2"), ("TRN2", "gen3"), ("trn3", "gen4"), ("Gen3", "gen3")],
 )
 def test_names_of_generations(name, generation, monkeypatch):
-    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
     assert resolve_generation(name) == generation
-    assert resolve_generation() == "gen2"
-    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", name)
-    assert resolve_generation() == generation
+    assert resolve_generation() == "gen3"
+    for variable in reversed(VARIABLES):
+        monkeypatch.setenv(variable, name)
+        assert resolve_generation() == generation
+
+
+def test_plans_simulations_and_profiles_have_one_target(monkeypatch):
+    """Without a target, with one variable, with the other, and with both."""
+    for values in (("", ""), ("", "trn1"), ("trn3", ""), ("trn1", "trn3")):
+        for variable, value in zip(VARIABLES, values, strict=True):
+            monkeypatch.setenv(variable, value)
+        planned = resolve_generation()
+        assert planned == nkisim.SimOptions().generation().name
+        assert planned == nkisim.profile(_nothing)().target
+        assert planned == ("gen3" if values == ("", "") else planned)
+
+
+def _nothing():
+    return None
+
+
+def test_a_generation_is_stated_by_the_argument_or_the_environment(monkeypatch):
+    assert not generation_stated()
+    assert generation_stated("trn2")
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+    assert generation_stated()
+    assert CORES["gen2"].sbuf_bytes == SMALLEST_SBUF
 
 
 def test_unknown_generations_are_refused(monkeypatch):

@@ -10,7 +10,7 @@ LOADED = "import sys\nprint(json.dumps(sorted(sys.modules)))"
 
 WITHOUT_TORCH = """
     counters errors plan
-    backend.device backend.environment backend.explanation backend.fallback backend.provider
+    backend.device backend.environment backend.explanation backend.fallback provider
     backend.residency
 """
 
@@ -64,6 +64,5 @@ try:
 except ModuleNotFoundError as error:
     print(json.dumps(str(error)))
 """
-    said = printed_after("trnsci.core.backend.provider", code)  # which does not import torch
-    assert "checkout" in said
-    assert "pip install '.[torch]'" in said
+    said = printed_after("trnsci.core.provider", code)  # which does not import torch
+    assert "pip install 'nkisim[torch]'" in said

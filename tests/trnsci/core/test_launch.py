@@ -88,10 +88,9 @@ class TestSimulator:
 
 class TestStrictSimulation:
     @pytest.fixture
-    def operation(self, library, make_operation, monkeypatch):
-        monkeypatch.setenv(library.require_nki.name, "1")
-        library.set_backend("simulator")
-        return make_operation("uninitialised")
+    def operation(self, library, make_operation):
+        with library.requiring("1"), library.backend("simulator"):
+            yield make_operation("uninitialised")
 
     @pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
     def test_what_the_generation_refuses_is_refused(self, operation, generation):
@@ -182,6 +181,5 @@ class TestFakeDevice:
         operation = make_operation()
         with pytest.warns(NkiFallbackWarning, match="no NeuronCore can be reached"):
             assert torch.equal(operation(X, Y, 2.0), 2.0 * X + Y)
-        monkeypatch.setenv(library.require_nki.name, "1")
-        with pytest.raises(BackendError, match="no NeuronCore"):
+        with library.requiring("1"), pytest.raises(BackendError, match="no NeuronCore"):
             operation(X, Y, 2.0)

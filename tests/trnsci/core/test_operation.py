@@ -137,7 +137,14 @@ class TestTheSizeThatIsWorthALaunch:
             operation(x, x, 1.0)
 
 
-def test_the_reason_names_what_decided(library, operation, monkeypatch, fake_neuron):
+def test_the_reason_names_the_variable(make_library, make_operation):
+    library = make_library(USE_SIMULATOR="1")
+    operation = make_operation(owner=library)
+    x = torch.ones(2, 2)
+    assert operation.choose(x, x, 1.0)[1] == f"{library.use_simulator.name} or its umbrella is on"
+
+
+def test_the_reason_names_what_decided(library, operation, fake_neuron):
     x = torch.ones(2, 2)
 
     def reason():
@@ -148,9 +155,6 @@ def test_the_reason_names_what_decided(library, operation, monkeypatch, fake_neu
         assert reason() == "backend 'pytorch' is set"
     with library.backend("simulator"):
         assert reason() == "backend 'simulator' is set"
-    monkeypatch.setenv("TRNSCI_USE_SIMULATOR", "1")
-    assert reason() == f"{library.use_simulator.name} or its umbrella is on"
-    monkeypatch.delenv("TRNSCI_USE_SIMULATOR")
     fake_neuron()
     assert reason() == "backend 'auto' finds a NeuronCore with AWS's NKI"
 

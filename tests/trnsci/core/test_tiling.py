@@ -6,9 +6,10 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from drawn import examples
 from trnsci.core.tiles.tiling import Blocks, Tiling, column_start, column_tiles, fewest_bytes
 from trnsci.core.tiles.tiling_gemm import Problem, outgoing_bytes, price, stage_tiles
 
@@ -65,7 +66,7 @@ problems = st.builds(
 counts = st.integers(1, 6)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(problems, counts, counts, st.sampled_from(["a", "b", ""]), st.integers(1, 4))
 def test_bytes_products_and_transposes_are_those_of_the_schedule(p, row, column, resident, group):
     depth = len(tiles_of(p.depth))

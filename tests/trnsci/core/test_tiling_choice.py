@@ -6,9 +6,10 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from drawn import examples
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.tiles.hardware import CORES
 from trnsci.core.tiles.tiling import Blocks
@@ -74,7 +75,7 @@ def dma_ns(p, blocks, group_columns):
     )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(problems, counts, counts, st.sampled_from(["a", "b", ""]), st.integers(1, 4))
 def test_times_are_those_of_the_instructions(p, row, column, resident, group):
     depth = len(tiles_of(p.depth))
@@ -131,7 +132,7 @@ def chosen(p):
 EXTENTS = (1, 100, 128, 129, 700, 1500, 4096, 10_000)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@examples(60)
 @given(
     *[st.one_of(st.sampled_from(EXTENTS), st.integers(2, 20_000))] * 3,
     st.sampled_from(sorted(SIZE)),

@@ -7,6 +7,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from trnsci.core.counters import counts
+from trnsci.core.errors import BackendError
 from trnsci.core.testing import launched, random_tensor
 
 KERNEL = "scaled_add_kernel"
@@ -108,13 +109,11 @@ class TestACompiledCallFollowsTheBackend:
             thread.join()
         assert seen == [1, 0]
 
-    @pytest.mark.parametrize("umbrella", [True, False])
-    def test_set_by_variable(self, library, compiled, monkeypatch, umbrella):
-        switch, seen = library.use_simulator, []
-        for value in ("1", "no", "on"):
-            monkeypatch.setenv(switch.umbrella if umbrella else switch.name, value)
-            seen.append(self.launches(compiled))
-        assert seen == [1, 0, 1]
+    def test_a_requirement_is_seen_by_a_graph(self, library, compiled):
+        assert self.launches(compiled) == 0
+        with library.requiring("1"), pytest.raises(BackendError, match="REQUIRE_NKI"):
+            compiled(X, Y)
+        assert self.launches(compiled) == 0
 
 
 def test_a_kernel_that_fails_falls_back_inside_a_compiled_call(library, make_operation):

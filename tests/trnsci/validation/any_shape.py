@@ -165,7 +165,7 @@ def _complex_products(m: int, n: int) -> None:
 
 def _butterflies(m: int, n: int) -> None:
     from trnfft._kernels.butterfly import butterfly, butterfly_stage_kernel
-    from trnfft._paths.library import LIBRARY
+    from trnfft._library import LIBRARY
     from trnfft._planning.choice import butterfly_constants
 
     points = 1 << n.bit_length()
@@ -189,7 +189,7 @@ def _samples(m: int, n: int) -> None:
 
 def _words(m: int, n: int) -> None:
     from trnrand._kernels import operands, samples
-    from trnrand._paths.library import LIBRARY
+    from trnrand._library import LIBRARY
 
     for engine, key in (("philox", (1, 2)), ("threefry", (1, 2, 3, 4))):
         operand = getattr(operands, f"{engine}_operand")(key, 5, 1, 0)
@@ -300,8 +300,8 @@ def _spectra(m: int, n: int) -> None:
 
 
 def _groups_of_rows(m: int, n: int) -> None:
+    from trnsolver._library import LIBRARY
     from trnsolver._paths.kernel_path import eigh_in_groups
-    from trnsolver._paths.library import LIBRARY
 
     order = min(4 + m, 14)
     a = random_tensor(1, order, order)

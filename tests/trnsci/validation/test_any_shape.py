@@ -1,10 +1,8 @@
 """Kernels are clean at any size: smaller than a tile, a tile, one more, one row, one column."""
 
-import importlib
-from contextlib import ExitStack
-
 import pytest
 
+from required import on_simulator, requiring
 from trnsci.core.counters import counts
 from trnsci.core.evidence import kernels_of
 from trnsci.core.testing import clean_simulation, launched
@@ -18,12 +16,9 @@ EVERY_CALL = pytest.mark.parametrize("sized", CALLS.values(), ids=map(" ".join, 
 
 
 @pytest.fixture
-def on_the_simulator(monkeypatch):
+def on_the_simulator():
     """Kernels compute everything; what the solvers leave to trnblas too."""
-    with ExitStack() as stack:
-        for library in LIBRARIES:
-            monkeypatch.setenv(f"{library.upper()}_REQUIRE_NKI", "1")
-            stack.enter_context(importlib.import_module(library).backend("simulator"))
+    with requiring(*LIBRARIES), on_simulator(*LIBRARIES):
         yield
 
 

@@ -12,6 +12,13 @@ from trnsci.validation import GENERATIONS, LIBRARIES, run_case
 
 KERNELS = [(library, source.name) for library in LIBRARIES for source in kernels_of(library)]
 EVERY_KERNEL = pytest.mark.parametrize(("library", "kernel"), KERNELS)
+# Of the cases that take longest `make demo` shows the same, and the tests of the kernels themselves
+# compare their results in every run.
+LONG = {
+    *("block_jacobi_eigh", "cholesky", "cholesky_qr", "conjugate_gradients", "inverse_root"),
+    *("jacobi_eigh", "jacobi_svd", "lu"),
+    *("attention_backward", "bsr_cg", "n_d", "sddmm"),
+}
 
 
 @each_case("library", LIBRARIES)
@@ -28,7 +35,10 @@ def test_every_kernel_names_its_lever(library):
 
 
 @pytest.mark.nki_simulator
-@EVERY_KERNEL
+@pytest.mark.parametrize(
+    ("library", "kernel"),
+    [pytest.param(*k, marks=[pytest.mark.slow] * (k[1] in LONG)) for k in KERNELS],
+)
 def test_on_the_simulator(library, kernel):
     record = run_case(library, kernel, values_on=("gen3",), advice=False)
     assert record.message == ""

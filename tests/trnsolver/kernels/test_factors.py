@@ -8,11 +8,12 @@ import torch
 from each_case import each_case
 from trnsci.core.backend.launch import Launcher
 from trnsolver._eigen.tournament import packed_tables, sweep_bound
+from trnsolver._kernels import limits
 from trnsolver._kernels.cholesky import cholesky
 from trnsolver._kernels.lu import lu
 from trnsolver._kernels.qr import cholesky_qr
 from trnsolver._kernels.svd import jacobi_svd
-from trnsolver._paths import kernel_path, limits
+from trnsolver._paths import kernel_path
 from trnsolver._paths.kernel_path import noise
 
 from .harness_solver import (

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim
+from drawn import examples
 from oracles.attention import dense_attention
+from required import requiring
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
 from trnsparse import backend
@@ -239,7 +241,7 @@ def test_a_row_is_not_padded_to_the_longest():
     assert found == {"diagonal": 16 + 8, "one full row": 16 + 15}
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     st.integers(1, 20),
     st.integers(1, 20),
@@ -254,8 +256,7 @@ def test_any_pattern(queries, keys, rows, columns, share, seed):
     mask = AttentionMask.from_dense(seen, (rows, columns))
     q = torch.randn(1, 2, queries, 3, generator=draw).requires_grad_()
     k, v = (torch.randn(1, 1, keys, 3, generator=draw).requires_grad_() for _ in range(2))
-    with pytest.MonkeyPatch.context() as patch, backend("simulator"):
-        patch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+    with requiring("trnsparse"), backend("simulator"):
         out = block_sparse_attention(q, k, v, mask)
         got = torch.autograd.grad(out.square().sum(), (q, k, v))
     wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
@@ -266,8 +267,7 @@ def test_any_pattern(queries, keys, rows, columns, share, seed):
 
 
 @pytest.mark.parametrize("name", ["ragged", "causal", "per head", "diagonal"])
-def test_one_launch_each_way(name, monkeypatch):
-    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+def test_one_launch_each_way(name):
     mask = {
         "ragged": ragged(1, 40, 50, (16, 16)),
         "causal": causal_mask(50, 16),

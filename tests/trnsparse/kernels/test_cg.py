@@ -87,8 +87,7 @@ def test_the_matrix_is_read_once():
 
 
 @pytest.mark.parametrize("sides", [0, 1, 3])
-def test_cg_of_a_matrix_in_blocks(sides, monkeypatch):
-    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+def test_cg_of_a_matrix_in_blocks(sides):
     dense = torch.from_numpy(system(4, 8)[0])[:27, :27]  # the last blocks are cut
     matrix = trnsparse.BSRMatrix.from_dense(dense, 8)
     matrix.blocks[-1, 3:] = 5.0  # outside of the matrix

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import trnsparse
+from drawn import examples
 from each_case import each_case
+from required import requiring
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
 from trnsci.core.tiles.hardware import CORES
@@ -274,8 +276,7 @@ def test_sampled_blocks(generation, size, columns, resident, monkeypatch):
         assert (np.abs(block - full[part]) <= columns * 2.0**-24 * sizes[part]).all()
 
 
-def test_gradients_of_products_launch_kernels(monkeypatch):
-    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+def test_gradients_of_products_launch_kernels():
     x = torch.from_numpy(row_problem(30, 21, 1, 0.2, heavy=True)[0])
     b = torch.from_numpy(values(21, 3)).requires_grad_()
     for matrix, kernels in (
@@ -355,8 +356,7 @@ def test_skipped_tiles_cost_nothing():
     ids=["one-hot", "segments", "blocks"],
 )
 @pytest.mark.parametrize("columns", [1, 3])
-def test_products_launch_one_kernel(made, kernel, columns, monkeypatch):
-    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+def test_products_launch_one_kernel(made, kernel, columns):
     x = torch.from_numpy(row_problem(30, 21, 1, 0.2, heavy=True)[0])
     matrix, b = made(x), torch.from_numpy(values(21, columns))
     with trnsparse.backend("simulator"):
@@ -366,8 +366,7 @@ def test_products_launch_one_kernel(made, kernel, columns, monkeypatch):
     compare(got.numpy(), matrix.to_dense().numpy(), b.numpy())
 
 
-def test_a_screened_product_launches_one_kernel(monkeypatch):
-    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+def test_a_screened_product_launches_one_kernel():
     a, b = torch.from_numpy(values(20, 20)), torch.from_numpy(values(20, 1))
     diagonal = torch.from_numpy(values(20, seed=2))
     with trnsparse.backend("simulator"):
@@ -390,7 +389,7 @@ def entries(draw):
     return (m, n), places
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(entries(), st.integers(1, 3), st.integers(1, 5))
 def test_any_pattern_of_any_format(problem, columns, size):
     shape, places = problem
@@ -399,8 +398,7 @@ def test_any_pattern_of_any_format(problem, columns, size):
     coo = trnsparse.COOMatrix(numbers, rows, cols, shape)
     b = torch.from_numpy(values(shape[1], columns, seed=1))
     dense = coo.to_dense()
-    with pytest.MonkeyPatch.context() as patch, trnsparse.backend("simulator"):
-        patch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+    with requiring("trnsparse"), trnsparse.backend("simulator"):
         for matrix in (coo.to_csr(), coo.to_bsr(size)):
             got = trnsparse.spmm(matrix, b)
             assert torch.allclose(got, dense @ b, rtol=1e-5, atol=1e-5)

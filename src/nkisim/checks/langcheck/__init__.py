@@ -22,18 +22,25 @@ from nkisim.checks.langcheck.api import API_RULES, check_api
 from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.deprecated import check_deprecated
 from nkisim.checks.langcheck.early_values import check_early_values
+from nkisim.checks.langcheck.endless import check_endless, endless_recursion
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
-from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
 from nkisim.checks.langcheck.names import check_names
 from nkisim.checks.langcheck.signature import check_signature
-from nkisim.checks.langcheck.source import Tree, definition_of, raise_if_unreadable
 from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.checks.langcheck.values import check_values
 from nkisim.diagnostics import Finding, Place, Rule, declare, defined_at
 from nkisim.intents import nearest
+from nkisim.source import (
+    File,
+    LiveGlobals,
+    Meaning,
+    definition_of,
+    file_globals,
+    raise_if_unreadable,
+)
 from nkisim.versions import in_force
 
 __all__ = ["KernelSource", "file_findings", "kernel_findings", "source_rules"]
@@ -54,6 +61,7 @@ _CHECKS = (
     check_deprecated,
     check_names,
     check_early_values,
+    check_endless,
     check_values,
     check_tensors,
     check_loops,
@@ -61,7 +69,7 @@ _CHECKS = (
 )
 _OF_RUNS = (
     *("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L031", "L033", "L034", "L035"),
-    *("L036", "L037", "L060", "L070", "M029"),
+    *("L036", "L037", "L038", "L060", "L070", "M029"),
     *API_RULES,
 )
 """Rules of runs that are also checked in the source."""
@@ -93,7 +101,7 @@ def kernel_findings(kernel: Any) -> list[Finding]:
         found = known.get(in_force())
         if found is None:
             found = known[in_force()] = _of_function(function)
-    except TypeError:  # what C code defines has no weak references
+    except TypeError:  # objects defined in C have no weak references
         found = _of_function(function)
     return [dataclasses.replace(finding) for finding in found]
 
@@ -106,7 +114,7 @@ def _of_function(function: Any) -> list[Finding]:
         name = getattr(function, "__name__", type(function).__name__)
         kind = "a lambda" if code is not None and code.co_name == "<lambda>" else place.file
         return [_without_source(name, place, kind)]
-    scope = LiveScope(getattr(function, "__globals__", {}))
+    scope = LiveGlobals(getattr(function, "__globals__", {}))
     meaning = Meaning("definition", "", *definition, scope, function, True)
     return _of_kernels([unit_of(meaning)])
 
@@ -152,7 +160,7 @@ def file_findings(
     """
     file = str(path)
     linecache.checkcache(file)
-    scope = file_scope(file)
+    scope = file_globals(file)
     if scope is None:
         raise_if_unreadable(file)
         return [], []
@@ -172,7 +180,7 @@ def file_findings(
         raise SyntaxError("too deeply nested", (file, 1, None, None)) from None
 
 
-def _others(tree: Tree, name: str) -> str:
+def _others(tree: File, name: str) -> str:
     """Return which function of a file was probably meant."""
     names = [tree.qualified(n) for n in tree.definitions if not isinstance(n, ast.ClassDef)]
     near = nearest(name, names)
@@ -185,11 +193,11 @@ def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:
     """Return the findings of several kernels without duplicates, in source order."""
     found: dict[tuple[str, int], list[Finding]] = {}
     for kernel in kernels:
-        for unit in reached_from(kernel):
-            for finding in _of_unit(unit):
-                of_line = found.setdefault((finding.file, finding.line), [])
-                if finding not in of_line:
-                    of_line.append(finding)
+        units = list(reached_from(kernel))
+        for finding in (*(f for unit in units for f in _of_unit(unit)), *endless_recursion(units)):
+            of_line = found.setdefault((finding.file, finding.line), [])
+            if finding not in of_line:
+                of_line.append(finding)
     return [finding for line in sorted(found) for finding in found[line]]
 
 

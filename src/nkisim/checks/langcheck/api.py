@@ -15,8 +15,6 @@ from typing import Any
 from nkisim import collectives, isa, language
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.guards import is_guarded
-from nkisim.checks.langcheck.kinds import Kinds
-from nkisim.checks.langcheck.meaning import FileScope, Meaning
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, Severity, declare
 from nkisim.intents import nearest
@@ -30,6 +28,7 @@ from nkisim.removed import (
     tensor_attributes,
     why_missing,
 )
+from nkisim.source import FileGlobals, Meaning
 from nkisim.spec.signatures import CALLS, CheckedCall
 from nkisim.versions import VERSIONS, differs, dropped, has, in_force
 
@@ -70,7 +69,7 @@ def check_api(unit: Unit) -> Iterator[Found]:
             yield from _misfit(unit, call, declared[in_force()])
             yield from _moved(call, declared)
     for node in _before_the_run(unit):
-        yield from _missing(unit, node, unit.scope_meaning(node))
+        yield from _missing(unit, node, unit.meaning(node))
     yield from _attributes(unit)
     yield from _jit_arguments(unit)
 
@@ -79,7 +78,7 @@ def _before_the_run(unit: Unit) -> Iterator[ast.Attribute]:
     """Yield the dotted names that Python evaluates on import: defaults and the file's constants."""
     if not unit.is_kernel or isinstance(unit.node, ast.ClassDef):
         return
-    if not isinstance(unit.scope, FileScope):
+    if not isinstance(unit.scope, FileGlobals):
         return  # the file was imported without an error
     given = unit.node.args
     values = [*given.defaults, *(d for d in given.kw_defaults if d is not None)]
@@ -91,7 +90,7 @@ def _missing(unit: Unit, node: ast.expr, meaning: Meaning) -> Iterator[Found]:
     if meaning.kind != "nki" or meaning.assumed:
         return
     module, _, name = meaning.path.rpartition(".")
-    if isinstance(node, ast.Name) and not isinstance(unit.scope, FileScope):
+    if isinstance(node, ast.Name) and not isinstance(unit.scope, FileGlobals):
         return  # an object that exists; its path is a guess
     if module in _MODULES and not name.startswith("_"):
         there = _has(module, name) and not is_deprecated(module, name)
@@ -142,7 +141,7 @@ def _members(path: str) -> list[str]:
 
 def _attributes(unit: Unit) -> Iterator[Found]:
     """Find attributes that tensors do not have."""
-    kinds = Kinds(unit)
+    kinds = unit.kinds
     known = tensor_attributes(NkiTensor, in_force())
     for node in unit.of(ast.Attribute):
         name = node.attr

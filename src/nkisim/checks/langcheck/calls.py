@@ -6,11 +6,11 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from nkisim import language
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
+from nkisim.intents import counterpart
+from nkisim.source import Kinds
 from nkisim.versions import at, in_force
 
 __all__ = ["check_calls"]
@@ -71,7 +71,7 @@ _OLD = {"0.4.0": "{path} is an old name, which the compiler refuses"}
 _SUPPORTED = (
     "abs bool dict divmod float int isinstance len list max min print range slice str tuple type"
 )
-# They say nothing on their own, or other rules speak of them.
+# Harmless on their own, or covered by other rules.
 _SILENT = {"super"} | {
     name
     for name, value in vars(builtins).items()
@@ -87,9 +87,9 @@ _DECLARING = {"typing", "dataclasses", "enum", "collections.abc", "__future__", 
 
 def check_calls(unit: Unit) -> Iterator[Found]:
     """Find calls outside of the language."""
-    kinds = Kinds(unit)
+    kinds = unit.kinds
     headers = {loop.iter for loop in unit.of(ast.For)}
-    # What is refused as a whole is not taken apart.
+    # Parts of a construct that is refused as a whole are not checked.
     refused = {part.iter for part in unit.of(ast.comprehension)}
     refused |= {item.context_expr for item in unit.of(ast.withitem)}
     for call, meaning in unit.calls():
@@ -179,21 +179,47 @@ def _foreign(call: ast.Call, path: str, in_header: bool, kinds: Kinds) -> Iterat
     module, _, name = path.rpartition(".")
     if module in _DECLARING or path.startswith("neuronxcc"):
         return
-    if module == "math" and name in _MATH.split():
+    of_tile = any(_holds_tensor(node, kinds) for node in (*call.args, *call.keywords))
+    if module == "math" and name in _MATH.split() and not of_tile:
         return
-    fix = "compute it on the host and pass the result as an argument"
-    if any(_holds_tensor(node, kinds) for node in (*call.args, *call.keywords)):
-        fix = "use a function of nki.language, or an instruction of nki.isa with a dst="
-        if callable(getattr(language, name, None)):
-            fix = f"write nl.{name}, or an instruction of nki.isa with a dst="
-    elif module == "math":
-        fix += f"; math has {_MATH} in kernels"
+    fix = _foreign_fix(call, module, name, of_tile=of_tile)
     if in_header:
         yield Found(LOOP_SOURCE, call, f"a loop runs over {ast.unparse(call)}", fix)
         return
     message = f"{path} is called from a kernel"
     text = ast.unparse(call)
     yield Found(FOREIGN_CALL, call, message, fix, seen=text, operand=path, data={"call": text})
+
+
+def _foreign_fix(call: ast.Call, module: str, name: str, *, of_tile: bool) -> str:
+    """Return what replaces a function of another package, of a tile and of a number."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    known = counterpart(name)
+    if of_tile:
+        general = "use a function of nki.language, or an instruction of nki.isa with a dst="
+        return f"write {known}" if known else general
+    of_number = "compute it on the host and pass the result as an argument"
+    if module == "math":
+        of_number += f"; math has {_MATH} in kernels"
+    elif name in _MATH.split():
+        of_number = f"write math.{name}"
+    if not known or not given or all(_is_number(node) for node in given):
+        return of_number
+    return f"for a tile write {known}; for a number {of_number}"
+
+
+def _is_number(node: ast.AST) -> bool:
+    """Return whether an expression is certainly made of numbers, extents and texts alone."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("shape", "ndim", "size", "dtype")
+    if isinstance(node, ast.Name):
+        return False
+    if isinstance(node, ast.Subscript):
+        return _is_number(node.value)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in ("len", "int", "float")
+    parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+    return all(map(_is_number, parts))
 
 
 def _holds_tensor(node: ast.AST, kinds: Kinds) -> bool:

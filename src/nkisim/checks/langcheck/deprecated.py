@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 from nkisim.versions import VERSIONS, in_force
@@ -49,7 +48,7 @@ def check_deprecated(unit: Unit) -> Iterator[Found]:
         if meaning.path in _NAMES and not meaning.assumed:
             since, instead = _NAMES[meaning.path]
             yield from _deprecated(node, meaning.path, since, instead)
-    kinds = Kinds(unit)
+    kinds = unit.kinds
     for loop in unit.of(ast.While):
         if kinds.of(loop.test) == "register":
             yield from _deprecated(loop, f"`while {ast.unparse(loop.test)}`", *_WHILE)

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
+from nkisim.source import indices
 
 __all__ = ["check_early_values"]
 
@@ -47,13 +47,13 @@ def _constants(unit: Unit) -> Iterator[Found]:
     reported: set[str] = set()
     for node in unit.of(ast.Name):
         name = node.id
-        if name in reported or name in unit.own_names or name in unit.outer_names:
+        if name in reported or unit.tree.is_local(node):
             continue
         assigned = unit.tree.constants.get(name)
         if assigned is None or not isinstance(node.ctx, ast.Load):
             continue
         for part in ast.walk(assigned):
-            path = unit.scope_meaning(part).path if isinstance(part, ast.Attribute) else ""
+            path = unit.meaning(part).path if isinstance(part, ast.Attribute) else ""
             if path.startswith(f"{_SIZES}.") or path == _VERSION:
                 reported.add(name)
                 text = ast.unparse(assigned)
@@ -73,7 +73,7 @@ def _ranks(unit: Unit) -> Iterator[Found]:
     """Find a rank where the compiler needs a constant."""
     if not any(meaning.path == _RANK for _, meaning in unit.calls()):
         return
-    kinds = Kinds(unit)
+    kinds = unit.kinds
     for node, used in _numbers(unit):
         if kinds.of(node) == "rank":
             yield Found(
@@ -98,8 +98,7 @@ def _numbers(unit: Unit) -> Iterator[tuple[ast.AST, str]]:
         bounds = (part.lower, part.upper, part.step)
         yield from ((bound, "a slice") for bound in bounds if bound is not None)
     for index in unit.of(ast.Subscript):
-        inside = index.slice.elts if isinstance(index.slice, ast.Tuple) else [index.slice]
-        yield from ((part, "an index") for part in inside)
+        yield from ((part, "an index") for part in indices(index))
     for call, meaning in unit.calls():
         if meaning.path.endswith("range"):
             yield from ((argument, "a range") for argument in call.args)

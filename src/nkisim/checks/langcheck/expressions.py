@@ -134,13 +134,17 @@ def _literals(unit: Unit) -> Iterator[Found]:
     for made in unit.of(ast.Set):
         yield Found(LITERAL, made, f"{ast.unparse(made)} is a set", "use a tuple or a list")
     for display in unit.of(ast.Dict):
-        for key in display.keys:
-            if isinstance(key, ast.Tuple) or (
-                isinstance(key, ast.Constant) and not isinstance(key.value, str)
-            ):
-                fix = "use strings as keys, or a list indexed by integers"
-                text = ast.unparse(key)
-                yield Found(DICTIONARY_KEY, key, f"dictionary key {text} is not a string", fix)
+        wrong = [
+            key
+            for key in display.keys
+            if isinstance(key, ast.Tuple)
+            or (isinstance(key, ast.Constant) and not isinstance(key.value, str))
+        ]
+        if wrong:
+            fix = "use strings as keys, or a list indexed by integers"
+            text = ", ".join(map(ast.unparse, wrong))
+            said = f"keys {text} are not strings" if len(wrong) > 1 else f"key {text} is no string"
+            yield Found(DICTIONARY_KEY, wrong[0], f"dictionary {said}", fix)
     for constant in unit.of(ast.Constant):
         value = constant.value
         if isinstance(value, (bytes, complex)):
@@ -154,14 +158,14 @@ def _literals(unit: Unit) -> Iterator[Found]:
 
 
 def _is_placeholder(unit: Unit, node: ast.AST) -> bool:
-    return isinstance(unit.parents.get(node), ast.Expr)
+    return isinstance(unit.tree.parent(node), ast.Expr)
 
 
 def _is_index(unit: Unit, node: ast.AST) -> bool:
-    parent = unit.parents.get(node)
+    parent = unit.tree.parent(node)
     if isinstance(parent, ast.Tuple):
-        node, parent = parent, unit.parents.get(parent)
-    return isinstance(parent, ast.Subscript) and parent.slice is node
+        node, parent = parent, unit.tree.parent(parent)
+    return isinstance(parent, ast.Subscript) and parent.value is not node
 
 
 def _text(unit: Unit) -> Iterator[Found]:
@@ -201,11 +205,12 @@ def _targets(unit: Unit) -> Iterator[Found]:
         for target in statement.targets:
             if not isinstance(target, (ast.Tuple, ast.List)):
                 continue
-            for part in target.elts:
-                if not isinstance(part, (ast.Name, ast.Starred)):
-                    text = ast.unparse(part)
-                    fix = "unpack into plain names and assign one by one"
-                    yield Found(UNPACKING, statement, f"{text} is a target of unpacking", fix)
+            parts = [p for p in target.elts if not isinstance(p, (ast.Name, ast.Starred))]
+            if parts:
+                text = " and ".join(map(ast.unparse, parts))
+                said = "are targets" if len(parts) > 1 else "is a target"
+                fix = "unpack into plain names and assign one by one"
+                yield Found(UNPACKING, statement, f"{text} {said} of unpacking", fix)
         changed = [t for t in statement.targets if isinstance(t, (ast.Subscript, ast.Attribute))]
         if len(changed) > 1:
             text = " and ".join(map(ast.unparse, changed))

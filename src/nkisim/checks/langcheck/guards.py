@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
 
 from nkisim.checks.langcheck.unit import Unit
 
@@ -30,7 +29,7 @@ def is_guarded(unit: Unit, node: ast.AST, attribute: str) -> bool:
 
 
 def _is_chosen(unit: Unit, node: ast.AST) -> bool:
-    """Return whether a try statement, or a condition on the installation, decides about a node."""
+    """Return whether a node runs only under a try statement or a condition on the installation."""
     child = node
     for outer in unit.enclosing(node):
         if isinstance(outer, (ast.Try, ast.TryStar)):
@@ -67,7 +66,7 @@ def _asks_setup(unit: Unit, test: ast.AST) -> bool:
     while waiting:
         part = waiting.pop()
         for name in _dotted_names(part):
-            if isinstance(name, ast.Name) and name.id in unit.own_names:
+            if isinstance(name, ast.Name) and unit.is_own(name):
                 if name.id in local and name.id not in seen:
                     seen.add(name.id)
                     waiting.append(local[name.id])
@@ -95,7 +94,7 @@ def _is_setup(unit: Unit, name: ast.expr) -> bool:
     root = name
     while isinstance(root, ast.Attribute):
         root = root.value
-    if isinstance(root, ast.Name) and root.id in unit.own_names:
+    if isinstance(root, ast.Name) and unit.is_own(root):
         return False  # a field of an argument, such as x.shape
     meaning = unit.meaning(name)
     if meaning.kind == "value":
@@ -103,7 +102,7 @@ def _is_setup(unit: Unit, name: ast.expr) -> bool:
     if meaning.kind == "nki":
         return meaning.path.startswith(_VERSIONS)
     if meaning.kind == "definition":
-        call = unit.parents.get(name)
+        call = unit.tree.parent(name)
         # A function of the sizes is arithmetic; one without arguments reads something else.
         return not (isinstance(call, ast.Call) and call.args)
     if meaning.kind == "foreign":
@@ -130,39 +129,26 @@ def _is_provided(unit: Unit, node: ast.AST, attribute: str) -> bool:
     while isinstance(root, ast.Attribute):
         root = root.value
     name = root.id if isinstance(root, ast.Name) else ""
-    for part in _providers(unit.tree.module):
-        if isinstance(part, ast.Attribute):
-            if part.attr == attribute:
-                return True
-        elif isinstance(part, ast.Call):
-            named = part.args[1] if len(part.args) > 1 else None
-            if _may_be(named, attribute):
-                return True
-        elif isinstance(part, ast.Global):
-            if name in part.names:
-                return True
-        elif isinstance(part, (ast.For, ast.withitem)):
-            target = part.target if isinstance(part, ast.For) else part.optional_vars
-            bound = [] if target is None else list(ast.walk(target))
-            if any(isinstance(n, ast.Name) and n.id == name for n in bound):
-                return True
-    return False
+    tree = unit.tree
+    targets = [*(loop.target for loop in tree.all(ast.For))]
+    targets += [item.optional_vars for item in tree.all(ast.withitem) if item.optional_vars]
+    bound = [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+    names = [
+        call.args[1]
+        for call in tree.all(ast.Call)
+        if isinstance(call.func, ast.Name) and call.func.id in _BY_NAME and len(call.args) > 1
+    ]
+    return (
+        name in bound
+        or any(name in statement.names for statement in tree.all(ast.Global))
+        or any(_may_be(named, attribute) for named in names)
+        or any(
+            part.attr == attribute and not isinstance(part.ctx, ast.Load)
+            for part in tree.all(ast.Attribute)
+        )
+    )
 
 
-@lru_cache(maxsize=16)
-def _providers(module: ast.Module) -> tuple[ast.AST, ...]:
-    """Return what may add or check for attributes in a file, or bind its global names."""
-
-    def provides(part: ast.AST) -> bool:
-        if isinstance(part, ast.Attribute):
-            return not isinstance(part.ctx, ast.Load)
-        if isinstance(part, ast.Call):
-            return isinstance(part.func, ast.Name) and part.func.id in _BY_NAME
-        return isinstance(part, (ast.Global, ast.For, ast.withitem))
-
-    return tuple(filter(provides, ast.walk(module)))
-
-
-def _may_be(named: ast.expr | None, attribute: str) -> bool:
+def _may_be(named: ast.expr, attribute: str) -> bool:
     """Return whether the second argument of ``getattr`` may be an attribute's name."""
-    return named is not None and (not isinstance(named, ast.Constant) or named.value == attribute)
+    return not isinstance(named, ast.Constant) or named.value == attribute

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import Kinds, is_dynamic_loop
-from nkisim.checks.langcheck.unit import LOOPS, Unit
+from nkisim.checks.langcheck.kinds import is_dynamic_loop
+from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
+from nkisim.source import LOOPS, Kinds, is_none, nki_arguments
 from nkisim.versions import at, in_force
 
 __all__ = ["check_loops"]
@@ -39,22 +40,22 @@ def check_loops(unit: Unit) -> Iterator[Found]:
     loops = [loop for loop in unit.of(ast.For) if is_dynamic_loop(unit, loop)]
     calls = [(call, LOOPS[m.path][0]) for call, m in unit.calls() if m.path in LOOPS]
     for call, name in calls:
-        yield from _header(unit, call, call, f"nl.{name}", 3)
+        yield from _header(unit, call, call, f"nl.{name}")
     yield from _results(unit)
     if not (loops or unit.outer):
         return
-    kinds = Kinds(unit)
+    kinds = unit.kinds
     yield from _index_arithmetic(unit, kinds)
     yield from _written_index(unit, kinds)
     for loop in loops:
         assert isinstance(loop.iter, ast.Call)
-        yield from _header(unit, loop, loop.iter, "nl.dynamic_range", 2)
+        yield from _header(unit, loop, loop.iter, "nl.dynamic_range")
         yield from _dynamic(unit, kinds, loop)
 
 
 def _results(unit: Unit) -> Iterator[Found]:
     """Find the body function of a loop that returns a value, or no condition."""
-    returned = [node for node in unit.of(ast.Return) if not _is_nothing(node.value)]
+    returned = [node for node in unit.of(ast.Return) if node.value and not is_none(node.value)]
     if unit.loop == "fori_loop" and returned:
         message = f"{unit.name} returns `{ast.unparse(returned[0].value or returned[0])}`"
         fix = "write results into tensors made before the loop"
@@ -65,29 +66,24 @@ def _results(unit: Unit) -> Iterator[Found]:
         yield Found(RULES["L070"], unit.node, message, fix, operand=unit.name)
 
 
-def _is_nothing(value: ast.expr | None) -> bool:
-    return value is None or (isinstance(value, ast.Constant) and value.value is None)
-
-
 def _written_index(unit: Unit, kinds: Kinds) -> Iterator[Found]:
     """Find instructions that write the index of a loop, where it is a register."""
     if not at(in_force(), False, _REGISTER_INDEX):
         return
     for call, meaning in unit.calls():
-        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "dst")]
-        if meaning.path not in _REGISTER_WRITES or not given:
+        dst = nki_arguments(call, meaning.path).get("dst")
+        if meaning.path not in _REGISTER_WRITES or dst is None:
             continue
-        if kinds.of(given[0]) in ("index", "counter"):
-            name = ast.unparse(given[0])
+        if kinds.of(dst) in ("index", "counter"):
+            name = ast.unparse(dst)
             message = f"`{ast.unparse(call)}` writes to the index {name} of its loop"
             yield Found(RULES["L035"], call, message, "use a register of your own")
 
 
-def _header(unit: Unit, loop: ast.AST, call: ast.Call, name: str, position: int) -> Iterator[Found]:
+def _header(unit: Unit, loop: ast.AST, call: ast.Call, name: str) -> Iterator[Found]:
     """Find a step that is not a positive number, and a region around the loop."""
-    steps = [*call.args[position : position + 1]]
-    steps += [k.value for k in call.keywords if k.arg == "step"]
-    for step in steps:
+    step = nki_arguments(call, f"nki.language.{name.removeprefix('nl.')}").get("step")
+    if step is not None:
         negative = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
         constant = step.value if isinstance(step, ast.Constant) else 1
         if negative or type(constant) is not int or constant < 1:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.meaning import Meaning
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
+from nkisim.source import Meaning
 
 __all__ = ["check_names"]
 
@@ -149,9 +149,9 @@ def _decorators(unit: Unit) -> Iterator[Found]:
 
 def _captured(unit: Unit) -> Iterator[Found]:
     reported: set[str] = set()
-    captured = unit.outer_names - unit.shared_names
     for node in unit.of(ast.Name):
-        if node.id in captured and isinstance(node.ctx, ast.Load) and node.id not in reported:
+        read = isinstance(node.ctx, ast.Load) and unit.is_captured(node)
+        if read and node.id not in unit.shared_names | reported:
             reported.add(node.id)
             message = f"{unit.name} uses {node.id} of an enclosing function"
             fix = f"pass {node.id} as an argument, or make it a constant of the module"

@@ -9,9 +9,10 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import instruction_operands, operand_name
+from nkisim.checks.langcheck.kinds import operand_name
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES
+from nkisim.source import nki_arguments
 
 __all__ = ["check_signature"]
 
@@ -43,8 +44,8 @@ def check_signature(unit: Unit) -> Iterator[Found]:
 def _makes_output(unit: Unit) -> bool:
     for call, meaning in unit.calls():
         if meaning.path == "nki.language.ndarray":
-            buffers = [k.value for k in call.keywords if k.arg == "buffer"]
-            if any(unit.meaning(b).path == "nki.language.shared_hbm" for b in buffers):
+            buffer = nki_arguments(call, meaning.path).get("buffer")
+            if buffer is not None and unit.meaning(buffer).path == "nki.language.shared_hbm":
                 return True
     return False
 
@@ -62,10 +63,9 @@ def _written_inputs(unit: Unit, parameters: list[str], returned: list[ast.expr])
             if isinstance(n, ast.Name)
         }
     for call, meaning in unit.calls():
-        written = instruction_operands(call, meaning.path).get("dst")
-        if meaning.path == "nki.language.store" and call.args:
-            written = call.args[0]
-        name = None if written is None else operand_name(written)
+        if meaning.path.startswith("nki.isa.register_"):
+            continue
+        name = operand_name(nki_arguments(call, meaning.path).get("dst"))
         if name in parameters and name not in bound and name not in kept:
             yield Found(
                 RULES["M029"],

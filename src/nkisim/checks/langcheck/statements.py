@@ -135,6 +135,7 @@ def _blocks(unit: Unit) -> Iterator[Found]:
         fix = "make it a plain function, which returns a tuple or a list"
         word = "yields" if isinstance(node, (ast.Yield, ast.YieldFrom)) else "waits"
         yield Found(COROUTINE, node, f"{unit.name} {word}", fix)
+        break  # one makes it a coroutine
     for match in unit.of(ast.Match):
         fix = "write if and elif"
         yield Found(MATCH, match, f"{unit.name} has a match statement", fix)

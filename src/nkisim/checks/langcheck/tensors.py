@@ -10,11 +10,12 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import RUNTIME, Kinds
+from nkisim.checks.langcheck.kinds import RUNTIME
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import CONDITION
 from nkisim.memory.rules import REGISTER_EXTENT
+from nkisim.source import Kinds, is_none, nki_arguments, number
 from nkisim.versions import at, in_force
 
 __all__ = ["check_tensors"]
@@ -50,7 +51,7 @@ _INSTRUCTIONS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.
 
 def check_tensors(unit: Unit) -> Iterator[Found]:
     """Find tensors and registers that are used as Python values."""
-    kinds = Kinds(unit)
+    kinds = unit.kinds
     yield from _operators(unit, kinds)
     yield from _truth(unit, kinds)
     yield from _registers(unit, kinds)
@@ -108,7 +109,7 @@ def _comparisons(unit: Unit, kinds: Kinds) -> Iterator[Found]:
     for compare in unit.of(ast.Compare):
         op, sides = compare.ops[0], (compare.left, compare.comparators[0])
         tensors = [ast.unparse(side) for side in sides if kinds.of(side) == "tensor"]
-        numbers = [s for s in sides if isinstance(s, ast.Constant) and _is_number(s.value)]
+        numbers = [side for side in sides if number(side) is not None]
         equality = isinstance(op, (ast.Eq, ast.NotEq)) and numbers and not parameters & set(tensors)
         if tensors and (equality or isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))):
             message = f"`{ast.unparse(compare)}`: no comparison of tensor {tensors[0]}"
@@ -116,10 +117,6 @@ def _comparisons(unit: Unit, kinds: Kinds) -> Iterator[Found]:
             condition = any(_is_test(outer, compare) for outer in unit.enclosing(compare))
             fix, data = CONDITION if condition else fix, {"condition": condition}
             yield Found(RULES["L027"], compare, message, fix, operand=tensors[0], data=data)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_test(outer: ast.AST, node: ast.AST) -> bool:
@@ -157,13 +154,13 @@ def _tests(unit: Unit) -> Iterator[ast.expr]:
 
 
 def _is_while_test(unit: Unit, test: ast.AST) -> bool:
-    parent = unit.parents.get(test)
+    parent = unit.tree.parent(test)
     return isinstance(parent, ast.While) and parent.test is test
 
 
 def _registers(unit: Unit, kinds: Kinds) -> Iterator[Found]:
     for compare in unit.of(ast.Compare):
-        if any(_is_none(side) for side in compare.comparators):
+        if any(map(is_none, compare.comparators)):
             continue
         for side in (compare.left, *compare.comparators):
             kind = kinds.of(side)
@@ -186,20 +183,14 @@ def _extents(unit: Unit, kinds: Kinds) -> Iterator[Found]:
     for call, meaning in unit.calls():
         if meaning.path not in _ALLOCATIONS:
             continue
-        named = [keyword.value for keyword in call.keywords if keyword.arg == "shape"]
-        for shape in (*call.args[:1], *named):
-            entries = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
-            for entry in entries:
-                kind = kinds.of(entry)
-                if kind in RUNTIME:
-                    text = ast.unparse(entry)
-                    message = f"{RUNTIME[kind]} {text} is an extent of a tile"
-                    fix = "allocate the largest tile, and use it only as an offset or a bound"
-                    yield Found(REGISTER_EXTENT, call, message, fix, operand=text)
-
-
-def _is_none(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+        shape = nki_arguments(call, meaning.path).get("shape")
+        for entry in shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]:
+            kind = kinds.of(entry)
+            if entry is not None and kind in RUNTIME:
+                text = ast.unparse(entry)
+                message = f"{RUNTIME[kind]} {text} is an extent of a tile"
+                fix = "allocate the largest tile, and use it only as an offset or a bound"
+                yield Found(REGISTER_EXTENT, call, message, fix, operand=text)
 
 
 def _printed(unit: Unit, kinds: Kinds) -> Iterator[Found]:

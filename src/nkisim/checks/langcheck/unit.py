@@ -8,24 +8,17 @@ are units of their own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from nkisim.checks.langcheck.meaning import UNKNOWN, Meaning, Scope
-from nkisim.checks.langcheck.source import Definition, Tree
+from nkisim.source import Definition, File, Globals, Kinds, Meaning, Scope, called, meaning_of
 from nkisim.versions import has, in_force
 
-__all__ = ["LOOPS", "Unit", "reached_from", "unit_of"]
+__all__ = ["Unit", "reached_from", "unit_of"]
 
 A = TypeVar("A", bound=ast.AST)
 B = TypeVar("B", bound=ast.AST)
-
-LOOPS = {
-    "nki.language.fori_loop": ("fori_loop", 2),
-    "nki.language.while_loop": ("while_loop", 1),
-}
-"""Loops with body functions by path: the name, and the position of the body."""
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -36,7 +29,7 @@ class Unit:
     Attributes:
         tree: The file.
         node: The definition.
-        scope: Scope that resolves its global names.
+        scope: The global names that it reads.
         is_kernel: Whether it is the entry point of the compiler.
         owner: The class of a method.
         outer: The unit around the body function of a device loop.
@@ -47,9 +40,9 @@ class Unit:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: File,
         node: Definition,
-        scope: Scope,
+        scope: Globals,
         is_kernel: bool = False,
         *,
         owner: ast.ClassDef | None = None,
@@ -66,7 +59,9 @@ class Unit:
         self.loop = loop
         self.live = live
         self.found: dict[str, list[Any]] = {}
-        self._meanings: dict[str, Meaning] = {}
+        self._globals: dict[str, Meaning] = {}
+        self._meanings: dict[ast.AST, Meaning] = {}
+        self._kinds: dict[str, Kinds] = {}
 
     @property
     def name(self) -> str:
@@ -96,17 +91,12 @@ class Unit:
         for kind in kinds:
             yield from self._by_type.get(kind, [])
 
-    @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        """Parent of each syntax node."""
-        inside = {child: node for node in self.nodes for child in _children(node)}
-        return inside | dict.fromkeys(self.node.body, self.node)
-
     def enclosing(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the ancestors of a syntax node, from its parent to the definition."""
-        while (parent := self.parents.get(node)) is not None:
-            yield parent
-            node = parent
+        for above in self.tree.ancestors(node):
+            yield above
+            if above is self.node:
+                return
 
     @cached_property
     def parameters(self) -> list[ast.arg]:
@@ -118,58 +108,45 @@ class Unit:
         return [*given.posonlyargs, *given.args, *given.kwonlyargs, *starred]
 
     @cached_property
-    def own_names(self) -> set[str]:
-        """The local names of the function: its parameters and the names it binds."""
-        if isinstance(self.node, ast.ClassDef):
-            return set()
-        return _bound_names(self.node, self.nodes) - self.declared_global
+    def _outer_scopes(self) -> set[Scope]:
+        """The scopes of the enclosing functions."""
+        return {scope for scope in self.tree.body(self.node).around() if scope.parent is not None}
 
-    @cached_property
-    def declared_global(self) -> set[str]:
-        """Names of ``global`` statements."""
-        return {name for node in self.of(ast.Global) for name in node.names}
+    def is_captured(self, name: ast.Name) -> bool:
+        """Return whether a name is bound in an enclosing function."""
+        outer = self._outer_scopes
+        return bool(outer) and any(one.scope in outer for one in self.tree.bound(name))
 
-    @cached_property
-    def outer_names(self) -> set[str]:
-        """The local names of enclosing functions."""
-        found: set[str] = set()
-        outer = self.tree.outer(self.node)
-        while outer is not None:
-            if not isinstance(outer, ast.ClassDef):
-                found |= _bound_names(outer, _traced(outer.body))
-            outer = self.tree.outer(outer)
-        return found - self.own_names
+    def is_own(self, name: ast.Name) -> bool:
+        """Return whether a name is bound in the definition itself."""
+        return self.tree.is_local(name) and not self.is_captured(name)
 
     def meaning(self, node: ast.AST) -> Meaning:
-        """Return the meaning of a dotted name in the definition; unknown for local ones."""
-        if isinstance(node, ast.Name):
-            if node.id in self.own_names or node.id in self.outer_names:
-                return UNKNOWN
-            known = self._meanings.get(node.id)
-            if known is None:
-                known = self._meanings[node.id] = self.scope.meaning(node.id)
-            return known
-        if isinstance(node, ast.Attribute):
-            return self.meaning(node.value).attribute(node.attr)
-        return UNKNOWN
+        """Return the meaning of a dotted name where it is written; unknown for local ones."""
+        known = self._meanings.get(node)
+        if known is None:
+            known = self._meanings[node] = meaning_of(node, self.tree.scope(node), self._global)
+        return known
 
-    def scope_meaning(self, node: ast.AST) -> Meaning:
-        """Return the meaning of a dotted name at module level, ignoring local names."""
-        if isinstance(node, ast.Name):
-            return self.scope.meaning(node.id)
-        if isinstance(node, ast.Attribute):
-            return self.scope_meaning(node.value).attribute(node.attr)
-        return UNKNOWN
+    def _global(self, name: str) -> Meaning:
+        if name not in self._globals:
+            self._globals[name] = self.scope.meaning(name)
+        return self._globals[name]
 
     def of_decorator(self, node: ast.expr) -> Meaning:
-        """Return the meaning of a decorator, called or not, in the enclosing scope."""
-        if isinstance(node, ast.Call):
-            return self.of_decorator(node.func)
-        if isinstance(node, ast.Name):
-            return UNKNOWN if node.id in self.outer_names else self.scope.meaning(node.id)
-        if isinstance(node, ast.Attribute):
-            return self.of_decorator(node.value).attribute(node.attr)
-        return UNKNOWN
+        """Return the meaning of a decorator, called or not."""
+        return self.meaning(called(node))
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of its values in the version in force."""
+        version = in_force()
+        if version not in self._kinds:
+            self._kinds[version] = Kinds(self.tree, self._path, beta1=False)
+        return self._kinds[version]
+
+    def _path(self, node: ast.AST) -> str:
+        return self.meaning(node).path
 
     def calls(self) -> Iterator[tuple[ast.Call, Meaning]]:
         """Yield the calls, with the meaning of the called name."""
@@ -181,15 +158,23 @@ class Unit:
 
     def references(self) -> Iterator[tuple[ast.expr, Meaning]]:
         """Yield the longest dotted names that begin with a global one."""
-        for node in self.of(ast.Name, ast.Attribute):
-            inner = self.parents.get(node)
-            if isinstance(node.ctx, ast.Load) and not isinstance(inner, ast.Attribute):
-                yield node, self.meaning(node)
+        yield from self._references
+
+    @cached_property
+    def _references(self) -> list[tuple[ast.expr, Meaning]]:
+        return [
+            (node, self.meaning(node))
+            for node in self.of(ast.Name, ast.Attribute)
+            if isinstance(node.ctx, ast.Load)
+            and not isinstance(self.tree.parent(node), ast.Attribute)
+        ]
 
     @property
     def shared_names(self) -> set[str]:
         """The local names of the kernel that the body function of a loop may use."""
-        return set() if self.outer is None else self.outer.own_names | self.outer.shared_names
+        if self.outer is None:
+            return set()
+        return {*self.tree.body(self.outer.node).assignments, *self.outer.shared_names}
 
     @property
     def bodies(self) -> list[Unit]:
@@ -198,18 +183,10 @@ class Unit:
 
     @cached_property
     def _bodies(self) -> list[Unit]:
-        loops: dict[str, str] = {}
-        for call in ast.walk(self.node):  # also in other bodies
-            if not isinstance(call, ast.Call):
-                continue
-            name, position = LOOPS.get(self.meaning(call.func).path, ("", 0))
-            given = [k.value for k in call.keywords if k.arg == "body_fun"]
-            given += call.args[position : position + 1] if name else []
-            loops |= {body.id: name for body in given if name and isinstance(body, ast.Name)}
         return [
-            Unit(self.tree, node, self.scope, outer=self, loop=loops[node.name])
+            Unit(self.tree, node, self.scope, outer=self, loop=loop)
             for node in self.of(ast.FunctionDef)
-            if node.name in loops
+            if (loop := self.kinds.loop_of(node))
         ]
 
     @cached_property
@@ -255,36 +232,9 @@ def _traced(body: list[ast.stmt]) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        if isinstance(node, _DEFINITIONS):
+        if isinstance(node, (*_DEFINITIONS, ast.Name, ast.Constant)):
             continue
-        if isinstance(node, (ast.Name, ast.Constant)):
-            continue
-        children = list(_children(node))
+        children = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.expr_context)]
         if isinstance(node, ast.AnnAssign):
             children = [node.target] + ([node.value] if node.value else [])
         waiting.extend(reversed(children))
-
-
-def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the child nodes of a syntax node, except its load or store context."""
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            yield from (item for item in value if isinstance(item, ast.AST))
-        elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
-            yield value
-
-
-def _bound_names(node: ast.AST, inside: Iterable[ast.AST]) -> set[str]:
-    """Return the parameters of a function and the names that its own statements bind."""
-    names = {a.arg for a in ast.walk(getattr(node, "args", node)) if isinstance(a, ast.arg)}
-    for inner in inside:
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
-            names.add(inner.id)
-        elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(inner.name)
-        elif isinstance(inner, (ast.Import, ast.ImportFrom)):
-            names |= {alias.asname or alias.name.partition(".")[0] for alias in inner.names}
-        elif isinstance(inner, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and inner.name:
-            names.add(inner.name)
-    return names

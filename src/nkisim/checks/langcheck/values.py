@@ -6,19 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import Kinds
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
+from nkisim.source import Kinds
 
 __all__ = ["check_values"]
 
-ENDLESS = declare(
-    "L038",
-    "endless-loop",
-    "error",
-    "A while loop on a constant is never left, or a function calls itself without a condition.",
-    "the compiler unrolls until it hangs or its stack overflows",
-)
 LIST_METHOD = declare(
     "L047",
     "list-method",
@@ -84,28 +77,11 @@ _INT32 = (-(2**31), 2**31 - 1)
 
 def check_values(unit: Unit) -> Iterator[Found]:
     """Find compile-time values that the compiler treats differently from Python."""
-    kinds = Kinds(unit)
-    yield from _endless(unit)
+    kinds = unit.kinds
     yield from _methods(unit, kinds)
     yield from _numbers(unit)
     yield from _enums(unit, kinds)
     yield from _ranges(unit)
-
-
-def _endless(unit: Unit) -> Iterator[Found]:
-    for loop in unit.of(ast.While):
-        always = isinstance(loop.test, ast.Constant) and bool(loop.test.value)
-        leaves = (ast.Break, ast.Return, ast.Raise)
-        if always and not any(isinstance(n, leaves) for s in loop.body for n in ast.walk(s)):
-            message = f"`while {ast.unparse(loop.test)}` is never left"
-            yield Found(ENDLESS, loop, message, "write a for loop with a bound")
-    decisions = (ast.If, ast.IfExp, ast.BoolOp, ast.While, ast.For, ast.Assert, ast.Match)
-    if isinstance(unit.node, ast.ClassDef) or unit.owner or next(unit.of(*decisions), None):
-        return
-    for call, meaning in unit.calls():
-        if meaning.node is unit.node:
-            message = f"{unit.name} calls itself on every path"
-            yield Found(ENDLESS, call, message, "write a loop with a bound")
 
 
 def _methods(unit: Unit, kinds: Kinds) -> Iterator[Found]:
@@ -135,7 +111,7 @@ def _methods(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 def _numbers(unit: Unit) -> Iterator[Found]:
     for node in (*unit.of(ast.BinOp, ast.UnaryOp), *unit.of(ast.Constant)):
         value = _constant(node)
-        whole = _constant(unit.parents.get(node)) is None  # only the last step has to fit
+        whole = _constant(unit.tree.parent(node)) is None  # only the last step has to fit
         if value is not None and whole and not _INT32[0] <= value <= _INT32[1]:
             yield _too_wide(node, value)
     for operation in unit.of(ast.BinOp):
@@ -199,17 +175,15 @@ def _enums(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 
 def _ranges(unit: Unit) -> Iterator[Found]:
-    lengths = _fixed_lengths(unit)
     for subscript in unit.of(ast.Subscript):
-        if not isinstance(subscript.value, ast.Name) or subscript.value.id not in lengths:
+        length = _fixed_length(unit, subscript.value)
+        if length is None:
             continue
-        name, length = subscript.value.id, lengths[subscript.value.id]
-        bounds = [subscript.slice]
+        name, bounds = ast.unparse(subscript.value), [subscript.slice]
+        allowed = range(-length, length)
         if isinstance(subscript.slice, ast.Slice):
             bounds = [b for b in (subscript.slice.lower, subscript.slice.upper) if b is not None]
             allowed = range(-length, length + 1)
-        else:
-            allowed = range(-length, length)
         for bound in bounds:
             value = _constant(bound)
             if value is not None and value not in allowed:
@@ -218,25 +192,15 @@ def _ranges(unit: Unit) -> Iterator[Found]:
                 yield Found(OUT_OF_RANGE, subscript, message, fix, seen=str(value), operand=name)
 
 
-def _fixed_lengths(unit: Unit) -> dict[str, int]:
-    """Return the lengths of literal lists and tuples that never change."""
-    stored = [n.id for n in unit.of(ast.Name) if isinstance(n.ctx, ast.Store)]
-    stored += [parameter.arg for parameter in unit.parameters]
-    found: dict[str, int] = {}
-    lists: set[str] = set()
-    for assign in unit.of(ast.Assign):
-        target, value = assign.targets[0], assign.value
-        if (
-            isinstance(target, ast.Name)
-            and isinstance(value, (ast.Tuple, ast.List))
-            and stored.count(target.id) == 1
-            and not any(isinstance(item, ast.Starred) for item in value.elts)
-        ):
-            found[target.id] = len(value.elts)
-            if isinstance(value, ast.List):
-                lists.add(target.id)
-    for node in unit.of(ast.Name):  # a list that goes elsewhere may grow there
-        goes = isinstance(node.ctx, ast.Load) and node.id in lists
-        if goes and not isinstance(unit.parents.get(node), ast.Subscript):
-            found.pop(node.id, None)
-    return found
+def _fixed_length(unit: Unit, name: ast.AST) -> int | None:
+    """Return the length of a literal list or tuple that never changes."""
+    bound = unit.tree.bound(name) if isinstance(name, ast.Name) and unit.is_own(name) else []
+    assign = unit.tree.parent(bound[0].node) if len(bound) == 1 else None
+    value = assign.value if isinstance(assign, ast.Assign) else None
+    if not isinstance(value, ast.Tuple | ast.List):
+        return None
+    # A list that is passed on may grow.
+    uses = bound[0].references if isinstance(value, ast.List) else []
+    elsewhere = any(not isinstance(unit.tree.parent(use), ast.Subscript) for use in uses)
+    starred = any(isinstance(item, ast.Starred) for item in value.elts)
+    return None if elsewhere or starred else len(value.elts)

@@ -149,6 +149,7 @@ COMPUTE_INTEGER = declare(
     "dma_compute adds integers beyond 2^24.",
     "DMA engines add in float32",
     on_values=True,
+    whole_call=True,
 )
 
 

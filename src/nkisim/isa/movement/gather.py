@@ -98,7 +98,7 @@ def _flag_index(name: str, indices: Array, bound: int) -> None:
 
 
 def _undefined(values: Array, where: Array) -> None:
-    """Set elements that the device leaves undefined to the sentinel of unwritten memory."""
+    """Write the sentinel of unwritten memory where the device leaves elements undefined."""
     if where.any():
         is_float = values.dtype.kind not in "iub"
         values[where] = np.nan if is_float else INTEGER_SENTINEL

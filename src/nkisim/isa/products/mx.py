@@ -256,7 +256,7 @@ def quantize_mx(
 def _quantize(
     dst: NkiTensor, src: Any, dst_scale: NkiTensor, *, limited: bool
 ) -> tuple[Array, Array]:
-    """Return elements and scales; ``limited`` if the scale leaves elements above the largest."""
+    """Return elements and scales; with ``limited`` elements are clipped to the largest float8."""
     element, largest = _ELEMENTS[dst.dtype]
     rows, words = dst.shape[0], dst.free_size
     tile, stored = src
@@ -283,7 +283,7 @@ def _scale_exponents(magnitude: Array, largest: int) -> Array:
 
 
 def _matmul_sizes(call: Call, words: tuple[int, int]) -> None:
-    """Check the sizes of a product; ``words`` is the most of moving into float32 and bfloat16."""
+    """Check the sizes of a product; ``words``: most moving words into float32, into bfloat16."""
     stationary, moving, dst = (
         call.operand("stationary"),
         call.operand("moving"),

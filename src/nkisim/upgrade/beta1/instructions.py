@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nkisim.rewriting import Edit
-from nkisim.source import literal_integer
+from nkisim.source import literal_integer, writes_tile
 from nkisim.upgrade.beta1.results import DST, allocated, hoisted, old_calls, target_of
 from nkisim.upgrade.beta2.arguments import named
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import tile_dtype
+from nkisim.upgrade.signatures import binds
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import buffer_of, in_psum
 
@@ -72,9 +73,8 @@ _RESULTS = {
     "tensor_tensor": _Result(("data1", "data2", "op"), "data1", mate="data2"),
     "tensor_tensor_scan": _Result(_SCAN, "data0", mate="data1"),
 }
-# Functions that return a value in 0.3.0, and instructions of other rules.
-_VALUES = (
-    *("get_nc_version", "register_alloc", "VirtualRegister", "NKIObject"),
+# Instructions of other rules.
+_OTHERS = (
     *("affine_select", "builtin_custom_op", "iota", "memset"),
     *("tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"),
 )
@@ -119,38 +119,46 @@ def _shape(source: Source, name: str, arguments: Mapping[str, ast.expr]) -> str 
 )
 def _results(source: Source) -> Iterator[Match]:
     for call, name in old_calls(source):
-        if name not in _RESULTS:
-            if name not in _VALUES:
-                yield Match(call, DST)
+        if not writes_tile(name) or name in _OTHERS:
             continue
-        if source.keyword(call, "mask") is not None:
-            continue  # MG-103
-        result, line = _RESULTS[name], source.statement(call)
-        arguments = source.arguments(call, result.parameters)
-        if arguments is None or line is None or result.like not in arguments:
-            yield Match(call, DST)
-            continue
-        if isinstance(line, ast.AugAssign) and line.value is call:
-            if name != "nc_matmul":
-                yield from hoisted(source, line, call, f"{name}_result")
-            continue
-        target = target_of(source, call)
-        if target is None:
+        # A call that has dst by position returns the instruction in 0.6.0.
+        certain = False if binds(name, call) else None
+        for match in _result(source, call, name):
+            yield replace(match, certain=certain)
+
+
+def _result(source: Source, call: ast.Call, name: str) -> Iterator[Match]:
+    if name not in _RESULTS:
+        yield Match(call, DST)
+        return
+    if source.keyword(call, "mask") is not None:
+        return  # MG-103
+    result, line = _RESULTS[name], source.statement(call)
+    arguments = source.arguments(call, result.parameters)
+    if arguments is None or line is None or result.like not in arguments:
+        yield Match(call, DST)
+        return
+    if isinstance(line, ast.AugAssign) and line.value is call:
+        if name != "nc_matmul":
             yield from hoisted(source, line, call, f"{name}_result")
-            continue
-        operands = [arguments[k] for k in (result.like, result.other) if k in arguments]
-        nested = [o for o in operands if not isinstance(o, ast.Name | ast.Subscript)]
-        shape = _shape(source, name, arguments)
-        part = isinstance(target, ast.Subscript) and buffer_of(source, target)
-        if result.buffer == "psum" and part == "sbuf":
-            yield from hoisted(source, line, call, f"{name}_result")
-            continue  # the Tensor engine writes to PSUM only
-        if nested and isinstance(target, ast.Name):
-            yield from hoisted(source, line, nested[0], f"{name}_operand")
-        elif shape is None and isinstance(target, ast.Name):
-            yield Match(call, DST)
-        else:
-            yield _allocated(source, call, name, shape or "", arguments)
+        return
+    target = target_of(source, call)
+    if target is None:
+        yield from hoisted(source, line, call, f"{name}_result")
+        return
+    operands = [arguments[k] for k in (result.like, result.other) if k in arguments]
+    nested = [o for o in operands if not isinstance(o, ast.Name | ast.Subscript)]
+    shape = _shape(source, name, arguments)
+    part = isinstance(target, ast.Subscript) and buffer_of(source, target)
+    if result.buffer == "psum" and part == "sbuf":
+        # The Tensor engine writes to PSUM only.
+        yield from hoisted(source, line, call, f"{name}_result")
+    elif nested and isinstance(target, ast.Name):
+        yield from hoisted(source, line, nested[0], f"{name}_operand")
+    elif shape is None and isinstance(target, ast.Name):
+        yield Match(call, DST)
+    else:
+        yield _allocated(source, call, name, shape or "", arguments)
 
 
 def _call_edits(source: Source, call: ast.Call, result: _Result, dst: str) -> list[Edit]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.affine import Index, affine, total
 from nkisim.upgrade.beta1.indexing import Limits, Part, is_read, selected, valid_count
+from nkisim.upgrade.beta1.poles import pole_of, rows_apart
 from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -119,7 +120,7 @@ def _inside(parts: list[Part]) -> str:
 
 
 def _load(source: Source, call: ast.Call, limits: Limits) -> Match | None:
-    """The tile keeps its size: the rest of it is zero, of which Beta 1 said nothing."""
+    """The tile keeps its size: the rest of it, which Beta 1 left undefined, is zero or one."""
     found = source.arguments(call, ("src",)) or {}
     src, line = found.get("src"), source.statement(call)
     language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
@@ -132,16 +133,20 @@ def _load(source: Source, call: ast.Call, limits: Limits) -> Match | None:
     if isinstance(line, ast.Assign) and line.value is call:
         target = line.targets[0] if len(line.targets) == 1 else None
     code = f"{source.code(src.value)}[{', '.join(part.text for part in parts)}]"
-    message = "the valid part is loaded into a tile of zeros"
     imports = (*language[1], *isa[1])
     if isinstance(target, ast.Name):
         shape = ", ".join(part.count for part in parts if part.count)
         dtype = source.code(found["dtype"]) if "dtype" in found else f"{base.id}.dtype"
         nl, name = language[0], target.id
-        made = f"{name} = {nl}.zeros(({shape}), dtype={dtype}, buffer={nl}.sbuf)"
+        pole = pole_of(source, target)
+        # A sum along a masked axis needs zeros.
+        fill = "ones" if pole and set(limits) == {0} and rows_apart(source, target) else "zeros"
+        made = f"{name} = {nl}.{fill}(({shape}), dtype={dtype}, buffer={nl}.sbuf)"
         copy = f"{isa[0]}.dma_copy(dst={name}[{_inside(parts)}], src={code})"
         edit = Edit(*source.span(line), copy)
-        return Match(call, message, (*imports, source.before(line, made), edit))
+        message = f"the valid part is loaded into a tile of {fill}"
+        review = f"{pole} gets the rest of the tile, too: check that it is finite" if pole else ""
+        return Match(call, message, (*imports, source.before(line, made), edit), review)
     if isinstance(target, ast.Subscript) and is_tile(source, target):
         if source.code(target).replace(" ", "").endswith(("[...]", "[:,:]", "[:]")):
             dst = f"{source.code(target.value)}[{_inside(parts)}]"

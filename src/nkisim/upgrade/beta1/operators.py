@@ -156,7 +156,8 @@ def _assignments(source: Source) -> Iterator[Match]:
         if len(statement.targets) != 1:
             continue
         target, value = statement.targets[0], statement.value
-        if not isinstance(target, ast.Subscript) or not is_tile(source, target):
+        # ``tiles[0] = tile`` puts another tile into a list.
+        if not isinstance(target, ast.Subscript) or not is_tile(source, target.value):
             continue
         if isinstance(value, ast.Call) and source.nki_name(value.func, _ISA) is not None:
             continue  # MG-102
@@ -241,7 +242,7 @@ def _store_number(source: Source) -> Iterator[Match]:
 @rule(
     "MG-346",
     "nl.store stores no PSUM tile",
-    since="beta2",
+    since="0.3",
     kind="safe",
     before="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\nnl.store(out, value=t)",
     after="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
@@ -377,7 +378,7 @@ _COMBINING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "po
 @rule(
     "MG-344",
     "no broadcasting between tiles",
-    since="beta2",
+    since="0.3",
     kind="partial",
     before="t = nl.load(x)\nm = nl.max(t, axis=1)\ny = nl.subtract(t, m)",
     after="t = nl.load(x)\nm = nl.max(t, axis=1)\ny = nl.subtract(t, nl.broadcast_to(m, t.shape))",
@@ -439,7 +440,7 @@ def _expanded(
 @rule(
     "MG-341",
     "no engine divides",
-    since="beta2",
+    since="0.3",
     kind="partial",
     before="t = nl.load(x)\ny = nl.divide(t, nl.exp(t))",
     after="t = nl.load(x)\ny = nl.multiply(t, nl.reciprocal(nl.exp(t)))",

@@ -21,6 +21,7 @@ _LOOPS = ("range", *(f"{_LANGUAGE}.{kind}_range" for kind in ("affine", "sequent
     "no zeros in PSUM before a matmul",
     since="beta1",
     kind="partial",
+    certain=False,
     before="acc = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
     "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
     after="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from nkisim.rewriting import Edit
 from nkisim.source import is_none, literal_integer, number, string
+from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, dtype_text
@@ -33,11 +34,43 @@ def _positional(source: Source, call: ast.Call) -> int:
     return len(call.args)
 
 
+def hides(source: Source, call: ast.Call, first: int) -> bool:
+    """Return whether ``*values`` in a call can reach the positions from ``first`` on."""
+    count = 0
+    for argument in call.args:
+        if not isinstance(argument, ast.Starred):
+            count += 1
+            continue
+        value = argument.value
+        values = source.values(value) if isinstance(value, ast.Name) else [value]
+        lengths = {
+            len(v.elts)
+            for v in values or ()
+            if isinstance(v, ast.Tuple | ast.List)
+            and not any(isinstance(e, ast.Starred) for e in v.elts)
+        }
+        if not values or len(lengths) != 1:
+            return True
+        count += lengths.pop()
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return starred and count > first
+
+
+HIDDEN = "* hides arguments from {} on, whose positions changed: pass them by keyword"
+
+
+def _hidden(source: Source, name: str, first: int, parameter: str) -> Iterator[Match]:
+    """Yield the calls of an instruction whose moved arguments a star hides."""
+    for call in source.calls(_ISA, name):
+        if hides(source, call, first):
+            yield Match(call, HIDDEN.format(parameter), certain=False)
+
+
 def named(source: Source, call: ast.Call, first: int, names: Sequence[str]) -> tuple[Edit, ...]:
     """Return the edits that turn positional arguments from ``first`` on into keywords."""
     edits = []
     for argument, name in zip(
-        source.given(call)[first : _positional(source, call)], names, strict=False
+        source.given(call)[first : max(0, _positional(source, call))], names, strict=False
     ):
         start = source.span(argument.node)[0]
         edits.append(Edit(start, start, f"{name}="))
@@ -53,6 +86,7 @@ def named(source: Source, call: ast.Call, first: int, names: Sequence[str]) -> t
     after="nisa.dma_compute(dst, srcs, scales=scales, reduce_op=nl.add)",
 )
 def _dma_compute(source: Source) -> Iterator[Match]:
+    yield from _hidden(source, "dma_compute", 2, "scales")
     for call in source.calls(_ISA, "dma_compute"):
         count = _positional(source, call)
         if count < 3:
@@ -105,6 +139,7 @@ def _sendrecv(source: Source) -> Iterator[Match]:
 def _affine_select(source: Source) -> Iterator[Match]:
     tail = ("offset", "channel_multiplier", "on_true_tile", "on_false_value", "cmp_op", "name")
     new = ("dst", "pattern", "channel_multiplier", "on_true_tile", "on_false_value")
+    yield from _hidden(source, "affine_select", 2, "offset")
     for call in source.calls(_ISA, "affine_select"):
         count = _positional(source, call)
         if count < 3:
@@ -128,6 +163,7 @@ def _affine_select(source: Source) -> Iterator[Match]:
 )
 def _nc_matmul(source: Source) -> Iterator[Match]:
     tail = ("tile_position", "tile_size", "perf_mode", "name")
+    yield from _hidden(source, "nc_matmul", 6, "tile_position")
     for call in source.calls(_ISA, "nc_matmul"):
         if _positional(source, call) > 6 and isinstance(call.args[6], ast.Tuple):
             edits = named(source, call, 6, tail)
@@ -144,6 +180,7 @@ def _nc_matmul(source: Source) -> Iterator[Match]:
 )
 def _dma_copy(source: Source) -> Iterator[Match]:
     tail = ("dst_rmw_op", "oob_mode", "dge_mode", "unique_indices", "name")
+    yield from _hidden(source, "dma_copy", 2, "dst_rmw_op")
     for call in source.calls(_ISA, "dma_copy"):
         if _positional(source, call) < 3:
             continue
@@ -367,7 +404,7 @@ def _range_start(source: Source) -> Iterator[Match]:
 
 @rule(
     "MG-331",
-    "tensor_copy: dtype was removed",
+    "instructions with dst take no dtype",
     since="beta2",
     kind="partial",
     before="a = nl.ndarray((128, 4), dtype=nl.bfloat16, buffer=nl.sbuf)\n"
@@ -375,14 +412,23 @@ def _range_start(source: Source) -> Iterator[Match]:
     after="a = nl.ndarray((128, 4), dtype=nl.bfloat16, buffer=nl.sbuf)\n"
     "nisa.tensor_copy(dst=a, src=b)",
 )
-def _tensor_copy(source: Source) -> Iterator[Match]:
-    for call in source.calls(_ISA, "tensor_copy"):
-        argument, dst = source.keyword(call, "dtype"), source.keyword(call, "dst")
-        if argument is None or dst is None:
+def _dtype(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA):
+        argument, name = source.keyword(call, "dtype"), source.nki_name(call.func, _ISA) or ""
+        parameters = parameter_names("0.3.0", _ISA, name)
+        if argument is None or "dst" not in parameters or "dtype" in parameters:
             continue
-        if dtype_text(source, dst.value) == source.code(argument.value):
-            edit = source.without_argument(call, argument)
+        # Without dst it is a call of Beta 1, whose result had this dtype.
+        line = source.statement(call)
+        dst = (source.arguments(call, parameters) or {}).get("dst")
+        if dst is None or (source.keyword(call, "dst") is None and not source.is_bare(line, call)):
+            continue
+        own, wanted = dtype_text(source, dst), source.code(argument.value)
+        edit = source.without_argument(call, argument)
+        if own == wanted:
             yield Match(call, "dtype= is removed: dst has this dtype", (edit,))
+        elif own is None:
+            review = f"the result has the dtype of dst: check that it is {wanted}"
+            yield Match(call, "dtype= is removed: the dtype of dst counts", (edit,), review)
         else:
-            wanted = source.code(argument.value)
             yield Match(call, f"allocate dst with dtype={wanted}, then drop the argument")

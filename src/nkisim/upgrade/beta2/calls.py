@@ -6,6 +6,7 @@ import ast
 import difflib
 from collections.abc import Iterator
 
+from nkisim.rewriting import Edit
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -78,27 +79,98 @@ _NUMPY = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "flo
     since="beta2",
     kind="partial",
     before="import nki.tensor as ntensor\n\n"
-    "c = nl.shared_constant(ntensor.identity(64, dtype=nl.int8))",
-    after="\nc = nl.shared_constant(np.identity(64, dtype=np.int8))",
+    "c = nl.shared_constant(ntensor.identity(64, dtype=nl.int8), dtype=nl.bfloat16)",
+    after="\nc = nl.shared_identity_matrix(64, dtype=nl.bfloat16)",
 )
 def _host_tensors(source: Source) -> Iterator[Match]:
-    numpy = source.alias("numpy")
+    done: list[ast.AST] = []
+    named = False
+    for call in source.calls(_LANGUAGE, "shared_constant"):
+        given = source.arguments(call, ("constant", "dtype")) or {}
+        made = [c for c in source.within(call, ast.Call) if _is_trace_time(source, c)]
+        if not made or "constant" not in given or not set(given) <= {"constant", "dtype"}:
+            continue
+        done += made
+        match = _identity_matrix(source, call, given)
+        if match is None:
+            if named:
+                continue  # one at a time: the next one needs another name
+            match = _array(source, call, given, made)
+            named = match is not None
+        yield match or Match(call, _ADVICE)
     for call in source.all(ast.Call):
-        module, _, name = (source.name(call.func) or "").rpartition(".")
-        if module not in ("nki.tensor", "nki.meta.tensor"):
-            continue
-        given = source.keyword(call, "dtype")
-        dtype = None if given is None else source.nki_name(given.value, _LANGUAGE)
-        if numpy is None or name not in _ON_HOST or given is None or dtype not in _NUMPY:
-            yield Match(call, "make the constant with NumPy, or with nl.shared_identity_matrix")
-            continue
-        edits = (
-            source.replaced(call.func, f"{numpy}.{_ON_HOST[name]}"),
-            source.replaced(given.value, f"{numpy}.{dtype}"),
-        )
-        yield Match(call, "NumPy makes the constant", edits)
+        if _is_trace_time(source, call) and call not in done:
+            yield Match(call, _ADVICE)
     for line in source.unused_imports("nki.tensor", "nki.meta"):
         yield Match(line, "the import is not used any more", (source.emptied(line),))
+
+
+_ADVICE = (
+    "make the array with NumPy outside of the kernel and pass it to nl.shared_constant; "
+    "for the identity use nl.shared_identity_matrix"
+)
+
+
+def _is_trace_time(source: Source, call: ast.Call) -> bool:
+    return (source.name(call.func) or "").rpartition(".")[0] in ("nki.tensor", "nki.meta.tensor")
+
+
+def _identity_matrix(source: Source, call: ast.Call, given: dict[str, ast.expr]) -> Match | None:
+    """``nl.shared_constant`` of an identity matrix is a function of its own."""
+    made = given["constant"]
+    if not isinstance(made, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    found = source.arguments(made, ("n", "dtype")) or {}
+    if not (source.name(made.func) or "").endswith(".identity") or set(found) != {"n", "dtype"}:
+        return None
+    dtype = source.code(given.get("dtype", found["dtype"]))
+    text = f"{source.code(call.func.value)}.shared_identity_matrix"
+    edit = source.replaced(call, f"{text}({source.code(found['n'])}, dtype={dtype})")
+    return Match(call, "nl.shared_identity_matrix makes the constant", (edit,))
+
+
+def _array(
+    source: Source, call: ast.Call, given: dict[str, ast.expr], made: list[ast.Call]
+) -> Match | None:
+    """An array of NumPy in front of the function: a kernel can pass it on, and not make it."""
+    numpy, imports = source.alias("numpy"), list[Edit]()
+    if numpy is None:
+        top = next(s for s in source.module.body if isinstance(s, ast.Import | ast.ImportFrom))
+        if not source.begins_line(top) or source.is_used("np"):
+            return None
+        start = source.span(top)[0]
+        numpy, imports = "np", [Edit(start, start, f"import numpy as np{source.newline}")]
+    whole = given["constant"]
+    names = {n for n in source.within(whole, ast.Name) if source.name(n) is None}
+    text, first = source.code(whole), source.span(whole)[0]
+    spots: list[tuple[int, int, str]] = []
+    for one in made:
+        dtype = source.keyword(one, "dtype")
+        kind = None if dtype is None else source.nki_name(dtype.value, _LANGUAGE)
+        name = (source.name(one.func) or "").rpartition(".")[2]
+        if name not in _ON_HOST or dtype is None or kind not in _NUMPY or names:
+            return None
+        spots.append((*source.span(one.func), f"{numpy}.{_ON_HOST[name]}"))
+        spots.append((*source.span(dtype.value), f"{numpy}.{kind}"))
+    data = text.encode()
+    for start, stop, new in sorted(spots, reverse=True):
+        data = data[: start - first] + new.encode() + data[stop - first :]
+    text = data.decode()
+    if "dtype" in given:
+        kind = source.nki_name(given["dtype"], _LANGUAGE)
+        if kind not in _NUMPY:
+            return None
+        text = f"({text}).astype({numpy}.{kind})"
+    if not source.in_device_code(call):
+        edits = (*imports, source.replaced(call, f"{source.code(call.func)}({text})"))
+        return Match(call, "NumPy makes the constant", edits)
+    (outer,) = [s for s in source.ancestors(call) if source.parent(s) is source.module]
+    marks = [source.span(mark)[0] for mark in getattr(outer, "decorator_list", ())]
+    place = source.data.rfind(b"\n", 0, min((*marks, source.span(outer)[0]))) + 1
+    constant = source.fresh("CONSTANT")
+    line = Edit(place, place, f"{constant} = {text}{source.newline * 3}")
+    use = source.replaced(call, f"{source.code(call.func)}({constant})")
+    return Match(call, "NumPy makes the constant, outside of the kernel", (*imports, line, use))
 
 
 @rule(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
-from nkisim.source import Function, literal_integer
+from nkisim.source import Function, is_none, literal_integer
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of
@@ -22,6 +22,7 @@ _LANGUAGE = "nki.language"
     "outputs are in shared HBM",
     since="beta2",
     kind="safe",
+    shows=False,
     before="@nki.jit\ndef kernel(x):\n"
     "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.hbm)\n"
     "    nisa.dma_copy(dst=out, src=x)\n"
@@ -56,6 +57,7 @@ def _outputs(source: Source) -> Iterator[Match]:
     "no keyword-only separator in kernels",
     since="beta2",
     kind="safe",
+    shows=False,
     before="@nki.jit\ndef kernel(x, *, flag=True):\n    return x",
     after="@nki.jit\ndef kernel(x, flag=True):\n    return x",
 )
@@ -94,6 +96,7 @@ def _before(source: Source, function: Function) -> int:
     "no identity comparisons in kernels",
     since="beta2",
     kind="safe",
+    shows=False,
     before="@nki.jit\ndef kernel(x, flag=True):\n    if flag is True:\n        pass\n    return x",
     after="@nki.jit\ndef kernel(x, flag=True):\n    if flag == True:\n        pass\n    return x",
 )
@@ -104,6 +107,8 @@ def _identity(source: Source) -> Iterator[Match]:
         for left, op, right in zip(values, comparison.ops, values[1:], strict=False):
             start, stop = source.span(left)[1], source.span(right)[0]
             found = _IDENTITY.search(source.data, start, stop)
+            if is_none(left) or is_none(right):
+                continue  # the compiler takes ``is None`` and ``is not None``
             if isinstance(op, ast.Is | ast.IsNot) and found is not None:
                 edits.append(Edit(*found.span(), "==" if isinstance(op, ast.Is) else "!="))
         if edits and source.in_device_code(comparison):
@@ -118,6 +123,7 @@ _IDENTITY = re.compile(rb"\bis(\s+not)?\b")
     "lists as arguments of kernels",
     since="beta2",
     kind="partial",
+    shows=False,
     before="@nki.jit\ndef kernel(x, stride=[1, 1]):\n    return x\n\nkernel(a, stride=[2])",
     after="@nki.jit\ndef kernel(x, stride=(1, 1)):\n    return x\n\nkernel(a, stride=(2,))",
 )
@@ -209,6 +215,7 @@ def _platform_target(source: Source) -> Iterator[Match]:
     "nki.jit: mode was removed",
     since="beta2",
     kind="safe",
+    refused="0.4.0",
     before='@nki.jit(mode="torchxla")\ndef kernel(x):\n    return x',
     after="@nki.jit\ndef kernel(x):\n    return x",
 )

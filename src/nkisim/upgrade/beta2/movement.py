@@ -189,6 +189,7 @@ def _first_copy(source: Source) -> Iterator[Match]:
     "tensor_copy_dynamic_src and tensor_copy_dynamic_dst are deprecated",
     since="beta2",
     kind="partial",
+    refused="0.4.0",
     before="nisa.tensor_copy_dynamic_src(dst=a, src=t.ap(pattern=p, scalar_offset=r))",
     after="nisa.tensor_copy(dst=a, src=t.ap(pattern=p, scalar_offset=r))",
 )

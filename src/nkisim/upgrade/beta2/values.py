@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import dtype_of, shape_of
+from nkisim.upgrade.tiles import dtype_of, rank_of, shape_of
 
 __all__: list[str] = []
 
@@ -78,10 +78,18 @@ def _axis(source: Source) -> Iterator[Match]:
         )
         if not {"dst", "data", "axis"} <= set(arguments):
             continue
-        if literal_integer(arguments["axis"]) != 1:
+        if literal_integer(_only(arguments["axis"])) != 1:
             continue
         data, dst = shape_of(source, arguments["data"]), shape_of(source, arguments["dst"])
-        if data is None or dst is None or len(data) < 3:
+        rank = _rank(source, arguments["data"]) if data is None else len(data)
+        if rank is not None and rank < 3:
+            continue
+        if data is None or dst is None:
+            text = f"len({source.code(arguments['data'])}.shape) - 1" if rank is None else None
+            edit = source.replaced(arguments["axis"], text or str((rank or 0) - 1))
+            review = "axis 1 was the last dimension: check that it is the one that is meant"
+            # In files of Beta 1 other rules still change the indices of data.
+            yield Match(call, "the last dimension is named", (edit,), review, False, "beta2")
             continue
         sizes = [size for size in dst if size != "1"]
         last = [size for size in data[:-1] if size != "1"]
@@ -91,6 +99,21 @@ def _axis(source: Source) -> Iterator[Match]:
             yield Match(call, "the shape of dst shows that the last dimension is meant", (edit,))
         elif sizes != second:
             yield Match(call, "axis=1 is now the second dimension: name the one that is meant")
+
+
+def _rank(source: Source, node: ast.expr) -> int | None:
+    """Return the number of dimensions of a tile or of a part of one, if the text shows it."""
+    if not isinstance(node, ast.Subscript):
+        return rank_of(source, node)
+    rank, indices = rank_of(source, node.value), source.indices(node)
+    if rank is None or any(not isinstance(i, ast.Slice | ast.Constant) for i in indices):
+        return None
+    return rank - sum(isinstance(literal_integer(i), int) for i in indices)
+
+
+def _only(axis: ast.expr) -> ast.expr:
+    """Return the axis in ``[axis]`` or ``(axis,)``."""
+    return axis.elts[0] if isinstance(axis, ast.List | ast.Tuple) and len(axis.elts) == 1 else axis
 
 
 @rule(
@@ -104,6 +127,7 @@ def _axis(source: Source) -> Iterator[Match]:
 def _register_move(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "register_move"):
         argument = source.keyword(call, "imm")
+        certain = argument is not None  # the docstring of 0.3.0 takes an integer for src
         given = source.given(call)
         if argument is None and len(given) == 2 and given[1].keyword is None:
             argument = given[1] if literal_integer(given[1].value) is not None else None
@@ -113,4 +137,5 @@ def _register_move(source: Source) -> Iterator[Match]:
         nisa, imports = module
         text = f"src={nisa}.register_alloc({source.code(argument.value)})"
         edit = source.replaced(argument.node, text)
-        yield Match(call, "the constant is put into a register first", (*imports, edit))
+        message = "the constant is put into a register first"
+        yield Match(call, message, (*imports, edit), certain=certain)

@@ -19,7 +19,7 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 @rule(
     "MG-342",
     "no engine computes remainders",
-    since="beta2",
+    since="0.3",
     kind="report",
     before="t = nl.load(x)\ny = nl.mod(t, 3.0)",
 )
@@ -35,7 +35,7 @@ _POWERS = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 @rule(
     "MG-343",
     "nl.power with a number",
-    since="beta2",
+    since="0.3",
     kind="partial",
     before="t = nl.load(x)\ny = nl.power(t, 2.0)",
     after="t = nl.load(x)\ny = nl.square(t)",
@@ -72,8 +72,9 @@ def _number(node: ast.AST | None) -> float | None:
 @rule(
     "MG-348",
     "nl.copy rounds large integers",
-    since="beta2",
+    since="0.3",
     kind="safe",
+    certain=False,
     before="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\ns = nl.copy(t)",
     after="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\n"
     "s = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.sbuf)\n"
@@ -106,7 +107,7 @@ def _integer_copy(source: Source) -> Iterator[Match]:
 @rule(
     "MG-349",
     "the index of nl.dynamic_range in arithmetic",
-    since="beta2",
+    since="0.3",
     kind="report",
     until="0.4.0",
     before="@nki.jit\ndef kernel(x, n):\n    for i in nl.dynamic_range(n):\n"
@@ -131,7 +132,7 @@ def _dynamic_index(source: Source) -> Iterator[Match]:
 @rule(
     "MG-350",
     "nl.random_seed takes a tile",
-    since="beta2",
+    since="0.3",
     kind="partial",
     before="nl.random_seed(7)",
     after="seed = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)\n"
@@ -159,7 +160,7 @@ def _seed(source: Source) -> Iterator[Match]:
 @rule(
     "MG-351",
     "nc_transpose: engine is ignored",
-    since="beta2",
+    since="0.3",
     kind="report",
     certain=False,
     until="0.4.0",

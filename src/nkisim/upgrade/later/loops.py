@@ -177,7 +177,7 @@ def _kept_by(source: Source, loop: Loop) -> str:
     if not source.begins_line(loop.body[0]):
         return "the body is on the line of the loop"
     for node in _of_kinds(source, loop.body, _LEAVES):
-        if source.function_of(node) is source.function_of(loop):
+        if source.function_of(node) is source.function_of(loop) and _leaves(source, node, loop):
             return f"{source.code(node).split()[0]} leaves the body"
     for node in _of_kinds(source, loop.body, _BINDS):
         items = node.items if isinstance(node, ast.With | ast.AsyncWith) else ()
@@ -187,6 +187,19 @@ def _kept_by(source: Source, loop: Loop) -> str:
         if not _is_own(source, loop, name):
             return f"{name}, which the body assigns, is used outside"
     return ""
+
+
+def _leaves(source: Source, node: ast.AST, loop: Loop) -> bool:
+    """Return whether a statement leaves the body of a loop, not only of a loop inside of it."""
+    if not isinstance(node, ast.Break | ast.Continue):
+        return True
+    below: ast.AST = node
+    for above in source.ancestors(node):
+        # In the else of an inner loop, break and continue belong to the loop around it.
+        if isinstance(above, ast.For | ast.While) and below not in above.orelse:
+            return above is loop
+        below = above
+    return True
 
 
 def _of_kinds(
@@ -215,7 +228,7 @@ def _used_by(source: Source, loop: ast.For, variable: str) -> str:
 
 
 def _read_later(source: Source, loop: ast.While, register: str) -> str:
-    """Return why a register cannot be passed by value: its last value is used; empty if not."""
+    """Return why the last value of a register is needed after the loop; empty if it is not."""
     stop = source.span(loop)[1]
     function = source.function_of(loop)
     outer = [a for a in source.ancestors(loop) if isinstance(a, ast.For | ast.While)]
@@ -227,7 +240,7 @@ def _read_later(source: Source, loop: ast.While, register: str) -> str:
     if function is not None and register in source.parameters(function):
         return f"{register} is a parameter, which the caller can read"
     if outer:
-        # A further round of any outer loop must not read what this loop leaves.
+        # A later iteration of an outer loop must not read what this loop leaves.
         own = set(source.within(outer[0], ast.Name))
         others = (n for n in source.within(outer[-1], ast.Name) if n.id == register)
         if not _begins_with(source, outer[0], register) or any(n not in own for n in others):
@@ -291,14 +304,14 @@ def _is_own(source: Source, loop: Loop, name: str) -> bool:
 
 
 def _has_own(source: Source, function: Function, name: str) -> bool:
-    """Return whether a name in a nested function is another one than outside."""
+    """Return whether a nested function binds a name itself."""
     return name in source.parameters(function) or _assigns(source, function.body, name)
 
 
 def _begins_with(source: Source, loop: Loop, name: str) -> bool:
     """Return whether the first use of a name in a loop, in the order of the text, assigns it.
 
-    The assignment is a statement of the body itself, so that every round makes it.
+    The assignment is a statement of the body itself, so that every iteration executes it.
     """
     if isinstance(loop, ast.For) and name in _names(loop.target):
         return True

@@ -182,7 +182,8 @@ def _transpose_engine(source: Source) -> Iterator[Match]:
             continue
         if sizes and max(sizes) > 32 and isa is not None:
             edit = source.replaced(engine, f"{isa[0]}.engine.tensor")
-            yield Match(call, "a tile over 32 x 32 is transposed by the tensor engine", (edit,))
+            message = "a tile over 32 x 32 is transposed by the tensor engine"
+            yield Match(call, message, (edit,), certain=True)
         else:
             fix = "use nisa.engine.tensor if the tile is larger than 32 x 32"
             yield Match(call, f"0.3.0 ignored engine=, now it counts: {fix}")

@@ -10,7 +10,7 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
 
-__all__ = ["RANGES", "is_register"]
+__all__ = ["RANGES", "is_builtin", "is_register"]
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 RANGES = ("affine_range", "sequential_range", "static_range")
@@ -50,7 +50,7 @@ def _ranges(source: Source) -> Iterator[Match]:
         name = source.nki_name(call.func, _LANGUAGE)
         arguments = source.arguments(call, ("start", "stop", "step")) or {}
         bounds = _bounds({key: source.code(value) for key, value in arguments.items()})
-        if bounds is None or not _is_builtin(source, "range"):
+        if bounds is None or not is_builtin(source, "range"):
             yield Match(call, f"nl.{name} is deprecated: write range")
         elif all(argument.keyword is None for argument in source.given(call)):
             edit = source.replaced(call.func, "range")
@@ -69,7 +69,7 @@ def _bounds(given: dict[str, str]) -> list[str] | None:
     return [given[key] for key in ("start", "stop", "step") if key in given]
 
 
-def _is_builtin(source: Source, name: str) -> bool:
+def is_builtin(source: Source, name: str) -> bool:
     """Return whether a file binds a name nowhere, so that it means Python's own function."""
     return not any(scope.assignments[name] for scope in source.scopes)
 
@@ -117,7 +117,7 @@ def _registers(source: Source) -> Iterator[Match]:
 
 
 def _python_ranges(source: Source) -> Iterator[ast.Call]:
-    for call in source.all(ast.Call):
+    for call in source.all(ast.Call) if is_builtin(source, "range") else ():
         if isinstance(call.func, ast.Name) and call.func.id == "range":
             yield call
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import cache
 
 from nkisim import versions
-from nkisim.upgrade.beta2.arguments import named
+from nkisim.source import string
+from nkisim.upgrade.beta2.arguments import HIDDEN, hides, named
 from nkisim.upgrade.releases import MODULES, parameter_names
 from nkisim.upgrade.rules import Finder, Match, rule
 from nkisim.upgrade.source import Source
@@ -54,14 +56,25 @@ def _keywords(older: str, newer: str, *names: str, others: tuple[str, ...] = ())
                 continue
             tail = parameter_names(older, module, name)[position:]
             for call in source.calls(module, name):
+                if hides(source, call, position):
+                    yield Match(call, HIDDEN.format(tail[0]), certain=True)
+                    continue
                 edits = named(source, call, position, tail)
                 given = sum(argument.keyword is None for argument in source.given(call))
                 # A call with more arguments than parameters is of another release.
                 if edits and given == position + len(edits):
                     message = f"arguments from {tail[0]} on are passed by keyword"
-                    yield Match(call, message, edits)
+                    moved = zip(call.args[position:], tail, strict=False)
+                    certain = any(_is_of(source, value, key) for value, key in moved)
+                    yield Match(call, message, edits, certain=certain)
 
     return find
+
+
+def _is_of(source: Source, value: ast.expr, parameter: str) -> bool:
+    """Return whether a value is visibly one for a parameter: a member of its enum, a name."""
+    member = (source.name(value) or "").startswith(f"nki.isa.{parameter}.")
+    return member or (parameter == "name" and string(value) is not None)
 
 
 rule(

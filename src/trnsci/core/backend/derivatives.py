@@ -209,6 +209,33 @@ def _no_entries(operation: Any, in_dims: Sequence[Any], args: Sequence[Any]) -> 
     return made(found), 0
 
 
+def multilinear_jvp(
+    operation: Callable[..., Tensor], linear: Sequence[int], added: tuple[int, int] | None
+) -> Callable[..., Tensor]:
+    """Return the tangent rule of an operation that is linear in each of some arguments.
+
+    Args:
+        operation: The operation.
+        linear: Positions of these arguments.
+        added: Positions of a tensor that the operation adds and of its factor, or None.
+    """
+
+    def jvp(tangents: Sequence[Tensor | None], *args: Any) -> Tensor:
+        product = list(args)
+        if added is not None:
+            product[added[0]], product[added[1]] = None, 0.0
+        parts = [
+            operation(*product[:place], tangent, *product[place + 1 :])
+            for place in linear
+            if (tangent := tangents[place]) is not None
+        ]
+        if added is not None and (tangent := tangents[added[0]]) is not None:
+            parts.append(args[added[1]] * tangent)
+        return total(parts)
+
+    return jvp
+
+
 def total(tangents: Sequence[Tensor]) -> Tensor:
     """Return the sum of the tangent contributions of the arguments."""
     found = tangents[0]

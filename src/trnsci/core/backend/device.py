@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-__all__ = ["NeuronDevice", "forget_device", "neuron_device", "probed"]
+__all__ = ["NeuronDevice", "forget_device", "neuron_device", "probe", "probed"]
 
 _NODES = "/dev/neuron[0-9]*"
 
@@ -34,9 +34,13 @@ def neuron_device() -> NeuronDevice | None:
 
     If the Neuron driver has no device node, nothing is imported.
     """
-    if not probed:
-        probed.append(_probe())
-    return probed[0]
+    return (probed or probe())[0]
+
+
+def probe() -> list[NeuronDevice | None]:
+    """Return ``probed`` with the result of the probe."""
+    probed.append(_probe())
+    return probed
 
 
 def forget_device() -> None:

@@ -12,24 +12,24 @@ context, so that threads and tasks do not affect each other.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 try:
     import torch  # noqa: F401
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "the libraries of trnsci need torch: in the checkout of trnsci, pip install '.[torch]'",
+        "the libraries of nkisim need torch: pip install 'nkisim[torch]'",
         name="torch",
     ) from error
 
-from trnsci.core.backend.device import neuron_device
-from trnsci.core.backend.environment import library_requirement, library_switch
+from trnsci.core.backend.device import probe, probed
+from trnsci.core.backend.environment import Level, library_requirement, library_switch
 from trnsci.core.backend.explanation import Step, note, recording
-from trnsci.core.backend.provider import has_aws_nki
 from trnsci.core.backend.setting import Setting
 from trnsci.core.counters import count_no_kernel
 from trnsci.core.errors import BackendError, FlagError
 from trnsci.core.interop import constant_to_compile
+from trnsci.core.provider import has_aws_nki
 
 __all__ = ["Backend", "Library", "Path", "device_ready"]
 
@@ -42,7 +42,21 @@ _BACKENDS: tuple[str, ...] = get_args(Backend)
 @constant_to_compile
 def device_ready() -> bool:
     """Return whether this process can launch kernels on a NeuronCore."""
-    return neuron_device() is not None and has_aws_nki()
+    return (probed or probe())[0] is not None and has_aws_nki()
+
+
+class _Choice(NamedTuple):
+    """The value of a library's setting.
+
+    Attributes:
+        backend: The requested backend.
+        required: The level of ``REQUIRE_NKI``.
+        path: The path of calls; None if the device decides, or a variable has a wrong value.
+    """
+
+    backend: str
+    required: Level
+    path: Path | None
 
 
 @constant_to_compile
@@ -68,7 +82,8 @@ class Library:
         self.use_simulator = library_switch(name, "USE_SIMULATOR")
         self.require_nki = library_requirement(name)
         self.operations: dict[str, Any] = {}
-        self._requested = Setting(f"{name}.backend", "auto")
+        choice = self._choice_of("auto", self.require_nki.value)
+        self._choice = Setting(f"{name}.backend", choice)
 
     def __repr__(self) -> str:
         return f"<{self.name}: backend {self.get_backend()!r}, path {self.path()!r}>"
@@ -89,11 +104,11 @@ class Library:
             BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
         """
         self._check(name, "set_backend")
-        self._requested.set(name)
+        self._choice.set(self._choice_of(name, self.required()))
 
     def get_backend(self) -> str:
         """Return the requested backend, by default ``"auto"``."""
-        return self._requested.get()
+        return self._choice.get().backend
 
     def backend(self, name: str) -> AbstractContextManager[None]:
         """Set the backend inside a ``with`` block, for the current thread or task only.
@@ -106,26 +121,49 @@ class Library:
             BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
         """
         self._check(name, "backend")
-        return self._requested.scope(name)
+        return self._choice.scope(self._choice_of(name, self.required()))
+
+    def required(self) -> Level:
+        """Return the level of ``REQUIRE_NKI``."""
+        return self._choice.get().required
+
+    def requiring(self, level: Level) -> AbstractContextManager[None]:
+        """Set the level of ``REQUIRE_NKI`` inside a ``with`` block, as ``backend`` does."""
+        return self._choice.scope(self._choice_of(self.get_backend(), level))
 
     def path(self) -> Path:
-        """Return the path of a call with operands that its kernel accepts."""
-        requested = self._requested.get()
-        if requested == "pytorch":
-            return "pytorch"
-        required = self.require_nki.is_on()
-        if requested == "simulator" or self.use_simulator.is_on():
-            return "simulator"
-        if requested == "nki" or required or device_ready():
-            return "nki"
-        return "pytorch"
+        """Return the path of a call with operands that its kernel accepts.
+
+        Raises:
+            FlagError: A variable of the library had a wrong value when the library was imported.
+        """
+        return self._choice.get().path or self._undecided()
+
+    def _undecided(self) -> Path:
+        for variable in (self.require_nki, self.use_simulator):
+            if variable.error is not None:
+                raise variable.error
+        return "nki" if device_ready() else "pytorch"
+
+    def _choice_of(self, backend: str, required: Level) -> _Choice:
+        path: Path | None = None
+        if backend == "pytorch":
+            path = "pytorch"
+        elif self.require_nki.error or self.use_simulator.error:
+            path = None
+        elif backend == "simulator" or self.use_simulator.value:
+            path = "simulator"
+        elif backend == "nki" or required:
+            path = "nki"
+        return _Choice(backend, required, path)
 
     def kernels_wanted(self) -> bool:
         """Return whether calls must go through their ``Operation``.
 
         True where kernels run, and while ``explain`` records paths.
         """
-        return self.path() != "pytorch" or recording()
+        path = self._choice.get().path or self._undecided()
+        return path != "pytorch" or recording()
 
     def no_kernel(self, function: str) -> None:
         """Report the call of a public function that has no kernel: torch computes it.
@@ -141,7 +179,7 @@ class Library:
         if not self.kernels_wanted():
             return
         name = f"{self.name}.{function}"
-        refused = self.path() != "pytorch" and self.require_nki.level() == "all"
+        refused = self.path() != "pytorch" and self.required() == "all"
         if recording():
             end = "; the call raises" if refused else ""
             note(Step(name, "pytorch", f"the function has no kernel{end}"))
@@ -170,5 +208,5 @@ class Library:
             raise FlagError(
                 f"{self.name}.{function}: got {name!r}, accepted: {', '.join(_BACKENDS)}"
             )
-        if name == "nki" and not self.has_nki and not self.use_simulator.is_on():
+        if name == "nki" and not self.has_nki and not self.use_simulator.value:
             raise self.no_nki(function)

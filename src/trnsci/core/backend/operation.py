@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.backend.autocast import Autocast, autocast_device, cast_arguments
-from trnsci.core.backend.derivatives import each_entry, make_node, total
+from trnsci.core.backend.derivatives import each_entry, make_node, multilinear_jvp, total
 from trnsci.core.backend.explanation import Step, note, recording
 from trnsci.core.backend.fallback import report_fallback
 from trnsci.core.backend.launch import Launcher
@@ -51,6 +51,10 @@ class Operation:
             reference.
         jvp: ``jvp(tangents, *args)`` returns the tangent of each result for those of the
             arguments, of which some are None; None differentiates the reference.
+        linear: Positions of arguments in each of which the operation is linear; its tangent is then
+            the sum of its results with one of them replaced by its tangent, and ``jvp`` is not
+            given.
+        added: With ``linear``: positions of a tensor that is added, and of its factor.
         from_result: Whether ``backward`` and ``jvp`` also take the result, as the keyword
             ``result``; derivatives of solutions use it.
         batched: ``batched(info, in_dims, *args)`` is the rule for ``torch.vmap``, as in
@@ -77,6 +81,8 @@ class Operation:
         fake: Callable[..., Any] | None = None,
         backward: Callable[..., tuple[Tensor | None, ...]] | None = None,
         jvp: Callable[..., Any] | None = None,
+        linear: tuple[int, ...] = (),
+        added: tuple[int, int] | None = None,
         from_result: bool = False,
         batched: Callable[..., tuple[Any, Any]] | None = None,
         autocast: Autocast = "keep",
@@ -95,7 +101,7 @@ class Operation:
         self._launch = launch
         self._fake = fake or reference
         self._backward = backward
-        self._jvp = jvp
+        self._jvp = multilinear_jvp(self, linear, added) if linear else jvp
         self._from_result = from_result
         self._batched = batched or self._each
         self._flops = flops
@@ -138,7 +144,7 @@ class Operation:
 
     def _or_raises(self, reason: str) -> str:
         """Return why no kernel runs, and that the call raises if kernels are required."""
-        return f"{reason}; the call raises" if self.library.require_nki.is_on() else reason
+        return f"{reason}; the call raises" if self.library.required() else reason
 
     def _torch_reason(self) -> str:
         if self.library.get_backend() == "pytorch":
@@ -149,7 +155,7 @@ class Operation:
         """Return the path for arguments that the kernel accepts, and the reason."""
         path, requested = self.library.path(), self.library.get_backend()
         if requested == "auto" and path == "nki":
-            if self.library.require_nki.is_on():
+            if self.library.required():
                 return path, f"{self.library.require_nki.name} or its umbrella is on"
             if self._flops is not None and self._flops(*args) < self.min_flops:
                 return "pytorch", self._too_small
@@ -179,7 +185,7 @@ class Operation:
             shown = self._or_raises(reason) if wanted else self._torch_reason()
             note(Step(self.qualified_name, "pytorch", shown))
             return
-        if self.library.require_nki.is_on():
+        if self.library.required():
             self._require(reason)
         self._count_refusal(reason)
 
@@ -254,7 +260,7 @@ class Operation:
         try:
             return _each_of(self._run_kernel(Launcher(path), *args), Tensor.contiguous)
         except Exception as error:
-            if self.library.require_nki.is_on():
+            if self.library.required():
                 raise
             report_fallback(self.qualified_name, error, self.library.require_nki.name)
             return self._by_reference(args)

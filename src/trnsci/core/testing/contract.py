@@ -101,10 +101,8 @@ class OperationContract:
             metafunc.parametrize("backend", BACKENDS)
 
     @pytest.fixture(autouse=True)
-    def nothing_required(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Isolate tests from the environment, from other tests' graphs and from old memory."""
-        for switch in (self.library.require_nki, self.library.use_simulator):
-            monkeypatch.setenv(switch.name, "0")
+    def isolated(self) -> Iterator[None]:
+        """Isolate tests from other tests' graphs and from old memory."""
         torch.compiler.reset()
         with uninitialized_as_nan():
             yield
@@ -189,16 +187,14 @@ class OperationContract:
         assert not (counts() - before).launches, "a thread saw a block of another"
         self.assert_close(sample, got, self.result_of(sample))
 
-    def test_float64_is_refused_counted_and_raises_where_required(
-        self, sample: Sample, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_float64_is_refused_counted_and_raises_where_required(self, sample: Sample) -> None:
         tensors = [tensor.double() for tensor in sample.tensors]
         with self.library.backend("simulator"):
             before = counts()
             sample.call(*tensors)
             assert (counts() - before).refusals, "torch computed, and no refusal was counted"
-            monkeypatch.setenv(self.library.require_nki.name, "1")
-            with pytest.raises(BackendError, match=self.library.require_nki.name):
+            refused = pytest.raises(BackendError, match=self.library.require_nki.name)
+            with self.library.requiring("1"), refused:
                 sample.call(*tensors)
 
     # -- helpers of the tests ---------------------------------------------------------------------

@@ -15,10 +15,13 @@ from trnsci.core.errors import FlagError
 __all__ = [
     "BANK",
     "CORES",
+    "DEFAULT_GENERATION",
     "ITEMSIZE",
+    "SMALLEST_SBUF",
     "TILE",
     "Core",
     "Generation",
+    "generation_stated",
     "resolve_generation",
 ]
 
@@ -32,7 +35,7 @@ ITEMSIZE = {"float32": 4, "bfloat16": 2}
 
 Generation = Literal["gen2", "gen3", "gen4"]
 
-_TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
+_VARIABLES = ("NKISIM_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE")
 
 
 @dataclass(frozen=True)
@@ -79,22 +82,45 @@ CORES: dict[str, Core] = {
     "gen4": Core(245_752, 2.4, 1.2, 8, 100, {"float32": 84.0, "bfloat16": 31.0}, 528.0),
 }
 
+SMALLEST_SBUF = min(core.sbuf_bytes for core in CORES.values())
+"""SBUF bytes per partition that a kernel may use on every generation."""
+
+DEFAULT_GENERATION: Generation = "gen3"
+"""The generation of plans where none is stated: that of trn2, as for nkisim."""
+
 _ALIASES = {"trn1": "gen2", "inf2": "gen2", "trn2": "gen3", "trn3": "gen4"}
 
 
 def resolve_generation(name: str | None = None) -> Generation:
-    """Return the generation called ``name``, the environment's target, or gen2.
+    """Return the generation called ``name``; None takes the environment's, or the default.
 
-    The default is gen2: it has the smallest SBUF, so its tilings fit all generations.
+    The environment is read as nkisim reads it: NKISIM_TARGET, then
+    NEURON_PLATFORM_TARGET_OVERRIDE.
 
     Raises:
         FlagError: The name, or the environment's, is not known.
     """
-    origin = "generation"
-    if name is None:
-        name, origin = os.environ.get(_TARGET) or "gen2", _TARGET
-    found = _ALIASES.get(name.lower(), name.lower())
-    if found not in CORES:
-        accepted = ", ".join([*CORES, *_ALIASES])
-        raise FlagError(f"{origin}: got {name!r}, accepted: {accepted}")
-    return found  # type: ignore[return-value]
+    return _stated(name) or DEFAULT_GENERATION
+
+
+def generation_stated(name: str | None = None) -> bool:
+    """Return whether ``name`` or the environment states a generation; if not, it may be any.
+
+    Raises:
+        FlagError: The name, or the environment's, is not known.
+    """
+    return _stated(name) is not None
+
+
+def _stated(name: str | None) -> Generation | None:
+    """Return the generation that the argument or the environment states, or None."""
+    stated: list[tuple[str, str | None]] = [("generation", name)]
+    stated += [(variable, os.environ.get(variable) or None) for variable in _VARIABLES]
+    for origin, asked in stated:
+        if asked is not None:
+            found = _ALIASES.get(asked.lower(), asked.lower())
+            if found not in CORES:
+                accepted = ", ".join([*CORES, *_ALIASES])
+                raise FlagError(f"{origin}: got {asked!r}, accepted: {accepted}")
+            return found  # type: ignore[return-value]
+    return None

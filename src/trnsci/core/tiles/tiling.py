@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE, Generation
+from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, SMALLEST_SBUF, TILE, Generation
 
 __all__ = [
     "Blocks",
@@ -63,6 +63,7 @@ class Tiling:
         products: ``nc_matmul`` instructions.
         transposes: Tiles transposed on chip.
         tensor_ns, vector_ns, dma_ns: Busy times by the model.
+        stated: Whether the generation was stated; if not, the tiling fits every generation.
     """
 
     blocks: Blocks
@@ -77,6 +78,12 @@ class Tiling:
     tensor_ns: float
     vector_ns: float
     dma_ns: float
+    stated: bool = True
+
+    @property
+    def sbuf_limit(self) -> int:
+        """SBUF bytes per partition that the tiling may use."""
+        return CORES[self.generation].sbuf_bytes if self.stated else SMALLEST_SBUF
 
     @property
     def time_ns(self) -> float:
@@ -87,9 +94,9 @@ class Tiling:
 
     @property
     def fits(self) -> bool:
-        """Whether the tiling fits the memories of its generation."""
-        core = CORES[self.generation]
-        return self.sbuf_bytes <= core.sbuf_bytes and self.psum_banks <= core.psum_banks
+        """Whether the tiling fits the memories."""
+        banks = CORES[self.generation].psum_banks
+        return self.sbuf_bytes <= self.sbuf_limit and self.psum_banks <= banks
 
 
 def row_tiles(extent: int) -> int:

@@ -30,6 +30,7 @@ from trnsci.core.tiles.hardware import (
     TILE,
     Core,
     Generation,
+    generation_stated,
     resolve_generation,
 )
 from trnsci.core.tiles.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
@@ -59,10 +60,11 @@ class Problem:
     Attributes:
         rows, columns, depth: M, N and K.
         dtype: Dtype of the operands and the result.
-        generation: The generation it runs on.
+        generation: The generation whose times it is planned for.
         a_layout, b_layout: Position of the contraction in the operands.
         batch: Number of products.
         shared: ``"a"`` or ``"b"`` when the batch has one such operand, else empty.
+        stated: Whether the generation was stated; if not, the tiling has to fit every generation.
     """
 
     rows: int
@@ -74,6 +76,7 @@ class Problem:
     b_layout: Layout
     batch: int = 1
     shared: str = ""
+    stated: bool = True
 
     @property
     def core(self) -> Core:
@@ -118,7 +121,7 @@ def gemm_tiling(
         depth: K.
         dtype: ``"float32"`` or ``"bfloat16"``.
         generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None uses the
-            environment's target.
+            environment's target, or the times of gen3 with a tiling that fits every generation.
         a_layout: Position of the contraction in the left operand: ``"columns"`` normally,
             ``"rows"`` when it is passed transposed.
         b_layout: The same for the right operand, normally ``"rows"``.
@@ -148,6 +151,7 @@ def gemm_tiling(
         b_layout,
         batch,
         shared,
+        generation_stated(generation),
     )
     return _chosen(problem)
 
@@ -274,6 +278,7 @@ def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
         tensor_ns=tensor_cycles / core.tensor_ghz + (transposing if on_tensor else 0),
         vector_ns=vector_cycles / core.vector_ghz + (0 if on_tensor else transposing),
         dma_ns=dma_ns,
+        stated=problem.stated,
     )
 
 

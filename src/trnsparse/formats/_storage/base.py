@@ -162,8 +162,8 @@ class StoredMatrix(ABC):
         The same as ``@``, which ``torch.compile(fullgraph=True)`` does not trace.
         """
         agree("matmul", "the matrix", self._data, "the dense operand", other)
-        shape = other.shape
-        if not shape or (shape[0] if len(shape) == 1 else shape[-2]) != self.shape[1]:
+        shape, ndim = other.shape, other.ndim
+        if ndim == 0 or shape[0 if ndim == 1 else -2] != self.shape[1]:
             raise OperandError(
                 f"matmul: the inner dimensions of a product must agree, "
                 f"got {self.shape} and {tuple(other.shape)}"

@@ -9,7 +9,7 @@ are reorthogonalised.
 
 from __future__ import annotations
 
-from trnsolver._cuda.jacobi import PAIRS
+from trnsolver._paths.cuda.jacobi import PAIRS
 
 __all__ = ["MOST_ROWS", "SMALL_EIGH"]
 

@@ -14,7 +14,7 @@ from trnsci.core.iterations import Reason
 from trnsci.core.krylov import LinearOperator, Product, Run, Watch
 from trnsci.core.krylov.cg import conjugate_gradients, kernel_reference
 from trnsci.core.krylov.runs import ended
-from trnsparse._paths.library import LIBRARY
+from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import pattern_of
 from trnsparse._products.block_products import block_product
 from trnsparse.formats import BSRMatrix

@@ -1,7 +1,7 @@
-"""Resolution of global names: NKI, another package, a definition of the user, or a value.
+"""Resolution of names: NKI, another package, a definition of the user, or a value.
 
-Names of a live kernel are resolved in its module, those of a file in its source. Both give the same
-``Meaning``. Where the source is not sufficient the meaning is unknown, and rules report nothing.
+Global names of a live kernel are resolved in its module, those of a file in its source. Both give
+the same ``Meaning``. Where the source is not sufficient the meaning is unknown.
 """
 
 from __future__ import annotations
@@ -10,49 +10,41 @@ import ast
 import builtins
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
-from nkisim.checks.langcheck.source import Definition, Tree, definition_of, read_tree
 from nkisim.diagnostics import is_own_file
+from nkisim.source.files import Definition, File, definition_of, read_file
+from nkisim.source.names import SHORT_NAMES
+from nkisim.source.scopes import Assignment, Scope
 
 __all__ = [
     "UNKNOWN",
-    "FileScope",
-    "LiveScope",
+    "FileGlobals",
+    "Globals",
+    "LiveGlobals",
     "Meaning",
-    "Scope",
-    "file_scope",
-    "is_kernel_decorator",
+    "called",
+    "file_globals",
+    "meaning_of",
 ]
 
 Kind = Literal["nki", "foreign", "builtin", "definition", "module", "value", "unknown"]
 
 # Not part of NKI, and not source that a compiler of kernels could follow.
 _FOREIGN = {
-    "jax",
-    "ml_dtypes",
-    "numpy",
-    "pandas",
-    "scipy",
-    "tensorflow",
-    "torch",
-    "torch_neuronx",
-    "torch_xla",
-} | set(sys.stdlib_module_names)
+    *("jax", "ml_dtypes", "numpy", "pandas", "scipy"),
+    *("tensorflow", "torch", "torch_neuronx", "torch_xla"),
+    *sys.stdlib_module_names,
+}
 _NKI = ("nki", "nkisim")
 _NAMESPACES = ("language", "isa", "collectives", "typing")
-# How everyone imports them; for names that come from a module that binds them at run time.
-_USUAL = {
-    "nki": "nki",
-    "nl": "nki.language",
-    "nisa": "nki.isa",
-    "ncc": "nki.collectives",
-}
+_USUAL = {short: module for module, short in SHORT_NAMES.items()}
+"""Modules by their usual short names; for imports from a module that binds them at run time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,17 +58,18 @@ class Meaning:
         path: Dotted name, such as ``"nki.language.ndarray"`` or ``"numpy.exp"``.
         tree: File of a definition.
         node: The definition.
-        scope: Scope that resolves the names in it, or those of a module.
+        scope: The global names that it reads, or those of a module.
         value: The object, or the expression that makes it.
         is_kernel: Whether a definition is a kernel.
-        assumed: Whether only the usual spelling, as in ``from package import nl``, speaks for it.
+        assumed: Whether it is inferred from the usual spelling alone, as in ``from package import
+            nl``.
     """
 
     kind: Kind
     path: str = ""
-    tree: Tree | None = None
+    tree: File | None = None
     node: Definition | None = None
-    scope: Scope | None = None
+    scope: Globals | None = None
     value: Any = None
     is_kernel: bool = False
     assumed: bool = False
@@ -93,7 +86,7 @@ class Meaning:
 UNKNOWN = Meaning("unknown")
 
 
-class Scope(Protocol):
+class Globals(Protocol):
     """The global names of a module; ``key`` identifies the module."""
 
     key: int
@@ -116,20 +109,33 @@ def _is_foreign(path: str) -> bool:
     return root in _FOREIGN or root == "neuronxcc"
 
 
-def is_kernel_decorator(meaning: Meaning) -> bool:
-    """Return whether a decorator is ``nki.jit``."""
-    return meaning.path in ("nki.jit", "neuronxcc.nki.jit")
+def called(node: ast.expr) -> ast.expr:
+    """Return what an expression calls, or itself; a decorator may be called or not."""
+    while isinstance(node, ast.Call):
+        node = node.func
+    return node
+
+
+def meaning_of(
+    node: ast.AST, scope: Scope | None, global_meaning: Callable[[str], Meaning]
+) -> Meaning:
+    """Return the meaning of a dotted name that is read in a scope; unknown for local ones."""
+    if isinstance(node, ast.Attribute):
+        return meaning_of(node.value, scope, global_meaning).attribute(node.attr)
+    if not isinstance(node, ast.Name) or (scope is not None and scope.is_local(node.id)):
+        return UNKNOWN
+    return global_meaning(node.id)
 
 
 # -- live modules ----------------------------------------------------------------------------------
 
 
-class LiveScope:
+class LiveGlobals:
     """The names of a module that Python has loaded."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
-        self.key = id(names)  # what is kept under it has the scope, and so the names
+        self.key = id(names)  # cache entries under it keep the names alive
 
     def meaning(self, name: str) -> Meaning:
         """Return the current meaning of a global name."""
@@ -149,14 +155,14 @@ def _of_object(thing: Any) -> Meaning:
         root = thing.__name__.partition(".")[0]
         if root in _NKI or _is_foreign(thing.__name__):
             return _dotted(thing.__name__)
-        return Meaning("module", thing.__name__, scope=LiveScope(vars(thing)))
+        return Meaning("module", thing.__name__, scope=LiveGlobals(vars(thing)))
     home = _text(thing, "__module__") or type(thing).__module__
     name = _text(thing, "__name__")
     if home == "builtins":
         return Meaning("builtin", name) if name is not None else Meaning("value", value=thing)
     try:
         inner = inspect.unwrap(thing) if callable(thing) else thing
-    except ValueError:  # it answers to every name, and so wraps without end
+    except ValueError:  # it has every attribute, so unwrapping never ends
         return UNKNOWN
     wraps = type(thing).__module__.partition(".")[0] in _NKI and inner is not thing
     if not wraps and home.partition(".")[0] in _NKI:
@@ -173,19 +179,19 @@ def _of_object(thing: Any) -> Meaning:
     names = getattr(inner, "__globals__", None)
     if names is None:
         names = vars(sys.modules.get(inner.__module__, builtins))
-    return Meaning("definition", "", *found, LiveScope(names), thing, wraps)
+    return Meaning("definition", "", *found, LiveGlobals(names), thing, wraps)
 
 
 # -- files -----------------------------------------------------------------------------------------
 
 
-class FileScope:
+class FileGlobals:
     """The names of a file that is parsed, not imported.
 
     Imports are resolved to files next to it; a package is recognised by its ``__init__.py``.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: File) -> None:
         self.tree = tree
         self.key = 0
         self._meanings: dict[str, Meaning] = {}
@@ -193,7 +199,7 @@ class FileScope:
     def meaning(self, name: str) -> Meaning:
         """Return the meaning of a global name according to the file's source."""
         if name not in self._meanings:
-            self._meanings[name] = UNKNOWN  # what two files take from each other
+            self._meanings[name] = UNKNOWN  # while two files import it from each other
             self._meanings[name] = self._read(name)
         return self._meanings[name]
 
@@ -201,12 +207,14 @@ class FileScope:
         known = self._bindings.get(name)
         if known is None:
             return Meaning("builtin", name) if hasattr(builtins, name) else UNKNOWN
-        kind, what = known
-        if kind == "definition":
-            return self._defined(what)
-        if kind == "import":
-            return self._imported(name, *what)
-        return Meaning("value", value=what) if what is not None else UNKNOWN
+        node = known.node
+        if isinstance(node, Definition):
+            return self._defined(node)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            return self._imported(known, node)
+        statement = self.tree.parent(node)
+        whole = isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value
+        return Meaning("value", value=whole) if whole else UNKNOWN
 
     def kernels(self) -> list[Meaning]:
         """Return the functions decorated with ``nki.jit``, nested ones included."""
@@ -226,56 +234,55 @@ class FileScope:
         ]
         return self._defined(inner[0]) if inner else UNKNOWN
 
+    def of(self, node: ast.AST, scope: Scope | None = None) -> Meaning:
+        """Return the meaning of a dotted name where it is written, or in another scope."""
+        return meaning_of(node, scope or self.tree.scope(node), self.meaning)
+
+    def alias(self, module: str) -> str:
+        """Return the expression for a module of NKI in the file; the usual one if none is bound."""
+        usual = SHORT_NAMES[module]
+        for name in (usual, *self._bindings):
+            if name in self._bindings and self.meaning(name).path == module:
+                return name
+        dotted = (package + module[3:] for package in _NKI if package in self._bindings)
+        return next((name for name in dotted if name in self.tree.imported), usual)
+
     def _defined(self, node: Definition) -> Meaning:
-        kernel = any(is_kernel_decorator(self._evaluated(d)) for d in node.decorator_list)
+        paths = [self.of(called(decorator)).path for decorator in node.decorator_list]
+        kernel = any(path in ("nki.jit", "neuronxcc.nki.jit") for path in paths)
         return Meaning("definition", "", self.tree, node, self, None, kernel)
 
-    def _evaluated(self, node: ast.expr) -> Meaning:
-        """Return the meaning of a dotted name, called or not."""
-        if isinstance(node, ast.Call):
-            return self._evaluated(node.func)
-        if isinstance(node, ast.Name):
-            return self.meaning(node.id)
-        if isinstance(node, ast.Attribute):
-            return self._evaluated(node.value).attribute(node.attr)
-        return UNKNOWN
-
     @cached_property
-    def _bindings(self) -> dict[str, tuple[str, Any]]:
-        bound: dict[str, tuple[str, Any]] = {}
-        # What stands in for a module that is missing comes first, so that the import counts.
-        for statement in _fallbacks_first(self.tree.module.body):
-            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                bound[statement.name] = ("definition", statement)
-            elif isinstance(statement, ast.Import):
-                for alias in statement.names:
-                    path = alias.name if alias.asname else alias.name.partition(".")[0]
-                    bound[alias.asname or path] = ("import", (path, 0, None))
-            elif isinstance(statement, ast.ImportFrom):
-                for alias in statement.names:
-                    entry = (statement.module or "", statement.level, alias.name)
-                    bound[alias.asname or alias.name] = ("import", entry)
-            elif isinstance(statement, ast.Assign):
-                for target in statement.targets:
-                    for node in ast.walk(target):
-                        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                            whole = statement.value if node is target else None
-                            bound[node.id] = ("value", whole)
-            elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                bound[statement.target.id] = ("value", statement.value)
-        return bound
+    def _bindings(self) -> dict[str, Assignment]:
+        """The binding of each global name that counts: the last one of the module's statements."""
+        # Replacements of a missing module come first, so that the import overrides them.
+        statements = enumerate(_fallbacks_first(self.tree.module.body))
+        order: dict[ast.AST, int] = {
+            s: place for place, s in statements if not isinstance(s, ast.AugAssign)
+        }
+        bound: dict[str, tuple[int, Assignment]] = {}
+        for name, made in self.tree.body(self.tree.module).assignments.items():
+            for one in made:
+                place = order.get(self.tree.statement_of(one.node), -1)
+                if place >= bound.get(name, (0,))[0]:
+                    bound[name] = place, one
+        return {name: one for name, (_, one) in bound.items()}
 
-    def _imported(self, local: str, module: str, level: int, name: str | None) -> Meaning:
+    def _imported(self, bound: Assignment, node: ast.Import | ast.ImportFrom) -> Meaning:
+        module, level, name = bound.imported, 0, ""
+        if isinstance(node, ast.ImportFrom):
+            module, level = node.module or "", node.level
+            name = bound.imported.rpartition(".")[2]
         root = module.partition(".")[0]
         if not level and (root in _NKI or _is_foreign(module)):
-            found = _dotted(module if name is None else f"{module}.{name}")
+            found = _dotted(bound.imported)
             own = self._file_of(root, 0) if root in _NKI else None
             # A folder of the user that is called nki is imported in place of AWS's.
             shadowed = own is not None and not is_own_file(str(own))
             return replace(found, assumed=True) if shadowed else found
         scope = self._scope_of(module, level)
-        if name is None:
-            return _usual(local) if scope is None else Meaning("module", module, scope=scope)
+        if not name:
+            return _usual(bound.name) if scope is None else Meaning("module", module, scope=scope)
         found = UNKNOWN
         if scope is not None and name in scope._bindings:
             found = scope.meaning(name)
@@ -283,9 +290,9 @@ class FileScope:
             found = Meaning("module", name, scope=inner)
         return _usual(name) if found.kind in ("unknown", "value") and name in _USUAL else found
 
-    def _scope_of(self, module: str, level: int) -> FileScope | None:
+    def _scope_of(self, module: str, level: int) -> FileGlobals | None:
         file = self._file_of(module, level)
-        return None if file is None else file_scope(str(file))
+        return None if file is None else file_globals(str(file))
 
     def _file_of(self, module: str, level: int) -> Path | None:
         home = Path(self.tree.file).resolve().parent
@@ -318,12 +325,12 @@ def _fallbacks_first(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _fallbacks_first(getattr(statement, name, []))
 
 
-def file_scope(file: str) -> FileScope | None:
-    """Return the scope of a file, cached until it changes; None if it is not valid Python."""
-    tree = read_tree(file)
+def file_globals(file: str) -> FileGlobals | None:
+    """Return the names of a file, cached until it changes; None if it is not valid Python."""
+    tree = read_file(file)
     if tree is None:
         return None
-    if tree.scope is None:
-        tree.scope = FileScope(tree)
-    found: FileScope = tree.scope
+    if tree.globals is None:
+        tree.globals = FileGlobals(tree)
+    found: FileGlobals = tree.globals
     return found

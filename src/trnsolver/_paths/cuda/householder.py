@@ -10,7 +10,7 @@ opposite to those of the columns.
 
 from __future__ import annotations
 
-from trnsolver._cuda.jacobi import COMMON
+from trnsolver._paths.cuda.jacobi import COMMON
 
 __all__ = ["QR"]
 

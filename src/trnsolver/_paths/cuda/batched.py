@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from trnsci.core.cuda import CudaKernel
-from trnsolver._cuda.householder import QR
-from trnsolver._cuda.jacobi import EIGH, SVD
-from trnsolver._cuda.launch import (
+from trnsolver._eigen.refine import pair_correction
+from trnsolver._paths import derivatives as rules
+from trnsolver._paths.cuda.householder import QR
+from trnsolver._paths.cuda.jacobi import EIGH, SVD
+from trnsolver._paths.cuda.launch import (
     NoKernelError,
     fits,
     kernel_of,
@@ -25,9 +27,7 @@ from trnsolver._cuda.launch import (
     suits,
     threads_for,
 )
-from trnsolver._cuda.small_eigh import MOST_ROWS, SMALL_EIGH
-from trnsolver._eigen.refine import pair_correction
-from trnsolver._paths import derivatives as rules
+from trnsolver._paths.cuda.small_eigh import MOST_ROWS, SMALL_EIGH
 
 __all__ = ["batched_eigh", "batched_qr", "batched_svd", "refined_pairs"]
 

@@ -1,0 +1,9 @@
+"""Normalisation of transforms."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+__all__ = ["Norm"]
+
+Norm: TypeAlias = Literal["forward", "backward", "ortho"] | None

@@ -14,6 +14,7 @@ import pytest
 import kernels
 import nkisim
 import nkisim.isa
+import nkisim.profiling.advice  # declares the rules of advice
 from each_case import each_case
 from nkisim.diagnostics import RULES
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
@@ -43,7 +44,7 @@ BESIDE = {
     "L070",
     "M049",
     # advice of nkisim.profile: the kernel has no fault
-    *(f"P00{number}" for number in range(1, 9)),
+    *(f"P{number:03}" for number in range(1, 13)),
 }  # rules that the list does not have
 
 

@@ -231,3 +231,231 @@ def good_P008(x):
         nisa.tensor_copy(dst=tile[:, i * 128 : (i + 1) * 128], src=turned)
     nisa.dma_copy(dst=out, src=tile)
     return out
+
+
+@advised_twin(zeros(512, 256), zeros(512, 2048))
+def bad_P009(a, b):
+    out = nl.ndarray((256, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
+    for m in nl.affine_range(2):
+        rows = slice(m * 128, (m + 1) * 128)
+        for n in nl.affine_range(4):
+            columns = slice(n * 512, (n + 1) * 512)
+            total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+            for k in nl.affine_range(4):
+                left = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+                nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])
+                right = nl.ndarray((128, 512), dtype=b.dtype, buffer=nl.sbuf)
+                nisa.dma_copy(dst=right, src=b[k * 128 : (k + 1) * 128, columns])  # here
+                nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=k > 0)
+            result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=result, src=total)
+            nisa.dma_copy(dst=out[rows, columns], src=result)
+    return out
+
+
+def good_P009(a, b):
+    out = nl.ndarray((256, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
+    rights = []
+    for k in nl.affine_range(4):
+        right = nl.ndarray((128, 2048), dtype=b.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=right, src=b[k * 128 : (k + 1) * 128])
+        rights.append(right)
+    for m in nl.affine_range(2):
+        rows = slice(m * 128, (m + 1) * 128)
+        lefts = []
+        for k in nl.affine_range(4):
+            left = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])
+            lefts.append(left)
+        for n in nl.affine_range(4):
+            columns = slice(n * 512, (n + 1) * 512)
+            total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+            for k in nl.affine_range(4):
+                moving = rights[k][:, columns]
+                nisa.nc_matmul(dst=total, stationary=lefts[k], moving=moving, accumulate=k > 0)
+            result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=result, src=total)
+            nisa.dma_copy(dst=out[rows, columns], src=result)
+    return out
+
+
+@advised_twin(zeros(640, 2048))
+def bad_P009_second_pass(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+    for i in nl.sequential_range(5):
+        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+    for i in nl.affine_range(5):
+        again = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=again, src=x[i * 128 : (i + 1) * 128])  # here
+        result = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=again, data2=total, op=nl.subtract)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
+    return out
+
+
+def good_P009_second_pass(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+    kept = []
+    for i in nl.sequential_range(5):
+        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+        kept.append(tile)
+    for i in nl.affine_range(5):
+        result = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=kept[i], data2=total, op=nl.subtract)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
+    return out
+
+
+@advised_twin(zeros(1024, 1024, dtype=ml_dtypes.bfloat16))
+def bad_P010(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(8):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
+        most = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        nisa.tensor_reduce(dst=most, op=nl.maximum, data=tile, axis=1)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=most)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)  # here
+        nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
+        nisa.reciprocal(dst=total, data=total)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=total)
+        nisa.dma_copy(dst=out[rows], src=tile)
+    return out
+
+
+def good_P010(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(8):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
+        least = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        nisa.tensor_reduce(dst=least, op=nl.maximum, data=tile, axis=1, negate=True)
+        nisa.activation(
+            dst=tile,
+            op=nl.exp,
+            data=tile,
+            bias=least,
+            reduce_op=nl.add,
+            reduce_res=total,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
+        )
+        nisa.reciprocal(dst=total, data=total)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=total)
+        nisa.dma_copy(dst=out[rows], src=tile)
+    return out
+
+
+@advised_twin(zeros(1024, 2048), targets=GEN3_UP)
+def bad_P011(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(8):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        linear = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        nisa.tensor_scalar(  # here
+            dst=linear, data=tile, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=1.0
+        )
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.multiply)
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.add)
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.multiply)
+        nisa.dma_copy(dst=out[rows], src=linear)
+    return out
+
+
+def good_P011(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(8):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        linear = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        nisa.tensor_scalar(
+            dst=linear,
+            data=tile,
+            op0=nl.multiply,
+            operand0=2.0,
+            op1=nl.add,
+            operand1=1.0,
+            engine=nisa.engine.scalar,
+        )
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.multiply)
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.add)
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.multiply)
+        nisa.dma_copy(dst=out[rows], src=linear)
+    return out
+
+
+@advised_twin(zeros(6400, 128), targets=GEN3_UP)
+def bad_P012(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    hardware = nisa.dge_mode.hwdge
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows], dge_mode=hardware)  # here
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware)
+    return out
+
+
+def good_P012(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    hardware = nisa.dge_mode.hwdge
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows], dge_mode=hardware)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware, engine=nisa.engine.scalar)
+    return out
+
+
+@advised_twin(
+    zeros(1024, 2048, dtype=ml_dtypes.bfloat16),
+    zeros(1024, 2048, dtype=ml_dtypes.bfloat16),
+    targets=GEN3_UP,
+)
+def bad_P011_gpsimd(x, y):
+    out = nl.ndarray((1024, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    mode, sync, scalar = nisa.dge_mode.hwdge, nisa.engine.sync, nisa.engine.scalar
+    for i in nl.affine_range(8):
+        rows = slice(i * 128, (i + 1) * 128)
+        left = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        right = nl.ndarray((128, 2048), dtype=y.dtype, buffer=nl.sbuf)
+        product = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=left, src=x[rows], dge_mode=mode, engine=sync)
+        nisa.dma_copy(dst=right, src=y[rows], dge_mode=mode, engine=scalar)
+        nisa.tensor_tensor(dst=product, data1=left, data2=right, op=nl.multiply)  # here
+        nisa.tensor_reduce(dst=total, op=nl.add, data=product, axis=1)
+        nisa.dma_copy(dst=out[rows], src=total, dge_mode=mode, engine=sync)
+    return out
+
+
+def good_P011_gpsimd(x, y):
+    out = nl.ndarray((1024, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    mode, sync, scalar = nisa.dge_mode.hwdge, nisa.engine.sync, nisa.engine.scalar
+    for i in nl.affine_range(8):
+        rows = slice(i * 128, (i + 1) * 128)
+        left = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
+        right = nl.ndarray((128, 2048), dtype=y.dtype, buffer=nl.sbuf)
+        product = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=left, src=x[rows], dge_mode=mode, engine=sync)
+        nisa.dma_copy(dst=right, src=y[rows], dge_mode=mode, engine=scalar)
+        engine = nisa.engine.gpsimd if i % 2 else nisa.engine.vector
+        nisa.tensor_tensor(dst=product, data1=left, data2=right, op=nl.multiply, engine=engine)
+        nisa.tensor_reduce(dst=total, op=nl.add, data=product, axis=1)
+        nisa.dma_copy(dst=out[rows], src=total, dge_mode=mode, engine=sync)
+    return out

@@ -192,6 +192,174 @@ def transposed(x: Any, followed: bool) -> Any:
     return out
 
 
+def product_from_hbm(a: Any, b: Any, followed: bool) -> Any:
+    """P009: the left tiles are loaded for every n. Followed: once for every m."""
+    depth, height = a.shape
+    out = nl.ndarray((height, b.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
+    for m in nl.affine_range(height // 128):
+        rows = slice(m * 128, (m + 1) * 128)
+        kept = []
+        if followed:
+            for k in nl.affine_range(depth // 128):
+                left = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+                nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])
+                kept.append(left)
+        for n in nl.affine_range(b.shape[1] // 512):
+            columns = slice(n * 512, (n + 1) * 512)
+            total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+            for k in nl.affine_range(depth // 128):
+                if followed:
+                    left = kept[k]
+                else:
+                    left = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
+                    nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])
+                right = nl.ndarray((128, 512), dtype=b.dtype, buffer=nl.sbuf)
+                nisa.dma_copy(dst=right, src=b[k * 128 : (k + 1) * 128, columns])
+                nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=k > 0)
+            result = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=result, src=total)
+            nisa.dma_copy(dst=out[rows, columns], src=result)
+    return out
+
+
+def centred(x: Any, followed: bool) -> Any:
+    """P009: a second pass loads all blocks again. Followed: the first pass keeps them."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    total = nl.ndarray((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=total, value=0.0)
+    kept = []
+    for i in nl.sequential_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+        kept.append(tile)
+    for i in nl.affine_range(x.shape[0] // 128):
+        if followed:
+            again = kept[i]
+        else:
+            again = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=again, src=x[i * 128 : (i + 1) * 128])
+        result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=again, data2=total, op=nl.subtract)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
+    return out
+
+
+def softmax(x: Any, followed: bool) -> Any:
+    """P010: difference, exponential and sum. Followed: one activation with bias and sum."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        most = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        nisa.tensor_reduce(dst=most, op=nl.maximum, data=tile, axis=1)
+        if followed:
+            bias = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_scalar(dst=bias, data=most, op0=nl.multiply, operand0=-1.0)
+            nisa.activation(
+                dst=tile,
+                op=nl.exp,
+                data=tile,
+                bias=bias,
+                reduce_op=nl.add,
+                reduce_res=total,
+                reduce_cmd=nisa.reduce_cmd.reset_reduce,
+            )
+        else:
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=most)
+            nisa.activation(dst=tile, op=nl.exp, data=tile)
+            nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
+        nisa.reciprocal(dst=total, data=total)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=total)
+        nisa.dma_copy(dst=out[rows], src=tile)
+    return out
+
+
+def mean_squares(x: Any, followed: bool) -> Any:
+    """P010: squares and their sum. Followed: one activation with a sum."""
+    out = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        squares = nl.ndarray((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        if followed:
+            nisa.activation(
+                dst=squares,
+                op=nl.square,
+                data=tile,
+                reduce_op=nl.add,
+                reduce_res=total,
+                reduce_cmd=nisa.reduce_cmd.reset_reduce,
+            )
+        else:
+            nisa.tensor_tensor(dst=squares, data1=tile, data2=tile, op=nl.multiply)
+            nisa.tensor_reduce(dst=total, op=nl.add, data=squares, axis=1)
+        nisa.dma_copy(dst=out[rows], src=total)
+    return out
+
+
+def polynomial(x: Any, followed: bool) -> Any:
+    """P011: Vector does all products and sums. Followed: Scalar does the scaling."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        linear = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        engine = nisa.engine.scalar if followed else nisa.engine.vector
+        nisa.tensor_scalar(
+            dst=linear,
+            data=tile,
+            op0=nl.multiply,
+            operand0=2.0,
+            op1=nl.add,
+            operand1=1.0,
+            engine=engine,
+        )
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.multiply)
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.add)
+        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.multiply)
+        nisa.dma_copy(dst=out[rows], src=linear)
+    return out
+
+
+def row_products(x: Any, y: Any, followed: bool) -> Any:
+    """P011: Vector multiplies and sums. Followed: GpSimd multiplies every second tile."""
+    out = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    mode = nisa.dge_mode.hwdge
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        left = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        right = nl.ndarray((128, x.shape[1]), dtype=y.dtype, buffer=nl.sbuf)
+        product = nl.ndarray((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=left, src=x[rows], dge_mode=mode, engine=nisa.engine.sync)
+        nisa.dma_copy(dst=right, src=y[rows], dge_mode=mode, engine=nisa.engine.scalar)
+        engine = nisa.engine.gpsimd if followed and i % 2 == 1 else nisa.engine.vector
+        nisa.tensor_tensor(dst=product, data1=left, data2=right, op=nl.multiply, engine=engine)
+        nisa.tensor_reduce(dst=total, op=nl.add, data=product, axis=1)
+        nisa.dma_copy(dst=out[rows], src=total, dge_mode=mode, engine=nisa.engine.sync)
+    return out
+
+
+def exponentials_on_sync(x: Any, followed: bool) -> Any:
+    """P012: the Sync queue triggers all transfers. Followed: the Scalar queue triggers stores."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    mode = nisa.dge_mode.hwdge
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows], dge_mode=mode, engine=nisa.engine.sync)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        queue = nisa.engine.scalar if followed else nisa.engine.sync
+        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=mode, engine=queue)
+    return out
+
+
 _BFLOAT16 = ml_dtypes.bfloat16
 _FROM_GEN3 = ("gen3", "gen4")
 
@@ -221,4 +389,23 @@ ADVISED = (
         _FROM_GEN3,
     ),
     Advised("P008", transposed, lambda n: (_zeros(1024 * n, 128),)),
+    Advised(
+        "P009",
+        product_from_hbm,
+        lambda n: (_zeros(1024, 256, dtype=_BFLOAT16), _zeros(1024, 1024 * n, dtype=_BFLOAT16)),
+    ),
+    Advised("P009", centred, lambda n: (_zeros(128 * 5 * n, 2048),)),
+    Advised("P010", softmax, lambda n: (_zeros(128 * 8 * n, 2048),)),
+    Advised("P010", mean_squares, lambda n: (_zeros(128 * 8 * n, 2048),)),
+    Advised("P011", polynomial, lambda n: (_zeros(128 * 8 * n, 2048),), _FROM_GEN3),
+    Advised(
+        "P011",
+        row_products,
+        lambda n: (
+            _zeros(128 * 8 * n, 2048, dtype=_BFLOAT16),
+            _zeros(128 * 8 * n, 2048, dtype=_BFLOAT16),
+        ),
+        _FROM_GEN3,
+    ),
+    Advised("P012", exponentials_on_sync, lambda n: (_zeros(128 * 50 * n, 128),), _FROM_GEN3),
 )

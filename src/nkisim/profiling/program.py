@@ -15,11 +15,16 @@ from nkisim.diagnostics import Place
 from nkisim.machine import Event
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.memory.region import is_hbm, is_psum
+from nkisim.memory.written_map import Region
 from nkisim.profiling.costs import Work, work_of
 from nkisim.profiling.footprints import Accesses
+from nkisim.profiling.steps import Step, step_of
 
-__all__ = ["Capture", "Operation", "Program", "Tile"]
+__all__ = ["MOST_EXAMPLES", "Capture", "Operation", "Program", "Tile"]
 
+
+MOST_EXAMPLES = 16
+"""Signatures of a line that are kept; of a line with more, some are not known."""
 
 _MOST_PARTS = 32
 """Parts of an allocation with lifetimes of their own; bytes beyond them live together."""
@@ -77,7 +82,11 @@ class Operation:
         touches_psum: Whether it accesses PSUM.
         sbuf_bytes: Bytes of SBUF that its operands cover.
         joins: Number of the ``core_barrier`` or ``sendrecv`` of both cores, or -1.
-        stationary: Of a product, equal for products with the same stationary operand.
+        source: Of a product its stationary operand, of a load what it reads from HBM and how: equal
+            for operations that read the same values.
+        writes: Tiles that it writes.
+        step: What it computes, where an ``activation`` could do it too.
+        fed_by: Of such a step, the step that wrote exactly the data that it reads, or -1.
     """
 
     number: int
@@ -93,7 +102,10 @@ class Operation:
     sbuf_bytes: int
     joins: int = -1
     reuses: tuple[int, ...] = ()
-    stationary: object = None
+    source: object = None
+    writes: tuple[Tile, ...] = ()
+    step: Step | None = None
+    fed_by: int = -1
 
 
 @dataclass(slots=True)
@@ -106,6 +118,8 @@ class Program:
         generation: The target.
         cores: Number of cores.
         assumed_descriptors: Origin of descriptors where the kernel leaves it to the compiler.
+        examples: By file and line, an instruction of each signature; those that several engines
+            run, or that an ``activation`` could do, and at most ``MOST_EXAMPLES`` of a line.
     """
 
     generation: Generation
@@ -113,6 +127,7 @@ class Program:
     tiles: list[Tile] = field(default_factory=list)
     cores: int = 1
     assumed_descriptors: str = "software"
+    examples: dict[tuple[str, int], dict[object, Event]] = field(default_factory=dict)
 
 
 class Capture:
@@ -128,7 +143,9 @@ class Capture:
         self._prebuilt = descriptors == "prebuilt" or generation.number == 2
         assumed = "prebuilt" if self._prebuilt else "software"
         self.program = Program(generation, assumed_descriptors=assumed)
-        self._works: dict[object, Work] = {}
+        self._works: dict[object, tuple[Work, Step | None]] = {}
+        self._results: dict[Any, tuple[int, Region]] = {}
+        """The last step that wrote to an allocation, and where."""
         # Freed with the storage of the tile.
         self._accesses: WeakKeyDictionary[Any, Accesses] = WeakKeyDictionary()
         self._parts: dict[Any, _Parts] = {}
@@ -138,29 +155,45 @@ class Capture:
     def __call__(self, event: Event) -> None:
         """Add an event to the program."""
         program = self.program
-        work = self._works.get(event.signature)
-        if work is None:
+        known = self._works.get(event.signature)
+        if known is None:
             work = work_of(event, program.generation, prebuilt=self._prebuilt)
-            self._works[event.signature] = work
+            known = self._works[event.signature] = work, step_of(event)
+        work, step = known
+        if step is not None or "engine" in event.arguments:
+            self._keep_example(event)
         number, core = len(program.operations), event.core
         needs: set[int] = set()
         reuses: set[int] = set()
         tiles: dict[Tile, None] = {}
         sbuf_bytes = 0
-        stationary: object = None
+        source: Any = None
+        fed_by = -1
+        if step is not None and step.kind == "square" and not _is_square(event):
+            step = None
         for name, tensor in event.reads:
             written = self._accesses_of(tensor).read(tensor.region, number, core)
             needs |= written
-            if name == "stationary":
-                stationary = (tensor.life, tensor.region, max(written, default=-1))
+            if name == "stationary" or work.transfer is not None:
+                source = (tensor.life, tensor.region, max(written, default=-1))
+            elif step is not None and name == step.reads:
+                last = self._results.get(tensor.life)
+                if last is not None and last[1] == tensor.region and written == {last[0]}:
+                    fed_by = last[0]
             if not is_hbm(tensor.buffer):
                 tiles |= dict.fromkeys(self._tiles(tensor, core))
                 sbuf_bytes += 0 if is_psum(tensor.buffer) else tensor.size * tensor.itemsize
-        for _, tensor in event.writes:
+        writes: dict[Tile, None] = {}
+        for name, tensor in event.writes:
             reuses |= self._accesses_of(tensor).write(tensor.region, number, core)
+            if step is not None and name == "dst":
+                self._results[tensor.life] = number, tensor.region
             if not is_hbm(tensor.buffer):
-                tiles |= dict.fromkeys(self._tiles(tensor, core))
+                writes |= dict.fromkeys(self._tiles(tensor, core))
                 sbuf_bytes += 0 if is_psum(tensor.buffer) else tensor.size * tensor.itemsize
+        tiles |= writes
+        if work.transfer is not None:
+            source = _loaded(event, source)
         joins = -1
         if event.instruction in ("core_barrier", "sendrecv"):
             joins = self._synchronisations[core] = self._synchronisations.get(core, -1) + 1
@@ -189,9 +222,19 @@ class Capture:
                 sbuf_bytes,
                 joins,
                 tuple(sorted(reuses)),
-                stationary,
+                source,
+                tuple(writes),
+                step,
+                fed_by,
             )
         )
+
+    def _keep_example(self, event: Event) -> None:
+        """Keep an instruction of each signature of a line."""
+        place = event.place
+        found = self.program.examples.setdefault((place.file, place.line), {})
+        if event.signature not in found and len(found) < MOST_EXAMPLES:
+            found[event.signature] = event
 
     def _accesses_of(self, tensor: NkiTensor) -> Accesses:
         found = self._accesses.get(tensor.storage)
@@ -230,6 +273,27 @@ class Capture:
             parts.tiles.append(new)
             self.program.tiles.append(new)
         return parts.covering(columns)
+
+
+def _is_square(event: Event) -> bool:
+    """Return whether both operands of an instruction are the same elements."""
+    (_, a), (_, b) = event.reads[:2]
+    return a.life is b.life and a.region == b.region
+
+
+def _loaded(event: Event, read: tuple[Any, Region, int]) -> object:
+    """Return what a transfer loads and how.
+
+    None for stores, for data that the kernel itself writes, and for addresses known at run time.
+    """
+    (_, target), (_, origin) = event.writes[0], event.reads[0]
+    given = (event.arguments.get("src"), event.arguments.get("dst"))
+    dynamic = any(isinstance(t, NkiTensor) and t.indirection is not None for t in given)
+    if len(event.reads) > 1 or dynamic or is_hbm(target.buffer) or not is_hbm(origin.buffer):
+        return None
+    if read[2] >= 0:
+        return None
+    return event.instruction, read, target.shape, target.dtype, target.start_partition, event.core
 
 
 class _Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -94,6 +95,7 @@ class Advice:
             modelled.
         file, line: Line of the kernel that it concerns.
         code: Code to paste, or "".
+        values: What the texts are made from. Code reads these; texts are for people.
     """
 
     rule: str
@@ -104,6 +106,7 @@ class Advice:
     file: str = ""
     line: int = 0
     code: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -111,6 +111,8 @@ class _Spiller:
                 needs=(*(self.numbers[n] for n in operation.needs), *sorted(reloads)),
                 reuses=tuple(self.numbers[n] for n in operation.reuses),
                 tiles=tuple(self.copies[tile] for tile in operation.tiles),
+                writes=tuple(self.copies[tile] for tile in operation.writes),
+                fed_by=operation.fed_by if operation.fed_by < 0 else self.numbers[operation.fed_by],
             )
         )
         self.numbers.append(number)

@@ -8,11 +8,11 @@
 The baseline of a batch or an image is ``torch.fft``, of frames ``torch.stft``, of a layer the
 product of native matrices, and of a single transform the faster of torch and ``scipy.fft`` on an
 array. Goals: 1.05 of a baseline of 200 microseconds or more; below, 3 times it for a single vector
-and 5 times for others. Each batch is run twice, as a native tensor and as a ComplexTensor; the second is also the result type for a real tensor. Contenders are timed in turns, so that noise
-is shared; small problems are repeated within a turn. The error is the L2 norm of the difference
-from the result in float64, relative to that result; goals are 5e-7 log2(N) + 2e-7.
-
-A second table has the predictions of the plans for a NeuronCore: nothing in it was measured.
+and 5 times for others. Each batch is run twice, as a native tensor and as a ComplexTensor; the
+second is also the result type for a real tensor. Contenders are timed in turns, so that noise is
+shared; small problems are repeated within a turn. The error is the L2 norm of the difference from
+the result in float64, relative to that result; goals are 5e-7 log2(N) + 2e-7. A second table has
+the predictions of the plans for a NeuronCore: nothing in it was measured.
 """
 
 from __future__ import annotations

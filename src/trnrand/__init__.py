@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnrand._library import LIBRARY  # first: it reports how to install torch
+
+# isort: split
 from trnrand import programs as programs  # makes the programs of Generator.new_program
-from trnrand._library import LIBRARY
 from trnrand.defaults import (
     checkpoint_contexts,
     fork_rng,

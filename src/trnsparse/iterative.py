@@ -1,7 +1,6 @@
 """Iterative solvers for matrices of any format.
 
-The result unpacks as ``(x, iterations, residual)`` and has ``info``. Names that end in ``_bsr`` are
-aliases.
+The result unpacks as ``(x, iterations, residual)`` and has ``info``.
 
 Solutions have the derivatives of the exact solution by b and by the entries of A, computed by one
 more system with the conjugate transpose of A, in every mode of autograd and ``torch.func``. If A is
@@ -37,16 +36,12 @@ from trnsparse.formats import SparseMatrix
 
 __all__ = [
     "cg",
-    "cg_bsr",
     "chebyshev",
-    "chebyshev_bsr",
     "chebyshev_coeffs",
     "chebyshev_steps",
     "minres",
     "power_iteration",
-    "power_iteration_bsr",
     "richardson",
-    "richardson_bsr",
 ]
 
 Matrix: TypeAlias = SparseMatrix | Tensor | Product
@@ -263,6 +258,7 @@ def power_iteration(
     return found
 
 
+# Names of published releases; see ``trnsparse.published``.
 cg_bsr = cg
 chebyshev_bsr = chebyshev
 richardson_bsr = richardson

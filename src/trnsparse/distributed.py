@@ -242,7 +242,7 @@ class RowShardedCSR:
         to parts. Every rank returns its part of x, and the same iterations and residual.
         """
         checked_action("cg", on_failure)
-        rule = stopping("cg", tol, None, 0.0, ("max_iter", max_iter), None)
+        rule = stopping("cg", tol, None, 0.0, max_iter, None)
         if b.dtype in (torch.float16, torch.bfloat16):
             raise DTypeError(f"cg: takes float32, float64 and complex vectors, got {b.dtype}")
         if x0 is not None and x0.shape != b.shape:

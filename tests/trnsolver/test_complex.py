@@ -176,7 +176,7 @@ CASES = {
     "inv_sqrt_spd": (trnsolver.inv_sqrt_spd, each(inverse_root), ("positive",)),
     "inv_sqrt_spd of one": (first(trnsolver.inv_sqrt_spd), first(inverse_root), ("positive",)),
     "inv_sqrt_spd_ns": (
-        lambda a: trnsolver.inv_sqrt_spd_ns(a, max_iters=30, tol=1e-13)[0],
+        lambda a: trnsolver.inv_sqrt_spd_ns(a, max_iter=30, tol=1e-13)[0],
         each(inverse_root),
         ("positive",),
     ),

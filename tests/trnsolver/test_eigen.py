@@ -310,7 +310,7 @@ def test_lobpcg(largest, generalized):
     a = torch.diag(torch.arange(1.0, n + 1, dtype=torch.float64)) + 0.1 * SYMMETRIC_60
     b = torch.eye(n, dtype=torch.float64) + 0.5 * SYMMETRIC_60 @ SYMMETRIC_60 / n
     given = b if generalized else None
-    result = trnsolver.lobpcg(a, 4, given, tol=1e-9, largest=largest, maxiter=300)
+    result = trnsolver.lobpcg(a, 4, given, tol=1e-9, largest=largest, max_iter=300)
     assert result.info.converged
     want = scipy.linalg.eigh(a.numpy(), b.numpy() if generalized else None, eigvals_only=True)
     w, v = result
@@ -328,16 +328,16 @@ def test_lobpcg_is_faster_with_a_preconditioner_and_takes_functions():
     diagonal = torch.logspace(0, 4, n, dtype=torch.float64)
     start = random_tensor(n, 3, dtype=torch.float64)
     slow = trnsolver.lobpcg(
-        lambda v: diagonal * v, start, tol=1e-6, maxiter=400, on_failure="ignore"
+        lambda v: diagonal * v, start, tol=1e-6, max_iter=400, on_failure="ignore"
     )
     fast = trnsolver.lobpcg(
-        lambda v: diagonal * v, start, M=lambda r: r / diagonal, tol=1e-6, maxiter=400
+        lambda v: diagonal * v, start, M=lambda r: r / diagonal, tol=1e-6, max_iter=400
     )
     assert fast.info.converged
     assert len(fast.info.residuals) < len(slow.info.residuals)
     assert torch.allclose(fast.eigenvalues, diagonal[:3], rtol=1e-6)
     assert not trnsolver.lobpcg(
-        torch.diag(diagonal), 3, maxiter=2, on_failure="ignore"
+        torch.diag(diagonal), 3, max_iter=2, on_failure="ignore"
     ).info.converged
 
 

@@ -52,7 +52,7 @@ def test_rounding_is_no_negative_eigenvalue():
 @pytest.mark.parametrize("condition", [1.0, 1e2, 1e5])
 def test_newton_schulz(condition):
     a = with_values(np.logspace(1, 1 - np.log10(condition), 32))
-    x, steps, residual = result = trnsolver.inv_sqrt_spd_ns(a, max_iters=30, tol=1e-10)
+    x, steps, residual = result = trnsolver.inv_sqrt_spd_ns(a, max_iter=30, tol=1e-10)
     assert isinstance(steps, int)
     assert isinstance(residual, float)
     assert result.info.converged
@@ -68,7 +68,7 @@ def test_newton_schulz_stops_where_rounding_has_the_last_word():
     assert result.info.reason == "stagnated"
     assert not result.info.converged
     assert result.residual < 1e-5
-    limited = trnsolver.inv_sqrt_spd_ns(a, max_iters=2, on_failure="ignore")
+    limited = trnsolver.inv_sqrt_spd_ns(a, max_iters=2, on_failure="ignore")  # earlier spelling
     assert (limited.iterations, limited.info.reason) == (2, "limit")
     nan = trnsolver.inv_sqrt_spd_ns(torch.full((2, 2), float("nan")), on_failure="ignore")
     assert not nan.info.converged
@@ -76,7 +76,7 @@ def test_newton_schulz_stops_where_rounding_has_the_last_word():
 
 def test_newton_schulz_gives_each_of_a_batch_its_own_end():
     a = torch.stack([2 * torch.eye(6).double(), with_values(np.logspace(0, -4, 6))])
-    result = trnsolver.inv_sqrt_spd_ns(a, max_iters=40)
+    result = trnsolver.inv_sqrt_spd_ns(a, max_iter=40)
     assert result.info.converged
     steps = result.info.details["steps"]
     assert steps[0] < steps[1]
@@ -198,7 +198,7 @@ def test_the_gram_form_is_the_same_update():
         lambda a: trnsolver.cholesky(a @ a.mT + torch.eye(3)),
         lambda a: trnsolver.inv_spd(a @ a.mT + torch.eye(3)),
         lambda a: trnsolver.inv_sqrt_spd(a @ a.mT + torch.eye(3)),
-        lambda a: trnsolver.inv_sqrt_spd_ns(a @ a.mT + torch.eye(3), tol=1e-13, max_iters=40)[0],
+        lambda a: trnsolver.inv_sqrt_spd_ns(a @ a.mT + torch.eye(3), tol=1e-13, max_iter=40)[0],
         lambda a: trnsolver.eigh(a + a.mT)[0],
         lambda a: trnsolver.eigh_generalized(a + a.mT, a @ a.mT + torch.eye(3))[0],
         lambda a: trnsolver.solve(a + 4 * torch.eye(3), a),

@@ -259,11 +259,11 @@ def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def inv_sqrt_spd_ns(
-    launch: Launcher, a: Tensor, max_iters: int, tol: float
+    launch: Launcher, a: Tensor, max_iter: int, tol: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     length = limits.root_instructions(a.shape[-1])
     kernel = newton_schulz.inverse_root
-    z, steps, residual = _launched(launch, kernel, (a,), length, max_iters, tol)
+    z, steps, residual = _launched(launch, kernel, (a,), length, max_iter, tol)
     return z, steps[:, 0], residual[:, 0]
 
 
@@ -278,11 +278,11 @@ def msign(
 
 
 def cg(
-    launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, maxiter: int
+    launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, max_iter: int
 ) -> tuple[Tensor, Tensor]:
     length = limits.cg_instructions(a.shape[-1])
     kernel = cg_kernels.conjugate_gradients
-    x, residuals = _launched(launch, kernel, (a, rhs, x0), length, tol, maxiter)
+    x, residuals = _launched(launch, kernel, (a, rhs, x0), length, tol, max_iter)
     return x, residuals
 
 

@@ -310,10 +310,10 @@ def _groups_of_rows(m: int, n: int) -> None:
 
 def _iterations(m: int, n: int) -> None:
     a = _definite(m)
-    trnsolver.inv_sqrt_spd_ns(a, max_iters=4, tol=1e-3, on_failure="ignore")
-    trnsolver.inv_sqrt_spd_ns(torch.stack([a, 2 * a]), max_iters=3, tol=1e-3, on_failure="ignore")
+    trnsolver.inv_sqrt_spd_ns(a, max_iter=4, tol=1e-3, on_failure="ignore")
+    trnsolver.inv_sqrt_spd_ns(torch.stack([a, 2 * a]), max_iter=3, tol=1e-3, on_failure="ignore")
     trnsolver.msign(torch.eye(m, n) + 0.1 * random_tensor(m, n) / m)
-    trnsolver.cg(a, random_tensor(m), tol=1e-5, maxiter=4, on_failure="ignore")
+    trnsolver.cg(a, random_tensor(m), tol=1e-5, max_iter=4, on_failure="ignore")
 
 
 def _pieces(m: int, n: int) -> None:

@@ -117,13 +117,10 @@ class BSRStorage(StoredMatrix):
     @property
     def pattern(self) -> Pattern:
         """Positions of the blocks in the grid of blocks."""
+        given = self.block_row_ptrs, self.block_col_indices, self.grid
         cached = self._pattern_cache
-        if cached is None or not cached.holds(
-            self.block_row_ptrs, self.block_col_indices, self.grid
-        ):
-            cached = self._pattern_cache = Pattern.of(
-                self.block_row_ptrs, self.block_col_indices, self.grid
-            )
+        if cached is None or cached.snapshot is None or not cached.snapshot.holds(*given):
+            cached = self._pattern_cache = Pattern.of(*given)
         return cached
 
     @property

@@ -22,6 +22,7 @@ from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsci.core.krylov import differentiated
 from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsci.core.products import matmul
+from trnsci.core.untraced import STEPS, untraced
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._library import no_kernel
 from trnsolver._matrix_functions.polar import qdwh
@@ -200,12 +201,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     plain = work.detach()
     wide = work.shape[-2] < work.shape[-1]
     if chosen("polar", "method", method, ("svd", "qdwh")) == "qdwh":
-        if work.ndim != 2:
-            raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(A.shape)}")
-        if not concrete(work):
-            raise FlagError("polar: qdwh needs concrete values, but A is traced or transformed")
-        unitary = qdwh(plain.mH if wide else plain)[0]
-        unitary = unitary.mH.resolve_conj() if wide else unitary
+        unitary = _by_qdwh(plain)
     else:
         u, _, vh = run_svd("polar", plain)
         unitary = u @ vh
@@ -215,6 +211,17 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     positive = unitary.mH @ work if right else work @ unitary.mH
     positive = symmetric_part(positive)
     return Polar(restored(unitary, A.dtype), restored(positive, A.dtype))
+
+
+@untraced("polar by qdwh", STEPS)
+def _by_qdwh(a: Tensor) -> Tensor:
+    if a.ndim != 2:
+        raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(a.shape)}")
+    if not concrete(a):
+        raise FlagError("polar: qdwh needs concrete values, but A is traced or transformed")
+    wide = a.shape[-2] < a.shape[-1]
+    unitary = qdwh(a.mH if wide else a)[0]
+    return unitary.mH.resolve_conj() if wide else unitary
 
 
 @in_full_precision

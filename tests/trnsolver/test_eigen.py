@@ -135,9 +135,6 @@ def test_generalized_values_near_the_largest_number():
 DECAYING = with_values(np.concatenate([-np.logspace(0, -6, 20), np.logspace(0.3, -6, 200)]))
 
 
-FALLING = with_values(2.0 ** -np.arange(60.0) * np.where(np.arange(60) % 3, 1, -1))
-
-
 def residual_of(a, w, v):
     return float(torch.linalg.vector_norm(a @ v - v * w, dim=0).max())
 
@@ -145,16 +142,14 @@ def residual_of(a, w, v):
 @pytest.mark.parametrize(
     ("method", "k", "which", "tol"),
     [
-        ("refined", None, "smallest", 1e-8),
-        ("qdwh", None, "smallest", 1e-12),
+        ("exact", None, "smallest", 1e-12),
         ("chebyshev", 8, "smallest", 1e-6),
         ("chebyshev", 8, "largest", 1e-6),
         ("chebyshev", 8, "magnitude", 1e-6),
-        ("randomized", 8, "magnitude", 1e-9),
     ],
 )
 def test_each_way_reaches_its_tolerance_and_measures_it(method, k, which, tol):
-    a = FALLING if method == "randomized" else DECAYING
+    a = DECAYING
     w, v = result = trnsolver.eigh(a, tol, k=k, which=which, method=method)
     info = result.info
     assert info.method == method, info
@@ -173,12 +168,12 @@ def test_each_way_reaches_its_tolerance_and_measures_it(method, k, which, tol):
 
 
 def test_a_way_that_fails_is_followed_by_the_exact_one():
-    flat = with_values(np.linspace(1, 2, 40))
-    result = trnsolver.eigh(flat, 1e-10, k=5, which="magnitude", method="randomized")
+    close = 1 + 1e-9 * np.arange(40)  # a filter does not separate them
+    result = trnsolver.eigh(with_values(close), 1e-10, k=5, method="chebyshev")
     assert result.info.method == "exact"
-    assert result.info.precision == ("randomized in float64, not enough", "exact in float64")
+    assert result.info.precision == ("chebyshev in float64, not enough", "exact in float64")
     assert result.info.converged
-    assert torch.allclose(result.eigenvalues, torch.linspace(1, 2, 40).double()[-5:], atol=1e-12)
+    assert np.abs(result.eigenvalues.numpy() - close[:5]).max() <= 1e-12
 
 
 def test_a_tolerance_below_rounding_is_never_claimed():
@@ -250,7 +245,7 @@ def structured():
     }
 
 
-@each_case("method", ["exact", "refined", "chebyshev", "randomized", "qdwh"])
+@each_case("method", ["exact", "chebyshev"])
 @each_case("name", structured())
 def test_the_bound_of_every_way_holds_and_its_pairs_are_the_wanted_ones(name, method):
     a = torch.from_numpy(structured()[name]).float()
@@ -339,18 +334,3 @@ def test_lobpcg_is_faster_with_a_preconditioner_and_takes_functions():
     assert not trnsolver.lobpcg(
         torch.diag(diagonal), 3, max_iter=2, on_failure="ignore"
     ).info.converged
-
-
-def test_a_spectrum_is_divided_down_to_small_problems():
-    sizes = []
-
-    def exact(a):
-        sizes.append(a.shape[-1])
-        return torch.linalg.eigh(a)
-
-    a = random_tensor(150, 150, dtype=torch.float64)
-    a = a + a.mT
-    values, _ = spectra._divided(a, exact)
-    assert max(sizes) <= spectra._BASE
-    assert sum(sizes) == 150
-    torch.testing.assert_close(values.sort()[0], torch.linalg.eigvalsh(a))

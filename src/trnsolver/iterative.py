@@ -3,11 +3,12 @@
 All return ``(x, iterations, residual)`` with ``.info``: convergence, the reason for stopping and
 the history of residuals. They stop, like SciPy's, when ``norm(b - A x) <= max(rtol * norm(b),
 atol)``; the reported residual is recomputed from the returned x. A solution that overflows or
-underflows in its dtype is not converged. A and x0 are cast to the dtype of b; float16 and bfloat16
-are computed in float32, and converge there: the reported residual includes the final rounding.
+underflows in its dtype is not converged. A has the dtype of b, or is a dense real matrix for a
+complex b; x0 is cast. float16 and bfloat16 are computed in float32, and converge there: the
+reported residual includes the final rounding.
 
-A method that does not converge warns (``ConvergenceWarning``), raises or stays silent, as
-``on_failure`` says.
+A method that does not converge warns (``ConvergenceWarning``), raises or does neither, as selected
+by ``on_failure``.
 
 b is a vector, or a batch of vectors (..., n); A may have the same batch dimensions. For a dense A,
 a matrix b of shape (n, k) that is not such a batch has k right-hand sides as columns. Systems of a

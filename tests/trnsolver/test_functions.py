@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from torch.func import jvp
+from torch.overrides import TorchFunctionMode
 
 import trnsolver
 from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver._matrix_functions.sylvester import sylvester
 
 
 @each_case("condition", [1.0, 1e4, 1e8])
@@ -121,12 +120,19 @@ def test_polar_factors_at_the_ends_of_the_numbers(method, side, dtype):
 
 
 @pytest.mark.parametrize("condition", [1e0, 1e6, 1e12])
-def test_qdwh_needs_few_steps_at_any_condition(condition):
-    from trnsolver._matrix_functions.polar import qdwh
+def test_qdwh_needs_few_factorizations_at_any_condition(condition):
+    class Factorizations(TorchFunctionMode):
+        count = 0
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            name = getattr(function, "__name__", "")
+            self.count += name.startswith(("linalg_qr", "linalg_cholesky"))
+            return function(*args, **(kwargs or {}))
 
     a = with_condition(condition, 20)
-    u, steps = qdwh(a)
-    assert steps <= 8
+    with Factorizations() as seen:
+        u = trnsolver.polar(a, method="qdwh")[0]
+    assert 1 <= seen.count <= 8
     assert float((u.mT @ u - torch.eye(20)).abs().max()) <= 20 * 20 * unit_roundoff(torch.float64)
 
 
@@ -253,23 +259,14 @@ def test_gradients_of_each_of_a_batch():
 
 # What torch does when forward mode is first used.
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-@pytest.mark.parametrize("moved", ["p", "c", "both"])
-def test_forward_derivatives_of_the_equation_of_sylvester(moved):
-    """``P dS + dS P = dC - dP S - S dP``."""
-    root = with_condition(10.0, 5)
-    p = root @ root.mT
-    c, of_p, of_c = (random_tensor(5, 5, dtype=torch.float64, seed=seed) for seed in range(3))
-    of_p = of_p + of_p.mT
-    s = sylvester(p, c)
-    right = torch.zeros_like(c)
-    if moved == "p":
-        found = jvp(lambda p: sylvester(p, c), (p,), (of_p,))[1]
-    elif moved == "c":
-        found = jvp(lambda c: sylvester(p, c), (c,), (of_c,))[1]
-    else:
-        found = jvp(sylvester, (p, c), (of_p, of_c))[1]
-    if moved != "p":
-        right = right + of_c
-    if moved != "c":
-        right = right - (of_p @ s + s @ of_p)
-    torch.testing.assert_close(p @ found + found @ p, right)
+@pytest.mark.parametrize("name", ["inv_sqrt_spd", "polar"])
+def test_second_derivatives_in_both_modes(name):
+    """Derivatives of roots and polar factors solve an equation, which is differentiated too."""
+    root = with_condition(10.0, 4)
+
+    def function(z):
+        a = root @ root.mT + torch.eye(4) + 0.1 * (z + z.mT)
+        return trnsolver.inv_sqrt_spd(a) if name == "inv_sqrt_spd" else trnsolver.polar(a + z)[0]
+
+    z = random_tensor(4, 4, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradgradcheck(function, z, check_fwd_over_rev=True)

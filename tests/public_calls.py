@@ -228,7 +228,6 @@ _SPARSE = {
             "ichol_preconditioner",
             "ilu_preconditioner",
             "jacobi_preconditioner",
-            "jacobi_preconditioner_bsr",
             "power_iteration",
             "splu",
             "ssor_preconditioner",
@@ -244,21 +243,11 @@ _SPARSE = {
     },
     "trnsparse.block_jacobi_preconditioner": _call(BLOCKS),
     "trnsparse.block_sparse_attention": _call(HEADS, HEADS, HEADS, MASK),
-    "trnsparse.block_sparse_attention_tiled": _call(HEADS[0, 0], HEADS[0, 0], HEADS[0, 0], MASK),
-    "trnsparse.bsr_spmm": _call(BLOCKS, B),
-    "trnsparse.cg_bsr": _call(BLOCKS, X),
     "trnsparse.chebyshev": _call(SPARSE, X, 1.0, 9.0, 3),
-    "trnsparse.chebyshev_bsr": _call(BLOCKS, X, 1.0, 9.0, 3),
     "trnsparse.density_screen": _call(INTEGRALS, A),
-    "trnsparse.multiply": _call(SPARSE, SPARSE),
-    "trnsparse.power": _call(SPARSE, 2.0),
-    "trnsparse.power_iteration_bsr": _call(BLOCKS),
     "trnsparse.richardson": _call(SPARSE, X, 0.1, 3),
-    "trnsparse.richardson_bsr": _call(BLOCKS, X, 0.1, 3),
     "trnsparse.screened_spmm": _call(A, INTEGRALS[0], B, 1e-3),
     "trnsparse.sddmm": _call(SPARSE, A, B),
-    "trnsparse.sparse_add": _call(SPARSE, SPARSE),
-    "trnsparse.sparse_scale": _call(SPARSE, 2.0),
     "trnsparse.spgemm": _call(SPARSE, SPARSE),
     "trnsparse.spmm": _call(SPARSE, B),
 }
@@ -300,6 +289,6 @@ NOT_CALLS = {
     "chebyshev_steps dilated_mask eye_sparse global_window_mask local_window_mask",
     "pictures": "plot_residuals plot_pattern",
     "conversions and descriptions": "from_scipy from_xla to_xla from_dense from_torch_sparse "
-    "bandwidth block_ordering bsr_diagonal nnz_per_row permuted rcm sparse_transpose transpose",
+    "bandwidth block_ordering permuted rcm",
 }
 """Public functions without a path, by the reason."""

@@ -1,6 +1,6 @@
 """Direct solvers: linear systems, inverses, least squares and determinants.
 
-B is cast to the dtype of A. float16 and bfloat16 are solved in float32 and rounded back.
+A and B have one dtype. float16 and bfloat16 are solved in float32 and rounded back.
 """
 
 from __future__ import annotations

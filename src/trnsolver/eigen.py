@@ -23,6 +23,7 @@ from trnsci.core.failures import OnFailure, checked_action, report_failure
 from trnsci.core.finite import finite, power_below
 from trnsci.core.krylov import differentiated
 from trnsci.core.matrix_errors import TorchLinAlgError
+from trnsci.core.untraced import STEPS, untraced
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._eigen.quality import EighInfo, frobenius_norm, judged_again
@@ -109,20 +110,10 @@ def eigh(
 ) -> Eigenpairs | ApproximateEigenpairs:
     """Return eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
 
-    Without ``tol`` the result is exact to rounding. With it, cheaper methods are possible. By
-    default ``exact`` or ``chebyshev`` is chosen by the order, the number of pairs and ``tol``, from
-    times on a CPU; ``method`` selects one:
-
-    ==============  ================================================================================
-    ``exact``       LAPACK, cuSOLVER or the kernels
-    ``refined``     in float32, corrected by products in float64 (Ogita and Aishima 2018)
-    ``chebyshev``   k pairs by subspace iteration with a Chebyshev filter
-    ``randomized``  k pairs of largest magnitude from a random sketch, if the spectrum decays
-    ``qdwh``        spectral divide and conquer by polar factors: products and QR only
-    ==============  ================================================================================
-
-    The residual is always measured. If a method does not reach ``tol``, the exact one follows,
-    which is the only differentiable one.
+    Without ``tol`` the result is exact to rounding: by LAPACK, cuSOLVER or the kernels. With it, k
+    of at least 10 k pairs of a matrix of order above 320 are computed by subspace iteration with a
+    Chebyshev filter, unless ``tol`` is near rounding. Their residual is measured; if it is above
+    ``tol``, the exact method follows, which is the only differentiable one.
 
     Args:
         A: Symmetric matrices, of which the lower triangle is read; one matrix if ``tol`` is given.
@@ -132,7 +123,7 @@ def eigh(
             ``"magnitude"``.
         subset: First and last index, both included, of the requested ascending values.
         max_sweeps: Limit of Jacobi sweeps on kernels; None for a sufficient number.
-        method: A method from the table, or ``"auto"``; only with ``tol``.
+        method: ``"auto"``, or ``"exact"`` or ``"chebyshev"`` for one of the two; only with ``tol``.
         on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if even the exact result has a residual
             above ``tol``, such as 1e-10 in float32, the default of older releases.
 
@@ -277,6 +268,7 @@ def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Ten
     return w[..., first : last + 1], v[..., first : last + 1]
 
 
+@untraced("eigh with tol", STEPS)
 @in_full_precision
 def _approximate(
     A: Tensor,
@@ -290,9 +282,7 @@ def _approximate(
 ) -> ApproximateEigenpairs:
     """Return pairs whose residual is below ``tol``; warn or raise if it is not."""
     checked_action("eigh", on_failure)
-    chosen(
-        "eigh", "method", method, ("auto", "exact", "refined", "chebyshev", "randomized", "qdwh")
-    )
+    chosen("eigh", "method", method, ("auto", "exact", "chebyshev"))
     if not tol > 0:
         raise FlagError(f"eigh: tol must be positive, got {tol}")
     if a.ndim != 2:
@@ -315,17 +305,14 @@ def _approximate(
             raise DerivativeError(f"eigh: A must not be differentiated by method {method!r}")
         method = "exact"
 
-    def exact(matrix: Tensor) -> Pairs:
-        return _exact("eigh", matrix, None)
-
     def wanted() -> Pairs:
         if k is None:
-            return exact(a)
+            return _exact("eigh", a, None)
         if which == "magnitude":
-            return largest_magnitude(*exact(a), k)
+            return largest_magnitude(*_exact("eigh", a, None), k)
         return _part(a, *places, None)
 
-    w, v, info = approximate_pairs(a, tol, k, which, method, exact, wanted, size)
+    w, v, info = approximate_pairs(a, tol, k, which, method, wanted, size)
     exact_w, exact_v = w, v
     w, v = restored(w * unit, A.dtype), restored(v, A.dtype)
     back_w, back_v = w.to(exact_w.dtype) / unit, v.to(exact_v.dtype)

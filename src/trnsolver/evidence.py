@@ -219,7 +219,7 @@ CASES = (
         "conjugate_gradients",
         "conjugate gradients",
         lambda: (_definite(40), random_tensor(40, seed=1)),
-        lambda a, b: trnsolver.cg(a, b, tol=1e-6, maxiter=20)[0],
+        lambda a, b: trnsolver.cg(a, b, tol=1e-6, max_iter=20)[0],
         lambda a, b: torch.linalg.solve(a.double(), b.double()),
         _TORCH,
         lambda a, b: 1e-6 * float(torch.linalg.cond(a.double())) + _condition_bound(a),

@@ -17,6 +17,7 @@ from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import DerivativeError, LinAlgError, ShapeError
 from trnsci.core.finite import finite, power_below
 from trnsci.core.matrix_errors import TorchLinAlgError
+from trnsci.core.untraced import untraced
 from trnsolver._factors.schur import schur_form
 from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import (
@@ -224,6 +225,7 @@ def svdvals(A: Tensor) -> Tensor:
     return restored(s, A.dtype)
 
 
+@untraced("schur")
 def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     """Return T and Q with ``A = Q @ T @ Q.mH``, Q unitary.
 

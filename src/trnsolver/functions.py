@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.failures import (
@@ -22,6 +22,7 @@ from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsci.core.krylov import differentiated
 from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsci.core.products import matmul
+from trnsci.core.untraced import STEPS, untraced
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._library import no_kernel
 from trnsolver._matrix_functions.polar import qdwh
@@ -96,9 +97,10 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
     return restored(x, A.dtype)
 
 
+@also_spelled("max_iter", "max_iters")
 @in_full_precision
 def inv_sqrt_spd_ns(
-    A: Tensor, *, max_iters: int = 20, tol: float | None = None, on_failure: OnFailure = "warn"
+    A: Tensor, *, max_iter: int = 20, tol: float | None = None, on_failure: OnFailure = "warn"
 ) -> Solution:
     """Return ``A ** -0.5`` by coupled Newton-Schulz steps, which are products only.
 
@@ -108,7 +110,7 @@ def inv_sqrt_spd_ns(
 
     Args:
         A: Positive definite matrices.
-        max_iters: Limit of steps.
+        max_iter: Limit of steps; ``max_iters`` is accepted too.
         tol: Tolerance of the residual; None for 1e-7, or ``4 * eps`` where that is larger.
         on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the steps do not converge.
 
@@ -119,12 +121,12 @@ def inv_sqrt_spd_ns(
 
     Raises:
         ConvergenceError: The steps did not converge, and ``on_failure`` is ``"raise"``.
-        FlagError: ``max_iters`` is negative, or ``tol`` is NaN.
+        FlagError: ``max_iter`` is negative, or ``tol`` is NaN.
         ShapeError: A is not square.
     """
     work = square_matrix("inv_sqrt_spd_ns", "A", A)
     checked_action("inv_sqrt_spd_ns", on_failure)
-    whole("inv_sqrt_spd_ns", "max_iters", max_iters, 0, error=FlagError)
+    whole("inv_sqrt_spd_ns", "max_iter", max_iter, 0, error=FlagError)
     tol = max(1e-7, 4 * torch.finfo(work.dtype).eps) if tol is None else tol
     if tol != tol:
         raise FlagError("inv_sqrt_spd_ns: tol must be a number, got nan")
@@ -135,10 +137,10 @@ def inv_sqrt_spd_ns(
     if kernels_wanted():
         from trnsolver._paths.operations import INV_SQRT_SPD_NS
 
-        x, steps, residual = INV_SQRT_SPD_NS(flat, max_iters, tol)
+        x, steps, residual = INV_SQRT_SPD_NS(flat, max_iter, tol)
     else:
         early = concrete(work)
-        x, steps, residual = torch_path.inv_sqrt_steps(flat, max_iters, tol, early)
+        x, steps, residual = torch_path.inv_sqrt_steps(flat, max_iter, tol, early)
     x = x / root
     x = restored(x.reshape(work.shape), A.dtype)
     if not concrete(work):
@@ -146,7 +148,7 @@ def inv_sqrt_spd_ns(
     if not work.numel():
         return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
     taken, left = int(steps.detach().max()), float(residual.detach().max())
-    reason: Reason = "converged" if left < tol else "limit" if taken >= max_iters else "stagnated"
+    reason: Reason = "converged" if left < tol else "limit" if taken >= max_iter else "stagnated"
     if not (isfinite(left) and only_finite(x)):
         reason = "diverged"
     converged = reason == "converged"
@@ -199,12 +201,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     plain = work.detach()
     wide = work.shape[-2] < work.shape[-1]
     if chosen("polar", "method", method, ("svd", "qdwh")) == "qdwh":
-        if work.ndim != 2:
-            raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(A.shape)}")
-        if not concrete(work):
-            raise FlagError("polar: qdwh needs concrete values, but A is traced or transformed")
-        unitary = qdwh(plain.mH if wide else plain)[0]
-        unitary = unitary.mH.resolve_conj() if wide else unitary
+        unitary = _by_qdwh(plain)
     else:
         u, _, vh = run_svd("polar", plain)
         unitary = u @ vh
@@ -214,6 +211,17 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     positive = unitary.mH @ work if right else work @ unitary.mH
     positive = symmetric_part(positive)
     return Polar(restored(unitary, A.dtype), restored(positive, A.dtype))
+
+
+@untraced("polar by qdwh", STEPS)
+def _by_qdwh(a: Tensor) -> Tensor:
+    if a.ndim != 2:
+        raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(a.shape)}")
+    if not concrete(a):
+        raise FlagError("polar: qdwh needs concrete values, but A is traced or transformed")
+    wide = a.shape[-2] < a.shape[-1]
+    unitary = qdwh(a.mH if wide else a)[0]
+    return unitary.mH.resolve_conj() if wide else unitary
 
 
 @in_full_precision

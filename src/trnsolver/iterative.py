@@ -3,11 +3,12 @@
 All return ``(x, iterations, residual)`` with ``.info``: convergence, the reason for stopping and
 the history of residuals. They stop, like SciPy's, when ``norm(b - A x) <= max(rtol * norm(b),
 atol)``; the reported residual is recomputed from the returned x. A solution that overflows or
-underflows in its dtype is not converged. A and x0 are cast to the dtype of b; float16 and bfloat16
-are computed in float32, and converge there: the reported residual includes the final rounding.
+underflows in its dtype is not converged. A has the dtype of b, or is a dense real matrix for a
+complex b; x0 is cast. float16 and bfloat16 are computed in float32, and converge there: the
+reported residual includes the final rounding.
 
-A method that does not converge warns (``ConvergenceWarning``), raises or stays silent, as
-``on_failure`` says.
+A method that does not converge warns (``ConvergenceWarning``), raises or does neither, as selected
+by ``on_failure``.
 
 b is a vector, or a batch of vectors (..., n); A may have the same batch dimensions. For a dense A,
 a matrix b of shape (n, k) that is not such a batch has k right-hand sides as columns. Systems of a
@@ -20,17 +21,17 @@ derivatives only. The backward of a solution that did not converge warns (``Conv
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import agree, floating, tensor, whole
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.arguments import also_spelled, whole
+from trnsci.core.errors import FlagError
 from trnsci.core.failures import OnFailure
 from trnsci.core.finite import power_below
 from trnsci.core.iterations import Solution, plot_residuals
-from trnsci.core.krylov import Method, Run, System, Watch, solve, stopping
+from trnsci.core.krylov import Operands, Run, Stopping, Watch, solved, stopping
 from trnsci.core.krylov.bicgstab import bicgstab as bicgstab_method
 from trnsci.core.krylov.cg import conjugate_gradients
 from trnsci.core.krylov.gmres import Recycled, flexible_gmres, projected
@@ -39,7 +40,7 @@ from trnsci.core.krylov.runs import Callback, Product, Progress, ended
 from trnsci.core.krylov.vectors import norm
 from trnsci.core.untraced import STEPS, untraced
 from trnsolver._library import no_kernel
-from trnsolver._paths.arguments import in_full_precision, restored, working
+from trnsolver._paths.arguments import in_full_precision
 from trnsolver._paths.dispatch import kernels_wanted
 from trnsolver.operators import LinearOperator, OperatorLike
 
@@ -55,26 +56,20 @@ __all__ = [
     "plot_residuals",
 ]
 
-_Operands: TypeAlias = tuple[Any, Tensor, Tensor | None, Any]
-"""A, b, x0 and M."""
-
-_Limits: TypeAlias = tuple[float, float | None, float, int, int | None, Callback | None]
-"""tol, rtol, atol, maxiter, max_iter and callback."""
-
 
 @untraced("cg", STEPS)
+@also_spelled("max_iter", "maxiter")
 @in_full_precision
 def cg(
     A: OperatorLike,
     b: Tensor,
     x0: Tensor | None = None,
     tol: float = 1e-6,
-    maxiter: int = 1000,
+    max_iter: int = 1000,
     M: Any = None,
     *,
     rtol: float | None = None,
     atol: float = 0.0,
-    max_iter: int | None = None,
     callback: Callback | None = None,
     on_failure: OnFailure = "warn",
 ) -> Solution:
@@ -85,11 +80,10 @@ def cg(
         b: Right-hand side (n,).
         x0: Initial guess; None for zero.
         tol: Tolerance of the residual relative to b.
-        maxiter: Limit of iterations.
+        max_iter: Limit of iterations; ``maxiter`` is accepted too.
         M: Approximate inverse of A: a function ``r -> M @ r``, a tensor or an operator.
         rtol: SciPy's name for ``tol``; takes precedence over it.
         atol: Absolute tolerance of the norm of the residual.
-        max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each iteration.
         on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the method does not converge.
 
@@ -107,29 +101,29 @@ def cg(
         >>> x
         tensor([1.0000, 0.5000])
     """
-    return _solved(
+    return solved(
         "cg",
         _kernel_cg if kernels_wanted() else conjugate_gradients,
-        (A, b, x0, M),
-        (tol, rtol, atol, maxiter, max_iter, callback),
+        Operands(A, b, x0, M),
+        stopping("cg", tol, rtol, atol, max_iter, callback),
         on_failure,
         hermitian=True,
     )
 
 
 @untraced("minres", STEPS)
+@also_spelled("max_iter", "maxiter")
 @in_full_precision
 def minres(
     A: OperatorLike,
     b: Tensor,
     x0: Tensor | None = None,
     tol: float = 1e-6,
-    maxiter: int = 1000,
+    max_iter: int = 1000,
     M: Any = None,
     *,
     rtol: float | None = None,
     atol: float = 0.0,
-    max_iter: int | None = None,
     callback: Callback | None = None,
     on_failure: OnFailure = "warn",
 ) -> Solution:
@@ -138,29 +132,29 @@ def minres(
     The arguments are those of ``cg``; M must be positive definite.
     """
     no_kernel("minres")
-    return _solved(
+    return solved(
         "minres",
         minres_method,
-        (A, b, x0, M),
-        (tol, rtol, atol, maxiter, max_iter, callback),
+        Operands(A, b, x0, M),
+        stopping("minres", tol, rtol, atol, max_iter, callback),
         on_failure,
         hermitian=True,
     )
 
 
 @untraced("bicgstab", STEPS)
+@also_spelled("max_iter", "maxiter")
 @in_full_precision
 def bicgstab(
     A: OperatorLike,
     b: Tensor,
     x0: Tensor | None = None,
     tol: float = 1e-6,
-    maxiter: int = 1000,
+    max_iter: int = 1000,
     M: Any = None,
     *,
     rtol: float | None = None,
     atol: float = 0.0,
-    max_iter: int | None = None,
     callback: Callback | None = None,
     on_failure: OnFailure = "warn",
 ) -> Solution:
@@ -169,29 +163,29 @@ def bicgstab(
     The arguments are those of ``cg``; an iteration takes two products with A.
     """
     no_kernel("bicgstab")
-    return _solved(
+    return solved(
         "bicgstab",
         bicgstab_method,
-        (A, b, x0, M),
-        (tol, rtol, atol, maxiter, max_iter, callback),
+        Operands(A, b, x0, M),
+        stopping("bicgstab", tol, rtol, atol, max_iter, callback),
         on_failure,
     )
 
 
 @untraced("gmres", STEPS)
+@also_spelled("max_iter", "maxiter")
 @in_full_precision
 def gmres(
     A: OperatorLike,
     b: Tensor,
     x0: Tensor | None = None,
     tol: float = 1e-6,
-    maxiter: int = 100,
+    max_iter: int = 100,
     restart: int = 30,
     *,
     M: Any = None,
     rtol: float | None = None,
     atol: float = 0.0,
-    max_iter: int | None = None,
     callback: Callback | None = None,
     on_failure: OnFailure = "warn",
 ) -> Solution:
@@ -202,12 +196,11 @@ def gmres(
         b: Right-hand side (n,).
         x0: Initial guess; None for zero.
         tol: Tolerance of the residual relative to b.
-        maxiter: Limit of restarts.
+        max_iter: Limit of restarts; ``maxiter`` is accepted too.
         restart: Number of directions of a cycle before a restart; it ends early on convergence.
         M: Approximate inverse of A, as in ``cg``.
         rtol: SciPy's name for ``tol``; takes precedence over it.
         atol: Absolute tolerance of the norm of the residual.
-        max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each direction.
         on_failure: As in ``cg``.
 
@@ -215,18 +208,19 @@ def gmres(
         ``(x, products, residual)``, where products is the number of products with A.
     """
     no_kernel("gmres")
-    limits = tol, rtol, atol, maxiter, max_iter, callback
-    return _gmres("gmres", (A, b, x0, M), limits, on_failure, restart)
+    rule = stopping("gmres", tol, rtol, atol, max_iter, callback)
+    return _gmres("gmres", Operands(A, b, x0, M), rule, on_failure, restart)
 
 
 @untraced("fgmres", STEPS)
+@also_spelled("max_iter", "maxiter")
 @in_full_precision
 def fgmres(
     A: OperatorLike,
     b: Tensor,
     x0: Tensor | None = None,
     tol: float = 1e-6,
-    maxiter: int = 100,
+    max_iter: int = 100,
     restart: int = 30,
     *,
     M: Any = None,
@@ -234,7 +228,6 @@ def fgmres(
     recycle: Recycled | None = None,
     rtol: float | None = None,
     atol: float = 0.0,
-    max_iter: int | None = None,
     callback: Callback | None = None,
     on_failure: OnFailure = "warn",
 ) -> Solution:
@@ -251,21 +244,20 @@ def fgmres(
         b: Right-hand side (n,).
         x0: Initial guess; None for zero.
         tol: Tolerance of the residual relative to b.
-        maxiter: Limit of restarts.
+        max_iter: Limit of restarts; ``maxiter`` is accepted too.
         restart: Number of directions of a cycle.
         M: Approximate inverse of A, not necessarily linear.
         keep: Number of directions to retain; 0 for none.
         recycle: Directions retained by an earlier solution; A may have changed a little.
         rtol: SciPy's name for ``tol``; takes precedence over it.
         atol: Absolute tolerance of the norm of the residual.
-        max_iter: Alias of ``maxiter``.
         callback: Called with a ``Progress`` after each direction.
         on_failure: As in ``cg``.
     """
     no_kernel("fgmres")
     whole("fgmres", "keep", keep, 0, error=FlagError)
-    limits = tol, rtol, atol, maxiter, max_iter, callback
-    return _gmres("fgmres", (A, b, x0, M), limits, on_failure, restart, keep, recycle)
+    rule = stopping("fgmres", tol, rtol, atol, max_iter, callback)
+    return _gmres("fgmres", Operands(A, b, x0, M), rule, on_failure, restart, keep, recycle)
 
 
 def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
@@ -304,8 +296,8 @@ def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watc
 
 def _gmres(
     function: str,
-    operands: _Operands,
-    limits: _Limits,
+    operands: Operands,
+    rule: Stopping,
     on_failure: OnFailure,
     restart: int,
     keep: int = 0,
@@ -321,59 +313,4 @@ def _gmres(
         run.iterations = run.matvecs
         return run
 
-    return _solved(function, method, operands, limits, on_failure)
-
-
-def _solved(
-    function: str,
-    method: Method,
-    operands: _Operands,
-    limits: _Limits,
-    on_failure: OnFailure,
-    hermitian: bool = False,
-) -> Solution:
-    """Validate the arguments and return the solution by a method."""
-    A, b, x0, M = operands
-    tensor(function, "b", b)
-    floating(function, "b", b)
-    tol, rtol, atol, maxiter, max_iter, callback = limits
-    limit = ("maxiter", maxiter) if max_iter is None else ("max_iter", max_iter)
-    rule = stopping(function, tol, rtol, atol, limit, callback)
-    if isinstance(A, Tensor):
-        if A.is_complex() and not b.is_complex():
-            raise DTypeError(f"{function}: A is complex, where b is real: {A.dtype} and {b.dtype}")
-        if A.dtype is not b.dtype.to_real():  # a real matrix takes complex vectors
-            agree(function, "A", A, "b", b)
-    right, columns = _vectors(function, A, working(b))
-    start = None if x0 is None else _start(function, x0, b, right, columns)
-    matrix = A.unsqueeze(-3) if columns else A
-    dtype = b.dtype if right.dtype is not b.dtype else None
-    system = System(function, method, rule, M, hermitian, on_failure=on_failure, dtype=dtype)
-    found = solve(system, matrix, right, start)
-    x = restored(found.x.mT if columns else found.x, b.dtype)
-    return Solution(x, found.iterations, found.residual, found.info)
-
-
-def _vectors(function: str, A: Any, b: Tensor) -> tuple[Tensor, bool]:
-    """Return right-hand sides (..., n), and whether they were columns."""
-    if b.ndim == 0:
-        raise ShapeError(f"{function}: b must be at least 1-D, got shape ()")
-    if not isinstance(A, Tensor) or b.ndim == 1 or A.ndim < 2:
-        return b, False
-    if b.shape[-1] == A.shape[-1] and b.ndim == A.ndim - 1 and b.shape[:-1] == A.shape[:-2]:
-        return b, False
-    if b.shape[-2] == A.shape[-1]:
-        return b.mT, True
-    return b, False
-
-
-def _start(function: str, x0: Tensor, b: Tensor, right: Tensor, columns: bool) -> Tensor:
-    tensor(function, "x0", x0)
-    if x0.shape != b.shape:
-        raise ShapeError(
-            f"{function}: x0 and b must have one shape, got {tuple(x0.shape)} and {tuple(b.shape)}"
-        )
-    if x0.is_complex() and not b.is_complex():
-        raise DTypeError(f"{function}: x0 is complex, where b is real: {x0.dtype} and {b.dtype}")
-    start = x0.detach().to(right.dtype)
-    return start.mT if columns else start
+    return solved(function, method, operands, rule, on_failure)

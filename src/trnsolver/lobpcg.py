@@ -44,7 +44,7 @@ def lobpcg(
     *,
     n: int | None = None,
     tol: float | None = None,
-    maxiter: int = 200,
+    max_iter: int = 200,
     largest: bool = False,
     seed: int = 0,
     on_failure: OnFailure = "warn",
@@ -59,7 +59,7 @@ def lobpcg(
         n: Order of A, if A is an operator without a shape and X is a number.
         tol: Tolerance of ``norm(A v - w B v)``, relative to the largest ``norm(A v)``; None for the
             square root of eps.
-        maxiter: Limit of iterations.
+        max_iter: Limit of iterations.
         largest: Whether to compute the largest values, or the smallest.
         seed: Seed of random initial vectors.
         on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the iteration does not converge.
@@ -80,7 +80,7 @@ def lobpcg(
     size, k = x.shape
     if 3 * k > size:
         raise ShapeError(f"lobpcg: X must have at most n / 3 columns, got shape {tuple(x.shape)}")
-    whole("lobpcg", "maxiter", maxiter, 0, error=FlagError)
+    whole("lobpcg", "max_iter", max_iter, 0, error=FlagError)
     goal = torch.finfo(x.dtype).eps ** 0.5 if tol is None else tol
     product, b = _block("A", A, x), None if B is None else _block("B", B, x)
     precondition = as_preconditioner("lobpcg", M, x[:, 0])
@@ -100,7 +100,7 @@ def lobpcg(
 
     ax = ax / unit
     w = torch.empty(0, device="cpu")
-    for _ in range(maxiter + 1):
+    for _ in range(max_iter + 1):
         inner = x.mH @ ax
         w, rotation = torch.linalg.eigh(sign * symmetric_part(inner))
         x, ax = x @ rotation, ax @ rotation
@@ -113,7 +113,7 @@ def lobpcg(
         if not math.isfinite(residuals[-1]):
             reason = "diverged"
             break
-        if len(residuals) > maxiter:
+        if len(residuals) > max_iter:
             break
         if precondition is not None:
             r = torch.stack([precondition(column) for column in r.mT], -1)

@@ -24,6 +24,7 @@ from trnsci.core.krylov.preconditioners import (
     checked_diagonal,
     jacobi,
 )
+from trnsci.core.untraced import untraced
 from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import square_matrix
 from trnsolver.operators import Preconditioner
@@ -38,9 +39,11 @@ __all__ = [
 Matrix: TypeAlias = Any
 """A dense tensor, or a sparse matrix of trnsparse, torch or SciPy."""
 
+_READS = "its checks read values"
 _SHIFTS = 12
 
 
+@untraced("jacobi_preconditioner", _READS)
 def jacobi_preconditioner(A: Matrix) -> Preconditioner:
     """Return ``r -> r / diag(A)``.
 
@@ -54,6 +57,7 @@ def jacobi_preconditioner(A: Matrix) -> Preconditioner:
     return jacobi(name, square_matrix(name, "A", A).diagonal(dim1=-2, dim2=-1))
 
 
+@untraced("block_jacobi_preconditioner", _READS)
 def block_jacobi_preconditioner(A: Matrix, block_size: int = 16) -> Preconditioner:
     """Return the solve with the diagonal blocks of A, by their factors.
 
@@ -80,6 +84,7 @@ def block_jacobi_preconditioner(A: Matrix, block_size: int = 16) -> Precondition
     return block_jacobi(name, blocks, n, definite=True)
 
 
+@untraced("ssor_preconditioner", _READS)
 def ssor_preconditioner(A: Matrix, omega: float = 1.0) -> Preconditioner:
     """Return one symmetric sweep of over-relaxation.
 
@@ -102,7 +107,6 @@ def ssor_preconditioner(A: Matrix, omega: float = 1.0) -> Preconditioner:
     work = square_matrix("ssor_preconditioner", "A", A)
     diagonal = checked_diagonal("ssor_preconditioner", work.diagonal(dim1=-2, dim2=-1))
     lower = omega * work.tril(-1) + torch.diag_embed(diagonal)
-
     return _Sweep(lower, omega * (2 - omega) * diagonal)
 
 
@@ -119,6 +123,7 @@ class _Sweep:
         return z.squeeze(-1).to(r.dtype)
 
 
+@untraced("ichol_preconditioner", _READS)
 def ichol_preconditioner(A: Matrix, pattern: Tensor | None = None) -> Preconditioner:
     """Return the solve with an incomplete Cholesky factor, without fill-in.
 

@@ -29,6 +29,7 @@ from trnsci.core.failures import OnFailure, checked_action, report_failure
 from trnsci.core.finite import finite
 from trnsci.core.krylov import Watch, differentiated
 from trnsci.core.krylov.gmres import flexible_gmres
+from trnsci.core.untraced import STEPS, untraced
 from trnsolver._factors.bounds import (
     UNIT,
     RealSystem,
@@ -114,6 +115,7 @@ class _Attempt:
     errors: list[float]
 
 
+@untraced("solve with target_forward_error", STEPS)
 def accurate_solution(
     a: Tensor,
     b: Tensor,

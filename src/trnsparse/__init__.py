@@ -8,17 +8,7 @@ from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 from trnsparse._library import LIBRARY
-from trnsparse.algebra import (
-    multiply,
-    nnz_per_row,
-    power,
-    sparse_add,
-    sparse_scale,
-    sparse_transpose,
-    spgemm,
-    transpose,
-)
-from trnsparse.attention import block_sparse_attention, block_sparse_attention_tiled
+from trnsparse.attention import block_sparse_attention
 from trnsparse.direct import SparseLU, splu, spsolve, sptrsv
 from trnsparse.formats import (
     BSRMatrix,
@@ -34,16 +24,12 @@ from trnsparse.formats import (
 )
 from trnsparse.iterative import (
     cg,
-    cg_bsr,
     chebyshev,
-    chebyshev_bsr,
     chebyshev_coeffs,
     chebyshev_steps,
     minres,
     power_iteration,
-    power_iteration_bsr,
     richardson,
-    richardson_bsr,
 )
 from trnsparse.masks import (
     AttentionMask,
@@ -57,14 +43,12 @@ from trnsparse.pictures import plot_pattern
 from trnsparse.preconditioners import (
     amg_preconditioner,
     block_jacobi_preconditioner,
-    bsr_diagonal,
     ichol_preconditioner,
     ilu_preconditioner,
     jacobi_preconditioner,
-    jacobi_preconditioner_bsr,
     ssor_preconditioner,
 )
-from trnsparse.products import bsr_spmm, sddmm, spmm, spmv, spmv_symmetric
+from trnsparse.products import sddmm, spgemm, spmm, spmv, spmv_symmetric
 from trnsparse.screening import (
     count_quartets,
     density_screen,
@@ -98,14 +82,9 @@ __all__ = [
     "block_jacobi_preconditioner",
     "block_ordering",
     "block_sparse_attention",
-    "block_sparse_attention_tiled",
-    "bsr_diagonal",
-    "bsr_spmm",
     "causal_mask",
     "cg",
-    "cg_bsr",
     "chebyshev",
-    "chebyshev_bsr",
     "chebyshev_coeffs",
     "chebyshev_steps",
     "count_quartets",
@@ -120,27 +99,18 @@ __all__ = [
     "ichol_preconditioner",
     "ilu_preconditioner",
     "jacobi_preconditioner",
-    "jacobi_preconditioner_bsr",
     "local_window_mask",
     "minres",
-    "multiply",
-    "nnz_per_row",
     "permuted",
     "plot_pattern",
-    "power",
     "power_iteration",
-    "power_iteration_bsr",
     "rcm",
     "richardson",
-    "richardson_bsr",
     "schwarz_bounds",
     "screen_quartets",
     "screened_spmm",
     "sddmm",
     "set_backend",
-    "sparse_add",
-    "sparse_scale",
-    "sparse_transpose",
     "sparsity_stats",
     "spgemm",
     "splu",
@@ -150,7 +120,6 @@ __all__ = [
     "spsolve",
     "sptrsv",
     "ssor_preconditioner",
-    "transpose",
 ]
 
 set_backend = LIBRARY.set_backend

@@ -20,7 +20,7 @@ from trnsparse._attention.cuda import suits_as_it_is
 from trnsparse._library import LIBRARY
 from trnsparse.masks import AttentionMask
 
-__all__ = ["block_sparse_attention", "block_sparse_attention_tiled"]
+__all__ = ["block_sparse_attention"]
 
 
 def block_sparse_attention(
@@ -64,31 +64,6 @@ def block_sparse_attention(
     _fitting(function, tuple(mask.shape), four, bias)
     out = dispatch.attention(*four, mask, scale, bias)
     return out.reshape(*q.shape[:-1], v.shape[-1])
-
-
-def block_sparse_attention_tiled(
-    Q: Tensor, K: Tensor, V: Tensor, mask_bsr: Any, scale: float | None = None
-) -> Tensor:
-    """Return the attention of one head over the stored blocks of a block-sparse matrix.
-
-    Args:
-        Q: Queries, (seq_len, head_dim).
-        K: Keys, of the same shape.
-        V: Values, of the same shape.
-        mask_bsr: Square block-sparse matrix of ``seq_len`` rows, of which only the pattern is read;
-            or any mask of ``block_sparse_attention``.
-        scale: Factor of the scores; ``head_dim ** -0.5`` by default.
-
-    Raises:
-        ShapeError: An operand is no matrix, or the shapes do not fit.
-    """
-    for name, value in (("Q", Q), ("K", K), ("V", V)):
-        if not isinstance(value, Tensor) or value.ndim != 2:
-            raise ShapeError(
-                f"block_sparse_attention_tiled: {name} must be a tensor (seq_len, head_dim), got "
-                f"{tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__}"
-            )
-    return block_sparse_attention(Q, K, V, mask_bsr, scale)
 
 
 def _checked(function: str, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core.arguments import agree, whole
-from trnsci.core.errors import DTypeError, OperandError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, OperandError
 from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.iterations import Solution
 from trnsci.core.krylov import (
@@ -39,7 +39,7 @@ def balanced_rows(row_ptrs: Tensor, parts: int) -> list[int]:
 
     Shares have about the same number of entries, where each row counts as one more entry.
     """
-    parts = whole("balanced_rows", "parts", parts, least=1, error=ShapeError)
+    parts = whole("balanced_rows", "parts", parts, least=1, error=FlagError)
     rows = row_ptrs.shape[0] - 1
     work = row_ptrs.detach().cpu().to(torch.int64) + torch.arange(rows + 1)
     goals = torch.arange(1, parts, dtype=torch.float64) * (float(work[-1]) / parts)
@@ -242,7 +242,7 @@ class RowShardedCSR:
         to parts. Every rank returns its part of x, and the same iterations and residual.
         """
         checked_action("cg", on_failure)
-        rule = stopping("cg", tol, None, 0.0, ("max_iter", max_iter), None)
+        rule = stopping("cg", tol, None, 0.0, max_iter, None)
         if b.dtype in (torch.float16, torch.bfloat16):
             raise DTypeError(f"cg: takes float32, float64 and complex vectors, got {b.dtype}")
         if x0 is not None and x0.shape != b.shape:

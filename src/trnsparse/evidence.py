@@ -121,7 +121,7 @@ def _sampled_blocks(a: Tensor, c: Tensor, d: Tensor) -> Tensor:
     matrix = trnsparse.BSRMatrix.from_dense(a, 64)
     with torch.enable_grad():
         matrix.blocks.requires_grad_()
-        (found,) = torch.autograd.grad(trnsparse.bsr_spmm(matrix, d), matrix.blocks, c)
+        (found,) = torch.autograd.grad(trnsparse.spmm(matrix, d), matrix.blocks, c)
     return found
 
 
@@ -193,7 +193,7 @@ CASES = (
         "bsr_spmm",
         "block-sparse product",
         _blocked,
-        lambda matrix, dense, b: trnsparse.bsr_spmm(matrix, b),
+        lambda matrix, dense, b: trnsparse.spmm(matrix, b),
         lambda matrix, dense, b: dense.double() @ b.double(),
         _DENSE,
         lambda matrix, dense, b: product_bound(dense, b),

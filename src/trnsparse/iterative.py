@@ -1,7 +1,6 @@
 """Iterative solvers for matrices of any format.
 
-The result unpacks as ``(x, iterations, residual)`` and has ``info``. Names that end in ``_bsr`` are
-aliases.
+The result unpacks as ``(x, iterations, residual)`` and has ``info``.
 
 Solutions have the derivatives of the exact solution by b and by the entries of A, computed by one
 more system with the conjugate transpose of A, in every mode of autograd and ``torch.func``. If A is
@@ -17,17 +16,26 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import agree, floating, whole
+from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.backend.explanation import recording
 from trnsci.core.errors import FlagError, OperandError
 from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.interop import with_forward_mode
 from trnsci.core.iterations import Eigenpair, Solution
-from trnsci.core.krylov import Callback, Method, Product, Stopping, System, as_operator, solve
-from trnsci.core.krylov import stopping as stopping_rule
+from trnsci.core.krylov import (
+    Callback,
+    Method,
+    Operands,
+    Product,
+    Stopping,
+    as_operator,
+    solved,
+    stopping,
+)
 from trnsci.core.krylov.cg import conjugate_gradients
 from trnsci.core.krylov.chebyshev import chebyshev as chebyshev_steps_of
 from trnsci.core.krylov.chebyshev import coefficients, needed_steps
+from trnsci.core.krylov.front import NARROW, check_matrix, check_right_side
 from trnsci.core.krylov.minres import minres as minres_method
 from trnsci.core.krylov.power_iteration import power_iteration as dominant_pair
 from trnsci.core.krylov.richardson import richardson as richardson_steps_of
@@ -37,24 +45,19 @@ from trnsparse.formats import SparseMatrix
 
 __all__ = [
     "cg",
-    "cg_bsr",
     "chebyshev",
-    "chebyshev_bsr",
     "chebyshev_coeffs",
     "chebyshev_steps",
     "minres",
     "power_iteration",
-    "power_iteration_bsr",
     "richardson",
-    "richardson_bsr",
 ]
 
 Matrix: TypeAlias = SparseMatrix | Tensor | Product
 
-_NARROW = (torch.float16, torch.bfloat16)
-
 
 @untraced("cg", STEPS)
+@also_spelled("max_iter", "maxiter")
 def cg(
     A: Matrix,
     b: Tensor,
@@ -65,7 +68,6 @@ def cg(
     *,
     rtol: float | None = None,
     atol: float = 0.0,
-    maxiter: int | None = None,
     callback: Callback | None = None,
     on_failure: OnFailure = "warn",
 ) -> Solution:
@@ -76,11 +78,10 @@ def cg(
         b: Right-hand side (n,), or several as columns (n, k), which share each product with A.
         x0: Initial guess; None for zero.
         tol: Relative tolerance: norm of the residual over that of b, for the worst column.
-        max_iter: Limit of iterations.
+        max_iter: Limit of iterations; ``maxiter`` is accepted too.
         M: Preconditioner: a function that applies an approximate inverse, or that inverse.
         rtol: SciPy's name for ``tol``; takes precedence over it.
         atol: Absolute tolerance of the norm of the residual.
-        maxiter: SciPy's name for ``max_iter``; takes precedence over it.
         callback: Called with a ``Progress`` after each iteration.
         on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the method does not converge.
 
@@ -100,11 +101,12 @@ def cg(
     method: Method = conjugate_gradients
     if LIBRARY.kernels_wanted():
         from trnsparse._resident_cg import resident_cg as method
-    rule = _rule("cg", tol, rtol, atol, max_iter, maxiter, callback)
-    return _solved("cg", method, A, b, x0, M, rule, on_failure, hermitian=True)
+    rule = stopping("cg", tol, rtol, atol, max_iter, callback)
+    return _solved("cg", method, Operands(A, b, x0, M), rule, on_failure, hermitian=True)
 
 
 @untraced("minres", STEPS)
+@also_spelled("max_iter", "maxiter")
 def minres(
     A: Matrix,
     b: Tensor,
@@ -115,7 +117,6 @@ def minres(
     *,
     rtol: float | None = None,
     atol: float = 0.0,
-    maxiter: int | None = None,
     callback: Callback | None = None,
     on_failure: OnFailure = "warn",
 ) -> Solution:
@@ -126,8 +127,8 @@ def minres(
     """
     if isinstance(b, Tensor) and b.ndim == 2:
         raise OperandError(f"minres: b must be a vector, got shape {tuple(b.shape)}")
-    rule = _rule("minres", tol, rtol, atol, max_iter, maxiter, callback)
-    return _solved("minres", minres_method, A, b, x0, M, rule, on_failure, hermitian=True)
+    rule = stopping("minres", tol, rtol, atol, max_iter, callback)
+    return _solved("minres", minres_method, Operands(A, b, x0, M), rule, on_failure, hermitian=True)
 
 
 def chebyshev_coeffs(
@@ -189,7 +190,7 @@ def chebyshev(
     def method(op: Any, b: Tensor, x: Tensor, M: Any, watch: Any) -> Any:
         return chebyshev_steps_of(op, b, x, watch, lam_min, lam_max)
 
-    return _solved("chebyshev", method, A, b, x0, None, rule, on_failure, hermitian=True)
+    return _solved("chebyshev", method, Operands(A, b, x0), rule, on_failure, hermitian=True)
 
 
 @untraced("richardson", STEPS)
@@ -216,7 +217,7 @@ def richardson(
     def method(op: Any, b: Tensor, x: Tensor, M: Any, watch: Any) -> Any:
         return richardson_steps_of(op, b, x, watch, omega)
 
-    return _solved("richardson", method, A, b, x0, None, rule, on_failure)
+    return _solved("richardson", method, Operands(A, b, x0), rule, on_failure)
 
 
 @untraced("power_iteration", STEPS)
@@ -246,13 +247,14 @@ def power_iteration(
         ConvergenceError: The iteration did not converge, and ``on_failure`` is ``"raise"``.
     """
     checked_action("power_iteration", on_failure)
-    rule = _rule("power_iteration", tol, None, 0.0, max_iter, None, None)
+    rule = stopping("power_iteration", tol, None, 0.0, max_iter, None)
     if v0 is None:
         if not isinstance(A, (SparseMatrix, Tensor)):
             raise FlagError("power_iteration: v0 must be given where A is a function")
         seeded = torch.Generator().manual_seed(0)
         v0 = torch.randn(A.shape[0], generator=seeded, dtype=torch.float64).to(A.device, A.dtype)
-    _check("power_iteration", A, v0)
+    check_right_side("power_iteration", v0, columns=False, name="v0")
+    check_matrix("power_iteration", A, v0, "v0")
     with torch.no_grad(), with_forward_mode(False):
         start = v0.detach()
         product = as_operator("power_iteration", A, start)
@@ -263,6 +265,7 @@ def power_iteration(
     return found
 
 
+# Names of published releases; see ``trnsparse.published``.
 cg_bsr = cg
 chebyshev_bsr = chebyshev
 richardson_bsr = richardson
@@ -272,75 +275,23 @@ power_iteration_bsr = power_iteration
 def _solved(
     function: str,
     method: Method,
-    A: Matrix,
-    b: Tensor,
-    x0: Tensor | None,
-    M: Matrix | None,
+    operands: Operands,
     rule: Stopping,
     on_failure: OnFailure,
     hermitian: bool = False,
 ) -> Solution:
-    """Return the solution by a method; float16 and bfloat16 are computed in float32."""
-    _check(function, A, b)
-    if x0 is not None:
-        agree(function, "b", b, "x0", x0)
-        if x0.shape != b.shape:
-            raise OperandError(
-                f"{function}: x0 must have the shape of b, "
-                f"got {tuple(x0.shape)} and {tuple(b.shape)}"
-            )
-    dtype = b.dtype
-    if dtype in _NARROW:
-        A, M = _widened(A, dtype), _widened(M, dtype)
-        b, x0 = b.float(), None if x0 is None else x0.float()
-    system = System(
-        function,
-        method,
-        rule,
-        M,
-        hermitian,
-        columns=True,
-        on_failure=on_failure,
-        dtype=dtype if dtype in _NARROW else None,
-    )
-    found = solve(system, A, b, x0)
-    return Solution(found.x.to(dtype), found.iterations, found.residual, found.info)
+    """Return the solution; functions get vectors in the dtype of b, also in float16."""
+    A, b, x0, M = operands
+    if isinstance(b, Tensor) and b.dtype in NARROW:
+        A, M = _of_narrow(A, b.dtype), _of_narrow(M, b.dtype)
+    operands = Operands(A, b, x0, M)
+    return solved(function, method, operands, rule, on_failure, hermitian=hermitian, columns=True)
 
 
-def _check(function: str, A: Matrix, b: Tensor) -> None:
-    """Raise unless b is a vector or a matrix of columns that fits A."""
-    if not isinstance(b, Tensor) or b.ndim not in (1, 2):
-        kind = f"shape {tuple(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
-        raise OperandError(f"{function}: b must be a vector or a matrix of columns, got {kind}")
-    floating(function, "b", b)
-    if isinstance(A, (SparseMatrix, Tensor)):
-        if A.shape[0] != A.shape[1] or A.shape[1] != b.shape[0]:
-            raise OperandError(
-                f"{function}: A must be square and fit b, got {tuple(A.shape)} and {tuple(b.shape)}"
-            )
-        agree(function, "A", A._data if isinstance(A, SparseMatrix) else A, "b", b)
-
-
-def _widened(matrix: Any, dtype: torch.dtype) -> Any:
-    """Return a matrix or a function for vectors of float32; functions get vectors of ``dtype``."""
-    if matrix is None:
-        return None
-    if isinstance(matrix, (SparseMatrix, Tensor)):
-        return matrix.to(torch.float32)
-    return lambda v: matrix(v.to(dtype)).to(v.dtype)
-
-
-def _rule(
-    function: str,
-    tol: float,
-    rtol: float | None,
-    atol: float,
-    max_iter: int,
-    maxiter: int | None,
-    callback: Callback | None,
-) -> Stopping:
-    limit = ("max_iter", max_iter) if maxiter is None else ("maxiter", maxiter)
-    return stopping_rule(function, tol, rtol, atol, limit, callback)
+def _of_narrow(matrix: Any, dtype: torch.dtype) -> Any:
+    if callable(matrix) and not isinstance(matrix, Tensor):
+        return lambda v: matrix(v.to(dtype))
+    return matrix
 
 
 def _limit(function: str, name: str, value: int) -> int:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.interop import constant_to_compile, without_modes
 from trnsparse._patterns.attention_blocks import (
     HIDDEN,
@@ -65,6 +65,7 @@ class AttentionMask:
 
     Raises:
         ShapeError: Shapes, counts or indices that do not fit.
+        FlagError: ``block_size`` is below 1.
     """
 
     def __init__(
@@ -349,7 +350,7 @@ def local_window_mask(
 ) -> AttentionMask:
     """Return the mask of blocks at most ``window`` blocks from the diagonal."""
     n = _blocks("local_window_mask", seq_len, block_size)
-    window = whole("local_window_mask", "window", window, 0, error=ShapeError)
+    window = whole("local_window_mask", "window", window, 0, error=FlagError)
     return AttentionMask.from_blocks(
         np.abs(_offsets(n)) <= window, (seq_len, seq_len), block_size, causal=causal
     )
@@ -360,7 +361,7 @@ def dilated_mask(
 ) -> AttentionMask:
     """Return the mask of blocks whose distance from the diagonal is a multiple of ``stride``."""
     n = _blocks("dilated_mask", seq_len, block_size)
-    stride = whole("dilated_mask", "stride", stride, 1, error=ShapeError)
+    stride = whole("dilated_mask", "stride", stride, 1, error=FlagError)
     return AttentionMask.from_blocks(
         _offsets(n) % stride == 0, (seq_len, seq_len), block_size, causal=causal
     )
@@ -371,8 +372,8 @@ def global_window_mask(
 ) -> AttentionMask:
     """Return the mask of the first ``n_global`` block rows and columns and of a local window."""
     n = _blocks("global_window_mask", seq_len, block_size)
-    n_global = whole("global_window_mask", "n_global", n_global, 0, error=ShapeError)
-    window = whole("global_window_mask", "window", window, 0, error=ShapeError)
+    n_global = whole("global_window_mask", "n_global", n_global, 0, error=FlagError)
+    window = whole("global_window_mask", "window", window, 0, error=FlagError)
     blocks = np.abs(_offsets(n)) <= window
     blocks[:n_global] = True
     blocks[:, :n_global] = True
@@ -396,7 +397,7 @@ def _sizes(
     function: str, lengths: Sequence[int], block_size: int | Sequence[int]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     given = (block_size, block_size) if isinstance(block_size, int) else tuple(block_size)
-    sizes = [whole(function, "block_size", size, 1, error=ShapeError) for size in given]
+    sizes = [whole(function, "block_size", size, 1, error=FlagError) for size in given]
     extents = [whole(function, "seq_lengths", length, 0, error=ShapeError) for length in lengths]
     if len(sizes) != 2 or len(extents) != 2:
         raise ShapeError(f"{function}: seq_lengths and block_size must have two entries each")

@@ -1,19 +1,19 @@
-"""Products, algebra and attention in one module."""
+"""Products, algebra and attention in one module, as in published releases."""
 
 from __future__ import annotations
 
-from trnsparse.algebra import (
+from trnsparse.products import sddmm, spgemm, spmm, spmv, spmv_symmetric
+from trnsparse.published import (
+    block_sparse_attention_tiled,
+    bsr_spmm,
     multiply,
     nnz_per_row,
     power,
     sparse_add,
     sparse_scale,
     sparse_transpose,
-    spgemm,
     transpose,
 )
-from trnsparse.attention import block_sparse_attention_tiled
-from trnsparse.products import bsr_spmm, sddmm, spmm, spmv, spmv_symmetric
 from trnsparse.screening import screened_spmm
 
 __all__ = [

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.errors import OperandError, ShapeError
+from trnsci.core.errors import FlagError, OperandError
 from trnsci.core.untraced import untraced
 from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix
 
@@ -101,9 +101,9 @@ def block_ordering(A: SparseMatrix, block_size: int = 128) -> BlockOrdering:
     matrices. It is a heuristic: fewer blocks may be possible.
 
     Raises:
-        ShapeError: ``block_size`` is below 1.
+        FlagError: ``block_size`` is below 1.
     """
-    size = whole("block_ordering", "block_size", block_size, least=1, error=ShapeError)
+    size = whole("block_ordering", "block_size", block_size, least=1, error=FlagError)
     csr = A.to_csr().detach().cpu()
     rows, columns = (a.numpy() for a in (csr.pattern.row_indices, csr.col_indices))
     natural = tuple(np.arange(n) for n in csr.shape)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trnsci.core.arguments import whole
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError
 from trnsparse.formats import BSRMatrix, SparseMatrix
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def plot_pattern(A: SparseMatrix, ax: Axes | None = None, *, pixels: int = 400) 
     """
     if not isinstance(A, SparseMatrix):
         raise DTypeError(f"plot_pattern: takes a sparse matrix, got {type(A).__name__}")
-    pixels = whole("plot_pattern", "pixels", pixels, least=1, error=ShapeError)
+    pixels = whole("plot_pattern", "pixels", pixels, least=1, error=FlagError)
     if ax is None:
         from matplotlib.figure import Figure
 

@@ -49,11 +49,9 @@ from trnsparse.formats import (
 __all__ = [
     "amg_preconditioner",
     "block_jacobi_preconditioner",
-    "bsr_diagonal",
     "ichol_preconditioner",
     "ilu_preconditioner",
     "jacobi_preconditioner",
-    "jacobi_preconditioner_bsr",
     "ssor_preconditioner",
 ]
 
@@ -62,11 +60,6 @@ Preconditioner = Callable[[Tensor], Tensor]
 _NARROW = (torch.float16, torch.bfloat16)
 _BLOCK = 16
 _SHIFTS = 12
-
-
-def bsr_diagonal(A: SparseMatrix) -> Tensor:
-    """Return the main diagonal, zero where nothing is stored."""
-    return A.diagonal()
 
 
 @untraced("jacobi_preconditioner")
@@ -79,9 +72,6 @@ def jacobi_preconditioner(A: SparseMatrix) -> Preconditioner:
     no_kernel("jacobi_preconditioner")
     name = "jacobi_preconditioner"
     return on_columns(jacobi(name, _square(name, A).diagonal()))
-
-
-jacobi_preconditioner_bsr = jacobi_preconditioner
 
 
 @untraced("block_jacobi_preconditioner")

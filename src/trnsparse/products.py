@@ -1,4 +1,4 @@
-"""Products of sparse matrices with dense vectors and matrices, and sampled dense products."""
+"""Products of sparse matrices with dense and sparse operands, and sampled dense products."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from torch import Tensor
 from trnsci.core.arguments import agree, expandable
 from trnsci.core.eager import shapes_are_static
 from trnsci.core.errors import DTypeError, FlagError, OperandError
+from trnsparse._library import no_kernel
 from trnsparse._paths.dispatch import run_sddmm
-from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix
+from trnsparse.formats import CSRMatrix, SparseMatrix
 
-__all__ = ["bsr_spmm", "sddmm", "spmm", "spmv", "spmv_symmetric"]
+__all__ = ["sddmm", "spgemm", "spmm", "spmv", "spmv_symmetric"]
 
 
 def spmv(
@@ -75,18 +76,6 @@ def spmm(
     return _accumulated("spmm", A.matmul(B), alpha, "C", C, beta)
 
 
-def bsr_spmm(A: BSRMatrix, B: Tensor) -> Tensor:
-    """Return ``A @ B`` for a BSR matrix and a dense (n, N); shapes need not be whole blocks.
-
-    Raises:
-        OperandError: The shapes do not fit.
-        DTypeError: The dtypes differ, or A is not a BSR matrix.
-    """
-    if not isinstance(A, BSRMatrix):
-        raise DTypeError(f"bsr_spmm: A must be a BSRMatrix, got {type(A).__name__}")
-    return spmm(A, B)
-
-
 def spmv_symmetric(
     A: SparseMatrix, x: Tensor, alpha: float | Tensor = 1.0, uplo: str = "upper"
 ) -> Tensor:
@@ -114,6 +103,22 @@ def spmv_symmetric(
     # The other triangle is the transpose without the diagonal, which is already included.
     whole = spmv(triangle, x) + x @ triangle - triangle.diagonal() * x
     return alpha * whole
+
+
+def spgemm(A: SparseMatrix, B: SparseMatrix) -> CSRMatrix:
+    """Return the sparse product of two sparse matrices, in CSR format.
+
+    Sums that are exactly zero may be omitted. Gradients reach the entries of both; they need memory
+    proportional to the number of multiplications.
+
+    Raises:
+        OperandError: The inner dimensions differ.
+        DTypeError: The dtypes differ, or an operand is not sparse.
+    """
+    no_kernel("spgemm")
+    _sparse("spgemm", A)
+    _sparse("spgemm", B, "B")
+    return A.to_csr().spgemm(B.to_csr())
 
 
 def sddmm(pattern: SparseMatrix, C: Tensor, D: Tensor) -> CSRMatrix:
@@ -168,9 +173,9 @@ def _accumulated(
     return result + beta * addend
 
 
-def _sparse(function: str, A: SparseMatrix) -> None:
+def _sparse(function: str, A: SparseMatrix, name: str = "A") -> None:
     if not isinstance(A, SparseMatrix):
-        raise DTypeError(f"{function}: A must be a sparse matrix, got {type(A).__name__}")
+        raise DTypeError(f"{function}: {name} must be a sparse matrix, got {type(A).__name__}")
 
 
 def _kind(value: object) -> str:

@@ -22,7 +22,6 @@ UNKNOWN = {
     "trnsparse.cg",
     "trnsparse.minres",
     "trnsparse.power_iteration",
-    "trnsparse.power_iteration_bsr",
     "trntensor.cp_decompose",
     "trntensor.tucker_decompose",
 }

@@ -10,7 +10,6 @@ from each_case import each_case
 from oracles.solver_matrices import SYMMETRIC, hilbert, orthogonal, with_values
 from trnsci.core.errors import DerivativeError
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver._eigen import spectra
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -135,9 +134,6 @@ def test_generalized_values_near_the_largest_number():
 DECAYING = with_values(np.concatenate([-np.logspace(0, -6, 20), np.logspace(0.3, -6, 200)]))
 
 
-FALLING = with_values(2.0 ** -np.arange(60.0) * np.where(np.arange(60) % 3, 1, -1))
-
-
 def residual_of(a, w, v):
     return float(torch.linalg.vector_norm(a @ v - v * w, dim=0).max())
 
@@ -145,16 +141,14 @@ def residual_of(a, w, v):
 @pytest.mark.parametrize(
     ("method", "k", "which", "tol"),
     [
-        ("refined", None, "smallest", 1e-8),
-        ("qdwh", None, "smallest", 1e-12),
+        ("exact", None, "smallest", 1e-12),
         ("chebyshev", 8, "smallest", 1e-6),
         ("chebyshev", 8, "largest", 1e-6),
         ("chebyshev", 8, "magnitude", 1e-6),
-        ("randomized", 8, "magnitude", 1e-9),
     ],
 )
 def test_each_way_reaches_its_tolerance_and_measures_it(method, k, which, tol):
-    a = FALLING if method == "randomized" else DECAYING
+    a = DECAYING
     w, v = result = trnsolver.eigh(a, tol, k=k, which=which, method=method)
     info = result.info
     assert info.method == method, info
@@ -173,12 +167,12 @@ def test_each_way_reaches_its_tolerance_and_measures_it(method, k, which, tol):
 
 
 def test_a_way_that_fails_is_followed_by_the_exact_one():
-    flat = with_values(np.linspace(1, 2, 40))
-    result = trnsolver.eigh(flat, 1e-10, k=5, which="magnitude", method="randomized")
+    close = 1 + 1e-9 * np.arange(40)  # a filter does not separate them
+    result = trnsolver.eigh(with_values(close), 1e-10, k=5, method="chebyshev")
     assert result.info.method == "exact"
-    assert result.info.precision == ("randomized in float64, not enough", "exact in float64")
+    assert result.info.precision == ("chebyshev in float64, not enough", "exact in float64")
     assert result.info.converged
-    assert torch.allclose(result.eigenvalues, torch.linspace(1, 2, 40).double()[-5:], atol=1e-12)
+    assert np.abs(result.eigenvalues.numpy() - close[:5]).max() <= 1e-12
 
 
 def test_a_tolerance_below_rounding_is_never_claimed():
@@ -250,7 +244,7 @@ def structured():
     }
 
 
-@each_case("method", ["exact", "refined", "chebyshev", "randomized", "qdwh"])
+@each_case("method", ["exact", "chebyshev"])
 @each_case("name", structured())
 def test_the_bound_of_every_way_holds_and_its_pairs_are_the_wanted_ones(name, method):
     a = torch.from_numpy(structured()[name]).float()
@@ -287,15 +281,15 @@ def test_a_matrix_without_rows_has_no_pairs_whatever_the_tolerance(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_order_and_tolerance_choose_the_way(monkeypatch):
+def test_order_and_tolerance_choose_the_way():
     small = SYMMETRIC["indefinite"]
     assert trnsolver.eigh(small, 1e-3).info.method == "exact"
-    monkeypatch.setattr(spectra, "_SMALL", 100)
-    q = torch.from_numpy(orthogonal(120, 2))
-    wide = (q * torch.linspace(-1, 1, 120, dtype=torch.float64)) @ q.mT
+    n = 330  # LAPACK is faster up to 320
+    q = torch.from_numpy(orthogonal(n, 2))
+    wide = (q * torch.linspace(-1, 1, n, dtype=torch.float64)) @ q.mT
     wide = (wide + wide.mT) / 2
     assert trnsolver.eigh(wide, 1e-5, k=4).info.method == "chebyshev"
-    assert trnsolver.eigh(wide, 1e-5, k=40).info.method == "exact"
+    assert trnsolver.eigh(wide, 1e-5, k=100).info.method == "exact"
     assert trnsolver.eigh(wide, 1e-5).info.method == "exact"
     assert trnsolver.eigh(wide, 1e-15, k=4, on_failure="ignore").info.method == "exact"
 
@@ -310,7 +304,7 @@ def test_lobpcg(largest, generalized):
     a = torch.diag(torch.arange(1.0, n + 1, dtype=torch.float64)) + 0.1 * SYMMETRIC_60
     b = torch.eye(n, dtype=torch.float64) + 0.5 * SYMMETRIC_60 @ SYMMETRIC_60 / n
     given = b if generalized else None
-    result = trnsolver.lobpcg(a, 4, given, tol=1e-9, largest=largest, maxiter=300)
+    result = trnsolver.lobpcg(a, 4, given, tol=1e-9, largest=largest, max_iter=300)
     assert result.info.converged
     want = scipy.linalg.eigh(a.numpy(), b.numpy() if generalized else None, eigvals_only=True)
     w, v = result
@@ -328,29 +322,14 @@ def test_lobpcg_is_faster_with_a_preconditioner_and_takes_functions():
     diagonal = torch.logspace(0, 4, n, dtype=torch.float64)
     start = random_tensor(n, 3, dtype=torch.float64)
     slow = trnsolver.lobpcg(
-        lambda v: diagonal * v, start, tol=1e-6, maxiter=400, on_failure="ignore"
+        lambda v: diagonal * v, start, tol=1e-6, max_iter=400, on_failure="ignore"
     )
     fast = trnsolver.lobpcg(
-        lambda v: diagonal * v, start, M=lambda r: r / diagonal, tol=1e-6, maxiter=400
+        lambda v: diagonal * v, start, M=lambda r: r / diagonal, tol=1e-6, max_iter=400
     )
     assert fast.info.converged
     assert len(fast.info.residuals) < len(slow.info.residuals)
     assert torch.allclose(fast.eigenvalues, diagonal[:3], rtol=1e-6)
     assert not trnsolver.lobpcg(
-        torch.diag(diagonal), 3, maxiter=2, on_failure="ignore"
+        torch.diag(diagonal), 3, max_iter=2, on_failure="ignore"
     ).info.converged
-
-
-def test_a_spectrum_is_divided_down_to_small_problems():
-    sizes = []
-
-    def exact(a):
-        sizes.append(a.shape[-1])
-        return torch.linalg.eigh(a)
-
-    a = random_tensor(150, 150, dtype=torch.float64)
-    a = a + a.mT
-    values, _ = spectra._divided(a, exact)
-    assert max(sizes) <= spectra._BASE
-    assert sum(sizes) == 150
-    torch.testing.assert_close(values.sort()[0], torch.linalg.eigvalsh(a))

@@ -8,7 +8,7 @@ import torch
 import trnsolver
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bfloat16)
-METHODS = ("auto", "exact", "refined", "chebyshev", "qdwh", "randomized")
+METHODS = ("auto", "exact", "chebyshev")
 
 
 def matrix_of(rng, n, dtype):
@@ -52,7 +52,7 @@ def false_claims(seeds):
         n, dtype = int(rng.integers(1, 11)), DTYPES[seed % len(DTYPES)]
         a = matrix_of(rng, n, dtype)
         tol = 10.0 ** -rng.uniform(2, 17)
-        w, v = (pairs := trnsolver.eigh(a, tol, method=METHODS[seed % 6], on_failure="ignore"))
+        w, v = (pairs := trnsolver.eigh(a, tol, method=METHODS[seed % 3], on_failure="ignore"))
         wide = a.to(torch.complex128 if dtype.is_complex else torch.float64)
         # float64 has the norm to n eps, which is below 1e-14.
         norm = float(torch.linalg.matrix_norm(wide, 2)) * (1 + 1e-14)

@@ -126,7 +126,7 @@ def test_operators_of_scipy_and_their_gradients(name):
 def test_options_that_are_none(name):
     a, b = system()
     solver = getattr(trnsolver, name)
-    for options in ({"maxiter": -1}, {"maxiter": 2.5}, {"tol": math.nan}, {"callback": 3}):
+    for options in ({"max_iter": -1}, {"max_iter": 2.5}, {"tol": math.nan}, {"callback": 3}):
         with pytest.raises(FlagError, match=next(iter(options)).replace("tol", "tolerances")):
             solver(a, b, **options)
     with pytest.raises(KeyError, match="mine"):

@@ -89,7 +89,7 @@ def _sparse(a):
 def test_the_limit_is_visible(name):
     solver, a = SOLVERS[name]
     options = {"restart": 2} if "gmres" in name else {}
-    result = solver(a, B, tol=1e-14, maxiter=2, on_failure="ignore", **options)
+    result = solver(a, B, tol=1e-14, max_iter=2, on_failure="ignore", **options)
     assert not result.converged
     assert result.info.reason == "limit"
     assert result.residual > 1e-14
@@ -252,7 +252,7 @@ def test_any_preconditioner_leads_to_the_same_solution(name):
     solver, a = SOLVERS[name]
     diagonal = a.diagonal().abs()
     for m in (torch.diag(1 / diagonal), lambda r: r / diagonal):
-        result = solver(a, B, tol=1e-10, M=m, maxiter=500)
+        result = solver(a, B, tol=1e-10, M=m, max_iter=500)
         assert result.converged
         assert relative_residual(a, result.x, B) <= 1e-10
 
@@ -261,7 +261,7 @@ def test_flexible_gmres_takes_an_iteration_for_a_preconditioner():
     a = with_condition(1e3, 60)
     a = a @ a.mT + 1e-2 * torch.eye(60)
     b = random_tensor(60, dtype=torch.float64)
-    inner = lambda r: trnsolver.cg(a, r, tol=1e-2, maxiter=8, on_failure="ignore").x  # noqa: E731
+    inner = lambda r: trnsolver.cg(a, r, tol=1e-2, max_iter=8, on_failure="ignore").x  # noqa: E731
     plain = trnsolver.fgmres(a, b, tol=1e-8, restart=20)
     nested = trnsolver.fgmres(a, b, tol=1e-8, restart=20, M=inner)
     assert nested.converged

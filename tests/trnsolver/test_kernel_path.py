@@ -116,7 +116,7 @@ CALLS = {
     "msign": (["msign"], lambda: trnsolver.msign(GENERAL), None),
     "cg": (
         ["conjugate_gradients"],
-        lambda: trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-6, maxiter=12).x,
+        lambda: trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-6, max_iter=12).x,
         None,
     ),
 }
@@ -197,11 +197,11 @@ def test_what_kernels_do_not_take_is_refused_and_counted():
 
 
 def test_iterations_are_those_of_the_kernel():
-    result = trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-5, maxiter=20)
+    result = trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-5, max_iter=20)
     assert result.converged
     assert 0 < result.iterations <= N + 2
     assert len(result.info.residuals) == result.iterations + 1
-    stopped = trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-6, maxiter=2, on_failure="ignore")
+    stopped = trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-6, max_iter=2, on_failure="ignore")
     assert (stopped.iterations, stopped.info.reason) == (2, "limit")
 
 

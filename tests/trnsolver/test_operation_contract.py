@@ -57,7 +57,7 @@ SAMPLES = (
     Sample("pinv", lambda a: trnsolver.pinv(a, 1e-6), (TALL,), 2000, False),
     Sample(
         "inv_sqrt_spd_ns",
-        lambda a: trnsolver.inv_sqrt_spd_ns(positive(a), max_iters=10, tol=1e-6)[0],
+        lambda a: trnsolver.inv_sqrt_spd_ns(positive(a), max_iter=10, tol=1e-6)[0],
         (SMALL,),
         2000,
         False,

@@ -10,8 +10,7 @@ from each_case import each_case
 from fresh_process import printed_after
 
 ITERATIVE = (
-    "x0=None, tol=1e-06, maxiter={}, {}, rtol=None, atol=0.0, max_iter=None, callback=None, "
-    "on_failure='warn')"
+    "x0=None, tol=1e-06, max_iter={}, {}, rtol=None, atol=0.0, callback=None, on_failure='warn')"
 )
 # Names, order and defaults that callers rely on.
 SIGNATURES = {
@@ -24,7 +23,7 @@ SIGNATURES = {
     "solve_spd": "(A, B, iterative_refinement=False)",
     "inv_spd": "(A)",
     "inv_sqrt_spd": "(A)",
-    "inv_sqrt_spd_ns": "(A, *, max_iters=20, tol=None, on_failure='warn')",
+    "inv_sqrt_spd_ns": "(A, *, max_iter=20, tol=None, on_failure='warn')",
     "schur": "(A, tol=1e-10, *, output='real')",
     "eigh": "(A, tol=None, *, k=None, which='smallest', subset=None, max_sweeps=None, "
     "method='auto', on_failure='warn')",

@@ -150,7 +150,7 @@ def test_a_preconditioner_may_depend_on_what_is_differentiated():
     [
         lambda a, b: trnsparse.cg(a, b, max_iter=1, on_failure="ignore", **EXACT),
         lambda a, b: trnsparse.chebyshev(a, b, LOW, HIGH, 2),
-        lambda a, b: trnsolver.gmres(a, b, maxiter=1, restart=1, on_failure="ignore", **EXACT),
+        lambda a, b: trnsolver.gmres(a, b, max_iter=1, restart=1, on_failure="ignore", **EXACT),
     ],
 )
 def test_the_backward_of_a_solution_that_did_not_converge_warns(solve, kind):

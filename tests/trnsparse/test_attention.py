@@ -14,8 +14,8 @@ from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.testing import unit_roundoff
-from trnsparse import BSRMatrix, backend
-from trnsparse.attention import block_sparse_attention, block_sparse_attention_tiled
+from trnsparse import BSRMatrix, backend, block_sparse_attention_tiled
+from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import AttentionMask, causal_mask, local_window_mask
 
 MASKS = {
@@ -156,11 +156,11 @@ def test_a_scale_that_is_a_tensor_is_read_each_time():
 def test_one_head():
     q, k, v = (x[0, 0] for x in problem(40, torch.float64, 4))
     mask = MASKS["ragged"](40)
-    got = block_sparse_attention_tiled(q, k, v, mask)
+    got = block_sparse_attention(q, k, v, mask)
     want = dense_attention(*(x[None, None] for x in (q, k, v)), mask.to_dense(), 8**-0.5)
     assert got.shape == (40, 8)
     assert torch.allclose(got, want[0, 0], rtol=1e-13, atol=1e-13)
-    assert torch.equal(got, block_sparse_attention(q, k, v, mask))
+    assert torch.equal(got, block_sparse_attention_tiled(q, k, v, mask))
 
 
 @pytest.mark.parametrize("where", ["pytorch", "simulator"])
@@ -171,7 +171,7 @@ def test_the_pattern_of_a_matrix_in_blocks_and_a_tail(where):
     matrix = BSRMatrix.from_dense(pattern, 128)
     q, k, v = (torch.randn(300, 8, generator=torch.manual_seed(i)) for i in range(3))
     with backend(where):
-        got = block_sparse_attention_tiled(q, k, v, matrix, scale=0.9)
+        got = block_sparse_attention(q, k, v, matrix, scale=0.9)
     four = [x[None, None].double() for x in (q, k, v)]
     want = dense_attention(*four, pattern.bool(), 0.9)[0, 0]
     assert float((got - want).abs().max()) < 1e-5

@@ -114,11 +114,11 @@ def test_every_method_solves_in_every_format(name):
     low, high = ends[0].item(), ends[-1].item()
     for found in (
         ts.cg(A, b, tol=1e-10),
-        ts.cg_bsr(A, b, tol=1e-10, M=ts.jacobi_preconditioner_bsr(A)),
+        ts.cg(A, b, tol=1e-10, M=ts.jacobi_preconditioner(A)),
         ts.minres(A, b, tol=1e-10),
         ts.minres(A, b, tol=1e-10, M=ts.jacobi_preconditioner(A)),
-        ts.chebyshev_bsr(A, b, low, high, K=ts.chebyshev_steps(low, high, 1e-11)),
-        ts.richardson_bsr(A, b, 2 / (low + high), K=400),
+        ts.chebyshev(A, b, low, high, K=ts.chebyshev_steps(low, high, 1e-11)),
+        ts.richardson(A, b, 2 / (low + high), K=400),
     ):
         torch.testing.assert_close(found.x, want, atol=1e-8, rtol=1e-8)
         true = torch.linalg.norm(b - dense @ found.x) / torch.linalg.norm(b)

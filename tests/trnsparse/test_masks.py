@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask
 
 from each_case import each_case
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import (
     AttentionMask,
@@ -164,8 +164,13 @@ def test_wrong_masks_are_refused():
         AttentionMask.of(torch.ones(3, 3))
     with pytest.raises(DTypeError, match="booleans"):
         AttentionMask.from_dense(torch.ones(3, 3))
-    with pytest.raises(ShapeError, match="block_size"):
-        causal_mask(8, 0)
+    for call, option in (
+        (lambda: causal_mask(8, 0), "block_size"),
+        (lambda: local_window_mask(8, -1, 4), "window"),
+        (lambda: dilated_mask(8, 0, 4), "stride"),
+    ):
+        with pytest.raises(FlagError, match=option):
+            call()
     with pytest.raises(ShapeError, match="blocks must be"):
         AttentionMask.from_blocks(torch.ones(3, 3), (8, 8), 4)
 

@@ -31,7 +31,7 @@ SIGNATURES = {
     "sparsity_stats": "(Q, threshold=1e-10)",
     "screened_spmm": "(A, diag_integrals, B, threshold, *, col_integrals=None)",
     "cg_bsr": "(A, b, x0=None, tol=1e-06, max_iter=1000, M=None, *, rtol=None, atol=0.0, "
-    "maxiter=None, callback=None, on_failure='warn')",
+    "callback=None, on_failure='warn')",
     "chebyshev_bsr": "(A, b, lam_min, lam_max, K=50, x0=None, *, on_failure='warn')",
     "chebyshev_coeffs": "(lam_min, lam_max, K, dtype=torch.float32)",
     "richardson_bsr": "(A, b, omega, K=100, x0=None, *, on_failure='warn')",

@@ -46,6 +46,11 @@ DIAGONAL_BLOCKS = ts.BSRMatrix(
 HALF = 0.3 * random_tensor(2, 2, 2, dtype=torch.float64)
 
 
+def in_both(solve):
+    """Return the call of a solver for a CSR and for a BSR matrix."""
+    return (lambda x, b, y, c: (solve(csr(x), b), solve(definite(y), c))), ENTRIES, V, HALF, (4,)
+
+
 class TestPublicFunctions(PublicContract):
     package = ts
     calls: ClassVar = {
@@ -55,48 +60,29 @@ class TestPublicFunctions(PublicContract):
             (1, 3, 2),
             (1, 3, 2),
         ),
-        "block_sparse_attention_tiled": (
-            lambda q, k, v: ts.block_sparse_attention_tiled(q, k, v, GRID),
-            (4, 2),
-            (4, 2),
-            (4, 2),
-        ),
-        "bsr_diagonal": (lambda x: ts.bsr_diagonal(bsr(x)), BLOCKS),
-        "bsr_spmm": (lambda x, b: ts.bsr_spmm(bsr(x), b), BLOCKS, (4, 2)),
-        "cg": (lambda x, b: ts.cg(csr(x), b, **EXACT).x, ENTRIES, V),
-        "cg_bsr": (lambda x, b: ts.cg_bsr(definite(x), b, **EXACT).x, HALF, (4,)),
-        "chebyshev": (lambda x, b: ts.chebyshev(csr(x), b, 2.0, 7.0, 60).x, ENTRIES, V),
-        "chebyshev_bsr": (
-            lambda x, b: ts.chebyshev_bsr(definite(x), b, 2.0, 7.0, 60).x,
-            HALF,
-            (4,),
-        ),
+        "cg": in_both(lambda A, b: ts.cg(A, b, **EXACT).x),
+        "chebyshev": in_both(lambda A, b: ts.chebyshev(A, b, 2.0, 7.0, 60).x),
         "from_dense": (lambda a: ts.from_dense(a).values, (3, 3)),
         "minres": (lambda x, b: ts.minres(csr(x), b, **EXACT).x, ENTRIES, V),
-        "multiply": (lambda x, a: ts.multiply(csr(x), a).values, ENTRIES, (3, 3)),
         "permuted": (
             lambda x: ts.permuted(csr(x), torch.tensor([2, 0, 1], device="cpu")).to_dense(),
             ENTRIES,
         ),
-        "power": (lambda x: ts.power(csr(x), 2.0).values, ENTRIES),
-        "richardson": (lambda x, b: ts.richardson(csr(x), b, 0.22, 90).x, ENTRIES, V),
-        "richardson_bsr": (
-            lambda x, b: ts.richardson_bsr(definite(x), b, 0.22, 90).x,
-            HALF,
-            (4,),
-        ),
+        "richardson": in_both(lambda A, b: ts.richardson(A, b, 0.22, 90).x),
         "schwarz_bounds": (lambda d: ts.schwarz_bounds(d * d), V),
         "screened_spmm": (lambda a, b: ts.screened_spmm(a, DIAGONAL, b, 0.5), (3, 3), M),
         "sddmm": (lambda c, d: ts.sddmm(LIKE, c, d).values, M, M),
-        "sparse_add": (lambda x, y: ts.sparse_add(csr(x), csr(y), 2.0).values, ENTRIES, (5,)),
-        "sparse_scale": (lambda x: ts.sparse_scale(csr(x), 2.0).values, ENTRIES),
-        "sparse_transpose": (lambda x: ts.sparse_transpose(csr(x)).values, ENTRIES),
         "spgemm": (lambda x, y: ts.spgemm(csr(x), csr(y)).to_dense(), ENTRIES, (5,)),
         "splu": (lambda x, b: ts.splu(csr(x)).solve(b), ENTRIES, V),
         "spmm": (lambda x, b, c: ts.spmm(csr(x), b, 2.0, c, 0.5), ENTRIES, M, M),
+        "spmm of blocks": (lambda x, b: ts.spmm(bsr(x), b), BLOCKS, (4, 2)),
         "spmv": (lambda x, b: ts.spmv(csr(x), b), ENTRIES, V),
         "spmv_symmetric": (lambda x, b: ts.spmv_symmetric(csr(x), b), ENTRIES, V),
         "spsolve": (lambda x, b: ts.spsolve(csr(x), b), ENTRIES, V),
         "sptrsv": (lambda x, b: ts.sptrsv(csr(x), b, lower=True), ENTRIES, V),
-        "transpose": (lambda x: ts.transpose(csr(x)).to_dense(), ENTRIES),
+        "A.added": (lambda x, y: csr(x).added(csr(y), 2.0).values, ENTRIES, (5,)),
+        "A.diagonal": (lambda x: bsr(x).diagonal(), BLOCKS),
+        "A.multiply": (lambda x, a: csr(x).multiply(a).values, ENTRIES, (3, 3)),
+        "A.power": (lambda x: csr(x).power(2.0).values, ENTRIES),
+        "A.transpose": (lambda x: csr(x).transpose().values, ENTRIES),
     }

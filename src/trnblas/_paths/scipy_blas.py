@@ -3,7 +3,7 @@
 torch has no product that reads or computes one triangle only. Computing both takes twice as long
 for matrices and tens of times as long for a matrix and a vector. Each function returns None if
 torch must compute: on another device, with a gradient or a transform, for a dtype without a BLAS
-routine, for batches or empty operands, or without SciPy.
+routine, and for batches or empty operands.
 
 A contiguous matrix is passed as its transpose in Fortran order, without a copy; the options of the
 routine are those of the transpose.
@@ -123,10 +123,8 @@ def _eligible(alpha: Scalar, *operands: Tensor) -> bool:
 
 @cache
 def _found(name: str, dtype: torch.dtype) -> Callable[..., Any] | None:
-    try:
-        from scipy.linalg import blas
-    except ImportError:
-        return None
+    from scipy.linalg import blas
+
     return getattr(blas, _PREFIX.get(dtype, "no ") + name, None)
 
 

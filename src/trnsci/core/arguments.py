@@ -6,17 +6,20 @@ messages are formatted only on failure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
 from operator import index
-from typing import SupportsIndex
+from typing import ParamSpec, SupportsIndex, TypeVar
 
 import torch
 from torch import Tensor
 
-from trnsci.core.errors import DeviceError, DTypeError, ShapeError, TrnsciError
+from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError, TrnsciError
 
 __all__ = [
     "agree",
+    "also_spelled",
     "broadcast",
     "expandable",
     "floating",
@@ -27,6 +30,40 @@ __all__ = [
     "vector",
     "whole",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def also_spelled(name: str, *others: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator of functions that accept other spellings of an argument as keywords.
+
+    They serve callers of published releases and of SciPy, and are not in the signature::
+
+        @also_spelled("max_iter", "maxiter")
+        def cg(A, b, max_iter=1000): ...
+
+    Raises:
+        FlagError: The argument is given in two spellings.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        place = list(signature(function).parameters).index(name)
+
+        @wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            for other in others:
+                if other in options:
+                    if name in options or len(args) > place:
+                        raise FlagError(
+                            f"{function.__name__}: {other} is another spelling of {name}; got both"
+                        )
+                    options[name] = options.pop(other)
+            return function(*args, **options)
+
+        return call
+
+    return decorate
 
 
 def whole(

@@ -5,7 +5,8 @@
     Exception
     └── TrnsciError
         ├── ShapeError      (also a ValueError)    operands whose shapes do not fit
-        │   └── OperandError (also an AssertionError)  the same, of sparse operands
+        │   └── OperandError (also an AssertionError)  the same, of sparse operands and
+        │                                          of linear systems
         ├── DimensionError  (also an IndexError)   a dimension or an element that does not exist
         ├── DTypeError      (also a TypeError)     operands whose dtypes do not fit
         ├── DeviceError     (also a RuntimeError)  operands that are not on one device

@@ -180,10 +180,8 @@ def version_of(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def versions_of(first: Tensor, second: Tensor) -> tuple[int, int] | None:
-    """Return the versions of two tensors, None if one is an inference tensor: it has no version."""
-    if first.is_inference() or second.is_inference():
-        return None
+def versions_of(first: Tensor, second: Tensor) -> tuple[int, int]:
+    """Return the versions of two tensors that are no inference tensors."""
     return first._version, second._version  # private: as in ``version_of``
 
 

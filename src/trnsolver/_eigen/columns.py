@@ -15,14 +15,14 @@ from torch import Tensor
 
 from trnsolver._eigen.tournament import slot_permutation
 
-__all__ = ["svd_in_groups"]
+__all__ = ["block_jacobi_svd"]
 
-Meeting = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+Rotated = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 Product = Callable[[Tensor, Tensor, bool], Tensor]
 
 
-def svd_in_groups(
-    a: Tensor, groups: int, sweeps: int, meeting: Meeting, product: Product
+def block_jacobi_svd(
+    a: Tensor, groups: int, sweeps: int, rotated_pair: Rotated, product: Product
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return U, singular values in descending order, V^T, and the largest cosine in U.
 
@@ -30,8 +30,8 @@ def svd_in_groups(
         a: Matrices, (batch, m, n), m at least n.
         groups: An even number of groups of columns.
         sweeps: Largest number of sweeps over all pairs of groups.
-        meeting: Returns thin factors of matrices (batch, m, 2 n / groups) after some rotations,
-            with columns in unchanged order, as the tournament requires.
+        rotated_pair: Returns thin factors of paired groups, (batch, m, 2 n / groups), after some
+            rotations, with columns in unchanged order, as the tournament requires.
         product: Returns ``op(a) @ b`` of batches, from a, b and whether a is transposed.
     """
     batch, _, n = a.shape
@@ -41,7 +41,7 @@ def svd_in_groups(
     moves = torch.tensor(slot_permutation(groups), device="cpu")
     for _ in range(sweeps):
         for _ in range(groups - 1):
-            u, s, vh = meeting(_paired(columns, groups))
+            u, s, vh = rotated_pair(_paired(columns, groups))
             columns = _next(u * s.unsqueeze(-2), batch, moves)
             v = _next(product(_paired(v, groups), vh.mT.contiguous(), False), batch, moves)
         u, s = _unit(columns)
@@ -59,17 +59,17 @@ def svd_in_groups(
 def _paired(columns: Tensor, groups: int) -> Tensor:
     """Return the columns of paired groups as a batch of matrices."""
     batch, rows, count = columns.shape
-    met = columns.reshape(batch, rows, groups // 2, 2 * count // groups).movedim(2, 1)
-    return met.reshape(batch * groups // 2, rows, 2 * count // groups).contiguous()
+    pairs = columns.reshape(batch, rows, groups // 2, 2 * count // groups).movedim(2, 1)
+    return pairs.reshape(batch * groups // 2, rows, 2 * count // groups).contiguous()
 
 
-def _next(met: Tensor, batch: int, moves: Tensor) -> Tensor:
+def _next(pairs: Tensor, batch: int, moves: Tensor) -> Tensor:
     """Return columns with the groups permuted for the next round."""
     groups = len(moves)
-    rows, width = met.shape[-2:]
-    apart = met.reshape(batch, groups // 2, rows, 2, width // 2).movedim(2, 1)
-    seated = apart.reshape(batch, rows, groups, width // 2)[:, :, moves.to(met.device)]
-    return seated.reshape(batch, rows, groups * width // 2)
+    rows, width = pairs.shape[-2:]
+    single = pairs.reshape(batch, groups // 2, rows, 2, width // 2).movedim(2, 1)
+    permuted = single.reshape(batch, rows, groups, width // 2)[:, :, moves.to(pairs.device)]
+    return permuted.reshape(batch, rows, groups * width // 2)
 
 
 def _unit(columns: Tensor) -> tuple[Tensor, Tensor]:

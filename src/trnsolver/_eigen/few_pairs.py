@@ -13,7 +13,7 @@ __all__ = ["few_pairs", "largest_magnitude", "places_of"]
 
 
 def few_pairs(a: Tensor, first: int, last: int) -> tuple[Tensor, Tensor] | None:
-    """Return the pairs in a range of indices, or None without SciPy or convergence.
+    """Return the pairs in a range of indices, or None without convergence.
 
     torch has no routine for a subset of the pairs.
 
@@ -22,10 +22,8 @@ def few_pairs(a: Tensor, first: int, last: int) -> tuple[Tensor, Tensor] | None:
         first: Index of the first of the ascending values, from zero.
         last: Index of the last one, included.
     """
-    try:
-        from scipy.linalg import LinAlgError, eigh
-    except ImportError:
-        return None
+    from scipy.linalg import LinAlgError, eigh
+
     try:
         w, v = eigh(array_of(a), subset_by_index=(first, last), driver="evr", check_finite=False)
     except LinAlgError:

@@ -1,9 +1,8 @@
-"""Approximate eigensolvers, cheaper than the exact one for tolerances above rounding."""
+"""A few eigenpairs by a Chebyshev filter, for tolerances above rounding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import TypeAlias
 
 import torch
@@ -11,18 +10,15 @@ from torch import Tensor
 
 from trnrand import Generator, normal
 from trnsci.core.matrix_errors import TorchLinAlgError
-from trnsolver._eigen.quality import EighInfo, judged, rounding_of
+from trnsolver._eigen.quality import EighInfo, judged
 from trnsolver._factors.symmetric import symmetric_part
-from trnsolver._matrix_functions.polar import qdwh
 
 __all__ = ["Pairs", "approximate_pairs"]
 
 Pairs: TypeAlias = tuple[Tensor, Tensor]
-Exact: TypeAlias = Callable[[Tensor], Pairs]
 
 _FILTER_DEGREE = 12
 _MOST_ROUNDS = 60
-_BASE = 64
 # Below this order LAPACK is faster than any other method.
 _SMALL = 320
 
@@ -33,7 +29,6 @@ def approximate_pairs(
     k: int | None,
     which: str,
     method: str,
-    exact: Exact,
     wanted: Callable[[], Pairs],
     size: float,
 ) -> tuple[Tensor, Tensor, EighInfo]:
@@ -44,8 +39,7 @@ def approximate_pairs(
         tol: Tolerance of the residual.
         k: Number of pairs; None for all.
         which: The end of the spectrum, or largest magnitude.
-        method: The method.
-        exact: Returns all pairs of a matrix to rounding.
+        method: ``"auto"``, ``"exact"`` or ``"chebyshev"``.
         wanted: Returns the requested pairs of A to rounding, values ascending.
         size: Frobenius norm of A, with both triangles as given.
     """
@@ -53,35 +47,21 @@ def approximate_pairs(
     if method == "auto":
         method = _chosen(a, n, tol, k, which)
     stages: list[str] = []
-    full = a if method == "exact" else a.tril() + a.tril(-1).mH
-    methods: dict[str, Callable[[], tuple[Tensor, Tensor, int]]] = {
-        "refined": lambda: _refined(full, tol, exact),
-        "chebyshev": lambda: _chebyshev(full, k or n, which, tol),
-        "randomized": lambda: _randomized(full, k or n),
-        "qdwh": lambda: (*_divided(full, exact), 1),
-    }
-    if method in methods and n > 1:
+    if method == "chebyshev" and n > 1:
         stages.append(f"{method} in {_name(a)}")
         try:
-            w, v, steps = methods[method]()
+            w, v, steps = _chebyshev(a.tril() + a.tril(-1).mH, k or n, which, tol)
         except TorchLinAlgError:
             stages[-1] += ", broken down"
         else:
             w, v = _wanted(w, v, k, which)
             info = judged(a, w, v, tol, method, steps, tuple(stages), size)
-            if info.converged and not (method == "randomized" and _others(w, n, which)):
+            if info.converged:
                 return w, v, info
-            stages[-1] += ", not enough" if not info.converged else ", not the requested ones"
+            stages[-1] += ", not enough"
     w, v = wanted()
     stages.append(f"exact in {_name(a)}")
     return w, v, judged(a, w, v, tol, "exact", 1, tuple(stages), size)
-
-
-def _others(w: Tensor, n: int, which: str) -> bool:
-    """Return whether pairs of largest magnitude may differ from those at the requested end."""
-    if w.shape[-1] == n or which == "magnitude":
-        return False
-    return bool((w[0] < 0) if which == "largest" else (w[-1] > 0))
 
 
 def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
@@ -103,60 +83,6 @@ def _wanted(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:
         return w[places], v[:, places]
     cut = slice(0, k) if which == "smallest" else slice(w.shape[-1] - k, None)
     return w[cut], v[:, cut]
-
-
-# -- all pairs in float32, corrected ---------------------------------------------------------------
-
-
-def _refined(a: Tensor, tol: float, exact: Exact) -> tuple[Tensor, Tensor, int]:
-    """Return all pairs from float32, corrected in the precision of A (Ogita and Aishima 2018).
-
-    A correction squares the error of vectors with well-separated values; clusters of close values
-    are solved by ``exact`` in their subspace.
-    """
-    low = torch.complex64 if a.is_complex() else torch.float32
-    v = exact(a.to(low))[1].to(a.dtype)
-    n = a.shape[-1]
-    eye = torch.eye(n, dtype=a.dtype, device=a.device)
-    steps = 0
-    while True:
-        gram, image = eye - v.mH @ v, a @ v
-        projected = v.mH @ image
-        w = projected.diagonal().real / (1 - gram.diagonal().real)
-        size = w.abs().max()
-        off = projected + gram * w
-        off = off - torch.diag(off.diagonal())
-        worst = float(torch.linalg.vector_norm(image - v * w, dim=0).max() / size)
-        if (worst <= tol and float(gram.abs().max()) <= max(tol, rounding_of(a))) or steps == 3:
-            order = w.argsort()
-            return w[order], v[:, order], steps
-        gaps = w.unsqueeze(0) - w.unsqueeze(1)
-        limit = 2 * (torch.linalg.matrix_norm(off) + size * torch.linalg.matrix_norm(gram))
-        apart = gaps.abs() > limit
-        quotient = off / torch.where(apart, gaps, 1.0)
-        change = torch.where(apart, quotient, gram / 2)
-        change = change - torch.diag(change.diagonal()) + torch.diag(gram.diagonal() / 2)
-        v = _rotated_within(a, v + v @ change, w, float(limit), exact)
-        steps += 1
-
-
-def _rotated_within(a: Tensor, v: Tensor, w: Tensor, limit: float, exact: Exact) -> Tensor:
-    """Return vectors, by ascending value, after solving each cluster of close values separately."""
-    order = w.argsort()
-    w, v = w[order], v[:, order]
-    edges = [0, *(torch.nonzero(w.diff() > limit).flatten() + 1).tolist(), w.shape[0]]
-    parts = []
-    for first, last in pairwise(edges):
-        part = v[:, first:last]
-        if last - first > 1:
-            basis = torch.linalg.qr(part).Q
-            inner = basis.mH @ (a @ basis)
-            part = basis @ exact(symmetric_part(inner))[1]
-        parts.append(part)
-    return torch.cat(parts, -1)
-
-
-# -- a few pairs -----------------------------------------------------------------------------------
 
 
 def _chebyshev(a: Tensor, k: int, which: str, tol: float) -> tuple[Tensor, Tensor, int]:
@@ -236,61 +162,6 @@ def _filtered(a: Tensor, v: Tensor, low: float, high: float) -> Tensor:
         size = torch.linalg.vector_norm(now, dim=0).max()
         before, now = before / size, now / size
     return now
-
-
-def _randomized(a: Tensor, k: int) -> tuple[Tensor, Tensor, int]:
-    """Return k pairs of largest magnitude from a sketch with two power steps (Halko 2011)."""
-    n = a.shape[-1]
-    block = min(n, k + 10)
-    real = a.real.dtype if a.is_complex() else a.dtype
-    sketch = normal(n, block, dtype=real, generator=Generator(22)).to(a.device)
-    q = torch.linalg.qr(a @ sketch.to(a.dtype)).Q
-    for _ in range(2):
-        q = torch.linalg.qr(a @ q).Q
-    inner = q.mH @ (a @ q)
-    w, rotation = torch.linalg.eigh(symmetric_part(inner))
-    places = w.abs().argsort(descending=True)[:k].sort().values
-    return w[places], q @ rotation[:, places], 2
-
-
-# -- divide and conquer ----------------------------------------------------------------------------
-
-
-def _divided(a: Tensor, exact: Exact, depth: int = 0) -> Pairs:
-    """Return all pairs by splitting the spectrum (Nakatsukasa and Higham 2013).
-
-    The unitary polar factor of ``A - sigma I`` is its sign: +1 on the part of the spectrum above
-    sigma and -1 below. Bases of the ranges of both projectors reduce A to two smaller problems.
-    """
-    n = a.shape[-1]
-    if n <= _BASE or depth > 60:
-        return exact(a)
-    eye = torch.eye(n, dtype=a.dtype, device=a.device)
-    diagonal = a.diagonal().real
-    sigma = float(diagonal.median())
-    radius = float(torch.linalg.matrix_norm(a - sigma * eye))
-    if radius <= torch.finfo(a.dtype).eps * n * float(torch.linalg.matrix_norm(a)):
-        return exact(a)
-    sign = qdwh(a - sigma * eye)[0]
-    projector = 0.5 * (sign + eye)
-    upper = round(float(projector.diagonal().real.sum()))
-    if not 0 < upper < n:
-        return exact(a)
-    real = a.real.dtype if a.is_complex() else a.dtype
-    mixed = normal(n, n, dtype=real, generator=Generator(23 + depth)).to(a.device).to(a.dtype)
-    # Basis of the range of a projector, and its complement, from a product with random vectors.
-    q = torch.linalg.qr(projector @ mixed[:, :upper]).Q
-    q = torch.linalg.qr(torch.cat([q, mixed[:, upper:] - q @ (q.mH @ mixed[:, upper:])], -1)).Q
-    top, bottom = q[:, :upper], q[:, upper:]
-    values, vectors = [], []
-    for basis in (bottom, top):
-        inner = basis.mH @ a @ basis
-        w, v = _divided(symmetric_part(inner), exact, depth + 1)
-        values.append(w)
-        vectors.append(basis @ v)
-    w, v = torch.cat(values), torch.cat(vectors, -1)
-    order = w.argsort()
-    return w[order], v[:, order]
 
 
 def _name(a: Tensor) -> str:

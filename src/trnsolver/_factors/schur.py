@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from trnsci.core.errors import BackendError, ConvergenceError
+from trnsci.core.errors import ConvergenceError
 
 __all__ = ["schur_form"]
 
@@ -16,12 +16,9 @@ def schur_form(matrix: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
     Raises:
         ConvergenceError: The iteration did not converge.
-        BackendError: SciPy is not installed.
     """
-    try:
-        from scipy.linalg import LinAlgError, schur
-    except ImportError as error:
-        raise BackendError("schur: needs SciPy, which is not installed") from error
+    from scipy.linalg import LinAlgError, schur
+
     if not matrix.size:
         return torch.from_numpy(matrix.copy()), torch.from_numpy(matrix.copy())
     try:

@@ -31,7 +31,7 @@ __all__ = ["conjugate_gradients"]
 
 @nki.jit
 def conjugate_gradients(
-    a: Tile, rhs: Tile, x0: Tile, tol: float, maxiter: int
+    a: Tile, rhs: Tile, x0: Tile, tol: float, max_iter: int
 ) -> tuple[Tile, Tile]:
     """Return solutions, and the relative residuals at the start and after each step.
 
@@ -40,20 +40,20 @@ def conjugate_gradients(
         rhs: Right-hand sides, (batch, n).
         x0: Initial solutions, (batch, n).
         tol: Tolerance of the residual relative to the norm of the right-hand side.
-        maxiter: Number of steps.
+        max_iter: Number of steps.
 
     Returns:
-        Solutions, (batch, n), and residuals, (batch, maxiter + 1); a converged system repeats its
+        Solutions, (batch, n), and residuals, (batch, max_iter + 1); a converged system repeats its
         last residual.
     """
     batch, n = rhs.shape
     assert n <= CG_ORDER, f"conjugate_gradients: order at most {CG_ORDER}, got {n}"
     out = nl.ndarray(rhs.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    history = nl.ndarray((batch, maxiter + 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    history = nl.ndarray((batch, max_iter + 1), dtype=nl.float32, buffer=nl.shared_hbm)
     width = block_width(n)
     blocks = (n + width - 1) // width
-    counting = nl.ndarray((1, maxiter + 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.iota(dst=counting, pattern=[[1, maxiter + 1]], offset=0, channel_multiplier=0)
+    counting = nl.ndarray((1, max_iter + 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.iota(dst=counting, pattern=[[1, max_iter + 1]], offset=0, channel_multiplier=0)
     for q in range(batch):
         matrix = new_matrix(width, blocks, blocks * width)
         load_symmetric(matrix, a, q)
@@ -72,16 +72,16 @@ def conjugate_gradients(
         rho = inner_product(r, r)
         norm = product_of(root_of(rho), inverse)
         going = compared(norm, nl.greater, tol)
-        norms = nl.ndarray((1, maxiter + 1), dtype=nl.float32, buffer=nl.sbuf)
+        norms = nl.ndarray((1, max_iter + 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=norms, value=0.0)
         place = column_of(1, 0.0)
         put(norms, counting, place, norm)
-        for _ in nl.dynamic_range(0, maxiter):
+        for _ in nl.dynamic_range(0, max_iter):
             cg_step(matrix, x, r, p, rho, norm, going, inverse, tol)
             nisa.tensor_scalar(dst=place, data=place, op0=nl.add, operand0=1.0)
             put(norms, counting, place, norm)
         store_vector(out, q, x)
-        nisa.dma_copy(dst=history[q : q + 1, 0 : maxiter + 1], src=norms)
+        nisa.dma_copy(dst=history[q : q + 1, 0 : max_iter + 1], src=norms)
     return out, history
 
 

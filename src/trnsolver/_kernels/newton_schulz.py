@@ -101,7 +101,7 @@ def polynomial(p: Tile, gram: Tile, first: float, third: float, fifth: float) ->
 
 
 @nki.jit
-def inverse_root(a: Tile, max_iters: int, tol: float) -> tuple[Tile, Tile, Tile]:
+def inverse_root(a: Tile, max_iter: int, tol: float) -> tuple[Tile, Tile, Tile]:
     """Return inverse square roots, the number of steps of each, and its last residual.
 
     Y starts as A / s and Z as the identity, s the Frobenius norm. A step is T = (3 I - Z Y) / 2,
@@ -110,7 +110,7 @@ def inverse_root(a: Tile, max_iters: int, tol: float) -> tuple[Tile, Tile, Tile]
 
     Args:
         a: Symmetric positive definite matrices, (batch, n, n); the lower triangles are read.
-        max_iters: Largest number of steps.
+        max_iter: Largest number of steps.
         tol: Tolerance of the residual.
     """
     batch, n = a.shape[0], a.shape[1]
@@ -138,7 +138,7 @@ def inverse_root(a: Tile, max_iters: int, tol: float) -> tuple[Tile, Tile, Tile]
         last = distance(t, n)
         count = column_of(width, 0.0)
         going = compared(last, nl.greater_equal, tol)
-        for _ in nl.dynamic_range(0, max_iters):
+        for _ in nl.dynamic_range(0, max_iter):
             root_step(y_t, z, t, new_y, new_z, transposed, last, count, going, n, tol)
         scale_matrix(z, root_of(size))
         store_matrix(out, q, z)

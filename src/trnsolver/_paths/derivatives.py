@@ -226,7 +226,7 @@ def cg_backward(
     b: Tensor,
     x0: Tensor,
     tol: float,
-    maxiter: int,
+    max_iter: int,
     *,
     result: Any,
 ) -> Gradients:
@@ -235,7 +235,7 @@ def cg_backward(
     The initial solution and the residuals have no derivatives.
     """
     given = _or_zeros(grads[0], result[0])
-    y, _ = LIBRARY.operations["cg"](a, given, torch.zeros_like(x0), tol, maxiter)
+    y, _ = LIBRARY.operations["cg"](a, given, torch.zeros_like(x0), tol, max_iter)
     for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2) if needed[0] else None
     return for_a, y if needed[1] else None, None, None, None
 
@@ -246,7 +246,7 @@ def cg_jvp(
     b: Tensor,
     x0: Tensor,
     tol: float,
-    maxiter: int,
+    max_iter: int,
     *,
     result: Any,
 ) -> tuple[Tensor, Tensor]:
@@ -255,7 +255,7 @@ def cg_jvp(
     right = torch.zeros_like(b) if tangents[1] is None else tangents[1]
     if tangents[0] is not None:
         right = right - (tangents[0] @ x.unsqueeze(-1)).squeeze(-1)
-    y, _ = LIBRARY.operations["cg"](a, right, torch.zeros_like(x0), tol, maxiter)
+    y, _ = LIBRARY.operations["cg"](a, right, torch.zeros_like(x0), tol, max_iter)
     return y, torch.zeros_like(norms)
 
 

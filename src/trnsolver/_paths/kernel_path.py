@@ -18,7 +18,7 @@ import trnblas
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.constants import Constants
 from trnsci.core.tiles.hardware import TILE
-from trnsolver._eigen.columns import svd_in_groups
+from trnsolver._eigen.columns import block_jacobi_svd
 from trnsolver._eigen.divide import Kernels, divided_eigh
 from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_bound
 from trnsolver._kernels import cg as cg_kernels
@@ -44,7 +44,7 @@ __all__ = [
     "rank2_update",
     "rotate_pairs",
     "svd",
-    "svd_by_meetings",
+    "svd_of_groups",
 ]
 
 _TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
@@ -172,7 +172,7 @@ def _svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, 
         kernel = svd_kernels.jacobi_svd
         u, s, vh, rest = _launched(launch, kernel, (a,), length, tables, sweeps, True)
     else:
-        u, s, vh, rest = svd_by_meetings(launch, a, 2 * -(-n // TILE), sweeps)
+        u, s, vh, rest = svd_of_groups(launch, a, 2 * -(-n // TILE), sweeps)
     if bool((rest > _negligible(m)).any()):
         s, rest = _without_noise(launch, u, s, rest)
     if bool((s[:, -1] == 0).any()):
@@ -204,12 +204,12 @@ def pinv(launch: Launcher, a: Tensor, rcond: float, max_sweeps: int) -> tuple[Te
     return (vh.mT * inverse.unsqueeze(-2)) @ u.mT, s
 
 
-def svd_by_meetings(
+def svd_of_groups(
     launch: Launcher, a: Tensor, groups: int, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return U, s, V^T and the remaining cosines, with columns in groups."""
+    """Return U, s, V^T and the largest cosine between columns of U, by block Jacobi."""
 
-    def meeting(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def rotated_pair(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (tables,) = _TABLES((x.shape[-1], 1))
         length = limits.svd_instructions(*x.shape[-2:])
         u, s, vh, _ = _launched(launch, svd_kernels.jacobi_svd, (x,), length, tables, 1, False)
@@ -219,7 +219,7 @@ def svd_by_meetings(
         return trnblas.gemm(1.0, x, y, transA=transposed)
 
     with trnblas.backend(launch.path):
-        return svd_in_groups(a, groups, sweeps, meeting, product)
+        return block_jacobi_svd(a, groups, sweeps, rotated_pair, product)
 
 
 def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
@@ -259,11 +259,11 @@ def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def inv_sqrt_spd_ns(
-    launch: Launcher, a: Tensor, max_iters: int, tol: float
+    launch: Launcher, a: Tensor, max_iter: int, tol: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     length = limits.root_instructions(a.shape[-1])
     kernel = newton_schulz.inverse_root
-    z, steps, residual = _launched(launch, kernel, (a,), length, max_iters, tol)
+    z, steps, residual = _launched(launch, kernel, (a,), length, max_iter, tol)
     return z, steps[:, 0], residual[:, 0]
 
 
@@ -278,11 +278,11 @@ def msign(
 
 
 def cg(
-    launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, maxiter: int
+    launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, max_iter: int
 ) -> tuple[Tensor, Tensor]:
     length = limits.cg_instructions(a.shape[-1])
     kernel = cg_kernels.conjugate_gradients
-    x, residuals = _launched(launch, kernel, (a, rhs, x0), length, tol, maxiter)
+    x, residuals = _launched(launch, kernel, (a, rhs, x0), length, tol, max_iter)
     return x, residuals
 
 

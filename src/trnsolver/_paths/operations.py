@@ -11,12 +11,12 @@ single problem. ``trnsolver._paths.kernel_path`` has a function of each name, wh
     svd(launch, a (b, m, n), max_sweeps), m >= n  -> u (b, m, n), s (b, n) descending, vh (b, n, n)
     pinv(launch, a (b, m, n), rcond, max_sweeps), m >= n
                                                   -> p (b, n, m), s (b, n) descending
-    inv_sqrt_spd_ns(launch, a (b, n, n), max_iters, tol)
+    inv_sqrt_spd_ns(launch, a (b, n, n), max_iter, tol)
                                                   -> z (b, n, n), steps (b,), residual (b,)
     msign(launch, a (b, m, n), steps, first, third, fifth)
                                                   -> (b, m, n), see ``fixed_msign``
-    cg(launch, a (b, n, n), rhs (b, n), x0 (b, n), tol, maxiter)
-                                                  -> x (b, n), residuals (b, maxiter + 1)
+    cg(launch, a (b, n, n), rhs (b, n), x0 (b, n), tol, max_iter)
+                                                  -> x (b, n), residuals (b, max_iter + 1)
 
 ``eigh`` and ``cholesky`` read the lower triangle of ``a`` only. ``max_sweeps`` bounds the sweeps of
 Jacobi rotations; a result that has not converged within it has NaN in ``w`` or ``s``. A matrix that
@@ -197,7 +197,7 @@ CG = _operation(
     backward=rules.cg_backward,
     jvp=rules.cg_jvp,
     from_result=True,
-    flops=lambda a, b, x0, tol, maxiter: 2.0 * a.numel() * maxiter,
+    flops=lambda a, b, x0, tol, max_iter: 2.0 * a.numel() * max_iter,
     unsuited=_up_to(limits.CG_ORDER),
 )
 

@@ -81,16 +81,16 @@ def pseudo_inverse(a: Tensor, rcond: float) -> Tensor:
     return torch.complex(p[..., :n, :m], p[..., n:, :m])
 
 
-def fixed_inv_sqrt(a: Tensor, max_iters: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+def fixed_inv_sqrt(a: Tensor, max_iter: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return inverse square roots, the number of steps of each, and its last residual.
 
-    All of ``max_iters`` steps are computed; see ``inv_sqrt_steps``.
+    All of ``max_iter`` steps are computed; see ``inv_sqrt_steps``.
     """
-    return inv_sqrt_steps(a, max_iters, tol, early=False)
+    return inv_sqrt_steps(a, max_iter, tol, early=False)
 
 
 def inv_sqrt_steps(
-    a: Tensor, max_iters: int, tol: float, early: bool
+    a: Tensor, max_iter: int, tol: float, early: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return inverse square roots, the number of steps of each, and its last residual.
 
@@ -108,7 +108,7 @@ def inv_sqrt_steps(
     last = _distance(product, eye)
     steps = torch.zeros_like(last)
     going = last >= tol
-    for _ in range(max_iters):
+    for _ in range(max_iter):
         if early and not bool(going.any()):
             break
         t = 1.5 * eye - 0.5 * product
@@ -139,7 +139,7 @@ def fixed_msign(a: Tensor, steps: int, first: float, third: float, fifth: float)
     return x.mT if tall else x
 
 
-def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tuple[Tensor, Tensor]:
+def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
     """Return solutions, and the relative residuals at the start and after each of the steps.
 
     A system whose residual is at most ``tol`` times the norm of its right-hand side, or whose
@@ -152,16 +152,16 @@ def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tupl
         b,
         x0,
         tol * size,
-        maxiter,
+        max_iter,
         dim=-1,
         recorded=not inert(a, b, x0),
     )
     return x, (torch.cat(history, -1) / size).to(b.dtype)
 
 
-def cg_shape(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tuple[Tensor, Tensor]:
+def cg_shape(a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
     """Return empty tensors like the results of ``fixed_cg``."""
-    return torch.empty_like(b), b.new_empty(b.shape[0], maxiter + 1)
+    return torch.empty_like(b), b.new_empty(b.shape[0], max_iter + 1)
 
 
 def _distance(product: Tensor, eye: Tensor) -> Tensor:

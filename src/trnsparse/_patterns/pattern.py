@@ -2,8 +2,8 @@
 
 A pattern depends on index tensors, not on values: matrices that share it share the transpose, the
 int32 indices and the checks, each computed at its first use. Its index tensors are its own: those
-that users give or get are copies, so that changes which torch does not count, as through ``.data``,
-cannot make derived data wrong.
+that users give or get are copies, so that changes which torch does not record, such as a write
+through ``.data``, cannot make derived data wrong.
 """
 
 from __future__ import annotations
@@ -75,22 +75,25 @@ class cached_attribute(Generic[T]):
 
 
 class Snapshot:
-    """Two index tensors with their version counters, to detect changes in place."""
+    """Two index tensors with their version counters, to detect changes in place.
 
-    __slots__ = ("first", "second", "versions")
+    Inference tensors have no counters: a snapshot of them never holds.
+    """
 
-    def __init__(self, first: Tensor, second: Tensor) -> None:
-        self.first, self.second = first, second
-        self.versions = None if is_dynamo_compiling() else versions_of(first, second)
+    __slots__ = ("first", "second", "shape", "versions")
 
-    def holds(self, first: Tensor, second: Tensor) -> bool:
-        """Return whether these are the same tensors, unchanged since."""
-        if first is not self.first or second is not self.second:
+    def __init__(self, first: Tensor, second: Tensor, shape: tuple[int, int] | None = None) -> None:
+        self.first, self.second, self.shape = first, second, shape
+        counted = not (is_dynamo_compiling() or first.is_inference() or second.is_inference())
+        self.versions = versions_of(first, second) if counted else None
+
+    def holds(self, first: Tensor, second: Tensor, shape: tuple[int, int] | None = None) -> bool:
+        """Return whether these are the same tensors and shape, unchanged since."""
+        if first is not self.first or second is not self.second or shape != self.shape:
             return False
         if is_dynamo_compiling():
             return True  # versions are symbolic in a graph; its constants do not change
-        versions = versions_of(first, second)
-        return versions is not None and versions == self.versions
+        return self.versions is not None and self.versions == versions_of(first, second)
 
 
 class Pattern:
@@ -103,6 +106,7 @@ class Pattern:
         indices: The column of each entry.
         shape: Rows and columns.
         rows, columns, entries: Their numbers.
+        snapshot: The index tensors that users hold, if they do.
         known_canonical: Whether the pattern is canonical, None if that was not computed yet.
     """
 
@@ -113,14 +117,14 @@ class Pattern:
         self.rows, self.columns = shape
         self.entries = indices.shape[0]
         self.known_canonical: bool | None = None
-        self._exposed: Snapshot | None = None
+        self.snapshot: Snapshot | None = None
         self._transposed: tuple[Pattern, Tensor] | None = None
 
     @classmethod
     def of(cls, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> Pattern:
         """Return the pattern of index tensors that a user holds."""
         made = cls(copied(pointers), copied(indices), shape)
-        made._exposed = Snapshot(pointers, indices)
+        made.snapshot = Snapshot(pointers, indices, shape)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:  # derived data are recomputed
@@ -129,19 +133,15 @@ class Pattern:
     @property
     def exposed(self) -> tuple[Tensor, Tensor]:
         """Pointers and indices for users: the tensors that they gave, or copies."""
-        if self._exposed is None:
-            self._exposed = Snapshot(copied(self.pointers), copied(self.indices))
-        return self._exposed.first, self._exposed.second
-
-    def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
-        """Return whether this is the pattern of these tensors, unchanged since."""
-        held = self._exposed
-        return shape == self.shape and held is not None and held.holds(pointers, indices)
+        if self.snapshot is None:
+            copies = copied(self.pointers), copied(self.indices)
+            self.snapshot = Snapshot(*copies, self.shape)
+        return self.snapshot.first, self.snapshot.second
 
     @property
     def intact(self) -> bool:
         """Whether the tensors that users hold have not been changed in place."""
-        return self._exposed is None or self._exposed.holds(*self.exposed)
+        return self.snapshot is None or self.snapshot.holds(*self.exposed, self.shape)
 
     @cached_attribute
     def row_indices(self) -> Tensor:

@@ -134,7 +134,7 @@ def _computed(matrix: RowMatrix, b: Tensor) -> Tensor:
     if b.dtype not in NATIVE:
         wide = b if b.ndim == 2 else b.unsqueeze(-1)
         return _gathered(matrix.values, pattern, wide).reshape(pattern.rows, *b.shape[1:])
-    if b.is_conj():
+    if b.dtype.is_complex:
         b = b.resolve_conj()
     if b.ndim == 1:
         return torch.mv(matrix.made_by(as_torch_csr), b)

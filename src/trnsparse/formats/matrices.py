@@ -301,6 +301,7 @@ class BSRMatrix(BSRStorage, SparseMatrix):
 
     Raises:
         ShapeError: Lengths, pointers, columns or blocks do not fit.
+        FlagError: ``block_size`` is below 1.
         DTypeError: Values are integers, or indices are not.
         DeviceError: The tensors are on several devices.
     """

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
-from trnsparse.attention import block_sparse_attention_tiled
 from trnsparse.formats import BSRMatrix, CSRMatrix
-from trnsparse.products import bsr_spmm, spmm
+from trnsparse.products import spmm
+from trnsparse.published import block_sparse_attention_tiled, bsr_spmm
 from trnsparse.screening import screened_spmm
 
 __all__ = [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
 
 from trnsci.core.arguments import (
     agree,
+    also_spelled,
     broadcast,
     expandable,
     floating,
@@ -18,7 +21,7 @@ from trnsci.core.arguments import (
     vector,
     whole,
 )
-from trnsci.core.errors import DeviceError, DTypeError, ParameterError, ShapeError
+from trnsci.core.errors import DeviceError, DTypeError, FlagError, ParameterError, ShapeError
 
 
 class Index:
@@ -123,3 +126,20 @@ def test_a_square_matrix_is_asked_for_by_name():
         square("trsm", "A", torch.ones(4, 3, 3), batches=False)
     with pytest.raises(ShapeError, match=r"A must be square, got shape \(3, 2\)"):
         square("trsm", "A", torch.ones(3, 2))
+
+
+def test_an_argument_in_another_spelling():
+    @also_spelled("max_iter", "maxiter", "max_iters")
+    def method(a, max_iter=7):
+        return a, max_iter
+
+    assert method(1) == (1, 7)
+    assert method(1, max_iter=2) == method(1, maxiter=2) == method(1, max_iters=2) == (1, 2)
+    assert str(inspect.signature(method)) == "(a, max_iter=7)"
+    for args, options in (
+        ((1, 2), {"maxiter": 3}),
+        ((1,), {"max_iter": 2, "maxiter": 3}),
+        ((1,), {"maxiter": 2, "max_iters": 3}),
+    ):
+        with pytest.raises(FlagError, match=r"method: .* is another spelling of max_iter; got both"):
+            method(*args, **options)

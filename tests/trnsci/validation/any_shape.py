@@ -230,7 +230,7 @@ def _block_products(m: int, n: int) -> None:
                 continue
             matrix = trnsparse.BSRMatrix.from_dense(dense, size)
             matrix.blocks.requires_grad_()
-            trnsparse.bsr_spmm(matrix, random_tensor(n, m).requires_grad_()).sum().backward()
+            trnsparse.spmm(matrix, random_tensor(n, m).requires_grad_()).sum().backward()
     a = random_tensor(m, m)
     diagonal = torch.linspace(1.0, 0.1, m)
     _backward(lambda x, y: trnsparse.screened_spmm(x, diagonal, y, 0.2), a, random_tensor(m, n))
@@ -240,7 +240,7 @@ def _sparse_systems(m: int, n: int) -> None:
     a = 0.1 * random_tensor(m, m) / m
     matrix = trnsparse.BSRMatrix.from_dense(a + a.mT + torch.eye(m), min(m, 64))
     trnsparse.cg(matrix, random_tensor(m, min(n, 5)), tol=1e-5, on_failure="ignore")
-    trnsparse.cg_bsr(matrix, random_tensor(m), tol=1e-5)
+    trnsparse.cg(matrix, random_tensor(m), tol=1e-5)
 
 
 def _attention(m: int, n: int) -> None:
@@ -310,10 +310,10 @@ def _groups_of_rows(m: int, n: int) -> None:
 
 def _iterations(m: int, n: int) -> None:
     a = _definite(m)
-    trnsolver.inv_sqrt_spd_ns(a, max_iters=4, tol=1e-3, on_failure="ignore")
-    trnsolver.inv_sqrt_spd_ns(torch.stack([a, 2 * a]), max_iters=3, tol=1e-3, on_failure="ignore")
+    trnsolver.inv_sqrt_spd_ns(a, max_iter=4, tol=1e-3, on_failure="ignore")
+    trnsolver.inv_sqrt_spd_ns(torch.stack([a, 2 * a]), max_iter=3, tol=1e-3, on_failure="ignore")
     trnsolver.msign(torch.eye(m, n) + 0.1 * random_tensor(m, n) / m)
-    trnsolver.cg(a, random_tensor(m), tol=1e-5, maxiter=4, on_failure="ignore")
+    trnsolver.cg(a, random_tensor(m), tol=1e-5, max_iter=4, on_failure="ignore")
 
 
 def _pieces(m: int, n: int) -> None:

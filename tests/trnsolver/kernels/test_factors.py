@@ -238,7 +238,7 @@ def test_svd_of_groups_of_columns(name):
         "zeros": np.zeros((1, 9, 5)),
     }[name].astype(np.float32)
     launch = Launcher("simulator")
-    u, s, vh, rest = kernel_path.svd_by_meetings(launch, torch.from_numpy(a), 4, 12)
+    u, s, vh, rest = kernel_path.svd_of_groups(launch, torch.from_numpy(a), 4, 12)
     assert launch.launches % 3 == 0
     assert launch.launches <= 36
     filled = kernel_path._completed(launch, u, s)

@@ -95,7 +95,7 @@ def test_cg_of_a_matrix_in_blocks(sides):
     b = b[:, 0] if sides == 0 else b
     before = counts()
     with trnsparse.backend("simulator"):
-        got = trnsparse.cg_bsr(matrix, b, tol=1e-5)
+        got = trnsparse.cg(matrix, b, tol=1e-5)
     assert dict((counts() - before).launches) == {"bsr_cg": 1}
     with trnsparse.backend("pytorch"):
         want = trnsparse.cg(trnsparse.from_dense(dense), b, tol=1e-5)

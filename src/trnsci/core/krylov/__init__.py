@@ -1,10 +1,12 @@
 """Krylov methods on linear operators, their preconditioners and derivatives, for all libraries.
 
 One module for each method: ``cg``, ``minres``, ``bicgstab``, ``gmres``, ``chebyshev``,
-``richardson``, ``power_iteration``. ``solve`` runs a method on scaled systems and returns a
-``Solution`` with the derivatives of the exact one.
+``richardson``, ``power_iteration``. ``solved`` validates the operands of a public function and
+calls ``solve``, which runs a method on scaled systems and returns a ``Solution`` with the
+derivatives of the exact one.
 """
 
+from trnsci.core.krylov.front import Operands, solved
 from trnsci.core.krylov.implicit import differentiated
 from trnsci.core.krylov.operators import (
     LinearOperator,
@@ -30,6 +32,7 @@ __all__ = [
     "Callback",
     "LinearOperator",
     "Method",
+    "Operands",
     "OperatorLike",
     "Preconditioner",
     "Product",
@@ -45,5 +48,6 @@ __all__ = [
     "run_system",
     "solution",
     "solve",
+    "solved",
     "stopping",
 ]

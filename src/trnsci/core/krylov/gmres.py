@@ -207,7 +207,7 @@ class _Cycle:
             small[:k, :k] = torch.eye(k, dtype=Z.dtype, device=Z.device)
             small[:k, k:] = torch.stack(self._B, -1)
             small[k:, k:] = H
-        # Columns of equal norm, so that small singular values are small images of unit vectors.
+        # With columns of norm 1, a small singular value belongs to a direction that A shortens.
         lengths = torch.linalg.vector_norm(space, dim=0)
         space, small = space / lengths, small / lengths
         if not bool(torch.isfinite(small).all()):

@@ -1,15 +1,15 @@
 """Derivatives of the solution of ``A x = b`` by implicit differentiation.
 
-A tangent of x solves ``A Tx = Tb - TA x``, and a gradient g of x pulls back to y for b and to that
-of ``-A x`` at y for the data of A, with ``A^H y = g``: one more system each; the steps of the
-iteration are not differentiated. The systems are solved by the same function again, so that the
-derivatives can be differentiated too.
+A tangent of x solves ``A Tx = Tb - TA x``. For a gradient g of x, the gradient of b is the solution
+y of ``A^H y = g``, and that of the data of A is the pullback of ``-A x`` applied to y. Each takes
+one more system; the steps of the iteration are not differentiated. The systems are solved by the
+same function, so that derivatives can be differentiated too.
 
 If A is a function, its entries are not available. With ``r = b - A x`` at a fixed x, ``x + A^-1 r``
 is the solution to first order in everything that r depends on: b, and the function's captures.
 
-Values are read inside of transforms of ``torch.func``: those of derivatives are peeled off, and the
-entries of a batch of ``vmap`` are solved one by one.
+Inside ``torch.func``, values are read below the transforms that differentiate, and the entries of a
+batch of ``vmap`` are solved one by one.
 """
 
 from __future__ import annotations

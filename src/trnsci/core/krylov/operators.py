@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arrays import array_of
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import DTypeError, OperandError, ShapeError
 
 __all__ = ["LinearOperator", "OperatorLike", "Preconditioner", "as_operator", "as_preconditioner"]
 
@@ -86,7 +86,7 @@ def as_operator(
 
     Raises:
         DTypeError: A has no products with vectors.
-        ShapeError: A is not square, or does not fit b.
+        OperandError: A is not square, or does not fit b.
     """
     n = b.shape[0] if columns else b.shape[-1]
     if isinstance(A, Tensor) and A.layout is torch.strided:
@@ -167,14 +167,15 @@ def _fitted(function: str, name: str, product: Product) -> Product:
     return call
 
 
-def _unfit(function: str, name: str, shape: tuple[int, ...], b: Tensor) -> ShapeError:
-    return ShapeError(
+def _unfit(function: str, name: str, shape: tuple[int, ...], b: Tensor) -> OperandError:
+    return OperandError(
         f"{function}: {name} must be square and fit b, got shapes {shape} and {tuple(b.shape)}"
     )
 
 
 def _dense(function: str, A: Tensor, b: Tensor, name: str, n: int, columns: bool) -> LinearOperator:
-    if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.shape[-1] != n:
+    batch = A.ndim > 2 and columns
+    if A.ndim < 2 or batch or A.shape[-1] != A.shape[-2] or A.shape[-1] != n:
         raise _unfit(function, name, tuple(A.shape), b)
     if A.is_complex() and not b.is_complex():
         raise DTypeError(f"{function}: {name} is complex, where b is real: {A.dtype} and {b.dtype}")

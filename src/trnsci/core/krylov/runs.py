@@ -88,7 +88,7 @@ def report(watch: Watch, run: Run, norms: Number, x: Tensor | None) -> None:
 
 
 def ended(run: Run, watch: Watch, norms: Number) -> Run:
-    """Return the run with the true residual norms of its x, and the resulting reason."""
+    """Record the true residual norms of x, correct the stopping reason, and return the run."""
     run.residuals[-1] = watch.relative(norms)
     if not math.isfinite(run.residuals[-1]):
         run.reason = "diverged"

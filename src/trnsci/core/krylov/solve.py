@@ -60,22 +60,22 @@ def stopping(
     tol: float,
     rtol: float | None,
     atol: float,
-    limit: tuple[str, int],
+    max_iter: int,
     callback: Callback | None,
 ) -> Stopping:
-    """Return a checked stopping rule; ``rtol`` overrides ``tol``, ``limit`` is (name, value).
+    """Return a checked stopping rule; ``rtol`` overrides ``tol``.
 
     Raises:
         FlagError: A tolerance or the limit is negative, or the callback is no function.
     """
-    steps = whole(function, *limit, 0, error=FlagError)
+    limit = whole(function, "max_iter", max_iter, 0, error=FlagError)
     if callback is not None and not callable(callback):
         raise FlagError(f"{function}: callback must be a function, got {type(callback).__name__}")
     relative = ("tol", tol) if rtol is None else ("rtol", rtol)
     for name, value in (relative, ("atol", atol)):
         if not value >= 0:
             raise FlagError(f"{function}: tolerances: {name} must be at least 0, got {value}")
-    return Stopping(relative[1], atol, steps, callback)
+    return Stopping(relative[1], atol, limit, callback)
 
 
 @dataclass(frozen=True)

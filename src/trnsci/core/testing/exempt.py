@@ -33,9 +33,8 @@ _SAMPLERS = (
 )
 _ITERATIVE = (
     *("trnsolver.bicgstab", "trnsolver.cg", "trnsolver.fgmres", "trnsolver.gmres"),
-    *("trnsolver.minres", "trnsparse.cg", "trnsparse.cg_bsr", "trnsparse.chebyshev"),
-    *("trnsparse.chebyshev_bsr", "trnsparse.minres", "trnsparse.richardson"),
-    "trnsparse.richardson_bsr",
+    *("trnsolver.minres", "trnsparse.cg", "trnsparse.chebyshev"),
+    *("trnsparse.minres", "trnsparse.richardson"),
 )
 
 EXEMPT: Mapping[str, str] = {
@@ -69,18 +68,13 @@ EXEMPT: Mapping[str, str] = {
     "trnsparse.bandwidth": _INTEGERS,
     "trnsparse.block_jacobi_preconditioner": _SETUP,
     "trnsparse.block_ordering": _INTEGERS,
-    "trnsparse.block_sparse_attention_tiled: compile": "reads the mask in each call; "
-    "block_sparse_attention takes one that was made before",
     "trnsparse.count_quartets": _INTEGERS,
     "trnsparse.density_screen": _INTEGERS,
     "trnsparse.ichol_preconditioner": _SETUP,
     "trnsparse.ilu_preconditioner": _SETUP,
     "trnsparse.jacobi_preconditioner": _SETUP,
-    "trnsparse.jacobi_preconditioner_bsr": _SETUP,
-    "trnsparse.nnz_per_row": _INTEGERS,
     "trnsparse.plot_pattern": "draws a picture",
     "trnsparse.power_iteration": "its eigenvalue is a Python number; eigh has derivatives",
-    "trnsparse.power_iteration_bsr": "its eigenvalue is a Python number; eigh has derivatives",
     "trnsparse.rcm": _INTEGERS,
     "trnsparse.from_torch_sparse": "torch's sparse tensors have neither forward mode nor "
     "torch.func; gradients are tested with the formats",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.errors import ShapeError
+from trnsci.core.errors import FlagError, ShapeError
 from trnsparse._paths.dispatch import run_bsr_spmm
 from trnsparse._patterns.blocking import blocked, unblocked
 from trnsparse._patterns.dense import above, check_threshold, no_zeros, nonzero_blocks
@@ -46,7 +46,7 @@ class BSRStorage(StoredMatrix):
         owner = "BSRMatrix"
         self.shape = shape_of(owner, self.shape)
         size = self.block_size = whole(
-            owner, "block_size", self.block_size, least=1, error=ShapeError
+            owner, "block_size", self.block_size, least=1, error=FlagError
         )
         check_values(owner, "blocks", self.blocks, 3)
         if self.blocks.shape[-2:] != (size, size):
@@ -78,7 +78,7 @@ class BSRStorage(StoredMatrix):
     @classmethod
     def from_dense(cls, A: Tensor, block_size: int = 128, threshold: float = 0.0) -> Self:
         """Return the blocks of a dense matrix with an entry of magnitude above threshold."""
-        size = whole("from_dense", "block_size", block_size, least=1, error=ShapeError)
+        size = whole("from_dense", "block_size", block_size, least=1, error=FlagError)
         blocks, pattern = nonzero_blocks("from_dense", A, size, threshold)
         return cls._of(blocks, pattern, (A.shape[0], A.shape[1]))
 
@@ -86,7 +86,7 @@ class BSRStorage(StoredMatrix):
     def _of_entries(
         cls, values: Tensor, pattern: Pattern, block_size: int, threshold: float
     ) -> Self:
-        size = whole("from_csr", "block_size", block_size, least=1, error=ShapeError)
+        size = whole("from_csr", "block_size", block_size, least=1, error=FlagError)
         check_threshold("from_csr", threshold)
         all_nonzero = threshold == 0 and no_zeros(values)
         blocks, block_pattern = blocked(values, pattern, size)
@@ -117,13 +117,10 @@ class BSRStorage(StoredMatrix):
     @property
     def pattern(self) -> Pattern:
         """Positions of the blocks in the grid of blocks."""
+        given = self.block_row_ptrs, self.block_col_indices, self.grid
         cached = self._pattern_cache
-        if cached is None or not cached.holds(
-            self.block_row_ptrs, self.block_col_indices, self.grid
-        ):
-            cached = self._pattern_cache = Pattern.of(
-                self.block_row_ptrs, self.block_col_indices, self.grid
-            )
+        if cached is None or cached.snapshot is None or not cached.snapshot.holds(*given):
+            cached = self._pattern_cache = Pattern.of(*given)
         return cached
 
     @property

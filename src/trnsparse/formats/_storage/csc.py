@@ -55,9 +55,10 @@ class CSCStorage(StoredMatrix):
     @property
     def pattern(self) -> Pattern:
         """Positions of the entries, as the pattern of the transpose."""
-        cached, shape = self._pattern_cache, (self.shape[1], self.shape[0])
-        if cached is None or not cached.holds(self.col_ptrs, self.row_indices, shape):
-            cached = self._pattern_cache = Pattern.of(self.col_ptrs, self.row_indices, shape)
+        given = self.col_ptrs, self.row_indices, (self.shape[1], self.shape[0])
+        cached = self._pattern_cache
+        if cached is None or cached.snapshot is None or not cached.snapshot.holds(*given):
+            cached = self._pattern_cache = Pattern.of(*given)
         return cached
 
     @property

@@ -73,9 +73,10 @@ class CSRStorage(StoredMatrix):
     @property
     def pattern(self) -> Pattern:
         """Positions of the entries; shared with matrices derived from this one."""
-        cached, pointers, indices = self._pattern_cache, self.row_ptrs, self.col_indices
-        if cached is None or not cached.holds(pointers, indices, self.shape):
-            cached = self._pattern_cache = Pattern.of(pointers, indices, self.shape)
+        given = self.row_ptrs, self.col_indices, self.shape
+        cached = self._pattern_cache
+        if cached is None or cached.snapshot is None or not cached.snapshot.holds(*given):
+            cached = self._pattern_cache = Pattern.of(*given)
         return cached
 
     @property

@@ -104,7 +104,7 @@ def test_powers_of_two_scale_the_solution_and_change_nothing_else(name, dtype):
 def test_the_residual_is_that_of_the_returned_solution(name, dtype):
     solver, a = ALL[name]
     a, b = a.to(dtype), B.to(dtype)
-    options = {"K": 3} if name in FIXED else {"maxiter": 2}
+    options = {"K": 3} if name in FIXED else {"max_iter": 2}
     if "gmres" in name:
         options["restart"] = 2
     for start in (None, torch.ones_like(b)):
@@ -168,7 +168,7 @@ def test_targets_are_not_reached_by_what_overflows_or_underflows(exponent):
 
 FAILURES = {
     **{
-        name: lambda solver=solver, a=a, **options: solver(a, B, tol=1e-14, maxiter=1, **options)
+        name: lambda solver=solver, a=a, **options: solver(a, B, tol=1e-14, max_iter=1, **options)
         for name, (solver, a) in SOLVERS.items()
         if "gmres" not in name
     },
@@ -177,8 +177,8 @@ FAILURES = {
     "trnsparse.chebyshev": lambda **o: trnsparse.chebyshev(POSITIVE, B, 0.1, 0.2, **o),
     "trnsparse.richardson": lambda **o: trnsparse.richardson(POSITIVE, B, 10.0, **o),
     "trnsparse.power_iteration": lambda **o: trnsparse.power_iteration(POSITIVE, max_iter=2, **o),
-    "trnsolver.lobpcg": lambda **o: trnsolver.lobpcg(POSITIVE, 2, maxiter=1, tol=1e-12, **o),
-    "trnsolver.inv_sqrt_spd_ns": lambda **o: trnsolver.inv_sqrt_spd_ns(POSITIVE, max_iters=2, **o),
+    "trnsolver.lobpcg": lambda **o: trnsolver.lobpcg(POSITIVE, 2, max_iter=1, tol=1e-12, **o),
+    "trnsolver.inv_sqrt_spd_ns": lambda **o: trnsolver.inv_sqrt_spd_ns(POSITIVE, max_iter=2, **o),
 }
 
 

@@ -189,7 +189,7 @@ def test_columns_share_products_and_stop_one_by_one(dtype):
 # -- kernels ---------------------------------------------------------------------------------------
 
 KERNELS = {
-    "cg": (trnsolver.cg, "TRNSOLVER_REQUIRE_NKI", trnsolver, {"maxiter": 25}),
+    "cg": (trnsolver.cg, "TRNSOLVER_REQUIRE_NKI", trnsolver, {"max_iter": 25}),
     "bsr_cg": (sparse(trnsparse.cg, in_blocks), "TRNSPARSE_REQUIRE_NKI", trnsparse, {}),
 }
 

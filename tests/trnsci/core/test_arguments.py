@@ -141,8 +141,8 @@ def test_an_argument_in_another_spelling():
         ((1,), {"max_iter": 2, "maxiter": 3}),
         ((1,), {"maxiter": 2, "max_iters": 3}),
     ):
-        refused = pytest.raises(
-            FlagError, match=r"method: .* another spelling of max_iter; got both"
+        said = r"method: .* is another spelling of max_iter; got both"
+        with pytest.raises(FlagError, match=said):
         )
         with refused:
             method(*args, **options)

@@ -143,6 +143,4 @@ def test_an_argument_in_another_spelling():
     ):
         said = r"method: .* is another spelling of max_iter; got both"
         with pytest.raises(FlagError, match=said):
-        )
-        with refused:
             method(*args, **options)

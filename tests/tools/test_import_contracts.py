@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import tomllib
 from pathlib import Path
 
 import grimp
 import pytest
+from importlinter import configuration
+from importlinter.contracts.acyclic_siblings import AcyclicSiblingsContract
 
 TOOL = Path(__file__).parents[2] / "tools" / "import_contracts.py"
 
@@ -27,7 +30,7 @@ def packages(tmp_path, monkeypatch):
     def write(**modules):
         for name, text in modules.items():
             path = tmp_path.joinpath(*name.split("__")).with_suffix(".py")
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             (path.parent / "__init__.py").touch()
             path.write_text(text)
 
@@ -78,3 +81,25 @@ def test_private_modules_of_others_are_found(contracts, packages):
     check = checked(contracts.PublicContract, "pc", "pd", sealed=["pe"])
     assert check.metadata["found"] == [("pc.one", "pd._inner"), ("pc.two", "pe.deep")]
     assert not check.kept
+
+
+def test_folders_that_import_each_other_are_found_though_no_modules_do(packages):
+    packages(
+        ph__a__one="import ph.b.two",
+        ph__a__four="",
+        ph__b__two="",
+        ph__b__three="import ph.a.four",
+        ph__top="import ph.a.one\nimport ph.b.three",
+    )
+    settings = tomllib.loads((TOOL.parents[1] / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (own,) = [made for made in contracts if made["type"] == "acyclic_siblings"]
+    libraries = {"trnblas", "trnfft", "trnrand", "trnsci", "trnsolver", "trnsparse", "trntensor"}
+    assert {f"{name}{end}" for name in libraries for end in ("", ".**")} <= set(own["ancestors"])
+    configuration.configure()
+    options = {"ancestors": ["ph", "ph.**"]}
+    made = AcyclicSiblingsContract(name="folders", session_options={}, contract_options=options)
+    graph = grimp.build_graph("ph", cache_dir=None)
+    assert not made.check(graph, verbose=False).kept
+    graph.remove_import(importer="ph.b.three", imported="ph.a.four")
+    assert made.check(graph, verbose=False).kept

@@ -103,7 +103,9 @@ def _proposals(
 
 @cache
 def proposal_loop() -> Any:
-    """Return the loop over (n, 2) pairs of words of the normal and of the test.
+    """Return the loop over n proposals.
+
+    Each takes two words for its normal variate and two for its acceptance test.
 
     Parameters are arrays of length 1 or n, the results ``values`` (float64) and ``good`` (bool).
     """

@@ -76,7 +76,7 @@ def defined_masses(
     small_rest: Definition,
     compiled: Callable[[Definition], Definition],
 ) -> Masses:
-    """Return the functions over given operations.
+    """Return the logarithms of probability mass, as functions written with these operations.
 
     Args:
         log: Logarithm.

@@ -66,7 +66,7 @@ def defined(
     clamp: Definition,
     compiled: Callable[[Definition], Definition],
 ) -> Elementary:
-    """Return the functions over given operations.
+    """Return the elementary functions, written with these operations.
 
     Args:
         split: x = m 2**e as (e, m), with m from sqrt(1/2) to sqrt(2).

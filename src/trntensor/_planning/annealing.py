@@ -93,8 +93,8 @@ class Tree(NamedTuple):
 def trees_of(network: Network, price: Price) -> list[tuple[float, Tree]]:
     """Return trees with their prices, the cheapest first.
 
-    Starts continue until the best was found three times or the moves are used up. A network of 40
-    tensors has moves for 15 starts, or 50 if it is a large contraction.
+    New starts are made until the best tree was found three times, or the allowed number of moves is
+    reached: for 40 tensors that is about 15 starts, or 50 if the contraction is large.
     """
     found: list[tuple[float, Tree]] = []
     moves = 0

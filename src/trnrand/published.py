@@ -1,14 +1,6 @@
 """Names of the published trnrand that other names of this package replace.
 
-``from trnrand import NAME`` accepts them.
-
-======================  ================================================================
-``standard_normal``     ``normal(...)``, with its default parameters
-``uniform_into``        ``uniform(out=buf)``
-``normal_into``         ``normal(out=buf)``
-``exponential_into``    ``exponential(out=buf)``
-``GeneratorProgram``    one call with ``out=`` per buffer, and one generator for all of them
-======================  ================================================================
+``from trnrand import NAME`` accepts them; ``INSTEAD`` has what to use in new code.
 """
 
 from __future__ import annotations
@@ -30,6 +22,15 @@ __all__ = [
     "standard_normal",
     "uniform_into",
 ]
+
+INSTEAD = {
+    "GeneratorProgram": "one call with out= per buffer, and one generator for all of them",
+    "exponential_into": "exponential(out=buf)",
+    "normal_into": "normal(out=buf)",
+    "standard_normal": "normal(...), with its default parameters",
+    "uniform_into": "uniform(out=buf)",
+}
+"""The replacement of each name."""
 
 
 def standard_normal(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY
@@ -27,11 +28,14 @@ from trnblas._paths.torch_path import (
 )
 from trnsci.core.backend.operation import Operation
 from trnsci.core.dtypes import dtype_name
+from trnsci.core.products import matmul
 
 __all__ = [
     "BATCHED_GEMM",
     "BATCHED_PAIR_ENERGY",
     "BATCHED_TRSM",
+    "DOUBLEFLOAT_GEMM",
+    "FLOAT16X3_GEMM",
     "GEMM",
     "GEMMT",
     "MP2_ENERGY",
@@ -115,6 +119,40 @@ GEMMT = _operation(
     autocast="lower",
     flops=_gemmt_flops,
     unsuited=_one_matrix,
+)
+
+
+# -- products at other levels of precision ---------------------------------------------------------
+
+
+def _doublefloat(a: Tensor, b: Tensor, slices: int) -> Tensor:
+    return matmul(a.double(), b.double()).to(a.dtype)
+
+
+def _float16x3(a: Tensor, b: Tensor) -> Tensor:
+    with torch.autocast(a.device.type, enabled=False):  # it would lower the level
+        return matmul(a, b)
+
+
+def _matmul_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
+    return 2.0 * a.numel() * b.shape[-1]
+
+
+DOUBLEFLOAT_GEMM = _operation(
+    "doublefloat_gemm",
+    reference=_doublefloat,
+    backward=rules.precise_backward("doublefloat_gemm"),
+    linear=(0, 1),
+    dtypes=("float32", "float64"),
+    flops=_matmul_flops,
+)
+FLOAT16X3_GEMM = _operation(
+    "float16x3_gemm",
+    reference=_float16x3,
+    backward=rules.precise_backward("float16x3_gemm"),
+    linear=(0, 1),
+    dtypes=("float32",),
+    flops=_matmul_flops,
 )
 
 

@@ -2,7 +2,7 @@
 
 Layout   the contraction on partitions: planes (K, M) of the transposed left operand and (K, N) of
          the right one; slices in bfloat16, cut on the chip
-Limits   entries in [-1, 1]; K at least 1, M at least 1, N at least 2; 3 to 16 slices; edges are sliced
+Limits   entries in [-1, 1]; K and M at least 1, N at least 2; 3 to 16 slices; edges are sliced
 Cost     M/128 * K/128 * N/512 products for each pair of slices, four passes of two operands for
          each sum in PSUM; HBM bytes of the planes, and of the left slices once per 512 columns
 Lever    bfloat16 products at full rate; sums of several pairs that are exact in PSUM, because

@@ -24,7 +24,7 @@ from trnblas._kernels import syrk as syrk_kernels
 from trnblas._kernels import trmm as trmm_kernels
 from trnblas._kernels import trsm as trsm_kernels
 from trnblas._kernels.tiling_syrk import syrk_tiling
-from trnblas._precise.planes import joined, planes, row_exponents, times_power
+from trnblas._precise.planes import joined, plane, planes, row_exponents, times_power
 from trnblas._precise.slicing import (
     PROMISE,
     block_starts,
@@ -107,7 +107,7 @@ def float16x3_gemm(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
     def product(left: Tensor, right: Tensor) -> Tensor:
         of_left, of_right = row_exponents(left, most), row_exponents(right.mT, most).mT
         scaled = times_power(left, -of_left).mT, _two_columns(times_power(right, -of_right))
-        result = launch(float16x3_kernels.float16x3_gemm, *(x.float() for x in scaled))
+        result = launch(float16x3_kernels.float16x3_gemm, *map(plane, scaled))
         return times_power(result[:, : right.shape[1]], of_left + of_right).to(a.dtype)
 
     return _each_product(product, a, b)

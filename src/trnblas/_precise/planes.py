@@ -3,8 +3,8 @@
 Each row of the left operand and each column of the right one is scaled so that its largest entry
 lies in [1/2, 1). Scales are powers of two and applied in float64, so they round nothing, except
 entries below 2**-1022 of their row's largest. A scaled entry x is the sum of two float32 numbers
-and of at most 2**-49 |x|: the first is x rounded, the second what is left, rounded. A row with a
-NaN or an infinity is not scaled and keeps it: its products are NaN.
+and of at most 2**-49 |x|: the first is x rounded, the second what is left, rounded. An infinity
+becomes a NaN, because what is left of it would be one: the products of its row are NaN.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["joined", "planes", "row_exponents", "times_power"]
+__all__ = ["joined", "plane", "planes", "row_exponents", "times_power"]
 
 _BIAS, _MANTISSA_BITS = 1023, 52  # of float64
 
@@ -41,9 +41,15 @@ def times_power(values: Tensor, exponents: Tensor) -> Tensor:
     return values.double() * _power(half) * _power(exponents - half)
 
 
+def plane(values: Tensor) -> Tensor:
+    """Return values in float32; what is not finite becomes NaN."""
+    rounded = values.float()
+    return torch.where(torch.isfinite(rounded), rounded, torch.nan)
+
+
 def planes(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return two float32 tensors with the sum ``values`` up to 2**-49 of it."""
-    high = values.float()
+    high = plane(values)
     return high, (values - high).float()
 
 

@@ -60,7 +60,7 @@ def doublefloat_gemm(
     stored = []  # the left slices of each chunk and row tile, in HBM
     for t in range(column_tiles(columns)):
         n0, n1 = column_start(t, columns), column_start(t + 1, columns)
-        totals = []  # of each row tile, over the chunks before
+        totals: list[list[Tile]] = []  # of each row tile, over the chunks before
         for c in range((depth + chunk - 1) // chunk):
             k0, k1 = c * chunk, min((c + 1) * chunk, depth)
             right = cut_digits(b_high, b_low, k0, k1, n0, n1, slices, RIGHT_ENGINES)
@@ -105,7 +105,7 @@ def add_groups(
     groups, which are not small against the result, and those of ``before`` without error.
     """
     total = None
-    errors = []
+    errors: list[Tile] = []
     for g in range(len(groups)):
         sums = group_sum(left, right, groups[g])
         if total is None:

@@ -32,6 +32,7 @@ from trnblas._precise.slicing import (
     fewest_slices,
     pair_groups,
 )
+from trnsci.core.arguments import broadcast
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.tiles.tiling import Blocks, Layout
@@ -117,7 +118,7 @@ def _each_product(product: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Ten
     """Return the product of two matrices, or of each pair of two batches."""
     if a.ndim == b.ndim == 2:
         return product(a, b)
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = broadcast(a.shape[:-2], b.shape[:-2]) or ()
     lefts = a.expand(*batch, *a.shape[-2:]).flatten(0, -3)
     rights = b.expand(*batch, *b.shape[-2:]).flatten(0, -3)
     results = [product(left, right) for left, right in zip(lefts, rights, strict=True)]

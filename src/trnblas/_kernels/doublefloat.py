@@ -7,7 +7,7 @@ Cost     M/128 * K/128 * N/512 products for each pair of slices, four passes of 
          each sum in PSUM; HBM bytes of the planes, and of the left slices once per 512 columns
 Lever    bfloat16 products at full rate; sums of several pairs that are exact in PSUM, because
          digits have 7 bits; error-free additions of three operations from the smallest sums up;
-         Vector reads PSUM, GpSimd collects the errors; the next panel is cut meanwhile
+         Vector reads PSUM, GpSimd adds up errors; the next panel is cut meanwhile
 """
 
 from __future__ import annotations
@@ -139,12 +139,12 @@ def two_sum(a: Tile, b: Tile) -> tuple[Tile, Tile]:
     total = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
     part = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
     rest = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=total, data1=a, data2=b, op=nl.add, engine=GPSIMD)
-    nisa.tensor_tensor(dst=part, data1=total, data2=a, op=nl.subtract, engine=GPSIMD)
-    nisa.tensor_tensor(dst=rest, data1=total, data2=part, op=nl.subtract, engine=GPSIMD)
-    nisa.tensor_tensor(dst=rest, data1=a, data2=rest, op=nl.subtract, engine=GPSIMD)
-    nisa.tensor_tensor(dst=part, data1=b, data2=part, op=nl.subtract, engine=GPSIMD)
-    nisa.tensor_tensor(dst=rest, data1=rest, data2=part, op=nl.add, engine=GPSIMD)
+    nisa.tensor_tensor(dst=total, data1=a, data2=b, op=nl.add, engine=VECTOR)
+    nisa.tensor_tensor(dst=part, data1=total, data2=a, op=nl.subtract, engine=VECTOR)
+    nisa.tensor_tensor(dst=rest, data1=total, data2=part, op=nl.subtract, engine=VECTOR)
+    nisa.tensor_tensor(dst=rest, data1=a, data2=rest, op=nl.subtract, engine=VECTOR)
+    nisa.tensor_tensor(dst=part, data1=b, data2=part, op=nl.subtract, engine=VECTOR)
+    nisa.tensor_tensor(dst=rest, data1=rest, data2=part, op=nl.add, engine=VECTOR)
     return total, rest
 
 

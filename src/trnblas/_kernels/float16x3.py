@@ -3,6 +3,10 @@
 Layout   the contraction on partitions: planes (K, M) of the transposed left operand and (K, N) of
          the right one; two float16 slices of each, cut on the chip
 Limits   entries below 65,520; K and M at least 1, N at least 2; edges are sliced
+Error    3 * 2**-22 |A| |B| from operands (2**-22 |x| for each, and the product of two rests) if
+         entries are scaled so that the largest of a row of A and of a column of B is at least
+         32,760 and the others are within 2**18 of it: 2**-25, half the last bit of a subnormal
+         number, is then at most 2**-22 |x|; and the roundings of 3 K sums in float32
 Cost     3 * M/128 * K/128 * N/512 products at the rate of float16, where float32 takes four passes;
          HBM bytes of the planes, and of the left slices once per 512 columns
 Lever    the Tensor engine's rate for 16-bit operands, exact products of float16 in float32, one

@@ -26,6 +26,7 @@ from trnblas._paths.torch_path import (
     torch_trmm,
     torch_trsm,
 )
+from trnblas._precise.slicing import MOST_DEPTH
 from trnsci.core.backend.operation import Operation
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.products import matmul
@@ -138,6 +139,13 @@ def _matmul_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
     return 2.0 * a.numel() * b.shape[-1]
 
 
+def _too_deep(a: Tensor, *rest: Any) -> str:
+    depth = a.shape[-1]
+    if depth <= MOST_DEPTH:
+        return ""
+    return f"the error is proved for contractions up to {MOST_DEPTH}, not {depth}"
+
+
 DOUBLEFLOAT_GEMM = _operation(
     "doublefloat_gemm",
     reference=_doublefloat,
@@ -145,6 +153,7 @@ DOUBLEFLOAT_GEMM = _operation(
     linear=(0, 1),
     dtypes=("float32", "float64"),
     flops=_matmul_flops,
+    unsuited=_too_deep,
 )
 FLOAT16X3_GEMM = _operation(
     "float16x3_gemm",

@@ -38,6 +38,7 @@ from trnsci.core.tiles.hardware import TILE
 
 __all__ = [
     "FEWEST_SLICES",
+    "MOST_DEPTH",
     "MOST_SLICES",
     "PROMISE",
     "block_starts",
@@ -53,6 +54,9 @@ PROMISE = 2.0**-45
 """The largest error of a doublefloat product, relative to the norms of its row and column."""
 
 FEWEST_SLICES, MOST_SLICES = 3, 16
+
+MOST_DEPTH = 600_000
+"""The longest contraction for which the promise is proved."""
 
 _U = 2.0**-24
 _BLOCK = 4096

@@ -238,6 +238,7 @@ def test_eight_slices_prove_the_promise_and_seven_ten_digits():
         assert slicing.fewest_slices(2.0**-45, depth) <= 8
         assert slicing.fewest_slices(1e-10, depth) <= 7
     assert slicing.fewest_slices(2.0**-45, 100_000) == 9
+    assert slicing.fewest_slices(2.0**-45, slicing.MOST_DEPTH) <= slicing.MOST_SLICES
     assert sum(map(len, slicing.pair_groups(8, 4096))) == 43
     assert sum(map(len, slicing.pair_groups(7, 4096))) == 34
     assert slicing.fewest_slices(1e-3, 100) == 3
@@ -287,6 +288,16 @@ def test_gradients_have_the_level_of_the_forward(backend):
     left, right, pulled = a.detach().numpy(), b.detach().numpy(), g.numpy()
     assert errors_by_norms(of_a.numpy(), pulled, right.T).max() <= slicing.PROMISE
     assert errors_by_norms(of_b.numpy(), left.T, pulled).max() <= slicing.PROMISE
+
+
+def test_a_contraction_without_a_proof_is_refused():
+    ones = torch.ones(1, slicing.MOST_DEPTH + 1)
+    before = counts()
+    with LIBRARY.backend("simulator"):
+        assert run_precise_gemm("doublefloat", ones, ones.mT) == slicing.MOST_DEPTH + 1
+    found = counts() - before
+    assert not found.launches
+    assert found.refusals
 
 
 def test_wrong_arguments_are_named():

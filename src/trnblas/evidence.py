@@ -7,6 +7,8 @@ from torch import Tensor
 
 import trnblas
 import trnblas.nki
+from trnblas._paths.dispatch import run_precise_gemm
+from trnblas._precise.slicing import PROMISE
 from trnsci.core.evidence import Case, product_bound
 from trnsci.core.testing import random_tensor, unit_roundoff
 
@@ -18,6 +20,29 @@ _U = unit_roundoff(torch.float32)
 
 def _matrices() -> tuple[Tensor, Tensor]:
     return random_tensor(150, 260), random_tensor(260, 530, seed=1)
+
+
+def _wide_matrices() -> tuple[Tensor, Tensor]:
+    """Return matrices in float64 that float32 cannot represent."""
+    a, b = random_tensor(150, 260).double(), random_tensor(260, 140, seed=1).double()
+    return a + a.flip(0) * 2.0**-30, b + b.flip(1) * 2.0**-30
+
+
+def _norms_over_product(a: Tensor, b: Tensor) -> float:
+    """Return the factor from errors by norms of rows and columns to a relative L2 error."""
+    a, b = a.double(), b.double()
+    return float(a.norm() * b.norm() / (a @ b).norm())
+
+
+def _doublefloat_bound(a: Tensor, b: Tensor) -> float:
+    """Return the promise of doublefloat products, and the roundings of the float64 reference."""
+    rounded = a.shape[-1] * unit_roundoff(torch.float64)
+    return (PROMISE + rounded) * _norms_over_product(a, b)
+
+
+def _float16x3_bound(a: Tensor, b: Tensor) -> float:
+    """Return the bound from float16 slices and the one left out, and that of three times K sums."""
+    return (3 * 2.0**-22 / (a.shape[-1] * _U) + 3) * product_bound(a, b)
 
 
 def _batches() -> tuple[Tensor, Tensor]:
@@ -213,5 +238,23 @@ CASES = (
         _all_pairs,
         "the definition in float64",
         _energy_bound,
+    ),
+    Case(
+        "doublefloat_gemm",
+        "product in pairs of float32",
+        _wide_matrices,
+        lambda a, b: run_precise_gemm("doublefloat", a, b),
+        lambda a, b: a @ b,
+        _TORCH,
+        _doublefloat_bound,
+    ),
+    Case(
+        "float16x3_gemm",
+        "product by three of float16",
+        _matrices,
+        lambda a, b: run_precise_gemm("float16x3", a, b),
+        lambda a, b: a.double() @ b.double(),
+        _TORCH,
+        _float16x3_bound,
     ),
 )

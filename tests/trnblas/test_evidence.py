@@ -23,6 +23,8 @@ SHAPES = {
     "pair_energy": [(40, 70), (40, 70), (), (), (40,)],
     "batched_pair_energy": [(5, 40, 70), (5,), (40,)],
     "mp2_energy": [(5, 40, 70), (5,), (40,)],
+    "doublefloat_gemm": [(150, 260), (260, 140)],
+    "float16x3_gemm": [(150, 260), (260, 530)],
 }
 
 
@@ -82,7 +84,7 @@ def test_triangles_are_far_from_singular_and_their_bound_is_their_condition():
 
 
 def test_terms_of_an_energy_have_one_sign_and_their_bound_is_what_sums_may_lose():
-    pair, pairs, of_integrals = CASES[9:]
+    pair, pairs, of_integrals = CASES[9:12]
     b, occupied, virtual = pairs.inputs()
     assert (b >= 1).all()
     assert occupied.tolist() == pytest.approx([-1.0, -0.8, -0.6, -0.4, -0.2])
@@ -102,3 +104,18 @@ def test_terms_of_an_energy_have_one_sign_and_their_bound_is_what_sums_may_lose(
     assert torch.equal(first[1], b[1])
     assert (first[2], first[3]) == (occupied[0], occupied[1])
     assert pair.bound(*first) == pairs.bound(b[:2], occupied[:2], virtual)
+
+
+def test_operands_of_doublefloat_are_not_float32_and_the_bounds_are_those_of_the_levels():
+    doublefloat, float16x3 = CASES[12:]
+    a, b = doublefloat.inputs()
+    for x in (a, b):
+        assert x.dtype is torch.float64
+        assert not torch.equal(x, x.float().double())
+    norms = a.norm(dim=1)[:, None] * b.norm(dim=0)
+    wanted = (2.0**-45 + 260 * 2.0**-53) * norms.norm() / (a @ b).norm()
+    assert doublefloat.bound(a, b) == pytest.approx(float(wanted))
+    a, b = (x.double() for x in float16x3.inputs())
+    magnitudes = (a.abs() @ b.abs()).norm() / (a @ b).norm()
+    wanted = (3 * 2.0**-22 + 3 * 260 * U) * magnitudes
+    assert float16x3.bound(a, b) == pytest.approx(float(wanted))

@@ -26,12 +26,15 @@ from trnblas._paths.torch_path import (
     torch_trmm,
     torch_trsm,
 )
+from trnblas._precise.slicing import FEWEST_SLICES, MOST_SLICES
+from trnsci.core.errors import DTypeError, FlagError
 
 __all__ = [
     "kernels_wanted",
     "run_gemm",
     "run_gemmt",
     "run_hermitian",
+    "run_precise_gemm",
     "run_symm",
     "run_syr2k",
     "run_syrk",
@@ -55,6 +58,29 @@ def run_gemm(product: Product, out: Tensor | None) -> Tensor:
     C = None if C is None else C.expand(shape).flatten(0, -3)
     flat = (prod(shape[:-2]), *shape[-2:])
     return _with_factors(BATCHED_GEMM, operands, alpha, beta, C, flat, *flags).reshape(shape)
+
+
+def run_precise_gemm(level: str, A: Tensor, B: Tensor, slices: int = 0) -> Tensor:
+    """Return ``A @ B`` at a level of precision other than that of the operands' dtype.
+
+    Args:
+        level: ``"doublefloat"`` or ``"float16x3"``.
+        A: Real matrix, or a batch of them.
+        B: The same, of the dtype of A.
+        slices: Of ``"doublefloat"``: slices of each operand, 3 to 16; 0 takes the fewest that prove
+            an error of at most 2**-45 relative to the norms of row and column.
+    """
+    from trnblas._paths.operations import DOUBLEFLOAT_GEMM, FLOAT16X3_GEMM
+
+    if A.is_complex() or not A.is_floating_point():
+        raise DTypeError(f"{level}: got {A.dtype}, accepted: torch.float32, torch.float64")
+    if level == "float16x3":
+        return FLOAT16X3_GEMM(A, B)
+    if level != "doublefloat":
+        raise FlagError(f"level: got {level!r}, accepted: 'doublefloat', 'float16x3'")
+    if slices and not FEWEST_SLICES <= slices <= MOST_SLICES:
+        raise FlagError(f"slices: got {slices}, accepted: {FEWEST_SLICES} to {MOST_SLICES}")
+    return DOUBLEFLOAT_GEMM(A, B, slices)
 
 
 def run_gemmt(product: Product, upper: bool) -> Tensor:

@@ -1,0 +1,156 @@
+"""The product of two matrices that are sums of two float32 planes, as two planes, in one launch.
+
+Layout   the contraction on partitions: planes (K, M) of the transposed left operand and (K, N) of
+         the right one; slices in bfloat16, cut on the chip
+Limits   entries in [-1, 1]; K and M at least 1, N at least 2; 3 to 16 slices; edges are sliced
+Cost     M/128 * K/128 * N/512 products for each pair of slices, four passes of two operands for
+         each sum in PSUM; HBM bytes of the planes, and of the left slices once per 512 columns
+Lever    bfloat16 products at full rate; sums of several pairs that are exact in PSUM, because
+         digits have 7 bits; error-free additions of three operations from the smallest sums up;
+         Vector reads PSUM, GpSimd adds up errors; the next panel is cut meanwhile
+"""
+
+from __future__ import annotations
+
+from trnblas._kernels.slices import (
+    cut_digits,
+    fast_two_sum,
+    group_sum,
+    load_parts,
+    store_parts,
+)
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.tiling import column_start, column_tiles
+
+__all__ = ["doublefloat_gemm"]
+
+VECTOR, GPSIMD = nisa.engine.vector, nisa.engine.gpsimd
+RIGHT_ENGINES, LEFT_ENGINES = (GPSIMD, VECTOR), (VECTOR,)
+
+
+@nki.jit
+def doublefloat_gemm(
+    a_high: Tile,
+    a_low: Tile,
+    b_high: Tile,
+    b_low: Tile,
+    slices: int,
+    chunk: int,
+    groups: tuple[tuple[tuple[int, int], ...], ...],
+) -> tuple[Tile, Tile]:
+    """Return two (M, N) planes whose sum is the product of ``a_high + a_low`` and ``b``'s.
+
+    Args:
+        a_high: (K, M), the first plane of the transposed left operand.
+        a_low: (K, M), its second plane, at most half of the last bit of the first.
+        b_high: (K, N), the first plane of the right operand.
+        b_low: (K, N), its second plane.
+        slices: Slices of each operand.
+        chunk: Rows of the contraction that are summed in PSUM, a multiple of 128.
+        groups: Pairs of slices (from 1) that share a sum in PSUM, from the smallest to the largest;
+            those of the last two are the first slice with the second, and with itself.
+    """
+    depth, rows = a_high.shape
+    columns = b_high.shape[1]
+    high = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    low = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    row_tiles = (rows + TILE - 1) // TILE
+    stored = []  # the left slices of each chunk and row tile, in HBM
+    for t in range(column_tiles(columns)):
+        n0, n1 = column_start(t, columns), column_start(t + 1, columns)
+        totals: list[list[Tile]] = []  # of each row tile, over the chunks before
+        for c in range((depth + chunk - 1) // chunk):
+            k0, k1 = c * chunk, min((c + 1) * chunk, depth)
+            right = cut_digits(b_high, b_low, k0, k1, n0, n1, slices, RIGHT_ENGINES)
+            lefts = []
+            for m in range(row_tiles + 1):
+                if m < row_tiles:  # one panel ahead of the products
+                    if t == 0:
+                        m0, m1 = m * TILE, min((m + 1) * TILE, rows)
+                        left = cut_digits(a_high, a_low, k0, k1, m0, m1, slices, LEFT_ENGINES)
+                        if n1 < columns:
+                            stored.append(store_parts(left))
+                    else:
+                        left = load_parts(stored[c * row_tiles + m])
+                    lefts.append(left)
+                if m > 0:
+                    before = None
+                    if c > 0:
+                        before = load_parts(totals[m - 1])
+                    total = add_groups(lefts[m - 1], right, groups, before)
+                    if k1 < depth:
+                        kept = store_parts(total)
+                        if c == 0:
+                            totals.append(kept)
+                        else:
+                            totals[m - 1] = kept
+                    else:
+                        m0, m1 = (m - 1) * TILE, min(m * TILE, rows)
+                        store_sum(high[m0:m1, n0:n1], low[m0:m1, n0:n1], total)
+    return high, low
+
+
+def add_groups(
+    left: list[Tile],
+    right: list[Tile],
+    groups: tuple[tuple[tuple[int, int], ...], ...],
+    before: list[Tile] | None,
+) -> list[Tile]:
+    """Return the sum of all products of two panels, and of ``before``, as three tiles.
+
+    A sum in PSUM is a multiple of the last bit of everything smaller that was added before it, so
+    three operations add it without error. The errors are added up in float32; those of the last two
+    groups, which are not small against the result, and those of ``before`` without error.
+    """
+    total = None
+    errors: list[Tile] = []
+    for g in range(len(groups)):
+        sums = group_sum(left, right, groups[g])
+        if total is None:
+            total = nl.ndarray(sums.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.activation(dst=total, op=nl.copy, data=sums)
+        else:
+            total, error = fast_two_sum(sums, total, VECTOR, GPSIMD)
+            if 1 < g < len(groups) - 2:
+                last = errors[0]
+                nisa.tensor_tensor(dst=last, data1=last, data2=error, op=nl.add, engine=GPSIMD)
+            else:
+                errors.append(error)
+    if before is not None:
+        total, error = two_sum(before[0], total)
+        errors.append(error)
+        errors.append(before[1])
+    middle, small = errors[0], None
+    for e in range(1, len(errors)):
+        middle, error = two_sum(middle, errors[e])
+        if small is None:
+            small = error
+        else:
+            nisa.tensor_tensor(dst=small, data1=small, data2=error, op=nl.add, engine=GPSIMD)
+    if before is not None:
+        nisa.tensor_tensor(dst=small, data1=small, data2=before[2], op=nl.add, engine=GPSIMD)
+    return [total, middle, small]
+
+
+def two_sum(a: Tile, b: Tile) -> tuple[Tile, Tile]:
+    """Return the rounded sum of two tiles in SBUF, and its error."""
+    total = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+    part = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+    rest = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=a, data2=b, op=nl.add, engine=VECTOR)
+    nisa.tensor_tensor(dst=part, data1=total, data2=a, op=nl.subtract, engine=VECTOR)
+    nisa.tensor_tensor(dst=rest, data1=total, data2=part, op=nl.subtract, engine=VECTOR)
+    nisa.tensor_tensor(dst=rest, data1=a, data2=rest, op=nl.subtract, engine=VECTOR)
+    nisa.tensor_tensor(dst=part, data1=b, data2=part, op=nl.subtract, engine=VECTOR)
+    nisa.tensor_tensor(dst=rest, data1=rest, data2=part, op=nl.add, engine=VECTOR)
+    return total, rest
+
+
+def store_sum(high: Tile, low: Tile, total: list[Tile]) -> None:
+    """Write the sum of three tiles as two planes."""
+    first, second = two_sum(total[0], total[1])
+    nisa.tensor_tensor(dst=second, data1=second, data2=total[2], op=nl.add, engine=GPSIMD)
+    nisa.dma_copy(dst=high, src=first)
+    nisa.dma_copy(dst=low, src=second)

@@ -1,0 +1,75 @@
+"""The product of two float32 matrices by three float16 products, in one launch.
+
+Layout   the contraction on partitions: planes (K, M) of the transposed left operand and (K, N) of
+         the right one; two float16 slices of each, cut on the chip
+Limits   entries below 65,520; K and M at least 1, N at least 2; edges are sliced
+Error    3 * 2**-22 |A| |B| from operands (2**-22 |x| for each, and the product of two rests) if
+         entries are scaled so that the largest of a row of A and of a column of B is at least
+         32,760 and the others are within 2**18 of it: 2**-25, half the last bit of a subnormal
+         number, is then at most 2**-22 |x|; and the roundings of 3 K sums in float32
+Cost     3 * M/128 * K/128 * N/512 products at the rate of float16, where float32 takes four passes;
+         HBM bytes of the planes, and of the left slices once per 512 columns
+Lever    the Tensor engine's rate for 16-bit operands, exact products of float16 in float32, one
+         sum in PSUM of all three; Scalar rounds, Vector and GpSimd subtract, the next panel is cut
+         meanwhile
+"""
+
+from __future__ import annotations
+
+from trnblas._kernels.slices import cut_halves, group_sum, load_parts, store_parts
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.tiling import column_start, column_tiles
+
+__all__ = ["MOST", "float16x3_gemm"]
+
+MOST = 65520.0  # float16 numbers round to less
+CHUNK = 4096  # rows of the contraction whose panels fit in SBUF
+PAIRS = ((1, 2), (2, 1), (1, 1))  # the smallest products first; that of both rests is left out
+
+
+@nki.jit
+def float16x3_gemm(a: Tile, b: Tile) -> Tile:
+    """Return the (M, N) product in float32.
+
+    Args:
+        a: (K, M), the transposed left operand.
+        b: (K, N).
+    """
+    depth, rows = a.shape
+    columns = b.shape[1]
+    out = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    row_tiles = (rows + TILE - 1) // TILE
+    stored = []  # the left slices of each chunk and row tile, in HBM
+    for t in range(column_tiles(columns)):
+        n0, n1 = column_start(t, columns), column_start(t + 1, columns)
+        for c in range((depth + CHUNK - 1) // CHUNK):
+            k0, k1 = c * CHUNK, min((c + 1) * CHUNK, depth)
+            right = cut_halves(b, k0, k1, n0, n1)
+            lefts = []
+            for m in range(row_tiles + 1):
+                if m < row_tiles:  # one panel ahead of the products
+                    if t == 0:
+                        left = cut_halves(a, k0, k1, m * TILE, min((m + 1) * TILE, rows))
+                        if n1 < columns:
+                            stored.append(store_parts(left))
+                    else:
+                        left = load_parts(stored[c * row_tiles + m])
+                    lefts.append(left)
+                if m > 0:
+                    sums = group_sum(lefts[m - 1], right, PAIRS)
+                    m0, m1 = (m - 1) * TILE, min(m * TILE, rows)
+                    write_sums(out[m0:m1, n0:n1], sums, c > 0)
+    return out
+
+
+def write_sums(out: Tile, sums: Tile, add: bool) -> None:
+    """Write PSUM sums to the result, or add them to it."""
+    tile = nl.ndarray(sums.shape, dtype=nl.float32, buffer=nl.sbuf)
+    if add:
+        nisa.dma_copy(dst=tile, src=out)
+        nisa.tensor_tensor(dst=tile, data1=sums, data2=tile, op=nl.add)
+    else:
+        nisa.tensor_copy(dst=tile, src=sums, engine=nisa.engine.vector)
+    nisa.dma_copy(dst=out, src=tile)

@@ -1,0 +1,1 @@
+"""Mathematics of products beyond float32: scales, planes, slices and their error bounds."""

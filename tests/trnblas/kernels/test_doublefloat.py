@@ -1,0 +1,362 @@
+"""Doublefloat and float16x3 products against exact integers, and the bounds they promise."""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+import pytest
+import torch
+
+import nkisim
+from each_case import each_case
+from oracles.exact_products import errors_by_norms
+from trnblas._kernels.doublefloat import doublefloat_gemm
+from trnblas._kernels.float16x3 import float16x3_gemm
+from trnblas._library import LIBRARY
+from trnblas._paths import kernel_path
+from trnblas._paths.dispatch import run_precise_gemm
+from trnblas._precise import slicing
+from trnsci.core.counters import counts
+from trnsci.core.errors import DTypeError, FlagError
+
+from .harness_products import run
+
+GENERATIONS = ("gen2", "gen3", "gen4")
+U64 = 2.0**-53
+
+
+def launcher(generation="gen3"):
+    """Return a launch function that simulates strictly and accepts no finding."""
+
+    def launch(kernel, *args):
+        arrays = [x.contiguous().numpy() if isinstance(x, torch.Tensor) else x for x in args]
+        results = run(kernel, generation, *arrays)
+        single = not isinstance(results, (tuple, list))
+        return torch.tensor(results) if single else tuple(map(torch.tensor, results))
+
+    return launch
+
+
+def product(a, b, slices=0, generation="gen3"):
+    tensors = (torch.as_tensor(x) for x in (a, b))
+    return kernel_path.doublefloat_gemm(launcher(generation), *tensors, slices).numpy()
+
+
+def ill_scaled(rng, rows, columns, phi):
+    spread = np.exp(phi * rng.standard_normal((rows, columns)))
+    return rng.uniform(-1, 1, (rows, columns)) * spread
+
+
+def assert_bounded(a, b, slices=0):
+    """Assert that no entry has an error above the bound; return the errors over the bound."""
+    depth = a.shape[1]
+    bound = slicing.bound(slices or slicing.fewest_slices(slicing.PROMISE, depth), depth)
+    ratios = errors_by_norms(product(a, b, slices), a, b) / bound
+    assert (ratios <= 1).all(), f"{(ratios > 1).sum()} above the bound, up to {ratios.max():.3g}"
+    return ratios
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+@each_case("phi", range(5))
+def test_no_entry_of_10_000_is_above_the_bound(phi):
+    rng = np.random.default_rng(phi)
+    assert_bounded(ill_scaled(rng, 100, 24, phi), ill_scaled(rng, 24, 100, phi))
+
+
+@pytest.mark.slow
+@each_case("phi", [0, 2, 4])
+@each_case("shape", [(100, 129, 100), (25, 1100, 40)], ids=str)
+@each_case("slices", [7, 8])
+def test_no_entry_is_above_the_bound_at_several_sizes(phi, shape, slices):
+    rng = np.random.default_rng((phi, *shape))
+    assert_bounded(ill_scaled(rng, *shape[:2], phi), ill_scaled(rng, *shape[1:], phi), slices)
+
+
+@each_case("slices", range(slicing.FEWEST_SLICES, slicing.MOST_SLICES + 1))
+def test_every_number_of_slices(slices):
+    rng = np.random.default_rng(slices)
+    ratios = assert_bounded(ill_scaled(rng, 6, 140, 1), ill_scaled(rng, 140, 5, 1), slices)
+    # Fewer slices do leave an error: a bound that is never approached would hide a lost pair.
+    assert slices > 7 or log2(ratios.max()) > -9
+
+
+@each_case("depth", [1, 2, 127, 128, 129, 511, 513, 1023, 1024, 1025, 2049, 4097])
+def test_every_cut_of_the_contraction(depth):
+    rng = np.random.default_rng(depth)
+    assert_bounded(ill_scaled(rng, 3, depth, 1), ill_scaled(rng, depth, 2, 1))
+
+
+def digits_at_their_limit(depth, sign):
+    """Return entries whose digits, from the second on, are all 64 units, and a large one.
+
+    Halves of a unit of digit s + 1 in addition to those of digit s are ties, which go to even.
+    """
+    tie = 0.5 * 2.0**-6 * sum(2.0 ** (-7 * s) for s in range(7))
+    entries = np.full(depth, sign * tie)
+    entries[0] = 1 - 2.0**-53
+    return entries
+
+
+UNITS = [2.0 ** (1 - 7 * s) for s in range(1, 8)]
+HOSTILE = {
+    "one large": lambda rng: np.where(np.arange(300) == 7, 1.0, 2.0**-7 * rng.choice([1, -1], 300)),
+    "ones": lambda rng: np.ones(1024),
+    "signs": lambda rng: rng.choice([1.0, -1.0], 300),
+    "just below one": lambda rng: np.full(1024, 1 - 2.0**-53),
+    "limits": lambda rng: digits_at_their_limit(1024, 1.0),
+    "limits of both signs": lambda rng: digits_at_their_limit(1024, -1.0),
+    "64 units": lambda rng: np.array([64 * u * s for u in UNITS for s in (1, -1)] + [0.75]),
+    "63.5 and 64.5 units": lambda rng: np.array(
+        [n * u for u in UNITS for n in (0.5, 1.5, 63.5, -63.5, 64.5)] + [0.75]
+    ),
+    "cancelling": lambda rng: np.concatenate([x := rng.standard_normal(100), -x, [2.0**-60]]),
+    "zeros": lambda rng: np.zeros(40),
+    "subnormal": lambda rng: 5e-324 * rng.integers(-9, 9, 40),
+    "huge": lambda rng: 1e300 * rng.standard_normal(40),
+    "tiny": lambda rng: 1e-300 * rng.standard_normal(40),
+    "huge and tiny": lambda rng: np.where(np.arange(40) % 2, 1e300, 1e-300),
+    "few bits": lambda rng: rng.integers(-4, 5, 700) * 0.5,
+    "twenty-fourth bit": lambda rng: 1 + 2.0**-24 * rng.integers(0, 3, 100) + 2.0**-48,
+}
+
+
+@each_case("name", HOSTILE)
+def test_hostile_rows_and_columns(name):
+    rng = np.random.default_rng(len(name))
+    make = HOSTILE[name]
+    a, b = np.stack([make(rng), make(rng), make(rng)[::-1]]), np.stack([make(rng), make(rng)], 1)
+    # The product of two huge or tiny ones is beyond float64, and that of subnormal numbers rounded.
+    scale = 1e250 if np.abs(a).max() < 1e-250 else 1.0
+    assert_bounded(a, b / (np.abs(b).max() or 1.0) * scale)
+    assert_bounded(a, scale * rng.standard_normal(b.shape))
+
+
+def test_integers_that_fit_are_exact():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-(2**20), 2**20, (4, 9)), rng.integers(-(2**19), 2**19, (9, 5))
+    assert np.array_equal(
+        product(a.astype(np.float64), b.astype(np.float64)), (a @ b).astype(float)
+    )
+
+
+def test_a_row_of_zeros_gives_zeros():
+    a, b = np.random.default_rng(0).standard_normal((2, 5, 5))
+    a[2], b[:, 3] = 0, 0
+    got = product(a, b)
+    assert not got[2].any()
+    assert not got[:, 3].any()
+    assert np.count_nonzero(got) == 16
+
+
+@each_case("value", [np.nan, np.inf, -np.inf])
+def test_a_nan_or_an_infinity_makes_its_row_and_column_nan(value):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((5, 30)), rng.standard_normal((30, 6))
+    clean = product(a, b)
+    a[1, 3], b[4, 2] = value, value
+    got = product(a, b)
+    special = np.zeros((5, 6), bool)
+    special[1], special[:, 2] = True, True
+    assert np.isnan(got[special]).all()
+    assert np.array_equal(got[~special], clean[~special])
+
+
+def test_float32_operands_round_the_product_once():
+    rng = np.random.default_rng(0)
+    a, b = (ill_scaled(rng, *shape, 2).astype(np.float32) for shape in ((20, 50), (50, 30)))
+    got = product(a, b)
+    assert got.dtype == np.float32
+    wide = product(a.astype(np.float64), b.astype(np.float64))
+    assert np.array_equal(got, wide.astype(np.float32))
+
+
+def test_a_product_beyond_the_range_of_float32_is_infinite_there_and_finite_in_float64():
+    a, b = np.array([[1e30, 1.0], [1.0, 1.0]], np.float32), np.array([[1e30], [1.0]], np.float32)
+    assert product(a, b)[0, 0] == np.inf
+    assert product(a.astype(np.float64), b.astype(np.float64))[0, 0] == pytest.approx(1e60)
+
+
+# -- shapes and generations ------------------------------------------------------------------------
+
+
+@each_case("generation", GENERATIONS)
+@each_case(
+    "shape",
+    [(1, 1, 1), (1, 130, 1), (127, 129, 511), (129, 127, 513), (128, 128, 512), (2, 1025, 130)],
+    ids=str,
+)
+def test_every_generation(generation, shape):
+    """Strictly simulated; float64's own sum is compared, with its error of K roundings."""
+    m, k, n = shape
+    rng = np.random.default_rng(shape)
+    a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+    allowed = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)
+    bound = slicing.bound(8, k) + k * U64
+    assert (np.abs(product(a, b, 8, generation) - a @ b) <= bound * allowed).all()
+
+
+@each_case(("generation", "depth"), [("gen2", 1100), ("gen3", 1), ("gen4", 300)])
+def test_the_source_has_no_finding(generation, depth):
+    a, b = np.zeros((depth, 130), np.float32), np.zeros((depth, 140), np.float32)
+    plan = 8, slicing.chunk_rows(8, depth), slicing.pair_groups(8, depth)
+    assert not list(nkisim.check(doublefloat_gemm, target=generation)(a, a, b, b, *plan).findings)
+    assert not list(nkisim.check(float16x3_gemm, target=generation)(a, b).findings)
+
+
+@each_case("slices", [8, 10, 11, 16])
+def test_panels_fit_in_the_smallest_sbuf(slices):
+    a, b = np.zeros((1024, 256), np.float32), np.zeros((1024, 512), np.float32)
+    plan = slicing.chunk_rows(slices, 1024), slicing.pair_groups(slices, 1024)
+    simulation = nkisim.simulate(doublefloat_gemm, strictness="strict", target="gen2", values=False)
+    simulation(a, a, b, b, slices, *plan)
+    assert not simulation.report.findings
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+@each_case("slices", range(slicing.FEWEST_SLICES, slicing.MOST_SLICES + 1))
+@each_case("depth", [1, 100, 640, 1024, 4096])
+def test_sums_are_exact_and_grow(slices, depth):
+    groups = slicing.pair_groups(slices, depth)
+    rows = min(depth, slicing.chunk_rows(slices, depth))
+    weights = [sum(group[0]) for group in groups]
+    assert weights == sorted(weights, reverse=True)
+    for group, weight in zip(groups, weights, strict=True):
+        assert {sum(pair) for pair in group} == {weight}
+        assert weight == slices + 2 or rows * len(group) * 64**2 <= 2**24
+    pairs = [pair for group in groups for pair in group]
+    every = {(i, j) for i in range(1, slices + 1) for j in range(1, slices + 1)}
+    assert sorted(pairs) == sorted(p for p in every if sum(p) <= slices + 2)
+
+
+def test_eight_slices_prove_the_promise_and_seven_ten_digits():
+    for depth in (1, 128, 1024, 4096, 10_000):
+        assert slicing.fewest_slices(2.0**-45, depth) <= 8
+        assert slicing.fewest_slices(1e-10, depth) <= 7
+    assert slicing.fewest_slices(2.0**-45, 100_000) == 9
+    assert slicing.fewest_slices(2.0**-45, slicing.MOST_DEPTH) <= slicing.MOST_SLICES
+    assert sum(map(len, slicing.pair_groups(8, 4096))) == 43
+    assert sum(map(len, slicing.pair_groups(7, 4096))) == 34
+    assert slicing.fewest_slices(1e-3, 100) == 3
+    with pytest.raises(FlagError, match="at least"):
+        slicing.fewest_slices(1e-16, 100)
+
+
+# -- the operation ---------------------------------------------------------------------------------
+
+
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_operation_runs_the_kernel_and_keeps_the_dtype(dtype):
+    a = torch.tensor(np.random.default_rng(0).standard_normal((2, 3, 20)), dtype=dtype)
+    b = a[0].mT.contiguous()
+    before = counts()
+    with LIBRARY.backend("simulator"):
+        got = run_precise_gemm("doublefloat", a, b)
+    assert (counts() - before).launches == {"doublefloat_gemm": 2}
+    assert got.dtype is dtype
+    want = a.double() @ b.double()
+    allowed = (slicing.PROMISE + 20 * U64) * a.norm(dim=-1)[..., None] * b.norm(dim=0)
+    rounded = torch.finfo(dtype).eps / 2 * want.abs()
+    assert ((got - want).abs() <= allowed + rounded).all()
+    with LIBRARY.backend("pytorch"):
+        assert torch.equal(run_precise_gemm("doublefloat", a, b), want.to(dtype))
+
+
+@each_case("depth", [70, 4100])
+def test_blocks_of_the_contraction_are_launches(depth):
+    before = counts()
+    with LIBRARY.backend("simulator"):
+        run_precise_gemm("doublefloat", torch.ones(2, depth), torch.ones(depth, 2))
+    assert (counts() - before).launches == {"doublefloat_gemm": 1 if depth < 4096 else 2}
+
+
+@each_case("backend", ["simulator", "pytorch"])
+def test_gradients_have_the_level_of_the_forward(backend):
+    rng = np.random.default_rng(0)
+    a, b, g = (torch.tensor(rng.standard_normal(s)) for s in ((6, 40), (40, 7), (6, 7)))
+    a.requires_grad_()
+    b.requires_grad_()
+    before = counts()
+    with LIBRARY.backend(backend):
+        of_a, of_b = torch.autograd.grad(run_precise_gemm("doublefloat", a, b), (a, b), g)
+    launches = (counts() - before).launches
+    assert launches == ({"doublefloat_gemm": 3} if backend == "simulator" else {})
+    left, right, pulled = a.detach().numpy(), b.detach().numpy(), g.numpy()
+    assert errors_by_norms(of_a.numpy(), pulled, right.T).max() <= slicing.PROMISE
+    assert errors_by_norms(of_b.numpy(), left.T, pulled).max() <= slicing.PROMISE
+
+
+def test_a_contraction_without_a_proof_is_refused():
+    ones = torch.ones(1, slicing.MOST_DEPTH + 1)
+    before = counts()
+    with LIBRARY.backend("simulator"):
+        assert run_precise_gemm("doublefloat", ones, ones.mT) == slicing.MOST_DEPTH + 1
+    found = counts() - before
+    assert not found.launches
+    assert found.refusals
+
+
+def test_wrong_arguments_are_named():
+    x = torch.ones(2, 2)
+    with pytest.raises(FlagError, match="level: got 'float128'"):
+        run_precise_gemm("float128", x, x)
+    with pytest.raises(FlagError, match="slices: got 2, accepted: 3 to 16"):
+        run_precise_gemm("doublefloat", x, x, 2)
+    for dtype in (torch.complex64, torch.int64):
+        with pytest.raises(DTypeError, match=f"doublefloat: got {dtype}"):
+            run_precise_gemm("doublefloat", x.to(dtype), x.to(dtype))
+
+
+# -- float16x3 -------------------------------------------------------------------------------------
+
+
+def halves(a, b, generation="gen3"):
+    return kernel_path.float16x3_gemm(
+        launcher(generation), torch.as_tensor(a), torch.as_tensor(b)
+    ).numpy()
+
+
+def assert_three_products(a, b, generation="gen3"):
+    """Assert the bound: operands and the product left out, and K + 2 roundings of float32 sums."""
+    wide = a.astype(np.float64), b.astype(np.float64)
+    magnitudes = np.abs(wide[0]) @ np.abs(wide[1])
+    bound = 3 * 2.0**-22 + (3 * a.shape[1] + 2) * 2.0**-24
+    got = halves(a, b, generation)
+    assert got.dtype == np.float32
+    assert (np.abs(got - wide[0] @ wide[1]) <= bound * magnitudes).all()
+    return np.abs(got - wide[0] @ wide[1]) / magnitudes
+
+
+@each_case("generation", GENERATIONS)
+@each_case("shape", [(1, 1, 1), (127, 129, 511), (130, 40, 513), (2, 4100, 3)], ids=str)
+def test_float16x3(generation, shape):
+    m, k, n = shape
+    rng = np.random.default_rng(shape)
+    a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+    assert_three_products(a.astype(np.float32), b.astype(np.float32), generation)
+
+
+@each_case("scale", [2.0**-100, 1.0, 2.0**60])
+def test_float16x3_keeps_entries_within_2_18_of_the_largest(scale):
+    """A product of one term has no roundings of sums, so the bound is that of the operands."""
+    rng = np.random.default_rng(0)
+    for exponent in range(19):
+        row = np.float32([[1.999, 0.0]]) * np.float32(scale)
+        row[0, 1] = scale * 2.0**-exponent * 1.999 * rng.uniform(0.5, 1)
+        right = np.float32([[0.0, 0.0], [1.0, rng.uniform(0.5, 1)]])
+        got, want = halves(row, right), row.astype(np.float64) @ right.astype(np.float64)
+        bound = 3 * 2.0**-22 + 2.0**-24
+        assert (np.abs(got - want) <= bound * np.abs(want)).all(), exponent
+
+
+@each_case("value", [np.nan, np.inf])
+def test_float16x3_special_values(value):
+    a, b = np.random.default_rng(0).standard_normal((2, 6, 6)).astype(np.float32)
+    a[1, 3] = value
+    got = halves(a, b)
+    assert np.isnan(got[1]).all()
+    assert np.isfinite(np.delete(got, 1, 0)).all()

@@ -7,7 +7,6 @@ from torch import Tensor
 
 import trnblas
 import trnblas.nki
-from trnblas._paths.dispatch import run_precise_gemm
 from trnblas._precise.slicing import PROMISE
 from trnsci.core.evidence import Case, product_bound
 from trnsci.core.testing import random_tensor, unit_roundoff
@@ -243,7 +242,7 @@ CASES = (
         "doublefloat_gemm",
         "product in pairs of float32",
         _wide_matrices,
-        lambda a, b: run_precise_gemm("doublefloat", a, b),
+        lambda a, b: trnblas.gemm(1.0, a, b, precision="doublefloat"),
         lambda a, b: a @ b,
         _TORCH,
         _doublefloat_bound,
@@ -252,7 +251,7 @@ CASES = (
         "float16x3_gemm",
         "product by three of float16",
         _matrices,
-        lambda a, b: run_precise_gemm("float16x3", a, b),
+        lambda a, b: trnblas.gemm(1.0, a, b, precision="float16x3"),
         lambda a, b: a.double() @ b.double(),
         _TORCH,
         _float16x3_bound,

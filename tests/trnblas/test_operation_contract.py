@@ -8,7 +8,6 @@ import trnblas
 from trnblas import nki as low_level
 from trnblas._library import LIBRARY
 from trnblas._paths import operations  # noqa: F401  (declares the operations)
-from trnblas._paths.dispatch import run_precise_gemm
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 
@@ -26,11 +25,13 @@ class TestOperations(DerivativeContract):
         Sample("batched_gemm", lambda a, b: trnblas.gemm(1.5, a, b), (MANY_A, MANY_B)),
         Sample(
             "doublefloat_gemm",
-            lambda a, b: run_precise_gemm("doublefloat", a, b),
+            lambda a, b: trnblas.gemm(1.0, a, b, precision="doublefloat"),
             (A, B),
             takes_float64=True,
         ),
-        Sample("float16x3_gemm", lambda a, b: run_precise_gemm("float16x3", a, b), (A, B)),
+        Sample(
+            "float16x3_gemm", lambda a, b: trnblas.gemm(1.0, a, b, precision="float16x3"), (A, B)
+        ),
         Sample("gemmt", lambda a: trnblas.gemmt(2.0, a, a, transB=True), (A,)),
         Sample("symm", lambda a, b, c: trnblas.symm(1.5, a, b, 0.5, c), (SQUARE, C, C + 1)),
         Sample("syrk", lambda a: trnblas.syrk(1.5, a), (A,)),

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._paths.accumulation import accumulated, is_number, scaled
 from trnblas._paths.arguments import Product, Scalar, broadcast_batch
-from trnblas._paths.flags import Trans, flipped
+from trnblas._paths.flags import Trans, applied, flipped
 from trnblas._paths.torch_path import (
     torch_gemm,
     torch_gemmt,
@@ -26,15 +27,14 @@ from trnblas._paths.torch_path import (
     torch_trmm,
     torch_trsm,
 )
-from trnblas._precise.slicing import FEWEST_SLICES, MOST_SLICES
 from trnsci.core.errors import DTypeError, FlagError
 
 __all__ = [
     "kernels_wanted",
     "run_gemm",
+    "run_gemm_at",
     "run_gemmt",
     "run_hermitian",
-    "run_precise_gemm",
     "run_symm",
     "run_syr2k",
     "run_syrk",
@@ -43,6 +43,9 @@ __all__ = [
 ]
 
 kernels_wanted = LIBRARY.kernels_wanted
+
+LEVELS = ("float32", "float16x3", "doublefloat")
+"""Levels of precision of a product."""
 
 
 def run_gemm(product: Product, out: Tensor | None) -> Tensor:
@@ -60,27 +63,27 @@ def run_gemm(product: Product, out: Tensor | None) -> Tensor:
     return _with_factors(BATCHED_GEMM, operands, alpha, beta, C, flat, *flags).reshape(shape)
 
 
-def run_precise_gemm(level: str, A: Tensor, B: Tensor, slices: int = 0) -> Tensor:
-    """Return ``A @ B`` at a level of precision other than that of the operands' dtype.
+def run_gemm_at(level: str, product: Product) -> Tensor:
+    """Return a product at a level of precision; the factors are applied to its result.
 
-    Args:
-        level: ``"doublefloat"`` or ``"float16x3"``.
-        A: Real matrix, or a batch of them.
-        B: The same, of the dtype of A.
-        slices: Of ``"doublefloat"``: slices of each operand, 3 to 16; 0 takes the fewest that prove
-            an error of at most 2**-45 relative to the norms of row and column.
+    Raises:
+        FlagError: The level is not known.
+        DTypeError: The operands are neither float32 nor float64.
     """
+    if level not in LEVELS:
+        raise FlagError(f"gemm: precision must be one of {', '.join(LEVELS)}, got {level!r}")
+    A, B, C, alpha, beta, trans_a, trans_b, _ = product
+    if A.dtype not in (torch.float32, torch.float64):
+        raise DTypeError(
+            f"gemm: precision={level!r} takes torch.float32 and torch.float64, got {A.dtype}"
+        )
+    if level == "float32" or is_number(alpha, 0):
+        return run_gemm(product, None)
     from trnblas._paths.operations import DOUBLEFLOAT_GEMM, FLOAT16X3_GEMM
 
-    if A.is_complex() or not A.is_floating_point():
-        raise DTypeError(f"{level}: got {A.dtype}, accepted: torch.float32, torch.float64")
-    if level == "float16x3":
-        return FLOAT16X3_GEMM(A, B)
-    if level != "doublefloat":
-        raise FlagError(f"level: got {level!r}, accepted: 'doublefloat', 'float16x3'")
-    if slices and not FEWEST_SLICES <= slices <= MOST_SLICES:
-        raise FlagError(f"slices: got {slices}, accepted: {FEWEST_SLICES} to {MOST_SLICES}")
-    return DOUBLEFLOAT_GEMM(A, B, slices)
+    operands = applied(trans_a, A), applied(trans_b, B)
+    found = FLOAT16X3_GEMM(*operands) if level == "float16x3" else DOUBLEFLOAT_GEMM(*operands, 0)
+    return accumulated(scaled(alpha, found), beta, C)
 
 
 def run_gemmt(product: Product, upper: bool) -> Tensor:

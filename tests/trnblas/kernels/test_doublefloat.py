@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import nkisim
+import trnblas
 from each_case import each_case
 from oracles.exact_products import errors_by_norms
 from trnblas._kernels.doublefloat import doublefloat_gemm
 from trnblas._kernels.float16x3 import float16x3_gemm
 from trnblas._library import LIBRARY
 from trnblas._paths import kernel_path
-from trnblas._paths.dispatch import run_precise_gemm
 from trnblas._precise import slicing
 from trnsci.core.counters import counts
 from trnsci.core.errors import DTypeError, FlagError
@@ -246,7 +246,11 @@ def test_eight_slices_prove_the_promise_and_seven_ten_digits():
         slicing.fewest_slices(1e-16, 100)
 
 
-# -- the operation ---------------------------------------------------------------------------------
+# -- the public function ---------------------------------------------------------------------------
+
+
+def at(level, a, b):
+    return trnblas.gemm(1.0, a, b, precision=level)
 
 
 @each_case("dtype", [torch.float32, torch.float64], ids=str)
@@ -255,7 +259,7 @@ def test_the_operation_runs_the_kernel_and_keeps_the_dtype(dtype):
     b = a[0].mT.contiguous()
     before = counts()
     with LIBRARY.backend("simulator"):
-        got = run_precise_gemm("doublefloat", a, b)
+        got = at("doublefloat", a, b)
     assert (counts() - before).launches == {"doublefloat_gemm": 2}
     assert got.dtype is dtype
     want = a.double() @ b.double()
@@ -263,14 +267,14 @@ def test_the_operation_runs_the_kernel_and_keeps_the_dtype(dtype):
     rounded = torch.finfo(dtype).eps / 2 * want.abs()
     assert ((got - want).abs() <= allowed + rounded).all()
     with LIBRARY.backend("pytorch"):
-        assert torch.equal(run_precise_gemm("doublefloat", a, b), want.to(dtype))
+        assert torch.equal(at("doublefloat", a, b), want.to(dtype))
 
 
 @each_case("depth", [70, 4100])
 def test_blocks_of_the_contraction_are_launches(depth):
     before = counts()
     with LIBRARY.backend("simulator"):
-        run_precise_gemm("doublefloat", torch.ones(2, depth), torch.ones(depth, 2))
+        at("doublefloat", torch.ones(2, depth), torch.ones(depth, 2))
     assert (counts() - before).launches == {"doublefloat_gemm": 1 if depth < 4096 else 2}
 
 
@@ -282,7 +286,7 @@ def test_gradients_have_the_level_of_the_forward(backend):
     b.requires_grad_()
     before = counts()
     with LIBRARY.backend(backend):
-        of_a, of_b = torch.autograd.grad(run_precise_gemm("doublefloat", a, b), (a, b), g)
+        of_a, of_b = torch.autograd.grad(at("doublefloat", a, b), (a, b), g)
     launches = (counts() - before).launches
     assert launches == ({"doublefloat_gemm": 3} if backend == "simulator" else {})
     left, right, pulled = a.detach().numpy(), b.detach().numpy(), g.numpy()
@@ -294,21 +298,35 @@ def test_a_contraction_without_a_proof_is_refused():
     ones = torch.ones(1, slicing.MOST_DEPTH + 1)
     before = counts()
     with LIBRARY.backend("simulator"):
-        assert run_precise_gemm("doublefloat", ones, ones.mT) == slicing.MOST_DEPTH + 1
+        assert at("doublefloat", ones, ones.mT) == slicing.MOST_DEPTH + 1
     found = counts() - before
     assert not found.launches
     assert found.refusals
 
 
+@each_case("backend", ["simulator", "pytorch"])
+@each_case("level", ["float32", "float16x3", "doublefloat"])
+def test_factors_transpositions_and_out(level, backend):
+    """Within the bound of float16x3, the widest, and some roundings of float32."""
+    rng = np.random.default_rng(0)
+    a, b, c = (torch.tensor(rng.standard_normal(s)).float() for s in ((20, 6), (7, 20), (6, 7)))
+    out = torch.empty(6, 7)
+    with LIBRARY.backend(backend):
+        got = trnblas.gemm(2.0, a, b, -1.0, c, True, "T", precision=level, out=out)
+        assert (trnblas.gemm(0.0, a, b, 1.0, c, True, "T", precision=level) == c).all()
+    assert got is out
+    want = 2.0 * a.double().mT @ b.double().mT - c.double()
+    magnitude = 2.0 * a.abs().mT @ b.abs().mT + c.abs()
+    assert ((got - want).abs() <= (3 * 2.0**-22 + 70 * 2.0**-24) * magnitude).all()
+
+
 def test_wrong_arguments_are_named():
     x = torch.ones(2, 2)
-    with pytest.raises(FlagError, match="level: got 'float128'"):
-        run_precise_gemm("float128", x, x)
-    with pytest.raises(FlagError, match="slices: got 2, accepted: 3 to 16"):
-        run_precise_gemm("doublefloat", x, x, 2)
-    for dtype in (torch.complex64, torch.int64):
-        with pytest.raises(DTypeError, match=f"doublefloat: got {dtype}"):
-            run_precise_gemm("doublefloat", x.to(dtype), x.to(dtype))
+    with pytest.raises(FlagError, match=r"gemm: precision must be one of float32, .*'float128'"):
+        at("float128", x, x)
+    for dtype in (torch.complex64, torch.int64, torch.bfloat16):
+        with pytest.raises(DTypeError, match=f"gemm: precision='doublefloat' takes .*{dtype}"):
+            at("doublefloat", x.to(dtype), x.to(dtype))
 
 
 # -- float16x3 -------------------------------------------------------------------------------------

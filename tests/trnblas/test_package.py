@@ -32,7 +32,7 @@ SIGNATURES = {
     "her": "(alpha, x, A=None, uplo='upper', *, out=None)",
     "syr2": "(alpha, x, y, A=None, uplo='upper', *, out=None)",
     "her2": "(alpha, x, y, A=None, uplo='upper', *, out=None)",
-    "gemm": PRODUCT,
+    "gemm": PRODUCT.replace("out_dtype=None", "out_dtype=None, precision=None"),
     "batched_gemm": PRODUCT,
     "grouped_gemm": PRODUCT,
     "symm": "(alpha, A, B, beta=0.0, C=None, side='left', uplo='upper', *, out=None)",

@@ -84,7 +84,7 @@ document.body.append(note);
 </script>
 """
 
-# A window of a headless browser is at least 500 pixels wide; a frame is as wide as it is told.
+# A window of a headless browser is at least 500 pixels wide; a frame can be narrower.
 NARROW = """<!DOCTYPE html><iframe style="width: 390px; height: 900px; border: 0" srcdoc="PAGE">
 </iframe><script>
 const frame = document.querySelector("iframe");

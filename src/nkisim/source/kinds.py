@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal[
     "list", "dict", "text", "enum", "rank",
 ]
 # fmt: on
-"""A tile is a tensor that the kernel made, where that is told from one that it is passed.
+"""A tile is a tensor that the kernel allocates; a tensor may also be an argument.
 
 An index is that of ``nl.dynamic_range``, a counter that of ``nl.fori_loop``.
 """

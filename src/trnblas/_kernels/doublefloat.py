@@ -64,7 +64,7 @@ def doublefloat_gemm(
         for c in range((depth + chunk - 1) // chunk):
             k0, k1 = c * chunk, min((c + 1) * chunk, depth)
             right = cut_digits(b_high, b_low, k0, k1, n0, n1, slices, RIGHT_ENGINES)
-            lefts = []
+            lefts, sums = [], []
             for m in range(row_tiles + 1):
                 if m < row_tiles:  # one panel ahead of the products
                     if t == 0:
@@ -81,14 +81,11 @@ def doublefloat_gemm(
                         before = load_parts(totals[m - 1])
                     total = add_groups(lefts[m - 1], right, groups, before)
                     if k1 < depth:
-                        kept = store_parts(total)
-                        if c == 0:
-                            totals.append(kept)
-                        else:
-                            totals[m - 1] = kept
+                        sums.append(store_parts(total))
                     else:
                         m0, m1 = (m - 1) * TILE, min(m * TILE, rows)
                         store_sum(high[m0:m1, n0:n1], low[m0:m1, n0:n1], total)
+            totals = sums
     return high, low
 
 

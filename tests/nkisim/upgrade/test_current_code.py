@@ -83,7 +83,7 @@ def test_identity_of_other_values_is_compared_by_value():
 
 
 def test_what_the_target_takes_is_counted():
-    """The user is told that more can be changed for files of a known release."""
+    """The report states that more can be changed for files of a known release."""
     text = STAYING["deprecated loops"]
     assert upgrade_text(text, "auto", "0.5.0").accepted == 0
     assert upgrade_text(text, "auto", "0.6.0").accepted == 2

@@ -18,9 +18,23 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["cut_digits", "cut_halves", "fast_two_sum", "group_sum", "load_parts", "store_parts"]
+__all__ = [
+    "cut_digits",
+    "cut_halves",
+    "fast_two_sum",
+    "group_sum",
+    "load_parts",
+    "store_parts",
+    "tiles_above",
+]
 
 _ELEMENTS = 1024  # columns of one instruction
+
+
+def tiles_above(rows: int, column: int, upper: bool) -> int:
+    """Return the row tiles of a result, or those that reach above its diagonal before a column."""
+    last = min(rows, column) if upper else rows
+    return (last + TILE - 1) // TILE
 
 
 def part_shapes(k0: int, k1: int, width: int) -> list[tuple[int, int, int]]:

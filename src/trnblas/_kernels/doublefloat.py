@@ -21,6 +21,7 @@ from trnblas._kernels.slices import (
     group_sum,
     load_parts,
     store_parts,
+    store_zeros,
     tiles_above,
 )
 from trnsci.core.nki import nisa, nki, nl
@@ -62,8 +63,7 @@ def doublefloat_gemm(
         groups: Pairs of slices (from 1) that share a sum in PSUM, from the smallest to the largest;
             those of the last two are the first slice with the second, and with itself.
         batch: Number of products.
-        upper: Whether only the upper triangle of the result is needed: what is below its tiles is
-            not written.
+        upper: Whether only the upper triangle of the result is needed: zeros are below its tiles.
         exact: Whether errors of all additions are added without error, for bounds by |A| |B|.
     """
     rows, columns = a_high.shape[1], b_high.shape[1]
@@ -75,6 +75,8 @@ def doublefloat_gemm(
         for t in range(column_tiles(columns)):
             n0, n1 = column_start(t, columns), column_start(t + 1, columns)
             row_tiles = tiles_above(rows, n1, upper)
+            store_zeros(high, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
+            store_zeros(low, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
             totals: list[list[Tile]] = []  # of each row tile, over the chunks before
             for c in range((depth + chunk - 1) // chunk):
                 k0, k1 = g * depth + c * chunk, g * depth + min((c + 1) * chunk, depth)

@@ -19,7 +19,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.slices import cut_halves, group_sum, load_parts, store_parts, tiles_above
+from trnblas._kernels.slices import (
+    cut_halves,
+    group_sum,
+    load_parts,
+    store_parts,
+    store_zeros,
+    tiles_above,
+)
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
@@ -40,8 +47,7 @@ def float16x3_gemm(a: Tile, b: Tile, batch: int = 1, upper: bool = False) -> Til
         a: (batch K, M), the transposed left operands.
         b: (batch K, N).
         batch: Number of products.
-        upper: Whether only the upper triangle of the result is needed: what is below its tiles is
-            not written.
+        upper: Whether only the upper triangle of the result is needed: zeros are below its tiles.
     """
     rows, columns = a.shape[1], b.shape[1]
     depth = a.shape[0] // batch
@@ -51,6 +57,7 @@ def float16x3_gemm(a: Tile, b: Tile, batch: int = 1, upper: bool = False) -> Til
         for t in range(column_tiles(columns)):
             n0, n1 = column_start(t, columns), column_start(t + 1, columns)
             row_tiles = tiles_above(rows, n1, upper)
+            store_zeros(out, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
             for c in range((depth + CHUNK - 1) // CHUNK):
                 k0, k1 = g * depth + c * CHUNK, g * depth + min((c + 1) * CHUNK, depth)
                 right = cut_halves(b, k0, k1, n0, n1)

@@ -25,6 +25,7 @@ __all__ = [
     "group_sum",
     "load_parts",
     "store_parts",
+    "store_zeros",
     "tiles_above",
 ]
 
@@ -170,6 +171,16 @@ def store_parts(parts: list[Tile]) -> list[Tile]:
         nisa.dma_copy(dst=copy, src=part)
         stored.append(copy)
     return stored
+
+
+def store_zeros(out: Tile, m0: int, m1: int, n0: int, n1: int) -> None:
+    """Write zeros to rows ``m0`` to ``m1`` and columns ``n0`` to ``n1`` of a result."""
+    if m0 < m1:
+        zeros = nl.ndarray((min(TILE, m1 - m0), n1 - n0), dtype=out.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=zeros, value=0.0)
+        for m in range(m0, m1, TILE):
+            rows = min(TILE, m1 - m)
+            nisa.dma_copy(dst=out[m : m + rows, n0:n1], src=zeros[0:rows])
 
 
 def load_parts(stored: list[Tile]) -> list[Tile]:

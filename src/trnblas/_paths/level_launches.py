@@ -137,6 +137,8 @@ def doublefloat_trsm(
         raise KernelError("A is singular, or A or B is not finite: float32 has nothing to refine")
     of_rows = row_exponents(matrices)
     matrices, sides = times_power(matrices, -of_rows), times_power(sides, -of_rows)
+    of_columns = row_exponents(sides.mT).mT
+    sides = times_power(sides, -of_columns)
     rows = torch.linalg.vector_norm(matrices, dim=-1, keepdim=True)
     solution, residual, reached = torch.zeros_like(sides), sides, float("inf")
     for _ in range(_MOST_STEPS):
@@ -147,7 +149,7 @@ def doublefloat_trsm(
         terms = rows * columns + sides.abs()
         before, reached = reached, float((residual.abs() / terms.clamp_min(_TINY)).max())
         if reached <= PROMISE:
-            solution = solution.reshape(*batch, *solution.shape[1:])
+            solution = times_power(solution, of_columns).reshape(*batch, *sides.shape[1:])
             return solution if left else solution.mT
         if not reached <= before / 2:
             break

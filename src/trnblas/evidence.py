@@ -21,6 +21,12 @@ def _matrices() -> tuple[Tensor, Tensor]:
     return random_tensor(150, 260), random_tensor(260, 530, seed=1)
 
 
+def _rounded_matrices() -> tuple[Tensor, Tensor]:
+    """Return float32 matrices that bfloat16 can represent, so that only sums are rounded."""
+    a, b = _matrices()
+    return a.bfloat16().float(), b.bfloat16().float()
+
+
 def _wide_matrices() -> tuple[Tensor, Tensor]:
     """Return matrices in float64 that float32 cannot represent."""
     a, b = random_tensor(150, 260).double(), random_tensor(260, 140, seed=1).double()
@@ -255,5 +261,14 @@ CASES = (
         lambda a, b: a.double() @ b.double(),
         _TORCH,
         _float16x3_bound,
+    ),
+    Case(
+        "bfloat16_gemm",
+        "product of float32 rounded to bfloat16",
+        _rounded_matrices,
+        lambda a, b: trnblas.gemm(1.0, a, b, precision="bfloat16"),
+        lambda a, b: a.double() @ b.double(),
+        _TORCH,
+        product_bound,
     ),
 )

@@ -25,7 +25,7 @@ def bfloat16_gemm(a: Tile, b: Tile, blocks: Blocks) -> Tile:
         b: (K, N) or (batch, K, N).
         blocks: The ``blocks`` of ``gemm_tiling`` with this batch.
     """
-    shape = (a.shape[0], b.shape[1])
+    shape: tuple[int, ...] = (a.shape[0], b.shape[1])
     if len(a.shape) == 3:
         shape = (a.shape[0], a.shape[1], b.shape[2])
     out = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)

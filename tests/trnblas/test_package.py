@@ -11,10 +11,10 @@ PRODUCT = "(alpha, A, B, beta=0.0, C=None, transA=False, transB=False, *, out_dt
 TRIANGLE = "(alpha, A, B, side='left', uplo='upper', trans=False, diag='nonunit', *, out=None)"
 # Names, order and defaults that callers rely on.
 SIGNATURES = {
-    "axpy": "(alpha, x, y, *, out=None)",
-    "dot": "(x, y, *, out=None)",
+    "axpy": "(alpha, x, y, *, precision=None, out=None)",
+    "dot": "(x, y, *, precision=None, out=None)",
     "dotc": "(x, y, *, out=None)",
-    "nrm2": "(x, *, out=None)",
+    "nrm2": "(x, *, precision=None, out=None)",
     "scal": "(alpha, x, *, out=None)",
     "asum": "(x, *, out=None)",
     "iamax": "(x)",

@@ -25,6 +25,7 @@ SHAPES = {
     "mp2_energy": [(5, 40, 70), (5,), (40,)],
     "doublefloat_gemm": [(150, 260), (260, 140)],
     "float16x3_gemm": [(150, 260), (260, 530)],
+    "arithmetic_probe": [(128, 512), (128, 512)],
     "doublefloat_elementwise": [(150, 600), (150, 600)],
     "doublefloat_sum": [(150, 600)],
     "doublefloat_dot": [(70_000,), (70_000,)],

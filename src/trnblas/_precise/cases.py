@@ -10,6 +10,7 @@ from torch import Tensor
 import trnblas
 from trnblas._library import LIBRARY
 from trnblas._precise.planes import planes
+from trnblas._precise.probe import SHIFT, probe_inputs
 from trnblas.mp2 import nki_mp2_energy
 from trnsci.core.evidence import Case, launcher
 from trnsci.core.testing import random_tensor
@@ -91,7 +92,25 @@ def _energy_bound(t: Tensor, occupied: Tensor, virtual: Tensor) -> float:
     return once * float(terms.abs().sum() / terms.sum().abs())
 
 
+def _probed_sums(a: Tensor, b: Tensor) -> Tensor:
+    """Return the sums of the probe; ``probe`` itself compares everything, bit by bit."""
+    from trnblas._kernels.arithmetic_probe import arithmetic_probe
+
+    digits = probe_inputs()[2:]
+    return launcher(LIBRARY)(arithmetic_probe, a, b, *digits, SHIFT)[0][0]
+
+
 CASES = (
+    Case(
+        "arithmetic_probe",
+        "roundings that doublefloat relies on",
+        lambda: probe_inputs()[:2],
+        _probed_sums,
+        lambda a, b: (a + b).double(),
+        "float32 on this machine",
+        lambda a, b: 2.0**-50,  # a wrong last bit is larger
+        public=False,
+    ),
     Case(
         "doublefloat_elementwise",
         "quotient of pairs of float32",

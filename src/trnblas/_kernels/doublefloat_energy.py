@@ -4,8 +4,8 @@ The sum of T (2 T - S) / D over the matrix of all (i, a) and (j, b), where S is 
 exchanged, and D the sum of eps_i - eps_a of its row and eps_j - eps_b of its column.
 
 Layout   pairs (i, a) on partitions, 128 at a time; pairs (j, b) on the free axis, up to 512 at a
-         time; ragged tiles are filled with T = 0 and D = 2
-Limits   any numbers of orbitals; entries of T and D in [-4, 4], scaled by powers of two
+         time; ragged tiles are filled with T = 0 and D of at least 12
+Limits   any numbers of orbitals; entries of T and parts of D in [-4, 4], scaled by powers of two
 Error    u = 2**-24. A term has an error of 21 u**2: 3.1 for 2 T - S, 9 for the product, 3.1 and 1
          for D and the rounding of its parts (where these have one sign, as for orbital energies on
          both sides of the gap), 5 for the quotient. Sums add 3.1 u**2 for each tile in a row of
@@ -36,6 +36,8 @@ from trnsci.core.tiles.hardware import TILE
 
 __all__ = ["doublefloat_mp2_energy"]
 
+FILL = 16.0  # in place of a part of D, which is in [-4, 4], beyond the edge: D is not 0
+
 
 @nki.jit
 def doublefloat_mp2_energy(
@@ -65,7 +67,7 @@ def doublefloat_mp2_energy(
     width = tile_width(t_high)
     total = zero_pair(width)
     for r in range(0, t_high.shape[0], TILE):
-        of_rows = load_pair(row_high, row_low, r, 0, 1, 1.0)
+        of_rows = load_pair(row_high, row_low, r, 0, 1, FILL)
         of_rows = filled(of_rows[0], width), filled(of_rows[1], width)
         row_total = zero_pair(width)
         for c in range(0, t_high.shape[1], width):
@@ -88,12 +90,12 @@ def twice(x: Pair) -> Pair:
 
 
 def load_columns(high: Tile, low: Tile, c0: int, width: int) -> Pair:
-    """Return a part of a row on every partition; 1 beyond its edge."""
+    """Return a part of a row on every partition; ``FILL`` beyond its edge."""
     columns = min(width, high.shape[1] - c0)
     first = nl.ndarray((TILE, width), dtype=nl.float32, buffer=nl.sbuf)
     second = nl.ndarray((TILE, width), dtype=nl.float32, buffer=nl.sbuf)
     if columns < width:
-        nisa.memset(dst=first, value=1.0)
+        nisa.memset(dst=first, value=FILL)
         nisa.memset(dst=second, value=0.0)
     pattern = [[0, TILE], [1, columns]]
     nisa.dma_copy(dst=first[0:TILE, 0:columns], src=high.ap(pattern, offset=c0))

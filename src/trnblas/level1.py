@@ -20,6 +20,7 @@ from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.level_names import level_name
 from trnblas._paths.sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.eager import one_problem
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsci.core.output import delivered
@@ -32,7 +33,7 @@ def axpy(
     x: Tensor,
     y: Tensor,
     *,
-    precision: str | None = None,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * x + y``.
@@ -71,7 +72,9 @@ def axpy(
     return result if out is None else delivered("axpy", result, out)
 
 
-def dot(x: Tensor, y: Tensor, *, precision: str | None = None, out: Tensor | None = None) -> Tensor:
+def dot(
+    x: Tensor, y: Tensor, *, precision: PrecisionLevel | None = None, out: Tensor | None = None
+) -> Tensor:
     """Return the sum of ``x[i] * y[i]`` without conjugation, as a 0-d tensor.
 
     Args:
@@ -110,7 +113,9 @@ def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("dotc", result, out)
 
 
-def nrm2(x: Tensor, *, precision: str | None = None, out: Tensor | None = None) -> Tensor:
+def nrm2(
+    x: Tensor, *, precision: PrecisionLevel | None = None, out: Tensor | None = None
+) -> Tensor:
     """Return the square root of the sum of ``|x[i]|**2``, as a real 0-d tensor.
 
     No square overflows or underflows. The result is accurate to a few roundings whenever it can be

@@ -14,6 +14,8 @@ about 1e-13 of the energy; float64 operands are accepted by kernels at this leve
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -23,13 +25,15 @@ from trnblas._paths.level_names import level_name
 from trnblas._paths.operations import BATCHED_PAIR_ENERGY, MP2_ENERGY, PAIR_ENERGY
 from trnblas.level3 import gemm
 from trnsci.core.arguments import agree, tensor
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
 
 __all__ = ["nki_batched_pair_energy", "nki_fused_gemm_energy", "nki_mp2_energy"]
 
-_STORED = ("float16x3", "doublefloat")
-"""Levels at which the integrals are stored between two kernels."""
 _INTEGRALS = 2**24  # of one product, at the levels that store them
+
+_Stored = Literal["float16x3", "doublefloat"]
+"""Levels at which the integrals are stored between two kernels."""
 
 
 def nki_mp2_energy(
@@ -38,7 +42,7 @@ def nki_mp2_energy(
     eps_occ_full: Tensor,
     eps_vir: Tensor,
     *,
-    precision: str | None = None,
+    precision: PrecisionLevel | None = None,
 ) -> Tensor:
     """Return the MP2 energy of all pairs (i in a chunk, any j) of occupied orbitals, 0-d.
 
@@ -86,7 +90,7 @@ def nki_fused_gemm_energy(
     eps_occ_j: float,
     eps_vir: Tensor,
     *,
-    precision: str | None = None,
+    precision: PrecisionLevel | None = None,
 ) -> Tensor:
     """Return the MP2 energy of one pair of occupied orbitals, as a 0-d tensor.
 
@@ -117,18 +121,15 @@ def nki_fused_gemm_energy(
             f"got {tuple(b_i.shape)} and {tuple(b_j.shape)}"
         )
     level = level_name(function, precision, b_i)
-    if level in _STORED:
-        energies = (
-            torch.tensor([float(e)], dtype=torch.float64, device=b_i.device)
-            for e in (eps_occ_i, eps_occ_j)
-        )
-        return _stored_energy(b_i, b_j, *energies, eps_vir, level)
+    if level == "float16x3" or level == "doublefloat":
+        pair = torch.tensor([[eps_occ_i], [eps_occ_j]], dtype=torch.float64, device=b_i.device)
+        return _stored_energy(b_i, b_j, pair[0], pair[1], eps_vir, level)
     b_i, b_j = _lowered(b_i, level), _lowered(b_j, level)
     return PAIR_ENERGY(b_i, b_j, float(eps_occ_i), float(eps_occ_j), eps_vir)
 
 
 def nki_batched_pair_energy(
-    B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, precision: str | None = None
+    B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, precision: PrecisionLevel | None = None
 ) -> Tensor:
     """Return the MP2 energy of all ordered pairs of occupied orbitals, as a 0-d tensor.
 
@@ -154,7 +155,7 @@ def nki_batched_pair_energy(
             f"{eps_vir.numel()}) energies, got {tuple(B.shape)}"
         )
     level = level_name(function, precision, B)
-    if level not in _STORED:
+    if level != "float16x3" and level != "doublefloat":
         return BATCHED_PAIR_ENERGY(_lowered(B, level), eps_occ, eps_vir)
     nocc, nvir, _ = B.shape
     occupied, flat = eps_occ.reshape(-1), B.reshape(nocc * nvir, -1)
@@ -179,7 +180,7 @@ def _stored_energy(
     eps_left: Tensor,
     eps_right: Tensor,
     eps_vir: Tensor,
-    level: str,
+    level: _Stored,
 ) -> Tensor:
     """Return the energy of integrals that are a product of the level, and its second kernel.
 
@@ -192,7 +193,7 @@ def _stored_energy(
     return nki_mp2_energy(integrals, *energies, precision=level).to(left.dtype)
 
 
-def _lowered(values: Tensor, level: str) -> Tensor:
+def _lowered(values: Tensor, level: PrecisionLevel) -> Tensor:
     """Return float32 values in bfloat16 at that level; others are left to the operation."""
     lowered = level == "bfloat16" and values.dtype is torch.float32
     return values.to(torch.bfloat16) if lowered else values

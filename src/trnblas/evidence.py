@@ -7,6 +7,7 @@ from torch import Tensor
 
 import trnblas
 import trnblas.nki
+from trnblas._doublefloat_evidence import CASES as DOUBLEFLOAT_CASES
 from trnblas._precise.slicing import PROMISE
 from trnsci.core.evidence import Case, product_bound
 from trnsci.core.testing import random_tensor, unit_roundoff
@@ -271,4 +272,5 @@ CASES = (
         _TORCH,
         product_bound,
     ),
+    *DOUBLEFLOAT_CASES,
 )

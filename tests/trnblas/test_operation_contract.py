@@ -7,7 +7,10 @@ import torch
 import trnblas
 from trnblas import nki as low_level
 from trnblas._library import LIBRARY
-from trnblas._paths import operations  # noqa: F401  (declares the operations)
+from trnblas._paths import (  # noqa: F401  (they declare the operations)
+    doublefloat_operations,
+    operations,
+)
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 
@@ -60,6 +63,34 @@ class TestOperations(DerivativeContract):
     samples = (
         Sample("gemm", lambda a, b, c: trnblas.gemm(1.5, a, b, 0.5, c), (A, B, C)),
         Sample("batched_gemm", lambda a, b: trnblas.gemm(1.5, a, b), (MANY_A, MANY_B)),
+        Sample(
+            "doublefloat_axpy",
+            lambda x, y: trnblas.axpy(0.5, x, y, precision="doublefloat"),
+            (A, A + 1),
+            backward_launches=False,
+            takes_float64=True,
+        ),
+        Sample(
+            "doublefloat_dot",
+            lambda x, y: trnblas.dot(x, y, precision="doublefloat"),
+            (A[0], A[1]),
+            backward_launches=False,
+            takes_float64=True,
+        ),
+        Sample(
+            "doublefloat_nrm2",
+            lambda x: trnblas.nrm2(x, precision="doublefloat"),
+            (A,),
+            backward_launches=False,
+            takes_float64=True,
+        ),
+        Sample(
+            "doublefloat_mp2_energy",
+            lambda t, i, a: low_level.nki_mp2_energy(t, i, i, a, precision="doublefloat"),
+            (random_tensor(6, 6), *ENERGIES),
+            backward_launches=False,
+            takes_float64=True,
+        ),
         Sample("gemmt", lambda a: trnblas.gemmt(2.0, a, a, transB=True), (A,)),
         Sample("symm", lambda a, b, c: trnblas.symm(1.5, a, b, 0.5, c), (SQUARE, C, C + 1)),
         Sample("syrk", lambda a: trnblas.syrk(1.5, a), (A,)),

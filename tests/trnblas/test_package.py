@@ -15,10 +15,10 @@ RANK_K = f"(alpha, A, beta=0.0, C=None, trans=False, uplo='upper', {LAST}"
 TRIANGLE = f"(alpha, A, B, side='left', uplo='upper', trans=False, diag='nonunit', {LAST}"
 # Names, order and defaults that callers rely on.
 SIGNATURES = {
-    "axpy": "(alpha, x, y, *, out=None)",
-    "dot": "(x, y, *, out=None)",
+    "axpy": "(alpha, x, y, *, precision=None, out=None)",
+    "dot": "(x, y, *, precision=None, out=None)",
     "dotc": "(x, y, *, out=None)",
-    "nrm2": "(x, *, out=None)",
+    "nrm2": "(x, *, precision=None, out=None)",
     "scal": "(alpha, x, *, out=None)",
     "asum": "(x, *, out=None)",
     "iamax": "(x)",

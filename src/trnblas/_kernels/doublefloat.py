@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trnblas._kernels.doublefloat_arithmetic import two_sum
 from trnblas._kernels.slices import (
     cut_digits,
     fast_two_sum,
@@ -154,20 +155,6 @@ def add_groups(
     if before is not None:
         nisa.tensor_tensor(dst=small, data1=small, data2=before[2], op=nl.add, engine=GPSIMD)
     return [total, middle, small]
-
-
-def two_sum(a: Tile, b: Tile) -> tuple[Tile, Tile]:
-    """Return the rounded sum of two tiles, of which ``b`` may be in PSUM, and its error."""
-    total = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
-    part = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
-    rest = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=total, data1=a, data2=b, op=nl.add, engine=VECTOR)
-    nisa.tensor_tensor(dst=part, data1=total, data2=a, op=nl.subtract, engine=VECTOR)
-    nisa.tensor_tensor(dst=rest, data1=total, data2=part, op=nl.subtract, engine=VECTOR)
-    nisa.tensor_tensor(dst=rest, data1=a, data2=rest, op=nl.subtract, engine=VECTOR)
-    nisa.tensor_tensor(dst=part, data1=b, data2=part, op=nl.subtract, engine=VECTOR)
-    nisa.tensor_tensor(dst=rest, data1=rest, data2=part, op=nl.add, engine=VECTOR)
-    return total, rest
 
 
 def store_sum(high: Tile, low: Tile, total: list[Tile]) -> None:

@@ -1,4 +1,4 @@
-"""The level of precision of a call on vectors, or of an energy."""
+"""The level of precision of a call: its argument, or the setting of the library."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas._library import LIBRARY
 from trnblas._paths.accumulation import accumulated, is_number, scaled
 from trnblas._paths.arguments import Product, Scalar
 from trnblas._paths.dispatch import (
@@ -27,11 +26,12 @@ from trnblas._paths.dispatch import (
     run_trsm,
 )
 from trnblas._paths.flags import Trans, applied, flipped
+from trnblas._paths.level_names import level_name
 from trnblas._paths.products import vector_product
 from trnblas._paths.triangles import mirrored, one_triangle, triangular
 from trnblas._precise.ladder import Level, cheapest
-from trnsci.core.backend.precision import LEVELS, check_level
-from trnsci.core.errors import DTypeError, FlagError
+from trnsci.core.backend.precision import LEVELS, PrecisionLevel
+from trnsci.core.errors import FlagError
 
 __all__ = [
     "gemm_at",
@@ -47,44 +47,24 @@ __all__ = [
 ]
 
 _FLOAT32 = Level("float32")
-_REAL = (torch.float32, torch.float64)
 
 
-def level_of(function: str, precision: str | None, A: Tensor) -> Level | None:
+def level_of(function: str, precision: PrecisionLevel | None, A: Tensor) -> Level | None:
     """Return the level of a call on A, or None for the arithmetic of its dtype.
-
-    Without an argument, it is that of the library, for the dtypes that have levels.
 
     Raises:
         FlagError: The level is unknown.
         DTypeError: The dtype has no such level.
     """
-    asked = precision is not None
-    if precision is None:
-        precision = LIBRARY.level()
-        if precision == "float32":
-            return None
-    check_level(function, precision)
-    if A.is_complex():
-        if precision == "doublefloat":
-            raise DTypeError(
-                f"{function}: precision='doublefloat' takes real matrices, torch.float32 or "
-                f"torch.float64, got {A.dtype}"
-            )
-        return _FLOAT32  # no kernel takes complex operands
-    if A.dtype not in _REAL:
-        if not asked:
-            return None
-        raise DTypeError(
-            f"{function}: precision={precision!r} takes torch.float32 and torch.float64, got "
-            f"{A.dtype}"
-        )
-    return Level(precision)
+    name = level_name(function, precision, A)
+    if name == "float32":
+        return None if precision is None else _FLOAT32
+    return Level(name)
 
 
 def targeted(
     function: str,
-    precision: str | None,
+    precision: PrecisionLevel | None,
     target: float | None,
     componentwise: bool,
     product: Product,

@@ -33,6 +33,7 @@ __all__ = ["PublicContract", "functions_of_tensors"]
 _PLAIN = {
     *("int", "float", "bool", "str", "complex", "None", "tuple", "list", "Sequence", "Literal"),
     *("Any", "dtype", "device", "torch", "collections", "abc", "typing", "Iterable", "Backend"),
+    "PrecisionLevel",
 }
 
 

@@ -8,6 +8,7 @@ from oracles import blas as oracle
 
 from .agreement import FLOATING, ROUNDOFF, array, assert_agrees
 from .cases import CASES, unchanged
+from .test_levels import BOUNDS, CALLS, SIZE
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -40,6 +41,21 @@ def test_agrees_with_the_definition_on_cuda(case, dtype):
     got.abs().sum().backward()
     # Of swap, a result is a copy of one operand.
     assert all(t.grad is None or t.grad.isfinite().all() for t in on_device)
+
+
+@pytest.mark.parametrize("level", BOUNDS)
+@pytest.mark.parametrize("name", CALLS)
+def test_levels_of_precision_on_cuda(name, level):
+    """The bound of a level is the same as on a kernel, and on torch on a CPU."""
+    call, truth, operands = CALLS[name]
+    narrow = [x.to("cuda", torch.float32).requires_grad_() for x in operands]
+    got = call(*narrow, precision=level)
+    want = truth(*(x.detach().double() for x in narrow))
+    bound = SIZE * BOUNDS[level] + torch.finfo(torch.float32).eps / 2 * want.abs()
+    assert got.is_cuda and got.dtype is torch.float32
+    assert ((got.detach().double() - want).abs() <= bound).all()
+    got.sum().backward()
+    assert all(x.grad.isfinite().all() for x in narrow)
 
 
 def test_special_values_on_cuda():

@@ -52,7 +52,8 @@ def test_levels_of_precision_on_cuda(name, level):
     got = call(*narrow, precision=level)
     want = truth(*(x.detach().double() for x in narrow))
     bound = SIZE * BOUNDS[level] + torch.finfo(torch.float32).eps / 2 * want.abs()
-    assert got.is_cuda and got.dtype is torch.float32
+    assert got.is_cuda
+    assert got.dtype is torch.float32
     assert ((got.detach().double() - want).abs() <= bound).all()
     got.sum().backward()
     assert all(x.grad.isfinite().all() for x in narrow)

@@ -17,7 +17,18 @@ from torch import Tensor
 
 from trnsci.core.dtypes import real_dtype
 
-__all__ = ["Example", "example", "examples_of", "function_of", "public_functions", "with_dtype"]
+__all__ = [
+    "DTYPES",
+    "Example",
+    "example",
+    "examples_of",
+    "function_of",
+    "public_functions",
+    "with_dtype",
+]
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int64")
+"""Dtypes of operands that the suite is examined with."""
 
 
 class Example(NamedTuple):

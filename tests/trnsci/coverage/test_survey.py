@@ -117,6 +117,12 @@ def test_operands_and_dtypes_are_converted_and_others_copied():
     assert with_dtype(z, torch.int64).dtype == torch.int64
 
 
+def test_draws_are_the_same_at_every_level():
+    with survey.on_simulator():
+        cells = {survey.outcome_of("trnrand", "normal", "float32", level) for level in LEVELS}
+    assert cells == {survey.Cell("kernel", ("philox_normal",))}
+
+
 @each_case(
     "library, name, reason",
     [

@@ -12,6 +12,7 @@ from typing import Literal
 from trnsci.core.evidence import KernelSource, kernels_of
 from trnsci.page import PageRow, page
 from trnsci.validation.campaign import LIBRARIES
+from trnsci.validation.reach import reach_text
 from trnsci.validation.record import (
     Record,
     Unreadable,
@@ -34,6 +35,7 @@ _HEADINGS = (
     "what",
     "reached by",
     "simulator",
+    "dtypes",
     "reference",
     "rel. error",
     *GENERATIONS,
@@ -47,6 +49,7 @@ _DISPENSABLE = (
     *(f"time {generation}" for generation in reversed(GENERATIONS)),
     "HBM bytes",
     "instructions",
+    "dtypes",
     "reference",
     "reached by",
     "what",
@@ -56,8 +59,8 @@ _DISPENSABLE = (
 """Columns to leave out on a narrow terminal, in this order."""
 
 _STYLE = """
-td:nth-child(6) { white-space: normal; min-width: 11rem; }
-td:nth-child(n+11):nth-child(-n+12) { text-align: right; font-variant-numeric: tabular-nums; }
+td:nth-child(6), td:nth-child(7) { white-space: normal; min-width: 11rem; }
+td:nth-child(n+12):nth-child(-n+13) { text-align: right; font-variant-numeric: tabular-nums; }
 tr.passed td:nth-child(5) { color: var(--ok); font-weight: 600; }
 tr.failed td:nth-child(5), tr.unreadable td:nth-child(5) { color: var(--bad); font-weight: 600; }
 tr.failed { background: #cf222e18; }
@@ -108,6 +111,7 @@ class Row:
         return (
             *head,
             f"{state} {when}".strip(),
+            reach_text(record.dtypes),
             record.reference or "-",
             error,
             *clean,

@@ -33,6 +33,8 @@ td.kernel { color: var(--ok); font-weight: 600; }
 td.partly, td.refused { color: var(--old); }
 td.error { color: var(--bad); }
 td:nth-child(2), th:nth-child(2) { position: sticky; left: 0; background: Canvas; }
+td:nth-child(2) { white-space: normal; overflow-wrap: anywhere; min-width: 8rem; }
+@media (max-width: 40rem) { td:nth-child(2) { max-width: 8rem; } }
 tr.level td:nth-child(2) { padding-left: 1.4rem; }
 """
 

@@ -105,4 +105,4 @@ def _converted(values: Any, dtype: torch.dtype, other: torch.dtype) -> Any:
         return target
     if isinstance(values, Tensor) and values.is_complex() and not target.is_complex:
         values = values.real
-    return values.clone().to(target) if isinstance(values, Tensor) else values.to(target)
+    return copy.deepcopy(values).to(target)

@@ -71,6 +71,7 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_benchmarks.py
 	$(VENV)/bin/python tools/gen_migration.py
 	$(VENV)/bin/python tools/gen_pictures.py
+	$(VENV)/bin/python tools/gen_energy_plot.py
 	address=$$($(VENV)/bin/python hatch_build.py) && \
 		TRNSCI_REPOSITORY_URL="$$address" $(VENV)/bin/python -m mkdocs build --quiet
 	@echo site/index.html

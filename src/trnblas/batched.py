@@ -10,8 +10,11 @@ from torch import Tensor
 
 from trnblas._paths.arguments import Product, Scalar, checked_product, widened
 from trnblas._paths.dispatch import kernels_wanted, run_gemm
+from trnblas._paths.levels import gemm_at, level_of
+from trnblas._precise.ladder import Level
 from trnblas.level3 import solved
 from trnsci.core.arguments import agree, matrix, tensor
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
 from trnsci.core.output import delivered
 
@@ -28,6 +31,7 @@ def batched_gemm(
     transB: bool | str = False,
     *,
     out_dtype: torch.dtype | None = None,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A[i]) @ op(B[i]) + beta * C[i]`` for every i of a batch.
@@ -45,6 +49,7 @@ def batched_gemm(
         transB: Transposition of B.
         out_dtype: Dtype of C and of the result: that of A and B (None), or float32 if A and B are
             float16, bfloat16 or float8.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -57,7 +62,8 @@ def batched_gemm(
         A, B = widened("batched_gemm", A, B, out_dtype)
     _check_batch("batched_gemm", A, B)
     product = checked_product("batched_gemm", alpha, A, B, beta, C, transA, transB)
-    result = run_gemm(product, out)
+    level = level_of("batched_gemm", precision, A)
+    result = run_gemm(product, out) if level is None else gemm_at(level, product)
     return result if out is None or result is out else delivered("batched_gemm", result, out)
 
 
@@ -71,6 +77,7 @@ def grouped_gemm(
     transB: bool | str | Sequence[bool | str] = False,
     *,
     out_dtype: torch.dtype | None = None,
+    precision: PrecisionLevel | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
     """Return ``gemm`` of every A[i] and B[i]; all shapes may differ.
@@ -87,6 +94,7 @@ def grouped_gemm(
         transA: Transposition of A, or one option per product.
         transB: Transposition of B, or one option per product.
         out_dtype: As in ``gemm``.
+        precision: As in ``gemm``.
         out: Output tensors, one per product; None allocates them.
 
     Raises:
@@ -113,11 +121,12 @@ def grouped_gemm(
             a, b = widened("grouped_gemm", a, b, out_dtype)
         factor, other, trans_a, trans_b = (values[i] for values in lists)
         c = None if C is None else C[i]
-        products.append(checked_product("grouped_gemm", factor, a, b, other, c, trans_a, trans_b))
-    if products and (kernels_wanted() or products[0].A.is_cuda):
+        product = checked_product("grouped_gemm", factor, a, b, other, c, trans_a, trans_b)
+        products.append((level_of("grouped_gemm", precision, a), product))
+    if products and (kernels_wanted() or products[0][1].A.is_cuda):
         results = _in_batches(products)
     else:
-        results = [run_gemm(product, None) for product in products]
+        results = [_multiplied(level, product) for level, product in products]
     if out is None:
         return results
     return [delivered("grouped_gemm", *pair) for pair in zip(results, out, strict=True)]
@@ -132,6 +141,7 @@ def batched_trsm(
     trans: bool | str = False,
     diag: str = "nonunit",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return the solutions X[i] of ``op(A[i]) @ X[i] = alpha * B[i]``, or with A on the right.
@@ -145,7 +155,7 @@ def batched_trsm(
     """
     agree("batched_trsm", "A", A, "B", B)
     _check_batch("batched_trsm", A, B)
-    solution = solved("batched_trsm", alpha, A, B, side, uplo, trans, diag)
+    solution = solved("batched_trsm", alpha, A, B, side, uplo, trans, diag, precision)
     return delivered("batched_trsm", solution, out)
 
 
@@ -172,16 +182,20 @@ def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
     return value
 
 
-def _in_batches(products: list[Product]) -> list[Tensor]:
+def _multiplied(level: Level | None, product: Product) -> Tensor:
+    return run_gemm(product, None) if level is None else gemm_at(level, product)
+
+
+def _in_batches(products: list[tuple[Level | None, Product]]) -> list[Tensor]:
     """Return the products; products with equal keys are computed as one batch."""
     kinds: dict[Any, list[int]] = {}
-    for place, product in enumerate(products):
-        kinds.setdefault(_kind(place, product), []).append(place)
+    for place, (level, product) in enumerate(products):
+        kinds.setdefault((level, _kind(place, product)), []).append(place)
     results: dict[int, Tensor] = {}
-    for places in kinds.values():
-        members = [products[place] for place in places]
+    for (level, _), places in kinds.items():
+        members = [products[place][1] for place in places]
         if len(members) == 1:
-            results[places[0]] = run_gemm(members[0], None)
+            results[places[0]] = _multiplied(level, members[0])
             continue
         first = members[0]
         added = [product.C.expand(product.shape) for product in members if product.C is not None]
@@ -191,7 +205,7 @@ def _in_batches(products: list[Product]) -> list[Tensor]:
             C=torch.stack(added) if added else None,
             shape=(len(members), *first.shape),
         )
-        results.update(zip(places, run_gemm(batch, None).unbind(), strict=True))
+        results.update(zip(places, _multiplied(level, batch).unbind(), strict=True))
     return [results[place] for place in range(len(products))]
 
 

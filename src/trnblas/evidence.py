@@ -7,6 +7,7 @@ from torch import Tensor
 
 import trnblas
 import trnblas.nki
+from trnblas._doublefloat_evidence import CASES as DOUBLEFLOAT_CASES
 from trnblas._precise.slicing import PROMISE
 from trnsci.core.evidence import Case, product_bound
 from trnsci.core.testing import random_tensor, unit_roundoff
@@ -19,6 +20,12 @@ _U = unit_roundoff(torch.float32)
 
 def _matrices() -> tuple[Tensor, Tensor]:
     return random_tensor(150, 260), random_tensor(260, 530, seed=1)
+
+
+def _rounded_matrices() -> tuple[Tensor, Tensor]:
+    """Return float32 matrices that bfloat16 can represent, so that only sums are rounded."""
+    a, b = _matrices()
+    return a.bfloat16().float(), b.bfloat16().float()
 
 
 def _wide_matrices() -> tuple[Tensor, Tensor]:
@@ -256,4 +263,14 @@ CASES = (
         _TORCH,
         _float16x3_bound,
     ),
+    Case(
+        "bfloat16_gemm",
+        "product of float32 rounded to bfloat16",
+        _rounded_matrices,
+        lambda a, b: trnblas.gemm(1.0, a, b, precision="bfloat16"),
+        lambda a, b: a.double() @ b.double(),
+        _TORCH,
+        product_bound,
+    ),
+    *DOUBLEFLOAT_CASES,
 )

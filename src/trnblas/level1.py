@@ -3,6 +3,10 @@
 Tensors of any shape are treated as vectors of their elements; tensors of one call have one shape.
 ``dot`` and ``dotc`` take 1-D tensors only, since a product of matrices is a different operation.
 Every function returns new tensors and is differentiable. Only ``out`` is written to.
+
+``dot``, ``nrm2`` and ``axpy`` have kernels at the level ``"doublefloat"``: float32 and float64
+operands are pairs of float32 there, and torch computes in float64. At other levels torch computes
+in the dtype of the operands.
 """
 
 from __future__ import annotations
@@ -11,10 +15,12 @@ import torch
 from torch import Tensor
 
 from trnblas._library import no_kernel
-from trnblas._paths.accumulation import scaled, vanished
+from trnblas._paths.accumulation import is_number, scaled, vanished
 from trnblas._paths.arguments import Scalar, number
+from trnblas._paths.level_names import level_name
 from trnblas._paths.sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.eager import one_problem
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsci.core.output import delivered
@@ -22,23 +28,41 @@ from trnsci.core.output import delivered
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
 
 
-def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
+def axpy(
+    alpha: Scalar,
+    x: Tensor,
+    y: Tensor,
+    *,
+    precision: PrecisionLevel | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * x + y``.
 
     Args:
         alpha: Number or 0-d tensor; at zero, x is not read.
         x: Tensor.
         y: Tensor of the same shape and dtype.
+        precision: Level of precision; None for that of the library. At ``"doublefloat"`` the error
+            of an element is at most 2**-44 of ``|alpha x| + |y|``, 2**-120 of the largest such sum,
+            and the rounding to its dtype.
         out: Output tensor; None allocates one.
 
     Raises:
         ShapeError: The shapes differ.
-        DTypeError: The dtypes differ, or alpha is incompatible.
+        DTypeError: The dtypes differ, alpha is incompatible, or have no such level.
+        FlagError: The level is not known.
     """
-    no_kernel("axpy")
     agree("axpy", "x", x, "y", y)
     _one_shape("axpy", x, y)
     alpha = number("axpy", "alpha", alpha, x)
+    level = level_name("axpy", precision, x)
+    if level == "doublefloat" and not is_number(alpha, 0):
+        from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_AXPY
+
+        factor = torch.as_tensor(alpha, dtype=torch.float64, device=x.device)
+        result = DOUBLEFLOAT_AXPY(factor, x, y)
+        return result if out is None else delivered("axpy", result, out)
+    no_kernel("axpy")
     if isinstance(alpha, Tensor):
         result = y + scaled(alpha, x)
     elif alpha == 0:
@@ -48,16 +72,31 @@ def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> T
     return result if out is None else delivered("axpy", result, out)
 
 
-def dot(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
+def dot(
+    x: Tensor, y: Tensor, *, precision: PrecisionLevel | None = None, out: Tensor | None = None
+) -> Tensor:
     """Return the sum of ``x[i] * y[i]`` without conjugation, as a 0-d tensor.
+
+    Args:
+        x: Vector.
+        y: Vector of the same length and dtype.
+        precision: Level of precision; None for that of the library. At ``"doublefloat"`` the error,
+            before the sum is rounded to its dtype, is at most 2**-41 of that of moduli.
+        out: Output tensor; None allocates one.
 
     Raises:
         ShapeError: x or y is no vector, or their lengths differ.
-        DTypeError: The dtypes differ.
+        DTypeError: The dtypes differ, or have no such level.
+        FlagError: The level is not known.
     """
-    no_kernel("dot")
     _check_vectors("dot", x, y)
-    result = torch.dot(x, y)
+    if level_name("dot", precision, x) == "doublefloat":
+        from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_DOT
+
+        result = DOUBLEFLOAT_DOT(x, y)
+    else:
+        no_kernel("dot")
+        result = torch.dot(x, y)
     return result if out is None else delivered("dot", result, out)
 
 
@@ -74,18 +113,32 @@ def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("dotc", result, out)
 
 
-def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def nrm2(
+    x: Tensor, *, precision: PrecisionLevel | None = None, out: Tensor | None = None
+) -> Tensor:
     """Return the square root of the sum of ``|x[i]|**2``, as a real 0-d tensor.
 
     No square overflows or underflows. The result is accurate to a few roundings whenever it can be
     represented, for any number of elements.
 
+    Args:
+        x: Tensor.
+        precision: Level of precision; None for that of the library. At ``"doublefloat"`` the error,
+            before the norm is rounded to its dtype, is at most 2**-41 of it.
+        out: Output tensor; None allocates one.
+
     Raises:
-        DTypeError: The elements are integers.
+        DTypeError: The elements are integers, or have no such level.
+        FlagError: The level is not known.
     """
-    no_kernel("nrm2")
     tensor("nrm2", "x", x)
     floating("nrm2", "x", x)
+    if level_name("nrm2", precision, x) == "doublefloat":
+        from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_NRM2
+
+        result = DOUBLEFLOAT_NRM2(x)
+        return result if out is None else delivered("nrm2", result, out)
+    no_kernel("nrm2")
     result = two_norm(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x)
     return result if out is None else delivered("nrm2", result, out)
 

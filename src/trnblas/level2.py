@@ -16,10 +16,12 @@ from trnblas._paths.accumulation import accumulated, is_number
 from trnblas._paths.arguments import Scalar, contracted, vector_arguments
 from trnblas._paths.dispatch import run_trsm
 from trnblas._paths.flags import applied, is_unit, is_upper, transposition
+from trnblas._paths.levels import level_of, trsm_at, vector_at
 from trnblas._paths.products import vector_product
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
 from trnsci.core.arguments import agree, floating, square
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.output import delivered
 from trnsci.core.products import matmul
 
@@ -46,6 +48,7 @@ def gemv(
     y: Tensor | None = None,
     trans: bool | str = False,
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A) @ x + beta * y``.
@@ -58,6 +61,8 @@ def gemv(
         y: Tensor that broadcasts to the result.
         trans: ``False`` or ``"N"``: op(A) is A; ``True`` or ``"T"``: transposed; ``"C"``:
             conjugated as well.
+        precision: Arithmetic of the product: ``"doublefloat"`` is that of ``gemm``, the levels
+            below compute in float32. None for the level of ``trnblas.precision``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -65,11 +70,16 @@ def gemv(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: trans is invalid, or beta is not 0 without y.
     """
-    no_kernel("gemv")
     agree("gemv", "A", A, "x", x)
     op = transposition("gemv", "trans", trans, A)
     alpha, beta = vector_arguments("gemv", alpha, A, x, beta, y, op)
-    return delivered("gemv", vector_product(alpha, applied(op, A), x, beta, y), out)
+    level = level_of("gemv", precision, A)
+    if level is not None and level.name == "doublefloat":
+        result = vector_at(level, alpha, applied(op, A), x, beta, y)
+    else:
+        no_kernel("gemv")
+        result = vector_product(alpha, applied(op, A), x, beta, y)
+    return delivered("gemv", result, out)
 
 
 def symv(
@@ -80,6 +90,7 @@ def symv(
     y: Tensor | None = None,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ x + beta * y`` for a symmetric A, given by one triangle.
@@ -91,6 +102,8 @@ def symv(
         x: Vector of n elements, or a batch that broadcasts with that of A.
         y: Tensor that broadcasts to the result.
         uplo: ``"upper"`` or ``"lower"``, or their first letters.
+        precision: Arithmetic of the product: ``"doublefloat"`` is that of ``gemm``, the levels
+            below compute in float32. None for the level of ``trnblas.precision``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -98,8 +111,7 @@ def symv(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: uplo is invalid, or beta is not 0 without y.
     """
-    no_kernel("symv")
-    return delivered("symv", _symmetric("symv", alpha, A, x, beta, y, uplo), out)
+    return delivered("symv", _symmetric("symv", alpha, A, x, beta, y, uplo, precision), out)
 
 
 def hemv(
@@ -110,6 +122,7 @@ def hemv(
     y: Tensor | None = None,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ x + beta * y`` for a Hermitian A, given by one triangle.
@@ -122,8 +135,7 @@ def hemv(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: uplo is invalid, or beta is not 0 without y.
     """
-    no_kernel("hemv")
-    return delivered("hemv", _symmetric("hemv", alpha, A, x, beta, y, uplo), out)
+    return delivered("hemv", _symmetric("hemv", alpha, A, x, beta, y, uplo, precision), out)
 
 
 def trmv(
@@ -133,6 +145,7 @@ def trmv(
     trans: bool | str = False,
     diag: str = "nonunit",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``op(A) @ x`` for a triangular A.
@@ -144,6 +157,8 @@ def trmv(
         trans: As in ``gemv``.
         diag: ``"nonunit"`` or ``"unit"``, or their first letters; ``"unit"`` means a diagonal
             of ones, which is not read.
+        precision: Arithmetic of the product: ``"doublefloat"`` is that of ``gemm``, the levels
+            below compute in float32. None for the level of ``trnblas.precision``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -151,13 +166,18 @@ def trmv(
         DTypeError: The dtypes differ.
         FlagError: An option is invalid.
     """
-    no_kernel("trmv")
     agree("trmv", "A", A, "x", x)
     upper, unit = is_upper("trmv", uplo), is_unit("trmv", diag)
     op = transposition("trmv", "trans", trans, A)
     square("trmv", "A", A)
     contracted("trmv", A, x, op)
-    product = scipy_blas.trmv(A, x, upper, op, unit)
+    level = level_of("trmv", precision, A)
+    if level is not None and level.name == "doublefloat":
+        full = applied(op, triangular(A, upper, unit))
+        product: Tensor | None = vector_at(level, 1.0, full, x, 0, None)
+    else:
+        no_kernel("trmv")
+        product = scipy_blas.trmv(A, x, upper, op, unit)
     if product is None:
         full = applied(op, triangular(A, upper, unit))
         if A.ndim == 2 and x.ndim == 1:
@@ -174,6 +194,7 @@ def trsv(
     trans: bool | str = False,
     diag: str = "nonunit",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return the solution z of ``op(A) @ z = x`` for a triangular A.
@@ -192,7 +213,10 @@ def trsv(
     floating("trsv", "A", A)
     square("trsv", "A", A)
     contracted("trsv", A, x, op)
-    return delivered("trsv", run_trsm(1.0, A, x[..., None], True, upper, op, unit)[..., 0], out)
+    level = level_of("trsv", precision, A)
+    system = 1.0, A, x[..., None], True, upper, op, unit
+    solution = run_trsm(*system) if level is None else trsm_at(level, *system)
+    return delivered("trsv", solution[..., 0], out)
 
 
 def _symmetric(
@@ -203,6 +227,7 @@ def _symmetric(
     beta: Scalar,
     y: Tensor | None,
     uplo: str,
+    precision: PrecisionLevel | None,
 ) -> Tensor:
     """Return ``symv`` or ``hemv``; they differ for complex matrices."""
     agree(function, "A", A, "x", x)
@@ -210,6 +235,10 @@ def _symmetric(
     square(function, "A", A)
     alpha, beta = vector_arguments(function, alpha, A, x, beta, y, "N")
     conjugate = function == "hemv" and A.is_complex()
+    level = level_of(function, precision, A)
+    if level is not None and level.name == "doublefloat":
+        return vector_at(level, alpha, mirrored(A, upper), x, beta, y)
+    no_kernel(function)
     if not conjugate and not is_number(alpha, 0):
         product = scipy_blas.symv(alpha, A, x, upper)
         if product is not None:

@@ -13,15 +13,12 @@ read). First letters are accepted, in upper or lower case; anything else raises 
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from trnblas._paths.arguments import Scalar, checked_product, sided_arguments, widened
 from trnblas._paths.dispatch import (
     run_gemm,
-    run_gemm_at,
     run_gemmt,
     run_hermitian,
     run_symm,
@@ -29,9 +26,11 @@ from trnblas._paths.dispatch import (
     run_trsm,
 )
 from trnblas._paths.flags import is_left, is_unit, is_upper, transposition
+from trnblas._paths.levels import gemm_at, gemmt_at, level_of, symm_at, targeted, trmm_at, trsm_at
 from trnblas._paths.torch_path import torch_hemm
 from trnblas.rank_k import her2k, herk, syr2k, syrk
 from trnsci.core.arguments import agree, floating, square
+from trnsci.core.backend.precision import CHOSEN, PrecisionLevel
 from trnsci.core.errors import ShapeError
 from trnsci.core.output import delivered
 
@@ -59,7 +58,9 @@ def gemm(
     transB: bool | str = False,
     *,
     out_dtype: torch.dtype | None = None,
-    precision: Literal["float32", "float16x3", "doublefloat"] | None = None,
+    precision: PrecisionLevel | None = None,
+    target_forward_error: float | None = None,
+    componentwise: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A) @ op(B) + beta * C``.
@@ -74,23 +75,35 @@ def gemm(
         transB: Transposition of B.
         out_dtype: Dtype of C and of the result: that of A and B (None), or float32 if A and B are
             float16, bfloat16 or float8.
-        precision: Arithmetic of the product of float32 or float64 matrices; None for that of their
-            dtype. ``"doublefloat"`` gives thirteen digits on a NeuronCore: every entry of op(A) @
-            op(B) is within 2**-45 times the 2-norms of its row and column. ``"float16x3"`` is
-            faster than ``"float32"`` from order 1,024 on, within 3 * 2**-22 |A| |B| and the
-            roundings of its sums. Torch computes at least as accurately.
+        precision: Arithmetic of the product of float32 or float64 matrices: ``"bfloat16"``,
+            ``"float16x3"``, ``"float32"``, or ``"doublefloat"``, which gives thirteen digits on a
+            NeuronCore: every entry of op(A) @ op(B) is within 2**-45 times the 2-norms of its row
+            and column. None for the level of ``trnblas.precision``, float32 by default. Torch
+            computes at least as accurately.
+        target_forward_error: The largest error of an entry of op(A) @ op(B), relative to the
+            2-norms of its row and column: the cheapest level whose bound admits it is chosen, and
+            the fewest slices at ``"doublefloat"``. float64 matrices have only that level.
+        componentwise: Whether the error is at most 2**-45, or the target, times |op(A)| @ |op(B)|
+            instead: at ``"doublefloat"`` rows and columns with entries of a wide range take more
+            slices. A kernel refuses a range that takes more than 16.
         out: Output tensor; None allocates one.
 
     Raises:
         ShapeError: The shapes are incompatible.
         DTypeError: The dtypes differ or have no such precision, or a factor is incompatible.
-        FlagError: An option is invalid, or beta is not 0 without C.
+        FlagError: An option is invalid, no level admits the target, or beta is not 0 without C.
     """
     agree("gemm", "A", A, "B", B)
     if out_dtype is not None:
         A, B = widened("gemm", A, B, out_dtype)
     product = checked_product("gemm", alpha, A, B, beta, C, transA, transB)
-    result = run_gemm(product, out) if precision is None else run_gemm_at(precision, product)
+    if target_forward_error is not None or componentwise:
+        level = targeted("gemm", precision, target_forward_error, componentwise, product)
+    elif precision is None and not CHOSEN.used:
+        level = None
+    else:
+        level = level_of("gemm", precision, A)
+    result = run_gemm(product, out) if level is None else gemm_at(level, product)
     return result if out is None or result is out else delivered("gemm", result, out)
 
 
@@ -103,6 +116,7 @@ def symm(
     side: str = "left",
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ B + beta * C``, or ``alpha * B @ A + beta * C``, for a symmetric A.
@@ -115,6 +129,7 @@ def symm(
         C: Accumulator, broadcast to the result.
         side: Side of B on which A is.
         uplo: Triangle of A.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -122,7 +137,8 @@ def symm(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: An option is invalid, or beta is not 0 without C.
     """
-    return delivered("symm", _symmetric("symm", alpha, A, B, beta, C, side, uplo), out)
+    result = _symmetric("symm", alpha, A, B, beta, C, side, uplo, precision)
+    return delivered("symm", result, out)
 
 
 def hemm(
@@ -134,6 +150,7 @@ def hemm(
     side: str = "left",
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ B + beta * C``, or ``alpha * B @ A + beta * C``, for a Hermitian A.
@@ -146,7 +163,8 @@ def hemm(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: An option is invalid, or beta is not 0 without C.
     """
-    return delivered("hemm", _symmetric("hemm", alpha, A, B, beta, C, side, uplo), out)
+    result = _symmetric("hemm", alpha, A, B, beta, C, side, uplo, precision)
+    return delivered("hemm", result, out)
 
 
 def gemmt(
@@ -159,6 +177,7 @@ def gemmt(
     transA: bool | str = False,
     transB: bool | str = False,
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return C with one triangle replaced by that of ``alpha * op(A) @ op(B) + beta * C``.
@@ -174,6 +193,7 @@ def gemmt(
         uplo: Triangle that is computed.
         transA: Transposition of A.
         transB: Transposition of B.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -187,7 +207,9 @@ def gemmt(
     rows, columns = product.shape[-2:]
     if rows != columns:
         raise ShapeError(f"gemmt: op(A) @ op(B) must be square, got shape {(rows, columns)}")
-    return delivered("gemmt", run_gemmt(product, upper), out)
+    level = level_of("gemmt", precision, A)
+    result = run_gemmt(product, upper) if level is None else gemmt_at(level, product, upper)
+    return delivered("gemmt", result, out)
 
 
 def trsm(
@@ -199,6 +221,7 @@ def trsm(
     trans: bool | str = False,
     diag: str = "nonunit",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Solve ``op(A) @ X = alpha * B`` or ``X @ op(A) = alpha * B`` for X, with a triangular A.
@@ -214,6 +237,7 @@ def trsm(
         uplo: Triangle of A.
         trans: Transposition of A.
         diag: ``"unit"`` if the diagonal of A is ones and not read.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -222,7 +246,8 @@ def trsm(
         FlagError: An option is invalid.
     """
     agree("trsm", "A", A, "B", B)
-    return delivered("trsm", solved("trsm", alpha, A, B, side, uplo, trans, diag), out)
+    solution = solved("trsm", alpha, A, B, side, uplo, trans, diag, precision)
+    return delivered("trsm", solution, out)
 
 
 def trmm(
@@ -234,6 +259,7 @@ def trmm(
     trans: bool | str = False,
     diag: str = "nonunit",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A) @ B``, or ``alpha * B @ op(A)``, for a triangular A.
@@ -246,6 +272,7 @@ def trmm(
         uplo: Triangle of A.
         trans: Transposition of A.
         diag: ``"unit"`` if the diagonal of A is ones and not read.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -258,7 +285,12 @@ def trmm(
     op = transposition("trmm", "trans", trans, A)
     square("trmm", "A", A)
     alpha, _ = sided_arguments("trmm", alpha, A, B, 0, None, left)
-    return delivered("trmm", run_trmm(alpha, A, B, left, upper, op, unit), out)
+    level = level_of("trmm", precision, A)
+    if level is None:
+        result = run_trmm(alpha, A, B, left, upper, op, unit)
+    else:
+        result = trmm_at(level, alpha, A, B, left, upper, op, unit)
+    return delivered("trmm", result, out)
 
 
 def solved(
@@ -270,6 +302,7 @@ def solved(
     uplo: str,
     trans: bool | str,
     diag: str,
+    precision: PrecisionLevel | None,
 ) -> Tensor:
     """Return ``trsm`` or ``batched_trsm`` of operands with equal dtype and device."""
     left, upper, unit = is_left(function, side), is_upper(function, uplo), is_unit(function, diag)
@@ -277,7 +310,10 @@ def solved(
     floating(function, "A", A)
     square(function, "A", A)
     alpha, _ = sided_arguments(function, alpha, A, B, 0, None, left)
-    return run_trsm(alpha, A, B, left, upper, op, unit)
+    level = level_of(function, precision, A)
+    if level is None:
+        return run_trsm(alpha, A, B, left, upper, op, unit)
+    return trsm_at(level, alpha, A, B, left, upper, op, unit)
 
 
 def _symmetric(
@@ -289,12 +325,16 @@ def _symmetric(
     C: Tensor | None,
     side: str,
     uplo: str,
+    precision: PrecisionLevel | None,
 ) -> Tensor:
     """Return ``symm`` or ``hemm``; they differ for complex matrices."""
     agree(function, "A", A, "B", B)
     left, upper = is_left(function, side), is_upper(function, uplo)
     square(function, "A", A)
     alpha, beta = sided_arguments(function, alpha, A, B, beta, C, left)
+    level = level_of(function, precision, A)
     if function == "hemm" and A.is_complex():
         return run_hermitian("symm", torch_hemm, alpha, A, B, beta, C, left, upper)
+    if level is not None:
+        return symm_at(level, alpha, A, B, beta, C, left, upper)
     return run_symm(alpha, A, B, beta, C, left, upper)

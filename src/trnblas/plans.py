@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import log2
+from typing import TYPE_CHECKING, Literal, overload
 
+from trnblas._precise.ladder import level_bound
+from trnblas._precise.model import SliceWork, doublefloat_work, float16x3_work
+from trnblas._precise.slicing import PROMISE, bound, fewest_slices
 from trnblas.level3 import gemm
+from trnsci.core.backend.precision import PrecisionLevel, check_level
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.plan import Cost, Plan
-from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE
+from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE, resolve_generation
 from trnsci.core.tiles.tiling import Tiling, column_tiles, fewest_bytes, row_tiles
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["GemmPlan", "plan_gemm"]
+__all__ = ["GemmPlan", "SlicedGemmPlan", "plan_gemm"]
 
 _KIB = 1024
 
@@ -33,6 +38,7 @@ class GemmPlan(Plan):
         trans_a: Whether A is passed transposed; it then needs no transpose on chip.
         trans_b: Whether B is passed transposed; it then needs a transpose on chip.
         tiling: The blocks and their cost.
+        precision: ``"bfloat16"`` if float32 operands are rounded to it, ``"float32"``, or None.
     """
 
     rows: int
@@ -41,11 +47,17 @@ class GemmPlan(Plan):
     trans_a: bool
     trans_b: bool
     tiling: Tiling
+    precision: PrecisionLevel | None = None
 
     @property
     def cost(self) -> Cost:
         """Flops and HBM bytes of one execution; reading C adds its size."""
-        return Cost(2 * self.rows * self.columns * self.depth, self.tiling.hbm_bytes)
+        return Cost(2 * self.rows * self.columns * self.depth, self._hbm_bytes)
+
+    @property
+    def _hbm_bytes(self) -> int:
+        wider = 2 if self.precision == "bfloat16" else 0  # the result is in float32
+        return self.tiling.hbm_bytes + wider * self.rows * self.columns
 
     @property
     def fewest_bytes(self) -> int:
@@ -60,37 +72,29 @@ class GemmPlan(Plan):
             ShapeError: The shapes are not those of the plan.
             DTypeError: The dtype is not that of the plan.
         """
-        shape_a, shape_b = (self.rows, self.depth), (self.depth, self.columns)
-        for name, operand, shape, transposed in (
-            ("A", A, shape_a, self.trans_a),
-            ("B", B, shape_b, self.trans_b),
-        ):
-            wanted = shape[::-1] if transposed else shape
-            if tuple(operand.shape) != wanted:
-                raise ShapeError(
-                    f"execute: {name} must have shape {wanted}, got {tuple(operand.shape)}"
-                )
-            if dtype_name(operand.dtype) != self.tiling.dtype:
-                raise DTypeError(
-                    f"execute: {name} must be {self.tiling.dtype}, got {operand.dtype}"
-                )
-        return gemm(1.0, A, B, transA=self.trans_a, transB=self.trans_b)
+        dtype = "float32" if self.precision else self.tiling.dtype
+        _check_operands(self, dtype, A, B)
+        return gemm(1.0, A, B, transA=self.trans_a, transB=self.trans_b, precision=self.precision)
 
     def decisions(self) -> list[tuple[str, str]]:
         """Return the rows of the plan's table."""
         t, core = self.tiling, CORES[self.tiling.generation]
         m, n = (1, self.rows) if self._as_row else (self.rows, self.columns)
         tiles = f"{row_tiles(m)} x {column_tiles(n)} x {row_tiles(self.depth)}"
-        ratio = t.hbm_bytes / self.fewest_bytes
+        ratio = self._hbm_bytes / self.fewest_bytes
         return [
             ("product", f"({self.rows}, {self.depth}) x ({self.depth}, {self.columns})"),
             ("operands", self._operands()),
             ("target", f"{t.generation}, {t.dtype}, float32 sums"),
+            *self._bound(),
             ("tiles", f"{tiles} of {TILE} x {BANK} x {TILE}"),
             ("blocks", self._blocks()),
             ("PSUM banks", f"{t.psum_banks} of {core.psum_banks}, {t.blocks.group} at once"),
             ("SBUF", _share(t.sbuf_bytes, t.sbuf_limit)),
-            ("HBM", f"{t.hbm_bytes:,} bytes, {ratio:.2f} x the fewest possible; C adds its size"),
+            (
+                "HBM",
+                f"{self._hbm_bytes:,} bytes, {ratio:.2f} x the fewest possible; C adds its size",
+            ),
             ("products", f"{t.products:,} nc_matmul, {t.transposes:,} tiles transposed on chip"),
             ("work", f"{self.cost.flops:,} flop, {self.cost.intensity:.0f} flop per byte"),
             ("model", self._times()),
@@ -100,6 +104,11 @@ class GemmPlan(Plan):
     def _as_row(self) -> bool:
         """Whether a single column is computed as a row."""
         return self.columns == 1 and self.rows > 1
+
+    def _bound(self) -> list[tuple[str, str]]:
+        if self.precision is None:
+            return []
+        return [("error", _relative(level_bound(self.precision, self.depth)))]
 
     def _operands(self) -> str:
         a = "A passed transposed, loaded as it is" if self.trans_a else "A transposed on chip"
@@ -120,6 +129,68 @@ class GemmPlan(Plan):
         return f"{t.time_ns / 1e3:.1f} us predicted: {busy}DMA {t.dma_ns / 1e3:.1f} us busy"
 
 
+@dataclass(frozen=True)
+class SlicedGemmPlan(Plan):
+    """Slices, work and error of a product in slices; printing it shows a table.
+
+    Attributes:
+        rows: M.
+        columns: N.
+        depth: K.
+        trans_a: Whether A is passed transposed.
+        trans_b: Whether B is passed transposed.
+        precision: ``"float16x3"`` or ``"doublefloat"``.
+        dtype: Name of the operands' dtype.
+        generation: The NeuronCore of the predicted times.
+        bound: Largest error of an entry, relative to the 2-norms of its row and column.
+        work: Slices, instructions, bytes and times.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    trans_a: bool
+    trans_b: bool
+    precision: PrecisionLevel
+    dtype: str
+    generation: str
+    bound: float
+    work: SliceWork
+
+    @property
+    def cost(self) -> Cost:
+        """Flops of the product, and HBM bytes and launches of one execution."""
+        flops = 2 * self.rows * self.columns * self.depth
+        return Cost(flops, self.work.hbm_bytes, self.work.launches)
+
+    def execute(self, A: Tensor, B: Tensor) -> Tensor:
+        """Return ``op(A) @ op(B)`` at this precision, computed by the current backend.
+
+        Raises:
+            ShapeError: The shapes are not those of the plan.
+            DTypeError: The dtype is not that of the plan.
+        """
+        _check_operands(self, self.dtype, A, B)
+        return gemm(1.0, A, B, transA=self.trans_a, transB=self.trans_b, precision=self.precision)
+
+    def decisions(self) -> list[tuple[str, str]]:
+        """Return the rows of the plan's table."""
+        w = self.work
+        busy = {"Tensor": w.tensor_ns, "Vector": w.vector_ns, "GpSimd": w.gpsimd_ns}
+        shares = [f"{name} {ns / 1e3:.1f}" for name, ns in (busy | {"DMA": w.dma_ns}).items()]
+        return [
+            ("product", f"({self.rows}, {self.depth}) x ({self.depth}, {self.columns})"),
+            ("target", f"{self.generation}, {self.precision} of {self.dtype}"),
+            ("slices", f"{w.slices} of each operand, {w.pairs} pairs, {w.groups} PSUM sums"),
+            ("error", _relative(self.bound)),
+            ("launches", f"{w.launches}, one for each block of the contraction"),
+            ("HBM", f"{w.hbm_bytes:,} bytes"),
+            ("products", f"{w.products:,} nc_matmul"),
+            ("model", f"{w.time_ns / 1e3:.1f} us predicted: {', '.join(shares)} us busy"),
+        ]
+
+
+@overload
 def plan_gemm(
     M: int,
     N: int,
@@ -129,7 +200,31 @@ def plan_gemm(
     transA: bool = False,
     transB: bool = False,
     generation: str | None = None,
-) -> GemmPlan:
+    precision: Literal["bfloat16", "float32"] | None = None,
+) -> GemmPlan: ...
+@overload
+def plan_gemm(
+    M: int,
+    N: int,
+    K: int,
+    dtype: torch.dtype | str = "float32",
+    *,
+    transA: bool = False,
+    transB: bool = False,
+    generation: str | None = None,
+    precision: Literal["float16x3", "doublefloat"],
+) -> SlicedGemmPlan: ...
+def plan_gemm(
+    M: int,
+    N: int,
+    K: int,
+    dtype: torch.dtype | str = "float32",
+    *,
+    transA: bool = False,
+    transB: bool = False,
+    generation: str | None = None,
+    precision: PrecisionLevel | None = None,
+) -> GemmPlan | SlicedGemmPlan:
     """Return the plan of ``op(A) @ op(B)`` with op(A) (M, K) and op(B) (K, N).
 
     Args:
@@ -142,10 +237,13 @@ def plan_gemm(
         generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
             selects the environment's target. Without one, times are those of gen3 (trn2), and the
             tiling fits the SBUF of every generation.
+        precision: Level of the product, as in ``gemm``; ``"float16x3"`` and ``"doublefloat"`` give
+            a ``SlicedGemmPlan``.
 
     Raises:
         ShapeError: M, N or K is below 1.
-        DTypeError: The dtype has no kernel.
+        DTypeError: The dtype has no kernel, or none of this precision.
+        FlagError: The precision is unknown, or no error is proved for so large a K.
         ValueError: The generation is unknown.
 
     Example:
@@ -153,10 +251,23 @@ def plan_gemm(
         True
     """
     name = dtype_name(dtype)
-    if name not in ITEMSIZE:
-        raise DTypeError(f"plan_gemm: dtype must be {' or '.join(ITEMSIZE)}, got {dtype}")
+    accepted = tuple(ITEMSIZE)
+    if precision is not None:
+        check_level("plan_gemm", precision)
+        accepted = ("float32", "float64") if precision == "doublefloat" else ("float32",)
+    if name not in accepted:
+        raise DTypeError(f"plan_gemm: dtype must be {' or '.join(accepted)}, got {dtype}")
     if min(M, N, K) < 1:
         raise ShapeError(f"plan_gemm: M, N and K must be at least 1, got {M}, {N} and {K}")
+    if precision == "float16x3" or precision == "doublefloat":
+        target = resolve_generation(generation)
+        if precision == "float16x3":
+            error, work = level_bound(precision, K), float16x3_work(M, N, K, target)
+        else:
+            slices = fewest_slices(PROMISE, K)
+            error, work = bound(slices, K), doublefloat_work(M, N, K, slices, target)
+        return SlicedGemmPlan(M, N, K, transA, transB, precision, name, target, error, work)
+    name = "bfloat16" if precision == "bfloat16" else name
     tiling = gemm_tiling(
         M,
         N,
@@ -166,7 +277,26 @@ def plan_gemm(
         a_layout="rows" if transA else "columns",
         b_layout="columns" if transB else "rows",
     )
-    return GemmPlan(M, N, K, transA, transB, tiling)
+    return GemmPlan(M, N, K, transA, transB, tiling, precision)
+
+
+def _check_operands(plan: GemmPlan | SlicedGemmPlan, dtype: str, A: Tensor, B: Tensor) -> None:
+    """Raise unless operands have the shapes of a plan, and this dtype."""
+    for name, operand, shape, transposed in (
+        ("A", A, (plan.rows, plan.depth), plan.trans_a),
+        ("B", B, (plan.depth, plan.columns), plan.trans_b),
+    ):
+        wanted = shape[::-1] if transposed else shape
+        if tuple(operand.shape) != wanted:
+            raise ShapeError(
+                f"execute: {name} must have shape {wanted}, got {tuple(operand.shape)}"
+            )
+        if dtype_name(operand.dtype) != dtype:
+            raise DTypeError(f"execute: {name} must be {dtype}, got {operand.dtype}")
+
+
+def _relative(error: float) -> str:
+    return f"at most {error:.3g}, 2**{log2(error):.1f}, times the 2-norms of row and column"
 
 
 def _share(used: int, limit: int) -> str:

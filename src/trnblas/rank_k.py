@@ -13,9 +13,11 @@ from trnblas._paths.accumulation import is_number
 from trnblas._paths.arguments import Scalar, checked_product, rank_k_arguments, square_accumulator
 from trnblas._paths.dispatch import run_hermitian, run_syr2k, run_syrk
 from trnblas._paths.flags import Trans, is_upper, transposition
+from trnblas._paths.levels import level_of, syr2k_at, syrk_at
 from trnblas._paths.torch_path import torch_her2k, torch_herk
 from trnblas._paths.triangles import mirrored
 from trnsci.core.arguments import agree, tensor
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.output import delivered
 
@@ -30,6 +32,7 @@ def syrk(
     trans: bool | str = False,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ A.mT + beta * C``, or ``alpha * A.mT @ A + beta * C``.
@@ -42,6 +45,7 @@ def syrk(
         trans: Whether the transpose is on the left; not ``"C"`` for a complex A (see
             ``herk``).
         uplo: Triangle of C that is read.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -53,7 +57,8 @@ def syrk(
     upper = is_upper("syrk", uplo)
     op = _transposed("syrk", A, trans)
     alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
-    return delivered("syrk", run_syrk(alpha, A, beta, _accumulator(C, beta, upper), op), out)
+    below = _accumulator(C, beta, upper)
+    return delivered("syrk", _rank_k("syrk", alpha, A, beta, below, op, precision), out)
 
 
 def herk(
@@ -64,6 +69,7 @@ def herk(
     trans: bool | str = False,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ A.mH + beta * C``, or ``alpha * A.mH @ A + beta * C``.
@@ -77,6 +83,7 @@ def herk(
         C: Hermitian matrix (n, n), or a batch that broadcasts to that of A.
         trans: Whether the conjugate transpose is on the left: ``True`` or ``"C"``.
         uplo: Triangle of C that is read.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -92,11 +99,7 @@ def herk(
     _check_real("herk", "alpha", alpha)
     _check_real("herk", "beta", beta)
     below = _accumulator(C, beta, upper, A.is_complex())
-    if A.is_complex():
-        result = run_hermitian("syrk", torch_herk, alpha, A, beta, below, op)
-    else:
-        result = run_syrk(alpha, A, beta, below, op)
-    return delivered("herk", result, out)
+    return delivered("herk", _rank_k("herk", alpha, A, beta, below, op, precision), out)
 
 
 def syr2k(
@@ -108,6 +111,7 @@ def syr2k(
     trans: bool | str = False,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * (A @ B.mT + B @ A.mT) + beta * C``, or with the transposes on the left.
@@ -121,6 +125,7 @@ def syr2k(
         trans: Whether the transposes are on the left; not ``"C"`` for complex matrices (see
             ``her2k``).
         uplo: Triangle of C that is read.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -133,7 +138,7 @@ def syr2k(
     op = _transposed("syr2k", A, trans)
     alpha, beta = _two_arguments("syr2k", alpha, A, B, beta, C, op)
     below = _accumulator(C, beta, upper)
-    return delivered("syr2k", run_syr2k(alpha, A, B, beta, below, op), out)
+    return delivered("syr2k", _rank_2k("syr2k", alpha, A, B, beta, below, op, precision), out)
 
 
 def her2k(
@@ -145,6 +150,7 @@ def her2k(
     trans: bool | str = False,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ B.mH + conj(alpha) * B @ A.mH + beta * C``.
@@ -160,6 +166,7 @@ def her2k(
         C: Hermitian matrix (n, n), or a batch that broadcasts to those of A and B.
         trans: Whether the conjugate transposes are on the left: ``True`` or ``"C"``.
         uplo: Triangle of C that is read.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -174,11 +181,44 @@ def her2k(
     alpha, beta = _two_arguments("her2k", alpha, A, B, beta, C, op)
     _check_real("her2k", "beta", beta)
     below = _accumulator(C, beta, upper, A.is_complex())
-    if A.is_complex():
-        result = run_hermitian("syr2k", torch_her2k, alpha, A, B, beta, below, op)
-    else:
-        result = run_syr2k(alpha, A, B, beta, below, op)
-    return delivered("her2k", result, out)
+    return delivered("her2k", _rank_2k("her2k", alpha, A, B, beta, below, op, precision), out)
+
+
+def _rank_k(
+    function: str,
+    alpha: Scalar,
+    A: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    op: Trans,
+    precision: PrecisionLevel | None,
+) -> Tensor:
+    """Return ``syrk`` or ``herk`` of validated arguments."""
+    level = level_of(function, precision, A)
+    if function == "herk" and A.is_complex():
+        return run_hermitian("syrk", torch_herk, alpha, A, beta, C, op)
+    if level is not None:
+        return syrk_at(level, alpha, A, beta, C, op)
+    return run_syrk(alpha, A, beta, C, op)
+
+
+def _rank_2k(
+    function: str,
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    op: Trans,
+    precision: PrecisionLevel | None,
+) -> Tensor:
+    """Return ``syr2k`` or ``her2k`` of validated arguments."""
+    level = level_of(function, precision, A)
+    if function == "her2k" and A.is_complex():
+        return run_hermitian("syr2k", torch_her2k, alpha, A, B, beta, C, op)
+    if level is not None:
+        return syr2k_at(level, alpha, A, B, beta, C, op)
+    return run_syr2k(alpha, A, B, beta, C, op)
 
 
 def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:

@@ -22,14 +22,27 @@ def errors_by_norms(got, a, b):
 
     Where a norm is 0, the error is compared with 1 instead.
     """
-    product, exponent = exact_product(a, b)
-    unit = Fraction(2) ** exponent
     rows = [Fraction(hypot(*row) or 1.0) for row in np.asarray(a).tolist()]
     columns = [Fraction(hypot(*column) or 1.0) for column in np.asarray(b).T.tolist()]
+    return _errors(got, a, b, lambda i, j: rows[i] * columns[j])
+
+
+def errors_by_magnitudes(got, a, b):
+    """Return |got - a @ b| relative to |a| @ |b|, entry by entry.
+
+    Where that is 0, the error is compared with 1 instead.
+    """
+    sizes, exponent = exact_product(np.abs(a), np.abs(b))
+    unit = Fraction(2) ** exponent
+    return _errors(got, a, b, lambda i, j: sizes[i, j] * unit or Fraction(1))
+
+
+def _errors(got, a, b, size):
+    product, exponent = exact_product(a, b)
+    unit = Fraction(2) ** exponent
     errors = np.empty(product.shape)
     for (i, j), value in np.ndenumerate(product):
-        distance = abs(Fraction(float(got[i, j])) - value * unit)
-        errors[i, j] = distance / (rows[i] * columns[j])
+        errors[i, j] = abs(Fraction(float(got[i, j])) - value * unit) / size(i, j)
     return errors
 
 

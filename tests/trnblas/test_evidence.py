@@ -25,6 +25,13 @@ SHAPES = {
     "mp2_energy": [(5, 40, 70), (5,), (40,)],
     "doublefloat_gemm": [(150, 260), (260, 140)],
     "float16x3_gemm": [(150, 260), (260, 530)],
+    "bfloat16_gemm": [(150, 260), (260, 530)],
+    "arithmetic_probe": [(128, 512), (128, 512)],
+    "doublefloat_elementwise": [(150, 600), (150, 600)],
+    "doublefloat_sum": [(150, 600)],
+    "doublefloat_dot": [(70_000,), (70_000,)],
+    "doublefloat_axpy": [(70_000,), (70_000,)],
+    "doublefloat_mp2_energy": [(150, 150), (3,), (50,)],
 }
 
 
@@ -107,7 +114,7 @@ def test_terms_of_an_energy_have_one_sign_and_their_bound_is_what_sums_may_lose(
 
 
 def test_operands_of_doublefloat_are_not_float32_and_the_bounds_are_those_of_the_levels():
-    doublefloat, float16x3 = CASES[12:]
+    doublefloat, float16x3, bfloat16 = CASES[12:15]
     a, b = doublefloat.inputs()
     for x in (a, b):
         assert x.dtype is torch.float64
@@ -119,3 +126,5 @@ def test_operands_of_doublefloat_are_not_float32_and_the_bounds_are_those_of_the
     magnitudes = (a.abs() @ b.abs()).norm() / (a @ b).norm()
     wanted = (3 * 2.0**-22 + 3 * 260 * U) * magnitudes
     assert float16x3.bound(a, b) == pytest.approx(float(wanted))
+    for x in bfloat16.inputs():
+        assert torch.equal(x, x.bfloat16().float())

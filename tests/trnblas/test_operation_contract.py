@@ -7,7 +7,10 @@ import torch
 import trnblas
 from trnblas import nki as low_level
 from trnblas._library import LIBRARY
-from trnblas._paths import operations  # noqa: F401  (declares the operations)
+from trnblas._paths import (  # noqa: F401  (they declare the operations)
+    doublefloat_operations,
+    operations,
+)
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 
@@ -18,19 +21,75 @@ WELL = torch.eye(3) * 3 + 0.25 * SQUARE  # its triangles are far from singular
 ENERGIES = -3 + 0.25 * random_tensor(2, seed=4), 2 + 0.25 * random_tensor(3, seed=5)
 
 
+def at(level, function, *args, **options):
+    return lambda *tensors: function(*args, *tensors, precision=level, **options)
+
+
+def product(level):
+    return lambda a, b, c: trnblas.gemm(1.5, a, b, 0.5, c, precision=level)
+
+
+# Roundings of bfloat16 in those of float32, for each of up to two operands.
+BFLOAT16 = 64.0 * 2.0**17
+LEVELS = (
+    Sample("bfloat16_gemm", product("bfloat16"), (A, B, C), growth=BFLOAT16),
+    Sample("bfloat16_gemm", at("bfloat16", trnblas.syrk, 1.5), (A,), growth=BFLOAT16),
+    Sample("float16x3_gemm", product("float16x3"), (A, B, C)),
+    Sample("float16x3_gemm", at("float16x3", trnblas.gemmt, 2.0, uplo="lower"), (SQUARE, WELL)),
+    Sample("doublefloat_gemm", product("doublefloat"), (A, B, C), takes_float64=True),
+    *(
+        Sample("doublefloat_gemm", at("doublefloat", *call), tensors, takes_float64=True)
+        for call, tensors in (
+            ((trnblas.batched_gemm, 1.5), (MANY_A, B)),
+            ((trnblas.symm, 1.5), (SQUARE, C)),
+            ((trnblas.syrk, 1.5), (MANY_A,)),
+            ((trnblas.syr2k, 1.5), (A, A + 1)),
+            ((trnblas.trmm, 1.5), (SQUARE, C)),
+            ((trnblas.gemv, 1.5), (A, B[:, 0])),
+        )
+    ),
+    Sample("doublefloat_trsm", at("doublefloat", trnblas.trsm, 1.5), (WELL, C), takes_float64=True),
+    Sample(
+        "doublefloat_trsm",
+        at("doublefloat", trnblas.batched_trsm, 1.5, side="right", uplo="lower", diag="unit"),
+        (WELL, random_tensor(2, 4, 3, seed=6)),
+        takes_float64=True,
+    ),
+)
+
+
 class TestOperations(DerivativeContract):
     library = LIBRARY
     samples = (
         Sample("gemm", lambda a, b, c: trnblas.gemm(1.5, a, b, 0.5, c), (A, B, C)),
         Sample("batched_gemm", lambda a, b: trnblas.gemm(1.5, a, b), (MANY_A, MANY_B)),
         Sample(
-            "doublefloat_gemm",
-            lambda a, b: trnblas.gemm(1.0, a, b, precision="doublefloat"),
-            (A, B),
+            "doublefloat_axpy",
+            lambda x, y: trnblas.axpy(0.5, x, y, precision="doublefloat"),
+            (A, A + 1),
+            backward_launches=False,
             takes_float64=True,
         ),
         Sample(
-            "float16x3_gemm", lambda a, b: trnblas.gemm(1.0, a, b, precision="float16x3"), (A, B)
+            "doublefloat_dot",
+            lambda x, y: trnblas.dot(x, y, precision="doublefloat"),
+            (A[0], A[1]),
+            backward_launches=False,
+            takes_float64=True,
+        ),
+        Sample(
+            "doublefloat_nrm2",
+            lambda x: trnblas.nrm2(x, precision="doublefloat"),
+            (A,),
+            backward_launches=False,
+            takes_float64=True,
+        ),
+        Sample(
+            "doublefloat_mp2_energy",
+            lambda t, i, a: low_level.nki_mp2_energy(t, i, i, a, precision="doublefloat"),
+            (random_tensor(6, 6), *ENERGIES),
+            backward_launches=False,
+            takes_float64=True,
         ),
         Sample("gemmt", lambda a: trnblas.gemmt(2.0, a, a, transB=True), (A,)),
         Sample("symm", lambda a, b, c: trnblas.symm(1.5, a, b, 0.5, c), (SQUARE, C, C + 1)),
@@ -59,4 +118,5 @@ class TestOperations(DerivativeContract):
             low_level.nki_batched_pair_energy,
             (random_tensor(2, 3, 4), *ENERGIES),
         ),
+        *LEVELS,
     )

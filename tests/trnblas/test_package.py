@@ -7,41 +7,45 @@ import trnblas
 from each_case import each_case
 from fresh_process import printed_after
 
-PRODUCT = "(alpha, A, B, beta=0.0, C=None, transA=False, transB=False, *, out_dtype=None, out=None)"
-TRIANGLE = "(alpha, A, B, side='left', uplo='upper', trans=False, diag='nonunit', *, out=None)"
+LAST = "*, precision=None, out=None)"
+PRODUCT = f"(alpha, A, B, beta=0.0, C=None, transA=False, transB=False, {LAST}"
+WIDENED = PRODUCT.replace("*,", "*, out_dtype=None,")
+SIDED = f"(alpha, A, B, beta=0.0, C=None, side='left', uplo='upper', {LAST}"
+RANK_K = f"(alpha, A, beta=0.0, C=None, trans=False, uplo='upper', {LAST}"
+TRIANGLE = f"(alpha, A, B, side='left', uplo='upper', trans=False, diag='nonunit', {LAST}"
 # Names, order and defaults that callers rely on.
 SIGNATURES = {
-    "axpy": "(alpha, x, y, *, out=None)",
-    "dot": "(x, y, *, out=None)",
+    "axpy": "(alpha, x, y, *, precision=None, out=None)",
+    "dot": "(x, y, *, precision=None, out=None)",
     "dotc": "(x, y, *, out=None)",
-    "nrm2": "(x, *, out=None)",
+    "nrm2": "(x, *, precision=None, out=None)",
     "scal": "(alpha, x, *, out=None)",
     "asum": "(x, *, out=None)",
     "iamax": "(x)",
     "swap": "(x, y)",
     "rot": "(x, y, c, s)",
     "rotg": "(a, b)",
-    "gemv": "(alpha, A, x, beta=0.0, y=None, trans=False, *, out=None)",
-    "symv": "(alpha, A, x, beta=0.0, y=None, uplo='upper', *, out=None)",
-    "hemv": "(alpha, A, x, beta=0.0, y=None, uplo='upper', *, out=None)",
-    "trmv": "(A, x, uplo='upper', trans=False, diag='nonunit', *, out=None)",
-    "trsv": "(A, x, uplo='upper', trans=False, diag='nonunit', *, out=None)",
+    "gemv": "(alpha, A, x, beta=0.0, y=None, trans=False, *, precision=None, out=None)",
+    "symv": "(alpha, A, x, beta=0.0, y=None, uplo='upper', *, precision=None, out=None)",
+    "hemv": "(alpha, A, x, beta=0.0, y=None, uplo='upper', *, precision=None, out=None)",
+    "trmv": "(A, x, uplo='upper', trans=False, diag='nonunit', *, precision=None, out=None)",
+    "trsv": "(A, x, uplo='upper', trans=False, diag='nonunit', *, precision=None, out=None)",
     "ger": "(alpha, x, y, A=None, *, out=None)",
     "gerc": "(alpha, x, y, A=None, *, out=None)",
     "syr": "(alpha, x, A=None, uplo='upper', *, out=None)",
     "her": "(alpha, x, A=None, uplo='upper', *, out=None)",
     "syr2": "(alpha, x, y, A=None, uplo='upper', *, out=None)",
     "her2": "(alpha, x, y, A=None, uplo='upper', *, out=None)",
-    "gemm": PRODUCT.replace("out_dtype=None", "out_dtype=None, precision=None"),
-    "batched_gemm": PRODUCT,
-    "grouped_gemm": PRODUCT,
-    "symm": "(alpha, A, B, beta=0.0, C=None, side='left', uplo='upper', *, out=None)",
-    "hemm": "(alpha, A, B, beta=0.0, C=None, side='left', uplo='upper', *, out=None)",
-    "syrk": "(alpha, A, beta=0.0, C=None, trans=False, uplo='upper', *, out=None)",
-    "herk": "(alpha, A, beta=0.0, C=None, trans=False, uplo='upper', *, out=None)",
-    "syr2k": "(alpha, A, B, beta=0.0, C=None, trans=False, uplo='upper', *, out=None)",
-    "her2k": "(alpha, A, B, beta=0.0, C=None, trans=False, uplo='upper', *, out=None)",
-    "gemmt": PRODUCT.replace("transA", "uplo='upper', transA").replace(" out_dtype=None,", ""),
+    "gemm": WIDENED.replace("out=", "target_forward_error=None, componentwise=False, out="),
+    "batched_gemm": WIDENED,
+    "grouped_gemm": WIDENED,
+    "symm": SIDED,
+    "hemm": SIDED,
+    "syrk": RANK_K,
+    "herk": RANK_K,
+    "syr2k": RANK_K.replace("A,", "A, B,"),
+    "her2k": RANK_K.replace("A,", "A, B,"),
+    "gemmt": PRODUCT.replace("transA", "uplo='upper', transA"),
     "trsm": TRIANGLE,
     "trmm": TRIANGLE,
     "batched_trsm": TRIANGLE,

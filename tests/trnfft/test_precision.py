@@ -96,7 +96,7 @@ def test_the_next_transform_is_computed_on_the_level_that_was_chosen():
 def test_unknown_modes_are_refused():
     for call in (trnfft.set_precision, lambda mode: trnfft.precision(mode).__enter__()):
         with pytest.raises(
-            ValueError, match="got precision 'quad', accepted: .*fast, fp32, double"
+            ValueError, match=r"got precision 'quad', accepted: .*fast, fp32, double"
         ):
             call("quad")
     with pytest.raises(ValueError, match="verified must be a bool"):

@@ -1,10 +1,11 @@
-"""The product of two matrices that are sums of two float32 planes, as two planes, in one launch.
+"""Products of matrices that are sums of two float32 planes, as two planes, in one launch.
 
 Layout   the contraction on partitions: planes (K, M) of the transposed left operand and (K, N) of
-         the right one; slices in bfloat16, cut on the chip
+         the right one, those of a batch below each other; slices in bfloat16, cut on the chip
 Limits   entries in [-1, 1]; K and M at least 1, N at least 2; 3 to 16 slices; edges are sliced
 Cost     M/128 * K/128 * N/512 products for each pair of slices, four passes of two operands for
-         each sum in PSUM; HBM bytes of the planes, and of the left slices once per 512 columns
+         each sum in PSUM; HBM bytes of the planes, and of the left slices once per 512 columns;
+         with ``upper``, only the tiles that reach the upper triangle
 Lever    bfloat16 products at full rate; sums of several pairs that are exact in PSUM, because
          digits have 7 bits; error-free additions of three operations from the smallest sums up;
          Vector reads PSUM, GpSimd adds up errors; the next panel is cut meanwhile
@@ -12,12 +13,17 @@ Lever    bfloat16 products at full rate; sums of several pairs that are exact in
 
 from __future__ import annotations
 
+from typing import Any
+
+from trnblas._kernels.doublefloat_arithmetic import two_sum
 from trnblas._kernels.slices import (
     cut_digits,
     fast_two_sum,
     group_sum,
     load_parts,
     store_parts,
+    store_zeros,
+    tiles_above,
 )
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
@@ -39,53 +45,67 @@ def doublefloat_gemm(
     slices: int,
     chunk: int,
     groups: tuple[tuple[tuple[int, int], ...], ...],
+    batch: int = 1,
+    upper: bool = False,
+    exact: bool = False,
 ) -> tuple[Tile, Tile]:
-    """Return two (M, N) planes whose sum is the product of ``a_high + a_low`` and ``b``'s.
+    """Return two planes whose sum is the product of ``a_high + a_low`` and ``b_high + b_low``.
+
+    Planes of a batch have the matrices below each other: (batch K, M), (batch K, N) and, of the
+    result, (batch M, N).
 
     Args:
-        a_high: (K, M), the first plane of the transposed left operand.
-        a_low: (K, M), its second plane, at most half of the last bit of the first.
-        b_high: (K, N), the first plane of the right operand.
-        b_low: (K, N), its second plane.
+        a_high: The first plane of the transposed left operand.
+        a_low: Its second plane, at most half of the last bit of the first.
+        b_high: The first plane of the right operand.
+        b_low: Its second plane.
         slices: Slices of each operand.
         chunk: Rows of the contraction that are summed in PSUM, a multiple of 128.
         groups: Pairs of slices (from 1) that share a sum in PSUM, from the smallest to the largest;
             those of the last two are the first slice with the second, and with itself.
+        batch: Number of products.
+        upper: Whether only the upper triangle of the result is needed: zeros are below its tiles.
+        exact: Whether errors of all additions are added without error, for bounds by |A| |B|.
     """
-    depth, rows = a_high.shape
-    columns = b_high.shape[1]
-    high = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
-    low = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
-    row_tiles = (rows + TILE - 1) // TILE
-    stored = []  # the left slices of each chunk and row tile, in HBM
-    for t in range(column_tiles(columns)):
-        n0, n1 = column_start(t, columns), column_start(t + 1, columns)
-        totals: list[list[Tile]] = []  # of each row tile, over the chunks before
-        for c in range((depth + chunk - 1) // chunk):
-            k0, k1 = c * chunk, min((c + 1) * chunk, depth)
-            right = cut_digits(b_high, b_low, k0, k1, n0, n1, slices, RIGHT_ENGINES)
-            lefts, sums = [], []
-            for m in range(row_tiles + 1):
-                if m < row_tiles:  # one panel ahead of the products
-                    if t == 0:
-                        m0, m1 = m * TILE, min((m + 1) * TILE, rows)
-                        left = cut_digits(a_high, a_low, k0, k1, m0, m1, slices, LEFT_ENGINES)
-                        if n1 < columns:
-                            stored.append(store_parts(left))
-                    else:
-                        left = load_parts(stored[c * row_tiles + m])
-                    lefts.append(left)
-                if m > 0:
-                    before = None
-                    if c > 0:
-                        before = load_parts(totals[m - 1])
-                    total = add_groups(lefts[m - 1], right, groups, before)
-                    if k1 < depth:
-                        sums.append(store_parts(total))
-                    else:
-                        m0, m1 = (m - 1) * TILE, min(m * TILE, rows)
-                        store_sum(high[m0:m1, n0:n1], low[m0:m1, n0:n1], total)
-            totals = sums
+    rows, columns = a_high.shape[1], b_high.shape[1]
+    depth = a_high.shape[0] // batch
+    high = nl.ndarray((batch * rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    low = nl.ndarray((batch * rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    for g in range(batch):
+        stored: list[list[Any]] = []  # the left slices of each chunk, by row tiles, in HBM
+        for t in range(column_tiles(columns)):
+            n0, n1 = column_start(t, columns), column_start(t + 1, columns)
+            row_tiles = tiles_above(rows, n1, upper)
+            store_zeros(high, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
+            store_zeros(low, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
+            totals: list[list[Tile]] = []  # of each row tile, over the chunks before
+            for c in range((depth + chunk - 1) // chunk):
+                k0, k1 = g * depth + c * chunk, g * depth + min((c + 1) * chunk, depth)
+                right = cut_digits(b_high, b_low, k0, k1, n0, n1, slices, RIGHT_ENGINES)
+                if t == 0:
+                    stored.append([])
+                lefts, sums = [], []
+                for m in range(row_tiles + 1):
+                    if m < row_tiles:  # one panel ahead of the products
+                        if m < len(stored[c]):
+                            left = load_parts(stored[c][m])
+                        else:
+                            m0, m1 = m * TILE, min((m + 1) * TILE, rows)
+                            left = cut_digits(a_high, a_low, k0, k1, m0, m1, slices, LEFT_ENGINES)
+                            if n1 < columns:
+                                stored[c].append(store_parts(left))
+                        lefts.append(left)
+                    if m > 0:
+                        before = None
+                        if c > 0:
+                            before = load_parts(totals[m - 1])
+                        total = add_groups(lefts[m - 1], right, groups, before, exact)
+                        if k1 < (g + 1) * depth:
+                            sums.append(store_parts(total))
+                        else:
+                            m0, m1 = g * rows + (m - 1) * TILE, g * rows + min(m * TILE, rows)
+                            store_sum(high[m0:m1, n0:n1], low[m0:m1, n0:n1], total)
+                totals = sums
     return high, low
 
 
@@ -94,12 +114,15 @@ def add_groups(
     right: list[Tile],
     groups: tuple[tuple[tuple[int, int], ...], ...],
     before: list[Tile] | None,
+    exact: bool,
 ) -> list[Tile]:
     """Return the sum of all products of two panels, and of ``before``, as three tiles.
 
     A sum in PSUM is a multiple of the last bit of everything smaller that was added before it, so
     three operations add it without error. The errors are added up in float32; those of the last two
-    groups, which are not small against the result, and those of ``before`` without error.
+    groups, which are not small against the result, and those of ``before`` without error. If
+    ``exact``, six operations add a sum without error, whatever its size, and every error is added
+    without error.
     """
     total = None
     errors: list[Tile] = []
@@ -108,6 +131,9 @@ def add_groups(
         if total is None:
             total = nl.ndarray(sums.shape, dtype=nl.float32, buffer=nl.sbuf)
             nisa.activation(dst=total, op=nl.copy, data=sums)
+        elif exact:
+            total, error = two_sum(total, sums)
+            errors.append(error)
         else:
             total, error = fast_two_sum(sums, total, VECTOR, GPSIMD)
             if 1 < g < len(groups) - 2:
@@ -129,20 +155,6 @@ def add_groups(
     if before is not None:
         nisa.tensor_tensor(dst=small, data1=small, data2=before[2], op=nl.add, engine=GPSIMD)
     return [total, middle, small]
-
-
-def two_sum(a: Tile, b: Tile) -> tuple[Tile, Tile]:
-    """Return the rounded sum of two tiles in SBUF, and its error."""
-    total = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
-    part = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
-    rest = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=total, data1=a, data2=b, op=nl.add, engine=VECTOR)
-    nisa.tensor_tensor(dst=part, data1=total, data2=a, op=nl.subtract, engine=VECTOR)
-    nisa.tensor_tensor(dst=rest, data1=total, data2=part, op=nl.subtract, engine=VECTOR)
-    nisa.tensor_tensor(dst=rest, data1=a, data2=rest, op=nl.subtract, engine=VECTOR)
-    nisa.tensor_tensor(dst=part, data1=b, data2=part, op=nl.subtract, engine=VECTOR)
-    nisa.tensor_tensor(dst=rest, data1=rest, data2=part, op=nl.add, engine=VECTOR)
-    return total, rest
 
 
 def store_sum(high: Tile, low: Tile, total: list[Tile]) -> None:

@@ -1,14 +1,15 @@
-"""The product of two float32 matrices by three float16 products, in one launch.
+"""Products of float32 matrices by three float16 products, in one launch.
 
 Layout   the contraction on partitions: planes (K, M) of the transposed left operand and (K, N) of
-         the right one; two float16 slices of each, cut on the chip
+         the right one, those of a batch below each other; two float16 slices of each, cut on chip
 Limits   entries below 65,520; K and M at least 1, N at least 2; edges are sliced
 Error    3 * 2**-22 |A| |B| from operands (2**-22 |x| for each, and the product of two rests) if
          entries are scaled so that the largest of a row of A and of a column of B is at least
          32,760 and the others are within 2**18 of it: 2**-25, half the last bit of a subnormal
          number, is then at most 2**-22 |x|; and the roundings of 3 K sums in float32
 Cost     3 * M/128 * K/128 * N/512 products at the rate of float16, where float32 takes four passes;
-         HBM bytes of the planes, and of the left slices once per 512 columns
+         HBM bytes of the planes, and of the left slices once per 512 columns; with ``upper``, only
+         the tiles that reach the upper triangle
 Lever    the Tensor engine's rate for 16-bit operands, exact products of float16 in float32, one
          sum in PSUM of all three; Scalar rounds, Vector and GpSimd subtract, the next panel is cut
          meanwhile
@@ -16,7 +17,16 @@ Lever    the Tensor engine's rate for 16-bit operands, exact products of float16
 
 from __future__ import annotations
 
-from trnblas._kernels.slices import cut_halves, group_sum, load_parts, store_parts
+from typing import Any
+
+from trnblas._kernels.slices import (
+    cut_halves,
+    group_sum,
+    load_parts,
+    store_parts,
+    store_zeros,
+    tiles_above,
+)
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
@@ -30,37 +40,43 @@ PAIRS = ((1, 2), (2, 1), (1, 1))  # the smallest products first; that of both re
 
 
 @nki.jit
-def float16x3_gemm(a: Tile, b: Tile) -> Tile:
-    """Return the (M, N) product in float32.
+def float16x3_gemm(a: Tile, b: Tile, batch: int = 1, upper: bool = False) -> Tile:
+    """Return the (batch M, N) products in float32, those of a batch below each other.
 
     Args:
-        a: (K, M), the transposed left operand.
-        b: (K, N).
+        a: (batch K, M), the transposed left operands.
+        b: (batch K, N).
+        batch: Number of products.
+        upper: Whether only the upper triangle of the result is needed: zeros are below its tiles.
     """
-    depth, rows = a.shape
-    columns = b.shape[1]
-    out = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
-    row_tiles = (rows + TILE - 1) // TILE
-    stored = []  # the left slices of each chunk and row tile, in HBM
-    for t in range(column_tiles(columns)):
-        n0, n1 = column_start(t, columns), column_start(t + 1, columns)
-        for c in range((depth + CHUNK - 1) // CHUNK):
-            k0, k1 = c * CHUNK, min((c + 1) * CHUNK, depth)
-            right = cut_halves(b, k0, k1, n0, n1)
-            lefts = []
-            for m in range(row_tiles + 1):
-                if m < row_tiles:  # one panel ahead of the products
-                    if t == 0:
-                        left = cut_halves(a, k0, k1, m * TILE, min((m + 1) * TILE, rows))
-                        if n1 < columns:
-                            stored.append(store_parts(left))
-                    else:
-                        left = load_parts(stored[c * row_tiles + m])
-                    lefts.append(left)
-                if m > 0:
-                    sums = group_sum(lefts[m - 1], right, PAIRS)
-                    m0, m1 = (m - 1) * TILE, min(m * TILE, rows)
-                    write_sums(out[m0:m1, n0:n1], sums, c > 0)
+    rows, columns = a.shape[1], b.shape[1]
+    depth = a.shape[0] // batch
+    out = nl.ndarray((batch * rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    for g in range(batch):
+        stored: list[list[Any]] = []  # the left slices of each chunk, by row tiles, in HBM
+        for t in range(column_tiles(columns)):
+            n0, n1 = column_start(t, columns), column_start(t + 1, columns)
+            row_tiles = tiles_above(rows, n1, upper)
+            store_zeros(out, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
+            for c in range((depth + CHUNK - 1) // CHUNK):
+                k0, k1 = g * depth + c * CHUNK, g * depth + min((c + 1) * CHUNK, depth)
+                right = cut_halves(b, k0, k1, n0, n1)
+                if t == 0:
+                    stored.append([])
+                lefts = []
+                for m in range(row_tiles + 1):
+                    if m < row_tiles:  # one panel ahead of the products
+                        if m < len(stored[c]):
+                            left = load_parts(stored[c][m])
+                        else:
+                            left = cut_halves(a, k0, k1, m * TILE, min((m + 1) * TILE, rows))
+                            if n1 < columns:
+                                stored[c].append(store_parts(left))
+                        lefts.append(left)
+                    if m > 0:
+                        sums = group_sum(lefts[m - 1], right, PAIRS)
+                        m0, m1 = g * rows + (m - 1) * TILE, g * rows + min(m * TILE, rows)
+                        write_sums(out[m0:m1, n0:n1], sums, c > 0)
     return out
 
 

@@ -18,9 +18,24 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["cut_digits", "cut_halves", "fast_two_sum", "group_sum", "load_parts", "store_parts"]
+__all__ = [
+    "cut_digits",
+    "cut_halves",
+    "fast_two_sum",
+    "group_sum",
+    "load_parts",
+    "store_parts",
+    "store_zeros",
+    "tiles_above",
+]
 
 _ELEMENTS = 1024  # columns of one instruction
+
+
+def tiles_above(rows: int, column: int, upper: bool) -> int:
+    """Return the row tiles of a result, or those that reach above its diagonal before a column."""
+    last = min(rows, column) if upper else rows
+    return (last + TILE - 1) // TILE
 
 
 def part_shapes(k0: int, k1: int, width: int) -> list[tuple[int, int, int]]:
@@ -156,6 +171,16 @@ def store_parts(parts: list[Tile]) -> list[Tile]:
         nisa.dma_copy(dst=copy, src=part)
         stored.append(copy)
     return stored
+
+
+def store_zeros(out: Tile, m0: int, m1: int, n0: int, n1: int) -> None:
+    """Write zeros to rows ``m0`` to ``m1`` and columns ``n0`` to ``n1`` of a result."""
+    if m0 < m1:
+        zeros = nl.ndarray((min(TILE, m1 - m0), n1 - n0), dtype=out.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=zeros, value=0.0)
+        for m in range(m0, m1, TILE):
+            rows = min(TILE, m1 - m)
+            nisa.dma_copy(dst=out[m : m + rows, n0:n1], src=zeros[0:rows])
 
 
 def load_parts(stored: list[Tile]) -> list[Tile]:

@@ -6,7 +6,7 @@ Triangular and symmetric matrices have derivatives with respect to the elements 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -24,7 +24,6 @@ __all__ = [
     "gemmt_backward",
     "gemmt_jvp",
     "multiplied",
-    "precise_backward",
     "symm_backward",
     "syr2k_backward",
     "syrk_backward",
@@ -144,21 +143,6 @@ def gemmt_jvp(
     if of_c is not None:
         parts.append(beta * one_triangle(of_c, upper) + one_triangle(of_c, not upper, 1))
     return total(parts)
-
-
-def precise_backward(name: str) -> Callable[..., Gradients]:
-    """Return the rule of a product A B of one level of precision: G B^T and A^T G at that level."""
-
-    def backward(grad: Tensor, needed: Needed, a: Tensor, b: Tensor, *level: Any) -> Gradients:
-        product = LIBRARY.operations[name]
-        for_a = for_b = None
-        if needed[0]:
-            for_a = product(grad, b.mT, *level).sum_to_size(a.shape)
-        if needed[1]:
-            for_b = product(a.mT, grad, *level).sum_to_size(b.shape)
-        return for_a, for_b, *(None for _ in level)
-
-    return backward
 
 
 # -- symmetric matrices ----------------------------------------------------------------------------

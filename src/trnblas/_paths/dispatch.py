@@ -11,13 +11,12 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._paths.accumulation import accumulated, is_number, scaled
 from trnblas._paths.arguments import Product, Scalar, broadcast_batch
-from trnblas._paths.flags import Trans, applied, flipped
+from trnblas._paths.flags import Trans, flipped
 from trnblas._paths.torch_path import (
     torch_gemm,
     torch_gemmt,
@@ -27,12 +26,10 @@ from trnblas._paths.torch_path import (
     torch_trmm,
     torch_trsm,
 )
-from trnsci.core.errors import DTypeError, FlagError
 
 __all__ = [
     "kernels_wanted",
     "run_gemm",
-    "run_gemm_at",
     "run_gemmt",
     "run_hermitian",
     "run_symm",
@@ -43,9 +40,6 @@ __all__ = [
 ]
 
 kernels_wanted = LIBRARY.kernels_wanted
-
-LEVELS = ("float32", "float16x3", "doublefloat")
-"""Levels of precision of a product."""
 
 
 def run_gemm(product: Product, out: Tensor | None) -> Tensor:
@@ -61,29 +55,6 @@ def run_gemm(product: Product, out: Tensor | None) -> Tensor:
     C = None if C is None else C.expand(shape).flatten(0, -3)
     flat = (prod(shape[:-2]), *shape[-2:])
     return _with_factors(BATCHED_GEMM, operands, alpha, beta, C, flat, *flags).reshape(shape)
-
-
-def run_gemm_at(level: str, product: Product) -> Tensor:
-    """Return a product at a level of precision; the factors are applied to its result.
-
-    Raises:
-        FlagError: The level is not known.
-        DTypeError: The operands are neither float32 nor float64.
-    """
-    if level not in LEVELS:
-        raise FlagError(f"gemm: precision must be one of {', '.join(LEVELS)}, got {level!r}")
-    A, B, C, alpha, beta, trans_a, trans_b, _ = product
-    if A.dtype not in (torch.float32, torch.float64):
-        raise DTypeError(
-            f"gemm: precision={level!r} takes torch.float32 and torch.float64, got {A.dtype}"
-        )
-    if level == "float32" or is_number(alpha, 0):
-        return run_gemm(product, None)
-    from trnblas._paths.operations import DOUBLEFLOAT_GEMM, FLOAT16X3_GEMM
-
-    operands = applied(trans_a, A), applied(trans_b, B)
-    found = FLOAT16X3_GEMM(*operands) if level == "float16x3" else DOUBLEFLOAT_GEMM(*operands, 0)
-    return accumulated(scaled(alpha, found), beta, C)
 
 
 def run_gemmt(product: Product, upper: bool) -> Tensor:

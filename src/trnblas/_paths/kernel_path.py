@@ -7,16 +7,13 @@ Kernels take any shape, so nothing is padded. Importing this module imports NKI.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trnblas._kernels import batched as batched_kernels
-from trnblas._kernels import doublefloat as doublefloat_kernels
 from trnblas._kernels import energy as energy_kernels
-from trnblas._kernels import float16x3 as float16x3_kernels
 from trnblas._kernels import gemm as gemm_kernels
 from trnblas._kernels import gemmt as gemmt_kernels
 from trnblas._kernels import symm as symm_kernels
@@ -24,15 +21,6 @@ from trnblas._kernels import syrk as syrk_kernels
 from trnblas._kernels import trmm as trmm_kernels
 from trnblas._kernels import trsm as trsm_kernels
 from trnblas._kernels.tiling_syrk import syrk_tiling
-from trnblas._precise.planes import joined, plane, planes, row_exponents, times_power
-from trnblas._precise.slicing import (
-    PROMISE,
-    block_starts,
-    chunk_rows,
-    fewest_slices,
-    pair_groups,
-)
-from trnsci.core.arguments import broadcast
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.tiles.tiling import Blocks, Layout
@@ -42,8 +30,6 @@ __all__ = [
     "batched_gemm",
     "batched_pair_energy",
     "batched_trsm",
-    "doublefloat_gemm",
-    "float16x3_gemm",
     "gemm",
     "gemmt",
     "mp2_energy",
@@ -77,57 +63,6 @@ def _product(kernel: Any) -> Callable[..., Tensor]:
 
 gemm = _product(gemm_kernels.gemm)
 batched_gemm = _product(batched_kernels.batched_gemm)
-
-
-def doublefloat_gemm(launch: Launcher, a: Tensor, b: Tensor, slices: int) -> Tensor:
-    slices = slices or fewest_slices(PROMISE, a.shape[-1])
-
-    def block(left: Tensor, right: Tensor) -> Tensor:
-        """Return the product of a block of the contraction, in float64."""
-        of_left, of_right = row_exponents(left), row_exponents(right.mT).mT
-        depth, columns = right.shape
-        operands = (
-            *planes(times_power(left, -of_left).mT),
-            *planes(_two_columns(times_power(right, -of_right))),
-        )
-        plan = slices, chunk_rows(slices, depth), pair_groups(slices, depth)
-        high, low = launch(doublefloat_kernels.doublefloat_gemm, *operands, *plan)
-        return joined(high[:, :columns], low[:, :columns], of_left + of_right, torch.float64)
-
-    def product(left: Tensor, right: Tensor) -> Tensor:
-        starts = block_starts(left.shape[-1])
-        blocks = [block(left[:, k0:k1], right[k0:k1]) for k0, k1 in pairwise(starts)]
-        return sum(blocks[1:], blocks[0]).to(a.dtype)
-
-    return _each_product(product, a, b)
-
-
-def float16x3_gemm(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
-    most = float16x3_kernels.MOST
-
-    def product(left: Tensor, right: Tensor) -> Tensor:
-        of_left, of_right = row_exponents(left, most), row_exponents(right.mT, most).mT
-        scaled = times_power(left, -of_left).mT, _two_columns(times_power(right, -of_right))
-        result = launch(float16x3_kernels.float16x3_gemm, *map(plane, scaled))
-        return times_power(result[:, : right.shape[1]], of_left + of_right).to(a.dtype)
-
-    return _each_product(product, a, b)
-
-
-def _each_product(product: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
-    """Return the product of two matrices, or of each pair of two batches."""
-    if a.ndim == b.ndim == 2:
-        return product(a, b)
-    batch = broadcast(a.shape[:-2], b.shape[:-2]) or ()
-    lefts = a.expand(*batch, *a.shape[-2:]).flatten(0, -3)
-    rights = b.expand(*batch, *b.shape[-2:]).flatten(0, -3)
-    results = [product(left, right) for left, right in zip(lefts, rights, strict=True)]
-    return torch.stack(results).reshape(*batch, a.shape[-2], b.shape[-1])
-
-
-def _two_columns(matrix: Tensor) -> Tensor:
-    """Return a matrix with at least two columns, which some compilers demand of a product."""
-    return matrix if matrix.shape[1] > 1 else torch.cat([matrix, torch.zeros_like(matrix)], 1)
 
 
 def gemmt(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY
@@ -17,6 +16,12 @@ from trnblas._paths import derivatives as rules
 from trnblas._paths import mp2_derivatives as energy_rules
 from trnblas._paths.arguments import checked_product
 from trnblas._paths.flags import Trans
+from trnblas._paths.level_operations import (
+    BFLOAT16_GEMM,
+    DOUBLEFLOAT_GEMM,
+    DOUBLEFLOAT_TRSM,
+    FLOAT16X3_GEMM,
+)
 from trnblas._paths.torch_path import (
     torch_gemm,
     torch_gemmt,
@@ -26,16 +31,16 @@ from trnblas._paths.torch_path import (
     torch_trmm,
     torch_trsm,
 )
-from trnblas._precise.slicing import MOST_DEPTH
 from trnsci.core.backend.operation import Operation
 from trnsci.core.dtypes import dtype_name
-from trnsci.core.products import matmul
 
 __all__ = [
     "BATCHED_GEMM",
     "BATCHED_PAIR_ENERGY",
     "BATCHED_TRSM",
+    "BFLOAT16_GEMM",
     "DOUBLEFLOAT_GEMM",
+    "DOUBLEFLOAT_TRSM",
     "FLOAT16X3_GEMM",
     "GEMM",
     "GEMMT",
@@ -120,48 +125,6 @@ GEMMT = _operation(
     autocast="lower",
     flops=_gemmt_flops,
     unsuited=_one_matrix,
-)
-
-
-# -- products at other levels of precision ---------------------------------------------------------
-
-
-def _doublefloat(a: Tensor, b: Tensor, slices: int) -> Tensor:
-    return matmul(a.double(), b.double()).to(a.dtype)
-
-
-def _float16x3(a: Tensor, b: Tensor) -> Tensor:
-    with torch.autocast(a.device.type, enabled=False):  # it would lower the level
-        return matmul(a, b)
-
-
-def _matmul_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
-    return 2.0 * a.numel() * b.shape[-1]
-
-
-def _too_deep(a: Tensor, *rest: Any) -> str:
-    depth = a.shape[-1]
-    if depth <= MOST_DEPTH:
-        return ""
-    return f"the error is proved for contractions up to {MOST_DEPTH}, not {depth}"
-
-
-DOUBLEFLOAT_GEMM = _operation(
-    "doublefloat_gemm",
-    reference=_doublefloat,
-    backward=rules.precise_backward("doublefloat_gemm"),
-    linear=(0, 1),
-    dtypes=("float32", "float64"),
-    flops=_matmul_flops,
-    unsuited=_too_deep,
-)
-FLOAT16X3_GEMM = _operation(
-    "float16x3_gemm",
-    reference=_float16x3,
-    backward=rules.precise_backward("float16x3_gemm"),
-    linear=(0, 1),
-    dtypes=("float32",),
-    flops=_matmul_flops,
 )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["joined", "plane", "planes", "row_exponents", "times_power"]
+__all__ = ["joined", "plane", "planes", "row_exponents", "row_range", "times_power"]
 
 _BIAS, _MANTISSA_BITS = 1023, 52  # of float64
 
@@ -29,6 +29,18 @@ def row_exponents(matrices: Tensor, most: float = 1.0) -> Tensor:
     fraction_of_most, exponent_of_most = torch.frexp(torch.tensor(most, dtype=torch.float64))
     exponent = exponent - exponent_of_most + (fraction >= fraction_of_most)
     return torch.where(usable, exponent, 0).long()
+
+
+def row_range(matrices: Tensor) -> int:
+    """Return the smallest r such that entries, scaled by rows, are at least 2**-r or 0.
+
+    A NaN or an infinity is not counted.
+    """
+    magnitudes = matrices.abs().double()
+    counted = torch.isfinite(magnitudes) & (magnitudes > 0)
+    own = torch.frexp(torch.where(counted, magnitudes, 1.0)).exponent
+    below = torch.where(counted, row_exponents(matrices) - own, 0)
+    return 1 + int(below.max())
 
 
 def times_power(values: Tensor, exponents: Tensor) -> Tensor:

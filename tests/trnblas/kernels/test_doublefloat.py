@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -12,13 +13,17 @@ import nkisim
 import trnblas
 from each_case import each_case
 from oracles.exact_products import errors_by_norms
+from trnblas._kernels.bfloat16 import bfloat16_gemm
 from trnblas._kernels.doublefloat import doublefloat_gemm
 from trnblas._kernels.float16x3 import float16x3_gemm
 from trnblas._library import LIBRARY
-from trnblas._paths import kernel_path
+from trnblas._paths import level_launches
 from trnblas._precise import slicing
+from trnblas._precise.ladder import level_bound
+from trnsci.core.arrays import read_only_array_of
 from trnsci.core.counters import counts
 from trnsci.core.errors import DTypeError, FlagError
+from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 from .harness_products import run
 
@@ -30,7 +35,7 @@ def launcher(generation="gen3"):
     """Return a launch function that simulates strictly and accepts no finding."""
 
     def launch(kernel, *args):
-        arrays = [x.contiguous().numpy() if isinstance(x, torch.Tensor) else x for x in args]
+        arrays = [read_only_array_of(x) if isinstance(x, torch.Tensor) else x for x in args]
         results = run(kernel, generation, *arrays)
         single = not isinstance(results, (tuple, list))
         return torch.tensor(results) if single else tuple(map(torch.tensor, results))
@@ -39,8 +44,12 @@ def launcher(generation="gen3"):
 
 
 def product(a, b, slices=0, generation="gen3"):
-    tensors = (torch.as_tensor(x) for x in (a, b))
-    return kernel_path.doublefloat_gemm(launcher(generation), *tensors, slices).numpy()
+    launch, left, right = launcher(generation), torch.as_tensor(a), torch.as_tensor(b)
+    if slices:
+        panels = left[None], right[None]
+        return level_launches.sliced_product(launch, *panels, slices, False, False)[0].numpy()
+    options = slicing.PROMISE, False, False
+    return level_launches.doublefloat_gemm(launch, left, right, *options).numpy()
 
 
 def ill_scaled(rng, rows, columns, phi):
@@ -204,6 +213,27 @@ def test_the_source_has_no_finding(generation, depth):
     plan = 8, slicing.chunk_rows(8, depth), slicing.pair_groups(8, depth)
     assert not list(nkisim.check(doublefloat_gemm, target=generation)(a, a, b, b, *plan).findings)
     assert not list(nkisim.check(float16x3_gemm, target=generation)(a, b).findings)
+    narrow = [x.astype(ml_dtypes.bfloat16) for x in (a.T, b)]
+    blocks = gemm_tiling(130, 140, depth, "bfloat16", generation).blocks
+    assert not list(nkisim.check(bfloat16_gemm, target=generation)(*narrow, blocks).findings)
+
+
+@each_case("generation", GENERATIONS)
+@each_case("level", ["bfloat16", "float16x3", "doublefloat"])
+def test_batches_and_triangles_on_every_generation(generation, level):
+    """Strictly simulated, within the bound of the level; below the triangle are zeros."""
+    rng = np.random.default_rng(0)
+    a, b = (torch.tensor(rng.standard_normal(s)) for s in ((2, 600, 30), (2, 30, 600)))
+    a, b = (a, b) if level == "doublefloat" else (a.float(), b.float())
+    launched = getattr(level_launches, f"{level}_gemm")
+    options = (slicing.PROMISE, False) if level == "doublefloat" else ()
+    norms = a.double().norm(dim=-1)[..., None] * b.double().norm(dim=-2)[:, None]
+    bound = slicing.PROMISE + 30 * U64 if options else level_bound(level, 30) + 2.0**-24
+    for upper in (False, True):
+        got = launched(launcher(generation), a, b, *options, upper).double()
+        want = a.double() @ b.double()
+        want = want.triu() if upper else want
+        assert ((got - want).abs() <= bound * norms).all()
 
 
 @each_case("slices", [8, 10, 11, 16])
@@ -260,7 +290,7 @@ def test_the_operation_runs_the_kernel_and_keeps_the_dtype(dtype):
     before = counts()
     with LIBRARY.backend("simulator"):
         got = at("doublefloat", a, b)
-    assert (counts() - before).launches == {"doublefloat_gemm": 2}
+    assert (counts() - before).launches == {"doublefloat_gemm": 1}
     assert got.dtype is dtype
     want = a.double() @ b.double()
     allowed = (slicing.PROMISE + 20 * U64) * a.norm(dim=-1)[..., None] * b.norm(dim=0)
@@ -322,7 +352,7 @@ def test_factors_transpositions_and_out(level, backend):
 
 def test_wrong_arguments_are_named():
     x = torch.ones(2, 2)
-    with pytest.raises(FlagError, match=r"gemm: precision must be one of float32, .*'float128'"):
+    with pytest.raises(FlagError, match=r"gemm: got precision 'float128', accepted: bfloat16, .*"):
         at("float128", x, x)
     for dtype in (torch.complex64, torch.int64, torch.bfloat16):
         with pytest.raises(DTypeError, match=f"gemm: precision='doublefloat' takes .*{dtype}"):
@@ -333,9 +363,8 @@ def test_wrong_arguments_are_named():
 
 
 def halves(a, b, generation="gen3"):
-    return kernel_path.float16x3_gemm(
-        launcher(generation), torch.as_tensor(a), torch.as_tensor(b)
-    ).numpy()
+    operands = torch.as_tensor(a), torch.as_tensor(b)
+    return level_launches.float16x3_gemm(launcher(generation), *operands, False).numpy()
 
 
 def assert_three_products(a, b, generation="gen3"):

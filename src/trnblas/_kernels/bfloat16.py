@@ -1,0 +1,33 @@
+"""Products of matrices rounded to bfloat16, summed in float32 and returned so, in one launch.
+
+Layout   that of GEMM for each matrix of the batch
+Limits   a is (M, K) or (batch, M, K), b (K, N) or (batch, K, N), in bfloat16; extents at least 1
+Cost     that of a GEMM in bfloat16, and twice its bytes of the result
+Lever    those of GEMM: the rate of 16-bit operands, and half the bytes of operands
+"""
+
+from __future__ import annotations
+
+from trnsci.core.nki import nki, nl
+from trnsci.core.tiles.gemm_schedule import Product, multiply_all
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.tiling import Blocks
+
+__all__ = ["bfloat16_gemm"]
+
+
+@nki.jit
+def bfloat16_gemm(a: Tile, b: Tile, blocks: Blocks) -> Tile:
+    """Return ``a @ b`` in float32, for one pair of matrices or each of a batch.
+
+    Args:
+        a: (M, K) or (batch, M, K).
+        b: (K, N) or (batch, K, N).
+        blocks: The ``blocks`` of ``gemm_tiling`` with this batch.
+    """
+    shape: tuple[int, ...] = (a.shape[0], b.shape[1])
+    if len(a.shape) == 3:
+        shape = (a.shape[0], a.shape[1], b.shape[2])
+    out = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    multiply_all(Product(out, a, b, None, 1.0, 0.0, "columns", "rows"), blocks)
+    return out

@@ -1,0 +1,207 @@
+"""Kernel launches of products and solutions at levels of precision other than float32.
+
+Each function has the name of its operation and takes a launcher and the operation's arguments:
+matrices or batches that broadcast. A batch is one launch; an operand that all its products share is
+not copied, the other is made one matrix. Scales are applied here, in float64 (see ``planes``).
+Importing this module imports NKI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import prod
+
+import torch
+from torch import Tensor
+
+from trnblas._kernels.bfloat16 import bfloat16_gemm as bfloat16_kernel
+from trnblas._kernels.doublefloat import doublefloat_gemm as doublefloat_kernel
+from trnblas._kernels.float16x3 import MOST
+from trnblas._kernels.float16x3 import float16x3_gemm as float16x3_kernel
+from trnblas._kernels.trsm import batched_trsm as batched_trsm_kernel
+from trnblas._kernels.trsm import trsm as trsm_kernel
+from trnblas._paths.triangles import one_triangle, triangular
+from trnblas._precise.magnitudes import slices_for_ranges
+from trnblas._precise.planes import (
+    joined,
+    plane,
+    planes,
+    row_exponents,
+    row_range,
+    times_power,
+)
+from trnblas._precise.slicing import (
+    PROMISE,
+    block_starts,
+    chunk_rows,
+    fewest_slices,
+    pair_groups,
+)
+from trnsci.core.arguments import broadcast
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.errors import KernelError
+from trnsci.core.tiles.tiling_gemm import gemm_tiling
+
+__all__ = [
+    "bfloat16_gemm",
+    "doublefloat_gemm",
+    "doublefloat_trsm",
+    "float16x3_gemm",
+    "sliced_product",
+]
+
+_MOST_STEPS = 20  # of refinement; each gains a factor of two at least
+
+
+def bfloat16_gemm(launch: Launcher, a: Tensor, b: Tensor, upper: bool) -> Tensor:
+    def product(left: Tensor, right: Tensor) -> Tensor:
+        count, rows, depth = left.shape
+        blocks = gemm_tiling(
+            rows,
+            right.shape[2],
+            depth,
+            "bfloat16",
+            a_layout="columns",
+            b_layout="rows",
+            batch=count,
+        ).blocks
+        operands = (x[0] if count == 1 else x for x in (left, right))
+        result: Tensor = launch(bfloat16_kernel, *(x.bfloat16() for x in operands), blocks)
+        return result.reshape(count, rows, -1)
+
+    return _each_product(product, a, b, upper).to(a.dtype)
+
+
+def float16x3_gemm(launch: Launcher, a: Tensor, b: Tensor, upper: bool) -> Tensor:
+    def product(left: Tensor, right: Tensor) -> Tensor:
+        of_left, of_right = row_exponents(left, MOST), row_exponents(right.mT, MOST).mT
+        scaled = times_power(left, -of_left).mT, _two_columns(times_power(right, -of_right))
+        operands = (plane(x).flatten(0, 1) for x in scaled)
+        result = launch(float16x3_kernel, *operands, left.shape[0], upper)
+        result = result.reshape(*left.shape[:2], -1)[..., : right.shape[2]]
+        return times_power(result, of_left + of_right)
+
+    return _each_product(product, a, b, upper).to(a.dtype)
+
+
+def doublefloat_gemm(
+    launch: Launcher, a: Tensor, b: Tensor, target: float, componentwise: bool, upper: bool
+) -> Tensor:
+    def product(left: Tensor, right: Tensor) -> Tensor:
+        depth = left.shape[2]
+        slices = 0 if componentwise else fewest_slices(target, depth)
+        blocks = []
+        for k0, k1 in pairwise(block_starts(depth)):
+            panels = left[..., k0:k1], right[:, k0:k1]
+            if componentwise:
+                ranges = (row_range(x) for x in (panels[0], panels[1].mT))
+                slices = slices_for_ranges(target, depth, *ranges)
+            blocks.append(sliced_product(launch, *panels, slices, upper, componentwise))
+        return sum(blocks[1:], blocks[0])
+
+    return _each_product(product, a, b, upper).to(a.dtype)
+
+
+def sliced_product(
+    launch: Launcher, left: Tensor, right: Tensor, slices: int, upper: bool, exact: bool
+) -> Tensor:
+    """Return doublefloat products of a batch, with a contraction up to 4,096, in float64."""
+    of_left, of_right = row_exponents(left), row_exponents(right.mT).mT
+    scaled = times_power(left, -of_left).mT, _two_columns(times_power(right, -of_right))
+    operands = (part.flatten(0, 1) for x in scaled for part in planes(x))
+    count, rows, depth = left.shape
+    plan = slices, chunk_rows(slices, depth), pair_groups(slices, depth)
+    found = launch(doublefloat_kernel, *operands, *plan, count, upper, exact)
+    high, low = (part.reshape(count, rows, -1)[..., : right.shape[2]] for part in found)
+    return joined(high, low, of_left + of_right, torch.float64)
+
+
+def doublefloat_trsm(
+    launch: Launcher, a: Tensor, b: Tensor, left: bool, upper: bool, trans: str, unit: bool
+) -> Tensor:
+    """Solve in float32, and again for the residual, until that is at most 2**-45 of its terms.
+
+    The residual of row i and column j is compared with the 2-norms of the row of op(A) and of the
+    column of the solution, plus the entry of B.
+
+    Raises:
+        KernelError: A is singular or not finite, or too ill-conditioned for float32.
+    """
+    matrix = triangular(a, upper, unit)
+    if (trans != "N") == left:  # op(A) for A on the left, its transpose for A on the right
+        matrix, upper = matrix.mT, not upper
+    batch, matrices, sides = _one_batch(matrix, b if left else b.mT)
+    diagonal = torch.diagonal(matrices, dim1=-2, dim2=-1)
+    if not (torch.isfinite(matrices).all() and diagonal.all() and torch.isfinite(sides).all()):
+        raise KernelError("A is singular, or A or B is not finite: float32 has nothing to refine")
+    of_rows = row_exponents(matrices)
+    matrices, sides = times_power(matrices, -of_rows), times_power(sides, -of_rows)
+    of_columns = row_exponents(sides.mT).mT
+    sides = times_power(sides, -of_columns)
+    rows = torch.linalg.vector_norm(matrices, dim=-1, keepdim=True)
+    solution, residual, reached = torch.zeros_like(sides), sides, float("inf")
+    for _ in range(_MOST_STEPS):
+        solution = solution + _solved(launch, matrices, residual, upper)
+        found = doublefloat_gemm(launch, matrices, solution, PROMISE, False, False)
+        residual = sides - found
+        columns = torch.linalg.vector_norm(solution, dim=-2, keepdim=True)
+        terms = rows * columns + sides.abs()
+        before, reached = reached, float((residual.abs() / terms.clamp_min(_TINY)).max())
+        if reached <= PROMISE:
+            solution = times_power(solution, of_columns).reshape(*batch, *sides.shape[1:])
+            return solution if left else solution.mT
+        if not reached <= before / 2:
+            break
+    raise KernelError(
+        f"A is too ill-conditioned for refinement in float32: it stopped at a residual of "
+        f"{reached:.3g}, above {PROMISE:.3g}"
+    )
+
+
+_TINY = torch.finfo(torch.float64).tiny
+
+
+def _solved(launch: Launcher, matrices: Tensor, sides: Tensor, upper: bool) -> Tensor:
+    """Return the float32 solutions of triangular systems with these right-hand sides."""
+    exponents = row_exponents(sides.mT).mT
+    operands = [plane(matrices), plane(times_power(sides, -exponents))]
+    kernel = batched_trsm_kernel
+    if matrices.shape[0] == 1:
+        kernel, operands = trsm_kernel, [x[0] for x in operands]
+    found = launch(kernel, *operands, 1.0, True, upper, False, False)
+    return times_power(found.reshape(sides.shape), exponents)
+
+
+def _each_product(
+    product: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, upper: bool
+) -> Tensor:
+    """Return the product of two matrices, or of each pair of two batches, with one batch dimension.
+
+    With a shared operand the other one is a single matrix, unless a triangle is computed.
+    """
+    rows, columns = a.shape[-2], b.shape[-1]
+    if b.ndim == 2 and not upper:
+        return product(a.reshape(1, -1, a.shape[-1]), b[None]).reshape(*a.shape[:-1], columns)
+    if a.ndim == 2 and not upper:
+        side_by_side = b.movedim(-2, 0)
+        wide = product(a[None], side_by_side.reshape(1, b.shape[-2], -1))
+        return wide.reshape(rows, *side_by_side.shape[1:]).movedim(0, -2)
+    batch, lefts, rights = _one_batch(a, b)
+    results = product(lefts, rights).reshape(*batch, rows, columns)
+    return one_triangle(results, True) if upper else results
+
+
+def _one_batch(a: Tensor, b: Tensor) -> tuple[tuple[int, ...], Tensor, Tensor]:
+    """Return the batch of two operands, and both with one batch dimension."""
+    batch = broadcast(a.shape[:-2], b.shape[:-2]) or ()
+    left, right = (x.expand(*batch, *x.shape[-2:]) for x in (a, b))
+    count = prod(batch)
+    return batch, left.reshape(count, *a.shape[-2:]), right.reshape(count, *b.shape[-2:])
+
+
+def _two_columns(matrices: Tensor) -> Tensor:
+    """Return matrices with at least two columns, which some compilers demand of a product."""
+    if matrices.shape[-1] > 1:
+        return matrices
+    return torch.cat([matrices, torch.zeros_like(matrices)], -1)

@@ -1,0 +1,145 @@
+"""Predicted work of the kernels that cut operands into slices, by engine.
+
+Every pass of an instruction over a tile takes one cycle for each column, and a fixed number more;
+GpSimd takes 1.75 times as long as Vector. The engines overlap, except that the first panels are cut
+before the first product. ``test_plans`` compares this with the profile of the simulated kernels.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from trnblas._precise.slicing import block_starts, chunk_rows, pair_groups
+from trnsci.core.tiles.hardware import CORES, Core
+from trnsci.core.tiles.tiling import column_tiles, row_tiles
+
+__all__ = ["SliceWork", "doublefloat_work", "float16x3_work"]
+
+_GPSIMD = 1.75
+_LAUNCH_NS = 10_000.0
+_TWO_SUM = 6  # passes
+_FLOAT16X3_CHUNK = 4096
+
+
+class SliceWork(NamedTuple):
+    """Work of a product in slices.
+
+    Attributes:
+        slices: Slices of each operand.
+        pairs: Pairs of slices that are multiplied.
+        groups: Sums in PSUM that the pairs share.
+        launches: Kernels launched, one for each block of the contraction.
+        products: Instructions of the Tensor engine.
+        hbm_bytes: Bytes read from and written to HBM.
+        tensor_ns, vector_ns, gpsimd_ns, dma_ns: Busy time.
+        start_ns: Time before the first product.
+    """
+
+    slices: int
+    pairs: int
+    groups: int
+    launches: int
+    products: int
+    hbm_bytes: int
+    tensor_ns: float
+    vector_ns: float
+    gpsimd_ns: float
+    dma_ns: float
+    start_ns: float
+
+    @property
+    def time_ns(self) -> float:
+        """Predicted time."""
+        busiest = max(self.tensor_ns, self.vector_ns, self.gpsimd_ns, self.dma_ns)
+        return busiest + self.start_ns + self.launches * _LAUNCH_NS
+
+
+def doublefloat_work(
+    rows: int, columns: int, depth: int, slices: int, generation: str, exact: bool = False
+) -> SliceWork:
+    """Return the work of a doublefloat product; ``exact`` as in its kernel."""
+    core = CORES[generation]
+    starts = block_starts(depth)
+    block = starts[1]
+    launches = len(starts) - 1
+    groups = pair_groups(slices, block)
+    pairs = sum(map(len, groups))
+    chunks = ceil(block / chunk_rows(slices, block))
+    mt, nt, kt = row_tiles(rows), column_tiles(columns), row_tiles(block)
+    width = columns / nt
+    # Passes over a tile of the result: of Vector, and of GpSimd.
+    added = len(groups) - 1
+    vector, gpsimd = (12 * added, added) if exact else (2 * added + 2 * _TWO_SUM, 2 * added)
+    tiles = mt * nt * chunks
+    more = mt * nt * (_TWO_SUM + (chunks - 1) * 3 * _TWO_SUM)  # chunks, and the last rounding
+    vector_ns = _passes(core, tiles * vector + more, width)
+    gpsimd_ns = _GPSIMD * _passes(core, tiles * gpsimd, width)
+    # Passes over operands: digits on Vector, the rest on the engine of the panel.
+    rest = slices + 3 * len(range(3, max(3, slices - 2 + (slices + 1) % 2), 2))
+    left, right = rows * kt / core.vector_ghz, columns * kt / core.vector_ghz
+    vector_ns += (slices + rest) * left + (slices + rest / 2) * right
+    gpsimd_ns += _GPSIMD * rest / 2 * right
+    first = (slices + rest) * left / mt + (slices + rest / 2) * right / nt
+    planes = 8 * block * (rows + columns) + 8 * rows * columns
+    stored = 2 * slices * block * rows * nt if nt > 1 else 0
+    totals = 24 * rows * columns * (chunks - 1)
+    return _work(
+        core,
+        (slices, pairs, len(groups), launches),
+        pairs * mt * nt * kt,
+        pairs * mt * kt * columns,
+        planes + stored + totals,
+        vector_ns,
+        gpsimd_ns,
+        first,
+    )
+
+
+def float16x3_work(rows: int, columns: int, depth: int, generation: str) -> SliceWork:
+    """Return the work of a product by three float16 products."""
+    core = CORES[generation]
+    mt, nt, kt = row_tiles(rows), column_tiles(columns), row_tiles(depth)
+    chunks = ceil(depth / _FLOAT16X3_CHUNK)
+    copies = _passes(core, mt * nt * chunks, columns / nt)
+    cut = (rows + columns) * kt / core.vector_ghz / 2
+    stored = 4 * depth * rows * nt if nt > 1 else 0
+    sums = 4 * rows * columns * (2 * chunks - 1)
+    first = 2 * (rows / mt + columns / nt) * kt / core.vector_ghz
+    return _work(
+        core,
+        (2, 3, 1, 1),
+        3 * mt * nt * kt,
+        3 * mt * kt * columns,
+        4 * depth * (rows + columns) + stored + sums,
+        copies + cut,
+        _GPSIMD * cut,
+        first,
+    )
+
+
+def _passes(core: Core, count: float, width: float) -> float:
+    return count * (width + core.vector_cycles) / core.vector_ghz
+
+
+def _work(
+    core: Core,
+    counted: tuple[int, int, int, int],
+    products: int,
+    moving: int,
+    hbm_bytes: int,
+    vector_ns: float,
+    gpsimd_ns: float,
+    start_ns: float,
+) -> SliceWork:
+    launches = counted[3]
+    return SliceWork(
+        *counted,
+        launches * products,
+        launches * hbm_bytes,
+        launches * (products * core.product_cycles + moving) / core.tensor_ghz,
+        launches * vector_ns,
+        launches * gpsimd_ns,
+        launches * hbm_bytes / core.dma_bytes_per_ns,
+        start_ns,
+    )

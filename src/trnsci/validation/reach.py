@@ -64,8 +64,8 @@ def reach_text(reached: dict[str, list[str]]) -> str:
     Such as ``"bfloat16 float32, not at doublefloat"``.
     """
     groups: dict[str, list[str]] = {}
-    for level, names in reached.items():
-        groups.setdefault(" ".join(names), []).append(level)
+    for level in filter(reached.__contains__, LEVELS):  # JSON sorts them by name
+        groups.setdefault(" ".join(reached[level]), []).append(level)
     nowhere = groups.pop("", [])
     if not groups:
         return "-"

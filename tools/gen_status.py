@@ -22,7 +22,17 @@ from markdown_text import join, table  # noqa: E402
 from trnsci.validation import GENERATIONS, LIBRARIES, Row, records_folder, rows  # noqa: E402
 
 TIMES = tuple(f"time {generation}" for generation in GENERATIONS)
-HEAD = ("kernel", "what", "reached by", "reference", "rel. error", *GENERATIONS, *TIMES, "hardware")
+HEAD = (
+    "kernel",
+    "what",
+    "reached by",
+    "dtypes",
+    "reference",
+    "rel. error",
+    *GENERATIONS,
+    *TIMES,
+    "hardware",
+)
 ADVISED = "gen3"
 FURTHEST = 5
 
@@ -88,10 +98,10 @@ def _furthest(found: Sequence[Row]) -> list[str]:
 
 def line(row: Row) -> list[str]:
     """Return the cells of a kernel."""
-    _, kernel, what, reached, _, reference, error, *rest = row.cells()
+    _, kernel, what, reached, _, dtypes, reference, error, *rest = row.cells()
     generations, hardware = rest[: len(GENERATIONS)], rest[-1]
     times = rest[-1 - len(GENERATIONS) : -1]
-    return [f"`{kernel}`", what, reached, reference, error, *generations, *times, hardware]
+    return [f"`{kernel}`", what, reached, dtypes, reference, error, *generations, *times, hardware]
 
 
 if __name__ == "__main__":

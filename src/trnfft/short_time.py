@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trnfft._complex.arguments import NATIVE
 from trnfft._paths.arguments import Norm
-from trnfft._paths.dispatch import kernels_wanted, short_time, transform
+from trnfft._paths.dispatch import kernels_wanted, refuse_short_time, short_time, transform
 from trnfft._paths.empty import empty_like, is_empty
 from trnfft._paths.interleaved import as_parts
 from trnfft._paths.kinds import (
@@ -105,10 +105,12 @@ def stft(
         if kernels_wanted() and not complex_window:
             bins = short_time(flat, window, hop_length, onesided, normalized)
         else:
+            refuse_short_time("the kernel takes a real window")
             function = torch.fft.rfft if onesided else torch.fft.fft
             frames = flat.unfold(-1, n_fft, hop_length) * window
             bins = function(frames, n_fft, -1, "ortho" if normalized else None).mT
     else:
+        refuse_short_time("the kernel has no option align_to_window")
         bins = torch.stft(
             flat,
             n_fft,

@@ -33,5 +33,5 @@ class _RandomLibrary(Library):
         return BackendError(f"{super().no_nki(function)} ('nki' requires neuronxcc or nki)")
 
 
-LIBRARY = _RandomLibrary("trnrand")
+LIBRARY = _RandomLibrary("trnrand", widens=False)  # draws are the same at every level
 no_kernel = LIBRARY.no_kernel

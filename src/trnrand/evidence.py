@@ -52,16 +52,23 @@ def _samples(engine: str, law: str, title: str) -> Case:
     """Return the case of a distribution: kernel and torch path give the same bits."""
     draw: Callable[..., Tensor] = getattr(trnrand, law)
 
-    def drawn() -> Tensor:
+    def drawn(dtype: torch.dtype) -> Tensor:
         options: dict[str, Any] = {"generator": trnrand.Generator(20, engine=engine)}
-        return draw(_COUNT, **options)
+        return draw(_COUNT, dtype=dtype, **options)
 
-    def expected() -> Tensor:
+    def expected(dtype: torch.dtype) -> Tensor:
         with trnrand.backend("pytorch"):
-            return drawn()
+            return drawn(dtype)
 
-    kernel = f"{engine}_{law}"
-    return Case(kernel, title, tuple, drawn, expected, "equal bits on torch", lambda: 0.0)
+    return Case(
+        f"{engine}_{law}",
+        title,
+        lambda: (torch.float32,),
+        drawn,
+        expected,
+        "equal bits on torch",
+        lambda dtype: 0.0,
+    )
 
 
 CASES = (

@@ -334,7 +334,7 @@ def _peak(a: Tensor) -> Tensor:
 
 def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
     """Return the result of quintic steps."""
-    if kernels_wanted() and not x.is_complex():
+    if kernels_wanted():
         return run_msign(x, steps, coefficients)
     first, third, fifth = coefficients
     tall = x.shape[-2] > x.shape[-1]

@@ -79,7 +79,7 @@ def test_the_wheel_holds_what_is_no_module(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
     assert {"nki-stubs/isa.pyi", "nki-stubs/language.pyi", "nkisim/isa/__init__.pyi"} <= names
-    assert {"trnsci/validation/status.html", "trnsci/validation/hardware/README.md"} <= names
+    assert {"trnsci/page.html", "trnsci/validation/hardware/README.md"} <= names
     assert {f"nkisim/pages/{path.name}" for path in (DOCS / "rules").glob("*.md")} <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith("tests/")]
 

@@ -28,6 +28,7 @@ __all__ = [
     "linear",
     "mask",
     "product",
+    "refuse_short_time",
     "short_time",
     "transform",
     "transform_nd",
@@ -79,6 +80,14 @@ def short_time(x: Value, window: Tensor, hop: int, onesided: bool, normalized: b
 
     parts = SHORT_TIME(as_parts(x), x.is_complex(), window, hop, onesided, normalized)
     return as_spectrum(parts).mT
+
+
+def refuse_short_time(reason: str) -> None:
+    """Report that torch computes a short-time transform, if a kernel is wanted."""
+    if kernels_wanted():
+        from trnfft._paths.operations import SHORT_TIME
+
+        SHORT_TIME.refuse(reason)
 
 
 def product(a: Value, b: Value, *, narrow: bool = False) -> Value:

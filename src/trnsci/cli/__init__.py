@@ -1,4 +1,4 @@
-"""The command ``trnsci``: validate, status, kernels, doctor, bench, remote.
+"""The command ``trnsci``: validate, status, coverage, kernels, doctor, bench, remote.
 
 Commands import their dependencies when they run, so that ``trnsci --help`` does not import torch.
 """
@@ -9,6 +9,7 @@ import click
 
 import nkisim
 from trnsci.cli.bench import bench
+from trnsci.cli.coverage import coverage
 from trnsci.cli.doctor import doctor
 from trnsci.cli.extras import Commands
 from trnsci.cli.kernels import kernels
@@ -29,5 +30,5 @@ def main() -> None:
     """Scientific computing on AWS Trainium: kernel validation and machine diagnosis."""
 
 
-for command in (bench, doctor, kernels, remote, status, validate):
+for command in (bench, coverage, doctor, kernels, remote, status, validate):
     main.add_command(command)

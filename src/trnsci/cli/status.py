@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
 
 import click
 
+from trnsci.cli.output import write_or_show
 from trnsci.cli.validate import choose_libraries
 
 __all__ = ["status"]
@@ -39,7 +39,7 @@ def status(
     its sources have changed since. Exit status: 0, or 1 if a kernel failed or a record cannot be
     read.
     """
-    from trnsci.validation import records_folder, render, rows, write_whole
+    from trnsci.validation import records_folder, render, rows
 
     found, bad = rows(records_folder(folder), choose_libraries(libraries))
     terminal = output is None and sys.stdout.isatty()
@@ -50,14 +50,7 @@ def status(
         width=None if wide else _columns(terminal),
         colour=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
     )
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        try:
-            write_whole(Path(output), text)
-        except OSError as error:
-            raise click.UsageError(f"--output: cannot write {output}: {error.strerror}") from None
-        click.echo(output)
+    write_or_show(text, output)
     if bad or any(row.status == "failed" for row in found):
         raise SystemExit(1)
 

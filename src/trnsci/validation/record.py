@@ -59,6 +59,7 @@ class Record:
         values_on: Generations that computed values; the others were checked without values.
         speed: Predicted device time by generation: ``us``, ``bound_by``, ``bound_share`` and
             ``advice``, or the reason why it was ``refused``; empty in records of other runs.
+        dtypes: Dtypes of operands that reach the kernel by the call, by level of precision.
     """
 
     library: str
@@ -78,6 +79,7 @@ class Record:
     stamp: dict[str, str] = field(default_factory=dict)
     values_on: tuple[str, ...] = ()
     speed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dtypes: dict[str, list[str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the record as JSON text."""
@@ -96,7 +98,7 @@ class Record:
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise FlagError(f"no record of format {FORMAT}")
         names = {entry.name for entry in dataclasses.fields(cls)}
-        if {*content, "speed"} != names:  # records of version 0.1.0 have no speed
+        if {*content, "speed", "dtypes"} != names:  # records of version 0.1.0 lack these two
             raise FlagError(f"other fields than a record has: {sorted(set(content) ^ names)}")
         if content["status"] not in ("passed", "failed"):
             raise FlagError(f"a status of {content['status']!r}")

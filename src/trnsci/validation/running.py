@@ -18,6 +18,7 @@ from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
 from trnsci.core.evidence import Case, relative_error
 from trnsci.core.provider import provider
+from trnsci.validation.reach import reach
 from trnsci.validation.record import Record, device_stamp, fingerprint, stamp
 
 __all__ = ["GENERATIONS", "find_case", "run_case"]
@@ -148,6 +149,7 @@ def run_case(
     observer = _Observer(kernel, values_on, advice)
     error = bound = None
     launches, public, message, title, reference = 0, False, "", kernel, ""
+    dtypes: dict[str, list[str]] = {}
     try:
         case = find_case(library, kernel)
         title, reference, public = case.title, case.reference, case.public
@@ -161,6 +163,8 @@ def run_case(
         launches = (counts() - before).launches[kernel]
         error = relative_error(got, case.expected(*inputs))
         message = _fault(error, bound, launches, observer)
+        if watched:
+            dtypes = reach(library, case)
     except Exception as raised:
         place = traceback.extract_tb(raised.__traceback__)[-1]
         message = f"{type(raised).__name__}: {raised} ({place.name}, line {place.lineno})"
@@ -186,6 +190,7 @@ def run_case(
             **(device_stamp() if path == "nki" else {}),
         },
         values_on=tuple(values_on) if watched else (),
+        dtypes=dtypes,
     )
 
 

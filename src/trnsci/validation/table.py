@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from pathlib import Path
 from textwrap import fill
 from typing import Literal
 
 from trnsci.core.evidence import KernelSource, kernels_of
+from trnsci.page import PageRow, page
 from trnsci.validation.campaign import LIBRARIES
+from trnsci.validation.reach import reach_text
 from trnsci.validation.record import (
     Record,
     Unreadable,
@@ -35,6 +35,7 @@ _HEADINGS = (
     "what",
     "reached by",
     "simulator",
+    "dtypes",
     "reference",
     "rel. error",
     *GENERATIONS,
@@ -48,6 +49,7 @@ _DISPENSABLE = (
     *(f"time {generation}" for generation in reversed(GENERATIONS)),
     "HBM bytes",
     "instructions",
+    "dtypes",
     "reference",
     "reached by",
     "what",
@@ -55,6 +57,16 @@ _DISPENSABLE = (
     "rel. error",
 )
 """Columns to leave out on a narrow terminal, in this order."""
+
+_STYLE = """
+td:nth-child(6), td:nth-child(7) { white-space: normal; min-width: 11rem; }
+td:nth-child(n+12):nth-child(-n+13) { text-align: right; font-variant-numeric: tabular-nums; }
+tr.passed td:nth-child(5) { color: var(--ok); font-weight: 600; }
+tr.failed td:nth-child(5), tr.unreadable td:nth-child(5) { color: var(--bad); font-weight: 600; }
+tr.failed { background: #cf222e18; }
+tr.stale td:nth-child(5), tr.not-run td:nth-child(5) { color: var(--old); }
+"""
+"""Rules of the HTML page: by the number of the column."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,7 @@ class Row:
         return (
             *head,
             f"{state} {when}".strip(),
+            reach_text(record.dtypes),
             record.reference or "-",
             error,
             *clean,
@@ -251,29 +264,23 @@ def _painted(line: str, status: Status) -> str:
 
 def _html(found: Sequence[Row], bad: Sequence[Unreadable]) -> str:
     """Return the table as one self-contained page."""
-    template = files("trnsci.validation").joinpath("status.html").read_text(encoding="utf-8")
-    heads = "".join(f"<th>{html.escape(name)}</th>" for name in _HEADINGS)
-    body = "".join(_html_row(row) for row in found)
-    notes = "".join(
-        f"<li><code>{html.escape(str(entry.path))}</code>: {html.escape(entry.why)}</li>"
-        for entry in bad
-    )
-    return (
-        template.replace("{{summary}}", html.escape(summary(found)))
-        .replace("{{heads}}", heads)
-        .replace("{{rows}}", body)
-        .replace("{{unreadable}}", f"<ul>{notes}</ul>" if notes else "")
+    return page(
+        "Validation of the kernels",
+        f"{summary(found)}. A row opens with a click: what of the hardware the kernel uses, what "
+        f"failed, and what the record was made with.",
+        _HEADINGS,
+        map(_page_row, found),
+        filtered="library, kernel or reference",
+        style=_STYLE,
+        notes=[(str(entry.path), entry.why) for entry in bad],
     )
 
 
-def _html_row(row: Row) -> str:
-    cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row.cells())
-    kind = row.status.replace(" ", "-")
-    details = [f"<b>lever</b> {html.escape(row.lever or 'not named')}"]
+def _page_row(row: Row) -> PageRow:
+    details = [("lever", row.lever or "not named")]
     if row.record is not None:
         if row.record.message:
-            details.append(f"<b>fault</b> {html.escape(row.record.message)}")
+            details.append(("fault", row.record.message))
         made = ", ".join(f"{name} {value}" for name, value in row.record.stamp.items())
-        details.append(f"<b>made</b> {html.escape(made)}")
-    more = f'<tr class="more"><td colspan="{len(_HEADINGS)}">{"<br>".join(details)}</td></tr>'
-    return f'<tr class="{kind}" tabindex="0">{cells}</tr>{more}'
+        details.append(("made", made))
+    return PageRow(row.status.replace(" ", "-"), row.cells(), details)

@@ -128,15 +128,15 @@ def inv_sqrt_steps(
 def fixed_msign(a: Tensor, steps: int, first: float, third: float, fifth: float) -> Tensor:
     """Return the result of quintic steps on matrices with singular values of at most 1.
 
-    Each step is ``X <- first X + (third G + fifth G^2) X`` with the Gram matrix ``G = X X^T`` of
+    Each step is ``X <- first X + (third G + fifth G^2) X`` with the Gram matrix ``G = X X^H`` of
     the shorter side.
     """
     tall = a.shape[-2] > a.shape[-1]
-    x = a.mT if tall else a
+    x = a.mH if tall else a
     for _ in range(steps):
-        gram = x @ x.mT
+        gram = x @ x.mH
         x = first * x + (third * gram + fifth * (gram @ gram)) @ x
-    return x.mT if tall else x
+    return x.mH if tall else x
 
 
 def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:

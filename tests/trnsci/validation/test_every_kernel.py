@@ -48,6 +48,7 @@ def test_on_the_simulator(library, kernel):
     assert record.generations == {name: [] for name in GENERATIONS}
     assert record.instructions > 0
     assert record.hbm_bytes > 0
+    assert bool(record.dtypes.get("float32")) == record.public
     assert all(record.speed[name]["us"] > 0 for name in GENERATIONS), record.speed
 
 

@@ -33,6 +33,12 @@ def test_what_is_written_is_read(tmp_path):
     assert read_records(path.parent) == ({("trnblas", "gemm"): RECORD}, [])
 
 
+def test_a_record_of_the_first_version_is_read():
+    content = json.loads(RECORD.to_json())
+    del content["speed"], content["dtypes"]
+    assert Record.from_json(json.dumps(content)) == RECORD
+
+
 def test_a_second_record_replaces_the_first(tmp_path):
     write_record(RECORD, tmp_path)
     later = dataclasses.replace(RECORD, status="failed", message="off")

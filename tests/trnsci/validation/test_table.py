@@ -68,7 +68,7 @@ def test_what_is_wrong_shows_in_its_row(folder):
 def test_a_finding_is_named_in_its_generation(folder):
     change(folder, "gemm", generations={"gen2": ["M001"], "gen3": []}, status="failed")
     (row,) = (row for row in rows(folder, ["trnblas"])[0] if row.kernel == "gemm")
-    assert row.cells()[7:10] == ("M001", "clean", "-")
+    assert row.cells()[8:11] == ("M001", "clean", "-")
 
 
 def test_a_kernel_launched_by_itself_says_so(folder):
@@ -97,7 +97,10 @@ def test_a_narrow_terminal_gets_the_columns_that_fit(folder):
     assert max(len(line) for line in lines[: 2 + len(found[0])]) <= 70
     assert lines[0].split() == ["library", "kernel", "simulator", "gen2", "gen3", "gen4"]
     notes = " ".join(line.strip() for line in lines[2 + len(found[0]) :])
-    assert "not shown, the line is too narrow: what, reached by, reference, rel. error" in notes
+    assert (
+        "not shown, the line is too narrow: what, reached by, dtypes, reference, rel. error"
+        in notes
+    )
     assert "; --wide shows all" in notes
     assert max(map(len, lines)) <= 70
     # What must be shown is not left out, however narrow the terminal.

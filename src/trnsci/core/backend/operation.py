@@ -178,7 +178,8 @@ class Operation:
         """Report that torch will compute a call for which a kernel was requested.
 
         For callers that decide this before they have the arguments of the operation. The refusal
-        is counted, shown by ``explain``, and raises where kernels are required.
+        is counted, shown by ``explain``, and raises where kernels are required. On the torch path
+        nothing is refused.
 
         Raises:
             BackendError: Kernels are required.
@@ -187,6 +188,8 @@ class Operation:
             wanted = self.library.path() != "pytorch"
             shown = self._or_raises(reason) if wanted else self._torch_reason()
             note(Step(self.qualified_name, "pytorch", shown))
+            return
+        if self.library.path() == "pytorch":
             return
         if self.library.required():
             self._require(reason)

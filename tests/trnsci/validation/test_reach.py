@@ -1,0 +1,45 @@
+"""The dtypes and levels at which the call of a case reaches its kernel."""
+
+from __future__ import annotations
+
+from each_case import each_case
+from trnsci.core.backend.precision import LEVELS
+from trnsci.core.counters import counts
+from trnsci.core.examples import DTYPES
+from trnsci.validation.reach import reach, reach_text
+from trnsci.validation.running import find_case
+
+
+@each_case(
+    "library, kernel",
+    [("trnblas", "gemm"), ("trnblas", "trsm"), ("trntensor", "contract"), ("trnfft", "rfft")],
+)
+def test_reached_dtypes_are_those_that_the_operation_declares(library, kernel):
+    case = find_case(library, kernel)
+    before = counts()
+    reached = reach(library, case)
+    assert not (counts() - before).launches
+    assert list(reached) == list(LEVELS)
+    assert reached["float32"] == [d for d in DTYPES if d in ("bfloat16", "float32")]
+
+
+def test_a_kernel_that_the_case_launches_itself_is_reached_by_no_operands():
+    assert reach("trnrand", find_case("trnrand", "philox_words")) == {}
+
+
+@each_case(
+    "reached, text",
+    [
+        ({}, "-"),
+        ({level: [] for level in LEVELS}, "-"),
+        ({level: ["float16", "float32"] for level in LEVELS}, "float16 float32"),
+        ({"float32": ["float32"], "doublefloat": []}, "float32, not at doublefloat"),
+        (
+            {"bfloat16": ["float32"], "float32": ["float32"], "doublefloat": ["float64"]},
+            "float32 at bfloat16, float32; float64 at doublefloat",
+        ),
+    ],
+    ids=str,
+)
+def test_levels_are_named_where_they_differ(reached, text):
+    assert reach_text(reached) == text

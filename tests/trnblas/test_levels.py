@@ -225,7 +225,9 @@ def test_a_block_leaves_dtypes_without_levels_alone_and_refuses_complex_doublefl
     with trnsci.precision("doublefloat"):
         assert trnblas.gemm(1.0, narrow, narrow.mT).dtype is torch.bfloat16
         assert torch.equal(trnblas.gemm(1, whole, whole.mT), whole @ whole.mT)
-        with pytest.raises(DTypeError, match=r"precision='doublefloat' takes .*, got torch.complex64"):
+        with pytest.raises(
+            DTypeError, match=r"precision='doublefloat' takes .*, got torch.complex64"
+        ):
             trnblas.gemm(1.0, A.cfloat(), B.cfloat())
     with trnsci.precision("bfloat16"):
         found = trnblas.gemm(1.0, A.cfloat(), B.cfloat())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -102,6 +103,18 @@ def note(step: Step) -> None:
     explanation.steps.append(step)
 
 
+def _apart(operand: Any) -> Any:
+    """Return a copy of an operand, or the operand itself if it cannot be copied.
+
+    An object such as a sparse matrix keeps what was derived from it; during an explanation these
+    are tensors without values.
+    """
+    try:
+        return deepcopy(operand)
+    except Exception:
+        return operand
+
+
 def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Explanation:
     """Return the path of ``function(*args, **kwargs)`` and the reason, without computing it.
 
@@ -144,7 +157,11 @@ def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Expla
     token = _RECORDER.set(explanation)
     RUNNING.add(1)
     try:
-        args, kwargs = pytree().tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        given = pytree().tree_map(
+            lambda x: mode.from_tensor(x) if isinstance(x, torch.Tensor) else _apart(x),
+            (args, kwargs),
+        )
+        args, kwargs = given
         with mode, OnlyTorch(), torch.no_grad():
             function(*args, **kwargs)
     except (

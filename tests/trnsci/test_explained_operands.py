@@ -6,6 +6,7 @@ from contextlib import suppress
 from copy import deepcopy
 
 import pytest
+
 from each_case import each_case
 from required import on_simulator
 from trnsci.core import explain

@@ -255,12 +255,12 @@ def _summed_panels(
         current = coming
         if number + 1 < len(plan.panels):
             coming = _started(parts, plan.panels[number + 1], plan, ranks)
-        a, b = current["A"].wait(), current["B"].wait()
-        if index == "k":
-            level3.gemm(alpha, a, b, float(number > 0), total, out=total)
-        else:
+        beta, place = float(number > 0), total
+        if index != "k":
+            beta = 0.0
             place = total.narrow("mn".index(index), panel.start, panel.stop - panel.start)
-            level3.gemm(alpha, a, b, out=place)
+        # No name holds the panels, so that two of a matrix exist at a time and not three.
+        level3.gemm(alpha, current["A"].wait(), current["B"].wait(), beta, place, out=place)
     return total
 
 

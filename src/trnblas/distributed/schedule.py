@@ -205,7 +205,10 @@ class Schedule:
 
     @cached_property
     def peak_bytes(self) -> tuple[int, ...]:
-        """Bytes of operands, buffers and result of each rank, at most."""
+        """Bytes of operands, buffers and result of each rank, at most.
+
+        A local product may copy an operand that is conjugated; that is not included.
+        """
         return tuple(self.itemsize * self._peak(at) for at in self.coordinates)
 
     def _peak(self, at: tuple[int, ...]) -> int:
@@ -226,8 +229,8 @@ class Schedule:
             place = INDICES[move.matrix].index(self.streamed_index)
             widths = sorted(panel.stop - panel.start for panel in self.panels)
             panels += shape[1 - place] * sum(widths[-2:])
-        columns = result if self.streamed_index in ("m", "n") else 0
-        peak = max(peak, given + sum(held.values()) + panels + result + columns)
+        one = result if self.streamed else 0  # the product of a panel, before it is added
+        peak = max(peak, given + sum(held.values()) + panels + result + one)
         for move in self.after:
             old, new = (prod(self.local_shape("C", s, at)) for s in (move.old, move.new))
             peak = max(peak, given + sum(held.values()) + 2 * old + 2 * new)

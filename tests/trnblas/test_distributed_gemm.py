@@ -150,8 +150,9 @@ def test_every_mesh_gives_the_values_gradients_and_bytes_of_the_plan(mesh):
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 def test_more_calls_on_every_mesh(mesh):
-    for found in pool(_ranks(mesh)).run(_compared, mesh, range(CASES, 100)):
-        assert found == []
+    for first in (10, 30, 50, 70):
+        for found in pool(_ranks(mesh)).run(_compared, mesh, range(first, first + 20)):
+            assert found == []
 
 
 def test_summa_receives_the_bytes_of_its_formula():

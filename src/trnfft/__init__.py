@@ -39,6 +39,7 @@ from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 
 if TYPE_CHECKING:
+    from trnfft import distributed as distributed
     from trnfft import nki as nki
     from trnfft import nn as nn
     from trnfft import torch_fft
@@ -112,6 +113,7 @@ __getattr__, __dir__ = surface(
     __name__,
     LIBRARY,
     {
+        "distributed": "trnfft.distributed",
         "nki": "trnfft.nki",
         "nn": "trnfft.nn",
         "torch_fft": "trnfft.torch_fft",

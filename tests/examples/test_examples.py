@@ -94,6 +94,7 @@ LIBRARY_SCRIPTS = {
     "block_sparse_attention.py": (None, "max |error|"),
     "df_mp2.py": (None, "max |error|"),
     "df_mp2_pyscf.py": ("pyscf", "max |error|"),
+    "distributed_poisson.py": (None, "passed"),
     "muon.py": (None, "loss"),
     "nvidia_samples/batch_cublas.py": (None, "passed"),
     "nvidia_samples/conjugate_gradient.py": (None, "passed"),

@@ -23,7 +23,8 @@
         │   ├── ConvergenceError                   an iteration that did not converge
         │   └── AccuracyError                      a requested accuracy that was not reached
         ├── BackendError    (also a RuntimeError)  a backend that is not available in this process
-        └── KernelError     (also a RuntimeError)  a kernel that violates its contract
+        ├── KernelError     (also a RuntimeError)  a kernel that violates its contract
+        └── RankError       (also a RuntimeError)  ranks that differ, or that no longer answer
     Warning
     ├── NkiFallbackWarning (a UserWarning)       a kernel failed and torch computed the result
     ├── ConvergenceWarning (a UserWarning)       an iteration did not converge
@@ -68,6 +69,7 @@ __all__ = [
     "NotPositiveDefiniteError",
     "OperandError",
     "ParameterError",
+    "RankError",
     "ShapeError",
     "SingularMatrixError",
     "TrnsciError",
@@ -134,6 +136,10 @@ class BackendError(TrnsciError, RuntimeError):
 
 class KernelError(TrnsciError, RuntimeError):
     """A kernel does not do what the operation that launched it requires."""
+
+
+class RankError(TrnsciError, RuntimeError):
+    """Ranks give different arguments, or one of them failed, ended or did not answer in time."""
 
 
 class NkiFallbackWarning(UserWarning):

@@ -23,6 +23,7 @@ from trnsci.core import errors, matrix_errors
         ("ParameterError", AssertionError),
         ("BackendError", RuntimeError),
         ("KernelError", RuntimeError),
+        ("RankError", RuntimeError),
         ("LinAlgError", torch.linalg.LinAlgError),
         ("LinAlgError", ValueError),
         *((name, errors.LinAlgError) for name in matrix_errors.__all__),

@@ -1,0 +1,298 @@
+"""The collectives of the suite, with gradients.
+
+Parts may differ in size and be empty. A collective over one rank communicates nothing. Each
+function differentiates with one convention, that of DTensor: the gradient of a tensor that is the
+same on every rank is the whole gradient, and is the same on every rank.
+
+A collective that fails raises ``RankError``, whose message names the function that called it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trnsci.core.distributed.groups import Ranks
+from trnsci.core.errors import RankError
+
+__all__ = [
+    "Pending",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "broadcast",
+    "exchange",
+    "reduce_scatter",
+    "replicate",
+    "start_broadcast",
+]
+
+Linear = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A tensor that a collective is writing."""
+
+    tensor: Tensor
+    work: Any
+    ranks: Ranks
+
+    def wait(self) -> Tensor:
+        """Return the tensor when it is complete."""
+        if self.work is not None:
+            with _named(self.ranks, "broadcast"):
+                self.work.wait()
+        return self.tensor
+
+
+def start_broadcast(tensor: Tensor, ranks: Ranks, root: int) -> Pending:
+    """Start to write the root's tensor into the contiguous tensors of the others.
+
+    Computation can continue until ``wait``. It is not differentiable.
+    """
+    if ranks.size == 1 or tensor.numel() == 0:
+        return Pending(tensor, None, ranks)
+    with _named(ranks, "broadcast"):
+        work = dist.broadcast(tensor, group=ranks.group, group_src=root, async_op=True)
+    return Pending(tensor, work, ranks)
+
+
+def broadcast(tensor: Tensor, ranks: Ranks, root: int) -> Tensor:
+    """Return the root's tensor; others give one of the same shape, which is not read.
+
+    The gradient is the sum of the ranks' gradients, at the root.
+    """
+    if ranks.size == 1:
+        return tensor
+
+    def forward(x: Tensor) -> Tensor:
+        sent = _buffer(x) if ranks.rank == root else torch.empty_like(x, memory_format=_DENSE)
+        return start_broadcast(sent, ranks, root).wait()
+
+    def transposed(grad: Tensor) -> Tensor:
+        total = _copied(grad)
+        with _named(ranks, "reduce"):
+            dist.reduce(total, group=ranks.group, group_dst=root)
+        return total if ranks.rank == root else torch.zeros_like(total)
+
+    return _linear(tensor, forward, transposed)
+
+
+def all_gather(
+    part: Tensor,
+    ranks: Ranks,
+    sizes: Sequence[int],
+    dim: int = 0,
+    *,
+    gradient: Literal["partial", "replicated"],
+) -> Tensor:
+    """Return the parts of all ranks, concatenated.
+
+    Args:
+        part: This rank's part.
+        ranks: The ranks.
+        sizes: Size of each rank's part in the dimension.
+        dim: Dimension of the concatenation.
+        gradient: ``"partial"`` if ranks compute different things from the result, so that their
+            gradients are added; ``"replicated"`` if all compute the same.
+    """
+    if ranks.size == 1:
+        return part
+    forward = lambda x: _gathered(x, ranks, sizes, dim)  # noqa: E731
+    if gradient == "partial":
+        return _linear(part, forward, lambda x: _scattered(x, ranks, sizes, dim))
+    return _linear(part, forward, lambda x: _own(x, ranks, sizes, dim))
+
+
+def reduce_scatter(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int = 0) -> Tensor:
+    """Return this rank's part of the sum of the ranks' tensors.
+
+    Args:
+        x: The addend of this rank.
+        ranks: The ranks.
+        sizes: Size of each rank's part in the dimension.
+        dim: Dimension of the parts.
+    """
+    if ranks.size == 1:
+        return x
+    return _linear(
+        x,
+        lambda x: _scattered(x, ranks, sizes, dim),
+        lambda grad: _gathered(grad, ranks, sizes, dim),
+    )
+
+
+def all_reduce(x: Tensor, ranks: Ranks) -> Tensor:
+    """Return the sum of the ranks' tensors, the same on every rank."""
+    if ranks.size == 1:
+        return x
+    return _linear(x, lambda x: _summed(x, ranks), lambda grad: grad)
+
+
+def replicate(x: Tensor, ranks: Ranks) -> Tensor:
+    """Return a tensor that is the same on every rank, for computations that differ by rank.
+
+    Its gradient is the sum of the ranks' gradients.
+    """
+    if ranks.size == 1:
+        return x
+    return _linear(x, lambda x: x.view_as(x), lambda grad: _summed(grad, ranks))
+
+
+def exchange(
+    x: Tensor,
+    ranks: Ranks,
+    old_dim: int,
+    new_dim: int,
+    old_sizes: Sequence[int],
+    new_sizes: Sequence[int],
+) -> Tensor:
+    """Return a tensor split along one dimension, split along another one instead.
+
+    Args:
+        x: This rank's part along ``old_dim``, whole along ``new_dim``.
+        ranks: The ranks.
+        old_dim: The dimension that is split.
+        new_dim: The dimension to split.
+        old_sizes: Size of each rank's part along ``old_dim``.
+        new_sizes: Size of each rank's part along ``new_dim``.
+    """
+    if ranks.size == 1:
+        return x
+
+    def forward(x: Tensor) -> Tensor:
+        blocks = torch.split(x, list(new_sizes), new_dim)
+        counts = [block.numel() for block in blocks]
+        sent = x.new_empty(sum(counts))
+        for place, block in zip(torch.split(sent, counts), blocks, strict=True):
+            place.view(block.shape).copy_(block)
+        shapes = [_with_size(blocks[ranks.rank].shape, old_dim, size) for size in old_sizes]
+        received = [prod(shape) for shape in shapes]
+        found = _sent(sent, ranks, counts, received)
+        if old_dim == 0:
+            return found.view(_with_size(shapes[0], 0, sum(old_sizes)))
+        pieces = torch.split(found, received)
+        return torch.cat([p.view(s) for p, s in zip(pieces, shapes, strict=True)], old_dim)
+
+    return _linear(
+        x, forward, lambda grad: exchange(grad, ranks, new_dim, old_dim, new_sizes, old_sizes)
+    )
+
+
+def all_to_all(x: Tensor, ranks: Ranks, sent: Sequence[int], received: Sequence[int]) -> Tensor:
+    """Return the rows that other ranks sent to this one, in the order of ranks.
+
+    Args:
+        x: Rows for rank 0, then for rank 1, and so on.
+        ranks: The ranks.
+        sent: Number of rows for each rank.
+        received: Number of rows from each rank.
+    """
+    if ranks.size == 1:
+        return x
+    return _linear(
+        x,
+        lambda x: _sent(x, ranks, sent, received),
+        lambda grad: _sent(grad, ranks, received, sent),
+    )
+
+
+# -- without gradients -----------------------------------------------------------------------------
+
+_DENSE = torch.contiguous_format
+
+
+def _gathered(part: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int) -> Tensor:
+    own = _buffer(part.movedim(dim, 0))
+    found = own.new_empty(sum(sizes), *own.shape[1:])
+    parts = list(torch.split(found, list(sizes)))
+    if len(set(sizes)) == 1:
+        with _named(ranks, "all_gather"):
+            dist.all_gather(parts, own, group=ranks.group)
+        return found.movedim(0, dim)
+    parts[ranks.rank].copy_(own)  # gloo gathers equal parts only
+    for pending in [start_broadcast(each, ranks, root) for root, each in enumerate(parts)]:
+        pending.wait()
+    return found.movedim(0, dim)
+
+
+def _scattered(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int) -> Tensor:
+    addends = [_buffer(part) for part in torch.split(x.movedim(dim, 0), list(sizes))]
+    total = torch.empty_like(addends[ranks.rank])
+    if x.numel():
+        with _named(ranks, "reduce_scatter"):
+            dist.reduce_scatter(total, addends, group=ranks.group)
+    return total.movedim(0, dim)
+
+
+def _summed(x: Tensor, ranks: Ranks) -> Tensor:
+    total = _copied(x)
+    if x.numel():
+        with _named(ranks, "all_reduce"):
+            dist.all_reduce(total, group=ranks.group)
+    return total
+
+
+def _sent(x: Tensor, ranks: Ranks, sent: Sequence[int], received: Sequence[int]) -> Tensor:
+    rows = _buffer(x)
+    found = rows.new_empty(sum(received), *rows.shape[1:])
+    with _named(ranks, "all_to_all"):
+        dist.all_to_all_single(found, rows, list(received), list(sent), group=ranks.group)
+    return found
+
+
+def _own(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int) -> Tensor:
+    return x.narrow(dim, sum(sizes[: ranks.rank]), sizes[ranks.rank])
+
+
+def _buffer(x: Tensor) -> Tensor:
+    return x.resolve_conj().resolve_neg().contiguous()
+
+
+def _copied(x: Tensor) -> Tensor:
+    return x.resolve_conj().resolve_neg().clone(memory_format=_DENSE)
+
+
+def _with_size(shape: Sequence[int], dim: int, size: int) -> list[int]:
+    return [size if at == dim else each for at, each in enumerate(shape)]
+
+
+@contextmanager
+def _named(ranks: Ranks, collective: str) -> Iterator[None]:
+    """Raise ``RankError`` with the name of the function for a collective that fails."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise RankError(
+            f"{ranks.function}: {collective} failed on rank {ranks.rank} of {ranks.size}; another "
+            f"rank has ended, failed or did not call it in time: {error}"
+        ) from error
+
+
+class _Linear(torch.autograd.Function):
+    """A linear map with its transpose, which is differentiable in turn."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, forward: Linear, transposed: Linear) -> Tensor:
+        """Return the value of the map."""
+        ctx.maps = forward, transposed
+        return forward(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the value of the transpose."""
+        forward, transposed = ctx.maps
+        return _linear(grads[0], transposed, forward), None, None
+
+
+def _linear(x: Tensor, forward: Linear, transposed: Linear) -> Tensor:
+    found: Tensor = _Linear.apply(x, forward, transposed)  # type: ignore[no-untyped-call]
+    return found

@@ -1,0 +1,139 @@
+"""Plans of distributed calls: bytes, messages, memory and a lower bound, without a process group.
+
+Received bytes are counted by one convention. A broadcast counts once at each receiver, and not at
+its root. An all-gather counts the parts of the others, a reduce-scatter the own part once for each
+other rank, an all-to-all the parts from others. An all-reduce of n bytes over p ranks counts
+2 n (p - 1) / p, rounded up. A reduction counts its bytes at the root, once for
+each other rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from trnsci.core.distributed.agreement import SIGNATURE_BYTES
+
+__all__ = ["Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One part of a distributed call: a collective, or a computation.
+
+    Attributes:
+        kind: ``"broadcast"``, ``"all_gather"``, ``"reduce_scatter"``, ``"all_reduce"``,
+            ``"all_to_all"``, ``"reduce"``, or ``"compute"``.
+        what: The operand or the computation.
+        received: Bytes that each rank receives.
+        messages: Messages that a rank waits for, one after another.
+        flops: Floating-point operations of each rank.
+    """
+
+    kind: str
+    what: str
+    received: tuple[int, ...]
+    messages: int = 0
+    flops: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """Bytes that some rank must communicate, whatever the algorithm.
+
+    Attributes:
+        bytes: The bound.
+        name: Where it is proven, and for which class of algorithms.
+    """
+
+    bytes: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Communication:
+    """The communication of one call.
+
+    Attributes:
+        function: Name of the function.
+        problem: Shapes, dtype and chosen algorithm, as text.
+        mesh: Number of ranks along each mesh dimension. Ranks are numbered by rows.
+        steps: Parts of the call, in order.
+        peak_bytes: Bytes of live tensors of each rank at most: operands, result and buffers.
+        lower_bound: A lower bound of the bytes; None where none is known.
+        backward: Parts of the gradient of all operands, in order.
+    """
+
+    function: str
+    problem: str
+    mesh: tuple[int, ...]
+    steps: tuple[Step, ...]
+    peak_bytes: tuple[int, ...]
+    lower_bound: LowerBound | None = None
+    backward: tuple[Step, ...] = ()
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return prod(self.mesh)
+
+    def received(self, rank: int, *, backward: bool = False) -> int:
+        """Return the bytes that a rank receives in the call, or in its gradient."""
+        return sum(step.received[rank] for step in (self.backward if backward else self.steps))
+
+    @property
+    def most_received(self) -> int:
+        """Bytes that the rank with most of them receives, without the agreement on arguments."""
+        return max(
+            sum(step.received[rank] for step in self.steps if step.what != _AGREEMENT)
+            for rank in range(self.ranks)
+        )
+
+    @property
+    def total(self) -> int:
+        """Bytes that all ranks together receive in the call."""
+        return sum(map(self.received, range(self.ranks)))
+
+    @property
+    def ratio(self) -> float | None:
+        """Ratio of ``most_received`` to the lower bound; None without a bound above 0."""
+        if self.lower_bound is None or self.lower_bound.bytes <= 0:
+            return None
+        return self.most_received / self.lower_bound.bytes
+
+    def __str__(self) -> str:
+        mesh = " x ".join(map(str, self.mesh))
+        lines = [f"{self.function} on {mesh} ranks: {self.problem}"]
+        lines.append(f"{'step':<16}{'what':<30}{'bytes received at most':>24}{'messages':>10}")
+        lines += [_row(step) for step in self.steps]
+        most = max(map(self.received, range(self.ranks)))
+        lines.append(f"{'in all':<46}{most:>24,}{sum(s.messages for s in self.steps):>10}")
+        if self.lower_bound is not None:
+            ratio = "" if self.ratio is None else f", ratio {self.ratio:.2f}"
+            lines.append(
+                f"lower bound {self.lower_bound.bytes:,} bytes ({self.lower_bound.name}){ratio}"
+            )
+        lines.append(f"peak memory {max(self.peak_bytes):,} bytes per rank")
+        if self.backward:
+            most = max(self.received(rank, backward=True) for rank in range(self.ranks))
+            lines.append(f"backward {most:,} bytes received at most in {len(self.backward)} steps")
+        return "\n".join(lines)
+
+
+_AGREEMENT = "arguments of the call"
+
+
+def agreement_step(mesh: tuple[int, ...]) -> Step:
+    """Return the exchange of signatures at the start of a call."""
+    ranks = prod(mesh)
+    messages = sum(size - 1 for size in mesh)
+    return Step("all_gather", _AGREEMENT, (SIGNATURE_BYTES * (ranks - 1),) * ranks, messages)
+
+
+def all_reduced(count: int, ranks: int) -> int:
+    """Return the bytes that each rank receives in an all-reduce of ``count`` bytes."""
+    return -(-2 * count * (ranks - 1) // ranks)
+
+
+def _row(step: Step) -> str:
+    return f"{step.kind:<16}{step.what:<30}{max(step.received):>24,}{step.messages:>10}"

@@ -127,7 +127,7 @@ def _product(
     backward = [step for name in ("A", "B") for step in chosen.gradient(name).steps]
     steps, peak = chosen.steps, chosen.peak_bytes
     if function == "syrk":
-        swap = mirror_moves(chosen.c)
+        swap = mirror_moves(chosen)
         mirror = [chosen.step(move) for move in swap if move.kind != "slice"]
         steps += tuple(mirror)
         back = [chosen.step(m) for m in moves_back(swap) if m.kind != "slice"]

@@ -171,7 +171,7 @@ class Schedule:
             found.append(Step("broadcast", step.what, step.received, len(self.panels)))
         nothing = (0,) * prod(self.mesh)
         found.append(Step("compute", "products", nothing, 0, tuple(self._flops())))
-        found += [self.step(move) for move in self.after]
+        found += [self.step(move) for move in self.after if move.kind != "slice"]
         return tuple(found)
 
     def _flops(self) -> Iterator[int]:
@@ -291,7 +291,11 @@ def _split_by(
     if c is None:
         free = [index for index in "mn" if index not in by]
         c = tuple(free.pop(0) if index == _PARTIAL else index for index in inner_c)
-    of_a, of_b, of_c = moves("A", a, inner_a), moves("B", b, inner_b), moves("C", inner_c, c)
+    of_a, of_b, of_c = (
+        moves("A", a, inner_a, mesh),
+        moves("B", b, inner_b, mesh),
+        moves("C", inner_c, c, mesh),
+    )
     before: list[Move] = []
     streamed: list[Move] = []
     for each in (of_a, of_b):
@@ -303,10 +307,13 @@ def _split_by(
     return Schedule(sizes, mesh, itemsize, a, b, c, by, tuple(before), tuple(streamed), tuple(of_c))
 
 
-def moves(matrix: str, old: Split, new: Split) -> list[Move]:
-    """Return moves from one split to another."""
+def moves(matrix: str, old: Split, new: Split, mesh: Sequence[int]) -> list[Move]:
+    """Return moves from one split to another; none along a mesh dimension of one rank."""
     found: list[Move] = []
-    now = old
+    now, new = (
+        tuple(index if size > 1 else "" for index, size in zip(split, mesh, strict=True))
+        for split in (old, new)
+    )
     while now != new:
         possible = [
             (_kind(now[dim], new[dim]), dim, new[dim])

@@ -11,7 +11,7 @@ from torch import Tensor
 from trnblas._paths.arguments import Scalar
 from trnblas._paths.flags import is_upper, transposition
 from trnblas.distributed.products import Accumulated, accumulated, moved
-from trnblas.distributed.schedule import Move, Split, moves
+from trnblas.distributed.schedule import Move, Schedule, moves
 from trnsci.core.distributed.layout import even_offsets, with_local
 from trnsci.core.errors import FlagError
 
@@ -71,7 +71,7 @@ def syrk(
 def _mirrored(found: Accumulated, upper: bool) -> Tensor:
     """Return this rank's part of the matrix whose triangle is mirrored to the other one."""
     transposed = found.local
-    for move in mirror_moves(found.plan.c):
+    for move in mirror_moves(found.plan):
         transposed = moved(transposed, move, found.plan, found.ranks)
     rows, columns = (
         torch.arange(size, device=found.local.device) + first
@@ -94,7 +94,7 @@ def _first(found: Accumulated) -> tuple[int, ...]:
     )
 
 
-def mirror_moves(split: Split) -> list[Move]:
+def mirror_moves(plan: Schedule) -> list[Move]:
     """Return the moves after which each rank has the transpose of its part."""
-    swapped = tuple({"m": "n", "n": "m"}.get(index, index) for index in split)
-    return moves("C", split, swapped)
+    swapped = tuple({"m": "n", "n": "m"}.get(index, index) for index in plan.c)
+    return moves("C", plan.c, swapped, plan.mesh)

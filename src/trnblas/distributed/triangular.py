@@ -228,7 +228,7 @@ def substitution(
     found = []
     for by in permutations("mn", len(mesh)):
         rows = tuple("m" if index == "m" else "" for index in by)
-        paths = moves("A", a, rows), moves("C", b, by), moves("C", by, x)
+        paths = moves("A", a, rows, mesh), moves("C", b, by, mesh), moves("C", by, x, mesh)
         found.append(Substitution(frame, by, upper, *(tuple(path) for path in paths)))
     return min(found, key=_cost)
 

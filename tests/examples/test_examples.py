@@ -94,6 +94,7 @@ LIBRARY_SCRIPTS = {
     "block_sparse_attention.py": (None, "max |error|"),
     "df_mp2.py": (None, "max |error|"),
     "df_mp2_pyscf.py": ("pyscf", "max |error|"),
+    "distributed_gemm.py": (None, "|C x - A (B x)|"),
     "distributed_poisson.py": (None, "passed"),
     "muon.py": (None, "loss"),
     "nvidia_samples/batch_cublas.py": (None, "passed"),
@@ -259,6 +260,21 @@ def test_a_script_of_libraries_runs_where_torch_alone_is_imported():
     done = forked("torch", code, path=[script.parent])
     assert (done.returncode, done.stderr) == (0, "")
     assert printed_by_default("nvidia_samples/conjugate_gradient.py") in done.stdout
+
+
+@pytest.mark.slow
+def test_torchrun_starts_four_ranks():
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4"]
+    done = subprocess.run(
+        [*launcher, "--standalone", str(EXAMPLES / "distributed_gemm.py"), "--order", "200"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "on 2 x 2 ranks" in done.stdout
+    assert "|C x - A (B x)|" in done.stdout
 
 
 def test_runs_as_written_for_a_trainium_host(tmp_path, monkeypatch):

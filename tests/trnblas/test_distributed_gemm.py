@@ -9,8 +9,10 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
+import trnblas
 from ranks import Watched, pool, refusal
 from trnblas import distributed
+from trnsci.core.counters import counts
 
 MESHES = [(1,), (2,), (3,), (4,), (6,), (1, 1), (2, 1), (1, 3), (2, 2), (2, 3), (3, 2)]
 SIZES = [(5, 7, 3), (1, 4, 6), (0, 3, 2), (6, 0, 5), (13, 9, 12), (2, 2, 2), (8, 8, 8)]
@@ -228,3 +230,23 @@ def test_a_limit_of_memory_that_four_ranks_keep_and_one_does_not():
 
 def _refused_within(shape, limit):
     return refusal(lambda: _within(shape, limit))
+
+
+def _launches():
+    """Return the launches of this rank, and the distance to torch's product."""
+    mesh = init_device_mesh("cpu", (1, 2))
+    split = (Shard(0), Shard(1))
+    whole = [_matrix((64, 64), torch.float32, seed) for seed in (0, 1)]
+    A, B = (_sharded(x, mesh, split) for x in whole)
+    before = counts()
+    with trnblas.backend("simulator"):
+        C = distributed.gemm(1.0, A, B)
+    wanted = _part(whole[0] @ whole[1], mesh, split)
+    return (counts() - before).launches, float((C.to_local() - wanted).abs().max())
+
+
+def test_ranks_launch_kernels():
+    bound = float(_bound(64, torch.float32, 64 * 25.0))  # elements of at most 5
+    for launches, distance in pool(2).run(_launches):
+        assert launches == {"gemm": 2}  # one for each panel
+        assert distance <= bound

@@ -47,3 +47,10 @@ def test_empty_operands(case, shapes, backend):
     if not case.name.startswith("swap"):  # returns one operand of two
         grads = torch.autograd.grad(got.sum(), operands)
         assert [g.shape for g in grads] == [x.shape for x in operands]
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+def test_no_occupied_orbitals_have_no_energy(backend):
+    operands = [torch.ones(shape, requires_grad=True) for shape in ((0, 3, 2), (0,), (3,))]
+    with trnblas.backend(backend):
+        assert trnblas.mp2.nki_batched_pair_energy(*operands) == 0

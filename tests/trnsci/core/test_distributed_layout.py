@@ -1,5 +1,7 @@
 """Layouts: parts of torch.chunk, parts by weight, and the conversion to DTensor."""
 
+from textwrap import dedent
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
+from fresh_process import printed_after
 from ranks import pool, refusal
 from trnsci.core.distributed.layout import (
     Layout,
@@ -104,3 +107,12 @@ def test_parts_that_chunk_does_not_make_are_refused_with_their_sizes():
         assert found[3] == ("FlagError", found[3][1])
         assert found[4] == ("DTypeError", found[4][1])
         assert "A must be a DTensor" in found[4][1]
+
+
+def test_importing_a_library_does_not_import_dtensor():
+    code = """
+    import sys
+    import trnblas, trnblas.distributed
+    print(json.dumps("torch.distributed.tensor" in sys.modules))
+    """
+    assert printed_after("torch", dedent(code)) is False

@@ -17,7 +17,7 @@ from trnsci.core.distributed.layout import Layout, to_dtensor
 from trnsci.core.errors import OperandError
 from trnsci.core.failures import OnFailure
 from trnsci.core.iterations import Solution
-from trnsci.core.krylov import Operands, Product, stopping
+from trnsci.core.krylov import Operands, Product, Stopping, stopping
 from trnsci.core.krylov.cg import conjugate_gradients
 from trnsci.core.krylov.on_ranks import Sharded, part_of, reverse_mode_only, solved_on_ranks
 from trnsparse.distributed.halo import (
@@ -232,9 +232,8 @@ class RowShardedCSR:
                 f"{function}: A must be square and its columns in the layout of its rows, got "
                 f"shape {self.shape}"
             )
-        ranks = replace(self.ranks, function=function)
         rows = self.layout.sizes[self.rank]
-        return Sharded(self._product, ranks, rows, self.shape[0], self.local.values)
+        return Sharded(self._product, rows, self.shape[0], self.local.values)
 
     def cg(
         self,
@@ -253,13 +252,15 @@ class RowShardedCSR:
         DTensor; M maps parts to parts. Every rank returns its part of x, and the same iterations
         and residual. ``trnsolver.distributed`` has ``minres`` too.
         """
-        rule = stopping("cg", tol, None, 0.0, max_iter, None)
-        operands = Operands(self, b, x0, M)
+
+        def prepare() -> tuple[Sharded, Stopping]:
+            return self.operator("cg"), stopping("cg", tol, None, 0.0, max_iter, None)
+
         return solved_on_ranks(
             conjugate_gradients,
-            self.operator("cg"),
-            operands,
-            rule,
+            replace(self.ranks, function="cg"),
+            prepare,
+            Operands(self, b, x0, M),
             on_failure,
             columns=True,
             check=check,

@@ -39,14 +39,12 @@ class Sharded:
 
     Attributes:
         product: Returns this rank's part of a product for its part of a vector.
-        ranks: The ranks, and the function that is called.
         rows: Number of rows of this rank; None for a function.
         order: Number of rows of all ranks; None if unknown.
         data: The entries that this rank has; None for a function.
     """
 
     product: Callable[[Tensor], Tensor]
-    ranks: Ranks
     rows: int | None = None
     order: int | None = None
     data: Tensor | None = None
@@ -136,9 +134,9 @@ def reverse_mode_only(function: str) -> None:
 
 def solved_on_ranks(
     method: Method,
-    A: Sharded,
+    ranks: Ranks,
+    prepare: Callable[[], tuple[Sharded, Stopping]],
     operands: Operands,
-    rule: Stopping,
     on_failure: OnFailure,
     *,
     columns: bool = False,
@@ -148,9 +146,9 @@ def solved_on_ranks(
 
     Args:
         method: The iterative method.
-        A: The matrix.
+        ranks: The ranks, and the function that is called.
+        prepare: Returns the matrix and the stopping rule, or raises; it communicates nothing.
         operands: b and x0, DTensors or this rank's parts; M maps parts to parts. Its A is not read.
-        rule: The stopping rule.
         on_failure: Action if the method does not converge.
         columns: Whether b may have columns.
         check: Whether ranks compare their arguments first.
@@ -161,15 +159,16 @@ def solved_on_ranks(
         FlagError: A DTensor is not Shard(0) on a mesh of the ranks of A.
         OperandError: The shapes do not fit.
     """
-    function, b, x0, M = A.ranks.function, operands.b, operands.x0, operands.M
+    function, b, x0, M = ranks.function, operands.b, operands.x0, operands.M
     reverse_mode_only(function)
     device = b.device if isinstance(b, Tensor) else "cpu"
-    with agreement([A.ranks], device, check=check) as describe:
+    with agreement([ranks], device, check=check) as describe:
         checked_action(function, on_failure)
-        part, mesh = part_of(A.ranks, "b", b, A.rows, A.order)
+        A, rule = prepare()
+        part, mesh = part_of(ranks, "b", b, A.rows, A.order)
         start = None
         if x0 is not None:
-            start, _ = part_of(A.ranks, "x0", x0, A.rows, A.order)
+            start, _ = part_of(ranks, "x0", x0, A.rows, A.order)
         _check(function, A, part, start, M, columns)
         tracked = torch.is_grad_enabled() and (
             A.data is None or A.data.requires_grad or part.requires_grad
@@ -187,7 +186,7 @@ def solved_on_ranks(
         hermitian=True,
         columns=columns,
         on_failure=on_failure,
-        total=lambda value: all_reduce(value, A.ranks),
+        total=lambda value: all_reduce(value, ranks),
     )
     with torch.set_grad_enabled(tracked):
         found = solve(system, LinearOperator(A.product), part, start)

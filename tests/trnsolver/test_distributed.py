@@ -7,9 +7,11 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
+import trnblas
 import trnsolver
 from each_case import each_case
 from ranks import Watched, pool, refusal
+from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
 from trnsolver import distributed as td
 
@@ -374,6 +376,26 @@ def test_four_ranks_solve_what_one_has_no_memory_for():
     ((kind, text),) = pool(1).run(limited, limit)
     assert kind == "MemoryError"
     assert "live tensors" in text
+
+
+def launches():
+    """Return the kernels that this rank launches for a system, and the error of its rows."""
+    layout = td.Layout.even((16, 16), 0, 2)
+    rows = layout.rows(dist.get_rank())
+    a = problem(torch.float32)[2][:16, :16]
+    want = torch.ones(16, 1)
+    before = counts()
+    with trnsolver.backend("simulator"), trnblas.backend("simulator"):
+        found = td.solve_spd(a[rows], (a @ want)[rows], layout=layout)
+    since = counts() - before
+    assert not since.fallbacks
+    return dict(since.launches), float((found.x - want[rows]).abs().max())
+
+
+def test_ranks_launch_the_kernels_of_one_process():
+    for names, error in pool(2).run(launches):
+        assert {"cholesky", "gemm", "trsm"} <= set(names), names
+        assert error <= bound(torch.float32)
 
 
 def test_plans_print_and_refuse():

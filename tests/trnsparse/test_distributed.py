@@ -14,6 +14,8 @@ from trnsparse.distributed import Layout, RowShardedCSR, balanced_rows, plan
 
 RANKS = (1, 2, 3, 4, 6)
 DTYPES = (torch.float32, torch.float64, torch.complex128)
+SIGNATURES = 3 * 512
+"""Bytes for each rank in the agreement on arguments, which is over before the product."""
 
 
 def problem(dtype, n=90):
@@ -78,7 +80,8 @@ def products(dtype, name):
         for shape in ((matrix.shape[1],), (matrix.shape[1], 3)):
             X, G = numbers(*shape, dtype=dtype), numbers(matrix.shape[0], *shape[1:], dtype=dtype)
             part = X[given.rows(A.rank)].clone().requires_grad_()
-            with Watched() as watched:
+            held = (A.local.values, A.local.col_indices, A.local.row_ptrs, part)
+            with Watched(held) as watched:
                 y = operator @ part
             with Watched() as back:
                 y.backward(G[gives.rows(A.rank)])
@@ -89,6 +92,7 @@ def products(dtype, name):
                 within_bound(part.grad, matrix.mH[given.rows(A.rank)], G),
                 watched.received == told.received(A.rank),
                 back.received == told.received(A.rank, backward=True),
+                watched.peak <= told.peak_bytes[A.rank] + SIGNATURES * ranks,
             )
     return found
 

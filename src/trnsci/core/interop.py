@@ -81,6 +81,7 @@ def values_are_traced() -> bool:
     # private: no public predicate. Without it: AttributeError at the first call.
     keys = torch._C._TorchDispatchModeKey
     modes = (keys.FAKE, keys.PROXY, keys.FUNCTIONAL)
+    # private: the active mode of a kind; see ``keys``.
     return any(torch._C._get_dispatch_mode(mode) is not None for mode in modes)
 
 

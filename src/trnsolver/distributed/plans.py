@@ -161,10 +161,9 @@ def _tall_bytes(
         wide = _wide(dtype)
         return tuple(m * n * (2 * size + 4 * wide) + 14 * n * n * wide for m in layout.sizes)
     width = sketch if function == "rsvd" else n
-    small = (3 * layout.ranks + 8) * width * width + 4 * width * n
-    return tuple(
-        size * (m * (n + 4 * width + 4 * sides) + small + 4 * n * sides) for m in layout.sizes
-    )
+    tall = n + (4 * sketch if function == "rsvd" else 2 * n) + 4 * sides
+    small = (3 * layout.ranks + 8) * width * width + 4 * width * n + 4 * n * sides
+    return tuple(size * (m * tall + small) for m in layout.sizes)
 
 
 # -- positive definite matrices --------------------------------------------------------------------

@@ -154,10 +154,15 @@ def plan(
 def _bytes_of_product(
     entries: int, rows: int, own: int, halo: int, sent: int, size: int, columns: int
 ) -> int:
-    """Return the bytes of a product: matrix, operand, buffers and result."""
+    """Return the bytes of a product: matrix, operand, buffers and result.
+
+    If it is not one call of a library, the pattern is transposed or expanded, and entries are
+    multiplied one by one and then summed.
+    """
     matrix = entries * (size + 8) + 8 * (rows + 1) + 8 * sent
-    operands = own + rows + (own + halo) + halo + sent
-    return matrix + operands * columns * size
+    terms = entries * ((2 * columns + 1) * size + 32)
+    operands = 2 * (own + halo) + 2 * rows + halo + sent
+    return matrix + terms + operands * columns * size
 
 
 def halo_of(indices: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:

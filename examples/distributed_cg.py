@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
@@ -74,9 +75,7 @@ def solve(grid: int, tol: float) -> bool:
     error = float((squares[0] / squares[1]).sqrt())
     passed = found.converged and error <= tol * condition(grid)
     if rank == 0:
-        made, shared, placed, solved = (
-            after - before for before, after in zip(times, times[1:], strict=False)
-        )
+        made, shared, placed, solved = (after - before for before, after in pairwise(times))
         halo, products = A.plan.total_bytes(1, torch.float64), found.iterations + 1
         print(f"order {n} on {ranks} ranks, {A.local.nnz} entries on the first")
         print(f"{made:8.2f} s  rows of the matrix")

@@ -1,11 +1,14 @@
 """Row-sharded direct solvers on 1 to 6 ranks of gloo, uneven and empty shares among them."""
 
+from itertools import pairwise
+
 import pytest
 import scipy.linalg
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnblas
 import trnsolver
@@ -293,6 +296,9 @@ def faults():
         refusal(lambda: td.tsqr(distribute_tensor(whole[0], mesh, [Shard(1)]))),
         refusal(lambda: td.tsqr(distribute_tensor(whole[0], many, [Shard(0), Replicate()]))),
         refusal(lambda: td.lstsq(distribute_tensor(whole[0], mesh, [Shard(0)]), b)),
+        refusal(
+            lambda: td.cholesky(distribute_tensor(whole[2], mesh, [Shard(0)]), dist.group.WORLD)
+        ),
         refusal(lambda: td.cholesky(spd, layout=td.Layout.even((40, 40), 0, ranks + 1))),
         refusal(lambda: td.tsqr(a, lone)) if rank else ("BackendError", ""),
     ]
@@ -315,6 +321,7 @@ def test_what_one_rank_cannot_use_is_refused_on_every_rank(ranks):
             "RankError",
             *["FlagError"] * 3,
             "DTypeError",
+            "FlagError",
             "ShapeError",
             "BackendError",
         ]
@@ -376,6 +383,41 @@ def test_four_ranks_solve_what_one_has_no_memory_for():
     ((kind, text),) = pool(1).run(limited, limit)
     assert kind == "MemoryError"
     assert "live tensors" in text
+
+
+class Order(TorchDispatchMode):
+    """Records broadcasts and products, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.name().partition(".")[0].partition("::")[2]
+        if name in ("broadcast_", "mm", "addmm", "linalg_solve_triangular"):
+            self.names.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def order_of_operations():
+    layout = td.Layout.even((40, 40), 0, 2)
+    rows = problem(torch.float64)[2][layout.rows(dist.get_rank())]
+    with Order() as order:
+        td.cholesky(rows, layout=layout)
+    return order.names
+
+
+def test_the_next_panel_is_sent_before_the_update_with_this_one():
+    names = pool(2).run(order_of_operations)[1]
+    solves = [at for at, name in enumerate(names) if name == "linalg_solve_triangular"]
+    # Four panels of the first rank update the second one, and three of its own.
+    assert len(solves) == 7
+    for before, after in pairwise(solves):
+        between = names[before + 1 : after]
+        last = len(between) - 1 - between[::-1].index("broadcast_")
+        # This panel's last columns and the next one's first, then the products of the update.
+        assert between.count("broadcast_") == 2
+        assert between[last + 1 :].count("mm") + between[last + 1 :].count("addmm") >= 1
 
 
 def launches():

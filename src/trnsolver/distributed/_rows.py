@@ -14,8 +14,8 @@ from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import all_gather
 from trnsci.core.distributed.groups import Ranks, ranks_of, ranks_of_mesh
 from trnsci.core.distributed.layout import Layout, with_local
-from trnsci.core.errors import DerivativeError, DTypeError, OperandError, ShapeError
-from trnsci.core.krylov.on_ranks import is_dtensor, part_of, reverse_mode_only
+from trnsci.core.errors import DerivativeError, DTypeError, FlagError, OperandError, ShapeError
+from trnsci.core.krylov.on_ranks import is_dtensor, on_mesh, part_of, reverse_mode_only
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -25,6 +25,7 @@ __all__ = [
     "check_layout",
     "first_derivatives_only",
     "layout_of",
+    "only_plain",
     "ranks_for",
     "rows_of",
 ]
@@ -52,20 +53,9 @@ class Rows:
     mesh: DeviceMesh | None
     vector: bool
 
-    @property
-    def first(self) -> int:
-        """First row of this rank."""
-        return self.layout.offsets[self.ranks.rank]
-
     def sharded(self, local: Tensor) -> Tensor:
         """Return rows of a result in the layout of the matrix, as the operands were given."""
-        if self.mesh is None:
-            return local
-        from torch.distributed.tensor import Shard
-
-        return with_local(
-            local, self.mesh, (Shard(0),), (self.layout.offsets[-1], *local.shape[1:])
-        )
+        return on_mesh(local, self.layout.offsets[-1], self.mesh)
 
     def replicated(self, local: Tensor) -> Tensor:
         """Return a result that every rank has, as the operands were given."""
@@ -80,17 +70,27 @@ class Rows:
         return X.squeeze(-1) if self.vector else X
 
 
-def ranks_for(function: str, group: Any, *operands: Any) -> Ranks:
+def ranks_for(function: str, group: Any, layout: Layout | None, *operands: Any) -> Ranks:
     """Return the ranks of the mesh of the first DTensor, or those of a group.
 
     Raises:
         BackendError: There is no process group, or the group or mesh does not contain this rank.
-        FlagError: The mesh has several dimensions.
+        FlagError: The mesh has several dimensions, or a DTensor comes with a group or layout.
     """
     for x in operands:
         if is_dtensor(x):
+            only_plain(function, "a DTensor", group, layout)
             return ranks_of_mesh(function, x.device_mesh, (1,))[0]
     return ranks_of(function, group)
+
+
+def only_plain(function: str, kind: str, group: Any, layout: Layout | None) -> None:
+    """Raise ``FlagError`` if a group or layout is given with an operand that has one itself."""
+    for name, value in (("group", group), ("layout", layout)):
+        if value is not None:
+            raise FlagError(
+                f"{function}: {name} is for plain tensors and must be None with {kind}, got {value}"
+            )
 
 
 def rows_of(
@@ -126,7 +126,7 @@ def rows_of(
         ShapeError: The shapes do not fit.
     """
     reverse_mode_only(function)
-    ranks = ranks_for(function, group, A, B)
+    ranks = ranks_for(function, group, layout, A, B)
     device = A.device if isinstance(A, Tensor) else "cpu"
     with agreement([ranks], device, check=check) as describe:
         if B is not None and is_dtensor(A) != is_dtensor(B):

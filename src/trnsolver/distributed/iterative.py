@@ -24,7 +24,7 @@ from trnsci.core.krylov.cg import conjugate_gradients
 from trnsci.core.krylov.minres import minres as minres_method
 from trnsci.core.krylov.on_ranks import Sharded, part_of, solved_on_ranks
 from trnsci.core.krylov.runs import Callback
-from trnsolver.distributed._rows import check_layout, layout_of, ranks_for
+from trnsolver.distributed._rows import check_layout, layout_of, only_plain, ranks_for
 from trnsparse.distributed import RowShardedCSR
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def cg(
         ShapeError: The shapes do not fit.
     """
     rule = tol, rtol, atol, max_iter, callback
-    ranks = _ranks("cg", A, b, group)
+    ranks = _ranks("cg", A, b, group, layout)
     operands = Operands(A, b, x0, M)
     return _solved(conjugate_gradients, ranks, operands, rule, on_failure, layout, check)
 
@@ -107,15 +107,16 @@ def minres(
     The arguments are those of ``cg``, but b is a vector; M must be positive definite.
     """
     rule = tol, rtol, atol, max_iter, callback
-    ranks = _ranks("minres", A, b, group)
+    ranks = _ranks("minres", A, b, group, layout)
     return _solved(minres_method, ranks, Operands(A, b, x0, M), rule, on_failure, layout, check)
 
 
-def _ranks(function: str, A: Any, b: Any, group: Any) -> Ranks:
+def _ranks(function: str, A: Any, b: Any, group: Any, layout: Layout | None) -> Ranks:
     """Return the ranks of a matrix of any accepted kind."""
     if isinstance(A, RowShardedCSR):
+        only_plain(function, "a RowShardedCSR", group, layout)
         return replace(A.ranks, function=function)
-    return ranks_for(function, group, A, b)
+    return ranks_for(function, group, layout, A, b)
 
 
 def _solved(

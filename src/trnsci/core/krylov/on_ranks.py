@@ -114,13 +114,13 @@ def part_of(
     return part, mesh
 
 
-def on_mesh(local: Tensor, like: Tensor, mesh: DeviceMesh | None) -> Tensor:
-    """Return rows as a DTensor with the rows of another one; as they are without a mesh."""
+def on_mesh(local: Tensor, rows: int, mesh: DeviceMesh | None) -> Tensor:
+    """Return this rank's rows as a DTensor with a number of rows; as they are without a mesh."""
     if mesh is None:
         return local
     from torch.distributed.tensor import Shard
 
-    return with_local(local, mesh, (Shard(0),), (like.shape[0], *local.shape[1:]))
+    return with_local(local, mesh, (Shard(0),), (rows, *local.shape[1:]))
 
 
 def reverse_mode_only(function: str) -> None:
@@ -190,7 +190,7 @@ def solved_on_ranks(
     )
     with torch.set_grad_enabled(tracked):
         found = solve(system, LinearOperator(A.product), part, start)
-        x = on_mesh(found.x, b, mesh)
+        x = on_mesh(found.x, b.shape[0], mesh)
     return Solution(x, found.iterations, found.residual, found.info)
 
 

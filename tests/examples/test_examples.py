@@ -24,7 +24,7 @@ VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py"))
 
 # Those that take more than a few seconds without arguments.
-LONG = ("preconditioned_cg.py",)
+LONG = ("distributed_cg.py", "preconditioned_cg.py")
 # The one that the fast tests start as a process too.
 ALONE = ("softmax.py",)
 
@@ -94,6 +94,7 @@ LIBRARY_SCRIPTS = {
     "block_sparse_attention.py": (None, "max |error|"),
     "df_mp2.py": (None, "max |error|"),
     "df_mp2_pyscf.py": ("pyscf", "max |error|"),
+    "distributed_cg.py": (None, "passed"),
     "distributed_gemm.py": (None, "|C x - A (B x)|"),
     "distributed_poisson.py": (None, "passed"),
     "muon.py": (None, "loss"),

@@ -42,6 +42,7 @@ __all__ = [
     "single_level",
     "transform_level",
     "unwrapped",
+    "values_are_traced",
     "version_of",
     "versions_of",
     "with_forward_mode",
@@ -70,6 +71,18 @@ unwrapped: Callable[[Tensor], Tensor] = torch._C._functorch.get_unwrapped
 # private: the number of active TorchDispatchModes (fake tensors, tracing); no public predicate.
 # Without it: AttributeError at import.
 dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+
+
+def values_are_traced() -> bool:
+    """Return whether a mode is active in which tensors are fake or operations are recorded.
+
+    Modes that observe operations on values, such as ``FlopCounterMode``, are none of them.
+    """
+    # private: no public predicate. Without it: AttributeError at the first call.
+    keys = torch._C._TorchDispatchModeKey
+    modes = (keys.FAKE, keys.PROXY, keys.FUNCTIONAL)
+    # private: the active mode of a kind; see ``keys``.
+    return any(torch._C._get_dispatch_mode(mode) is not None for mode in modes)
 
 
 def forward_level() -> int:

@@ -1,115 +1,118 @@
-"""Communication volume of a distributed call, computed before it runs."""
+"""Communication of a distributed call, computed before it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 
 from trnsci.core.arguments import whole
+from trnsci.core.distributed.layout import Layout
+from trnsci.core.distributed.plans import Communication, Step, agreement_step, all_reduced
 from trnsci.core.errors import FlagError, ShapeError
+from trnsolver.distributed._panels import filled, panels
+from trnsparse import SparseMatrix
+from trnsparse.distributed import plan as plan_product
 
 __all__ = ["Communication", "plan"]
 
-LAYOUT_BYTES = 4 * 8
-"""Header exchanged first: rows, columns, dtype and right-hand sides, as four integers."""
-
-_CALLS = ("tsqr", "lstsq", "rsvd", "msign", "solve_spd")
-
-
-@dataclass(frozen=True)
-class Communication:
-    """The collectives of one call.
-
-    A payload is counted once, on the rank that passes it to the collective, not per transmission on
-    the network.
-
-    Attributes:
-        call: Name of the function.
-        rows: Number of rows of each rank.
-        steps: Kind, payload and bytes of each rank, for each collective.
-    """
-
-    call: str
-    rows: tuple[int, ...]
-    steps: tuple[tuple[str, str, tuple[int, ...]], ...]
-
-    def bytes_sent(self, rank: int) -> int:
-        """Return the bytes that a rank passes to collectives."""
-        return sum(each[rank] for _, _, each in self.steps)
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes that all ranks together pass to collectives."""
-        return sum(map(self.bytes_sent, range(len(self.rows))))
-
-    def __str__(self) -> str:
-        lines = [f"{self.call} of {sum(self.rows)} rows on {len(self.rows)} ranks"]
-        lines += [
-            f"{kind:<12}{what:<34}{max(each):>14,} bytes at most per rank"
-            for kind, what, each in self.steps
-        ]
-        return "\n".join([*lines, f"{'in all':<46}{self.total_bytes:>14,} bytes"])
+Function = Literal["tsqr", "lstsq", "rsvd", "msign", "cholesky", "solve_spd", "cg", "minres"]
+_SQUARE = ("cholesky", "solve_spd", "cg", "minres")
+_FUNCTIONS = ("tsqr", "lstsq", "rsvd", "msign", *_SQUARE)
+_SCALAR = 8
+"""Bytes of a row count, and of an inner product, which is in float64."""
 
 
 def plan(
-    call: str,
-    rows: Sequence[int],
-    columns: int,
+    function: Function,
+    rows: Layout | Sequence[int],
+    columns: int | None = None,
     *,
     right_sides: int = 1,
     k: int = 1,
     oversampling: int = 10,
     power_iterations: int = 2,
+    iterations: int = 1,
+    preconditioned: bool = False,
+    A: SparseMatrix | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Communication:
-    """Return the communication of a call.
+    """Return the communication of a call, without a process group.
+
+    The backward of ``solve_spd`` is that of a gradient of X. A gradient of the log-determinant
+    takes one of n right-hand sides in addition. That of ``cg`` and ``minres`` takes as many
+    iterations as the call, and one product with x that is computed in the call.
 
     Args:
-        call: ``"tsqr"``, ``"lstsq"``, ``"rsvd"``, ``"msign"`` or ``"solve_spd"``.
-        rows: Number of rows of each rank.
-        columns: Number of columns of the matrix.
+        function: Name of the function.
+        rows: Layout of the matrix, or the number of rows of each rank, which plain tensors exchange
+            in a call without ``layout=``.
+        columns: Number of columns of the matrix; None for that of the layout.
         right_sides: Number of columns of the right-hand side.
         k: Rank of ``rsvd``.
         oversampling: Columns of its sketch beyond k.
         power_iterations: Its number of power iterations.
+        iterations: Iterations of ``cg`` and ``minres``, from zero to convergence.
+        preconditioned: Whether these have M.
+        A: The sparse matrix of ``cg`` and ``minres``; None for a dense one.
         dtype: Dtype of the matrix.
 
     Raises:
-        FlagError: ``call`` is not one of these.
-        ShapeError: The matrix is wide, or for ``solve_spd`` not square.
+        FlagError: ``function`` is not one of these.
+        ShapeError: The matrix is wide, or not square where it must be.
     """
-    if call not in _CALLS:
-        raise FlagError(f"plan: call must be one of {', '.join(_CALLS)}, got {call!r}")
-    shares = tuple(whole("plan", "rows", count, 0) for count in rows)
-    total, size = sum(shares), dtype.itemsize
-    if total < columns or (call == "solve_spd" and total != columns):
-        wanted = "square" if call == "solve_spd" else "at least as tall as wide"
-        raise ShapeError(f"plan: the matrix must be {wanted}, got {total} x {columns}")
-    steps: list[tuple[str, str, tuple[int, ...]]] = []
+    if function not in _FUNCTIONS:
+        raise FlagError(f"plan: function must be one of {', '.join(_FUNCTIONS)}, got {function!r}")
+    layout, exchanged = _layout(rows, columns)
+    height, width = layout.shape
+    square = function in _SQUARE
+    if height < width or (square and height != width):
+        wanted = "square" if square else "at least as tall as wide"
+        raise ShapeError(f"plan: the matrix must be {wanted}, got {height} x {width}")
+    steps = [agreement_step((layout.ranks,))]
+    if exchanged and A is None:
+        others = layout.ranks - 1
+        steps.append(_every(layout, "all_gather", "rows of each rank", _SCALAR * others, others))
+    problem = f"{height} x {width} in {dtype}"
+    backward: list[Step] = []
+    if function in ("tsqr", "lstsq", "rsvd", "msign"):
+        sketch = min(width, k + oversampling)
+        more, backward = _tall(function, layout, right_sides, sketch, power_iterations, dtype)
+        peak = _tall_bytes(function, layout, right_sides, sketch, dtype)
+    elif function in ("cholesky", "solve_spd"):
+        more, backward = _positive(function, layout, right_sides, dtype.itemsize)
+        peak = _positive_bytes(layout, right_sides * (function == "solve_spd"), dtype.itemsize)
+    else:
+        product = _product(layout, right_sides, A, dtype)
+        more = _iterative(function, layout, right_sides, iterations, preconditioned, product)
+        backward = [product(1, "halo of x" if A is not None else "parts of x"), *more]
+        peak = _iterative_bytes(layout, right_sides, A, dtype)
+        problem += f", {iterations} iterations"
+    return Communication(
+        function, problem, (layout.ranks,), (*steps, *more), peak, None, tuple(backward)
+    )
 
-    def everyone(kind: str, what: str, count: int, bytes_each: int = size) -> None:
-        steps.append((kind, what, (count * bytes_each,) * len(shares)))
 
-    everyone("all_gather", "layout", 1, LAYOUT_BYTES)
-    if call in ("tsqr", "lstsq"):
-        everyone("all_gather", "triangles", columns * columns)
-    if call == "lstsq":
-        everyone("all_reduce", "Q^H b", columns * right_sides)
-        everyone("all_reduce", "squared residuals", right_sides)
-    if call == "rsvd":
-        width = min(columns, k + oversampling)
-        for _ in range(power_iterations + 1):
-            everyone("all_gather", "triangles of the sketch", width * width)
-            everyone("all_reduce", "Q^H A", width * columns)
-    if call == "msign":
-        everyone("all_reduce", "sum of squares", 1, _wide(dtype))
-        everyone("all_reduce", "Gram matrix", columns * columns, _wide(dtype))
-        everyone("all_reduce", "Gram matrix, again", columns * columns, _wide(dtype))
-    if call == "solve_spd":
-        _positive(steps, shares, right_sides, size)
-    return Communication(call, shares, tuple(steps))
+def _layout(rows: Layout | Sequence[int], columns: int | None) -> tuple[Layout, bool]:
+    """Return the layout of the matrix, and whether ranks exchange it in a call."""
+    if isinstance(rows, Layout):
+        if columns is None and len(rows.shape) < 2:
+            raise ShapeError(f"plan: rows must be the layout of a matrix, got shape {rows.shape}")
+        width = rows.shape[1] if columns is None else columns
+        return Layout((rows.offsets[-1], width), 0, rows.offsets), False
+    sizes = [whole("plan", "rows", count, 0) for count in rows]
+    offsets = tuple(sum(sizes[:rank]) for rank in range(len(sizes) + 1))
+    return Layout((offsets[-1], offsets[-1] if columns is None else columns), 0, offsets), True
+
+
+def _every(layout: Layout, kind: str, what: str, received: int, messages: int) -> Step:
+    return Step(kind, what, (received,) * layout.ranks, messages)
+
+
+def _summed(layout: Layout, what: str, count: int, times: int = 1) -> Step:
+    p = layout.ranks
+    return _every(layout, "all_reduce", what, times * all_reduced(count, p), 2 * times * (p > 1))
 
 
 def _wide(dtype: torch.dtype) -> int:
@@ -117,27 +120,171 @@ def _wide(dtype: torch.dtype) -> int:
     return 16 if dtype.is_complex else 8
 
 
+# -- tall matrices ---------------------------------------------------------------------------------
+
+
+def _tall(
+    function: str, layout: Layout, sides: int, sketch: int, power: int, dtype: torch.dtype
+) -> tuple[list[Step], list[Step]]:
+    n, size, p = layout.shape[1], dtype.itemsize, layout.ranks
+    real = dtype.to_real().itemsize
+
+    def triangles(width: int, times: int = 1) -> Step:
+        received = times * (p - 1) * width * width * size
+        return _every(layout, "all_gather", "triangles", received, times * (p - 1))
+
+    if function == "tsqr":
+        return [triangles(n)], [_summed(layout, "Q^H times the gradient", n * n * size)]
+    if function == "lstsq":
+        return [
+            triangles(n),
+            _summed(layout, "Q^H B", n * sides * size),
+            _summed(layout, "squared residuals", sides * real),
+        ], []
+    if function == "rsvd":
+        return [
+            triangles(sketch, power + 1),
+            _summed(layout, "Q^H A", sketch * n * size, power + 1),
+        ], []
+    return [
+        _summed(layout, "sum of squares", _SCALAR),
+        _summed(layout, "Gram matrices", n * n * _wide(dtype), 2),
+    ], []
+
+
+def _tall_bytes(
+    function: str, layout: Layout, sides: int, sketch: int, dtype: torch.dtype
+) -> tuple[int, ...]:
+    """Return the bytes of the rows of A and Q, with one more for products, and of triangles."""
+    n, size = layout.shape[1], dtype.itemsize
+    if function == "msign":
+        wide = _wide(dtype)
+        return tuple(m * n * (2 * size + 4 * wide) + 14 * n * n * wide for m in layout.sizes)
+    width = sketch if function == "rsvd" else n
+    tall = n + (4 * sketch if function == "rsvd" else 2 * n) + 4 * sides
+    small = (3 * layout.ranks + 8) * width * width + 4 * width * n + 4 * n * sides
+    return tuple(size * (m * tall + small) for m in layout.sizes)
+
+
+# -- positive definite matrices --------------------------------------------------------------------
+
+
 def _positive(
-    steps: list[tuple[str, str, tuple[int, ...]]],
-    shares: tuple[int, ...],
-    right_sides: int,
-    size: int,
-) -> None:
-    """Add the collectives of a blocked Cholesky factorization and two substitutions."""
+    function: str, layout: Layout, sides: int, size: int
+) -> tuple[list[Step], list[Step]]:
+    n, p, cuts = layout.shape[0], layout.ranks, panels(layout)
+    sent = [0] * p
+    before = 0
+    for at, (owner, start, end) in enumerate(cuts):
+        sent[owner] += (end - start) * (end - before)
+        if at + 1 < len(cuts):
+            following, top, bottom = cuts[at + 1]
+            sent[following] += (bottom - top) * start
+        before = start
+    factor = _from_others(layout, "panels of the factor", sent, size, 2 * len(cuts))
+    blocks = len(filled(layout))
+    triangle = [m * end for m, end in zip(layout.sizes, layout.offsets[1:], strict=True)]
 
-    def one(root: int, what: str, count: int) -> None:
-        steps.append(
-            ("broadcast", what, tuple(count * size * (r == root) for r in range(len(shares))))
-        )
+    def substituted(columns: int) -> list[Step]:
+        parts = [m * columns for m in layout.sizes]
+        return [
+            _from_others(layout, "parts of the first solution", parts, size, blocks),
+            _to_owner(layout, "sums for the second solution", parts, size, blocks),
+        ]
 
-    filled = [rank for rank, count in enumerate(shares) if count]
-    for place, panel in enumerate(filled):
-        one(panel, f"block {panel} of the diagonal", shares[panel] ** 2)
-        for below in filled[place + 1 :]:
-            one(below, f"block {below}, {panel} of the factor", shares[below] * shares[panel])
-    for rank in filled:
-        one(rank, f"part {rank} of the first solution", shares[rank] * right_sides)
-    for rank in reversed(filled):
-        bytes_each = (shares[rank] * right_sides * size,) * len(shares)
-        steps.append(("all_reduce", f"sum for part {rank}", bytes_each))
-    steps.append(("all_reduce", "log-determinant", (8,) * len(shares)))
+    if function == "solve_spd":
+        gathered = [2 * m * sides for m in layout.sizes]
+        last = _from_others(layout, "solution and gradient", gathered, size, 2, "all_gather")
+        steps = [factor, *substituted(sides), _summed(layout, "log-determinant", _SCALAR)]
+        return steps, [*substituted(sides), last]
+    exchanged = tuple((n - m) * m * size for m in layout.sizes)
+    return [factor], [
+        _to_owner(layout, "L^H times the gradient", triangle, size, blocks),
+        _to_owner(layout, "sums for L^-H", [m * n for m in layout.sizes], size, blocks),
+        _from_others(layout, "rows of the factor", triangle, size, blocks),
+        Step("all_to_all", "adjoint of the gradient", exchanged, p - 1),
+    ]
+
+
+def _from_others(
+    layout: Layout, what: str, sent: list[int], size: int, messages: int, kind: str = "broadcast"
+) -> Step:
+    """Return a step in which every rank receives what the others send."""
+    received = tuple(size * (sum(sent) - own) for own in sent)
+    return Step(kind, what, received, messages * (layout.ranks > 1))
+
+
+def _to_owner(layout: Layout, what: str, parts: list[int], size: int, messages: int) -> Step:
+    """Return a step in which the parts of every rank are summed at that rank."""
+    p = layout.ranks
+    received = tuple(size * (p - 1) * own for own in parts)
+    return Step("reduce_scatter", what, received, messages * (p > 1))
+
+
+def _positive_bytes(layout: Layout, sides: int, size: int) -> tuple[int, ...]:
+    """Return the bytes of A, the factor, three panels, a product, and vectors."""
+    n = layout.shape[0]
+    panel = max((end - start for _, start, end in panels(layout)), default=0)
+    tallest = max(layout.sizes)
+    return tuple(
+        size * (2 * m * n + 3 * panel * n + 2 * m * panel + (4 * m + 3 * tallest) * sides)
+        for m in layout.sizes
+    )
+
+
+# -- iterative methods -----------------------------------------------------------------------------
+
+
+def _product(
+    layout: Layout, sides: int, A: SparseMatrix | None, dtype: torch.dtype
+) -> Callable[[int, str], Step]:
+    """Return the step of a number of products with the matrix."""
+    if A is None:
+        n, item = layout.shape[0], sides * dtype.itemsize
+        kind, received = "all_gather", tuple((n - m) * item for m in layout.sizes)
+    else:
+        step = plan_product("matmul", A, layout, right_sides=sides).steps[1]
+        kind, received = step.kind, step.received
+
+    def steps(times: int, what: str) -> Step:
+        return Step(kind, what, tuple(times * n for n in received), times * (layout.ranks - 1))
+
+    return steps
+
+
+def _iterative(
+    function: str,
+    layout: Layout,
+    sides: int,
+    iterations: int,
+    preconditioned: bool,
+    product: Callable[[int, str], Step],
+) -> list[Step]:
+    """Return the steps from a start at zero to convergence in one go.
+
+    Six sums are those of the norms before and after the iterations. An iteration takes two; with M
+    conjugate gradients take one more, and MINRES compares the residual of x at the end.
+    """
+    sums = 6 + 2 * iterations
+    products = iterations + 1
+    if preconditioned and function == "cg":
+        sums += iterations
+    elif preconditioned:
+        sums, products = sums + 1, products + 1
+    return [
+        _summed(layout, "whether x0 is zero", _SCALAR),
+        _summed(layout, "inner products", _SCALAR * sides, sums),
+        product(products, "vectors for products"),
+    ]
+
+
+def _iterative_bytes(
+    layout: Layout, sides: int, A: SparseMatrix | None, dtype: torch.dtype
+) -> tuple[int, ...]:
+    """Return the bytes of a product and of eight vectors, of which two are in float64."""
+    n, size = layout.shape[0], dtype.itemsize
+    vectors = (6 * size + 2 * _wide(dtype)) * sides
+    if A is None:
+        return tuple(m * n * size + (2 * n + m) * sides * size + m * vectors for m in layout.sizes)
+    of_product = plan_product("matmul", A, layout, right_sides=sides).peak_bytes
+    return tuple(own + m * vectors for own, m in zip(of_product, layout.sizes, strict=True))

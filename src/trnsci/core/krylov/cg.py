@@ -28,7 +28,7 @@ def conjugate_gradients(
     does not, because of rounding, the method is restarted at x.
     """
     space = watch.space
-    r, products = begun(product, b, x)
+    r, products = begun(product, b, x, space)
     norms = space.norm(r)
     run = Run(x, [watch.relative(norms)], 0, products, "limit")
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from trnsci.core.krylov.runs import Product, Run, Watch, begun, ended, report
-from trnsci.core.krylov.vectors import ONE, norm
 
 __all__ = ["minres"]
 
@@ -19,15 +18,16 @@ def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Wat
     As in ``conjugate_gradients`` the method is restarted at x if the residual of x misses the goal
     that the recurrence met.
     """
-    r, products = begun(product, b, x)
-    actual = norm(r)
+    space = watch.space
+    r, products = begun(product, b, x, space)
+    actual = space.norm(r)
     run = Run(x, [watch.relative(actual)], 0, products, "limit")
     while actual > watch.goal and run.iterations < watch.limit:
         before = actual
         done = _steps(product, b, r, actual, M, watch, run)
         r = b - product(run.x)
         run.matvecs += 1
-        actual = norm(r)
+        actual = space.norm(r)
         run.residuals[-1] = watch.relative(actual)
         if done:
             break
@@ -51,9 +51,10 @@ def _steps(
     Returns:
         Whether the method cannot continue; the run has the reason.
     """
+    space = watch.space
     r1 = r2 = r
     y = r1 if M is None else M(r1)
-    square = ONE.inner(r1, y)
+    square = space.inner(r1, y)
     if not 0 < square < math.inf:
         run.reason = "breakdown" if math.isfinite(square) else "diverged"
         return True
@@ -70,14 +71,14 @@ def _steps(
         run.matvecs += 1
         if run.iterations > first:
             y = torch.sub(y, r1, alpha=beta / old)
-        alpha = ONE.inner(v, y)
+        alpha = space.inner(v, y)
         if not abs(alpha / beta) <= largest:
             run.reason = "diverged"
             return True
         y = torch.sub(y, r2, alpha=alpha / beta)
         r1, r2 = r2, y
         y = r2 if M is None else M(r2)
-        old, square = beta, ONE.inner(r2, y)
+        old, square = beta, space.inner(r2, y)
         if square < 0 or not math.isfinite(square):
             run.reason = "breakdown" if square < 0 else "diverged"
             return True
@@ -103,7 +104,7 @@ def _steps(
             break
         if phibar * ratio <= watch.goal:
             # With M the ratio of the two norms changes between iterations.
-            actual = norm(b - product(run.x))
+            actual = space.norm(b - product(run.x))
             run.matvecs += 1
             if actual <= watch.goal or phibar == 0:
                 break

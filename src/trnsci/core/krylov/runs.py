@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor
 
 from trnsci.core.iterations import Reason
@@ -71,9 +70,9 @@ class Run:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def begun(product: Product, b: Tensor, x: Tensor) -> tuple[Tensor, int]:
+def begun(product: Product, b: Tensor, x: Tensor, space: Vectors = ONE) -> tuple[Tensor, int]:
     """Return the initial residual, and the number of products: none for x = 0."""
-    if not bool(torch.any(x)):
+    if space.zero(x):
         return b.clone(), 0
     return b - product(x), 1
 

@@ -16,9 +16,9 @@ from trnsci.core.eager import recorded
 from trnsci.core.errors import FlagError
 from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.interop import (
-    dispatch_modes,
     forward_level,
     transform_level,
+    values_are_traced,
     with_forward_mode,
 )
 from trnsci.core.iterations import IterationInfo, Solution
@@ -93,6 +93,7 @@ class System:
         with_data: Returns the matrix with a given data tensor, for matrices that have one.
         on_failure: Action if the method does not converge.
         dtype: Dtype that the caller rounds the solution to; None for that of b.
+        total: Sums scalars over the ranks that hold parts of the vectors; None for one process.
     """
 
     function: str
@@ -104,6 +105,7 @@ class System:
     with_data: Callable[[Tensor], Any] | None = None
     on_failure: OnFailure = "warn"
     dtype: torch.dtype | None = None
+    total: Callable[[Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
         checked_action(self.function, self.on_failure)
@@ -135,7 +137,7 @@ def solve(
 
     def compute(matrix: Any, right: Tensor, start: Tensor | None) -> Tensor:
         right = values_of(system.function, right)
-        if not recording() and (right.is_meta or dispatch_modes() or recorded()):
+        if not recording() and (right.is_meta or values_are_traced() or recorded()):
             raise FlagError(
                 f"{system.function}: the number of steps depends on values, which cannot be read "
                 f"of fake tensors and while a call is traced"
@@ -289,7 +291,7 @@ def _run(system: System, A: Any, b: Tensor, start: Tensor | None) -> Run:
     M = as_preconditioner(system.function, system.M, b, system.columns)
     if transform_level() is not None:  # functions may capture tensors that torch.func tracks
         op, M = _with_values(system.function, op), M and _with_values(system.function, M)
-    space = Vectors(0) if b.ndim == 2 else ONE
+    space = Vectors(0 if b.ndim == 2 else None, system.total)
     return run_system(system.method, op, b, start, M, system.stopping, space, system.dtype)
 
 

@@ -97,6 +97,13 @@ class Vectors:
             found = self._total(found)
         return found.item() if self.dim is None else found
 
+    def zero(self, v: Tensor) -> bool:
+        """Return whether all elements of all vectors are zero."""
+        found = torch.any(v)
+        if self._total is not None:
+            found = self._total(found.double())
+        return not bool(found)
+
     def some(self, mask: Any) -> bool:
         """Return whether a condition holds for any vector; True where values are not read."""
         return mask if isinstance(mask, bool) else self.recorded or bool(mask.any())

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import trnsolver
 import trnsparse
@@ -235,3 +236,11 @@ def test_compiled_functions_solve_outside_of_the_graph():
     for solver, given in ((trnsolver.cg, a), (trnsparse.cg, trnsparse.from_dense(a))):
         compiled = torch.compile(lambda b, s=solver, g=given: 2 * s(g, b).x, backend="eager")
         torch.testing.assert_close(compiled(b), 2 * solver(given, b).x)
+
+
+def test_modes_that_observe_operations_do_not_hide_values():
+    a, b = matrix("positive", torch.float64), random_tensor(N, dtype=torch.float64, seed=1)
+    for solver, given in ((trnsolver.minres, a), (trnsparse.cg, trnsparse.from_dense(a))):
+        with FlopCounterMode(display=False):
+            found = solver(given, b)
+        torch.testing.assert_close(found.x, solver(given, b).x)

@@ -1,0 +1,38 @@
+"""Panels of rows of a sharded matrix: what one rank completes and broadcasts at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trnsci.core.distributed.layout import Layout
+
+__all__ = ["Panel", "filled", "panels"]
+
+_WIDEST = 256
+"""Rows of a panel at most: enough for products to be fast, and few for buffers to be small."""
+_PER_RANK = 4
+"""Panels of a rank at least, so that ranks below need not wait for all of its rows."""
+
+
+class Panel(NamedTuple):
+    """Rows ``start`` to ``end`` of a matrix, all of them on the rank ``owner``."""
+
+    owner: int
+    start: int
+    end: int
+
+
+def panels(layout: Layout) -> list[Panel]:
+    """Return the panels of a square matrix, in order."""
+    width = min(_WIDEST, max(1, -(-max(layout.sizes) // _PER_RANK)))
+    found = []
+    for rank in filled(layout):
+        last = layout.offsets[rank + 1]
+        for start in range(layout.offsets[rank], last, width):
+            found.append(Panel(rank, start, min(start + width, last)))
+    return found
+
+
+def filled(layout: Layout) -> list[int]:
+    """Return the ranks that have rows."""
+    return [rank for rank, size in enumerate(layout.sizes) if size]

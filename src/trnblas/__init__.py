@@ -42,6 +42,7 @@ __all__ = [
     "ger",
     "gerc",
     "get_backend",
+    "get_precision",
     "grouped_gemm",
     "hemm",
     "hemv",
@@ -52,10 +53,12 @@ __all__ = [
     "iamax",
     "nrm2",
     "plan_gemm",
+    "precision",
     "rot",
     "rotg",
     "scal",
     "set_backend",
+    "set_precision",
     "swap",
     "symm",
     "symv",
@@ -72,6 +75,9 @@ __all__ = [
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
+set_precision = LIBRARY.set_precision
+get_precision = LIBRARY.get_precision
+precision = LIBRARY.precision
 __getattr__, __dir__ = surface(
     __name__,
     LIBRARY,

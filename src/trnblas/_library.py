@@ -1,4 +1,4 @@
-"""The backend selection of this library, shared by all its modules."""
+"""The backend and precision of this library, shared by all its modules."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from trnsci.core.backend.library import Library
 
 __all__ = ["LIBRARY", "no_kernel"]
 
-LIBRARY = Library("trnblas")
+LIBRARY = Library("trnblas", widens=False)
 no_kernel = LIBRARY.no_kernel

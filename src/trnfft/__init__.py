@@ -10,11 +10,7 @@ from trnfft._library import (
 
 # isort: split
 from trnfft import _registration as protocols
-from trnfft._paths.precision import (
-    get_precision,
-    precision,
-    set_precision,
-)
+from trnfft._paths.precision import get_precision
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
 from trnfft.convolution import correlate, fftconvolve, oaconvolve
 from trnfft.cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
@@ -110,6 +106,8 @@ protocols.register()
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
+set_precision = LIBRARY.set_precision
+precision = LIBRARY.precision
 __getattr__, __dir__ = surface(
     __name__,
     LIBRARY,

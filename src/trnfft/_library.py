@@ -1,10 +1,23 @@
-"""The backend selection of this library, shared by all its modules."""
+"""The backend and precision of this library, shared by all its modules."""
 
 from __future__ import annotations
 
 from trnsci.core.backend.library import Library
+from trnsci.core.backend.precision import PrecisionLevel
 
 __all__ = ["LIBRARY", "no_kernel"]
 
-LIBRARY = Library("trnfft")
+_PUBLISHED: dict[str, PrecisionLevel] = {
+    "fast": "bfloat16",
+    "fp32": "float32",
+    "double": "doublefloat",
+    "bf16": "bfloat16",
+    "bf16_refined": "float32",
+    "kahan": "float32",
+    "ozaki": "float32",
+    "ozaki_hq": "float32",
+}
+"""Names of the published library, each with a level at least as accurate as it was there."""
+
+LIBRARY = Library("trnfft", _PUBLISHED)
 no_kernel = LIBRARY.no_kernel

@@ -49,12 +49,15 @@ __all__ = [
     "four_index_transform",
     "from_xla",
     "get_backend",
+    "get_precision",
     "mp2_energy",
     "multi_einsum",
     "plan_cache_info",
     "plan_contraction",
+    "precision",
     "select_precision_for_error",
     "set_backend",
+    "set_precision",
     "to_xla",
     "tt_decompose",
     "tt_inner",
@@ -68,6 +71,9 @@ __all__ = [
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
+set_precision = LIBRARY.set_precision
+get_precision = LIBRARY.get_precision
+precision = LIBRARY.precision
 __getattr__, __dir__ = surface(
     __name__, LIBRARY, {"nki": "trntensor.nki", "parallel": "trntensor.parallel"}
 )

@@ -37,7 +37,7 @@ def einsum(
     beta: Scalar = 0.0,
     out: Tensor | None = None,
     dtype: torch.dtype | str | None = None,
-    precision: Precision = "fast",
+    precision: str | None = None,
     target_forward_error: float | None = None,
     memory_limit: int | None = None,
 ) -> Tensor:
@@ -56,7 +56,9 @@ def einsum(
         out: Tensor to add, of the result's shape. It is not written to.
         dtype: Dtype to cast the operands to first: a torch dtype, or bf16, fp16, f32, f64 and
             their long names.
-        precision: ``"fast"``, ``"sr"``, ``"dd"`` or ``"kahan"``.
+        precision: A level of the ladder (``"bfloat16"``, ``"float16x3"``, ``"float32"``,
+            ``"doublefloat"``), or ``"fast"``, ``"sr"``, ``"dd"`` or ``"kahan"``; None for the one
+            that is set for the library, by default ``"fast"``.
         target_forward_error: Error bound from which the precision is selected, by the sharp bounds
             of ``select_precision_for_error``, which include the rounding of the result; excludes
             ``precision``.
@@ -81,7 +83,12 @@ def einsum(
         torch.Size([4, 2])
     """
     text, tensors = read_arguments("einsum", subscripts, operands)
-    checked_precision("einsum", precision)
+    if target_forward_error is not None and precision not in (None, "fast"):
+        raise FlagError(
+            f"einsum: precision and target_forward_error exclude each other, got {precision!r} "
+            f"and {target_forward_error}"
+        )
+    precision = checked_precision("einsum", precision)
     _check_scales(alpha, beta, out)
     if dtype is not None:
         wanted = dtype_of("einsum", dtype)
@@ -94,7 +101,7 @@ def einsum(
     check_operands("einsum", text, tensors)
     if target_forward_error is not None:
         terms = _summed_terms(text, tensors)
-        precision = _chosen_precision(tensors[0].dtype, terms, precision, target_forward_error)
+        precision = _precision_for(tensors[0].dtype, terms, target_forward_error)
     if is_compiling():
         if memory_limit is not None:
             raise FlagError(
@@ -140,7 +147,7 @@ def _sharded(
         raise FlagError("einsum: out and beta do not go with operands in shards")
     if target is not None:  # selected by the terms of the full sums; shards have only part of them
         terms = _summed_terms(text, operands)
-        precision = _chosen_precision(operands[0].dtype, terms, precision, target)
+        precision = _precision_for(operands[0].dtype, terms, target)
 
     def contract(plain: str, *tensors: Tensor) -> Tensor:
         return einsum(plain, *tensors, alpha=alpha, precision=precision, memory_limit=memory_limit)
@@ -148,14 +155,7 @@ def _sharded(
     return sharded_einsum(contract, text, operands)
 
 
-def _chosen_precision(
-    dtype: torch.dtype, terms: int, precision: Precision, target: float
-) -> Precision:
-    if precision != "fast":
-        raise FlagError(
-            f"einsum: precision and target_forward_error exclude each other, got {precision!r} "
-            f"and {target}"
-        )
+def _precision_for(dtype: torch.dtype, terms: int, target: float) -> Precision:
     # Real and imaginary parts are sums of twice as many products, each with an error.
     terms = max(terms, 1) * (3 if dtype.is_complex else 1)
     return select_precision_for_error(dtype, terms, target, model="sharp")
@@ -192,7 +192,7 @@ def _check_scales(alpha: Any, beta: Any, out: Tensor | None) -> None:
 
 def multi_einsum(
     *contractions: tuple[Any, ...],
-    precision: Precision = "fast",
+    precision: str | None = None,
     target_forward_error: float | None = None,
 ) -> list[Tensor]:
     """Return the results of several contractions, in their order.
@@ -209,9 +209,9 @@ def multi_einsum(
         FlagError: A precision and a target are both given.
         ShapeError, DTypeError, DeviceError: As ``einsum``.
     """
-    checked_precision("multi_einsum", precision)
-    if target_forward_error is not None and precision != "fast":
+    if target_forward_error is not None and precision not in (None, "fast"):
         raise FlagError("multi_einsum: precision and target_forward_error exclude each other")
+    chosen = checked_precision("multi_einsum", precision)
     distinct: list[tuple[Any, ...]] = []
     places = []
     for contraction in contractions:
@@ -220,8 +220,8 @@ def multi_einsum(
             raise DTypeError(f"multi_einsum: a contraction is (subscripts, *operands), got {kind}")
         places.append(_place(distinct, tuple(contraction)))
     found: dict[int, Tensor] = {}
-    if LIBRARY.kernels_wanted() and target_forward_error is None and precision in ("fast", "sr"):
-        found = _together(distinct, precision)
+    if LIBRARY.kernels_wanted() and target_forward_error is None and chosen in ("fast", "sr"):
+        found = _together(distinct, chosen)
     for place, contraction in enumerate(distinct):
         if place not in found:
             found[place] = einsum(

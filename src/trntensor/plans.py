@@ -266,7 +266,7 @@ PLANS: PlanCache[ContractionPlan] = PlanCache(_MOST_PLANS)
 def plan_contraction(
     subscripts: str | Tensor,
     *operands: Any,
-    precision: Precision = "fast",
+    precision: str | None = None,
     memory_limit: int | None = None,
     minimize: Minimize = "flops",
     path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
@@ -296,10 +296,10 @@ def plan_contraction(
     function = "plan_contraction"
     text, tensors = read_arguments(function, subscripts, operands)
     check_operands(function, text, tensors)
-    checked_precision(function, precision)
+    chosen = checked_precision(function, precision)
     if path is not None:
-        return make_plan(function, text, tensors, precision, memory_limit, minimize, path)
-    return cached_plan(function, text, tensors, precision, memory_limit, minimize)
+        return make_plan(function, text, tensors, chosen, memory_limit, minimize, path)
+    return cached_plan(function, text, tensors, chosen, memory_limit, minimize)
 
 
 def cached_plan(
@@ -333,7 +333,6 @@ def make_plan(
     path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
 ) -> ContractionPlan:
     """Return a new plan for validated operands."""
-    checked_precision(function, precision)
     if minimize not in ("flops", "time", "size"):
         raise FlagError(f"{function}: minimize must be flops, time or size, got {minimize!r}")
     if memory_limit is not None:

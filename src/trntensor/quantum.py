@@ -10,6 +10,7 @@ from trnsci.core.arguments import agree, tensor
 from trnsci.core.errors import ShapeError
 from trntensor._library import LIBRARY
 from trntensor._mp2.energies import torch_mp2_energy
+from trntensor._paths.precision import checked_precision, with_precision
 from trntensor.contraction import einsum
 from trntensor.parallel import ShardedTensor
 
@@ -48,6 +49,13 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
                 f"{function}: {name} must have shape ({size},) for B of {tuple(B.shape)}, "
                 f"got {tuple(energies.shape)}"
             )
+    precision = checked_precision(function, None)
+    if precision == "kahan":
+        return with_precision(precision, _mp2_energy, (B, eps_occ, eps_vir))
+    return _mp2_energy(B, eps_occ, eps_vir)
+
+
+def _mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     if not LIBRARY.kernels_wanted():
         return torch_mp2_energy(B, eps_occ, eps_vir)
     from trntensor._paths.operations import MP2_ENERGY

@@ -95,7 +95,9 @@ def test_the_next_transform_is_computed_on_the_level_that_was_chosen():
 
 def test_unknown_modes_are_refused():
     for call in (trnfft.set_precision, lambda mode: trnfft.precision(mode).__enter__()):
-        with pytest.raises(ValueError, match="got 'quad', accepted: fast, fp32, double"):
+        with pytest.raises(
+            ValueError, match="got precision 'quad', accepted: .*fast, fp32, double"
+        ):
             call("quad")
     with pytest.raises(ValueError, match="verified must be a bool"):
         trnfft.set_ozaki_product_precision_verified("yes")

@@ -18,7 +18,7 @@ from trnfft._kernels import real_dft as real_kernels
 from trnfft._kernels import stft as stft_kernels
 from trnfft._kernels import two_d as two_d_kernels
 from trnfft._paths.interleaved import resized
-from trnfft._paths.precision import level
+from trnfft._paths.precision import operand_dtype
 from trnfft._planning.choice import LARGEST_RANK
 from trnfft._planning.recipe import FFTAlgorithm, Recipe, recipe
 from trnfft._planning.tables import constants, frame_matrices
@@ -54,7 +54,7 @@ def transform(
 
 def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: Recipe) -> Tensor:
     """Transform by one product with the DFT matrix, in bfloat16 if the precision level allows."""
-    dtype = torch.bfloat16 if level() == "fast" else torch.float32
+    dtype = operand_dtype()
     name = dtype_name(dtype)
     batch, n, wide = x.shape[0], chosen.n, dtype is torch.bfloat16
     re, im = _parts(x.to(dtype), is_complex)
@@ -96,7 +96,7 @@ def short_time(
 ) -> Tensor:
     n_fft = window.shape[0]
     scale = n_fft**-0.5 if normalized else 1.0
-    dtype = torch.bfloat16 if level() == "fast" else torch.float32
+    dtype = operand_dtype()
     first, second = frame_matrices(window, onesided, scale, launch.path, dtype)
     re, im = _parts(x.to(dtype), is_complex)
     frames = stft_kernels.frame_count(x.shape[1], n_fft, hop)

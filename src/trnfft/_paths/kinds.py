@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from trnfft._complex.arguments import has_complex
-from trnfft._paths.precision import MODE
+from trnfft._library import LIBRARY
 from trnfft.complex_tensor import ComplexTensor
+from trnsci.core.backend.precision import CHOSEN
 from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
 __all__ = [
@@ -98,7 +99,7 @@ def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool =
             f"got {type(input).__name__}"
         )
     home, rounded = None, None
-    double = MODE.get() == "double"
+    double = CHOSEN.used and LIBRARY.level() == "doublefloat"
     if (on_torch or double) and not has_complex(input.device):
         home, input = input.device, input.cpu()  # the device has no float64 either
     x: Any = input

@@ -7,20 +7,25 @@ dd        float32 operands split into three bfloat16 parts; the six significant 
           in float32, the smallest first; narrow operands have one or two such parts
 kahan     the operands in float64, and the result rounded once
 ========  ==========================================================================================
+
+Of the ladder that all libraries share, ``doublefloat`` is ``kahan``, and the lower levels are
+``fast``, which is at least as accurate as they promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import sqrt
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
+from trnsci.core.backend.precision import CHOSEN, LEVELS
 from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import FlagError, ShapeError
+from trntensor._library import LIBRARY
 
 __all__ = [
     "PRECISIONS",
@@ -34,7 +39,10 @@ __all__ = [
 ]
 
 Precision = Literal["fast", "kahan", "dd", "sr"]
-PRECISIONS: tuple[str, ...] = ("fast", "kahan", "dd", "sr")
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+
+_ACCEPTED: dict[str, Precision] = {name: name for name in get_args(Precision)}
+_ACCEPTED |= {level: "kahan" if level == "doublefloat" else "fast" for level in LEVELS}
 
 _NAMES = {
     "bf16": torch.bfloat16,
@@ -52,12 +60,19 @@ _MANTISSA = {torch.bfloat16: (7, -126), torch.float16: (10, -14)}
 _PARTS = {torch.float32: 3, torch.float16: 2}
 
 
-def checked_precision(function: str, precision: str) -> None:
-    """Raise unless ``precision`` is one of the four."""
-    if not isinstance(precision, str) or precision not in PRECISIONS:
+def checked_precision(function: str, precision: str | None) -> Precision:
+    """Return which of the four a precision means; None means that of the library.
+
+    Raises:
+        FlagError: The precision is unknown.
+    """
+    if precision is None:
+        precision = LIBRARY.get_precision() if CHOSEN.used else "fast"
+    elif not isinstance(precision, str) or precision not in _ACCEPTED:
         raise FlagError(
-            f"{function}: precision must be one of {', '.join(PRECISIONS)}, got {precision!r}"
+            f"{function}: precision must be one of {', '.join(_ACCEPTED)}, got {precision!r}"
         )
+    return _ACCEPTED[precision]
 
 
 def dtype_of(function: str, dtype: torch.dtype | str | None) -> torch.dtype | None:

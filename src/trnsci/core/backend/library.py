@@ -11,8 +11,10 @@ context, so that threads and tasks do not affect each other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, get_args
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 try:
     import torch  # noqa: F401
@@ -25,6 +27,14 @@ except ModuleNotFoundError as error:
 from trnsci.core.backend.device import probe, probed
 from trnsci.core.backend.environment import Level, library_requirement, library_switch
 from trnsci.core.backend.explanation import Step, note, recording
+from trnsci.core.backend.precision import (
+    CHOSEN,
+    LEVELS,
+    PrecisionLevel,
+    check_level,
+    chosen_by,
+    chosen_with,
+)
 from trnsci.core.backend.setting import Setting
 from trnsci.core.counters import count_no_kernel
 from trnsci.core.errors import BackendError, FlagError
@@ -67,18 +77,28 @@ def _count_no_kernel(function: str) -> bool:
 
 
 class Library:
-    """The backend of one library.
+    """The backend and the precision of one library.
 
     Attributes:
         name: Import name, such as ``"trnblas"``.
+        published: Names of precisions that this library alone accepts, and their levels.
+        widens: Whether operations compute their reference in float64 at ``doublefloat``, for which
+            they have no kernel; False if the library's functions choose the arithmetic by level.
         use_simulator: The environment variable that runs kernels on the simulator.
         require_nki: The environment variable that makes calls raise if no kernel computes them. It
             has no effect on backend ``"pytorch"``, which is an explicit choice.
         operations: The operations declared so far, by name.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        published: Mapping[str, PrecisionLevel] = MappingProxyType({}),
+        widens: bool = True,
+    ) -> None:
         self.name = name
+        self.published = published
+        self.widens = widens
         self.use_simulator = library_switch(name, "USE_SIMULATOR")
         self.require_nki = library_requirement(name)
         self.operations: dict[str, Any] = {}
@@ -160,10 +180,48 @@ class Library:
     def kernels_wanted(self) -> bool:
         """Return whether calls must go through their ``Operation``.
 
-        True where kernels run, and while ``explain`` records paths.
+        True where kernels run, at precision ``doublefloat``, and while ``explain`` records paths.
         """
         path = self._choice.get().path or self._undecided()
-        return path != "pytorch" or recording()
+        return path != "pytorch" or recording() or (CHOSEN.used and self.widening())
+
+    def widening(self) -> bool:
+        """Return whether operations compute their reference in float64, by the current level."""
+        return self.widens and self.level() == "doublefloat"
+
+    def set_precision(self, mode: str) -> None:
+        """Set the precision for the process; inside a ``with precision`` block, for that block.
+
+        Args:
+            mode: ``"bfloat16"``, ``"float16x3"``, ``"float32"`` or ``"doublefloat"``, or a name
+                that only this library accepts.
+
+        Raises:
+            FlagError: The mode is not accepted. It is a ``ValueError``.
+        """
+        self._check_precision("set_precision", mode)
+        CHOSEN.set(chosen_with(self.name, mode))
+
+    def get_precision(self) -> str:
+        """Return the precision, under the name it was set by."""
+        return chosen_by(self.name)
+
+    def precision(self, mode: str) -> AbstractContextManager[None]:
+        """Set the precision inside a ``with`` block, for the current thread or task only.
+
+        Raises:
+            FlagError: The mode is not accepted.
+        """
+        self._check_precision("precision", mode)
+        return CHOSEN.scope(chosen_with(self.name, mode))
+
+    def level(self) -> PrecisionLevel:
+        """Return the level of the ladder that applies to calls without a precision of their own."""
+        name = chosen_by(self.name)
+        return self.published.get(name) or cast(PrecisionLevel, name)
+
+    def _check_precision(self, function: str, name: str) -> None:
+        check_level(f"{self.name}.{function}", name, (*LEVELS, *self.published))
 
     def no_kernel(self, function: str) -> None:
         """Report the call of a public function that has no kernel: torch computes it.

@@ -24,6 +24,7 @@ from trnsci.core.backend.fallback import report_fallback
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.library import Library, Path, device_ready
 from trnsci.core.counters import count_refusal
+from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.interop import constant_to_compile
 
@@ -169,6 +170,8 @@ class Operation:
         for arg in args:
             if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:
                 return f"the kernel does not take {arg.dtype}"
+        if self.library.widening():
+            return "the kernel does not have precision 'doublefloat'"
         return "" if self._unsuited is None else self._unsuited(*args)
 
     def refuse(self, reason: str) -> None:
@@ -207,17 +210,27 @@ class Operation:
         if recording():
             note(Step(self.qualified_name, *self.choose(*args)))
             return self.shape_of_result(*args)
-        if _any_empty(args):
-            return self.reference(*args)
+        reference = self._in_float64 if self.library.widening() else self.reference
+        if self.library.path() == "pytorch" or _any_empty(args):
+            return reference(*args)
         refusal = self.refusal(*args)
         if refusal:
             self.refuse(refusal)
         if refusal or self._suited(args)[0] == "pytorch":
-            return self.reference(*args)
+            return reference(*args)
         self.register()
         if is_compiling():
             return self._operator(*args)
         return self._node(*args)
+
+    def _in_float64(self, *args: Any) -> Any:
+        """Return the reference of the arguments in float64, rounded to their dtype."""
+        tensors = [arg for arg in args if isinstance(arg, Tensor) and _inexact(arg)]
+        if not tensors:
+            return self.reference(*args)
+        dtype = real_dtype(tensors[0].dtype)
+        wide = [_in_dtype(arg, torch.float64) if isinstance(arg, Tensor) else arg for arg in args]
+        return _each_of(self.reference(*wide), lambda result: _in_dtype(result, dtype))
 
     def _require(self, reason: str) -> NoReturn:
         raise BackendError(
@@ -301,6 +314,17 @@ def _any_empty(args: tuple[Any, ...]) -> bool:
 def _each_of(result: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """Return one result, or each of a tuple of them, with ``function`` applied."""
     return tuple(map(function, result)) if isinstance(result, tuple) else function(result)
+
+
+def _inexact(x: Tensor) -> bool:
+    return x.is_floating_point() or x.is_complex()
+
+
+def _in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return floating-point and complex numbers with parts of ``dtype``, others unchanged."""
+    if not _inexact(x):
+        return x
+    return x.to(dtype.to_complex() if x.is_complex() else dtype)
 
 
 def _empty_like(result: Tensor) -> Tensor:

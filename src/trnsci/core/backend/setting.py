@@ -37,6 +37,7 @@ class Setting(Generic[T]):
     Attributes:
         default: The value of the process.
         scoped: Whether a block was ever entered; if not, the context variable is not read.
+        used: Whether a value was ever set; if not, the setting has its initial value.
     """
 
     def __init__(self, name: str, default: T) -> None:
@@ -46,6 +47,7 @@ class Setting(Generic[T]):
         # A copy for the current thread: torch.compile cannot read and guard context variables.
         self._traced = local()
         self.scoped = False
+        self.used = False
         _SETTINGS.add(self)
 
     def __repr__(self) -> str:
@@ -65,6 +67,7 @@ class Setting(Generic[T]):
             self._put(value)
         else:
             self.default = value
+            self.used = True
 
     @contextmanager
     def scope(self, value: T) -> Iterator[None]:
@@ -87,7 +90,7 @@ class Setting(Generic[T]):
     def _put(self, value: T | None) -> None:
         self._variable.set(value)
         self._traced.value = value
-        self.scoped = True
+        self.scoped = self.used = True
 
     def _show_to_thread(self) -> bool:
         """Copy the context's value, possibly inherited from another thread, to the thread-local.

@@ -16,6 +16,7 @@ from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 
 if TYPE_CHECKING:
+    from trnblas import distributed as distributed
     from trnblas import mp2 as mp2
     from trnblas import nki as nki
     from trnblas import plans as plans
@@ -82,6 +83,7 @@ __getattr__, __dir__ = surface(
     __name__,
     LIBRARY,
     {
+        "distributed": "trnblas.distributed",
         "mp2": "trnblas.mp2",
         "nki": "trnblas.nki",
         "plan_gemm": "trnblas.plans",

@@ -170,11 +170,16 @@ def exchange(
 
     def forward(x: Tensor) -> Tensor:
         blocks = torch.split(x, list(new_sizes), new_dim)
-        sent = torch.cat([_buffer(block).flatten() for block in blocks])
+        counts = [block.numel() for block in blocks]
+        sent = x.new_empty(sum(counts))
+        for place, block in zip(torch.split(sent, counts), blocks, strict=True):
+            place.view(block.shape).copy_(block)
         shapes = [_with_size(blocks[ranks.rank].shape, old_dim, size) for size in old_sizes]
-        counts = [prod(shape) for shape in shapes]
-        found = _sent(sent, ranks, [block.numel() for block in blocks], counts)
-        pieces = torch.split(found, counts)
+        received = [prod(shape) for shape in shapes]
+        found = _sent(sent, ranks, counts, received)
+        if old_dim == 0:
+            return found.view(_with_size(shapes[0], 0, sum(old_sizes)))
+        pieces = torch.split(found, received)
         return torch.cat([p.view(s) for p, s in zip(pieces, shapes, strict=True)], old_dim)
 
     return _linear(

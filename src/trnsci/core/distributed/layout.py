@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Layout",
+    "dims_of",
     "even_offsets",
     "even_sizes",
     "from_dtensor",
     "local_of",
+    "mesh_of",
     "split_dims",
     "to_dtensor",
     "with_local",
@@ -230,6 +232,21 @@ def dims_of(
             f"got {tuple(placements)}"
         )
     return tuple(found)
+
+
+def mesh_of(function: str, **operands: Any) -> DeviceMesh:
+    """Return the mesh of the first operand that is a DTensor.
+
+    Raises:
+        DTypeError: None is a DTensor.
+    """
+    from torch.distributed.tensor import DTensor
+
+    for x in operands.values():
+        if isinstance(x, DTensor):
+            return x.device_mesh
+    given = ", ".join(type(x).__name__ for x in operands.values() if x is not None)
+    raise DTypeError(f"{function}: {' and '.join(operands)} must be DTensors, got {given}")
 
 
 def local_of(function: str, name: str, x: Any) -> Tensor:

@@ -171,7 +171,8 @@ class Schedule:
             _local(self.equation, self.contracted_shapes(at), self.itemsize)[0]
             for at in self.coordinates
         )
-        found.append(Step("compute", "contraction", (0,) * len(flops), 0, flops))
+        touched = tuple(map(self._touched, self.coordinates))
+        found.append(Step("compute", "contraction", (0,) * len(flops), 0, flops, touched))
         found += [self._step(move, "result", self.shape) for move in self.after]
         return tuple(step for step in found if step.kind != "slice")
 
@@ -220,6 +221,11 @@ class Schedule:
         """Bytes received, memory and operations of the busiest rank."""
         flops = max(flops for step in self.steps for flops in step.flops)
         return self.most_received, max(self.peak_bytes), flops
+
+    def _touched(self, at: tuple[int, ...]) -> int:
+        """Return the bytes of the operands and the result of a rank's local contraction."""
+        result = self.part(self.shape, self.contracted, at)
+        return self.itemsize * sum(map(prod, (*self.contracted_shapes(at), result)))
 
     def _step(self, move: Move, what: str, shape: Sequence[int]) -> Step:
         ranks = self.mesh[move.mesh_dim]

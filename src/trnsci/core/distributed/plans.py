@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 from trnsci.core.distributed.agreement import SIGNATURE_BYTES
+
+if TYPE_CHECKING:
+    from trnsci.core.distributed.predictions import Link, Prediction
 
 __all__ = ["Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
 
@@ -28,6 +32,9 @@ class Step:
         received: Bytes that each rank receives.
         messages: Messages that a rank waits for, one after another.
         flops: Floating-point operations of each rank.
+        hbm_bytes: Bytes that each rank's computation reads and writes at least: its operands and
+            its result, once.
+        overlapped: Whether it runs while the next computation does.
     """
 
     kind: str
@@ -35,6 +42,8 @@ class Step:
     received: tuple[int, ...]
     messages: int = 0
     flops: tuple[int, ...] = ()
+    hbm_bytes: tuple[int, ...] = ()
+    overlapped: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,17 @@ class Communication:
         if self.lower_bound is None or self.lower_bound.bytes <= 0:
             return None
         return self.most_received / self.lower_bound.bytes
+
+    def predicted(self, link: Link | None = None, **options: Any) -> Prediction:
+        """Return the predicted time of each step; options are those of ``predictions.predicted``.
+
+        Raises:
+            FlagError: An option is invalid, or there are more ranks than an UltraServer has and no
+                link.
+        """
+        from trnsci.core.distributed.predictions import predicted
+
+        return predicted(self, link, **options)
 
     def __str__(self) -> str:
         mesh = " x ".join(map(str, self.mesh))

@@ -173,7 +173,14 @@ class Schedule:
             )
         nothing = (0,) * prod(self.mesh)
         found.append(
-            Step("compute", "products", nothing, 0, tuple(self._flops()), tuple(self._touched()))
+            Step(
+                "compute",
+                "products",
+                nothing,
+                flops=tuple(self._flops()),
+                hbm_bytes=tuple(self._touched()),
+                launches=max(1, len(self.panels)) if self.streamed else 1,
+            )
         )
         found += [self._step(move) for move in self.after]
         return tuple(found)

@@ -60,6 +60,8 @@ def test_a_computation_takes_a_launch_and_the_longer_of_work_and_bytes():
         assert found.seconds == pytest.approx(seconds + 9.4e-6, rel=1e-3)
         pair = predicted(_plan(1, step), lnc=2, dtype=dtype)
         assert pair.seconds == pytest.approx(seconds / 2 + 9.4e-6, rel=1e-3)
+    several = Step("compute", "w", (0,), launches=3)
+    assert predicted(_plan(1, several)).seconds == pytest.approx(3 * 9.4e-6)
 
 
 def test_no_prediction_is_below_its_work_or_its_bytes():

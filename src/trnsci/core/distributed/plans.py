@@ -35,6 +35,7 @@ class Step:
         hbm_bytes: Bytes that each rank's computation reads and writes at least: its operands and
             its result, once.
         overlapped: Whether it runs while the next computation does.
+        launches: Kernels that each rank's computation launches, one after another.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Step:
     flops: tuple[int, ...] = ()
     hbm_bytes: tuple[int, ...] = ()
     overlapped: bool = False
+    launches: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Predicted times of distributed calls: links between ranks, UltraServers, and time per step.
 
 A step that communicates takes ``bytes / bandwidth + messages * latency``, with the bytes of the
-rank that receives most and the messages that a rank waits for one after another, those of a ring. A
-computation takes a launch, and the longer of its operations on the Tensor engine and of its bytes
-at the bandwidth of HBM: no kernel is faster, and real ones are slower. A step that overlaps the
-computation after it takes the time that the computation does not hide, and its first message.
+rank that receives most and the messages that a rank waits for one after another, those of a ring.
+A computation takes its launches, and the longer of its operations on the Tensor engine and of its
+bytes at the bandwidth of HBM: no kernel is faster, and real ones are slower. A step that overlaps
+the computation after it takes the time that the computation does not hide, and its first message.
 
 Of the figures of an UltraServer these are documented: chips, cores per chip, NeuronLink's rate per
 chip, clocks, DMA rates. These are assumed: half of NeuronLink's rate is for receiving, the ranks of
@@ -212,4 +212,4 @@ def _seconds(step: Step, link: Link, rate: float, hbm: float) -> float:
     if step.kind != "compute":
         return link.seconds(max(step.received), step.messages)
     flops, moved = max(step.flops, default=0), max(step.hbm_bytes, default=0)
-    return _LAUNCH + max(flops / rate, moved / hbm)
+    return step.launches * _LAUNCH + max(flops / rate, moved / hbm)

@@ -11,41 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trnsci.core.distributed.agreement import SIGNATURE_BYTES
-
-if TYPE_CHECKING:
-    from trnsci.core.distributed.predictions import Link, Prediction
+from trnsci.core.distributed.predictions import Link, Prediction, predicted
+from trnsci.core.distributed.steps import Step
 
 __all__ = ["Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One part of a distributed call: a collective, or a computation.
-
-    Attributes:
-        kind: ``"broadcast"``, ``"all_gather"``, ``"reduce_scatter"``, ``"all_reduce"``,
-            ``"all_to_all"``, ``"reduce"``, or ``"compute"``.
-        what: The operand or the computation.
-        received: Bytes that each rank receives.
-        messages: Messages that a rank waits for, one after another.
-        flops: Floating-point operations of each rank.
-        hbm_bytes: Bytes that each rank's computation reads and writes at least: its operands and
-            its result, once.
-        overlapped: Whether it runs while the next computation does.
-        launches: Kernels that each rank's computation launches, one after another.
-    """
-
-    kind: str
-    what: str
-    received: tuple[int, ...]
-    messages: int = 0
-    flops: tuple[int, ...] = ()
-    hbm_bytes: tuple[int, ...] = ()
-    overlapped: bool = False
-    launches: int = 1
 
 
 @dataclass(frozen=True)
@@ -119,13 +91,15 @@ class Communication:
             FlagError: An option is invalid, or there are more ranks than an UltraServer has and no
                 link.
         """
-        from trnsci.core.distributed.predictions import predicted
+        return predicted(self._title, self.steps, self.ranks, link, **options)
 
-        return predicted(self, link, **options)
+    @property
+    def _title(self) -> str:
+        mesh = " x ".join(map(str, self.mesh))
+        return f"{self.function} on {mesh} ranks: {self.problem}"
 
     def __str__(self) -> str:
-        mesh = " x ".join(map(str, self.mesh))
-        lines = [f"{self.function} on {mesh} ranks: {self.problem}"]
+        lines = [self._title]
         lines.append(f"{'step':<16}{'what':<30}{'bytes received at most':>24}{'messages':>10}")
         lines += [_row(step) for step in self.steps]
         most = max(map(self.received, range(self.ranks)))

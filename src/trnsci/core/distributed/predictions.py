@@ -15,18 +15,16 @@ node, and 15 us between nodes). A launch on the device takes 9.4 us, as measured
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from trnsci.core.distributed.steps import Step
 from trnsci.core.errors import FlagError
 from trnsci.core.tiles.hardware import CORES, Generation
 
-if TYPE_CHECKING:
-    from trnsci.core.distributed.plans import Communication, Step
-
-__all__ = ["ULTRASERVERS", "Link", "Prediction", "UltraServer", "predicted"]
+__all__ = ["ULTRASERVERS", "Link", "Prediction", "Timed", "UltraServer", "predicted"]
 
 _LAUNCH = 9.4e-6
 _MESSAGE = 2e-6
@@ -95,57 +93,69 @@ ULTRASERVERS = {
 
 
 @dataclass(frozen=True)
+class Timed:
+    """A step with its predicted time.
+
+    Attributes:
+        step: The step.
+        seconds: Its time.
+        hidden: Seconds of it that pass while the next computation runs.
+    """
+
+    step: Step
+    seconds: float
+    hidden: float = 0.0
+
+
+@dataclass(frozen=True)
 class Prediction:
     """Predicted time of a distributed call.
 
     Attributes:
-        communication: The plan.
+        title: The call, as text.
         setting: The ranks and the link, as text.
-        parts: Name, seconds and hidden seconds of each step. Those of a step that runs while the
-            next computation does are hidden, and are not part of the time.
+        parts: The steps with their times.
     """
 
-    communication: Communication
+    title: str
     setting: str
-    parts: tuple[tuple[str, float, float], ...]
+    parts: tuple[Timed, ...]
 
     @property
     def seconds(self) -> float:
         """Time of the call."""
-        return sum(seconds - hidden for _, seconds, hidden in self.parts)
+        return sum(part.seconds - part.hidden for part in self.parts)
 
     @property
     def computing(self) -> float:
         """Time of the computations."""
-        steps = self.communication.steps
-        return sum(
-            seconds
-            for step, (_, seconds, _) in zip(steps, self.parts, strict=True)
-            if step.kind == "compute"
-        )
+        return sum(part.seconds for part in self.parts if part.step.kind == "compute")
 
     def __str__(self) -> str:
-        plan = self.communication
-        mesh = " x ".join(map(str, plan.mesh))
-        lines = [f"{plan.function} on {mesh} ranks: {plan.problem}", self.setting]
-        lines.append(f"{'step':<48}{'us':>12}{'hidden us':>12}")
-        lines += [f"{name:<48}{s * 1e6:>12,.1f}{h * 1e6:>12,.1f}" for name, s, h in self.parts]
+        lines = [self.title, self.setting, f"{'step':<48}{'us':>12}{'hidden us':>12}"]
+        for part in self.parts:
+            name = f"{part.step.kind} {part.step.what}"
+            lines.append(f"{name:<48}{part.seconds * 1e6:>12,.1f}{part.hidden * 1e6:>12,.1f}")
         lines.append(f"{'in all':<48}{self.seconds * 1e6:>12,.1f}")
         return "\n".join(lines)
 
 
 def predicted(
-    plan: Communication,
+    title: str,
+    steps: Sequence[Step],
+    ranks: int,
     link: Link | None = None,
     *,
     server: Literal["trn2", "trn3"] = "trn2",
     lnc: Literal[1, 2] = 2,
     dtype: Literal["float32", "bfloat16"] = "float32",
 ) -> Prediction:
-    """Return the predicted time of each step of a plan.
+    """Return the predicted time of each step of a call.
 
     Args:
-        plan: The plan.
+        title: The call, as text.
+        steps: Its steps.
+        ranks: Number of ranks.
         link: The link of one rank; None for that within one UltraServer.
         server: Platform of the ranks.
         lnc: Cores of one rank: 1, or 2 that are one logical core.
@@ -164,10 +174,10 @@ def predicted(
     there = ULTRASERVERS[server]
     rank = "one core" if lnc == 1 else "two cores"
     if link is None:
-        if plan.ranks > there.ranks(lnc):
+        if ranks > there.ranks(lnc):
             raise FlagError(
                 f"predicted: link must be given for more ranks than the {there.ranks(lnc)} of a "
-                f"{there.name}, a rank being {rank}, got {plan.ranks} ranks"
+                f"{there.name}, a rank being {rank}, got {ranks} ranks"
             )
         link, where = there.link(lnc), f"within one {there.name}, assumed link"
     else:
@@ -179,33 +189,29 @@ def predicted(
         f"{where}: a rank is {rank}, receives {link.bandwidth / 1e9:,.0f} GB/s, "
         f"{link.latency * 1e6:g} us per message"
     )
-    return Prediction(plan, setting, tuple(_parts(plan.steps, link, rate, hbm)))
+    return Prediction(title, setting, tuple(_parts(steps, link, rate, hbm)))
 
 
-def _parts(
-    steps: tuple[Step, ...], link: Link, rate: float, hbm: float
-) -> Iterator[tuple[str, float, float]]:
-    waiting: list[tuple[Step, float]] = []  # those that overlap the next computation
+def _parts(steps: Sequence[Step], link: Link, rate: float, hbm: float) -> Iterator[Timed]:
+    waiting: list[Timed] = []  # those that overlap the next computation
     for step in steps:
-        seconds = _seconds(step, link, rate, hbm)
+        timed = Timed(step, _seconds(step, link, rate, hbm))
         if step.overlapped:
-            waiting.append((step, seconds))
+            waiting.append(timed)
             continue
-        yield from _hidden(waiting, seconds if step.kind == "compute" else 0.0)
+        yield from _hidden(waiting, timed.seconds if step.kind == "compute" else 0.0)
         waiting.clear()
-        yield f"{step.kind} {step.what}", seconds, 0.0
+        yield timed
     yield from _hidden(waiting, 0.0)
 
 
-def _hidden(
-    waiting: list[tuple[Step, float]], computing: float
-) -> Iterator[tuple[str, float, float]]:
+def _hidden(waiting: Sequence[Timed], computing: float) -> Iterator[Timed]:
     """Yield steps that follow each other while a computation runs; each hides its share of it."""
-    whole = sum(seconds for _, seconds in waiting)
-    for step, seconds in waiting:
-        first = seconds / max(step.messages, 1)
-        share = computing * seconds / whole if whole else 0.0
-        yield f"{step.kind} {step.what}", seconds, min(seconds - first, share)
+    whole = sum(part.seconds for part in waiting)
+    for part in waiting:
+        later = part.seconds * (1 - 1 / max(part.step.messages, 1))  # without the first message
+        share = computing * part.seconds / whole if whole else 0.0
+        yield Timed(part.step, part.seconds, min(later, share))
 
 
 def _seconds(step: Step, link: Link, rate: float, hbm: float) -> float:

@@ -161,20 +161,26 @@ class Schedule:
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """Steps of the call."""
-        names = [f"operand {number}" for number in range(len(self.shapes))]
-        found = [
-            self._step(move, name, shape)
-            for name, moves, shape in zip(names, self.before, self.shapes, strict=True)
-            for move in moves
-        ]
+        before, after = self._collectives
         flops = tuple(
             _local(self.equation, self.contracted_shapes(at), self.itemsize)[0]
             for at in self.coordinates
         )
         touched = tuple(map(self._touched, self.coordinates))
-        found.append(Step("compute", "contraction", (0,) * len(flops), 0, flops, touched))
-        found += [self._step(move, "result", self.shape) for move in self.after]
-        return tuple(step for step in found if step.kind != "slice")
+        work = Step("compute", "contraction", (0,) * len(flops), 0, flops, touched)
+        return (*before, work, *after)
+
+    @cached_property
+    def _collectives(self) -> tuple[list[Step], list[Step]]:
+        """Collectives before and after the local contraction."""
+        before = [
+            self._step(move, f"operand {number}", shape)
+            for number, (moves, shape) in enumerate(zip(self.before, self.shapes, strict=True))
+            for move in moves
+            if move.kind != "slice"
+        ]
+        moves = [move for move in self.after if move.kind != "slice"]
+        return before, [self._step(move, "result", self.shape) for move in moves]
 
     @cached_property
     def backward(self) -> tuple[Step, ...]:
@@ -209,7 +215,9 @@ class Schedule:
     @cached_property
     def most_received(self) -> int:
         """Bytes that the busiest rank receives."""
-        return max(map(sum, zip(*(step.received for step in self.steps), strict=True)))
+        before, after = self._collectives
+        each = [step.received for step in (*before, *after)]
+        return max(map(sum, zip(*each, strict=True)), default=0)
 
     @cached_property
     def peak_bytes(self) -> tuple[int, ...]:

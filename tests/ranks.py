@@ -71,20 +71,22 @@ class Pool:
         for connection in self.connections:
             connection.send_bytes(task)
             connection.send_bytes(packed)
-        results = []
+        results, failures = [], []
         for rank, connection in enumerate(self.connections):
+            failed, found = False, None
             if rank in ended:
                 self.processes[rank].join(self.seconds)
-                results.append(None)
-                continue
-            if not connection.poll(self.seconds):
-                self.end()
-                raise AssertionError(f"rank {rank} of {self.size} gave no result of {function}")
-            failed, found = pickle.loads(connection.recv_bytes())
+            elif connection.poll(self.seconds):
+                failed, found = pickle.loads(connection.recv_bytes())
+            else:
+                failed, found = True, f"no result of {function} after {self.seconds} s"
             if failed:
-                self.end()
-                raise AssertionError(f"on rank {rank} of {self.size}:\n{found}")
+                failures.append(f"on rank {rank} of {self.size}:\n{found}")
             results.append(found)
+        if failures:
+            self.end()
+            # A rank that waited for one that failed is not the cause.
+            raise AssertionError(min(failures, key=lambda text: "errors.RankError" in text))
         return results
 
     def end(self):
@@ -214,9 +216,10 @@ class Watched(TorchDispatchMode):
         self._known[key] = weakref.finalize(storage, self._freed, key, size)
         self._known[key].atexit = False
         self.live += size
-        end = time.monotonic() + 1
-        while self.limit is not None and self.live > self.limit and time.monotonic() < end:
-            time.sleep(0.001)
+        if self.limit is not None and self.peak <= self.limit < self.live:
+            end = time.monotonic() + 1
+            while self.live > self.limit and time.monotonic() < end:
+                time.sleep(0.001)
         self.peak = max(self.peak, self.live)
         if self.raises and self.limit is not None and self.live > self.limit:
             raise MemoryError(f"{self.live} bytes of live tensors, above the limit of {self.limit}")

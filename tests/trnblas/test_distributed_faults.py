@@ -101,7 +101,7 @@ def _outsider(mesh):
 BAD_INPUT = {
     "no DTensor": ("DTypeError", "A and B and C must be DTensors, got Tensor, Tensor"),
     "one DTensor": ("DTypeError", "B must be a DTensor, got Tensor"),
-    "two meshes": ("FlagError", "all matrices must be on one mesh"),
+    "two meshes": ("FlagError", "all operands must be on one mesh"),
     "cube": ("FlagError", "the mesh must have 1 or 2 dimensions, got 3"),
     "partial": ("FlagError", "B must be Shard or Replicate along every mesh dimension"),
     "uneven": ("ShapeError", "A of shape (4, 4)"),
@@ -109,7 +109,7 @@ BAD_INPUT = {
     "shapes": ("ShapeError", "A and B must agree in the contracted dimension"),
     "dtypes": ("DTypeError", "torch.float64"),
     "half": ("DTypeError", "float32, float64, complex64 or complex128"),
-    "vector": ("ShapeError", "B must be a matrix, got shape (4,)"),
+    "vector": ("ShapeError", "B must have 2 dimensions, got shape (4,)"),
     "beta": ("FlagError", "C"),
     "C": ("FlagError", "C must have the placements of the result"),
     "C shape": ("ShapeError", "C must have shape (4, 4), got (1, 4)"),

@@ -38,7 +38,7 @@ def batched_pair_energy(b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     wide = _wide(b)
     nocc, nvir, _ = b.shape
     occupied, virtual = eps_occ.reshape(-1), eps_vir.reshape(-1)
-    flat = wide.reshape(nocc * nvir, -1)
+    flat = wide.flatten(0, 1)
     total = wide.new_zeros(())
     for i in range(nocc):
         row = (wide[i] @ flat.mT).reshape(nvir, nocc, nvir)

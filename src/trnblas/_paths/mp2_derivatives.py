@@ -65,8 +65,10 @@ def batched_pair_energy_backward(
     """
     wide = _wide(b)
     nocc, nvir, _ = b.shape
+    if not nocc:
+        return _zeros(needed, b, eps_occ, eps_vir)
     occupied, virtual = eps_occ.reshape(-1), eps_vir.reshape(-1)
-    flat = wide.reshape(nocc * nvir, -1)
+    flat = wide.flatten(0, 1)
     for_b, for_occupied, for_virtual = [], [], []
     for i in range(nocc):
         t = multiplied(wide[i], flat, "N", "T").reshape(nvir, nocc, nvir)
@@ -122,3 +124,9 @@ def _wide(values: Tensor) -> Tensor:
 
 def _like(gradient: Tensor, energies: Tensor) -> Tensor:
     return gradient.reshape(energies.shape).to(energies.dtype)
+
+
+def _zeros(needed: Needed, *operands: Tensor) -> Gradients:
+    return tuple(
+        torch.zeros_like(x) if each else None for each, x in zip(needed, operands, strict=True)
+    )

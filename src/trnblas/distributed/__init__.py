@@ -4,7 +4,10 @@
 memory and the ratio to a lower bound.
 """
 
+from trnblas.distributed.pairs import batched_pair_energy
 from trnblas.distributed.plans import plan
 from trnblas.distributed.products import gemm
+from trnblas.distributed.symmetric import syrk
+from trnblas.distributed.triangular import trsm
 
-__all__ = ["gemm", "plan"]
+__all__ = ["batched_pair_energy", "gemm", "plan", "syrk", "trsm"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,13 @@ from trnblas import level3
 from trnblas._paths.accumulation import is_number
 from trnblas._paths.arguments import Scalar, checked_product
 from trnblas._paths.flags import applied
+from trnblas.distributed.operands import (
+    check_operand,
+    constant,
+    described,
+    placements_of,
+    split_of,
+)
 from trnblas.distributed.schedule import INDICES, Move, Panel, Schedule, schedule
 from trnsci.core.arguments import agree
 from trnsci.core.distributed.agreement import agreement
@@ -20,20 +28,21 @@ from trnsci.core.distributed.collectives import (
     all_gather,
     all_reduce,
     exchange,
+    own_part,
     reduce_scatter,
     start_broadcast,
 )
-from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
-from trnsci.core.distributed.layout import dims_of, local_of, mesh_of, with_local
-from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeError
+from trnsci.core.distributed.groups import Ranks, mesh_device, ranks_of_mesh
+from trnsci.core.distributed.layout import local_of, mesh_of, with_local
+from trnsci.core.errors import FlagError, ShapeError
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["gemm", "split_of"]
+__all__ = ["accumulated", "gemm", "moved", "product"]
 
-DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-_FUNCTION = "trnblas.distributed.gemm"
+FUNCTION = "trnblas.distributed.gemm"
 
 
 def gemm(
@@ -76,117 +85,82 @@ def gemm(
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.
     """
-    mesh = mesh_of(_FUNCTION, A=A, B=B, C=C)
-    ranks = ranks_of_mesh(_FUNCTION, mesh)
-    with agreement(ranks, _device(mesh), check=check) as describe:
+    found = accumulated(
+        FUNCTION, (alpha, beta), (A, B, C), lambda: (transA, transB, None), placements, check
+    )
+    return with_local(found.local, found.mesh, found.placements, found.shape)
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """A product of parts, with what describes it as a DTensor."""
+
+    local: Tensor
+    mesh: DeviceMesh
+    placements: tuple[Placement, ...]
+    shape: tuple[int, ...]
+    plan: Schedule
+    ranks: tuple[Ranks, ...]
+
+
+def accumulated(
+    function: str,
+    factors: tuple[Scalar, Scalar],
+    operands: tuple[DTensor, DTensor, DTensor | None],
+    options: Callable[[], tuple[bool | str, bool | str, str | None]],
+    placements: Sequence[Placement] | None,
+    check: bool,
+) -> Accumulated:
+    """Return this rank's part of ``alpha * op(A) @ op(B) + beta * C``.
+
+    ``options`` validates the other arguments. It returns the transpositions of A and B, and an
+    argument of the function that ranks must share, beyond those of a product.
+    """
+    (A, B, C), (alpha, beta) = operands, factors
+    mesh = mesh_of(function, A=A, B=B, C=C)
+    ranks = ranks_of_mesh(function, mesh)
+    with agreement(ranks, mesh_device(mesh), check=check) as describe:
         for name, x in (("A", A), ("B", B), ("C", C)):
             if x is not None:
-                _check_operand(name, x, mesh)
-        agree(_FUNCTION, "A", A, "B", B)
-        factors = _constant("alpha", alpha), _constant("beta", beta)
-        request = checked_product(_FUNCTION, factors[0], A, B, factors[1], C, transA, transB)
+                check_operand(function, name, x, mesh)
+        transA, transB, also = options()
+        agree(function, "A", A, "B", B)
+        alpha, beta = constant(function, "alpha", alpha), constant(function, "beta", beta)
+        request = checked_product(function, alpha, A, B, beta, C, transA, transB)
         shape, ops = request.shape, (request.trans_a, request.trans_b)
         if C is not None and tuple(C.shape) != shape:
-            raise ShapeError(f"{_FUNCTION}: C must have shape {shape}, got {tuple(C.shape)}")
+            raise ShapeError(f"{function}: C must have shape {shape}, got {tuple(C.shape)}")
         splits = [
-            split_of(_FUNCTION, name, x.placements, name, op != "N")
+            split_of(function, name, x.placements, name, op != "N")
             for name, x, op in (("A", A, ops[0]), ("B", B, ops[1]))
         ]
         if placements is None and C is not None:
             placements = C.placements
-        wanted = None if placements is None else split_of(_FUNCTION, "placements", placements, "C")
+        wanted = None if placements is None else split_of(function, "placements", placements, "C")
         if placements is not None and len(placements) != mesh.ndim:
             raise FlagError(
-                f"{_FUNCTION}: placements must have one entry for each of {mesh.ndim} mesh "
+                f"{function}: placements must have one entry for each of {mesh.ndim} mesh "
                 f"dimensions, got {tuple(placements)}"
             )
-        if C is not None and split_of(_FUNCTION, "C", C.placements, "C") != wanted:
+        if C is not None and split_of(function, "C", C.placements, "C") != wanted:
             raise FlagError(
-                f"{_FUNCTION}: C must have the placements of the result, {tuple(placements or ())}"
+                f"{function}: C must have the placements of the result, {tuple(placements or ())}"
                 f", got {tuple(C.placements)}"
             )
-        a, b = local_of(_FUNCTION, "A", A), local_of(_FUNCTION, "B", B)
-        c = None if C is None else local_of(_FUNCTION, "C", C)
+        a, b = local_of(function, "A", A), local_of(function, "B", B)
+        c = None if C is None else local_of(function, "C", C)
         sizes = (shape[0], A.shape[1 if ops[0] == "N" else 0], shape[1])
         chosen = schedule(sizes, tuple(mesh.shape), A.dtype.itemsize, splits[0], splits[1], wanted)
-        describe(_described(A, B, C, request, placements))
+        values = (request.alpha, request.beta, *ops, placements and tuple(placements), also)
+        names = "alpha beta transA transB placements uplo"
+        describe(described({"A": A, "B": B, "C": C}, names, values))
     alpha, beta = request.alpha, request.beta
-    found = _product(applied(ops[0], a), applied(ops[1], b), alpha, chosen, ranks)
+    found = product(applied(ops[0], a), applied(ops[1], b), alpha, chosen, ranks)
     if c is not None and not is_number(beta, 0):
         found = found + beta * c
     if placements is None:
-        placements = _placements(chosen.c)
-    return with_local(found, mesh, placements, shape)
-
-
-def split_of(
-    function: str, name: str, placements: Sequence[Placement], matrix: str, flipped: bool = False
-) -> tuple[str, ...]:
-    """Return the index that each mesh dimension splits; empty where a matrix is replicated."""
-    indices = INDICES[matrix][::-1] if flipped else INDICES[matrix]
-    dims = dims_of(function, name, placements, 2)
-    return tuple("" if dim is None else indices[dim] for dim in dims)
-
-
-def _placements(split: tuple[str, ...]) -> tuple[Placement, ...]:
-    """Return the placements of a C that is split in a given way."""
-    from torch.distributed.tensor import Replicate, Shard
-
-    return tuple(Shard("mn".index(index)) if index else Replicate() for index in split)
-
-
-# -- arguments -------------------------------------------------------------------------------------
-
-
-def _check_operand(name: str, x: Any, mesh: Any) -> None:
-    from torch.distributed.tensor import DTensor
-
-    if not isinstance(x, DTensor):
-        raise DTypeError(f"{_FUNCTION}: {name} must be a DTensor, got {type(x).__name__}")
-    if x.device_mesh != mesh:
-        raise FlagError(
-            f"{_FUNCTION}: all matrices must be on one mesh, got {name} on {x.device_mesh} and "
-            f"another one on {mesh}"
-        )
-    if x.ndim != 2:
-        raise ShapeError(f"{_FUNCTION}: {name} must be a matrix, got shape {tuple(x.shape)}")
-    if x.dtype not in DTYPES:
-        raise DTypeError(
-            f"{_FUNCTION}: {name} must be float32, float64, complex64 or complex128, got {x.dtype}"
-        )
-
-
-def _constant(name: str, value: Scalar) -> Scalar:
-    if isinstance(value, Tensor):
-        if value.requires_grad:
-            raise DerivativeError(
-                f"{_FUNCTION}: {name} must not require a gradient; multiply the result by it"
-            )
-        return value.item() if value.ndim == 0 else value
-    return value
-
-
-def _described(A: Any, B: Any, C: Any, request: Any, placements: Any) -> str:
-    """Return the arguments that all ranks must share."""
-    operands = [
-        f"{name} {tuple(x.shape)} {x.dtype} {tuple(x.placements)}{' with grad' * x.requires_grad}"
-        for name, x in (("A", A), ("B", B), ("C", C))
-        if x is not None
-    ]
-    options = (
-        f"alpha {request.alpha}, beta {request.beta}, transA {request.trans_a}, transB "
-        f"{request.trans_b}, placements {placements and tuple(placements)}"
-    )
-    return ", ".join([*operands, options])
-
-
-def _device(mesh: Any) -> torch.device:
-    """Return the device on which the ranks of a mesh communicate."""
-    if mesh.device_type == "cpu":
-        return torch.device("cpu")
-    return torch.device(
-        mesh.device_type, torch.get_device_module(mesh.device_type).current_device()
-    )
+        placements = placements_of(chosen.c)
+    return Accumulated(found, mesh, tuple(placements), shape, chosen, ranks)
 
 
 # -- computation -----------------------------------------------------------------------------------
@@ -212,15 +186,16 @@ class _Product(torch.autograd.Function):
         alpha = alpha.conjugate()
         by_a = by_b = None
         if ctx.needs_input_grad[0]:
-            by_a = _product(grads[0], B.mH, alpha, plan.gradient("A"), ranks)
+            by_a = product(grads[0], B.mH, alpha, plan.gradient("A"), ranks)
         if ctx.needs_input_grad[1]:
-            by_b = _product(A.mH, grads[0], alpha, plan.gradient("B"), ranks)
+            by_b = product(A.mH, grads[0], alpha, plan.gradient("B"), ranks)
         return by_a, by_b, None, None, None
 
 
-def _product(
+def product(
     A: Tensor, B: Tensor, alpha: Scalar, plan: Schedule, ranks: tuple[Ranks, ...]
 ) -> Tensor:
+    """Return this rank's part of ``alpha * A @ B``; it is differentiable."""
     found: Tensor = _Product.apply(A, B, alpha, plan, ranks)  # type: ignore[no-untyped-call]
     return found
 
@@ -231,10 +206,10 @@ def _multiplied(
     """Return this rank's part of ``alpha * A @ B``."""
     parts = {"A": A, "B": B}
     for move in plan.before:
-        parts[move.matrix] = _moved(parts[move.matrix], move, plan, ranks)
+        parts[move.matrix] = moved(parts[move.matrix], move, plan, ranks)
     found = _summed_panels(parts, alpha, plan, ranks)
     for move in plan.after:
-        found = _moved(found, move, plan, ranks)
+        found = moved(found, move, plan, ranks)
     return found
 
 
@@ -289,8 +264,8 @@ def _started(
     return found
 
 
-def _moved(x: Tensor, move: Move, plan: Schedule, ranks: tuple[Ranks, ...]) -> Tensor:
-    """Return a part of a matrix in another split along one mesh dimension."""
+def moved(x: Tensor, move: Move, plan: Schedule, ranks: tuple[Ranks, ...]) -> Tensor:
+    """Return a part of a matrix in another split along one mesh dimension; gradients move back."""
     group, (old, new) = ranks[move.mesh_dim], (s[move.mesh_dim] for s in (move.old, move.new))
     if move.kind == "all_reduce":
         return all_reduce(x, group)
@@ -300,7 +275,7 @@ def _moved(x: Tensor, move: Move, plan: Schedule, ranks: tuple[Ranks, ...]) -> T
         return all_gather(x, group, sizes, dims.index(old), gradient="replicated")
     sizes = plan.parts(new, move.mesh_dim)
     if move.kind == "slice":
-        return x.narrow(dims.index(new), sum(sizes[: group.rank]), sizes[group.rank])
+        return own_part(x, group, sizes, dims.index(new))
     if move.kind == "reduce_scatter":
         return reduce_scatter(x, group, sizes, dims.index(new))
     return exchange(

@@ -25,7 +25,7 @@ from typing import Literal
 from trnsci.core.distributed.layout import even_offsets, even_sizes
 from trnsci.core.distributed.plans import Step, all_reduced
 
-__all__ = ["INDICES", "Move", "Panel", "Schedule", "schedule"]
+__all__ = ["INDICES", "Move", "Panel", "Schedule", "Split", "moves", "moves_back", "schedule"]
 
 INDICES = {"A": "mk", "B": "kn", "C": "mn"}
 """Indices of the dimensions of each matrix."""
@@ -165,9 +165,9 @@ class Schedule:
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """Collectives and products, with the bytes and operations of each rank."""
-        found = [self._step(move) for move in self.before if move.kind != "slice"]
+        found = [self.step(move) for move in self.before if move.kind != "slice"]
         for move in self.streamed:
-            step = self._step(move)
+            step = self.step(move)
             found.append(
                 Step("broadcast", step.what, step.received, len(self.panels), overlapped=True)
             )
@@ -182,7 +182,7 @@ class Schedule:
                 launches=max(1, len(self.panels)) if self.streamed else 1,
             )
         )
-        found += [self._step(move) for move in self.after]
+        found += [self.step(move) for move in self.after]
         return tuple(found)
 
     def _touched(self) -> Iterator[int]:
@@ -197,7 +197,8 @@ class Schedule:
             rows, depth = self.local_shape("A", a, at)
             yield 2 * rows * depth * self.local_shape("B", b, at)[1]
 
-    def _step(self, move: Move) -> Step:
+    def step(self, move: Move) -> Step:
+        """Return a move with the bytes that each rank receives."""
         size, counts = self.mesh[move.mesh_dim], []
         for at in self.coordinates:
             old, new = (
@@ -307,39 +308,42 @@ def _split_by(
     if c is None:
         free = [index for index in "mn" if index not in by]
         c = tuple(free.pop(0) if index == _PARTIAL else index for index in inner_c)
-    moves = [_moves("A", a, inner_a), _moves("B", b, inner_b), _moves("C", inner_c, c)]
-    if any(each is None for each in moves):
-        return None
+    of_a, of_b, of_c = moves("A", a, inner_a), moves("B", b, inner_b), moves("C", inner_c, c)
     before: list[Move] = []
     streamed: list[Move] = []
-    for each in moves[:2]:
-        assert each is not None
+    for each in (of_a, of_b):
         last = bool(each) and each[-1].kind == "all_gather"
         before += each[:-1] if last else each
         streamed += each[-1:] if last else []
     if len({move.old[move.mesh_dim] for move in streamed}) > 1:
         return None
-    after = tuple(moves[2] or ())
-    return Schedule(sizes, mesh, itemsize, a, b, c, by, tuple(before), tuple(streamed), after)
+    return Schedule(sizes, mesh, itemsize, a, b, c, by, tuple(before), tuple(streamed), tuple(of_c))
 
 
-def _moves(matrix: str, old: Split, new: Split) -> list[Move] | None:
-    """Return moves from one split to another; None if two mesh dimensions exchange indices."""
+def moves(matrix: str, old: Split, new: Split) -> list[Move]:
+    """Return moves from one split to another."""
     found: list[Move] = []
     now = old
     while now != new:
         possible = [
-            (_kind(now[dim], new[dim]), dim)
+            (_kind(now[dim], new[dim]), dim, new[dim])
             for dim in range(len(now))
             if now[dim] != new[dim] and (not new[dim] or new[dim] not in now)
         ]
-        if not possible:
-            return None
-        kind, dim = min(possible, key=lambda each: _ORDER.index(each[0]))
-        then = (*now[:dim], new[dim], *now[dim + 1 :])
+        # If two mesh dimensions exchange their indices, one of them is gathered first.
+        kind, dim, index = min(
+            possible or [("all_gather", len(now) - 1, "")], key=lambda each: _ORDER.index(each[0])
+        )
+        then = (*now[:dim], index, *now[dim + 1 :])
         found.append(Move(kind, matrix, dim, now, then))
         now = then
     return found
+
+
+def moves_back(there: Sequence[Move]) -> list[Move]:
+    """Return the moves of the gradient of a matrix that was moved."""
+    kinds = {"slice": "all_gather", "all_gather": "slice", "all_to_all": "all_to_all"}
+    return [Move(kinds[m.kind], m.matrix, m.mesh_dim, m.new, m.old) for m in reversed(there)]
 
 
 def _kind(old: str, new: str) -> str:

@@ -13,6 +13,7 @@ from trnsci.core.distributed.collectives import (
     all_gather,
     all_reduce,
     exchange,
+    own_part,
     reduce_scatter,
     replicate,
 )
@@ -98,8 +99,6 @@ def einsum(
         locals_[operand] = _needed(local, operand, plan, ranks)
     found = local_einsum(equation.plain, *locals_, precision=precision, memory_limit=memory_limit)
     for move in plan.after:
-        if move.kind == "slice":
-            found = replicate(found, ranks[move.mesh_dim])
         found = _moved(found, move, plan.shape, ranks, gradient="replicated")
     if placements is None:
         placements = placements_of(plan.result)
@@ -173,8 +172,6 @@ def _part_of(name: str, x: Any, mesh: DeviceMesh) -> tuple[Tensor, Split]:
 def _needed(x: Tensor, operand: int, plan: Schedule, ranks: tuple[Ranks, ...]) -> Tensor:
     """Return the part of an operand that this rank contracts."""
     shape = plan.shapes[operand]
-    for mesh_dim in plan.shared(operand):
-        x = replicate(x, ranks[mesh_dim])
     for move in plan.before[operand]:
         split = bool(plan.by[move.mesh_dim])
         x = _moved(x, move, shape, ranks, gradient="partial" if split else "replicated")
@@ -191,6 +188,8 @@ def _moved(
     group = ranks[move.mesh_dim]
     if move.kind == "all_reduce":
         return all_reduce(x, group)
+    if move.kind == "replicate":
+        return replicate(x, group)
     old, new = move.old[move.mesh_dim], move.new[move.mesh_dim]
     if move.kind == "all_gather":
         assert old is not None
@@ -198,6 +197,8 @@ def _moved(
     assert new is not None
     sizes = even_sizes(shape[new], group.size)
     if move.kind == "slice":
+        if move.whole or gradient == "replicated":
+            return own_part(x, group, sizes, new)
         return _sliced(x, new, shape[new], group)
     if move.kind == "reduce_scatter":
         return reduce_scatter(x, group, sizes, new)

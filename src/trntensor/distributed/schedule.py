@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import product, takewhile
 from math import prod
 
 from trnsci.core.distributed.layout import even_sizes
@@ -25,6 +25,8 @@ Split = tuple[int | None, ...]
 """The dimension of a tensor that each mesh dimension splits; None where it is replicated."""
 _ADDENDS = -1
 """In place of a dimension: ranks hold addends of the whole."""
+_FREE = ("slice", "replicate")
+"""Kinds of moves without communication."""
 _ORDER = ("slice", "reduce_scatter", "all_to_all", "all_reduce", "all_gather")
 """Kinds of moves, those first that leave less to move."""
 
@@ -34,17 +36,21 @@ class Move:
     """A change of the split of a tensor along one mesh dimension.
 
     Attributes:
-        kind: ``"slice"`` (free), ``"all_gather"``, ``"all_to_all"``, ``"reduce_scatter"`` or
-            ``"all_reduce"``.
+        kind: ``"all_gather"``, ``"all_to_all"``, ``"reduce_scatter"`` or ``"all_reduce"``; or,
+            without communication, ``"slice"`` or ``"replicate"``: a tensor that every rank has, and
+            uses in another way, so that its gradient is the sum of those of the ranks.
         mesh_dim: The mesh dimension.
         old: Split of the tensor before.
         new: Split of the tensor after.
+        whole: Whether every rank had the tensor before the first move along the mesh dimension; a
+            slice of what was gathered has no gradient to gather.
     """
 
     kind: str
     mesh_dim: int
     old: Split
     new: Split
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,9 +111,20 @@ class Schedule:
     @cached_property
     def before(self) -> tuple[tuple[Move, ...], ...]:
         """Moves of each operand."""
-        return tuple(
-            _moves(given, self.needed(operand)) for operand, given in enumerate(self.given)
+        return tuple(map(self._before, range(len(self.shapes))))
+
+    def _before(self, operand: int) -> tuple[Move, ...]:
+        given, needed = self.given[operand], self.needed(operand)
+        moves = _moves(given, needed)
+        # Slices come first: then there is less to gather, and less to add in the gradient.
+        slices = tuple(takewhile(lambda move: move.kind == "slice", moves))
+        split = slices[-1].new if slices else given
+        shared = tuple(
+            Move("replicate", at, split, split)
+            for at, size in enumerate(self.mesh)
+            if size > 1 and self.by[at] and given[at] is None and needed[at] is None
         )
+        return (*slices, *shared, *moves[len(slices) :])
 
     @cached_property
     def contracted(self) -> Split:
@@ -122,18 +139,6 @@ class Schedule:
     def after(self) -> tuple[Move, ...]:
         """Moves of the result."""
         return _moves(self.contracted, self.result)
-
-    def shared(self, operand: int) -> tuple[int, ...]:
-        """Return the mesh dimensions along which an operand is the same and its use is not.
-
-        The gradient of such an operand is the sum of those of the ranks.
-        """
-        given = self.given[operand]
-        return tuple(
-            at
-            for at, size in enumerate(self.mesh)
-            if size > 1 and self.by[at] and given[at] is None
-        )
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -177,9 +182,9 @@ class Schedule:
             self._step(move, f"operand {number}", shape)
             for number, (moves, shape) in enumerate(zip(self.before, self.shapes, strict=True))
             for move in moves
-            if move.kind != "slice"
+            if move.kind not in _FREE
         ]
-        moves = [move for move in self.after if move.kind != "slice"]
+        moves = [move for move in self.after if move.kind not in _FREE]
         return before, [self._step(move, "result", self.shape) for move in moves]
 
     @cached_property
@@ -189,11 +194,6 @@ class Schedule:
         for operand, shape in reversed(list(enumerate(self.shapes))):
             name, moves = f"operand {operand}", self.before[operand]
             found += [self._transposed(move, name, shape) for move in reversed(moves)]
-            given = self.given[operand]
-            found += [
-                self._step(Move("all_reduce", mesh_dim, given, given), name, shape)
-                for mesh_dim in reversed(self.shared(operand))
-            ]
         return tuple(step for step in found if step is not None)
 
     def received(self, move: Move, shape: Sequence[int], at: Sequence[int]) -> int:
@@ -253,13 +253,18 @@ class Schedule:
         """Return the step of the gradient of a move; None without communication.
 
         A rank computes with a gathered operand what no other rank computes, so its gradients are
-        added; the gradient of a result that was gathered or added is the same on every rank.
+        added; the gradient of a result that was gathered or added is the same on every rank. The
+        gradient of a part of what every rank has is gathered.
         """
-        turned = {"all_to_all": "all_to_all", "reduce_scatter": "all_gather"}
+        turned = {
+            "all_to_all": "all_to_all",
+            "reduce_scatter": "all_gather",
+            "replicate": "all_reduce",
+        }
+        if what == "result" or move.whole:
+            turned["slice"] = "all_gather"
         if what != "result" and self.by[move.mesh_dim]:
             turned["all_gather"] = "reduce_scatter"
-        if move.kind == "slice" and what == "result":
-            return self._step(Move("all_reduce", move.mesh_dim, move.old, move.old), what, shape)
         if move.kind not in turned:
             return None
         return self._step(Move(turned[move.kind], move.mesh_dim, move.new, move.old), what, shape)
@@ -275,7 +280,7 @@ class Schedule:
         for shape, moves in zip(self.shapes, self.before, strict=True):
             made = 0  # elements of the operand as moved so far
             for move in moves:
-                if move.kind == "slice":
+                if move.kind in _FREE:
                     continue
                 old, new = (prod(self.part(shape, split, at)) for split in (move.old, move.new))
                 peak = max(peak, held + made + old + 2 * new)
@@ -318,7 +323,7 @@ def _moves(start: Split, goal: Split) -> tuple[Move, ...]:
         at = min(kinds, key=lambda at: _ORDER.index(kinds[at]))
         old = tuple(state)
         state[at] = goal[at] if ready else None
-        found.append(Move(kinds[at], at, old, tuple(state)))
+        found.append(Move(kinds[at], at, old, tuple(state), start[at] is None))
 
 
 def _kind(old: int | None, new: int | None) -> str:

@@ -29,9 +29,11 @@ __all__ = [
     "all_to_all",
     "broadcast",
     "exchange",
+    "own_part",
     "reduce_scatter",
     "replicate",
     "start_broadcast",
+    "start_shift",
 ]
 
 Linear = Callable[[Tensor], Tensor]
@@ -44,11 +46,12 @@ class Pending:
     tensor: Tensor
     work: Any
     ranks: Ranks
+    collective: str = "broadcast"
 
     def wait(self) -> Tensor:
         """Return the tensor when it is complete."""
         if self.work is not None:
-            with _named(self.ranks, "broadcast"):
+            with _named(self.ranks, self.collective):
                 self.work.wait()
         return self.tensor
 
@@ -130,6 +133,20 @@ def reduce_scatter(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int = 0) 
     )
 
 
+def own_part(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int = 0) -> Tensor:
+    """Return this rank's part of a tensor that is the same on every rank.
+
+    It is free; its gradient is gathered.
+    """
+    if ranks.size == 1:
+        return x
+    return _linear(
+        x,
+        lambda x: _own(x, ranks, sizes, dim),
+        lambda grad: _gathered(grad, ranks, sizes, dim),
+    )
+
+
 def all_reduce(x: Tensor, ranks: Ranks) -> Tensor:
     """Return the sum of the ranks' tensors, the same on every rank."""
     if ranks.size == 1:
@@ -203,6 +220,39 @@ def all_to_all(x: Tensor, ranks: Ranks, sent: Sequence[int], received: Sequence[
         lambda x: _sent(x, ranks, sent, received),
         lambda grad: _sent(grad, ranks, received, sent),
     )
+
+
+def start_shift(x: Tensor, ranks: Ranks, by: int, sizes: Sequence[int]) -> Pending:
+    """Start to receive the rows of the rank that is ``by`` ranks further, in a ring.
+
+    Args:
+        x: This rank's rows.
+        ranks: The ranks.
+        by: Distance of the rank whose rows are received, from 1 to the number of ranks less 1.
+        sizes: Number of rows of each rank.
+    """
+    works: list[Any] = []
+
+    def shifted(x: Tensor, by: int, rows: int, pending: bool) -> Tensor:
+        sent, received = [0] * ranks.size, [0] * ranks.size
+        sent[(ranks.rank - by) % ranks.size] = x.shape[0]
+        received[(ranks.rank + by) % ranks.size] = rows
+        own = _buffer(x)
+        found = own.new_empty(rows, *own.shape[1:])
+        with _named(ranks, "all_to_all"):
+            work = dist.all_to_all_single(
+                found, own, received, sent, group=ranks.group, async_op=pending
+            )
+        works.append(work)
+        return found
+
+    there, here = sizes[(ranks.rank + by) % ranks.size], sizes[ranks.rank]
+    found = _linear(
+        x,
+        lambda x: shifted(x, by, there, True),
+        lambda grad: shifted(grad, -by, here, False),
+    )
+    return Pending(found, works[0], ranks, "all_to_all")
 
 
 # -- without gradients -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 from trnsci.core.errors import BackendError, FlagError
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["Ranks", "ranks_of", "ranks_of_mesh"]
+__all__ = ["Ranks", "mesh_device", "ranks_of", "ranks_of_mesh"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,14 @@ def ranks_of_mesh(
                 f"destroyed: {error}"
             ) from error
     return tuple(ranks_of(function, group) for group in groups)
+
+
+def mesh_device(mesh: DeviceMesh) -> torch.device:
+    """Return the device on which this rank of a mesh communicates."""
+    if mesh.device_type == "cpu":
+        return torch.device("cpu")
+    module = torch.get_device_module(mesh.device_type)
+    return torch.device(mesh.device_type, module.current_device())
 
 
 def _check_initialized(function: str) -> None:

@@ -1,0 +1,80 @@
+"""Validation and description of the operands of distributed functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trnblas._paths.arguments import Scalar
+from trnblas.distributed.schedule import INDICES
+from trnsci.core.distributed.layout import dims_of
+from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import Placement
+
+__all__ = ["check_operand", "constant", "described", "placements_of", "split_of"]
+
+_DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def check_operand(function: str, name: str, x: Any, mesh: Any, ndim: int = 2) -> None:
+    """Raise unless ``x`` is a DTensor on a mesh, with a number of dimensions and a dtype."""
+    from torch.distributed.tensor import DTensor
+
+    if not isinstance(x, DTensor):
+        raise DTypeError(f"{function}: {name} must be a DTensor, got {type(x).__name__}")
+    if x.device_mesh != mesh:
+        raise FlagError(
+            f"{function}: all operands must be on one mesh, got {name} on {x.device_mesh} and "
+            f"another one on {mesh}"
+        )
+    if x.ndim != ndim:
+        raise ShapeError(
+            f"{function}: {name} must have {ndim} dimensions, got shape {tuple(x.shape)}"
+        )
+    if x.dtype not in _DTYPES:
+        raise DTypeError(
+            f"{function}: {name} must be float32, float64, complex64 or complex128, got {x.dtype}"
+        )
+
+
+def constant(function: str, name: str, value: Scalar) -> Scalar:
+    """Return a factor as a number."""
+    if isinstance(value, Tensor):
+        if value.requires_grad:
+            raise DerivativeError(
+                f"{function}: {name} must not require a gradient; multiply the result by it"
+            )
+        return value.item() if value.ndim == 0 else value
+    return value
+
+
+def described(operands: Mapping[str, Any], names: str, options: Sequence[Any]) -> str:
+    """Return, as text, the arguments that all ranks must share."""
+    texts = [
+        f"{name} {tuple(x.shape)} {x.dtype} {tuple(x.placements)}{' with grad' * x.requires_grad}"
+        for name, x in operands.items()
+        if x is not None
+    ]
+    texts += [f"{name} {value}" for name, value in zip(names.split(), options, strict=True)]
+    return ", ".join(texts)
+
+
+def split_of(
+    function: str, name: str, placements: Sequence[Placement], matrix: str, flipped: bool = False
+) -> tuple[str, ...]:
+    """Return the index that each mesh dimension splits; empty where a matrix is replicated."""
+    indices = INDICES[matrix][::-1] if flipped else INDICES[matrix]
+    dims = dims_of(function, name, placements, 2)
+    return tuple("" if dim is None else indices[dim] for dim in dims)
+
+
+def placements_of(split: tuple[str, ...]) -> tuple[Placement, ...]:
+    """Return the placements of a C that is split in a given way."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    return tuple(Shard("mn".index(index)) if index else Replicate() for index in split)

@@ -1,0 +1,171 @@
+"""MP2 energies over the ranks of a mesh, with the occupied orbitals split."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from trnblas import mp2
+from trnblas.distributed.operands import check_operand, described
+from trnblas.level3 import gemm
+from trnsci.core.arguments import agree
+from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.collectives import all_reduce, replicate, start_shift
+from trnsci.core.distributed.groups import mesh_device, ranks_of_mesh
+from trnsci.core.distributed.layout import (
+    even_offsets,
+    even_sizes,
+    local_of,
+    mesh_of,
+    split_dims,
+    with_local,
+)
+from trnsci.core.distributed.plans import Step, all_reduced
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+__all__ = ["batched_pair_energy", "pair_steps"]
+
+FUNCTION = "trnblas.distributed.batched_pair_energy"
+
+
+def batched_pair_energy(
+    B: DTensor, eps_occ: Tensor, eps_vir: Tensor, *, check: bool = True
+) -> DTensor:
+    """Return the MP2 energy of all ordered pairs of occupied orbitals, replicated, 0-d.
+
+    The energy of a pair (i, j) is that of (j, i), so each rank receives the orbitals of half of the
+    other ranks, in a ring, the next ones while it computes with those before. Along a second mesh
+    dimension, where B is replicated, ranks compute with different ones of these.
+
+    Args:
+        B: Three-index integrals (nocc, nvir, naux), real, Shard(0) along the first mesh dimension,
+            and replicated along a second one.
+        eps_occ: Energies of the occupied orbitals, nocc values, the same on every rank.
+        eps_vir: Energies of the virtual orbitals, nvir values, the same on every rank.
+        check: Whether ranks compare their arguments first. Values are not compared.
+
+    Raises:
+        ShapeError: The number of energies does not match B.
+        DTypeError: B is not a DTensor, or dtypes differ or are not float32 or float64.
+        FlagError: The mesh or the placements are invalid.
+        BackendError: There is no process group, or the mesh does not contain this rank.
+        RankError: Ranks gave different arguments, or a rank has ended.
+    """
+    mesh = mesh_of(FUNCTION, B=B)
+    ranks = ranks_of_mesh(FUNCTION, mesh)
+    with agreement(ranks, mesh_device(mesh), check=check) as describe:
+        check_operand(FUNCTION, "B", B, mesh, 3)
+        if B.is_complex():
+            raise DTypeError(f"{FUNCTION}: B must be float32 or float64, got {B.dtype}")
+        if split_dims(FUNCTION, "B", B) != (0, None)[: mesh.ndim]:
+            wanted = "Shard(0)" if mesh.ndim == 1 else "Shard(0) and Replicate()"
+            raise FlagError(f"{FUNCTION}: B must be {wanted}, got {tuple(B.placements)}")
+        own = local_of(FUNCTION, "B", B)
+        agree(FUNCTION, "B", own, "eps_occ", eps_occ)
+        agree(FUNCTION, "B", own, "eps_vir", eps_vir)
+        if tuple(B.shape[:2]) != (eps_occ.numel(), eps_vir.numel()):
+            raise ShapeError(
+                f"{FUNCTION}: B must be (nocc, nvir, naux) with ({eps_occ.numel()}, "
+                f"{eps_vir.numel()}) energies, got {tuple(B.shape)}"
+            )
+        grads = eps_occ.requires_grad, eps_vir.requires_grad
+        describe(described({"B": B}, "gradients", [grads]))
+    ring = ranks[0]
+    occupied, virtual = eps_occ.flatten(), eps_vir.flatten()
+    for each in ranks:
+        occupied, virtual = replicate(occupied, each), replicate(virtual, each)
+    for each in ranks[1:]:
+        own = replicate(own, each)
+    sizes, offsets = even_sizes(B.shape[0], ring.size), even_offsets(B.shape[0], ring.size)
+    energies = [occupied[a:b] for a, b in pairwise(offsets)]
+    place, places = (ranks[1].rank, ranks[1].size) if len(ranks) > 1 else (0, 1)
+    distances = _distances(ring.size)[place::places]
+    # A rank without pairs has these operands in its graph too: gradients are collectives.
+    total = own[:0].sum() + occupied[:0].sum() + virtual[:0].sum()
+    coming = [start_shift(own, ring, by, sizes) for by in distances[:1] if by]
+    for number, by in enumerate(distances):
+        current = coming
+        coming = [start_shift(own, ring, later, sizes) for later in distances[number + 1 :][:1]]
+        if by == 0:
+            total = total + mp2.nki_batched_pair_energy(own, energies[ring.rank], virtual)
+            continue
+        other = energies[(ring.rank + by) % ring.size]
+        part = _between(own, energies[ring.rank], current[0].wait(), other, virtual)
+        total = total + part * (1 if 2 * by == ring.size else 2)
+    for each in ranks:
+        total = all_reduce(total, each)
+    from torch.distributed.tensor import Replicate
+
+    return with_local(total, mesh, (Replicate(),) * mesh.ndim, ())
+
+
+def _distances(ranks: int) -> list[int]:
+    """Return the distances in a ring that cover every pair of ranks, from either of them."""
+    return list(range(ranks // 2 + 1))
+
+
+def _between(
+    own: Tensor, eps_own: Tensor, other: Tensor, eps_other: Tensor, eps_vir: Tensor
+) -> Tensor:
+    """Return the energy of the pairs of own orbitals with others."""
+    total = other[:0].sum()  # its gradient is a collective, also without pairs
+    if not other.shape[0]:
+        return total
+    columns = other.flatten(0, 1)
+    for orbital, energy in zip(own, eps_own, strict=True):
+        integrals = gemm(1.0, orbital, columns, transB=True)
+        total = total + mp2.nki_mp2_energy(integrals, energy[None], eps_other, eps_vir)
+    return total
+
+
+def pair_steps(
+    shape: tuple[int, int, int], mesh: tuple[int, ...], itemsize: int
+) -> tuple[list[Step], list[Step], tuple[int, ...]]:
+    """Return the steps of the energy and of its gradient, and the peak memory of each rank."""
+    nocc, nvir, naux = shape
+    size, places = mesh[0], mesh[1] if len(mesh) > 1 else 1
+    sizes, row = even_sizes(nocc, size), nvir * naux * itemsize
+    at = [(r, place) for r in range(size) for place in range(places)]
+    mine = [[by for by in _distances(size)[place::places] if by] for _, place in at]
+    most = max(map(len, mine))
+    scalar = [all_reduced(itemsize, each) for each in mesh]
+    forward = [
+        Step(
+            "all_to_all",
+            "orbitals of other ranks",
+            tuple(
+                sum(sizes[(r + by) % size] for by in b) * row
+                for (r, _), b in zip(at, mine, strict=True)
+            ),
+            most,
+        ),
+        Step("compute", "pair energies", (0,) * len(at), 0, ()),
+        Step("all_reduce", "energy", (sum(scalar),) * len(at), 2 * sum(p - 1 for p in mesh)),
+    ]
+    back = [
+        Step(
+            "all_to_all",
+            "gradients of own orbitals",
+            tuple(sizes[r] * row * len(b) for (r, _), b in zip(at, mine, strict=True)),
+            most,
+        )
+    ]
+    if places > 1:
+        counts = tuple(all_reduced(sizes[r] * row, places) for r, _ in at)
+        back.append(Step("all_reduce", "gradient of B", counts, 2 * (places - 1)))
+    energies = sum(all_reduced(n * itemsize, p) for n in (nocc, nvir) for p in mesh)
+    back.append(Step("all_reduce", "gradients of energies", (energies,) * len(at), 4 * len(mesh)))
+    widest = max(sizes)
+    # Seven tensors like the integrals of an orbital with those of another rank: the integrals, the
+    # denominators and what the energy is computed from.
+    peak = tuple(
+        (sizes[r] + 2 * widest) * row
+        + itemsize * (7 * nvir * nvir * widest + 4 * (nocc + nvir) + 16)
+        for r, _ in at
+    )
+    return forward, back, peak

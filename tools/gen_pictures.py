@@ -1,6 +1,8 @@
 #!/usr/bin/env python
 """Take the pictures of reports in docs/pictures: the kernels of the pages, reported as they say.
 
+The picture of predicted scaling is drawn by scaling_pictures.py, without a browser.
+
     python tools/gen_pictures.py [FOLDER]     default: docs/pictures
 
 Needs a Chromium, which CHROMIUM names or the path has; without one the pictures stay as they are
@@ -107,7 +109,10 @@ PICTURES = (
 
 
 def main(folder: Path = ROOT / "docs" / "pictures") -> None:
-    """Take every picture whose report has changed."""
+    """Draw the picture of scaling, and take every picture whose report has changed."""
+    import scaling_pictures
+
+    scaling_pictures.main(folder)
     browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         print("docs/pictures stay as they are: no Chromium on the path")

@@ -42,6 +42,7 @@ from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 
 if TYPE_CHECKING:
+    from trnrand import distributed as distributed
     from trnrand import nki as nki
     from trnrand import qmc as qmc
     from trnrand import rsample as rsample
@@ -108,6 +109,7 @@ __getattr__, __dir__ = surface(
     __name__,
     LIBRARY,
     {
+        "distributed": "trnrand.distributed",
         "halton": "trnrand.qmc",
         "latin_hypercube": "trnrand.qmc",
         "nki": "trnrand.nki",

@@ -29,6 +29,7 @@ from trntensor.tensor_train import tt_decompose, tt_inner, tt_norm, tt_reconstru
 from trntensor.tucker import tucker_decompose, tucker_reconstruct
 
 if TYPE_CHECKING:
+    from trntensor import distributed as distributed
     from trntensor import nki as nki
     from trntensor import parallel as parallel
 
@@ -75,5 +76,11 @@ set_precision = LIBRARY.set_precision
 get_precision = LIBRARY.get_precision
 precision = LIBRARY.precision
 __getattr__, __dir__ = surface(
-    __name__, LIBRARY, {"nki": "trntensor.nki", "parallel": "trntensor.parallel"}
+    __name__,
+    LIBRARY,
+    {
+        "distributed": "trntensor.distributed",
+        "nki": "trntensor.nki",
+        "parallel": "trntensor.parallel",
+    },
 )

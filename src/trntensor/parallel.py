@@ -2,17 +2,18 @@
 
 A shard is a part of a tensor along one of its dimensions. ``einsum`` takes sharded operands: if the
 index of that dimension is in the result, the result is sharded too; if it is summed, the shards are
-contracted one by one and added. ``einsum_over_ranks`` distributes slices of one contraction over
-the ranks of ``torch.distributed`` and adds the results with one all-reduce.
+contracted one by one and added. ``einsum_over_ranks`` distributes slices of one contraction of
+tensors that every rank has, and adds the results with one all-reduce.
+
+``trntensor.distributed`` contracts DTensors, of which each rank has a part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import pairwise, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,10 @@ from torch import Tensor
 
 from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
+from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.collectives import all_reduce, replicate
+from trnsci.core.distributed.groups import Ranks, ranks_of
+from trnsci.core.distributed.layout import Layout
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trntensor._paths.arguments import check_operands, read_arguments
 from trntensor._paths.precision import Precision
@@ -28,11 +33,12 @@ from trntensor._planning.program import Program
 from trntensor._planning.subscripts import Equation, parse, sizes_of
 from trntensor.plans import make_plan
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
 __all__ = ["ShardedTensor", "einsum_over_ranks", "gather", "scatter", "shard_boundaries"]
 
 _PIECES = 16
-_SHOWN_BYTES = 480
-"""Bytes of a rank's arguments, as text, that the ranks exchange and show in errors."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +74,20 @@ class ShardedTensor:
             raise DTypeError("ShardedTensor: chunks must have one dtype")
 
     @property
+    def layout(self) -> Layout:
+        """The shape of the whole tensor and the offsets of the shards."""
+        dim = self.partition_dim
+        offsets = [0]
+        for chunk in self.chunks:
+            offsets.append(offsets[-1] + chunk.shape[dim])
+        shape = list(self.chunks[0].shape)
+        shape[dim] = offsets[-1]
+        return Layout(tuple(shape), dim, tuple(offsets))
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the whole tensor."""
-        found = list(self.chunks[0].shape)
-        found[self.partition_dim] = sum(c.shape[self.partition_dim] for c in self.chunks)
-        return tuple(found)
+        return self.layout.shape
 
     @property
     def ndim(self) -> int:
@@ -91,11 +106,11 @@ class ShardedTensor:
     @property
     def starts(self) -> tuple[int, ...]:
         """Offsets of the shards, followed by the end of the last one."""
-        return (0, *(end for _, end in shard_boundaries(self)))
+        return self.layout.offsets
 
 
 def scatter(tensor: Tensor, dim: int, n_shards: int) -> ShardedTensor:
-    """Split a tensor into ``n_shards`` views along a dimension; the last may be smaller.
+    """Split a tensor into ``n_shards`` views along a dimension, as ``torch.chunk`` does.
 
     Raises:
         ShapeError: The dimension does not exist, or has fewer elements than shards.
@@ -106,9 +121,8 @@ def scatter(tensor: Tensor, dim: int, n_shards: int) -> ShardedTensor:
     )
     size = tensor.shape[dim]
     n_shards = whole("scatter", "n_shards", n_shards, 1, max(size, 1), error=ShapeError)
-    step = -(-size // n_shards)
-    starts = [min(at * step, size) for at in range(n_shards + 1)]
-    return ShardedTensor([tensor.narrow(dim, a, b - a) for a, b in pairwise(starts)], dim)
+    layout = Layout.even(tensor.shape, dim, n_shards)
+    return ShardedTensor([layout.part(tensor, at) for at in range(n_shards)], dim)
 
 
 def gather(st: ShardedTensor) -> Tensor:
@@ -119,11 +133,7 @@ def gather(st: ShardedTensor) -> Tensor:
 
 def shard_boundaries(st: ShardedTensor) -> list[tuple[int, int]]:
     """Return the (start, end) of each shard along the dimension."""
-    found, at = [], 0
-    for chunk in st.chunks:
-        found.append((at, at + chunk.shape[st.partition_dim]))
-        at = found[-1][1]
-    return found
+    return list(pairwise(st.starts))
 
 
 # -- shards ----------------------------------------------------------------------------------------
@@ -213,14 +223,14 @@ def _taken(x: Any, term: str, at: dict[str, tuple[int, int]]) -> Tensor:
 def einsum_over_ranks(
     subscripts: str | Tensor,
     *operands: Any,
-    group: dist.ProcessGroup | None = None,
+    group: ProcessGroup | None = None,
     pieces: int = _PIECES,
     precision: Precision = "fast",
 ) -> Tensor:
     """Return a contraction distributed over ranks in slices, added with one all-reduce.
 
-    Every rank calls it with the same operands and gets the whole result. Ranks first exchange 512
-    bytes, so that other arguments on a rank are an error on every rank, not an endless wait. The
+    Every rank calls it with the same operands and gets the whole result, and whole gradients. Ranks
+    first compare their arguments, so that other arguments on a rank are an error on every rank. The
     slices do not depend on the number of ranks; only the order of their sum does. Results on
     different numbers of ranks thus differ by at most ``pieces * u`` times the contraction of the
     magnitudes, with u the unit roundoff of the dtype.
@@ -233,70 +243,28 @@ def einsum_over_ranks(
         precision: ``"fast"`` only, for each slice and for the sum.
 
     Raises:
-        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``. ShapeError too if the ranks
-            differ in subscripts, shapes, dtypes, pieces or errors; it names them.
+        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``, on every rank if one rank
+            raises it. ShapeError too if the ranks differ in subscripts, shapes, dtypes or pieces;
+            it names them.
+        BackendError: The group was destroyed, or does not contain this rank.
     """
-    rank, size = 0, 1
-    if dist.is_available() and dist.is_initialized():
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
-    if size == 1:
-        tensors, cut, _ = _sliced(subscripts, operands, pieces, precision)
-    else:
-        given = next((x for x in (subscripts, *operands) if isinstance(x, Tensor)), torch.empty(0))
-        try:
-            tensors, cut, arguments = _sliced(subscripts, operands, pieces, precision)
-        except Exception as error:
-            reason = str(error).removeprefix("einsum_over_ranks: ")
-            _compare_ranks(reason, given.device, group, error)
-            raise
-        _compare_ranks(arguments, given.device, group)
-    mine = [at for number, at in enumerate(cut.ranges()) if number % size == rank]
-    total = cut.summed(tensors, mine).contiguous()
-    if size > 1:
-        dist.all_reduce(total, group=group)
-    return total
-
-
-def _sliced(
-    subscripts: str | Tensor, operands: Sequence[Any], pieces: int, precision: Precision
-) -> tuple[list[Tensor], Program, str]:
-    """Return the operands, the contraction in slices, and the arguments as text."""
     function = "einsum_over_ranks"
-    text, tensors = read_arguments(function, subscripts, operands)
-    check_operands(function, text, tensors)
-    if precision != "fast":
-        raise FlagError(f"{function}: precision must be fast, got {precision!r}")
-    pieces = whole(function, "pieces", pieces, 1, error=ShapeError)
-    plan = make_plan(function, text, tensors, "fast", None, "flops")
-    shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
-    arguments = f"{text!r} of {shapes} in {tensors[0].dtype} and {pieces} pieces"
-    return list(tensors), _cut(plan.program, pieces), arguments
-
-
-def _compare_ranks(
-    arguments: str,
-    device: torch.device,
-    group: dist.ProcessGroup | None,
-    error: Exception | None = None,
-) -> None:
-    """Raise on every rank, naming all of them, unless their arguments or errors are the same."""
-    told = arguments.encode()
-    packed = sha256(told).digest() + told[:_SHOWN_BYTES].ljust(_SHOWN_BYTES, b"\0")
-    mine = torch.tensor(list(packed), dtype=torch.uint8, device=device)
-    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(everyone, mine, group=group)
-    found: dict[bytes, list[str]] = {}
-    for rank, each in enumerate(everyone):
-        found.setdefault(bytes(each.tolist()), []).append(str(rank))
-    if len(found) > 1:
-        given = "; ".join(
-            f"on rank {', '.join(ranks)}: {text[32:].rstrip(bytes(1)).decode(errors='replace')}"
-            for text, ranks in found.items()
-        )
-        raise ShapeError(
-            f"einsum_over_ranks: all ranks must give the same subscripts, shapes, dtypes and "
-            f"pieces, got {given}"
-        ) from error
+    ranks = Ranks(function, None, 0, 1)
+    if group is not None or (dist.is_available() and dist.is_initialized()):
+        ranks = ranks_of(function, group)
+    given = next((x for x in (subscripts, *operands) if isinstance(x, Tensor)), torch.empty(0))
+    with agreement([ranks], given.device, check=ranks.size > 1, error=ShapeError) as describe:
+        text, tensors = read_arguments(function, subscripts, operands)
+        check_operands(function, text, tensors)
+        if precision != "fast":
+            raise FlagError(f"{function}: precision must be fast, got {precision!r}")
+        pieces = whole(function, "pieces", pieces, 1, error=ShapeError)
+        program = make_plan(function, text, tensors, "fast", None, "flops").program
+        shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
+        describe(f"{text!r} of {shapes} in {tensors[0].dtype} and {pieces} pieces")
+    cut = _cut(program, pieces)
+    mine = [at for number, at in enumerate(cut.ranges()) if number % ranks.size == ranks.rank]
+    return all_reduce(cut.summed([replicate(x, ranks) for x in tensors], mine), ranks)
 
 
 def _cut(program: Program, pieces: int) -> Program:

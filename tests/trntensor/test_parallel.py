@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
+import torch.distributed as dist
 
 import trntensor
 from each_case import each_case
-from fresh_process import found_by_ranks
+from ranks import Watched, pool, refusal
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trntensor.parallel import (
     ShardedTensor,
@@ -18,8 +17,6 @@ from trntensor.parallel import (
     scatter,
     shard_boundaries,
 )
-
-from . import ranks as problems
 
 
 def test_shards_are_parts_that_go_together_again():
@@ -88,42 +85,101 @@ def test_shards_on_kernels():
 
 # -- ranks -----------------------------------------------------------------------------------------
 
+RANKS = (1, 2, 3, 4)
+PROBLEMS = (
+    ("ij,jk->ik", ((5, 40), (40, 6))),
+    ("ij,jk,kl->il", ((4, 9), (9, 11), (11, 3))),
+    ("bij,bjk->bik", ((6, 2, 3), (6, 3, 2))),
+    ("i,j->ij", ((4,), (5,))),
+    ("ij->", ((3, 7),)),
+    ("ij,jk->ik", ((2, 0), (0, 3))),
+)
+# What the last of several ranks gives in place of "ij,jk->ik" of (5, 40) and (40, 6) in float32,
+# the class of the error, and what the error has of it.
+DIFFERENT = (
+    ("ij,jk->ik", ((5, 40), (40, 7)), {}, "ShapeError", "(40, 7)"),  # another result
+    ("ij,jk->ik", ((5, 39), (39, 6)), {}, "ShapeError", "(5, 39), (39, 6)"),  # other slices
+    (
+        "ij,jk->ik",
+        ((5, 40), (41, 6)),
+        {},
+        "ShapeError",
+        "index 'j' has size 40 in operand 0 and 41",
+    ),
+    ("ij,jk->ki", ((5, 40), (40, 6)), {}, "ShapeError", "'ij,jk->ki'"),
+    ("ij,jk->ik", ((5, 40), (40, 6)), {"dtype": torch.float64}, "ShapeError", "torch.float64"),
+    ("ij,jk->ik", ((5, 40), (40, 6)), {"pieces": 0}, "ShapeError", "pieces must be"),
+    ("ij,jk->ik", ((5, 40), (40, 6)), {"pieces": 3}, "ShapeError", "3 pieces"),
+    ("ij,jk->ik", ((5, 40), (40, 6)), {"precision": "dd"}, "FlagError", "precision must be fast"),
+    ("ij,jk->ik", ((5, 40),), {}, "ShapeError", "1 operand was given"),
+)
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return found_by_ranks(problems.__file__, tmp_path_factory.mktemp("ranks"), problems.RANKS)
+
+def _operands(shapes, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forks of one process")
-@pytest.mark.parametrize("number", range(len(problems.PROBLEMS)))
-def test_any_number_of_ranks_gives_the_same(found, number):
-    subscripts, shapes = problems.PROBLEMS[number]
-    tensors = problems.operands(shapes)
-    want = torch.einsum(subscripts, *(x.double() for x in tensors))
-    size = torch.einsum(subscripts, *(x.double().abs() for x in tensors))
-    # Sums of at most 99 terms, in 16 slices.
-    bound = (99 + 16) * unit_roundoff(torch.float32) * size
-    results = {}
-    for ranks in problems.RANKS:
-        each = [torch.tensor(part[number]["result"]) for part in found[ranks]]
-        assert all(torch.equal(each[0], other) for other in each)
-        assert found[ranks][0][number]["reductions"] == (ranks > 1)
-        results[ranks] = each[0].reshape(want.shape)
-        assert bool(((results[ranks] - want).abs() <= bound).all())
-    apart = 16 * unit_roundoff(torch.float32) * size
-    for ranks in problems.RANKS[1:]:
-        assert bool(((results[ranks] - results[1]).abs() <= apart).all())
+def _results():
+    """Return results, gradients of their sums, and collectives of each problem."""
+    found = []
+    for subscripts, shapes in PROBLEMS:
+        tensors = [x.requires_grad_() for x in _operands(shapes)]
+        with Watched() as seen:
+            result = einsum_over_ranks(subscripts, *tensors)
+        result.sum().backward()
+        kinds = [kind for kind, _ in seen.calls]
+        found.append((result.detach(), [x.grad for x in tensors], kinds))
+    return found
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forks of one process")
-@pytest.mark.parametrize("number", range(len(problems.DIFFERENT)))
-def test_a_rank_with_other_arguments_is_one_error_on_every_rank(found, number):
-    for ranks in problems.RANKS[1:]:
-        (error,) = {part[-1][number] for part in found[ranks]}
-        assert error.startswith("einsum_over_ranks: all ranks must give the same subscripts")
-        others = ", ".join(map(str, range(ranks - 1)))
-        assert f"on rank {others}: 'ij,jk->ik' of (5, 40), (40, 6) in torch.float32" in error
-        assert problems.DIFFERENT[number][-1] in error.partition(f"; on rank {ranks - 1}: ")[2]
+@pytest.mark.parametrize("ranks", RANKS)
+def test_any_number_of_ranks_gives_the_same(ranks):
+    every = pool(ranks).run(_results)
+    for number, (subscripts, shapes) in enumerate(PROBLEMS):
+        wide = [x.double().requires_grad_() for x in _operands(shapes)]
+        want = torch.einsum(subscripts, *wide)
+        want.sum().backward()
+        sizes = [x.detach().abs().requires_grad_() for x in wide]
+        size = torch.einsum(subscripts, *sizes)
+        size.sum().backward()
+        # Sums of at most 99 terms, in 16 slices.
+        bound = (99 + 16) * unit_roundoff(torch.float32)
+        for result, grads, kinds in (each[number] for each in every):
+            assert torch.equal(result, every[0][number][0])
+            assert kinds == (["allgather", "allreduce"] if ranks > 1 else [])
+            assert bool(((result - want).abs() <= bound * size).all())
+            for grad, x, y in zip(grads, wide, sizes, strict=True):
+                assert bool(((grad - x.grad).abs() <= bound * y.grad).all())
+
+
+def _errors():
+    """Return the errors where the last rank gives other arguments."""
+    found, last = [], dist.get_rank() == dist.get_world_size() - 1
+    for subscripts, shapes, options, *_ in DIFFERENT:
+        if not last:
+            (subscripts, shapes), options = PROBLEMS[0], {}
+        options = dict(options)
+        tensors = _operands(shapes, options.pop("dtype", torch.float32))
+        found.append(refusal(lambda: einsum_over_ranks(subscripts, *tensors, **options)))  # noqa: B023
+    return found
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_with_other_arguments_is_one_error_on_every_rank(ranks):
+    others = ", ".join(map(str, range(ranks - 1)))
+    for rank, errors in enumerate(pool(ranks).run(_errors)):
+        for (*_, kind, text), error in zip(DIFFERENT, errors, strict=True):
+            assert error is not None
+            assert error[0] == kind
+            if "all ranks must give the same arguments" in error[1]:
+                same = f"on rank {others}: 'ij,jk->ik' of (5, 40), (40, 6) in torch.float32"
+                assert same in error[1]
+                assert text in error[1].partition(f"; on rank {ranks - 1}: ")[2]
+            else:  # the last rank could not read its arguments
+                who = "" if rank == ranks - 1 else f"on rank {ranks - 1}: "
+                assert error[1].startswith(f"einsum_over_ranks: {who}")
+                assert text in error[1]
 
 
 def test_alone_it_is_the_sum_of_its_slices():

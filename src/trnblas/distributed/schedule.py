@@ -168,11 +168,28 @@ class Schedule:
         found = [self.step(move) for move in self.before if move.kind != "slice"]
         for move in self.streamed:
             step = self.step(move)
-            found.append(Step("broadcast", step.what, step.received, len(self.panels)))
+            found.append(
+                Step("broadcast", step.what, step.received, len(self.panels), overlapped=True)
+            )
         nothing = (0,) * prod(self.mesh)
-        found.append(Step("compute", "products", nothing, 0, tuple(self._flops())))
+        found.append(
+            Step(
+                "compute",
+                "products",
+                nothing,
+                flops=tuple(self._flops()),
+                hbm_bytes=tuple(self._touched()),
+                launches=max(1, len(self.panels)) if self.streamed else 1,
+            )
+        )
         found += [self.step(move) for move in self.after if move.kind != "slice"]
         return tuple(found)
+
+    def _touched(self) -> Iterator[int]:
+        """Yield the bytes of the operands and the result of each rank's products."""
+        for at in self.coordinates:
+            shapes = zip("ABC", self.multiplied, strict=True)
+            yield self.itemsize * sum(prod(self.local_shape(x, s, at)) for x, s in shapes)
 
     def _flops(self) -> Iterator[int]:
         a, b, _ = self.multiplied

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+@lru_cache(maxsize=1024)
 def even_sizes(size: int, ranks: int) -> tuple[int, ...]:
     """Return the sizes of the parts that ``torch.chunk`` and ``Shard`` make; the last may be 0."""
     step = -(-size // ranks)

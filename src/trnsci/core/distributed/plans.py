@@ -11,30 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from trnsci.core.distributed.agreement import SIGNATURE_BYTES
+from trnsci.core.distributed.predictions import Link, Prediction, predicted
+from trnsci.core.distributed.steps import Step
 
 __all__ = ["Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One part of a distributed call: a collective, or a computation.
-
-    Attributes:
-        kind: ``"broadcast"``, ``"all_gather"``, ``"reduce_scatter"``, ``"all_reduce"``,
-            ``"all_to_all"``, ``"reduce"``, or ``"compute"``.
-        what: The operand or the computation.
-        received: Bytes that each rank receives.
-        messages: Messages that a rank waits for, one after another.
-        flops: Floating-point operations of each rank.
-    """
-
-    kind: str
-    what: str
-    received: tuple[int, ...]
-    messages: int = 0
-    flops: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,9 +84,22 @@ class Communication:
             return None
         return self.most_received / self.lower_bound.bytes
 
-    def __str__(self) -> str:
+    def predicted(self, link: Link | None = None, **options: Any) -> Prediction:
+        """Return the predicted time of each step; options are those of ``predictions.predicted``.
+
+        Raises:
+            FlagError: An option is invalid, or there are more ranks than an UltraServer has and no
+                link.
+        """
+        return predicted(self._title, self.steps, self.ranks, link, **options)
+
+    @property
+    def _title(self) -> str:
         mesh = " x ".join(map(str, self.mesh))
-        lines = [f"{self.function} on {mesh} ranks: {self.problem}"]
+        return f"{self.function} on {mesh} ranks: {self.problem}"
+
+    def __str__(self) -> str:
+        lines = [self._title]
         lines.append(f"{'step':<16}{'what':<30}{'bytes received at most':>24}{'messages':>10}")
         lines += [_row(step) for step in self.steps]
         most = max(map(self.received, range(self.ranks)))

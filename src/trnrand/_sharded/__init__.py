@@ -1,0 +1,1 @@
+"""Draws of which each rank of a mesh draws its part."""

@@ -1,0 +1,211 @@
+"""Einstein summation over the ranks of a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.collectives import (
+    all_gather,
+    all_reduce,
+    exchange,
+    own_part,
+    reduce_scatter,
+    replicate,
+)
+from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
+from trnsci.core.distributed.layout import dims_of, even_sizes, local_of, with_local
+from trnsci.core.errors import DTypeError, FlagError
+from trntensor._paths.arguments import check_operands, read_arguments
+from trntensor._paths.precision import checked_precision
+from trntensor._planning.subscripts import parse, sizes_of
+from trntensor.contraction import einsum as local_einsum
+from trntensor.distributed.schedule import Move, Schedule, Split, schedule
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Placement
+
+__all__ = ["einsum", "placements_of", "split_of"]
+
+_FUNCTION = "trntensor.distributed.einsum"
+
+
+def einsum(
+    subscripts: str | Tensor,
+    *operands: Any,
+    placements: Sequence[Placement] | None = None,
+    check: bool = True,
+    precision: str | None = None,
+    memory_limit: int | None = None,
+) -> DTensor:
+    """Return a contraction of tensors on a mesh of one or two dimensions.
+
+    Along each mesh dimension the computation is split by the index for which the busiest rank
+    receives the fewest bytes; ``plan("einsum", ...)`` shows it. Ranks contract their parts with
+    ``trntensor.einsum``. On any number of ranks, an element differs from that of one rank by at
+    most ``2 * (terms + ranks) * u`` times the contraction of the magnitudes, with u the unit
+    roundoff of the dtype and ``terms`` the number of products that are summed. All ranks must
+    compute gradients together.
+
+    Args:
+        subscripts: As for ``trntensor.einsum``.
+        *operands: DTensors on one mesh, split or replicated along each of its dimensions, and
+            tensors that are the same on every rank.
+        placements: Placements of the result; None for those that need the fewest bytes.
+        check: Whether ranks compare their arguments first.
+        precision: As for ``trntensor.einsum``, for the contraction of each rank; the ranks' addends
+            are added in the dtype of the operands.
+        memory_limit: As for ``trntensor.einsum``, for the contraction of each rank.
+
+    Raises:
+        ShapeError: The shapes do not match the subscripts or each other, or a part is not that of
+            ``torch.chunk``.
+        DTypeError: No operand is a DTensor, or dtypes differ.
+        FlagError: The subscripts, an option, a mesh or placements are invalid.
+        BackendError: There is no process group, or the mesh does not contain this rank.
+        RankError: Ranks gave different arguments, or a rank has ended.
+    """
+    mesh = _mesh_of((subscripts, *operands))
+    ranks = ranks_of_mesh(_FUNCTION, mesh)
+    device = torch.device(mesh.device_type)
+    with agreement(ranks, device, check=check) as describe:
+        text, tensors = read_arguments(_FUNCTION, subscripts, operands)
+        check_operands(_FUNCTION, text, tensors)
+        chosen_precision = checked_precision(_FUNCTION, precision)
+        equation = parse(_FUNCTION, text, tuple(x.ndim for x in tensors))
+        locals_, given = [], []
+        for number, x in enumerate(tensors):
+            local, split = _part_of(f"operand {number}", x, mesh)
+            locals_.append(local)
+            given.append(split)
+        shapes = tuple(tuple(x.shape) for x in tensors)
+        sizes_of(_FUNCTION, equation, shapes)
+        wanted = None
+        if placements is not None:
+            wanted = split_of(_FUNCTION, "placements", placements, len(equation.output), mesh.ndim)
+        itemsize = tensors[0].element_size()
+        plan = schedule(equation, shapes, tuple(mesh.shape), itemsize, tuple(given), wanted)
+        splits = ", ".join(f"{s} {g}" for s, g in zip(shapes, given, strict=True))
+        describe(
+            f"{text!r} of {splits} in {tensors[0].dtype} to {wanted}, precision "
+            f"{chosen_precision}, memory_limit {memory_limit}"
+        )
+    for operand, local in enumerate(locals_):
+        locals_[operand] = _needed(local, operand, plan, ranks)
+    found = local_einsum(equation.plain, *locals_, precision=precision, memory_limit=memory_limit)
+    for move in plan.after:
+        found = _moved(found, move, plan.shape, ranks, gradient="replicated")
+    if placements is None:
+        placements = placements_of(plan.result)
+    return with_local(found, mesh, placements, plan.shape)
+
+
+def split_of(
+    function: str, name: str, placements: Sequence[Placement], ndim: int, mesh_ndim: int
+) -> Split:
+    """Return the dimension that each mesh dimension splits.
+
+    Raises:
+        FlagError: The placements do not fit the mesh or the tensor.
+    """
+    if len(placements) != mesh_ndim:
+        raise FlagError(
+            f"{function}: {name} must have one entry for each of {mesh_ndim} mesh dimensions, got "
+            f"{tuple(placements)}"
+        )
+    for placement in placements:
+        dim = getattr(placement, "dim", None)
+        if dim is not None and not -ndim <= dim < ndim:
+            raise FlagError(
+                f"{function}: {name} must split dimensions of a tensor of {ndim} dimensions, got "
+                f"{tuple(placements)}"
+            )
+    return dims_of(function, name, placements, max(ndim, 1))
+
+
+def placements_of(split: Split) -> tuple[Placement, ...]:
+    """Return the placements of a tensor that is split in a given way."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    return tuple(Replicate() if dim is None else Shard(dim) for dim in split)
+
+
+# -- operands --------------------------------------------------------------------------------------
+
+
+def _mesh_of(arguments: Sequence[Any]) -> DeviceMesh:
+    """Return the mesh of the first operand that is a DTensor."""
+    from torch.distributed.tensor import DTensor
+
+    if len(arguments) == 2 and isinstance(arguments[1], (list, tuple)):
+        arguments = arguments[1]
+    for x in arguments:
+        if isinstance(x, DTensor):
+            return x.device_mesh
+    given = ", ".join(type(x).__name__ for x in arguments if not isinstance(x, str)) or "none"
+    raise DTypeError(f"{_FUNCTION}: an operand must be a DTensor, got {given}")
+
+
+def _part_of(name: str, x: Any, mesh: DeviceMesh) -> tuple[Tensor, Split]:
+    """Return this rank's part of an operand, and its split."""
+    from torch.distributed.tensor import DTensor
+
+    if not isinstance(x, DTensor):
+        return x, (None,) * mesh.ndim
+    if x.device_mesh != mesh:
+        raise FlagError(
+            f"{_FUNCTION}: all operands must be on one mesh, got {name} on {x.device_mesh} and "
+            f"another one on {mesh}"
+        )
+    local = local_of(_FUNCTION, name, x)
+    return local, split_of(_FUNCTION, name, x.placements, x.ndim, mesh.ndim)
+
+
+# -- moves -----------------------------------------------------------------------------------------
+
+
+def _needed(x: Tensor, operand: int, plan: Schedule, ranks: tuple[Ranks, ...]) -> Tensor:
+    """Return the part of an operand that this rank contracts."""
+    shape = plan.shapes[operand]
+    for move in plan.before[operand]:
+        split = bool(plan.by[move.mesh_dim])
+        x = _moved(x, move, shape, ranks, gradient="partial" if split else "replicated")
+    for mesh_dim, group in enumerate(ranks):
+        for dim in plan.places(operand, mesh_dim)[1:]:
+            x = _sliced(x, dim, shape[dim], group)
+    return x
+
+
+def _moved(
+    x: Tensor, move: Move, shape: Sequence[int], ranks: tuple[Ranks, ...], *, gradient: Any
+) -> Tensor:
+    """Return a part of a tensor of a given shape in another split."""
+    group = ranks[move.mesh_dim]
+    if move.kind == "all_reduce":
+        return all_reduce(x, group)
+    if move.kind == "replicate":
+        return replicate(x, group)
+    old, new = move.old[move.mesh_dim], move.new[move.mesh_dim]
+    if move.kind == "all_gather":
+        assert old is not None
+        return all_gather(x, group, even_sizes(shape[old], group.size), old, gradient=gradient)
+    assert new is not None
+    sizes = even_sizes(shape[new], group.size)
+    if move.kind == "slice":
+        if move.whole or gradient == "replicated":
+            return own_part(x, group, sizes, new)
+        return _sliced(x, new, shape[new], group)
+    if move.kind == "reduce_scatter":
+        return reduce_scatter(x, group, sizes, new)
+    assert old is not None
+    return exchange(x, group, old, new, even_sizes(shape[old], group.size), sizes)
+
+
+def _sliced(x: Tensor, dim: int, size: int, group: Ranks) -> Tensor:
+    sizes = even_sizes(size, group.size)
+    return x.narrow(dim, sum(sizes[: group.rank]), sizes[group.rank])

@@ -1,0 +1,93 @@
+"""Communication plans of distributed contractions, from shapes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from trnsci.core.arguments import whole
+from trnsci.core.distributed.plans import Communication, agreement_step
+from trnsci.core.errors import FlagError
+from trntensor._planning.subscripts import parse, sizes_of
+from trntensor.distributed.contraction import split_of
+from trntensor.distributed.schedule import Schedule, schedule
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import Placement
+
+__all__ = ["plan"]
+
+
+def plan(
+    function: str,
+    subscripts: str,
+    *shapes: Sequence[int],
+    mesh: int | Sequence[int],
+    in_placements: Sequence[Sequence[Placement]] | None = None,
+    placements: Sequence[Placement] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Communication:
+    """Return the communication of a call; it needs no process group.
+
+    Its memory is that of precision ``"fast"`` without a memory limit.
+
+    Args:
+        function: ``"einsum"``.
+        subscripts: As for ``trntensor.einsum``.
+        *shapes: Shapes of the operands.
+        mesh: Number of ranks, or of ranks along each mesh dimension.
+        in_placements: Placements of each operand; None for operands that are split along their
+            first dimension, and on two mesh dimensions along their first two.
+        placements: Placements of the result, as in the call.
+        dtype: Dtype of the operands.
+
+    Raises:
+        FlagError: The function, the subscripts, the mesh or placements are invalid.
+        ShapeError: The shapes do not match the subscripts or each other.
+    """
+    if function != "einsum":
+        raise FlagError(f"plan: function must be einsum, got {function!r}")
+    grid = (mesh,) if isinstance(mesh, int) else tuple(mesh)
+    grid = tuple(whole("plan", "mesh", size, 1, error=FlagError) for size in grid)
+    if len(grid) not in (1, 2):
+        raise FlagError(f"plan: mesh must have 1 or 2 dimensions, got {grid}")
+    sizes = tuple(tuple(shape) for shape in shapes)
+    equation = parse("plan", subscripts, tuple(map(len, sizes)))
+    sizes_of("plan", equation, sizes)
+    if in_placements is None:
+        given = tuple(
+            tuple(at if at < len(shape) else None for at in range(len(grid))) for shape in sizes
+        )
+    elif len(in_placements) != len(sizes):
+        raise FlagError(
+            f"plan: in_placements must have one entry for each of {len(sizes)} operands, got "
+            f"{len(in_placements)}"
+        )
+    else:
+        given = tuple(
+            split_of("plan", f"in_placements[{at}]", each, len(shape), len(grid))
+            for at, (each, shape) in enumerate(zip(in_placements, sizes, strict=True))
+        )
+    wanted = None
+    if placements is not None:
+        wanted = split_of("plan", "placements", placements, len(equation.output), len(grid))
+    chosen = schedule(equation, sizes, grid, dtype.itemsize, given, wanted)
+    return Communication(
+        function="trntensor.distributed.einsum",
+        problem=f"{subscripts} of {', '.join(map(str, sizes))} in {dtype}, {_splits(chosen)}",
+        mesh=grid,
+        steps=(agreement_step(grid), *chosen.steps),
+        peak_bytes=chosen.peak_bytes,
+        backward=chosen.backward,
+    )
+
+
+def _splits(chosen: Schedule) -> str:
+    found = [
+        f"index {label} over {ranks} ranks" if label else f"the same on {ranks} ranks"
+        for label, ranks in zip(chosen.by, chosen.mesh, strict=True)
+        if ranks > 1
+    ]
+    return ", ".join(found) or "one rank"

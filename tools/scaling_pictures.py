@@ -1,0 +1,173 @@
+"""Pictures of strong and weak scaling: the predicted times of plans within one Trn2 UltraServer.
+
+Each problem is a function of the number of ranks and of a factor of its work, which returns the
+plan of its call. Strong scaling leaves the work as it is; weak scaling increases it with the ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import log2
+from pathlib import Path
+
+from trnblas.distributed import plan as blas_plan
+from trnsci.core.distributed.layout import even_sizes
+from trnsci.core.distributed.plans import Communication, Step, agreement_step, all_reduced
+
+RANKS = tuple(2**k for k in range(10))
+WIDTH, HEIGHT = 430, 330
+LEFT, TOP, RIGHT, BOTTOM = 62, 48, 20, 52
+LAST = RANKS[-1]
+
+
+def _mesh(ranks: int) -> tuple[int, int]:
+    """Return the mesh of two dimensions that is closest to a square."""
+    rows = 2 ** (int(log2(ranks)) // 2)
+    return rows, ranks // rows
+
+
+def gemm(ranks: int, factor: int) -> Communication:
+    """Return the plan of a product of order 16384, with ``factor`` times the operations."""
+    order = round(16384 * factor ** (1 / 3) / 128) * 128
+    return blas_plan("gemm", (order, order), (order, order), mesh=_mesh(ranks))
+
+
+def fft(ranks: int, factor: int) -> Communication:
+    """Return the steps of a transform of 512**3 * factor points by slabs, transposed."""
+    planes, side = 512 * factor, 512
+    local = max(even_sizes(planes, ranks)) * side * side
+    nothing, moved = (0,) * ranks, 8 * local * (ranks - 1) // ranks
+    steps = (
+        agreement_step((ranks,)),
+        _transform("two dimensions", local, side * side, ranks),
+        Step("all_to_all", "slabs", (moved,) * ranks, ranks - 1),
+        _transform("one dimension", local, planes, ranks),
+    )
+    problem = f"{planes} x {side} x {side} points in complex64, by slabs"
+    return Communication("fftn", problem, (ranks,), steps, nothing)
+
+
+def _transform(what: str, local: int, points: int, ranks: int) -> Step:
+    """Return transforms of ``points`` points each: 5 n log2(n) operations, one pass over HBM."""
+    flops, touched = round(5 * local * log2(points)), 2 * 8 * local
+    return Step("compute", what, (0,) * ranks, 0, (flops,) * ranks, (touched,) * ranks)
+
+
+def cg(ranks: int, factor: int) -> Communication:
+    """Return the steps of one iteration on a seven-point Laplacian of 512**3 * factor unknowns."""
+    planes, side = 512 * factor, 512
+    rows, plane = max(even_sizes(planes, ranks)) * side * side, 4 * side * side
+    halo = tuple(plane * ((rank > 0) + (rank + 1 < ranks)) for rank in range(ranks))
+    scalar, messages = (all_reduced(4, ranks),) * ranks, 2 * (ranks - 1)
+    # Seven entries of 8 bytes in a row; ten passes over vectors.
+    touched, flops = (7 * 8 + 10 * 4) * rows, (2 * 7 + 10) * rows
+    steps = (
+        Step("all_to_all", "halo", halo, min(2, ranks - 1)),
+        Step("compute", "iteration", (0,) * ranks, 0, (flops,) * ranks, (touched,) * ranks),
+        Step("all_reduce", "p A p", scalar, messages),
+        Step("all_reduce", "r r", scalar, messages),
+    )
+    problem = f"{planes} x {side} x {side} unknowns in float32, one iteration"
+    return Communication("cg", problem, (ranks,), steps, (0,) * ranks)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A curve of both pictures."""
+
+    name: str
+    plan: Callable[[int, int], Communication]
+    colour: str
+
+
+PROBLEMS = (
+    Problem("gemm, order 16384", gemm, "#0b62a4"),
+    Problem("fftn, 512 x 512 x 512", fft, "#b35900"),
+    Problem("cg, 7-point Laplacian, 512 x 512 x 512", cg, "#3d7a3d"),
+)
+
+
+@cache
+def seconds(problem: Problem, ranks: int, factor: int) -> float:
+    """Return the predicted time on ranks of one core."""
+    return problem.plan(ranks, factor).predicted(server="trn2", lnc=1).seconds
+
+
+def strong(problem: Problem) -> list[tuple[int, float]]:
+    """Return the speed-up on each number of ranks."""
+    one = seconds(problem, 1, 1)
+    return [(ranks, one / seconds(problem, ranks, 1)) for ranks in RANKS]
+
+
+def weak(problem: Problem) -> list[tuple[int, float]]:
+    """Return the time on one rank over that on each number of ranks with as much work for each."""
+    one = seconds(problem, 1, 1)
+    return [(ranks, one / seconds(problem, ranks, ranks)) for ranks in RANKS]
+
+
+# -- drawing ---------------------------------------------------------------------------------------
+
+
+def picture() -> str:
+    """Return both charts as SVG."""
+    title = "Predicted scaling within one Trn2 UltraServer, a rank being one core"
+    width, height = 2 * WIDTH, HEIGHT + 18 * len(PROBLEMS) + 14
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'font-family="system-ui, sans-serif" font-size="13">',
+        f"<title>{title}</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        *_chart(0, "Strong scaling: speed-up", [2**k for k in range(0, 10, 3)], strong, log2(LAST)),
+        *_chart(WIDTH, "Weak scaling: efficiency", [0.0, 0.25, 0.5, 0.75, 1.0], weak, 1.0),
+    ]
+    for number, problem in enumerate(PROBLEMS):
+        y = HEIGHT + 8 + 18 * number
+        lines.append(f'<path d="M{LEFT} {y}h24" stroke="{problem.colour}" stroke-width="2.5"/>')
+        lines.append(f'<text x="{LEFT + 32}" y="{y + 4}">{problem.name}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _chart(
+    at: int,
+    title: str,
+    ticks: list[float],
+    values: Callable[[Problem], list[tuple[int, float]]],
+    top: float,
+) -> Iterator[str]:
+    """Yield one chart; the scale of speed-ups is logarithmic, that of efficiencies is not."""
+    logarithmic = top > 1
+
+    def x(ranks: float) -> float:
+        return round(at + LEFT + log2(ranks) / log2(LAST) * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(value: float) -> float:
+        share = (log2(value) if logarithmic else value) / top
+        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
+
+    yield f'<text x="{at + LEFT}" y="26" font-size="15" font-weight="600">{title}</text>'
+    for tick in ticks:
+        text = f"{tick:g}" if logarithmic else f"{tick:.0%}"
+        yield f'<path d="M{x(1)} {y(tick)}H{x(LAST)}" stroke="#d0d7de"/>'
+        yield f'<text x="{x(1) - 8}" y="{y(tick) + 4}" text-anchor="end">{text}</text>'
+    base = y(ticks[0])
+    for ranks in RANKS[::3]:
+        yield f'<text x="{x(ranks)}" y="{base + 20}" text-anchor="middle">{ranks}</text>'
+    yield f'<text x="{x(LAST)}" y="{base + 40}" text-anchor="end">ranks</text>'
+    if logarithmic:
+        yield (
+            f'<path d="M{x(1)} {y(1)}L{x(LAST)} {y(LAST)}" stroke="#8c959f" '
+            f'stroke-dasharray="5 4" fill="none"/>'
+        )
+    for problem in PROBLEMS:
+        points = " ".join(f"{x(ranks)},{y(max(value, 0.01))}" for ranks, value in values(problem))
+        yield (
+            f'<polyline points="{points}" fill="none" stroke="{problem.colour}" '
+            f'stroke-width="2.5"/>'
+        )
+
+
+def main(folder: Path) -> None:
+    """Write the picture."""
+    (folder / "scaling.svg").write_text(picture(), encoding="utf-8")

@@ -7,6 +7,7 @@ from math import prod
 import pytest
 import torch
 import torch.distributed as dist
+from torch.autograd import forward_ad
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
@@ -317,6 +318,28 @@ def test_bad_input_is_refused_on_every_rank():
             assert refused is not None
             assert refused[0] == error, refused
             assert text in refused[1]
+
+
+def _derivatives():
+    mesh = init_device_mesh("cpu", (2,))
+    plain = torch.ones(4, 4)
+    x = distribute_tensor(plain, mesh, [Shard(1)])
+
+    def call(y):
+        return distributed.einsum("ij,jk->ik", y, x).to_local().sum()
+
+    with forward_ad.dual_level():
+        dual = refusal(lambda: call(forward_ad.make_dual(plain, plain)))
+        assert refusal(lambda: call(plain)) is None
+    return [dual, refusal(lambda: torch.func.grad(call)(plain))]
+
+
+def test_forward_mode_and_transforms_are_refused_by_name():
+    for found in pool(2).run(_derivatives):
+        for error in found:
+            assert error is not None
+            assert error[0] == "DerivativeError"
+            assert error[1].startswith("trntensor.distributed.einsum: gradients must be those of")
 
 
 def test_a_plan_refuses_what_a_call_refuses():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import (
@@ -19,7 +20,8 @@ from trnsci.core.distributed.collectives import (
 )
 from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
 from trnsci.core.distributed.layout import dims_of, even_sizes, local_of, with_local
-from trnsci.core.errors import DTypeError, FlagError
+from trnsci.core.errors import DerivativeError, DTypeError, FlagError
+from trnsci.core.interop import forward_level, transform_level
 from trntensor._paths.arguments import check_operands, read_arguments
 from trntensor._paths.precision import checked_precision
 from trntensor._planning.subscripts import parse, sizes_of
@@ -67,9 +69,11 @@ def einsum(
             ``torch.chunk``.
         DTypeError: No operand is a DTensor, or dtypes differ.
         FlagError: The subscripts, an option, a mesh or placements are invalid.
+        DerivativeError: It is called in a transform of ``torch.func``, or in forward mode.
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.
     """
+    _check_derivatives((subscripts, *operands))
     mesh = _mesh_of((subscripts, *operands))
     ranks = ranks_of_mesh(_FUNCTION, mesh)
     device = torch.device(mesh.device_type)
@@ -136,6 +140,23 @@ def placements_of(split: Split) -> tuple[Placement, ...]:
 
 
 # -- operands --------------------------------------------------------------------------------------
+
+
+def _check_derivatives(arguments: Sequence[Any]) -> None:
+    """Raise in transforms and in forward mode, which collectives and DTensors do not support."""
+    from torch.distributed.tensor import DTensor
+
+    dual = forward_level() >= 0 and any(
+        isinstance(x, Tensor)
+        and not isinstance(x, DTensor)  # forward mode refuses these itself
+        and forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]
+        for x in arguments
+    )
+    if dual or transform_level() is not None:
+        raise DerivativeError(
+            f"{_FUNCTION}: gradients must be those of backward or torch.autograd.grad, got a call "
+            f"in forward mode or in a transform of torch.func"
+        )
 
 
 def _mesh_of(arguments: Sequence[Any]) -> DeviceMesh:

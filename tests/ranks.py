@@ -163,6 +163,23 @@ def refusal(call):
     return None
 
 
+def part_of(x, mesh, placements):
+    """Return this rank's part of a tensor that every rank has, by ``torch.chunk``."""
+    for mesh_dim, placement in enumerate(placements):
+        if placement.is_shard():
+            parts = x.chunk(mesh.size(mesh_dim), placement.dim)
+            here = mesh.get_local_rank(mesh_dim)
+            x = parts[here] if here < len(parts) else x.narrow(placement.dim, 0, 0)
+    return x
+
+
+def sharded(x, mesh, placements):
+    """Return the DTensor of a tensor that every rank has; no rank communicates."""
+    part = part_of(x, mesh, placements).clone(memory_format=torch.contiguous_format)
+    make = torch.distributed.tensor.DTensor.from_local
+    return make(part, mesh, placements, run_check=False, shape=x.shape, stride=x.stride())
+
+
 # -- what ranks receive, and hold ------------------------------------------------------------------
 
 

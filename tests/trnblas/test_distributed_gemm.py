@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import Replicate, Shard
 
 import trnblas
-from ranks import Watched, pool, refusal
+from ranks import Watched, part_of, pool, refusal, sharded
 from trnblas import distributed
 from trnsci.core.counters import counts
 
@@ -32,21 +32,6 @@ def _placements(mesh):
 
 def _matrix(shape, dtype, seed):
     return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
-
-
-def _part(x, mesh, placements):
-    """Return this rank's part of a tensor that every rank has."""
-    for mesh_dim, placement in enumerate(placements):
-        if isinstance(placement, Shard):
-            parts = x.chunk(mesh.size(mesh_dim), placement.dim)
-            here = mesh.get_local_rank(mesh_dim)
-            x = parts[here] if here < len(parts) else x.narrow(placement.dim, 0, 0)
-    return x
-
-
-def _sharded(x, mesh, placements):
-    part = _part(x, mesh, placements).clone(memory_format=torch.contiguous_format)
-    return DTensor.from_local(part, mesh, placements, shape=x.shape, stride=x.stride())
 
 
 def _cases(mesh, seeds):
@@ -76,7 +61,7 @@ def _bound(depth, dtype, magnitude):
 def _near(found, wanted, depth, magnitude):
     """Whether the part of a DTensor is that of a whole matrix."""
     mesh, dtype = found.device_mesh, found.dtype
-    wanted, magnitude = (_part(x, mesh, found.placements) for x in (wanted, magnitude))
+    wanted, magnitude = (part_of(x, mesh, found.placements) for x in (wanted, magnitude))
     local = found.to_local().to(torch.complex128)
     if local.shape != wanted.shape:
         return False
@@ -89,7 +74,7 @@ def _compared(shape, seeds):
     for case in _cases(shape, seeds):
         seed, dtype, flags, shapes, places, out, alpha, accumulates = case
         whole = [_matrix(s, dtype, seed + at) for at, s in enumerate(shapes)]
-        A, B = (_sharded(x, mesh, p).requires_grad_() for x, p in zip(whole, places, strict=True))
+        A, B = (sharded(x, mesh, p).requires_grad_() for x, p in zip(whole, places, strict=True))
         left, right = (_op(x.to(torch.complex128), f) for x, f in zip(whole, flags, strict=True))
         (m, k), n = left.shape, right.shape[1]
         planned = distributed.plan(
@@ -119,7 +104,7 @@ def _compared(shape, seeds):
             wrong.append(("bytes", case, seen.calls, planned.received(rank)))
         if most is not None and seen.peak > most:
             wrong.append(("memory", case, seen.peak, planned.peak_bytes[rank]))
-        W = _sharded(_matrix((m, n), dtype, 99), mesh, C.placements)
+        W = sharded(_matrix((m, n), dtype, 99), mesh, C.placements)
         with Watched() as seen:
             C.backward(W)
         if seen.received != planned.received(rank, backward=True):
@@ -180,8 +165,8 @@ def _against_dtensor(shape, sizes):
     """Return bytes and memory of gemm and of DTensor's own product."""
     mesh, (m, k, n) = init_device_mesh("cpu", shape), sizes
     split = (Shard(0), Shard(1))[: len(shape)]
-    A = _sharded(_matrix((m, k), torch.float64, 0), mesh, split)
-    B = _sharded(_matrix((k, n), torch.float64, 1), mesh, split)
+    A = sharded(_matrix((m, k), torch.float64, 0), mesh, split)
+    B = sharded(_matrix((k, n), torch.float64, 1), mesh, split)
     found = []
     for multiply in (lambda: distributed.gemm(1.0, A, B, check=False), lambda: A @ B):
         with Watched([A.to_local(), B.to_local()]) as seen:
@@ -202,8 +187,8 @@ def _within(shape, limit):
     """Return the error of a product whose operands and buffers must fit a limit, or its value."""
     mesh = init_device_mesh("cpu", shape)
     split = (Shard(0), Shard(1))
-    A = _sharded(_matrix((128, 2048), torch.float64, 0), mesh, split)
-    B = _sharded(_matrix((2048, 128), torch.float64, 1), mesh, split)
+    A = sharded(_matrix((128, 2048), torch.float64, 0), mesh, split)
+    B = sharded(_matrix((2048, 128), torch.float64, 1), mesh, split)
     with Watched([A.to_local(), B.to_local()], limit):
         C = distributed.gemm(1.0, A, B)
     return C.full_tensor()
@@ -237,11 +222,11 @@ def _launches():
     mesh = init_device_mesh("cpu", (1, 2))
     split = (Shard(0), Shard(1))
     whole = [_matrix((64, 64), torch.float32, seed) for seed in (0, 1)]
-    A, B = (_sharded(x, mesh, split) for x in whole)
+    A, B = (sharded(x, mesh, split) for x in whole)
     before = counts()
     with trnblas.backend("simulator"):
         C = distributed.gemm(1.0, A, B)
-    wanted = _part(whole[0] @ whole[1], mesh, split)
+    wanted = part_of(whole[0] @ whole[1], mesh, split)
     return (counts() - before).launches, float((C.to_local() - wanted).abs().max())
 
 

@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 import trnblas
-from ranks import Watched, pool, refusal
+from ranks import Watched, part_of, pool, refusal, sharded
 from trnblas import distributed, mp2
 
 MESHES = [(1,), (2,), (3,), (4,), (6,), (2, 2), (3, 2)]
@@ -31,23 +31,9 @@ def _matrix(shape, dtype, seed):
     return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
-def _part(x, mesh, placements):
-    for mesh_dim, placement in enumerate(placements):
-        if isinstance(placement, Shard):
-            parts = x.chunk(mesh.size(mesh_dim), placement.dim)
-            here = mesh.get_local_rank(mesh_dim)
-            x = parts[here] if here < len(parts) else x.narrow(placement.dim, 0, 0)
-    return x
-
-
-def _sharded(x, mesh, placements):
-    part = _part(x, mesh, placements).clone(memory_format=torch.contiguous_format)
-    return DTensor.from_local(part, mesh, placements, shape=x.shape, stride=x.stride())
-
-
 def _far(found, wanted, bound):
     """The largest distance of a part to that of a whole tensor, if it is above the bound."""
-    wanted = _part(wanted, found.device_mesh, found.placements)
+    wanted = part_of(wanted, found.device_mesh, found.placements)
     local = found.to_local()
     if local.shape != wanted.shape:
         return tuple(local.shape)
@@ -69,7 +55,7 @@ def _checked(wrong, case, call, planned, operands, wanted, grads, bounds):
     found = call(True)
     if (far := _far(found, wanted, bounds[0])) is not None:
         wrong.append((case, "value", far, bounds[0]))
-    W = _sharded(_matrix(wanted.shape, found.dtype, 9), found.device_mesh, found.placements)
+    W = sharded(_matrix(wanted.shape, found.dtype, 9), found.device_mesh, found.placements)
     with Watched() as seen:
         found.backward(W)
     if seen.received != planned.received(rank, backward=True):
@@ -80,7 +66,7 @@ def _checked(wrong, case, call, planned, operands, wanted, grads, bounds):
             if given.placements != x.placements:
                 wrong.append((case, "placements", given.placements))
         else:
-            given = _sharded(given, found.device_mesh, (Replicate(),) * found.device_mesh.ndim)
+            given = sharded(given, found.device_mesh, (Replicate(),) * found.device_mesh.ndim)
         if (far := _far(given, grad, bounds[1])) is not None:
             wrong.append((case, "gradient", far, bounds[1]))
 
@@ -103,7 +89,7 @@ def _syrk(shape, seeds):
         uplo, placements = draw.choice(["upper", "lower"]), draw.choice(_placements(shape))
         out = draw.choice([None, *_placements(shape)])
         whole = _matrix((k, n) if trans else (n, k), dtype, seed)
-        A = _sharded(whole, mesh, placements).requires_grad_()
+        A = sharded(whole, mesh, placements).requires_grad_()
         options = {"trans": trans, "uplo": uplo, "placements": out}
         planned = distributed.plan(
             "syrk",
@@ -153,7 +139,7 @@ def _trsm(shape, seeds):
         whole = torch.clamp(_matrix((n, n), dtype, seed).abs(), 0, 1).to(dtype) / (2 * max(n, 1))
         whole = whole + torch.diag(torch.linspace(1, 2, n).to(dtype))
         right = _matrix((n, columns) if side == "left" else (columns, n), dtype, seed + 1)
-        A, B = _sharded(whole, mesh, split_a), _sharded(right, mesh, split_b)
+        A, B = sharded(whole, mesh, split_a), sharded(right, mesh, split_b)
         A.requires_grad_()
         B.requires_grad_()
         flags = {"side": side, "uplo": uplo, "trans": trans}
@@ -192,7 +178,7 @@ def _pairs(shape, seeds):
         whole = _matrix((nocc, nvir, naux), dtype, seed)
         occupied = -1 - torch.rand(nocc, generator=torch.Generator().manual_seed(seed)).to(dtype)
         virtual = 1 + torch.rand(nvir, generator=torch.Generator().manual_seed(seed)).to(dtype)
-        B = _sharded(whole, mesh, placements).requires_grad_()
+        B = sharded(whole, mesh, placements).requires_grad_()
         energies = [occupied.clone().requires_grad_(), virtual.clone().requires_grad_()]
         planned = distributed.plan("batched_pair_energy", whole.shape, mesh=shape, dtype=dtype)
 
@@ -232,9 +218,9 @@ def test_each_rank_receives_half_of_the_orbitals():
 
 def _bad():
     mesh = init_device_mesh("cpu", (2,))
-    B = _sharded(torch.ones(4, 2, 3), mesh, [Replicate()])
-    C = _sharded(torch.ones(4, 2, 3), mesh, [Shard(0)])
-    A = _sharded(torch.ones(4, 3), mesh, [Shard(0)])
+    B = sharded(torch.ones(4, 2, 3), mesh, [Replicate()])
+    C = sharded(torch.ones(4, 2, 3), mesh, [Shard(0)])
+    A = sharded(torch.ones(4, 3), mesh, [Shard(0)])
     e = torch.ones(4), torch.ones(2)
     late = dist.get_rank() == 1
     return [

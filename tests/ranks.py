@@ -26,6 +26,7 @@ from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -35,6 +36,12 @@ SECONDS = 60
 _POOLS = {}
 # DTensor imports torch._dynamo with its first operation, which takes 2 s.
 _PRELOADED = ["ranks", "torch.distributed.tensor", "torch._dynamo", "trnblas"]
+
+
+def rank_numbers(values):
+    """Return numbers of ranks, or meshes, as parameters of a test: most are slow tests."""
+    fast = (2, 3, (2,), (3,), (2, 2))
+    return [x if x in fast else pytest.param(x, marks=pytest.mark.slow) for x in values]
 
 
 def pool(size):

@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 import trnsolver
 from each_case import each_case
-from ranks import Watched, pool, refusal
+from ranks import Watched, pool, rank_numbers, refusal
 from trnsci.core.testing import unit_roundoff
 from trnsolver import distributed as td
 
@@ -116,7 +116,7 @@ def exact(name, dtype):
     return [torch.cholesky_solve(b, factor), 2 * factor.diagonal().real.log().sum()]
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("ranks", rank_numbers(RANKS))
 @each_case("name, dtype", [(name, dtype) for name in NAMES for dtype in DTYPES])
 def test_results_are_those_of_one_process(ranks, name, dtype):
     found = joined(ranks, name, dtype)
@@ -130,7 +130,7 @@ def test_results_are_those_of_one_process(ranks, name, dtype):
         assert (one.to(want.dtype) - want).abs().max() <= limit * max(1, want.abs().max())
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("ranks", rank_numbers(RANKS))
 def test_memory_is_at_most_that_of_the_plan(ranks):
     for name in NAMES:
         ratios = [each[2] for each in pool(ranks).run(results, name, torch.float64)]
@@ -206,7 +206,7 @@ def alone(name, dtype):
     return torch.autograd.grad(results, used, weights_of(name, dtype))
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("ranks", rank_numbers(RANKS))
 @each_case(
     "dtype, plain", [(torch.float64, True), (torch.complex128, True), (torch.complex128, False)]
 )

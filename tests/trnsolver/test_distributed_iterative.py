@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 import trnsolver
 import trnsparse
 from each_case import each_case
-from ranks import Watched, pool, refusal
+from ranks import Watched, pool, rank_numbers, refusal
 from trnsolver import distributed as td
 from trnsparse.distributed import RowShardedCSR
 
@@ -113,7 +113,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("ranks", rank_numbers(RANKS))
 @each_case("case", CASES, ids=lambda case: " ".join(map(str, case)))
 def test_solutions_gradients_and_bytes(ranks, case):
     name, kind, dtype, columns, _ = case

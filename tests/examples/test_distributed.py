@@ -33,6 +33,15 @@ def test_conjugate_gradients_on_several_ranks(ranks):
     assert set(others) == {""}
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_an_energy_on_several_ranks(ranks):
+    sizes = ("--occupied", "4", "--virtual", "6", "--auxiliary", "15")
+    first, *others = pool(ranks).run(printed, "distributed_df_mp2.py", *sizes)
+    assert first.splitlines()[0].endswith(f"on {ranks} ranks")
+    assert first.splitlines()[-1] == "passed"
+    assert set(others) == {""}
+
+
 @pytest.mark.slow
 def test_torchrun_starts_it():
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

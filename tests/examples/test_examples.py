@@ -95,6 +95,7 @@ LIBRARY_SCRIPTS = {
     "df_mp2.py": (None, "max |error|"),
     "df_mp2_pyscf.py": ("pyscf", "max |error|"),
     "distributed_cg.py": (None, "passed"),
+    "distributed_df_mp2.py": (None, "passed"),
     "distributed_gemm.py": (None, "|C x - A (B x)|"),
     "distributed_poisson.py": (None, "passed"),
     "muon.py": (None, "loss"),

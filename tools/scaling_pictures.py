@@ -12,9 +12,12 @@ from functools import cache
 from math import log2
 from pathlib import Path
 
+import torch
+
 from trnblas.distributed import plan as blas_plan
+from trnfft.distributed import plan as fft_plan
 from trnsci.core.distributed.layout import even_sizes
-from trnsci.core.distributed.plans import Communication, Step, agreement_step, all_reduced
+from trnsci.core.distributed.plans import Communication, Step, all_reduced
 
 RANKS = tuple(2**k for k in range(10))
 WIDTH, HEIGHT = 430, 330
@@ -35,24 +38,8 @@ def gemm(ranks: int, factor: int) -> Communication:
 
 
 def fft(ranks: int, factor: int) -> Communication:
-    """Return the steps of a transform of 512**3 * factor points by slabs, transposed."""
-    planes, side = 512 * factor, 512
-    local = max(even_sizes(planes, ranks)) * side * side
-    nothing, moved = (0,) * ranks, 8 * local * (ranks - 1) // ranks
-    steps = (
-        agreement_step((ranks,)),
-        _transform("two dimensions", local, side * side, ranks),
-        Step("all_to_all", "slabs", (moved,) * ranks, ranks - 1),
-        _transform("one dimension", local, planes, ranks),
-    )
-    problem = f"{planes} x {side} x {side} points in complex64, by slabs"
-    return Communication("fftn", problem, (ranks,), steps, nothing)
-
-
-def _transform(what: str, local: int, points: int, ranks: int) -> Step:
-    """Return transforms of ``points`` points each: 5 n log2(n) operations, one pass over HBM."""
-    flops, touched = round(5 * local * log2(points)), 2 * 8 * local
-    return Step("compute", what, (0,) * ranks, 0, (flops,) * ranks, (touched,) * ranks)
+    """Return the plan of a transform of 512**3 * factor points by slabs, transposed."""
+    return fft_plan("fftn", (512 * factor, 512, 512), (ranks,), dtype=torch.complex64)
 
 
 def cg(ranks: int, factor: int) -> Communication:

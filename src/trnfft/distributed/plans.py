@@ -149,8 +149,12 @@ def _step(step: Transform | Exchange) -> Step:
         _flops(prod(wide.local_shape(rank)), prod(step.sizes), step.kind in ("rfftn", "irfftn"))
         for rank in ranks
     )
+    touched = tuple(
+        sum(each.itemsize * prod(each.local_shape(rank)) for each in (step.before, step.after))
+        for rank in ranks
+    )
     dims = ", ".join(map(str, step.dims))
-    return Step("compute", f"{step.kind} along {dims}", (0,) * len(ranks), 0, flops)
+    return Step("compute", f"{step.kind} along {dims}", (0,) * len(ranks), 0, flops, touched)
 
 
 def _flops(elements: int, points: int, real: bool) -> int:
@@ -202,7 +206,8 @@ def _plan_of_vectors(
 
     def computed(what: str, counts: Sequence[int], points: int) -> Step:
         flops = tuple(_flops(count, points, real=False) for count in counts)
-        return Step("compute", f"{function} of {what}", (0,) * len(ranks), 0, flops)
+        touched = tuple(2 * wide * count for count in counts)
+        return Step("compute", f"{function} of {what}", (0,) * len(ranks), 0, flops, touched)
 
     columns, rows = [each.columns for each in parts], [each.rows for each in parts]
     steps = [

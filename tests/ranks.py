@@ -39,8 +39,8 @@ _PRELOADED = ["ranks", "torch.distributed.tensor", "torch._dynamo", "trnblas"]
 
 
 def rank_numbers(values):
-    """Return numbers of ranks, or meshes, as parameters of a test: most are slow tests."""
-    fast = (2, 3, (2,), (3,), (2, 2))
+    """Return numbers of ranks, or meshes, as parameters of a test; all but two are slow tests."""
+    fast = (3, (3,), (2, 2))
     return [x if x in fast else pytest.param(x, marks=pytest.mark.slow) for x in values]
 
 

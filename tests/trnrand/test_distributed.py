@@ -149,6 +149,7 @@ def _with_tensors():
     return wrong
 
 
+@pytest.mark.slow
 def test_parameters_are_tensors_and_dtensors():
     assert pool(4).run(_with_tensors) == [[]] * 4
 

@@ -159,7 +159,8 @@ def pair_steps(
         counts = tuple(all_reduced(sizes[r] * row, places) for r, _ in at)
         back.append(Step("all_reduce", "gradient of B", counts, 2 * (places - 1)))
     energies = sum(all_reduced(n * itemsize, p) for n in (nocc, nvir) for p in mesh)
-    back.append(Step("all_reduce", "gradients of energies", (energies,) * len(at), 4 * len(mesh)))
+    messages = 4 * sum(p - 1 for p in mesh)  # two rings along each mesh dimension
+    back.append(Step("all_reduce", "gradients of energies", (energies,) * len(at), messages))
     widest = max(sizes)
     # Seven tensors like the integrals of an orbital with those of another rank: the integrals, the
     # denominators and what the energy is computed from.

@@ -112,7 +112,7 @@ def _every(layout: Layout, kind: str, what: str, received: int, messages: int) -
 
 def _summed(layout: Layout, what: str, count: int, times: int = 1) -> Step:
     p = layout.ranks
-    return _every(layout, "all_reduce", what, times * all_reduced(count, p), 2 * times * (p > 1))
+    return _every(layout, "all_reduce", what, times * all_reduced(count, p), 2 * times * (p - 1))
 
 
 def _wide(dtype: torch.dtype) -> int:

@@ -130,7 +130,12 @@ def plan(
             agreement_step((ranks,)),
             Step("all_to_all", "numbers of needed elements", every, ranks - 1),
             Step("all_to_all", "needed elements", tuple(8 * n for n in sent), ranks - 1),
-            Step("all_reduce", "elements sent by all", (all_reduced(8, ranks),) * ranks, 2),
+            Step(
+                "all_reduce",
+                "elements sent by all",
+                (all_reduced(8, ranks),) * ranks,
+                2 * (ranks - 1),
+            ),
         ]
     else:
         there, back = (

@@ -14,8 +14,8 @@ from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import all_gather
 from trnsci.core.distributed.groups import Ranks, ranks_of, ranks_of_mesh
 from trnsci.core.distributed.layout import Layout, with_local
+from trnsci.core.distributed.rows import is_dtensor, on_mesh, part_of, reverse_mode_only
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError, OperandError, ShapeError
-from trnsci.core.krylov.on_ranks import is_dtensor, on_mesh, part_of, reverse_mode_only
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -16,13 +16,14 @@ from trnsci.core.arguments import also_spelled
 from trnsci.core.distributed.collectives import all_gather
 from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import Layout
+from trnsci.core.distributed.rows import part_of
 from trnsci.core.errors import OperandError
 from trnsci.core.failures import OnFailure
 from trnsci.core.iterations import Solution
 from trnsci.core.krylov import Method, Operands, Stopping, stopping
 from trnsci.core.krylov.cg import conjugate_gradients
 from trnsci.core.krylov.minres import minres as minres_method
-from trnsci.core.krylov.on_ranks import Sharded, part_of, solved_on_ranks
+from trnsci.core.krylov.on_ranks import Sharded, solved_on_ranks
 from trnsci.core.krylov.runs import Callback
 from trnsolver.distributed._rows import check_layout, layout_of, only_plain, ranks_for
 from trnsparse.distributed import RowShardedCSR

@@ -14,12 +14,13 @@ from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import all_gather, all_reduce, all_to_all
 from trnsci.core.distributed.groups import ranks_of
 from trnsci.core.distributed.layout import Layout, to_dtensor
+from trnsci.core.distributed.rows import part_of, reverse_mode_only
 from trnsci.core.errors import OperandError
 from trnsci.core.failures import OnFailure
 from trnsci.core.iterations import Solution
 from trnsci.core.krylov import Operands, Product, Stopping, stopping
 from trnsci.core.krylov.cg import conjugate_gradients
-from trnsci.core.krylov.on_ranks import Sharded, part_of, reverse_mode_only, solved_on_ranks
+from trnsci.core.krylov.on_ranks import Sharded, solved_on_ranks
 from trnsparse.distributed.halo import (
     HaloPlan,
     balanced_rows,

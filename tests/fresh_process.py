@@ -81,18 +81,6 @@ def _command(module, arguments, env, cwd):
     return forked(COMMANDS, code, arguments=map(str, arguments), env=env, cwd=cwd)
 
 
-def found_by_ranks(script, folder, numbers=(1, 2, 4)):
-    """What each rank of gloo wrote into a folder, for each number of ranks that a script forks."""
-    code = Path(script).read_text(encoding="utf-8")
-    env = _environment() | {"GLOO_SOCKET_IFNAME": "lo"}
-    done = forked("torch", code, arguments=[str(folder)], env=env)
-    assert done.returncode == 0, done.stderr
-    return {
-        ranks: [json.loads((folder / f"{ranks}-{rank}.json").read_text()) for rank in range(ranks)]
-        for ranks in numbers
-    }
-
-
 def _environment(path=()):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(_VARIABLES)}
     clean["PYTHONDONTWRITEBYTECODE"] = "1"

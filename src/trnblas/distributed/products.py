@@ -23,17 +23,10 @@ from trnblas.distributed.operands import (
 from trnblas.distributed.schedule import INDICES, Move, Panel, Schedule, schedule
 from trnsci.core.arguments import agree
 from trnsci.core.distributed.agreement import agreement
-from trnsci.core.distributed.collectives import (
-    Pending,
-    all_gather,
-    all_reduce,
-    exchange,
-    own_part,
-    reduce_scatter,
-    start_broadcast,
-)
+from trnsci.core.distributed.collectives import Pending, start_broadcast
 from trnsci.core.distributed.groups import Ranks, mesh_device, ranks_of_mesh
 from trnsci.core.distributed.layout import local_of, mesh_of, with_local
+from trnsci.core.distributed.splits import resplit
 from trnsci.core.errors import FlagError, ShapeError
 
 if TYPE_CHECKING:
@@ -266,18 +259,8 @@ def _started(
 
 def moved(x: Tensor, move: Move, plan: Schedule, ranks: tuple[Ranks, ...]) -> Tensor:
     """Return a part of a matrix in another split along one mesh dimension; gradients move back."""
-    group, (old, new) = ranks[move.mesh_dim], (s[move.mesh_dim] for s in (move.old, move.new))
-    if move.kind == "all_reduce":
-        return all_reduce(x, group)
-    dims = INDICES[move.matrix]
-    if move.kind == "all_gather":
-        sizes = plan.parts(old, move.mesh_dim)
-        return all_gather(x, group, sizes, dims.index(old), gradient="replicated")
-    sizes = plan.parts(new, move.mesh_dim)
-    if move.kind == "slice":
-        return own_part(x, group, sizes, dims.index(new))
-    if move.kind == "reduce_scatter":
-        return reduce_scatter(x, group, sizes, dims.index(new))
-    return exchange(
-        x, group, dims.index(old), dims.index(new), plan.parts(old, move.mesh_dim), sizes
-    )
+    indices = INDICES[move.matrix]
+    shape = [plan.size(index) for index in indices]
+    places = {index: dim for dim, index in enumerate(indices)}
+    old, new = (places.get(split[move.mesh_dim]) for split in (move.old, move.new))
+    return resplit(x, move.kind, ranks[move.mesh_dim], shape, old, new)

@@ -28,7 +28,6 @@ from trnsci.core.errors import FlagError, ShapeError
 from trntensor._library import LIBRARY
 
 __all__ = [
-    "PRECISIONS",
     "Precision",
     "checked_precision",
     "dtype_of",
@@ -39,7 +38,6 @@ __all__ = [
 ]
 
 Precision = Literal["fast", "kahan", "dd", "sr"]
-PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 _ACCEPTED: dict[str, Precision] = {name: name for name in get_args(Precision)}
 _ACCEPTED |= {level: "kahan" if level == "doublefloat" else "fast" for level in LEVELS}

@@ -10,16 +10,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from trnsci.core.distributed.agreement import agreement
-from trnsci.core.distributed.collectives import (
-    all_gather,
-    all_reduce,
-    exchange,
-    own_part,
-    reduce_scatter,
-    replicate,
-)
+from trnsci.core.distributed.collectives import replicate
 from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
 from trnsci.core.distributed.layout import dims_of, even_sizes, local_of, with_local
+from trnsci.core.distributed.splits import resplit
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError
 from trnsci.core.interop import forward_level, transform_level
 from trntensor._paths.arguments import check_operands, read_arguments
@@ -207,24 +201,12 @@ def _moved(
 ) -> Tensor:
     """Return a part of a tensor of a given shape in another split."""
     group = ranks[move.mesh_dim]
-    if move.kind == "all_reduce":
-        return all_reduce(x, group)
     if move.kind == "replicate":
         return replicate(x, group)
     old, new = move.old[move.mesh_dim], move.new[move.mesh_dim]
-    if move.kind == "all_gather":
-        assert old is not None
-        return all_gather(x, group, even_sizes(shape[old], group.size), old, gradient=gradient)
-    assert new is not None
-    sizes = even_sizes(shape[new], group.size)
-    if move.kind == "slice":
-        if move.whole or gradient == "replicated":
-            return own_part(x, group, sizes, new)
+    if move.kind == "slice" and new is not None and not move.whole and gradient == "partial":
         return _sliced(x, new, shape[new], group)
-    if move.kind == "reduce_scatter":
-        return reduce_scatter(x, group, sizes, new)
-    assert old is not None
-    return exchange(x, group, old, new, even_sizes(shape[old], group.size), sizes)
+    return resplit(x, move.kind, group, shape, old, new, gradient=gradient)
 
 
 def _sliced(x: Tensor, dim: int, size: int, group: Ranks) -> Tensor:

@@ -275,7 +275,7 @@ def test_sizes_of_nothing_draw_nothing(name, size):
 
 # -- classes of errors -----------------------------------------------------------------------------
 
-OUT = torch.empty(3)
+OUT = torch.zeros(3)
 MISTAKES = [
     (ShapeError, lambda: trnrand.uniform(-1)),
     (ShapeError, lambda: trnrand.normal(2.5)),

@@ -96,9 +96,9 @@ def proportions(logarithms: Tensor, compiled: bool = False) -> Tensor:
 
 
 def normals(blocks: Tensor, both: bool, compiled: bool = False) -> tuple[Tensor, Tensor]:
-    """Return normals from (n, 2) paired words, with |z| up to 9.4, and other independent ones.
+    """Return n normals of (n, 2) paired words, and the n normals that are independent of them.
 
-    The second result is empty unless ``both`` is true.
+    The second result is empty unless ``both`` is true. Magnitudes are at most 9.4.
     """
     if compiled and blocks.is_cpu:
         from trnrand._stream.compiled_elementary import elementary_loop

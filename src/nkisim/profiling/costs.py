@@ -32,6 +32,16 @@ _BLOCK = 32
 _FAST_VECTOR = frozenset({"tensor_copy", "tensor_scalar", "tensor_tensor", "scalar_tensor_tensor"})
 """Vector instructions that read two or four elements per cycle and lane from gen3 on."""
 
+_TWO_INPUTS = {
+    "tensor_tensor": ("data1", "data2"),
+    "scalar_tensor_tensor": ("data", "operand1"),
+    "tensor_copy_predicated": ("src", "predicate"),
+    "select_reduce": ("on_true", "predicate"),
+}
+"""Vector instructions that stream two operands, which share a port unless one is in PSUM."""
+
+_SELECTIONS = frozenset({"tensor_copy_predicated", "select_reduce"})
+
 _WIDE_STRIDE = 16
 """Bytes from one element to the next above which a port runs at half its rate."""
 
@@ -57,6 +67,9 @@ _TABLES = {
 
 _GPSIMD_ELEMENT_CYCLES = {"tensor_tensor": 2.0, "tensor_scalar": 4.0, "rng": 2.0}
 _POWER_CYCLES = 32.0
+
+_GPSIMD_LANES = 16
+"""Partitions of a core of the GpSimd engine."""
 
 
 class Work(NamedTuple):
@@ -142,6 +155,8 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
     transposes = event.instruction == "nc_transpose" or bool(arguments.get("is_transpose"))
     passes = _passes(arguments, moving, transposes and generation.number > 2)
     busy = product_ns(columns, stationary_columns, passes, generation)
+    if _dynamic(event):
+        busy = max(busy, timing.dynamic_cycles / ghz)
     array, share = _array_tile(arguments)
     if transposes:
         tail = timing.transpose_tail + (184.0 if passes > 1 else 0.0)
@@ -271,11 +286,15 @@ def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Tim
         cycles = timing.reciprocal_cycles * count
     elif event.instruction == "tensor_reduce" and generation.number == 2 and _all_bf16(streamed):
         cycles = count / 2
-    elif cost.factor == 2.0 and generation.number > 2 and event.instruction != "tensor_tensor_scan":
+    elif event.instruction in _SELECTIONS and generation.number > 2:
         cycles = count  # one element per cycle from both ports
+    elif event.instruction in _SELECTIONS:
+        cycles = _inputs(event, count)
     else:
         cycles = cost.factor * count
     cycles = max(timing.least_cycles, cycles * _stride_factor(streamed)) + cost.extra
+    if event.instruction == "select_reduce" and event.arguments.get("reduce_res") is not None:
+        cycles += timing.accumulator_cycles
     if _dynamic(event):
         cycles = max(cycles, timing.dynamic_cycles)
     # The published tails count from the end of the stream, before the issue of the next one.
@@ -292,16 +311,11 @@ def _is_narrow_sum(event: Event, streamed: list[NkiTensor]) -> bool:
     return event.instruction == "tensor_tensor" and plain and narrow
 
 
-def _two_inputs(event: Event) -> bool:
-    return event.instruction in ("tensor_tensor", "scalar_tensor_tensor")
-
-
 def _inputs(event: Event, count: float) -> float:
     """Return the elements per lane that a two-input instruction reads through one port."""
-    if not _two_inputs(event):
+    if event.instruction not in _TWO_INPUTS:
         return count
-    names = ("data1", "data2") if event.instruction == "tensor_tensor" else ("data", "operand1")
-    tensors = [event.arguments[name] for name in names]
+    tensors = [event.arguments[name] for name in _TWO_INPUTS[event.instruction]]
     if any(isinstance(t, NkiTensor) and is_psum(t.buffer) for t in tensors):
         return count  # SBUF and PSUM have separate ports
     return 2 * count
@@ -367,6 +381,8 @@ def _gpsimd(event: Event, cost: Cost | None, timing: Timing) -> Work:
     if cost is not None and cost.formula == "search":
         found = event.arguments[cost.result].free_size
         count = float(event.arguments[cost.over]) + found / factor
+    elif cost is not None and cost.formula == "runs":
+        factor, count = _gathered(event)
     elif cost is None or cost.formula != "startup_stream":
         factor = _GPSIMD_ELEMENT_CYCLES.get(event.instruction, 1.0)
         op = event.arguments.get("op")
@@ -377,4 +393,15 @@ def _gpsimd(event: Event, cost: Cost | None, timing: Timing) -> Work:
     cycles = timing.gpsimd_start_cycles + factor * count
     if event.instruction == "nc_n_gather":
         cycles += timing.gpsimd_start_cycles * (math.ceil(count / 512) - 1)
+    if _dynamic(event):
+        cycles = max(cycles, timing.dynamic_cycles)
     return Work(Engine.gpsimd, cycles / timing.gpsimd_ghz, float(timing.gpsimd_tail))
+
+
+def _gathered(event: Event) -> tuple[float, float]:
+    """Return the cycles per element of ``local_gather``, fewer for long runs, and the elements."""
+    arguments = event.arguments
+    run = arguments["num_elem_per_idx"]
+    indices = arguments["num_valid_indices"] or _GPSIMD_LANES * arguments["index"].free_size
+    cycles = (1 + 7 / run) / min(4 / arguments["dst"].itemsize, run)
+    return cycles, float(indices * run)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Cost", "fixed", "matmul", "search", "startup_stream", "stream", "transfer"]
+__all__ = ["Cost", "fixed", "matmul", "runs", "search", "startup_stream", "stream", "transfer"]
 
-Formula = Literal["stream", "startup_stream", "search", "matmul", "transfer", "fixed"]
+Formula = Literal["stream", "startup_stream", "runs", "search", "matmul", "transfer", "fixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class Cost:
             text = f"max(64, {self.factor:g} * elements({self.over}))"
         elif self.formula == "startup_stream":
             text = f"150 + {self.factor:g} * elements({self.over})"
+        elif self.formula == "runs":
+            text = f"runs of e: 150 + (1 + 7 / e) / min(4 / bytes, e) * elements({self.over})"
         elif self.formula == "search":
             text = f"150 + {self.factor:g} * {self.over} + elements({self.result})"
         elif self.formula == "matmul":
@@ -57,6 +59,11 @@ def stream(over: str, factor: float = 1.0, extra: float = 0.0) -> Cost:
 def startup_stream(over: str, factor: float = 1.0) -> Cost:
     """Cost of a GpSimd instruction: a start-up and a stream."""
     return Cost("startup_stream", over, factor)
+
+
+def runs(over: str) -> Cost:
+    """Cost of a gather of runs by the GpSimd engine: an element costs less in a longer run."""
+    return Cost("runs", over)
 
 
 def search(over: str, result: str, factor: float) -> Cost:

@@ -228,6 +228,22 @@ for position, size, blocks in TILES:
         flops=2 * size[0] * size[1] * 512,
     )
 
+
+def product_at_a_register(n, dtype=nl.bfloat16):
+    def call():
+        tile = sbuf(128, 4096, dtype=dtype)
+        moving = tile.ap([[4096, 128], [1, n]], scalar_offset=nisa.register_alloc(0))
+        nisa.nc_matmul(psum(128, n), stationary=sbuf(128, 128, dtype=dtype), moving=moving)
+
+    return call
+
+
+# An address from a register: at least 600 cycles.
+case("a short dynamic product", LATER, "tensor", 600, product_at_a_register(128))
+case(
+    "a long dynamic product", LATER, "tensor", 4 * 512 + 16, product_at_a_register(512, nl.float32)
+)
+
 # -- Scalar ----------------------------------------------------------------------------------------
 
 
@@ -401,6 +417,24 @@ gpsimd(
 gpsimd("a gather", ALL, 4 * 512, gathered(512))
 gpsimd("a gather of one more", ALL, 150 + 4 * 513, gathered(513))
 gpsimd("a gather of three groups", ALL, 2 * 150 + 4 * 1536, gathered(1536))
+
+
+def gathered_runs(run, dtype, **options):
+    return lambda: nisa.local_gather(
+        sbuf(128, 16 * 8 * run, dtype=dtype),
+        src_buffer=sbuf(128, 256, dtype=dtype),
+        index=sbuf(128, 8, dtype=nl.uint16),
+        num_elem_per_idx=run,
+        **options,
+    )
+
+
+# With runs of e elements of b bytes: (28 + 4 e) / (4 e min(4 / b, e)) cycles per element.
+gpsimd("single elements", ALL, 128 * 8, gathered_runs(1, nl.float32))
+gpsimd("single narrow elements", ALL, 128 * 8, gathered_runs(1, nl.bfloat16))
+gpsimd("runs of four", ALL, 512 * 2.75, gathered_runs(4, nl.float32))
+gpsimd("narrow runs of four", ALL, 512 * 2.75 / 2, gathered_runs(4, nl.bfloat16))
+gpsimd("some runs", ALL, 320 * 2.75, gathered_runs(4, nl.float32, num_valid_indices=80))
 gpsimd(
     "a sum over partitions",
     ALL,

@@ -201,19 +201,38 @@ def scaled_and_reduced():
     )
 
 
-def selected():
-    nisa.select_reduce(
-        dst=sbuf(128, 512),
-        predicate=sbuf(128, 512, dtype=nl.uint8),
-        on_true=sbuf(128, 512),
-        on_false=0.0,
-    )
+def selected(place=sbuf, **options):
+    def call():
+        tiles = {"dst": sbuf(128, 512), "on_true": place(128, 512)}
+        columns = {name: make() for name, make in options.items()}
+        nisa.select_reduce(
+            **tiles, predicate=sbuf(128, 512, dtype=nl.uint8), on_false=0.0, **columns
+        )
+
+    return call
+
+
+def copied_where(place=sbuf):
+    def call():
+        predicate = sbuf(128, 512, dtype=nl.uint8)
+        nisa.tensor_copy_predicated(sbuf(128, 512), src=place(128, 512), predicate=predicate)
+
+    return call
 
 
 vector("a scan", ALL, 2 * 512, scanned)
 vector("a scaling with a sum", ALL, 512 + 64, scaled_and_reduced)
-vector("a selection", ("trn1",), 2 * 512, selected)
-vector("a selection", LATER, 512, selected)
+vector("a selection", ("trn1",), 2 * 512, selected())
+vector("a selection", LATER, 512, selected())
+# Its largest elements are read from the accumulator registers.
+maximum = selected(reduce_res=lambda: sbuf(128, 1), reduce_cmd=lambda: nisa.reduce_cmd.reset_reduce)
+vector("a selection with a maximum", ("trn1",), 2 * 512 + 64, maximum)
+vector("a selection with a maximum", LATER, 512 + 64, maximum)
+# SBUF and PSUM have separate ports.
+vector("a selection from PSUM", ALL, 512, selected(filled_psum))
+vector("a predicated copy", ("trn1",), 2 * 512, copied_where())
+vector("a predicated copy", LATER, 512, copied_where())
+vector("a predicated copy from PSUM", ALL, 512, copied_where(filled_psum))
 
 
 def seeded():

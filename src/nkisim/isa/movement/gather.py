@@ -20,7 +20,7 @@ from nkisim.spec.constraints import (
     same_free_size,
     same_partitions,
 )
-from nkisim.spec.cost import startup_stream, stream
+from nkisim.spec.cost import runs, startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 
 __all__ = [
@@ -184,7 +184,7 @@ def _gathered_part(call: Call) -> Array:
     ),
     arithmetic=unconverted,
     spread="lanes",
-    cost=startup_stream(over="dst"),
+    cost=runs(over="dst"),
     source="nki.isa.local_gather, 0.3.0",
 )
 def local_gather(

@@ -9,6 +9,7 @@ not lowered by autocast.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -37,12 +38,14 @@ __all__ = [
     "gemm_at",
     "gemmt_at",
     "level_of",
+    "outer_at",
     "symm_at",
     "syr2k_at",
     "syrk_at",
     "targeted",
     "trmm_at",
     "trsm_at",
+    "unlowered",
     "vector_at",
 ]
 
@@ -209,12 +212,25 @@ def vector_at(
     return _finished(A, alpha, found, beta, y)
 
 
+def outer_at(level: Level, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None) -> Tensor:
+    """Return ``alpha * outer(x, y) + A`` for vectors, or batches of them, and a nonzero alpha."""
+    found = _multiplied(level, x[..., :, None], y[..., None, :])
+    return _finished(x, alpha, found, 1, A)
+
+
+def unlowered(level: Level | None, A: Tensor) -> AbstractContextManager[object]:
+    """Return a block in which autocast does not lower a level; None is no level."""
+    if level is None:
+        return nullcontext()
+    return torch.autocast(A.device.type, enabled=False)
+
+
 def _direct(level: Level, alpha: Scalar) -> bool:
     return level.name == "float32" or is_number(alpha, 0)
 
 
 def _not_lowered(A: Tensor, function: Callable[..., Tensor], *args: Any) -> Tensor:
-    with torch.autocast(A.device.type, enabled=False):
+    with unlowered(_FLOAT32, A):
         return function(*args)
 
 

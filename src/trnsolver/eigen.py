@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from trnblas import trsm
 from trnsci.core.arguments import agree, whole
 from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import (
@@ -38,6 +37,7 @@ from trnsolver._paths.arguments import (
     spectral_error,
     square_matrix,
 )
+from trnsolver._paths.blas import trsm
 from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_eigh
 
 __all__ = [

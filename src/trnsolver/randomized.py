@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import gemm
 from trnrand import Generator, bernoulli, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import (
@@ -30,6 +29,7 @@ from trnsolver._paths.arguments import (
     spectral_error,
     square_matrix,
 )
+from trnsolver._paths.blas import gemm
 from trnsolver._paths.dispatch import run_eigh, run_qr, run_svd
 from trnsolver.eigen import Eigenpairs
 from trnsolver.factor import SVDFactors

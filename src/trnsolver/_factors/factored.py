@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas import trsm
 from trnsci.core.arguments import broadcast
 from trnsolver._library import LIBRARY
+from trnsolver._paths.blas import trsm
 
 __all__ = ["refined", "with_factor"]
 

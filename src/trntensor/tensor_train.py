@@ -114,13 +114,14 @@ def tt_round(
 
     Raises:
         ShapeError: The cores are incompatible, or max_rank is below 1.
-        DTypeError: A core is an integer, or narrower than float32.
+        DTypeError: A core is narrower than float32.
         NotFiniteError: A core has a NaN or an infinity.
     """
     function = "tt_round"
     _check_cores(function, cores)
     for number, core in enumerate(cores):
-        check_dtype(function, f"cores[{number}]", core)
+        if core.is_floating_point():
+            check_dtype(function, f"cores[{number}]", core)
         finite(function, f"cores[{number}]", core)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)

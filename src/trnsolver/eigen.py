@@ -23,6 +23,7 @@ from trnsci.core.finite import finite, power_below
 from trnsci.core.krylov import differentiated
 from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsci.core.untraced import STEPS, untraced
+from trnsolver._blas import trsm
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._eigen.quality import EighInfo, frobenius_norm, judged_again
@@ -37,7 +38,6 @@ from trnsolver._paths.arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._paths.blas import trsm
 from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_eigh
 
 __all__ = [

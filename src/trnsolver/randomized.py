@@ -21,6 +21,7 @@ from trnsci.core.errors import (
 )
 from trnsci.core.finite import finite, only_finite, power_below
 from trnsci.core.matrix_errors import TorchLinAlgError
+from trnsolver._blas import gemm
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import (
     any_matrix,
@@ -29,7 +30,6 @@ from trnsolver._paths.arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._paths.blas import gemm
 from trnsolver._paths.dispatch import run_eigh, run_qr, run_svd
 from trnsolver.eigen import Eigenpairs
 from trnsolver.factor import SVDFactors

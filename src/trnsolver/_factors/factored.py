@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast
+from trnsolver._blas import trsm
 from trnsolver._library import LIBRARY
-from trnsolver._paths.blas import trsm
 
 __all__ = ["refined", "with_factor"]
 

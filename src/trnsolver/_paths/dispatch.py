@@ -15,9 +15,9 @@ from torch import Tensor
 from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import finite, only_finite
+from trnsolver._blas import trsm
 from trnsolver._library import LIBRARY
 from trnsolver._paths.arguments import batch_of, finite_below, not_positive_definite, singular
-from trnsolver._paths.blas import trsm
 from trnsolver._paths.cuda.batched import batched_eigh, batched_qr, batched_svd
 from trnsolver._paths.cuda.launch import pays
 

@@ -78,8 +78,7 @@ def gemv(
         result = vector_at(level, alpha, applied(op, A), x, beta, y)
     else:
         no_kernel("gemv")
-        with unlowered(level, A):
-            result = vector_product(alpha, applied(op, A), x, beta, y)
+        result = unlowered(level, A, vector_product, alpha, applied(op, A), x, beta, y)
     return delivered("gemv", result, out)
 
 
@@ -184,8 +183,7 @@ def trmv(
         if A.ndim == 2 and x.ndim == 1:
             product = torch.mv(full, x)
         else:
-            with unlowered(level, A):
-                product = matmul(full, x[..., None])[..., 0]
+            product = unlowered(level, A, matmul, full, x[..., None])[..., 0]
     return delivered("trmv", product, out)
 
 
@@ -245,5 +243,5 @@ def _symmetric(
         product = scipy_blas.symv(alpha, A, x, upper)
         if product is not None:
             return accumulated(product, beta, y)
-    with unlowered(level, A):
-        return vector_product(alpha, mirrored(A, upper, conjugate), x, beta, y)
+    full = mirrored(A, upper, conjugate)
+    return unlowered(level, A, vector_product, alpha, full, x, beta, y)

@@ -255,8 +255,7 @@ def _outer_sum(
         return accumulated(_outer(alpha, x, y), 1, A)
     if A is None:
         return torch.outer(scaled(alpha, x), y)
-    with unlowered(level, x):
-        return torch.addr(A, x, y, alpha=alpha)
+    return unlowered(level, x, torch.addr, A, x, y, alpha=alpha)
 
 
 def _update_arguments(

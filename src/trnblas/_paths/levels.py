@@ -9,7 +9,6 @@ not lowered by autocast.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -104,7 +103,7 @@ def gemm_at(level: Level, product: Product) -> Tensor:
     """Return ``alpha * op(A) @ op(B) + beta * C``."""
     A, B, C, alpha, beta, trans_a, trans_b, _ = product
     if _direct(level, alpha):
-        return _not_lowered(A, run_gemm, product, None)
+        return unlowered(level, A, run_gemm, product, None)
     found = _multiplied(level, applied(trans_a, A), applied(trans_b, B))
     return _finished(A, alpha, found, beta, C)
 
@@ -113,7 +112,7 @@ def gemmt_at(level: Level, product: Product, upper: bool) -> Tensor:
     """Return one triangle of a product and the other triangle of C."""
     A, B, C, alpha, beta, trans_a, trans_b, shape = product
     if _direct(level, alpha):
-        return _not_lowered(A, run_gemmt, product, upper)
+        return unlowered(level, A, run_gemmt, product, upper)
     left, right = applied(trans_a, A), applied(trans_b, B)
     if upper:
         found = _multiplied(level, left, right, triangle=True)
@@ -138,7 +137,7 @@ def symm_at(
 ) -> Tensor:
     """Return ``alpha * A @ B + beta * C``, or with A on the right, for a symmetric A."""
     if _direct(level, alpha):
-        return _not_lowered(A, run_symm, alpha, A, B, beta, C, left, upper)
+        return unlowered(level, A, run_symm, alpha, A, B, beta, C, left, upper)
     full = mirrored(A, upper)
     found = _multiplied(level, *((full, B) if left else (B, full)))
     return _finished(A, alpha, found, beta, C)
@@ -149,7 +148,7 @@ def syrk_at(
 ) -> Tensor:
     """Return ``alpha * A @ A.mT + beta * C``: one triangle is computed, and mirrored."""
     if _direct(level, alpha):
-        return _not_lowered(A, run_syrk, alpha, A, beta, C, op)
+        return unlowered(level, A, run_syrk, alpha, A, beta, C, op)
     left = A.mT if flipped(op) else A
     found = mirrored(_multiplied(level, left, left.mT, triangle=True), True)
     return _finished(A, alpha, found, beta, C)
@@ -160,7 +159,7 @@ def syr2k_at(
 ) -> Tensor:
     """Return ``alpha * (A @ B.mT + B @ A.mT) + beta * C``: one product plus its transpose."""
     if _direct(level, alpha):
-        return _not_lowered(A, run_syr2k, alpha, A, B, beta, C, op)
+        return unlowered(level, A, run_syr2k, alpha, A, B, beta, C, op)
     half = _multiplied(level, *((A.mT, B) if flipped(op) else (A, B.mT)))
     return _finished(A, alpha, half + half.mT, beta, C)
 
@@ -177,7 +176,7 @@ def trmm_at(
 ) -> Tensor:
     """Return ``alpha * op(A) @ B``, or ``alpha * B @ op(A)``, for a triangular A."""
     if _direct(level, alpha):
-        return _not_lowered(A, run_trmm, alpha, A, B, left, upper, op, unit)
+        return unlowered(level, A, run_trmm, alpha, A, B, left, upper, op, unit)
     full = applied(op, triangular(A, upper, unit))
     found = _multiplied(level, *((full, B) if left else (B, full)))
     return _finished(A, alpha, found, 0, None)
@@ -195,7 +194,7 @@ def trsm_at(
 ) -> Tensor:
     """Solve ``op(A) @ X = alpha * B`` or ``X @ op(A) = alpha * B``: in float32, or refined."""
     if level.name != "doublefloat" or is_number(alpha, 0):
-        return _not_lowered(A, run_trsm, alpha, A, B, left, upper, op, unit)
+        return unlowered(level, A, run_trsm, alpha, A, B, left, upper, op, unit)
     from trnblas._paths.level_operations import DOUBLEFLOAT_TRSM
 
     right_sides = scaled(alpha, B.double())
@@ -218,20 +217,18 @@ def outer_at(level: Level, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None
     return _finished(x, alpha, found, 1, A)
 
 
-def unlowered(level: Level | None, A: Tensor) -> AbstractContextManager[object]:
-    """Return a block in which autocast does not lower a level; None is no level."""
+def unlowered(
+    level: Level | None, A: Tensor, function: Callable[..., Tensor], *args: Any, **options: Any
+) -> Tensor:
+    """Return ``function(*args)``, which autocast lowers if there is no level."""
     if level is None:
-        return nullcontext()
-    return torch.autocast(A.device.type, enabled=False)
+        return function(*args, **options)
+    with torch.autocast(A.device.type, enabled=False):
+        return function(*args, **options)
 
 
 def _direct(level: Level, alpha: Scalar) -> bool:
     return level.name == "float32" or is_number(alpha, 0)
-
-
-def _not_lowered(A: Tensor, function: Callable[..., Tensor], *args: Any) -> Tensor:
-    with unlowered(_FLOAT32, A):
-        return function(*args)
 
 
 def _multiplied(level: Level, left: Tensor, right: Tensor, triangle: bool = False) -> Tensor:

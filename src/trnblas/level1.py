@@ -17,7 +17,7 @@ from torch import Tensor
 from trnblas._library import no_kernel
 from trnblas._paths.accumulation import is_number, scaled, vanished
 from trnblas._paths.arguments import Scalar, number
-from trnblas._paths.level_names import elementwise, level_name
+from trnblas._paths.level_names import level_name
 from trnblas._paths.sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
 from trnsci.core.backend.precision import PrecisionLevel
@@ -160,11 +160,14 @@ def scal(
     no_kernel("scal")
     tensor("scal", "x", x)
     alpha = number("scal", "alpha", alpha, x)
-    (wide,) = elementwise("scal", precision, x)
+    doublefloat = level_name("scal", precision, x) == "doublefloat"
+    wide = x.double() if doublefloat else x
     if isinstance(alpha, Tensor):
-        result = scaled(alpha, wide).to(x.dtype)
+        result = scaled(alpha, wide)
     else:
-        result = vanished(x.shape, x) if alpha == 0 else (wide * alpha).to(x.dtype)
+        result = vanished(x.shape, x) if alpha == 0 else wide * alpha
+    if doublefloat:
+        result = result.to(x.dtype)
     return result if out is None else delivered("scal", result, out)
 
 

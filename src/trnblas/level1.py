@@ -4,9 +4,9 @@ Tensors of any shape are treated as vectors of their elements; tensors of one ca
 ``dot`` and ``dotc`` take 1-D tensors only, since a product of matrices is a different operation.
 Every function returns new tensors and is differentiable. Only ``out`` is written to.
 
-``dot``, ``nrm2`` and ``axpy`` have kernels at the level ``"doublefloat"``: float32 and float64
-operands are pairs of float32 there, and torch computes in float64. At other levels torch computes
-in the dtype of the operands.
+``dot``, ``dotc``, ``nrm2`` and ``axpy`` have kernels at the level ``"doublefloat"``: float32 and
+float64 operands are pairs of float32 there, and torch computes in float64. At other levels torch
+computes in the dtype of the operands.
 """
 
 from __future__ import annotations
@@ -89,28 +89,22 @@ def dot(
         DTypeError: The dtypes differ, or have no such level.
         FlagError: The level is not known.
     """
-    _check_vectors("dot", x, y)
-    if level_name("dot", precision, x) == "doublefloat":
-        from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_DOT
-
-        result = DOUBLEFLOAT_DOT(x, y)
-    else:
-        no_kernel("dot")
-        result = torch.dot(x, y)
-    return result if out is None else delivered("dot", result, out)
+    return _inner_product("dot", x, y, precision, out)
 
 
-def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
+def dotc(
+    x: Tensor, y: Tensor, *, precision: PrecisionLevel | None = None, out: Tensor | None = None
+) -> Tensor:
     """Return the sum of ``conj(x[i]) * y[i]``, as a 0-d tensor; for real vectors this is ``dot``.
+
+    The arguments are those of ``dot``.
 
     Raises:
         ShapeError: x or y is no vector, or their lengths differ.
-        DTypeError: The dtypes differ.
+        DTypeError: The dtypes differ, or have no such level.
+        FlagError: The level is not known.
     """
-    no_kernel("dotc")
-    _check_vectors("dotc", x, y)
-    result = torch.vdot(x, y) if x.is_complex() else torch.dot(x, y)
-    return result if out is None else delivered("dotc", result, out)
+    return _inner_product("dotc", x, y, precision, out)
 
 
 def nrm2(
@@ -143,19 +137,37 @@ def nrm2(
     return result if out is None else delivered("nrm2", result, out)
 
 
-def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
+def scal(
+    alpha: Scalar,
+    x: Tensor,
+    *,
+    precision: PrecisionLevel | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``alpha * x``; at ``alpha == 0`` x is not read.
 
+    Args:
+        alpha: Number or 0-d tensor.
+        x: Tensor.
+        precision: Level of precision; None for that of the library. At ``"doublefloat"`` alpha is
+            not rounded to float32. There is no kernel.
+        out: Output tensor; None allocates one.
+
     Raises:
-        DTypeError: alpha is incompatible with the dtype of x.
+        DTypeError: alpha is incompatible with the dtype of x, or that has no such level.
+        FlagError: The level is not known.
     """
     no_kernel("scal")
     tensor("scal", "x", x)
     alpha = number("scal", "alpha", alpha, x)
+    doublefloat = level_name("scal", precision, x) == "doublefloat"
+    wide = x.double() if doublefloat else x
     if isinstance(alpha, Tensor):
-        result = scaled(alpha, x)
+        result = scaled(alpha, wide)
     else:
-        result = vanished(x.shape, x) if alpha == 0 else x * alpha
+        result = vanished(x.shape, x) if alpha == 0 else wide * alpha
+    if doublefloat:
+        result = result.to(x.dtype)
     return result if out is None else delivered("scal", result, out)
 
 
@@ -217,7 +229,10 @@ def _one_shape(function: str, x: Tensor, y: Tensor) -> None:
         )
 
 
-def _check_vectors(function: str, x: Tensor, y: Tensor) -> None:
+def _inner_product(
+    function: str, x: Tensor, y: Tensor, precision: PrecisionLevel | None, out: Tensor | None
+) -> Tensor:
+    """Return ``dot`` or ``dotc``; they differ for complex vectors."""
     agree(function, "x", x, "y", y)
     vector(function, "x", x)
     vector(function, "y", y)
@@ -225,3 +240,12 @@ def _check_vectors(function: str, x: Tensor, y: Tensor) -> None:
         raise ShapeError(
             f"{function}: x and y must have as many elements, got {x.numel()} and {y.numel()}"
         )
+    if level_name(function, precision, x) == "doublefloat":
+        from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_DOT
+
+        result = DOUBLEFLOAT_DOT(x, y)
+    else:
+        no_kernel(function)
+        conjugated = function == "dotc" and x.is_complex()
+        result = torch.vdot(x, y) if conjugated else torch.dot(x, y)
+    return result if out is None else delivered(function, result, out)

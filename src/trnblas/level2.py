@@ -16,7 +16,7 @@ from trnblas._paths.accumulation import accumulated, is_number
 from trnblas._paths.arguments import Scalar, contracted, vector_arguments
 from trnblas._paths.dispatch import run_trsm
 from trnblas._paths.flags import applied, is_unit, is_upper, transposition
-from trnblas._paths.levels import level_of, trsm_at, vector_at
+from trnblas._paths.levels import level_of, trsm_at, unlowered, vector_at
 from trnblas._paths.products import vector_product
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
@@ -78,7 +78,7 @@ def gemv(
         result = vector_at(level, alpha, applied(op, A), x, beta, y)
     else:
         no_kernel("gemv")
-        result = vector_product(alpha, applied(op, A), x, beta, y)
+        result = unlowered(level, A, vector_product, alpha, applied(op, A), x, beta, y)
     return delivered("gemv", result, out)
 
 
@@ -183,7 +183,7 @@ def trmv(
         if A.ndim == 2 and x.ndim == 1:
             product = torch.mv(full, x)
         else:
-            product = matmul(full, x[..., None])[..., 0]
+            product = unlowered(level, A, matmul, full, x[..., None])[..., 0]
     return delivered("trmv", product, out)
 
 
@@ -243,4 +243,5 @@ def _symmetric(
         product = scipy_blas.symv(alpha, A, x, upper)
         if product is not None:
             return accumulated(product, beta, y)
-    return vector_product(alpha, mirrored(A, upper, conjugate), x, beta, y)
+    full = mirrored(A, upper, conjugate)
+    return unlowered(level, A, vector_product, alpha, full, x, beta, y)

@@ -14,8 +14,11 @@ from trnblas._paths.accumulation import accumulated, is_number, scaled, vanished
 from trnblas._paths.arguments import Scalar, number, square_accumulator
 from trnblas._paths.dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
 from trnblas._paths.flags import is_upper
+from trnblas._paths.levels import level_of, outer_at, syr2k_at, syrk_at, unlowered
 from trnblas._paths.triangles import mirrored
+from trnblas._precise.ladder import Level
 from trnsci.core.arguments import agree, broadcast, expandable, tensor
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.output import delivered
 
@@ -23,7 +26,13 @@ __all__ = ["ger", "gerc", "her", "her2", "syr", "syr2"]
 
 
 def ger(
-    alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None = None, *, out: Tensor | None = None
+    alpha: Scalar,
+    x: Tensor,
+    y: Tensor,
+    A: Tensor | None = None,
+    *,
+    precision: PrecisionLevel | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * outer(x, y) + A`` without conjugation.
 
@@ -32,27 +41,35 @@ def ger(
         x: Vector of m elements, or a batch of such vectors.
         y: Vector of n elements, or a batch that broadcasts with that of x.
         A: Tensor that broadcasts to the result's (..., m, n).
+        precision: Arithmetic of the product: ``"doublefloat"`` is that of ``gemm``, the levels
+            below compute in float32. None for the level of ``trnblas.precision``.
         out: Output tensor; None allocates one.
 
     Raises:
         ShapeError: The shapes are incompatible.
-        DTypeError: The dtypes differ, or alpha is incompatible.
+        DTypeError: The dtypes differ or have no such level, or alpha is incompatible.
+        FlagError: The level is not known.
     """
-    no_kernel("ger")
-    return delivered("ger", _outer_sum("ger", alpha, x, y, A, conjugated=False), out)
+    return delivered("ger", _outer_sum("ger", alpha, x, y, A, precision), out)
 
 
 def gerc(
-    alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None = None, *, out: Tensor | None = None
+    alpha: Scalar,
+    x: Tensor,
+    y: Tensor,
+    A: Tensor | None = None,
+    *,
+    precision: PrecisionLevel | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * outer(x, conj(y)) + A``; the arguments are those of ``ger``.
 
     Raises:
         ShapeError: The shapes are incompatible.
-        DTypeError: The dtypes differ, or alpha is incompatible.
+        DTypeError: The dtypes differ or have no such level, or alpha is incompatible.
+        FlagError: The level is not known.
     """
-    no_kernel("gerc")
-    return delivered("gerc", _outer_sum("gerc", alpha, x, y, A, conjugated=True), out)
+    return delivered("gerc", _outer_sum("gerc", alpha, x, y, A, precision), out)
 
 
 def syr(
@@ -61,6 +78,7 @@ def syr(
     A: Tensor | None = None,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * outer(x, x) + A`` for a symmetric A, without conjugation.
@@ -70,6 +88,7 @@ def syr(
         x: Vector of n elements, or a batch of such vectors.
         A: Matrix (n, n), or a batch that broadcasts to that of x.
         uplo: Triangle of A.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -78,7 +97,8 @@ def syr(
         FlagError: uplo is invalid.
     """
     alpha, upper = _update_arguments("syr", alpha, x, x, A, uplo)
-    return delivered("syr", _symmetric_one(alpha, x, A, upper), out)
+    level = level_of("syr", precision, x)
+    return delivered("syr", _symmetric_one(level, alpha, x, A, upper), out)
 
 
 def syr2(
@@ -88,6 +108,7 @@ def syr2(
     A: Tensor | None = None,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * (outer(x, y) + outer(y, x)) + A`` for a symmetric A, unconjugated.
@@ -98,6 +119,7 @@ def syr2(
         y: Vector of n elements, or a batch that broadcasts with that of x.
         A: Matrix (n, n), or a batch that broadcasts to those of x and y.
         uplo: Triangle of A.
+        precision: Arithmetic of the product; see ``gemm``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -106,7 +128,8 @@ def syr2(
         FlagError: uplo is invalid.
     """
     alpha, upper = _update_arguments("syr2", alpha, x, y, A, uplo)
-    return delivered("syr2", _symmetric_two(alpha, x, y, A, upper), out)
+    level = level_of("syr2", precision, x)
+    return delivered("syr2", _symmetric_two(level, alpha, x, y, A, upper), out)
 
 
 def her(
@@ -115,6 +138,7 @@ def her(
     A: Tensor | None = None,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * outer(x, conj(x)) + A`` for a Hermitian A and a real alpha.
@@ -128,8 +152,9 @@ def her(
         FlagError: uplo is invalid.
     """
     alpha, upper = _update_arguments("her", alpha, x, x, A, uplo)
+    level = level_of("her", precision, x)
     if not x.is_complex():
-        return delivered("her", _symmetric_one(alpha, x, A, upper), out)
+        return delivered("her", _symmetric_one(level, alpha, x, A, upper), out)
     if alpha.is_complex() if isinstance(alpha, Tensor) else alpha.imag != 0:
         raise DTypeError(f"her: alpha must be real, got {alpha!r}")
     below = None if A is None else mirrored(A, upper, conjugate=True)
@@ -143,6 +168,7 @@ def her2(
     A: Tensor | None = None,
     uplo: str = "upper",
     *,
+    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + A``.
@@ -156,22 +182,31 @@ def her2(
         FlagError: uplo is invalid.
     """
     alpha, upper = _update_arguments("her2", alpha, x, y, A, uplo)
+    level = level_of("her2", precision, x)
     if not x.is_complex():
-        return delivered("her2", _symmetric_two(alpha, x, y, A, upper), out)
+        return delivered("her2", _symmetric_two(level, alpha, x, y, A, upper), out)
     below = None if A is None else mirrored(A, upper, conjugate=True)
     return delivered("her2", run_hermitian("syr2k", _hermitian_two, alpha, x, y, below), out)
 
 
-def _symmetric_one(alpha: Scalar, x: Tensor, A: Tensor | None, upper: bool) -> Tensor:
+def _symmetric_one(
+    level: Level | None, alpha: Scalar, x: Tensor, A: Tensor | None, upper: bool
+) -> Tensor:
     below = None if A is None else mirrored(A, upper)
+    if level is not None:
+        return syrk_at(level, alpha, x[..., None], 1, below, "N")
     if kernels_wanted():
         return run_syrk(alpha, x[..., None], 1, below, "N")
     product = _outer(alpha, x, x)
     return accumulated(mirrored(product, True) if x.is_complex() else product, 1, below)
 
 
-def _symmetric_two(alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, upper: bool) -> Tensor:
+def _symmetric_two(
+    level: Level | None, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, upper: bool
+) -> Tensor:
     below = None if A is None else mirrored(A, upper)
+    if level is not None:
+        return syr2k_at(level, alpha, x[..., None], y[..., None], 1, below, "N")
     if kernels_wanted():
         return run_syr2k(alpha, x[..., None], y[..., None], 1, below, "N")
     half = _outer(alpha, x, y)
@@ -196,21 +231,31 @@ def _outer(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _outer_sum(
-    function: str, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, conjugated: bool
+    function: str,
+    alpha: Scalar,
+    x: Tensor,
+    y: Tensor,
+    A: Tensor | None,
+    precision: PrecisionLevel | None,
 ) -> Tensor:
+    """Return ``ger`` or ``gerc``; they differ for complex vectors."""
     agree(function, "x", x, "y", y)
     shape = (*_batch(function, x, y), x.shape[-1], y.shape[-1])
     alpha = number(function, "alpha", alpha, x)
     if A is not None:
         agree(function, "x", x, "A", A)
         expandable(function, "A", A, shape)
-    if conjugated:
+    level = level_of(function, precision, x)
+    if level is not None and level.name == "doublefloat" and not is_number(alpha, 0):
+        return outer_at(level, alpha, x, y, A)
+    no_kernel(function)
+    if function == "gerc":
         y = y.conj()
     if len(shape) > 2 or isinstance(alpha, Tensor) or alpha == 0:
         return accumulated(_outer(alpha, x, y), 1, A)
     if A is None:
         return torch.outer(scaled(alpha, x), y)
-    return torch.addr(A, x, y, alpha=alpha)
+    return unlowered(level, x, torch.addr, A, x, y, alpha=alpha)
 
 
 def _update_arguments(

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from trnblas import trsm
 from trnsci.core.arguments import agree, whole
 from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import (
@@ -24,6 +23,7 @@ from trnsci.core.finite import finite, power_below
 from trnsci.core.krylov import differentiated
 from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsci.core.untraced import STEPS, untraced
+from trnsolver._blas import trsm
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._eigen.quality import EighInfo, frobenius_norm, judged_again

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
-from trnsci.core.arguments import floating, whole
+from trnsci.core.arguments import floating, tensor, whole
 from trnsci.core.errors import (
     DTypeError,
     FlagError,
@@ -75,6 +75,9 @@ def lobpcg(
     """
     checked_action("lobpcg", on_failure)
     readable("lobpcg", "A", *(value for value in (A, X, B, M) if isinstance(value, Tensor)))
+    if isinstance(A, Tensor):
+        tensor("lobpcg", "A", A)
+        floating("lobpcg", "A", A)
     x = _start(A, X, n, seed)
     finite("lobpcg", "X", x)
     size, k = x.shape
@@ -158,7 +161,7 @@ def _start(A: OperatorLike, X: Tensor | int, n: int | None, seed: int) -> Tensor
     )
     drawn = normal(size, k, dtype=torch.float64, generator=Generator(seed))
     device = A.device if isinstance(A, Tensor) else "cpu"
-    return drawn.to(real or torch.float32).to(dtype if real else torch.float32).to(device)
+    return working(drawn.to(real or torch.float32).to(dtype if real else torch.float32).to(device))
 
 
 def _block(name: str, A: OperatorLike, x: Tensor) -> Block:

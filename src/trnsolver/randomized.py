@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import gemm
 from trnrand import Generator, bernoulli, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import (
@@ -22,6 +21,7 @@ from trnsci.core.errors import (
 )
 from trnsci.core.finite import finite, only_finite, power_below
 from trnsci.core.matrix_errors import TorchLinAlgError
+from trnsolver._blas import gemm
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import (
     any_matrix,

@@ -59,7 +59,7 @@ def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
         tensor([1., 2.])
     """
     no_kernel("spsolve")
-    matrix = _square("spsolve", A)
+    matrix = _checked("spsolve", A)
     return _solved("spsolve", matrix, b, lambda values: SparseLU(matrix.with_values(values)))
 
 
@@ -87,10 +87,8 @@ class SparseLU:
     """
 
     def __init__(self, A: SparseMatrix) -> None:
-        self.matrix = _square("splu", A)
+        self.matrix = _checked("splu", A)
         self.shape = A.shape
-        if A.dtype not in NATIVE:
-            raise DTypeError(f"splu: takes float32, float64 and complex matrices, got {A.dtype}")
         self.nnz = 0
         values = values_of("splu", self.matrix.values)
         with without_transforms():
@@ -169,9 +167,7 @@ def sptrsv(
         DTypeError: The dtype has no substitution routine.
     """
     no_kernel("sptrsv")
-    csr = _square("sptrsv", A).sum_duplicates()
-    if A.dtype not in NATIVE:
-        raise DTypeError(f"sptrsv: takes float32, float64 and complex matrices, got {A.dtype}")
+    csr = _checked("sptrsv", A).sum_duplicates()
     pattern = csr.pattern
     read = (
         pattern.row_indices >= pattern.indices if lower else pattern.row_indices <= pattern.indices
@@ -274,11 +270,13 @@ def _solved(
     return x if b.ndim == 2 else x.squeeze(-1)
 
 
-def _square(function: str, A: SparseMatrix) -> CSRMatrix:
+def _checked(function: str, A: SparseMatrix) -> CSRMatrix:
     if not isinstance(A, SparseMatrix):
         raise DTypeError(f"{function}: A must be a sparse matrix, got {type(A).__name__}")
     if A.shape[0] != A.shape[1]:
         raise OperandError(f"{function}: A must be square, got {A.shape}")
     if A.batch_shape:
         raise OperandError(f"{function}: takes one matrix, not a batch {A.batch_shape}")
+    if A.dtype not in NATIVE:
+        raise DTypeError(f"{function}: A must be float32, float64 or complex, got {A.dtype}")
     return A.to_csr()

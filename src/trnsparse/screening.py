@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor
+from trnsci.core.dtypes import real_dtype
 from trnsci.core.eager import inert
-from trnsci.core.errors import FlagError, OperandError
+from trnsci.core.errors import DTypeError, FlagError, OperandError
 from trnsparse._library import no_kernel
 from trnsparse._paths.dispatch import run_screened_spmm
 from trnsparse._patterns.dense import check_threshold
@@ -194,10 +195,16 @@ def screened_spmm(
             f"screened_spmm: integrals must be ({A.shape[0]},) and ({A.shape[1]},), "
             f"got {tuple(rows.shape)} and {tuple(columns.shape)}{hint}"
         )
-    row_bounds, col_bounds = (_bounds(d.detach()).to(A.dtype) for d in (rows, columns))
+    row_bounds, col_bounds = (_bounds(d.detach()).to(real_dtype(A.dtype)) for d in (rows, columns))
     return run_screened_spmm(A, row_bounds, col_bounds, B, sqrt(threshold))
 
 
 def _checked(function: str, Q: Tensor, threshold: float) -> None:
-    tensor(function, "Q", Q)
+    _real(function, "Q", Q)
     check_threshold(function, threshold)
+
+
+def _real(function: str, name: str, value: Tensor) -> None:
+    tensor(function, name, value)
+    if value.is_complex():
+        raise DTypeError(f"{function}: {name} must be real, got {value.dtype}")

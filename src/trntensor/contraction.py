@@ -117,8 +117,8 @@ def einsum(
 def _traced(text: str, tensors: Sequence[Tensor], precision: Precision) -> Tensor:
     """Return a contraction made of operations that torch.compile and torch.export record."""
     if precision == "fast":
-        return traced(text, tensors)
-    return with_precision(precision, lambda *parts: traced(text, parts), tensors)
+        return traced(text, tensors, precision)
+    return with_precision(precision, lambda *parts: traced(text, parts, precision), tensors)
 
 
 def _summed_terms(text: str, operands: Sequence[Any]) -> int:
@@ -220,7 +220,11 @@ def multi_einsum(
             raise DTypeError(f"multi_einsum: a contraction is (subscripts, *operands), got {kind}")
         places.append(_place(distinct, tuple(contraction)))
     found: dict[int, Tensor] = {}
-    if LIBRARY.kernels_wanted() and target_forward_error is None and chosen in ("fast", "sr"):
+    if (
+        LIBRARY.kernels_wanted()
+        and target_forward_error is None
+        and chosen in ("fast", "sr", "doublefloat")
+    ):
         found = _together(distinct, chosen)
     for place, contraction in enumerate(distinct):
         if place not in found:

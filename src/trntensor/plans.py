@@ -142,7 +142,7 @@ class ContractionPlan(Plan):
 
         def fast(*operands: Tensor) -> Tensor:
             if wanted():
-                return contracted(program, operands)
+                return contracted(program, operands, precision)
             return lowered(program, operands) if autocast_on(operands[0]) else compute(*operands)
 
         if precision == "fast":
@@ -160,7 +160,9 @@ class ContractionPlan(Plan):
             step = make_program("einsum", equation, shapes, a.element_size())
 
             def fast(x: Tensor, y: Tensor) -> Tensor:
-                return contracted(step, (x, y)) if LIBRARY.kernels_wanted() else step.run(x, y)
+                if LIBRARY.kernels_wanted():
+                    return contracted(step, (x, y), self.precision)
+                return step.run(x, y)
 
             return with_precision(self.precision, fast, (a, b))
 
@@ -226,11 +228,15 @@ class ContractionPlan(Plan):
             return path, "backend 'auto' finds no NeuronCore with AWS's NKI"
         if self.precision == "kahan":
             return "pytorch", "kahan is float64, which the kernels do not take"
-        if self.dtype not in (torch.float32, torch.bfloat16):
+        doublefloat = self.precision == "doublefloat"
+        real = self.dtype.is_floating_point
+        if not (real if doublefloat else self.dtype in (torch.float32, torch.bfloat16)):
             return "pytorch", f"the kernels do not take {self.dtype}"
         if not self._products:
             return "pytorch", "there is nothing to multiply and sum"
         launches = moved(self.program)[1]
+        if doublefloat:
+            launches = ["doublefloat_gemm" for _ in self._products]
         return path, f"{', '.join(launches)} for {_steps(len(self.program.steps))}"
 
 

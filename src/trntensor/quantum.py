@@ -50,7 +50,7 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
                 f"got {tuple(energies.shape)}"
             )
     precision = checked_precision(function, None)
-    if precision == "kahan":
+    if precision in ("kahan", "doublefloat"):
         return with_precision(precision, _mp2_energy, (B, eps_occ, eps_vir))
     return _mp2_energy(B, eps_occ, eps_vir)
 

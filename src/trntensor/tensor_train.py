@@ -17,7 +17,7 @@ from trnsci.core.eager import one_problem
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.finite import finite, power_below
 from trnsci.core.untraced import untraced
-from trntensor._decompositions.unfolding import check_parts, check_tensor, split
+from trntensor._decompositions.unfolding import check_dtype, check_parts, check_tensor, split
 from trntensor.contraction import einsum
 
 __all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]
@@ -114,11 +114,14 @@ def tt_round(
 
     Raises:
         ShapeError: The cores are incompatible, or max_rank is below 1.
+        DTypeError: A core is narrower than float32.
         NotFiniteError: A core has a NaN or an infinity.
     """
     function = "tt_round"
     _check_cores(function, cores)
     for number, core in enumerate(cores):
+        if core.is_floating_point():
+            check_dtype(function, f"cores[{number}]", core)
         finite(function, f"cores[{number}]", core)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
@@ -151,8 +154,8 @@ def tt_inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
     Raises:
         ShapeError: The shapes of the tensors differ.
     """
-    for cores in (left, right):
-        _check_cores("tt_inner", cores)
+    for name, cores in (("left", left), ("right", right)):
+        _check_cores("tt_inner", cores, name)
     shapes = [tuple(core.shape[1] for core in cores) for cores in (left, right)]
     if shapes[0] != shapes[1]:
         raise ShapeError(f"tt_inner: trains must be of one shape, got {shapes[0]} and {shapes[1]}")
@@ -192,8 +195,8 @@ def _sized(x: Tensor, units: Sequence[Tensor]) -> Tensor:
     return x
 
 
-def _check_cores(function: str, cores: Sequence[Tensor]) -> None:
-    check_parts(function, "cores", cores)
+def _check_cores(function: str, cores: Sequence[Tensor], name: str = "cores") -> None:
+    check_parts(function, name, cores)
     shapes = [tuple(core.shape) for core in cores]
     fit = len(cores) > 0 and all(len(shape) == 3 for shape in shapes)
     if fit:
@@ -201,6 +204,6 @@ def _check_cores(function: str, cores: Sequence[Tensor]) -> None:
         fit = fit and all(a[2] == b[0] for a, b in pairwise(shapes))
     if not fit:
         raise ShapeError(
-            f"{function}: cores must be (r, n, r') with equal neighbouring ranks, 1 at both ends, "
+            f"{function}: {name} must be (r, n, r') with equal neighbouring ranks, 1 at both ends, "
             f"got {shapes}"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import pytest
 import torch
 
@@ -14,6 +16,7 @@ from trnsci.core import explain
 from trnsci.core.backend.precision import LEVELS
 from trnsci.core.counters import counts
 from trnsci.core.errors import DTypeError, FlagError, KernelError
+from trnsci.core.examples import examples_of, public_functions
 from trnsci.core.testing import random_tensor
 
 BACKENDS = ("simulator", "pytorch")
@@ -131,8 +134,64 @@ CALLS = {
         lambda a, x: torch.linalg.inv(a.tril()) @ x,
         (LOWER, Y),
     ),
+    "ger": (
+        lambda x, y, a, **o: trnblas.ger(0.1, x, y, a, **o),
+        lambda x, y, a: 0.1 * torch.outer(x, y) + a,
+        (Y, X, A),
+    ),
+    "gerc": (
+        lambda x, y, **o: trnblas.gerc(0.1, x, y, **o),
+        lambda x, y: 0.1 * torch.outer(x, y),
+        (Y, X),
+    ),
+    "syr": (
+        lambda x, a, **o: trnblas.syr(0.1, x, a, "lower", **o),
+        lambda x, a: 0.1 * torch.outer(x, x) + full(a),
+        (Y, LOWER),
+    ),
+    "her": (
+        lambda x, **o: trnblas.her(0.1, x, **o),
+        lambda x: 0.1 * torch.outer(x, x),
+        (Y,),
+    ),
+    "syr2": (
+        lambda x, y, a, **o: trnblas.syr2(0.1, x, y, a, "lower", **o),
+        lambda x, y, a: 0.1 * (torch.outer(x, y) + torch.outer(y, x)) + full(a),
+        (Y, A[:, 0].contiguous(), LOWER),
+    ),
+    "her2": (
+        lambda x, y, **o: trnblas.her2(0.1, x, y, **o),
+        lambda x, y: 0.1 * (torch.outer(x, y) + torch.outer(y, x)),
+        (Y, A[:, 0].contiguous()),
+    ),
+    "axpy": (
+        lambda x, y, **o: trnblas.axpy(0.1, x, y, **o),
+        lambda x, y: 0.1 * x + y,
+        (A, PANEL),
+    ),
+    "dot": (lambda x, y, **o: trnblas.dot(x, y, **o), torch.dot, (X, A[0].contiguous())),
+    "dotc": (lambda x, y, **o: trnblas.dotc(x, y, **o), torch.dot, (X, A[0].contiguous())),
+    "nrm2": (lambda x, **o: trnblas.nrm2(x, **o), lambda x: (x**2).sum().sqrt(), (A,)),
+    "scal": (lambda x, **o: trnblas.scal(0.1, x, **o), lambda x: 0.1 * x, (A,)),
+    "rot": (
+        lambda x, y, **o: torch.stack(trnblas.rot(x, y, 0.1, 0.7, **o)),
+        lambda x, y: torch.stack([0.1 * x + 0.7 * y, 0.1 * y - 0.7 * x]),
+        (A, PANEL),
+    ),
+    "geam": (
+        lambda a, b, **o: trnblas.geam(0.1, a, 0.7, b, transB=True, **o),
+        lambda a, b: 0.1 * a + 0.7 * b.mT,
+        (A, PANEL.mT.contiguous()),
+    ),
+    "dgmm": (
+        lambda a, x, **o: trnblas.dgmm(a, x, "right", **o),
+        lambda a, x: a * x,
+        (A, X),
+    ),
 }
-VECTORS = ("gemv", "symv", "hemv", "trmv")
+VECTORS = ("gemv", "symv", "hemv", "trmv", "ger", "gerc")
+ELEMENTWISE = ("scal", "rot", "geam", "dgmm")
+NOT_PRODUCTS = {"asum", "iamax", "rotg", "swap"}
 SOLUTIONS = ("trsm", "batched_trsm", "trsv")
 
 # Errors of products of entries up to 3 with K = 20: by the magnitudes of the operands, at most
@@ -147,11 +206,24 @@ BOUNDS = {
 
 
 def kernel_of(name: str, level: str) -> str:
+    if name in ELEMENTWISE:
+        return ""
+    if name in ("axpy", "dot", "dotc", "nrm2"):
+        kernel = "axpy" if name == "axpy" else "dot"
+        return f"doublefloat_{kernel}" if level == "doublefloat" else ""
     if level == "doublefloat":
         return f"{level}_gemm"
     if level == "float32" or name in SOLUTIONS:
         return ""
     return f"{level}_gemm"
+
+
+def test_every_function_that_multiplies_takes_a_level():
+    functions = [name for name in public_functions("trnblas") if name in examples_of("trnblas")]
+    parameters = {name: signature(getattr(trnblas, name)).parameters for name in functions}
+    without = {name for name, of_name in parameters.items() if "precision" not in of_name}
+    assert without == NOT_PRODUCTS
+    assert not set(functions) - without - CALLS.keys()
 
 
 @each_case("level", LEVELS)
@@ -248,13 +320,16 @@ def test_levels_that_cannot_be_are_named(name):
 
 
 @each_case("level", LEVELS)
-@each_case("backend", BACKENDS)
-def test_autocast_does_not_lower_a_level(level, backend):
-    a, b = A.float(), B.float()
+@each_case(("name", "backend"), [("gemm", "simulator"), *((name, "pytorch") for name in CALLS)])
+def test_autocast_does_not_lower_a_level(level, name, backend):
+    call, _, operands = CALLS[name]
+    # Two equal problems where a function takes batches: torch lowers its batched products.
+    batched = [x.float()[None].repeat(2, *(1 for _ in x.shape)) for x in operands]
+    narrow = batched if name in (*VECTORS, "trsv") else [x.float() for x in operands]
     with LIBRARY.backend(backend):
-        want = trnblas.gemm(1.0, a, b, precision=level)
+        want = call(*narrow, precision=level)
         with torch.autocast("cpu", torch.bfloat16):
-            got = trnblas.gemm(1.0, a, b, precision=level)
+            got = call(*narrow, precision=level)
     assert got.dtype is torch.float32
     assert torch.equal(got, want)
 

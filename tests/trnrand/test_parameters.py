@@ -109,7 +109,7 @@ REFUSED = [
     (lambda **k: trnrand.uniform(3, high=INF, **k), "uniform: high must be finite, got inf"),
     (lambda **k: trnrand.uniform(3, low=NAN, **k), "uniform: low must be finite, got nan"),
     (lambda **k: trnrand.uniform(3, low=-3e38, high=3e38, **k), "high - low finite"),
-    (lambda **k: trnrand.uniform(3, low="a", **k), "uniform: low must be a number, got 'a'"),
+    (lambda **k: trnrand.uniform(3, low="a", **k), "uniform: low must be a real number, got 'a'"),
     (lambda **k: trnrand.uniform(3, dtype=torch.int32, **k), "uniform: dtype must be one of"),
     (lambda **k: trnrand.normal(3, std=-1.0, **k), "normal: std must be non-negative .*got -1"),
     (lambda **k: trnrand.normal(3, std=NAN, **k), "normal: std must be .* got nan"),

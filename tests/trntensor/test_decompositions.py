@@ -430,7 +430,7 @@ def test_missing_values_may_be_no_numbers():
         ),
         (
             lambda x, f: tt.tt_inner([x], None),
-            "tt_inner: cores must be a sequence of torch.Tensor, got NoneType",
+            "tt_inner: right must be a sequence of torch.Tensor, got NoneType",
         ),
     ],
 )

@@ -16,6 +16,12 @@ class TestOperations(DerivativeContract):
     library = LIBRARY
     samples = (
         Sample("contract", lambda a, b: trntensor.einsum("bij,kjb->bki", a, b, alpha=1.5), (A, B)),
+        Sample(
+            "doublefloat_contract",
+            lambda a, b: trntensor.einsum("bij,kjb->bki", a, b, precision="doublefloat"),
+            (A, B),
+            takes_float64=True,
+        ),
         Sample("chain", lambda a, b, c: trntensor.einsum("lij,jk,im->lmk", a, b, c), (A, B[0], C)),
         Sample("mp2_energy", trntensor.mp2_energy, (random_tensor(2, 3, 4), *ENERGIES)),
     )

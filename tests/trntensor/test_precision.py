@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+import trnsci
 import trntensor
 from each_case import each_case
+from trnsci.core.counters import counts
 from trnsci.core.errors import FlagError
 from trnsci.core.testing import random_tensor
 from trntensor import select_precision_for_error
@@ -158,3 +160,80 @@ def test_a_target_that_is_accepted_is_reached(dtype):
         # The reference in float64 has an error of its own.
         own = 0.0 if wide is not dtype else 32 * 2.0**-52
         assert float(((got.to(wide) - want).abs() / size).max()) <= 2.0**exponent + own
+
+
+# -- doublefloat ---------------------------------------------------------------------------------
+
+
+def counted(call, *args, **options):
+    """Return a result on the simulator, and the launches and refusals."""
+    before = counts()
+    with trntensor.backend("simulator"):
+        result = call(*args, **options)
+    found = counts() - before
+    return result, found.launches, found.refusals
+
+
+@each_case("dtype", [torch.float32, torch.float64])
+@each_case(
+    ("text", "shapes"),
+    [
+        ("ij,jk->ik", [(5, 20), (20, 7)]),
+        ("bij,kjb->bki", [(3, 4, 9), (5, 9, 3)]),
+        ("i,i->", [(30,), (30,)]),
+        ("ij,j->i", [(4, 9), (9,)]),
+        ("ijk,ljk->li", [(3, 4, 5), (2, 4, 5)]),
+        ("...ij,jk", [(2, 3, 4), (4, 5)]),
+    ],
+)
+def test_doublefloat_is_a_launch_of_the_product_kernel(text, shapes, dtype):
+    """Within 2**-45 of the norms of the summed rows, and the rounding of the result.
+
+    The reference in float64 has an error of at most 30 * 2**-53 times the same norms.
+    """
+    a, b = (random_tensor(*shape, seed=at).to(dtype) for at, shape in enumerate(shapes))
+    got, launches, refusals = counted(trntensor.einsum, text, a, b, precision="doublefloat")
+    assert got.dtype is dtype
+    assert (launches, refusals) == ({"doublefloat_gemm": 1}, {})
+    wide = a.double(), b.double()
+    want = torch.einsum(text, *wide)
+    of_a = torch.einsum(text, wide[0] ** 2, torch.ones_like(wide[1])).sqrt()
+    of_b = torch.einsum(text, torch.ones_like(wide[0]), wide[1] ** 2).sqrt()
+    bound = (2.0**-45 + 30 * 2.0**-53) * of_a * of_b + torch.finfo(dtype).eps / 2 * want.abs()
+    assert ((got.double() - want).abs() <= bound).all()
+
+
+def test_doublefloat_of_several_operands_is_a_launch_for_each_product():
+    a, b, c = (random_tensor(6, 6, seed=seed) for seed in range(3))
+    want = (a.double() @ b.double() @ c.double()).float()
+    with trnsci.precision("doublefloat"):
+        got, launches, refusals = counted(trntensor.einsum, "ij,jk,kl->il", a, b, c)
+        plan = trntensor.plan_contraction("ij,jk,kl->il", a, b, c)
+    # Two products of entries below 4 with sums of 6 terms: errors of 2**-45 * 6 * 16, twice.
+    assert torch.allclose(got, want, rtol=2.0**-23, atol=2.0**-37)
+    assert (launches, refusals) == ({"doublefloat_gemm": 2}, {})
+    assert plan.precision == "doublefloat"
+    assert counted(str, plan)[0].count("doublefloat_gemm") == 2
+
+
+def test_equal_doublefloat_contractions_are_one_launch():
+    a, b, c = (random_tensor(4, 4, seed=seed) for seed in range(3))
+    calls = ("ij,jk->ik", a, b), ("ij,jk->ik", a, c)
+    _, launches, _ = counted(trntensor.multi_einsum, *calls, precision="doublefloat")
+    assert launches == {"doublefloat_gemm": 1}
+
+
+def test_the_gradient_of_doublefloat_is_doublefloat():
+    a, b = random_tensor(4, 9).requires_grad_(), random_tensor(9, 5, seed=1).requires_grad_()
+    with trnsci.precision("doublefloat"):
+        result, _, _ = counted(trntensor.einsum, "ij,jk->ik", a, b)
+    _, launches, refusals = counted(torch.autograd.grad, result.sum(), (a, b))
+    assert (launches, refusals) == ({"doublefloat_gemm": 2}, {})
+
+
+@each_case(("precision", "dtype"), [("kahan", torch.float32), ("doublefloat", torch.complex64)])
+def test_float64_on_torch_is_reported(precision, dtype):
+    a = random_tensor(4, 4).to(dtype)
+    _, launches, refusals = counted(trntensor.einsum, "ij,jk->ik", a, a, precision=precision)
+    assert not launches
+    assert refusals

@@ -37,12 +37,14 @@ __all__ = [
     "gemm_at",
     "gemmt_at",
     "level_of",
+    "outer_at",
     "symm_at",
     "syr2k_at",
     "syrk_at",
     "targeted",
     "trmm_at",
     "trsm_at",
+    "unlowered",
     "vector_at",
 ]
 
@@ -101,7 +103,7 @@ def gemm_at(level: Level, product: Product) -> Tensor:
     """Return ``alpha * op(A) @ op(B) + beta * C``."""
     A, B, C, alpha, beta, trans_a, trans_b, _ = product
     if _direct(level, alpha):
-        return _not_lowered(A, run_gemm, product, None)
+        return unlowered(level, A, run_gemm, product, None)
     found = _multiplied(level, applied(trans_a, A), applied(trans_b, B))
     return _finished(A, alpha, found, beta, C)
 
@@ -110,7 +112,7 @@ def gemmt_at(level: Level, product: Product, upper: bool) -> Tensor:
     """Return one triangle of a product and the other triangle of C."""
     A, B, C, alpha, beta, trans_a, trans_b, shape = product
     if _direct(level, alpha):
-        return _not_lowered(A, run_gemmt, product, upper)
+        return unlowered(level, A, run_gemmt, product, upper)
     left, right = applied(trans_a, A), applied(trans_b, B)
     if upper:
         found = _multiplied(level, left, right, triangle=True)
@@ -135,7 +137,7 @@ def symm_at(
 ) -> Tensor:
     """Return ``alpha * A @ B + beta * C``, or with A on the right, for a symmetric A."""
     if _direct(level, alpha):
-        return _not_lowered(A, run_symm, alpha, A, B, beta, C, left, upper)
+        return unlowered(level, A, run_symm, alpha, A, B, beta, C, left, upper)
     full = mirrored(A, upper)
     found = _multiplied(level, *((full, B) if left else (B, full)))
     return _finished(A, alpha, found, beta, C)
@@ -146,7 +148,7 @@ def syrk_at(
 ) -> Tensor:
     """Return ``alpha * A @ A.mT + beta * C``: one triangle is computed, and mirrored."""
     if _direct(level, alpha):
-        return _not_lowered(A, run_syrk, alpha, A, beta, C, op)
+        return unlowered(level, A, run_syrk, alpha, A, beta, C, op)
     left = A.mT if flipped(op) else A
     found = mirrored(_multiplied(level, left, left.mT, triangle=True), True)
     return _finished(A, alpha, found, beta, C)
@@ -157,7 +159,7 @@ def syr2k_at(
 ) -> Tensor:
     """Return ``alpha * (A @ B.mT + B @ A.mT) + beta * C``: one product plus its transpose."""
     if _direct(level, alpha):
-        return _not_lowered(A, run_syr2k, alpha, A, B, beta, C, op)
+        return unlowered(level, A, run_syr2k, alpha, A, B, beta, C, op)
     half = _multiplied(level, *((A.mT, B) if flipped(op) else (A, B.mT)))
     return _finished(A, alpha, half + half.mT, beta, C)
 
@@ -174,7 +176,7 @@ def trmm_at(
 ) -> Tensor:
     """Return ``alpha * op(A) @ B``, or ``alpha * B @ op(A)``, for a triangular A."""
     if _direct(level, alpha):
-        return _not_lowered(A, run_trmm, alpha, A, B, left, upper, op, unit)
+        return unlowered(level, A, run_trmm, alpha, A, B, left, upper, op, unit)
     full = applied(op, triangular(A, upper, unit))
     found = _multiplied(level, *((full, B) if left else (B, full)))
     return _finished(A, alpha, found, 0, None)
@@ -192,7 +194,7 @@ def trsm_at(
 ) -> Tensor:
     """Solve ``op(A) @ X = alpha * B`` or ``X @ op(A) = alpha * B``: in float32, or refined."""
     if level.name != "doublefloat" or is_number(alpha, 0):
-        return _not_lowered(A, run_trsm, alpha, A, B, left, upper, op, unit)
+        return unlowered(level, A, run_trsm, alpha, A, B, left, upper, op, unit)
     from trnblas._paths.level_operations import DOUBLEFLOAT_TRSM
 
     right_sides = scaled(alpha, B.double())
@@ -209,13 +211,24 @@ def vector_at(
     return _finished(A, alpha, found, beta, y)
 
 
+def outer_at(level: Level, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None) -> Tensor:
+    """Return ``alpha * outer(x, y) + A`` for vectors, or batches of them, and a nonzero alpha."""
+    found = _multiplied(level, x[..., :, None], y[..., None, :])
+    return _finished(x, alpha, found, 1, A)
+
+
+def unlowered(
+    level: Level | None, A: Tensor, function: Callable[..., Tensor], *args: Any, **options: Any
+) -> Tensor:
+    """Return ``function(*args)``, which autocast lowers if there is no level."""
+    if level is None:
+        return function(*args, **options)
+    with torch.autocast(A.device.type, enabled=False):
+        return function(*args, **options)
+
+
 def _direct(level: Level, alpha: Scalar) -> bool:
     return level.name == "float32" or is_number(alpha, 0)
-
-
-def _not_lowered(A: Tensor, function: Callable[..., Tensor], *args: Any) -> Tensor:
-    with torch.autocast(A.device.type, enabled=False):
-        return function(*args)
 
 
 def _multiplied(level: Level, left: Tensor, right: Tensor, triangle: bool = False) -> Tensor:

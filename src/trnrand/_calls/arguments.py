@@ -67,21 +67,25 @@ def real(
         finite: Whether infinities are refused; NaN always is.
 
     Raises:
-        ParameterError: ``value`` is not a number, or outside of its range.
+        ParameterError: ``value`` is not a real number, or outside of its range.
     """
-    if isinstance(value, Tensor) and is_transformed() and not value.is_complex():
+    if isinstance(value, Tensor) and value.is_complex():
+        raise ParameterError(f"{function}: {name} must be real, got a tensor of {value.dtype}")
+    if isinstance(value, Tensor) and is_transformed():
         with without_transforms():
             within = values_of(value)
             real(function, name, within, above=above, least=least, most=most, finite=finite)
         return value.detach().to(torch.float64)
-    if isinstance(value, Tensor) and value.ndim and not value.is_complex():
+    if isinstance(value, Tensor) and value.ndim:
         # A copy, since ``out`` may share its memory.
         number = value.detach().to(torch.float64, copy=True)
     else:
         try:
             plain = float(value)
         except (TypeError, ValueError, RuntimeError, OverflowError):
-            raise ParameterError(f"{function}: {name} must be a number, got {value!r}") from None
+            raise ParameterError(
+                f"{function}: {name} must be a real number, got {value!r}"
+            ) from None
         inside = (above is None or plain > above) and (least is None or plain >= least)
         known = math.isfinite(plain) if finite else not math.isnan(plain)
         if inside and known and (most is None or plain <= most):

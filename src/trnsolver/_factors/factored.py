@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas import trsm
 from trnsci.core.arguments import broadcast
+from trnsolver._blas import trsm
 from trnsolver._library import LIBRARY
 
 __all__ = ["refined", "with_factor"]

@@ -12,10 +12,10 @@ from cmath import isnan
 import torch
 from torch import Tensor
 
-from trnblas import trsm
 from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import finite, only_finite
+from trnsolver._blas import trsm
 from trnsolver._library import LIBRARY
 from trnsolver._paths.arguments import batch_of, finite_below, not_positive_definite, singular
 from trnsolver._paths.cuda.batched import batched_eigh, batched_qr, batched_svd

@@ -11,24 +11,36 @@ from trnsci.core.arguments import tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, ShapeError
 
-__all__ = ["check_parts", "check_tensor", "leading_basis", "split", "unfolded"]
+__all__ = [
+    "check_dtype",
+    "check_parts",
+    "check_tensor",
+    "leading_basis",
+    "split",
+    "unfolded",
+]
 
 
 def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = True) -> None:
     """Raise unless a tensor can be decomposed."""
     tensor(function, "tensor", value)
-    known = [torch.float32, torch.float64]
-    if complex_too:
-        known += [torch.complex64, torch.complex128]
-    if value.dtype not in known:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in known)
-        raise DTypeError(f"{function}: tensor must be one of {names}, got {value.dtype}")
+    check_dtype(function, "tensor", value, complex_too)
     if value.ndim < least:
         raise ShapeError(
             f"{function}: tensor must have at least {least} dimensions, got {tuple(value.shape)}"
         )
     if 0 in value.shape:
         raise ShapeError(f"{function}: tensor must have elements, got shape {tuple(value.shape)}")
+
+
+def check_dtype(function: str, name: str, value: Tensor, complex_too: bool = True) -> None:
+    """Raise unless torch can factor matrices of the dtype."""
+    known = [torch.float32, torch.float64]
+    if complex_too:
+        known += [torch.complex64, torch.complex128]
+    if value.dtype not in known:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in known)
+        raise DTypeError(f"{function}: {name} must be one of {names}, got {value.dtype}")
 
 
 def check_parts(function: str, name: str, parts: object) -> None:

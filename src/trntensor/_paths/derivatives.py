@@ -10,7 +10,7 @@ G = -T (2 T - T') / D^2 by the differences D. Both are the same for (ia, jb) and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,9 +26,7 @@ __all__ = [
     "chain_backward",
     "chain_batched",
     "chain_jvp",
-    "contract_backward",
-    "contract_batched",
-    "contract_jvp",
+    "contract_rules",
     "mp2_backward",
     "mp2_jvp",
     "product_of",
@@ -37,47 +35,50 @@ __all__ = [
 Gradients = tuple[Tensor | None, ...]
 
 
-def product_of(a: Tensor, b: Tensor, left: str, right: str, out: str) -> Tensor:
-    """Return a pair computed by its operation, or by torch if there is nothing to sum."""
+def product_of(
+    a: Tensor, b: Tensor, left: str, right: str, out: str, operation: str = "contract"
+) -> Tensor:
+    """Return a pair computed by an operation, or by torch if there is nothing to sum."""
     if any(x in right and x not in out for x in left):
-        result: Tensor = LIBRARY.operations["contract"](a, b, f"{left},{right}->{out}")
+        result: Tensor = LIBRARY.operations[operation](a, b, f"{left},{right}->{out}")
         return result
     sizes = {x: n for t, y in ((left, a), (right, b)) for x, n in zip(t, y.shape, strict=True)}
     return pair_call(left, right, out, sizes)(a, b)
 
 
-def contract_backward(
-    grad: Tensor, needed: Sequence[bool], a: Tensor, b: Tensor, subscripts: str
-) -> Gradients:
-    """Return the gradients of both operands."""
-    left, right, out = terms_of(subscripts)
-    for_a = product_of(grad, b, out, right, left) if needed[0] else None
-    for_b = product_of(grad, a, out, left, right) if needed[1] else None
-    return for_a, for_b, None
+def contract_rules(operation: str) -> dict[str, Callable[..., Any]]:
+    """Return the rules of a contraction of two tensors, computed by this operation."""
 
+    def backward(
+        grad: Tensor, needed: Sequence[bool], a: Tensor, b: Tensor, subscripts: str
+    ) -> Gradients:
+        """Return the gradients of both operands."""
+        left, right, out = terms_of(subscripts)
+        for_a = product_of(grad, b, out, right, left, operation) if needed[0] else None
+        for_b = product_of(grad, a, out, left, right, operation) if needed[1] else None
+        return for_a, for_b, None
 
-def contract_jvp(
-    tangents: Sequence[Tensor | None], a: Tensor, b: Tensor, subscripts: str
-) -> Tensor:
-    """Return the tangent: the sum over operands, each replaced by its tangent."""
-    left, right, out = terms_of(subscripts)
-    parts = []
-    if tangents[0] is not None:
-        parts.append(product_of(tangents[0], b, left, right, out))
-    if tangents[1] is not None:
-        parts.append(product_of(a, tangents[1], left, right, out))
-    return total(parts)
+    def jvp(tangents: Sequence[Tensor | None], a: Tensor, b: Tensor, subscripts: str) -> Tensor:
+        """Return the tangent: the sum over operands, each replaced by its tangent."""
+        terms = terms_of(subscripts)
+        parts = []
+        if tangents[0] is not None:
+            parts.append(product_of(tangents[0], b, *terms, operation))
+        if tangents[1] is not None:
+            parts.append(product_of(a, tangents[1], *terms, operation))
+        return total(parts)
 
+    def batched(
+        info: Any, in_dims: Sequence[int | None], a: Tensor, b: Tensor, subscripts: str
+    ) -> tuple[Tensor, int]:
+        """Return a batch as one operation with an additional index."""
+        left, right, out = terms_of(subscripts)
+        more = next(x for x in LETTERS if x not in subscripts)
+        a, left = _with_batch(a, left, in_dims[0], more)
+        b, right = _with_batch(b, right, in_dims[1], more)
+        return product_of(a, b, left, right, more + out, operation), 0
 
-def contract_batched(
-    info: Any, in_dims: Sequence[int | None], a: Tensor, b: Tensor, subscripts: str
-) -> tuple[Tensor, int]:
-    """Return a batch as one operation with an additional index."""
-    left, right, out = terms_of(subscripts)
-    more = next(x for x in LETTERS if x not in subscripts)
-    a, left = _with_batch(a, left, in_dims[0], more)
-    b, right = _with_batch(b, right, in_dims[1], more)
-    return product_of(a, b, left, right, more + out), 0
+    return {"backward": backward, "jvp": jvp, "batched": batched}
 
 
 def _with_batch(x: Tensor, labels: str, dim: int | None, more: str) -> tuple[Tensor, str]:

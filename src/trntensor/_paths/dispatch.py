@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trntensor._paths.derivatives import product_of
+from trntensor._paths.precision import Precision
 from trntensor._planning.chains import chain_block, roles_of
 from trntensor._planning.pairs import Unary, unary_call
 from trntensor._planning.program import Program
@@ -24,15 +25,17 @@ The results of stages are numbered after the operands.
 """
 
 
-def contracted(program: Program, operands: Sequence[Tensor]) -> Tensor:
+def contracted(program: Program, operands: Sequence[Tensor], precision: Precision) -> Tensor:
     """Return a contraction whose products are computed by kernels."""
     if not program.steps:
         return program.run(*operands)
     stages = stages_of(program)
     if not program.slices:
-        return run_stages(program.unaries, stages, operands)
+        return run_stages(program.unaries, stages, operands, precision)
     return program.summed(
-        operands, program.ranges(), lambda parts: run_stages(program.unaries, stages, parts)
+        operands,
+        program.ranges(),
+        lambda parts: run_stages(program.unaries, stages, parts, precision),
     )
 
 
@@ -116,10 +119,16 @@ def _renamed(program: Program) -> list[str]:
 
 
 def run_stages(
-    unaries: Sequence[Unary], stages: Sequence[Stage], operands: Sequence[Tensor]
+    unaries: Sequence[Unary],
+    stages: Sequence[Stage],
+    operands: Sequence[Tensor],
+    precision: Precision,
 ) -> Tensor:
-    """Run the stages; return the result of the last one."""
+    """Run the stages; return the result of the last one. At doublefloat no stages are fused."""
     from trntensor._paths.operations import CHAIN
+
+    doublefloat = precision == "doublefloat"
+    name = "doublefloat_contract" if doublefloat else "contract"
 
     tensors: list[Any] = [
         x if u.trivial else unary_call(u)(x) for x, u in zip(operands, unaries, strict=True)
@@ -128,12 +137,16 @@ def run_stages(
         if len(numbers) == 3:
             a, b, t, c, out = labels
             i, j, k = numbers
-            equations = f"{a},{b}->{t}", f"{t},{c}->{out}"
-            tensors.append(CHAIN(tensors[i], tensors[j], tensors[k], *equations))
+            if doublefloat:
+                between = product_of(tensors[i], tensors[j], a, b, t, name)
+                tensors.append(product_of(between, tensors[k], t, c, out, name))
+            else:
+                equations = f"{a},{b}->{t}", f"{t},{c}->{out}"
+                tensors.append(CHAIN(tensors[i], tensors[j], tensors[k], *equations))
         else:
             a, b, out = labels
             i, j = numbers
-            tensors.append(product_of(tensors[i], tensors[j], a, b, out))
+            tensors.append(product_of(tensors[i], tensors[j], a, b, out, name))
         for at in numbers:
             tensors[at] = None
     result: Tensor = tensors[-1]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trnblas.nki import kernels as energy_kernels
+from trnblas.nki.launches import doublefloat_product
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.tiles.tiling import Layout
@@ -23,7 +24,7 @@ from trntensor._kernels import contraction as contraction_kernels
 from trntensor._planning.chains import Roles, chain_block, roles_of, terms_of
 from trntensor._planning.pairs import around, groups_of
 
-__all__ = ["chain", "contract", "mp2_energy"]
+__all__ = ["chain", "contract", "doublefloat_contract", "mp2_energy"]
 
 
 def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
@@ -73,6 +74,17 @@ def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
         return result.reshape([sizes[x] for x in out])
     have = batch + rows + columns
     full = result.reshape([sizes[x] for x in have])
+    return full.permute([have.index(x) for x in out])
+
+
+def doublefloat_contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
+    left, right, out = terms_of(subscripts)
+    sizes = _sizes((left, a), (right, b))
+    batch, rows, columns, depth, _ = groups_of(left, right, out, sizes)
+    a, _ = _permuted(a, left, {"b": batch, "r": rows, "d": depth}, sizes)
+    b, _ = _permuted(b, right, {"b": batch, "d": depth, "c": columns}, sizes)
+    have = batch + rows + columns
+    full = doublefloat_product(launch, a, b).reshape([sizes[x] for x in have])
     return full.permute([have.index(x) for x in out])
 
 

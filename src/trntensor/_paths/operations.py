@@ -18,7 +18,7 @@ from trntensor._paths import derivatives as rules
 from trntensor._planning.chains import terms_of, why_unfused
 from trntensor._planning.pairs import pair_call
 
-__all__ = ["CHAIN", "CONTRACT", "MP2_ENERGY"]
+__all__ = ["CHAIN", "CONTRACT", "DOUBLEFLOAT_CONTRACT", "MP2_ENERGY"]
 
 
 def _operation(name: str, **declaration: Any) -> Operation:
@@ -43,11 +43,30 @@ def _contract_flops(a: Tensor, b: Tensor, subscripts: str) -> float:
 CONTRACT = _operation(
     "contract",
     reference=_contract,
-    backward=rules.contract_backward,
-    jvp=rules.contract_jvp,
-    batched=rules.contract_batched,
     autocast="lower",
     flops=_contract_flops,
+    **rules.contract_rules("contract"),
+)
+
+
+def _too_deep(a: Tensor, b: Tensor, subscripts: str) -> str:
+    from trnblas.nki.launches import MOST_DEPTH
+
+    left, right, out = terms_of(subscripts)
+    depth = 1
+    for label, size in zip(left, a.shape, strict=True):
+        if label in right and label not in out:
+            depth *= size
+    return f"the kernel sums up to {MOST_DEPTH} products, not {depth}" if depth > MOST_DEPTH else ""
+
+
+DOUBLEFLOAT_CONTRACT = _operation(
+    "doublefloat_contract",
+    reference=_contract,
+    dtypes=("float64",),
+    flops=_contract_flops,
+    unsuited=_too_deep,
+    **rules.contract_rules("doublefloat_contract"),
 )
 
 

@@ -5,11 +5,12 @@ fast      the dtype of the operands; narrow ones are summed in float32
 sr        summed in float32 and stochastically rounded to the dtype: unbiased
 dd        float32 operands split into three bfloat16 parts; the six significant products are summed
           in float32, the smallest first; narrow operands have one or two such parts
-kahan     the operands in float64, and the result rounded once
+kahan     the operands in float64 on torch, and the result rounded once
 ========  ==========================================================================================
 
-Of the ladder that all libraries share, ``doublefloat`` is ``kahan``, and the lower levels are
-``fast``, which is at least as accurate as they promise.
+Of the ladder that all libraries share, ``doublefloat`` is ``kahan`` with products by the kernel of
+``trnblas`` at that level, where kernels run. The lower levels are ``fast``, which is at least as
+accurate as they promise.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ __all__ = [
     "with_precision",
 ]
 
-Precision = Literal["fast", "kahan", "dd", "sr"]
+Precision = Literal["fast", "kahan", "dd", "sr", "doublefloat"]
 
 _ACCEPTED: dict[str, Precision] = {name: name for name in get_args(Precision)}
-_ACCEPTED |= {level: "kahan" if level == "doublefloat" else "fast" for level in LEVELS}
+_ACCEPTED |= {level: "fast" for level in LEVELS if level != "doublefloat"}
 
 _NAMES = {
     "bf16": torch.bfloat16,
@@ -59,7 +60,7 @@ _PARTS = {torch.float32: 3, torch.float16: 2}
 
 
 def checked_precision(function: str, precision: str | None) -> Precision:
-    """Return which of the four a precision means; None means that of the library.
+    """Return the arithmetic that a precision means; None means that of the library.
 
     Raises:
         FlagError: The precision is unknown.
@@ -90,7 +91,7 @@ def with_precision(
     dtype = operands[0].dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         return contract(*operands)
-    if precision == "kahan":
+    if precision in ("kahan", "doublefloat"):
         wide = torch.complex128 if dtype.is_complex else torch.float64
         return contract(*(x.to(wide) for x in operands)).to(dtype)
     if precision == "sr":

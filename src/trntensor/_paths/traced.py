@@ -11,6 +11,7 @@ from torch import Tensor
 from trnsci.core.interop import constant_to_compile
 from trntensor._library import LIBRARY
 from trntensor._paths.dispatch import Stage, run_stages, stages_of
+from trntensor._paths.precision import Precision
 from trntensor._planning.pairs import Unary, unary_call
 from trntensor._planning.program import make_program
 from trntensor._planning.subscripts import LETTERS, Equation, parse
@@ -52,7 +53,7 @@ def traced_terms(text: str, tensors: Sequence[Tensor]) -> int:
     return terms
 
 
-def traced(text: str, tensors: Sequence[Tensor]) -> Tensor:
+def traced(text: str, tensors: Sequence[Tensor], precision: Precision) -> Tensor:
     """Return a contraction made of operations that torch.compile traces.
 
     One or two operands on torch are one ``torch.einsum``, valid for all sizes. Otherwise the steps
@@ -60,7 +61,7 @@ def traced(text: str, tensors: Sequence[Tensor]) -> Tensor:
     """
     if LIBRARY.kernels_wanted() and len(tensors) > 1:
         unaries, stages = _planned(text, _shapes(tensors), tensors[0].element_size())
-        return run_stages(unaries, stages, tensors)
+        return run_stages(unaries, stages, tensors, precision)
     plain = _plain(text, tuple(x.ndim for x in tensors))
     if len(tensors) > 2 or (len(tensors) == 2 and len({*plain} - {*",->"}) > len(LETTERS)):
         return _each_pair(*_pairs(text, _shapes(tensors), tensors[0].element_size()), tensors)

@@ -7,9 +7,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import torch
 
 import nkisim
 from nkisim.language import psum, sbuf
+from trnsci.core.arrays import read_only_array_of
 
 DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
@@ -25,6 +27,18 @@ def run(kernel: Any, generation: str, *arguments: Any) -> np.ndarray:
     out = simulation(*arguments)
     assert not simulation.report.findings, simulation.report.findings
     return out
+
+
+def launcher(generation="gen3"):
+    """Return a launch function that simulates strictly and accepts no finding."""
+
+    def launch(kernel, *args):
+        arrays = [read_only_array_of(x) if isinstance(x, torch.Tensor) else x for x in args]
+        results = run(kernel, generation, *arrays)
+        single = not isinstance(results, (tuple, list))
+        return torch.tensor(results) if single else tuple(map(torch.tensor, results))
+
+    return launch
 
 
 class Count:

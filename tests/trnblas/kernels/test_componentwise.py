@@ -19,8 +19,8 @@ from trnblas._precise.planes import row_range
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
 
-from .harness_products import Count
-from .test_doublefloat import HOSTILE, ill_scaled, launcher
+from .harness_products import Count, launcher
+from .test_doublefloat import HOSTILE, ill_scaled
 
 PROMISE = 2.0**-45
 

@@ -1,4 +1,4 @@
-"""Doublefloat and float16x3 products against exact integers, and the bounds they promise."""
+"""Doublefloat products against exact integers, and the bounds they promise."""
 
 from __future__ import annotations
 
@@ -20,27 +20,14 @@ from trnblas._library import LIBRARY
 from trnblas._paths import level_launches
 from trnblas._precise import slicing
 from trnblas._precise.ladder import level_bound
-from trnsci.core.arrays import read_only_array_of
 from trnsci.core.counters import counts
 from trnsci.core.errors import DTypeError, FlagError
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
-from .harness_products import run
+from .harness_products import launcher
 
 GENERATIONS = ("gen2", "gen3", "gen4")
 U64 = 2.0**-53
-
-
-def launcher(generation="gen3"):
-    """Return a launch function that simulates strictly and accepts no finding."""
-
-    def launch(kernel, *args):
-        arrays = [read_only_array_of(x) if isinstance(x, torch.Tensor) else x for x in args]
-        results = run(kernel, generation, *arrays)
-        single = not isinstance(results, (tuple, list))
-        return torch.tensor(results) if single else tuple(map(torch.tensor, results))
-
-    return launch
 
 
 def product(a, b, slices=0, generation="gen3"):
@@ -357,53 +344,3 @@ def test_wrong_arguments_are_named():
     for dtype in (torch.complex64, torch.int64, torch.bfloat16):
         with pytest.raises(DTypeError, match=f"gemm: precision='doublefloat' takes .*{dtype}"):
             at("doublefloat", x.to(dtype), x.to(dtype))
-
-
-# -- float16x3 -------------------------------------------------------------------------------------
-
-
-def halves(a, b, generation="gen3"):
-    operands = torch.as_tensor(a), torch.as_tensor(b)
-    return level_launches.float16x3_gemm(launcher(generation), *operands, False).numpy()
-
-
-def assert_three_products(a, b, generation="gen3"):
-    """Assert the bound: operands and the product left out, and K + 2 roundings of float32 sums."""
-    wide = a.astype(np.float64), b.astype(np.float64)
-    magnitudes = np.abs(wide[0]) @ np.abs(wide[1])
-    bound = 3 * 2.0**-22 + (3 * a.shape[1] + 2) * 2.0**-24
-    got = halves(a, b, generation)
-    assert got.dtype == np.float32
-    assert (np.abs(got - wide[0] @ wide[1]) <= bound * magnitudes).all()
-    return np.abs(got - wide[0] @ wide[1]) / magnitudes
-
-
-@each_case("generation", GENERATIONS)
-@each_case("shape", [(1, 1, 1), (127, 129, 511), (130, 40, 513), (2, 4100, 3)], ids=str)
-def test_float16x3(generation, shape):
-    m, k, n = shape
-    rng = np.random.default_rng(shape)
-    a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
-    assert_three_products(a.astype(np.float32), b.astype(np.float32), generation)
-
-
-@each_case("scale", [2.0**-100, 1.0, 2.0**60])
-def test_float16x3_keeps_entries_within_2_18_of_the_largest(scale):
-    """A product of one term has no roundings of sums, so the bound is that of the operands."""
-    rng = np.random.default_rng(0)
-    for exponent in range(19):
-        row = np.float32([[1.999, 0.0]]) * np.float32(scale)
-        row[0, 1] = scale * 2.0**-exponent * 1.999 * rng.uniform(0.5, 1)
-        right = np.float32([[0.0, 0.0], [1.0, rng.uniform(0.5, 1)]])
-        got, want = halves(row, right), row.astype(np.float64) @ right.astype(np.float64)
-        bound = 3 * 2.0**-22 + 2.0**-24
-        assert (np.abs(got - want) <= bound * np.abs(want)).all(), exponent
-
-
-@each_case("value", [np.nan, np.inf])
-def test_float16x3_special_values(value):
-    a, b = np.random.default_rng(0).standard_normal((2, 6, 6)).astype(np.float32)
-    a[1, 3] = value
-    got = halves(a, b)
-    assert np.isnan(got[1]).all()
-    assert np.isfinite(np.delete(got, 1, 0)).all()

@@ -1,0 +1,36 @@
+"""Products and triangular solutions by trnblas, at every level of precision.
+
+trnblas refuses complex operands at ``"doublefloat"``. Solvers compute them in complex128 on torch,
+rounded to their dtype, as in their other operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import trnblas
+
+__all__ = ["gemm", "trsm"]
+
+
+def gemm(alpha: float, A: Tensor, B: Tensor, **options: Any) -> Tensor:
+    """Return ``trnblas.gemm``."""
+    return _called(trnblas.gemm, alpha, A, B, options)
+
+
+def trsm(alpha: float, A: Tensor, B: Tensor, **options: Any) -> Tensor:
+    """Return ``trnblas.trsm``."""
+    return _called(trnblas.trsm, alpha, A, B, options)
+
+
+def _called(
+    function: Callable[..., Tensor], alpha: float, A: Tensor, B: Tensor, options: dict[str, Any]
+) -> Tensor:
+    if not A.is_complex() or trnblas.get_precision() != "doublefloat":
+        return function(alpha, A, B, **options)
+    wide = A.to(torch.complex128), B.to(torch.complex128)
+    return function(alpha, *wide, precision="float32", **options).to(A.dtype)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnblas._paths.arguments import Scalar
 from trnblas.distributed.schedule import INDICES
+from trnsci.core.distributed.agreement import gradients
 from trnsci.core.distributed.layout import dims_of
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeError
 
@@ -53,23 +54,28 @@ def constant(function: str, name: str, value: Scalar) -> Scalar:
     return value
 
 
-def described(operands: Mapping[str, Any], names: str, options: Sequence[Any]) -> str:
+def described(operands: Mapping[str, Any], **options: Any) -> str:
     """Return, as text, the arguments that all ranks must share."""
     texts = [
-        f"{name} {tuple(x.shape)} {x.dtype} {tuple(x.placements)}{' with grad' * x.requires_grad}"
+        f"{name} {tuple(x.shape)} {x.dtype} {tuple(x.placements)}"
         for name, x in operands.items()
         if x is not None
     ]
-    texts += [f"{name} {value}" for name, value in zip(names.split(), options, strict=True)]
-    return ", ".join(texts)
+    texts += [f"{name} {value}" for name, value in options.items()]
+    return ", ".join([*texts, gradients(*operands.values())])
 
 
 def split_of(
-    function: str, name: str, placements: Sequence[Placement], matrix: str, flipped: bool = False
+    function: str,
+    name: str,
+    placements: Sequence[Placement],
+    mesh_ndim: int,
+    matrix: str,
+    flipped: bool = False,
 ) -> tuple[str, ...]:
     """Return the index that each mesh dimension splits; empty where a matrix is replicated."""
     indices = INDICES[matrix][::-1] if flipped else INDICES[matrix]
-    dims = dims_of(function, name, placements, 2)
+    dims = dims_of(function, name, placements, 2, mesh_ndim)
     return tuple("" if dim is None else indices[dim] for dim in dims)
 
 

@@ -11,9 +11,9 @@ from trnblas import mp2
 from trnblas.distributed.operands import check_operand, described
 from trnblas.level3 import gemm
 from trnsci.core.arguments import agree
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import all_reduce, replicate, start_shift
-from trnsci.core.distributed.groups import mesh_device, ranks_of_mesh
+from trnsci.core.distributed.groups import ranks_of_mesh
 from trnsci.core.distributed.layout import (
     even_offsets,
     even_sizes,
@@ -56,9 +56,9 @@ def batched_pair_energy(
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.
     """
-    mesh = mesh_of(FUNCTION, B=B)
-    ranks = ranks_of_mesh(FUNCTION, mesh)
-    with agreement(ranks, mesh_device(mesh), check=check) as describe:
+    with agreement(FUNCTION, B, check=check) as describe:
+        mesh = mesh_of(FUNCTION, B=B)
+        ranks = ranks_of_mesh(FUNCTION, mesh)
         check_operand(FUNCTION, "B", B, mesh, 3)
         if B.is_complex():
             raise DTypeError(f"{FUNCTION}: B must be float32 or float64, got {B.dtype}")
@@ -73,8 +73,7 @@ def batched_pair_energy(
                 f"{FUNCTION}: B must be (nocc, nvir, naux) with ({eps_occ.numel()}, "
                 f"{eps_vir.numel()}) energies, got {tuple(B.shape)}"
             )
-        grads = eps_occ.requires_grad, eps_vir.requires_grad
-        describe(described({"B": B}, "gradients", [grads]))
+        describe(f"{described({'B': B})}, {gradients(B, eps_occ, eps_vir)}")
     ring = ranks[0]
     occupied, virtual = eps_occ.flatten(), eps_vir.flatten()
     for each in ranks:

@@ -24,7 +24,7 @@ from trnblas.distributed.schedule import INDICES, Move, Panel, Schedule, schedul
 from trnsci.core.arguments import agree
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import Pending, start_broadcast
-from trnsci.core.distributed.groups import Ranks, mesh_device, ranks_of_mesh
+from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
 from trnsci.core.distributed.layout import local_of, mesh_of, with_local
 from trnsci.core.distributed.splits import resplit
 from trnsci.core.errors import FlagError, ShapeError
@@ -110,9 +110,9 @@ def accumulated(
     argument of the function that ranks must share, beyond those of a product.
     """
     (A, B, C), (alpha, beta) = operands, factors
-    mesh = mesh_of(function, A=A, B=B, C=C)
-    ranks = ranks_of_mesh(function, mesh)
-    with agreement(ranks, mesh_device(mesh), check=check) as describe:
+    with agreement(function, *operands, check=check) as describe:
+        mesh = mesh_of(function, A=A, B=B, C=C)
+        ranks = ranks_of_mesh(function, mesh)
         for name, x in (("A", A), ("B", B), ("C", C)):
             if x is not None:
                 check_operand(function, name, x, mesh)
@@ -124,18 +124,15 @@ def accumulated(
         if C is not None and tuple(C.shape) != shape:
             raise ShapeError(f"{function}: C must have shape {shape}, got {tuple(C.shape)}")
         splits = [
-            split_of(function, name, x.placements, name, op != "N")
+            split_of(function, name, x.placements, mesh.ndim, name, op != "N")
             for name, x, op in (("A", A, ops[0]), ("B", B, ops[1]))
         ]
         if placements is None and C is not None:
             placements = C.placements
-        wanted = None if placements is None else split_of(function, "placements", placements, "C")
-        if placements is not None and len(placements) != mesh.ndim:
-            raise FlagError(
-                f"{function}: placements must have one entry for each of {mesh.ndim} mesh "
-                f"dimensions, got {tuple(placements)}"
-            )
-        if C is not None and split_of(function, "C", C.placements, "C") != wanted:
+        wanted = None
+        if placements is not None:
+            wanted = split_of(function, "placements", placements, mesh.ndim, "C")
+        if C is not None and split_of(function, "C", C.placements, mesh.ndim, "C") != wanted:
             raise FlagError(
                 f"{function}: C must have the placements of the result, {tuple(placements or ())}"
                 f", got {tuple(C.placements)}"
@@ -144,9 +141,16 @@ def accumulated(
         c = None if C is None else local_of(function, "C", C)
         sizes = (shape[0], A.shape[1 if ops[0] == "N" else 0], shape[1])
         chosen = schedule(sizes, tuple(mesh.shape), A.dtype.itemsize, splits[0], splits[1], wanted)
-        values = (request.alpha, request.beta, *ops, placements and tuple(placements), also)
-        names = "alpha beta transA transB placements uplo"
-        describe(described({"A": A, "B": B, "C": C}, names, values))
+        text = described(
+            {"A": A, "B": B, "C": C},
+            alpha=request.alpha,
+            beta=request.beta,
+            transA=ops[0],
+            transB=ops[1],
+            placements=placements and tuple(placements),
+            uplo=also,
+        )
+        describe(text)
     alpha, beta = request.alpha, request.beta
     found = product(applied(ops[0], a), applied(ops[1], b), alpha, chosen, ranks)
     if c is not None and not is_number(beta, 0):

@@ -27,10 +27,9 @@ from trnblas.distributed.schedule import Move, Schedule, Split, moves, schedule
 from trnsci.core.arguments import agree, square
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import start_broadcast
-from trnsci.core.distributed.groups import Ranks, mesh_device, ranks_of_mesh
+from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
 from trnsci.core.distributed.layout import even_offsets, local_of, mesh_of, with_local
 from trnsci.core.distributed.plans import Step
-from trnsci.core.errors import FlagError
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
@@ -71,9 +70,9 @@ def trsm(
         ShapeError, DTypeError, DerivativeError, BackendError, RankError: As ``gemm``.
         FlagError: An option, a mesh or placements are invalid.
     """
-    mesh = mesh_of(FUNCTION, A=A, B=B)
-    ranks = ranks_of_mesh(FUNCTION, mesh)
-    with agreement(ranks, mesh_device(mesh), check=check) as describe:
+    with agreement(FUNCTION, A, B, check=check) as describe:
+        mesh = mesh_of(FUNCTION, A=A, B=B)
+        ranks = ranks_of_mesh(FUNCTION, mesh)
         check_operand(FUNCTION, "A", A, mesh)
         check_operand(FUNCTION, "B", B, mesh)
         agree(FUNCTION, "A", A, "B", B)
@@ -82,22 +81,25 @@ def trsm(
         square(FUNCTION, "A", A)
         factor = constant(FUNCTION, "alpha", alpha)
         factor, _ = sided_arguments(FUNCTION, factor, A, B, 0, None, left)
-        wanted = tuple(B.placements if placements is None else placements)
-        if len(wanted) != mesh.ndim:
-            raise FlagError(
-                f"{FUNCTION}: placements must have one entry for each of {mesh.ndim} mesh "
-                f"dimensions, got {wanted}"
-            )
+        wanted = B.placements if placements is None else placements
         flipped = (op != "N") == left  # a system from the right is that of the transposes
-        a = split_of(FUNCTION, "A", A.placements, "A", flipped)
-        b = split_of(FUNCTION, "B", B.placements, "C", not left)
-        x = split_of(FUNCTION, "placements", wanted, "C", not left)
+        a = split_of(FUNCTION, "A", A.placements, mesh.ndim, "A", flipped)
+        b = split_of(FUNCTION, "B", B.placements, mesh.ndim, "C", not left)
+        x = split_of(FUNCTION, "placements", wanted, mesh.ndim, "C", not left)
         local_a, local_b = local_of(FUNCTION, "A", A), local_of(FUNCTION, "B", B)
         sizes = A.shape[0], B.shape[1 if left else 0]
         itemsize, triangle = A.dtype.itemsize, upper != flipped
         plan = substitution(sizes, tuple(mesh.shape), itemsize, a, b, x, triangle)
-        values = factor, left, upper, op, unit, wanted
-        describe(described({"A": A, "B": B}, "alpha left upper trans unit placements", values))
+        text = described(
+            {"A": A, "B": B},
+            alpha=factor,
+            left=left,
+            upper=upper,
+            trans=op,
+            unit=unit,
+            placements=tuple(wanted),
+        )
+        describe(text)
     local_a = applied(op, local_a)
     if left:
         found = _solve(local_a, local_b, factor, unit, plan, ranks)

@@ -178,6 +178,10 @@ def halo_of(indices: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
 
 def row_layout(layout: Layout | Sequence[int], columns: int, ranks: int) -> Layout:
     """Return the checked layout of the rows of a matrix."""
+    if not isinstance(layout, (Layout, Sequence)):
+        raise OperandError(
+            f"RowShardedCSR: layout must be a Layout or offsets, got {type(layout).__name__}"
+        )
     offsets = layout.offsets if isinstance(layout, Layout) else tuple(layout)
     if len(offsets) != ranks + 1 or list(offsets) != sorted(offsets) or offsets[0] != 0:
         raise OperandError(

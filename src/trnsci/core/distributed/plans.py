@@ -120,10 +120,9 @@ _AGREEMENT = "arguments of the call"
 
 
 def agreement_step(mesh: tuple[int, ...]) -> Step:
-    """Return the exchange of signatures at the start of a call."""
+    """Return the exchange of signatures at the start of a call, by a mesh of all ranks."""
     ranks = prod(mesh)
-    messages = sum(size - 1 for size in mesh)
-    return Step("all_gather", _AGREEMENT, (SIGNATURE_BYTES * (ranks - 1),) * ranks, messages)
+    return Step("all_gather", _AGREEMENT, (SIGNATURE_BYTES * (ranks - 1),) * ranks, ranks - 1)
 
 
 def all_reduced(count: int, ranks: int) -> int:

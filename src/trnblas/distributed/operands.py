@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnblas._paths.arguments import Scalar
 from trnblas.distributed.schedule import INDICES
+from trnsci.core.backend.precision import CHOSEN, PrecisionLevel
 from trnsci.core.distributed.agreement import gradients
 from trnsci.core.distributed.layout import dims_of
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeError
@@ -17,7 +18,14 @@ from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeErro
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement
 
-__all__ = ["check_operand", "constant", "described", "placements_of", "split_of"]
+__all__ = [
+    "check_operand",
+    "constant",
+    "described",
+    "placements_of",
+    "precision_of",
+    "split_of",
+]
 
 _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -52,6 +60,15 @@ def constant(function: str, name: str, value: Scalar) -> Scalar:
             )
         return value.item() if value.ndim == 0 else value
     return value
+
+
+def precision_of(level: PrecisionLevel) -> PrecisionLevel | None:
+    """Return the argument by which single-rank functions compute at a level.
+
+    It is None where the level is float32 and nothing has chosen another one, so that these
+    functions write into ``out``.
+    """
+    return None if level == "float32" and not CHOSEN.used else level
 
 
 def described(operands: Mapping[str, Any], **options: Any) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from trnblas import mp2
-from trnblas.distributed.operands import check_operand, described
+from trnblas._paths.level_names import level_name
+from trnblas.distributed.operands import check_operand, described, precision_of
 from trnblas.level3 import gemm
 from trnsci.core.arguments import agree
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import all_reduce, replicate, start_shift
 from trnsci.core.distributed.groups import ranks_of_mesh
@@ -34,7 +37,12 @@ FUNCTION = "trnblas.distributed.batched_pair_energy"
 
 
 def batched_pair_energy(
-    B: DTensor, eps_occ: Tensor, eps_vir: Tensor, *, check: bool = True
+    B: DTensor,
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    *,
+    precision: PrecisionLevel | None = None,
+    check: bool = True,
 ) -> DTensor:
     """Return the MP2 energy of all ordered pairs of occupied orbitals, replicated, 0-d.
 
@@ -47,6 +55,9 @@ def batched_pair_energy(
             and replicated along a second one.
         eps_occ: Energies of the occupied orbitals, nocc values, the same on every rank.
         eps_vir: Energies of the virtual orbitals, nvir values, the same on every rank.
+        precision: Arithmetic of each rank's energies and of their gradients, as in
+            ``trnblas.mp2.nki_batched_pair_energy``; None for the level of ``trnblas.precision``, which
+            all ranks must share.
         check: Whether ranks compare their arguments first. Values are not compared.
 
     Raises:
@@ -73,7 +84,8 @@ def batched_pair_energy(
                 f"{FUNCTION}: B must be (nocc, nvir, naux) with ({eps_occ.numel()}, "
                 f"{eps_vir.numel()}) energies, got {tuple(B.shape)}"
             )
-        describe(f"{described({'B': B})}, {gradients(B, eps_occ, eps_vir)}")
+        level = level_name(FUNCTION, precision, B)
+        describe(f"{described({'B': B}, precision=level)}, {gradients(eps_occ, eps_vir)}")
     ring = ranks[0]
     occupied, virtual = eps_occ.flatten(), eps_vir.flatten()
     for each in ranks:
@@ -91,10 +103,12 @@ def batched_pair_energy(
         current = coming
         coming = [start_shift(own, ring, later, sizes) for later in distances[number + 1 :][:1]]
         if by == 0:
-            total = total + mp2.nki_batched_pair_energy(own, energies[ring.rank], virtual)
+            total = total + mp2.nki_batched_pair_energy(
+                own, energies[ring.rank], virtual, precision=level
+            )
             continue
         other = energies[(ring.rank + by) % ring.size]
-        part = _between(own, energies[ring.rank], current[0].wait(), other, virtual)
+        part = _between(own, energies[ring.rank], current[0].wait(), other, virtual, level)
         total = total + part * (1 if 2 * by == ring.size else 2)
     for each in ranks:
         total = all_reduce(total, each)
@@ -109,16 +123,28 @@ def _distances(ranks: int) -> list[int]:
 
 
 def _between(
-    own: Tensor, eps_own: Tensor, other: Tensor, eps_other: Tensor, eps_vir: Tensor
+    own: Tensor,
+    eps_own: Tensor,
+    other: Tensor,
+    eps_other: Tensor,
+    eps_vir: Tensor,
+    level: PrecisionLevel,
 ) -> Tensor:
-    """Return the energy of the pairs of own orbitals with others."""
+    """Return the energy of the pairs of own orbitals with others.
+
+    At doublefloat the integrals stay in float64; at bfloat16 they stay in the dtype of the
+    operands.
+    """
     total = other[:0].sum()  # its gradient is a collective, also without pairs
     if not other.shape[0]:
         return total
-    columns = other.flatten(0, 1)
-    for orbital, energy in zip(own, eps_own, strict=True):
-        integrals = gemm(1.0, orbital, columns, transB=True)
-        total = total + mp2.nki_mp2_energy(integrals, energy[None], eps_other, eps_vir)
+    wide = torch.float64 if level == "doublefloat" else own.dtype
+    columns, eps_other, eps_vir = (x.to(wide) for x in (other.flatten(0, 1), eps_other, eps_vir))
+    second: PrecisionLevel = "float32" if level == "bfloat16" else level
+    for orbital, energy in zip(own.to(wide), eps_own.to(wide), strict=True):
+        integrals = gemm(1.0, orbital, columns, transB=True, precision=precision_of(level))
+        part = mp2.nki_mp2_energy(integrals, energy[None], eps_other, eps_vir, precision=second)
+        total = total + part.to(own.dtype)
     return total
 
 

@@ -42,6 +42,8 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
+    Peak memory is that at the default level of precision; other levels hold copies of operands.
+
     Args:
         function: ``"gemm"``, ``"syrk"``, ``"trsm"`` or ``"batched_pair_energy"``.
         *shapes: Shapes of the operands: A and B; A for ``syrk``; B for the energy.

@@ -56,8 +56,8 @@ def batched_pair_energy(
         eps_occ: Energies of the occupied orbitals, nocc values, the same on every rank.
         eps_vir: Energies of the virtual orbitals, nvir values, the same on every rank.
         precision: Arithmetic of each rank's energies and of their gradients, as in
-            ``trnblas.mp2.nki_batched_pair_energy``; None for the level of ``trnblas.precision``, which
-            all ranks must share.
+            ``trnblas.mp2.nki_batched_pair_energy``; None for the level of ``trnblas.precision``,
+            which all ranks must share.
         check: Whether ranks compare their arguments first. Values are not compared.
 
     Raises:
@@ -148,6 +148,30 @@ def _between(
     return total
 
 
+def _energies(
+    shape: tuple[int, int, int],
+    at: list[tuple[int, int]],
+    sizes: tuple[int, ...],
+    distances: list[list[int]],
+    itemsize: int,
+) -> Step:
+    """Return the computation: for each pair of orbitals a product, and its energy.
+
+    A kernel computes the pairs of own orbitals; a product and an energy those of one with all
+    orbitals of another rank.
+    """
+    _, nvir, naux = shape
+    row, size = nvir * naux * itemsize, len(sizes)
+    flops, moved, launches = [], [], 1
+    for (rank, _), near in zip(at, distances, strict=True):
+        others = [sizes[(rank + by) % size] for by in near]
+        flops.append(sizes[rank] * sum(others) * nvir * nvir * (2 * naux + 8))
+        moved.append((sizes[rank] + sum(others)) * row)
+        launches = max(launches, (0 in near) + 2 * sizes[rank] * len([by for by in near if by]))
+    zeros = (0,) * len(at)
+    return Step("compute", "pair energies", zeros, 0, tuple(flops), tuple(moved), launches=launches)
+
+
 def pair_steps(
     shape: tuple[int, int, int], mesh: tuple[int, ...], itemsize: int
 ) -> tuple[list[Step], list[Step], tuple[int, ...]]:
@@ -169,7 +193,7 @@ def pair_steps(
             ),
             most,
         ),
-        Step("compute", "pair energies", (0,) * len(at), 0, ()),
+        _energies(shape, at, sizes, [_distances(size)[place::places] for _, place in at], itemsize),
         Step("all_reduce", "energy", (sum(scalar),) * len(at), 2 * sum(p - 1 for p in mesh)),
     ]
     back = [

@@ -163,9 +163,30 @@ class Substitution:
                 for at in ranks
             ]
             found.append(Step("broadcast", "rows of the solution", tuple(counts), len(sent)))
-        flops = tuple(frame.sizes[0] * prod(frame.local_shape("C", self.by, at)) for at in ranks)
-        found.append(Step("compute", "substitution", (0,) * len(ranks), 0, flops))
+        read = [self._triangle(at) for at in ranks]
+        parts = [frame.local_shape("C", self.by, at) for at in ranks]
+        flops = tuple(2 * count * shape[1] for count, shape in zip(read, parts, strict=True))
+        moved = tuple(
+            frame.itemsize * (count + 2 * prod(shape))
+            for count, shape in zip(read, parts, strict=True)
+        )
+        launches = len(self.blocks) if "m" in self.by else 1
+        zeros = (0,) * len(ranks)
+        found.append(
+            Step("compute", "substitution", zeros, 0, flops, moved, launches=max(1, launches))
+        )
         return (*found, *(frame.step(move) for move in self.after if move.kind != "slice"))
+
+    def _triangle(self, at: tuple[int, ...]) -> int:
+        """Return the elements of the triangle in the rows that a rank solves for."""
+        n = self.frame.sizes[0]
+        first, rows = 0, n
+        if "m" in self.by:
+            dim = self.by.index("m")
+            offsets = even_offsets(n, self.frame.mesh[dim])
+            first, rows = offsets[at[dim]], self.frame.parts("m", dim)[at[dim]]
+        below = n - first - rows if self.upper else first  # columns outside of the diagonal block
+        return rows * below + rows * (rows + 1) // 2
 
     @property
     def peak_bytes(self) -> tuple[int, ...]:

@@ -34,8 +34,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 SECONDS = 60
 """Time for one function; a collective fails after half of it."""
 _POOLS = {}
-# DTensor imports torch._dynamo with its first operation, which takes 2 s.
-_PRELOADED = ["ranks", "torch.distributed.tensor", "torch._dynamo", "trnblas"]
+# DTensor imports torch._dynamo with its first operation, which takes 2 s. Every rank is a fork, so
+# that what is imported here is imported once for all ranks of all pools.
+_PRELOADED = [
+    "ranks",
+    "torch.distributed.tensor",
+    "torch._dynamo",
+    "scipy.sparse.linalg",
+    "hypothesis",
+    "trnblas.distributed",
+    "trnfft.distributed",
+    "trnrand.distributed",
+    "trnsolver.distributed",
+    "trnsparse.distributed",
+    "trntensor.distributed",
+]
 
 
 def rank_numbers(values):
@@ -191,7 +204,7 @@ def sharded(x, mesh, placements):
 
 
 class Watched(TorchDispatchMode):
-    """Counts the bytes that this rank receives, and those of live tensors.
+    """Counts the bytes that this rank receives, and those of live tensors if it is given some.
 
     It sees the operations of c10d below ``torch.distributed`` and those of DTensor, so it depends
     on nothing in the suite. Received bytes are counted from the tensors of each collective by the
@@ -200,18 +213,20 @@ class Watched(TorchDispatchMode):
     Attributes:
         received: Bytes received.
         calls: Pairs of a collective's name and the bytes received in it.
-        live: Bytes of storages created in the context, and of ``holding``, that still exist.
+        live: Bytes of storages created in the context, and of ``holding``, that still exist; they
+            are counted if ``holding`` is not None, because that takes a multiple of the time.
         peak: Their largest number.
         limit: The largest number allowed; ``MemoryError`` beyond it, unless ``raises`` is False.
             A thread of gloo releases the tensors of a collective some time after it, so live bytes
             above the limit are counted again for a second.
     """
 
-    def __init__(self, holding=(), limit=None, raises=True):
+    def __init__(self, holding=None, limit=None, raises=True):
         super().__init__()
         self.calls, self.live, self.peak, self.limit, self.raises = [], 0, 0, limit, raises
         self._known = {}
-        for tensor in holding:
+        self._counts_memory = holding is not None
+        for tensor in holding or ():
             self._count(tensor)
 
     @property
@@ -228,7 +243,10 @@ class Watched(TorchDispatchMode):
             if count is not None:
                 self.calls.append((name.rstrip("_"), count(*args)))
         found = func(*args, **(kwargs or {}))
-        torch.utils._pytree.tree_map_only(torch.Tensor, self._count, found)
+        if self._counts_memory:
+            for each in found if isinstance(found, (list, tuple)) else (found,):
+                if isinstance(each, torch.Tensor):
+                    self._count(each)
         return found
 
     def _count(self, tensor):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from math import log2
 from pathlib import Path
 
@@ -16,8 +17,9 @@ import torch
 
 from trnblas.distributed import plan as blas_plan
 from trnfft.distributed import plan as fft_plan
-from trnsci.core.distributed.layout import even_sizes
-from trnsci.core.distributed.plans import Communication, Step, all_reduced
+from trnsci.core.distributed.layout import Layout, even_sizes
+from trnsci.core.distributed.plans import Communication, Step
+from trnsolver.distributed import plan as solver_plan
 
 RANKS = tuple(2**k for k in range(10))
 WIDTH, HEIGHT = 430, 330
@@ -43,21 +45,32 @@ def fft(ranks: int, factor: int) -> Communication:
 
 
 def cg(ranks: int, factor: int) -> Communication:
-    """Return the steps of one iteration on a seven-point Laplacian of 512**3 * factor unknowns."""
-    planes, side = 512 * factor, 512
-    rows, plane = max(even_sizes(planes, ranks)) * side * side, 4 * side * side
-    halo = tuple(plane * ((rank > 0) + (rank + 1 < ranks)) for rank in range(ranks))
-    scalar, messages = (all_reduced(4, ranks),) * ranks, 2 * (ranks - 1)
-    # Seven entries of 8 bytes in a row; ten passes over vectors.
-    touched, flops = (7 * 8 + 10 * 4) * rows, (2 * 7 + 10) * rows
-    steps = (
-        Step("all_to_all", "halo", halo, min(2, ranks - 1)),
-        Step("compute", "iteration", (0,) * ranks, 0, (flops,) * ranks, (touched,) * ranks),
-        Step("all_reduce", "p A p", scalar, messages),
-        Step("all_reduce", "r r", scalar, messages),
+    """Return the plan of 100 iterations on a seven-point Laplacian of 512**3 * factor unknowns.
+
+    Its matrix is larger than this machine's memory, so the plan of a product is written down: each
+    rank has planes of the grid, and receives those next to its own.
+    """
+    plane = 512 * 512
+    counts = [planes * plane for planes in even_sizes(512 * factor, ranks)]
+    halo = tuple(4 * plane * ((rank > 0) + (rank + 1 < ranks)) for rank in range(ranks))
+    flops = tuple(2 * 7 * rows for rows in counts)
+    touched = tuple((7 * (4 + 8) + 8 + 8) * rows for rows in counts)  # entries, pointers, vectors
+    product = Communication(
+        "matmul",
+        "7-point Laplacian",
+        (ranks,),
+        (
+            Step("all_to_all", "halo", halo, ranks - 1),
+            Step("compute", "local product", (0,) * ranks, 0, flops, touched),
+        ),
+        touched,
     )
-    problem = f"{planes} x {side} x {side} unknowns in float32, one iteration"
-    return Communication("cg", problem, (ranks,), steps, (0,) * ranks)
+    return solver_plan("cg", _rows(counts), iterations=100, A=product)
+
+
+def _rows(counts: list[int]) -> Layout:
+    offsets = (0, *accumulate(counts))
+    return Layout((offsets[-1], offsets[-1]), 0, offsets)
 
 
 @dataclass(frozen=True)

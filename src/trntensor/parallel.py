@@ -21,7 +21,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import all_reduce, replicate
 from trnsci.core.distributed.groups import Ranks, ranks_of
 from trnsci.core.distributed.layout import Layout
@@ -252,8 +252,7 @@ def einsum_over_ranks(
     ranks = Ranks(function, None, 0, 1)
     if group is not None or (dist.is_available() and dist.is_initialized()):
         ranks = ranks_of(function, group)
-    given = next((x for x in (subscripts, *operands) if isinstance(x, Tensor)), torch.empty(0))
-    with agreement([ranks], given.device, check=ranks.size > 1, error=ShapeError) as describe:
+    with agreement(function, group=group, check=ranks.size > 1, error=ShapeError) as describe:
         text, tensors = read_arguments(function, subscripts, operands)
         check_operands(function, text, tensors)
         if precision != "fast":
@@ -261,7 +260,8 @@ def einsum_over_ranks(
         pieces = whole(function, "pieces", pieces, 1, error=ShapeError)
         program = make_plan(function, text, tensors, "fast", None, "flops").program
         shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
-        describe(f"{text!r} of {shapes} in {tensors[0].dtype} and {pieces} pieces")
+        tracked = gradients(*tensors)
+        describe(f"{text!r} of {shapes} in {tensors[0].dtype}, {pieces} pieces, {tracked}")
     cut = _cut(program, pieces)
     mine = [at for number, at in enumerate(cut.ranges()) if number % ranks.size == ranks.rank]
     return all_reduce(cut.summed([replicate(x, ranks) for x in tensors], mine), ranks)

@@ -85,6 +85,8 @@ def _bad_input():
         ),
         "C shape": refusal(lambda: gemm(1.0, A, A, 1.0, _zeros(mesh, 1, 4, rows))),
         "placements": refusal(lambda: gemm(1.0, A, A, placements=[Shard(0), Shard(1)])),
+        "no placements": refusal(lambda: gemm(1.0, A, A, placements="ab")),
+        "dimension": refusal(lambda: gemm(1.0, A, A, placements=[Shard(5)])),
         "factor": refusal(lambda: gemm(factor, A, A)),
     }
     if rank == 0:
@@ -114,6 +116,8 @@ BAD_INPUT = {
     "C": ("FlagError", "C must have the placements of the result"),
     "C shape": ("ShapeError", "C must have shape (4, 4), got (1, 4)"),
     "placements": ("FlagError", "placements must have one entry for each of 1 mesh dimensions"),
+    "no placements": ("FlagError", "placements must be a list or tuple of placements, got 'ab'"),
+    "dimension": ("FlagError", "placements must split dimensions of a tensor of 2 dimensions"),
     "factor": ("DerivativeError", "alpha must not require a gradient"),
 }
 

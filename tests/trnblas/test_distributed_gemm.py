@@ -175,7 +175,7 @@ def _against_dtensor(shape, sizes):
     return (ours.received, ours.peak), (theirs.received, theirs.peak)
 
 
-@pytest.mark.parametrize("mesh", [(4,), (2, 2), (2, 3)], ids=str)
+@pytest.mark.parametrize("mesh", rank_numbers([(4,), (2, 2), (2, 3)]), ids=str)
 def test_bytes_and_memory_are_at_most_those_of_dtensor(mesh):
     sizes = (60, 4800, 60)
     for ours, theirs in pool(_ranks(mesh)).run(_against_dtensor, mesh, sizes):

@@ -245,7 +245,7 @@ def test_bad_input_is_refused_on_every_rank_and_moves_no_generator():
         ("RankError", "on rank 2: (7,) in torch.float32"),
         ("ParameterError", "lam must be"),
         ("FlagError", "generator must have no partition"),
-        ("FlagError", "placements must split dimensions of a result of 1 dimensions"),
+        ("FlagError", "placements must split dimensions of a tensor of 1 dimensions"),
         ("FlagError", "placements must have one entry for each of 1 mesh dimensions"),
         ("FlagError", "total must be absent"),
         ("FlagError", "population must be a tensor that is the same on every rank"),

@@ -10,13 +10,22 @@ from torch import Tensor
 
 from trnblas._paths.arguments import Scalar
 from trnblas.distributed.schedule import INDICES
+from trnsci.core.backend.precision import CHOSEN, PrecisionLevel
+from trnsci.core.distributed.agreement import gradients
 from trnsci.core.distributed.layout import dims_of
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeError
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement
 
-__all__ = ["check_operand", "constant", "described", "placements_of", "split_of"]
+__all__ = [
+    "check_operand",
+    "constant",
+    "described",
+    "placements_of",
+    "precision_of",
+    "split_of",
+]
 
 _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -53,23 +62,37 @@ def constant(function: str, name: str, value: Scalar) -> Scalar:
     return value
 
 
-def described(operands: Mapping[str, Any], names: str, options: Sequence[Any]) -> str:
+def precision_of(level: PrecisionLevel) -> PrecisionLevel | None:
+    """Return the argument by which single-rank functions compute at a level.
+
+    It is None where the level is float32 and nothing has chosen another one, so that these
+    functions write into ``out``.
+    """
+    return None if level == "float32" and not CHOSEN.used else level
+
+
+def described(operands: Mapping[str, Any], **options: Any) -> str:
     """Return, as text, the arguments that all ranks must share."""
     texts = [
-        f"{name} {tuple(x.shape)} {x.dtype} {tuple(x.placements)}{' with grad' * x.requires_grad}"
+        f"{name} {tuple(x.shape)} {x.dtype} {tuple(x.placements)}"
         for name, x in operands.items()
         if x is not None
     ]
-    texts += [f"{name} {value}" for name, value in zip(names.split(), options, strict=True)]
-    return ", ".join(texts)
+    texts += [f"{name} {value}" for name, value in options.items()]
+    return ", ".join([*texts, gradients(*operands.values())])
 
 
 def split_of(
-    function: str, name: str, placements: Sequence[Placement], matrix: str, flipped: bool = False
+    function: str,
+    name: str,
+    placements: Sequence[Placement],
+    mesh_ndim: int,
+    matrix: str,
+    flipped: bool = False,
 ) -> tuple[str, ...]:
     """Return the index that each mesh dimension splits; empty where a matrix is replicated."""
     indices = INDICES[matrix][::-1] if flipped else INDICES[matrix]
-    dims = dims_of(function, name, placements, 2)
+    dims = dims_of(function, name, placements, 2, mesh_ndim)
     return tuple("" if dim is None else indices[dim] for dim in dims)
 
 

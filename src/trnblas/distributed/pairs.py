@@ -5,15 +5,18 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from trnblas import mp2
-from trnblas.distributed.operands import check_operand, described
+from trnblas._paths.level_names import level_name
+from trnblas.distributed.operands import check_operand, described, precision_of
 from trnblas.level3 import gemm
 from trnsci.core.arguments import agree
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.backend.precision import PrecisionLevel
+from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import all_reduce, replicate, start_shift
-from trnsci.core.distributed.groups import mesh_device, ranks_of_mesh
+from trnsci.core.distributed.groups import ranks_of_mesh
 from trnsci.core.distributed.layout import (
     even_offsets,
     even_sizes,
@@ -34,7 +37,12 @@ FUNCTION = "trnblas.distributed.batched_pair_energy"
 
 
 def batched_pair_energy(
-    B: DTensor, eps_occ: Tensor, eps_vir: Tensor, *, check: bool = True
+    B: DTensor,
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    *,
+    precision: PrecisionLevel | None = None,
+    check: bool = True,
 ) -> DTensor:
     """Return the MP2 energy of all ordered pairs of occupied orbitals, replicated, 0-d.
 
@@ -47,6 +55,9 @@ def batched_pair_energy(
             and replicated along a second one.
         eps_occ: Energies of the occupied orbitals, nocc values, the same on every rank.
         eps_vir: Energies of the virtual orbitals, nvir values, the same on every rank.
+        precision: Arithmetic of each rank's energies and of their gradients, as in
+            ``trnblas.mp2.nki_batched_pair_energy``; None for the level of ``trnblas.precision``,
+            which all ranks must share.
         check: Whether ranks compare their arguments first. Values are not compared.
 
     Raises:
@@ -56,9 +67,9 @@ def batched_pair_energy(
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.
     """
-    mesh = mesh_of(FUNCTION, B=B)
-    ranks = ranks_of_mesh(FUNCTION, mesh)
-    with agreement(ranks, mesh_device(mesh), check=check) as describe:
+    with agreement(FUNCTION, B, check=check) as describe:
+        mesh = mesh_of(FUNCTION, B=B)
+        ranks = ranks_of_mesh(FUNCTION, mesh)
         check_operand(FUNCTION, "B", B, mesh, 3)
         if B.is_complex():
             raise DTypeError(f"{FUNCTION}: B must be float32 or float64, got {B.dtype}")
@@ -73,8 +84,8 @@ def batched_pair_energy(
                 f"{FUNCTION}: B must be (nocc, nvir, naux) with ({eps_occ.numel()}, "
                 f"{eps_vir.numel()}) energies, got {tuple(B.shape)}"
             )
-        grads = eps_occ.requires_grad, eps_vir.requires_grad
-        describe(described({"B": B}, "gradients", [grads]))
+        level = level_name(FUNCTION, precision, B)
+        describe(f"{described({'B': B}, precision=level)}, {gradients(eps_occ, eps_vir)}")
     ring = ranks[0]
     occupied, virtual = eps_occ.flatten(), eps_vir.flatten()
     for each in ranks:
@@ -92,10 +103,12 @@ def batched_pair_energy(
         current = coming
         coming = [start_shift(own, ring, later, sizes) for later in distances[number + 1 :][:1]]
         if by == 0:
-            total = total + mp2.nki_batched_pair_energy(own, energies[ring.rank], virtual)
+            total = total + mp2.nki_batched_pair_energy(
+                own, energies[ring.rank], virtual, precision=level
+            )
             continue
         other = energies[(ring.rank + by) % ring.size]
-        part = _between(own, energies[ring.rank], current[0].wait(), other, virtual)
+        part = _between(own, energies[ring.rank], current[0].wait(), other, virtual, level)
         total = total + part * (1 if 2 * by == ring.size else 2)
     for each in ranks:
         total = all_reduce(total, each)
@@ -110,17 +123,53 @@ def _distances(ranks: int) -> list[int]:
 
 
 def _between(
-    own: Tensor, eps_own: Tensor, other: Tensor, eps_other: Tensor, eps_vir: Tensor
+    own: Tensor,
+    eps_own: Tensor,
+    other: Tensor,
+    eps_other: Tensor,
+    eps_vir: Tensor,
+    level: PrecisionLevel,
 ) -> Tensor:
-    """Return the energy of the pairs of own orbitals with others."""
+    """Return the energy of the pairs of own orbitals with others.
+
+    At doublefloat the integrals stay in float64; at bfloat16 they stay in the dtype of the
+    operands.
+    """
     total = other[:0].sum()  # its gradient is a collective, also without pairs
     if not other.shape[0]:
         return total
-    columns = other.flatten(0, 1)
-    for orbital, energy in zip(own, eps_own, strict=True):
-        integrals = gemm(1.0, orbital, columns, transB=True)
-        total = total + mp2.nki_mp2_energy(integrals, energy[None], eps_other, eps_vir)
+    wide = torch.float64 if level == "doublefloat" else own.dtype
+    columns, eps_other, eps_vir = (x.to(wide) for x in (other.flatten(0, 1), eps_other, eps_vir))
+    second: PrecisionLevel = "float32" if level == "bfloat16" else level
+    for orbital, energy in zip(own.to(wide), eps_own.to(wide), strict=True):
+        integrals = gemm(1.0, orbital, columns, transB=True, precision=precision_of(level))
+        part = mp2.nki_mp2_energy(integrals, energy[None], eps_other, eps_vir, precision=second)
+        total = total + part.to(own.dtype)
     return total
+
+
+def _energies(
+    shape: tuple[int, int, int],
+    at: list[tuple[int, int]],
+    sizes: tuple[int, ...],
+    distances: list[list[int]],
+    itemsize: int,
+) -> Step:
+    """Return the computation: for each pair of orbitals a product, and its energy.
+
+    A kernel computes the pairs of own orbitals; a product and an energy those of one with all
+    orbitals of another rank.
+    """
+    _, nvir, naux = shape
+    row, size = nvir * naux * itemsize, len(sizes)
+    flops, moved, launches = [], [], 1
+    for (rank, _), near in zip(at, distances, strict=True):
+        others = [sizes[(rank + by) % size] for by in near]
+        flops.append(sizes[rank] * sum(others) * nvir * nvir * (2 * naux + 8))
+        moved.append((sizes[rank] + sum(others)) * row)
+        launches = max(launches, (0 in near) + 2 * sizes[rank] * len([by for by in near if by]))
+    zeros = (0,) * len(at)
+    return Step("compute", "pair energies", zeros, 0, tuple(flops), tuple(moved), launches=launches)
 
 
 def pair_steps(
@@ -144,7 +193,7 @@ def pair_steps(
             ),
             most,
         ),
-        Step("compute", "pair energies", (0,) * len(at), 0, ()),
+        _energies(shape, at, sizes, [_distances(size)[place::places] for _, place in at], itemsize),
         Step("all_reduce", "energy", (sum(scalar),) * len(at), 2 * sum(p - 1 for p in mesh)),
     ]
     back = [

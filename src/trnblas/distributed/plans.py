@@ -42,6 +42,8 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
+    Peak memory is that at the default level of precision; other levels hold copies of operands.
+
     Args:
         function: ``"gemm"``, ``"syrk"``, ``"trsm"`` or ``"batched_pair_energy"``.
         *shapes: Shapes of the operands: A and B; A for ``syrk``; B for the energy.
@@ -75,15 +77,6 @@ def plan(
     if function == "batched_pair_energy":
         return _pairs(dims[0], grid, dtype)
     given = tuple(_default(grid)[:count] if in_placements is None else in_placements)
-    for name, each in (
-        *((f"in_placements[{at}]", p) for at, p in enumerate(given)),
-        ("placements", placements),
-    ):
-        if each is not None and len(each) != len(grid):
-            raise FlagError(
-                f"plan: {name} must have {len(grid)} entries, one for each mesh dimension, got "
-                f"{tuple(each)}"
-            )
     if function == "trsm":
         return _trsm(
             dims,
@@ -116,13 +109,15 @@ def _product(
     flips: tuple[bool, bool],
 ) -> Communication:
     a, b = (
-        split_of("plan", f"in_placements[{place}]", each, "AB"[place], flips[place])
+        split_of("plan", f"in_placements[{place}]", each, len(grid), "AB"[place], flips[place])
         for place, each in enumerate(given)
     )
     (m, k), (inner, n) = (s[::-1] if flip else s for s, flip in zip(shapes, flips, strict=True))
     if k != inner:
         raise ShapeError(f"plan: A and B must agree in the contracted dimension, got {shapes}")
-    c = None if placements is None else split_of("plan", "placements", placements, "C")
+    c = None
+    if placements is not None:
+        c = split_of("plan", "placements", placements, len(grid), "C")
     chosen = schedule((m, k, n), grid, dtype.itemsize, a, b, c)
     backward = [step for name in ("A", "B") for step in chosen.gradient(name).steps]
     steps, peak = chosen.steps, chosen.peak_bytes
@@ -177,11 +172,10 @@ def _trsm(
     if n != other or b_shape[0 if left else 1] != n:
         raise ShapeError(f"plan: A must be square and fit B, got {shapes}")
     flipped = transposed == left
-    a = split_of("plan", "in_placements[0]", given[0], "A", flipped)
-    b = split_of("plan", "in_placements[1]", given[1], "C", not left)
-    x = split_of(
-        "plan", "placements", given[1] if placements is None else placements, "C", not left
-    )
+    wanted = given[1] if placements is None else placements
+    a = split_of("plan", "in_placements[0]", given[0], len(grid), "A", flipped)
+    b = split_of("plan", "in_placements[1]", given[1], len(grid), "C", not left)
+    x = split_of("plan", "placements", wanted, len(grid), "C", not left)
     columns = b_shape[1 if left else 0]
     chosen = substitution((n, columns), grid, dtype.itemsize, a, b, x, upper != flipped)
     splits = ", ".join(f"{_WORDS[i]} over {size}" for i, size in zip(chosen.by, grid, strict=True))

@@ -13,18 +13,21 @@ from trnblas import level3
 from trnblas._paths.accumulation import is_number
 from trnblas._paths.arguments import Scalar, checked_product
 from trnblas._paths.flags import applied
+from trnblas._paths.level_names import level_name
 from trnblas.distributed.operands import (
     check_operand,
     constant,
     described,
     placements_of,
+    precision_of,
     split_of,
 )
 from trnblas.distributed.schedule import INDICES, Move, Panel, Schedule, schedule
 from trnsci.core.arguments import agree
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import Pending, start_broadcast
-from trnsci.core.distributed.groups import Ranks, mesh_device, ranks_of_mesh
+from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
 from trnsci.core.distributed.layout import local_of, mesh_of, with_local
 from trnsci.core.distributed.splits import resplit
 from trnsci.core.errors import FlagError, ShapeError
@@ -48,6 +51,7 @@ def gemm(
     transB: bool | str = False,
     *,
     placements: Sequence[Placement] | None = None,
+    precision: PrecisionLevel | None = None,
     check: bool = True,
 ) -> DTensor:
     """Return ``alpha * op(A) @ op(B) + beta * C`` of matrices on a mesh of one or two dimensions.
@@ -67,6 +71,9 @@ def gemm(
         transB: Transposition of B.
         placements: Placements of the result; None for those of C, or else those that need the
             fewest bytes.
+        precision: Arithmetic of each rank's products and of those of its gradients, as in
+            ``trnblas.gemm``; sums of panels and of ranks are in the dtype of the operands. None for
+            the level of ``trnblas.precision``, which all ranks must share.
         check: Whether ranks compare their arguments first.
 
     Raises:
@@ -79,7 +86,13 @@ def gemm(
         RankError: Ranks gave different arguments, or a rank has ended.
     """
     found = accumulated(
-        FUNCTION, (alpha, beta), (A, B, C), lambda: (transA, transB, None), placements, check
+        FUNCTION,
+        (alpha, beta),
+        (A, B, C),
+        lambda: (transA, transB, None),
+        placements,
+        precision,
+        check,
     )
     return with_local(found.local, found.mesh, found.placements, found.shape)
 
@@ -102,6 +115,7 @@ def accumulated(
     operands: tuple[DTensor, DTensor, DTensor | None],
     options: Callable[[], tuple[bool | str, bool | str, str | None]],
     placements: Sequence[Placement] | None,
+    precision: PrecisionLevel | None,
     check: bool,
 ) -> Accumulated:
     """Return this rank's part of ``alpha * op(A) @ op(B) + beta * C``.
@@ -110,32 +124,30 @@ def accumulated(
     argument of the function that ranks must share, beyond those of a product.
     """
     (A, B, C), (alpha, beta) = operands, factors
-    mesh = mesh_of(function, A=A, B=B, C=C)
-    ranks = ranks_of_mesh(function, mesh)
-    with agreement(ranks, mesh_device(mesh), check=check) as describe:
+    with agreement(function, *operands, check=check) as describe:
+        mesh = mesh_of(function, A=A, B=B, C=C)
+        ranks = ranks_of_mesh(function, mesh)
         for name, x in (("A", A), ("B", B), ("C", C)):
             if x is not None:
                 check_operand(function, name, x, mesh)
         transA, transB, also = options()
         agree(function, "A", A, "B", B)
+        level = level_name(function, precision, A)
         alpha, beta = constant(function, "alpha", alpha), constant(function, "beta", beta)
         request = checked_product(function, alpha, A, B, beta, C, transA, transB)
         shape, ops = request.shape, (request.trans_a, request.trans_b)
         if C is not None and tuple(C.shape) != shape:
             raise ShapeError(f"{function}: C must have shape {shape}, got {tuple(C.shape)}")
         splits = [
-            split_of(function, name, x.placements, name, op != "N")
+            split_of(function, name, x.placements, mesh.ndim, name, op != "N")
             for name, x, op in (("A", A, ops[0]), ("B", B, ops[1]))
         ]
         if placements is None and C is not None:
             placements = C.placements
-        wanted = None if placements is None else split_of(function, "placements", placements, "C")
-        if placements is not None and len(placements) != mesh.ndim:
-            raise FlagError(
-                f"{function}: placements must have one entry for each of {mesh.ndim} mesh "
-                f"dimensions, got {tuple(placements)}"
-            )
-        if C is not None and split_of(function, "C", C.placements, "C") != wanted:
+        wanted = None
+        if placements is not None:
+            wanted = split_of(function, "placements", placements, mesh.ndim, "C")
+        if C is not None and split_of(function, "C", C.placements, mesh.ndim, "C") != wanted:
             raise FlagError(
                 f"{function}: C must have the placements of the result, {tuple(placements or ())}"
                 f", got {tuple(C.placements)}"
@@ -144,11 +156,19 @@ def accumulated(
         c = None if C is None else local_of(function, "C", C)
         sizes = (shape[0], A.shape[1 if ops[0] == "N" else 0], shape[1])
         chosen = schedule(sizes, tuple(mesh.shape), A.dtype.itemsize, splits[0], splits[1], wanted)
-        values = (request.alpha, request.beta, *ops, placements and tuple(placements), also)
-        names = "alpha beta transA transB placements uplo"
-        describe(described({"A": A, "B": B, "C": C}, names, values))
+        text = described(
+            {"A": A, "B": B, "C": C},
+            alpha=request.alpha,
+            beta=request.beta,
+            transA=ops[0],
+            transB=ops[1],
+            placements=placements and tuple(placements),
+            uplo=also,
+            precision=level,
+        )
+        describe(text)
     alpha, beta = request.alpha, request.beta
-    found = product(applied(ops[0], a), applied(ops[1], b), alpha, chosen, ranks)
+    found = product(applied(ops[0], a), applied(ops[1], b), alpha, chosen, ranks, level)
     if c is not None and not is_number(beta, 0):
         found = found + beta * c
     if placements is None:
@@ -164,55 +184,75 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, A: Tensor, B: Tensor, alpha: Any, plan: Schedule, ranks: tuple[Ranks, ...]
+        ctx: Any,
+        A: Tensor,
+        B: Tensor,
+        alpha: Any,
+        plan: Schedule,
+        ranks: tuple[Ranks, ...],
+        level: PrecisionLevel,
     ) -> Tensor:
         """Return this rank's part of the product."""
         ctx.save_for_backward(A, B)
-        ctx.others = alpha, plan, ranks
-        return _multiplied(A, B, alpha, plan, ranks)
+        ctx.others = alpha, plan, ranks, level
+        return _multiplied(A, B, alpha, plan, ranks, level)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return this rank's part of the gradients."""
         A, B = ctx.saved_tensors
-        alpha, plan, ranks = ctx.others
+        alpha, plan, ranks, level = ctx.others
         alpha = alpha.conjugate()
         by_a = by_b = None
         if ctx.needs_input_grad[0]:
-            by_a = product(grads[0], B.mH, alpha, plan.gradient("A"), ranks)
+            by_a = product(grads[0], B.mH, alpha, plan.gradient("A"), ranks, level)
         if ctx.needs_input_grad[1]:
-            by_b = product(A.mH, grads[0], alpha, plan.gradient("B"), ranks)
-        return by_a, by_b, None, None, None
+            by_b = product(A.mH, grads[0], alpha, plan.gradient("B"), ranks, level)
+        return by_a, by_b, None, None, None, None
 
 
 def product(
-    A: Tensor, B: Tensor, alpha: Scalar, plan: Schedule, ranks: tuple[Ranks, ...]
+    A: Tensor,
+    B: Tensor,
+    alpha: Scalar,
+    plan: Schedule,
+    ranks: tuple[Ranks, ...],
+    level: PrecisionLevel,
 ) -> Tensor:
     """Return this rank's part of ``alpha * A @ B``; it is differentiable."""
-    found: Tensor = _Product.apply(A, B, alpha, plan, ranks)  # type: ignore[no-untyped-call]
+    found: Tensor = _Product.apply(A, B, alpha, plan, ranks, level)  # type: ignore[no-untyped-call]
     return found
 
 
 def _multiplied(
-    A: Tensor, B: Tensor, alpha: Scalar, plan: Schedule, ranks: tuple[Ranks, ...]
+    A: Tensor,
+    B: Tensor,
+    alpha: Scalar,
+    plan: Schedule,
+    ranks: tuple[Ranks, ...],
+    level: PrecisionLevel,
 ) -> Tensor:
     """Return this rank's part of ``alpha * A @ B``."""
     parts = {"A": A, "B": B}
     for move in plan.before:
         parts[move.matrix] = moved(parts[move.matrix], move, plan, ranks)
-    found = _summed_panels(parts, alpha, plan, ranks)
+    found = _summed_panels(parts, alpha, plan, ranks, precision_of(level))
     for move in plan.after:
         found = moved(found, move, plan, ranks)
     return found
 
 
 def _summed_panels(
-    parts: dict[str, Tensor], alpha: Scalar, plan: Schedule, ranks: tuple[Ranks, ...]
+    parts: dict[str, Tensor],
+    alpha: Scalar,
+    plan: Schedule,
+    ranks: tuple[Ranks, ...],
+    precision: PrecisionLevel | None,
 ) -> Tensor:
     """Return the product of matrices of which some are received in panels."""
     index = plan.streamed_index
     if not index:
-        return level3.gemm(alpha, parts["A"], parts["B"])
+        return level3.gemm(alpha, parts["A"], parts["B"], precision=precision)
     at = [each.rank for each in ranks]
     shape = plan.local_shape("C", plan.multiplied[2], at)
     if index == "k" and not plan.panels:
@@ -228,7 +268,15 @@ def _summed_panels(
             beta = 0.0
             place = total.narrow("mn".index(index), panel.start, panel.stop - panel.start)
         # No name holds the panels, so that two of a matrix exist at a time and not three.
-        level3.gemm(alpha, current["A"].wait(), current["B"].wait(), beta, place, out=place)
+        level3.gemm(
+            alpha,
+            current["A"].wait(),
+            current["B"].wait(),
+            beta,
+            place,
+            precision=precision,
+            out=place,
+        )
     return total
 
 

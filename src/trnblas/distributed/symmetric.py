@@ -12,6 +12,7 @@ from trnblas._paths.arguments import Scalar
 from trnblas._paths.flags import is_upper, transposition
 from trnblas.distributed.products import Accumulated, accumulated, moved
 from trnblas.distributed.schedule import Move, Schedule, moves
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.layout import even_offsets, with_local
 from trnsci.core.errors import FlagError
 
@@ -32,6 +33,7 @@ def syrk(
     uplo: str = "upper",
     *,
     placements: Sequence[Placement] | None = None,
+    precision: PrecisionLevel | None = None,
     check: bool = True,
 ) -> DTensor:
     """Return ``alpha * A @ A.mT + beta * C``, or ``alpha * A.mT @ A + beta * C``, on a mesh.
@@ -48,6 +50,7 @@ def syrk(
         uplo: Triangle of C that is read, and of the product that is mirrored.
         placements: Placements of the result; None for those of C, or else those that need the
             fewest bytes.
+        precision: Arithmetic of each rank's products; see ``gemm``.
         check: Whether ranks compare their arguments first.
 
     Raises:
@@ -62,7 +65,7 @@ def syrk(
             raise FlagError(f"{FUNCTION}: trans must not be C for a complex A, got {trans!r}")
         return ("N", "T", uplo) if op == "N" else ("T", "N", uplo)
 
-    found = accumulated(FUNCTION, (alpha, beta), (A, A, C), options, placements, check)
+    found = accumulated(FUNCTION, (alpha, beta), (A, A, C), options, placements, precision, check)
     return with_local(
         _mirrored(found, is_upper(FUNCTION, uplo)), found.mesh, found.placements, found.shape
     )

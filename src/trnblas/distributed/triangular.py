@@ -21,16 +21,23 @@ from torch import Tensor
 from trnblas import level3
 from trnblas._paths.arguments import Scalar, sided_arguments
 from trnblas._paths.flags import applied, is_left, is_unit, is_upper, transposition
-from trnblas.distributed.operands import check_operand, constant, described, split_of
+from trnblas._paths.level_names import level_name
+from trnblas.distributed.operands import (
+    check_operand,
+    constant,
+    described,
+    precision_of,
+    split_of,
+)
 from trnblas.distributed.products import moved, product
 from trnblas.distributed.schedule import Move, Schedule, Split, moves, schedule
 from trnsci.core.arguments import agree, square
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import start_broadcast
-from trnsci.core.distributed.groups import Ranks, mesh_device, ranks_of_mesh
+from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
 from trnsci.core.distributed.layout import even_offsets, local_of, mesh_of, with_local
 from trnsci.core.distributed.plans import Step
-from trnsci.core.errors import FlagError
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
@@ -50,6 +57,7 @@ def trsm(
     diag: str = "nonunit",
     *,
     placements: Sequence[Placement] | None = None,
+    precision: PrecisionLevel | None = None,
     check: bool = True,
 ) -> DTensor:
     """Solve ``op(A) @ X = alpha * B`` or ``X @ op(A) = alpha * B`` for X, with a triangular A.
@@ -65,44 +73,50 @@ def trsm(
         trans: Transposition of A.
         diag: ``"unit"`` if the diagonal of A is ones and not read.
         placements: Placements of X; None for those of B.
+        precision: Arithmetic of each rank's solutions and products; see ``gemm``.
         check: Whether ranks compare their arguments first.
 
     Raises:
         ShapeError, DTypeError, DerivativeError, BackendError, RankError: As ``gemm``.
         FlagError: An option, a mesh or placements are invalid.
     """
-    mesh = mesh_of(FUNCTION, A=A, B=B)
-    ranks = ranks_of_mesh(FUNCTION, mesh)
-    with agreement(ranks, mesh_device(mesh), check=check) as describe:
+    with agreement(FUNCTION, A, B, check=check) as describe:
+        mesh = mesh_of(FUNCTION, A=A, B=B)
+        ranks = ranks_of_mesh(FUNCTION, mesh)
         check_operand(FUNCTION, "A", A, mesh)
         check_operand(FUNCTION, "B", B, mesh)
         agree(FUNCTION, "A", A, "B", B)
         left, unit = is_left(FUNCTION, side), is_unit(FUNCTION, diag)
         upper, op = is_upper(FUNCTION, uplo), transposition(FUNCTION, "trans", trans, A)
         square(FUNCTION, "A", A)
+        level = level_name(FUNCTION, precision, A)
         factor = constant(FUNCTION, "alpha", alpha)
         factor, _ = sided_arguments(FUNCTION, factor, A, B, 0, None, left)
-        wanted = tuple(B.placements if placements is None else placements)
-        if len(wanted) != mesh.ndim:
-            raise FlagError(
-                f"{FUNCTION}: placements must have one entry for each of {mesh.ndim} mesh "
-                f"dimensions, got {wanted}"
-            )
+        wanted = B.placements if placements is None else placements
         flipped = (op != "N") == left  # a system from the right is that of the transposes
-        a = split_of(FUNCTION, "A", A.placements, "A", flipped)
-        b = split_of(FUNCTION, "B", B.placements, "C", not left)
-        x = split_of(FUNCTION, "placements", wanted, "C", not left)
+        a = split_of(FUNCTION, "A", A.placements, mesh.ndim, "A", flipped)
+        b = split_of(FUNCTION, "B", B.placements, mesh.ndim, "C", not left)
+        x = split_of(FUNCTION, "placements", wanted, mesh.ndim, "C", not left)
         local_a, local_b = local_of(FUNCTION, "A", A), local_of(FUNCTION, "B", B)
         sizes = A.shape[0], B.shape[1 if left else 0]
         itemsize, triangle = A.dtype.itemsize, upper != flipped
         plan = substitution(sizes, tuple(mesh.shape), itemsize, a, b, x, triangle)
-        values = factor, left, upper, op, unit, wanted
-        describe(described({"A": A, "B": B}, "alpha left upper trans unit placements", values))
+        text = described(
+            {"A": A, "B": B},
+            alpha=factor,
+            left=left,
+            upper=upper,
+            trans=op,
+            unit=unit,
+            placements=tuple(wanted),
+            precision=level,
+        )
+        describe(text)
     local_a = applied(op, local_a)
     if left:
-        found = _solve(local_a, local_b, factor, unit, plan, ranks)
+        found = _solve(local_a, local_b, factor, unit, plan, ranks, level)
     else:
-        found = _solve(local_a.mT, local_b.mT, factor, unit, plan, ranks).mT
+        found = _solve(local_a.mT, local_b.mT, factor, unit, plan, ranks, level).mT
     return with_local(found, mesh, wanted, B.shape)
 
 
@@ -149,9 +163,30 @@ class Substitution:
                 for at in ranks
             ]
             found.append(Step("broadcast", "rows of the solution", tuple(counts), len(sent)))
-        flops = tuple(frame.sizes[0] * prod(frame.local_shape("C", self.by, at)) for at in ranks)
-        found.append(Step("compute", "substitution", (0,) * len(ranks), 0, flops))
+        read = [self._triangle(at) for at in ranks]
+        parts = [frame.local_shape("C", self.by, at) for at in ranks]
+        flops = tuple(2 * count * shape[1] for count, shape in zip(read, parts, strict=True))
+        moved = tuple(
+            frame.itemsize * (count + 2 * prod(shape))
+            for count, shape in zip(read, parts, strict=True)
+        )
+        launches = len(self.blocks) if "m" in self.by else 1
+        zeros = (0,) * len(ranks)
+        found.append(
+            Step("compute", "substitution", zeros, 0, flops, moved, launches=max(1, launches))
+        )
         return (*found, *(frame.step(move) for move in self.after if move.kind != "slice"))
+
+    def _triangle(self, at: tuple[int, ...]) -> int:
+        """Return the elements of the triangle in the rows that a rank solves for."""
+        n = self.frame.sizes[0]
+        first, rows = 0, n
+        if "m" in self.by:
+            dim = self.by.index("m")
+            offsets = even_offsets(n, self.frame.mesh[dim])
+            first, rows = offsets[at[dim]], self.frame.parts("m", dim)[at[dim]]
+        below = n - first - rows if self.upper else first  # columns outside of the diagonal block
+        return rows * below + rows * (rows + 1) // 2
 
     @property
     def peak_bytes(self) -> tuple[int, ...]:
@@ -252,36 +287,49 @@ class _Solution(torch.autograd.Function):
         unit: bool,
         plan: Substitution,
         ranks: tuple[Ranks, ...],
+        level: PrecisionLevel,
     ) -> Tensor:
         """Return this rank's part of the solution."""
-        found = _substituted(A, B, alpha, unit, plan, ranks)
+        found = _substituted(A, B, alpha, unit, plan, ranks, precision_of(level))
         ctx.save_for_backward(A, found)
-        ctx.others = alpha, unit, plan, ranks
+        ctx.others = alpha, unit, plan, ranks, level
         return found
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return this rank's part of the gradients."""
         A, X = ctx.saved_tensors
-        alpha, unit, plan, ranks = ctx.others
-        solved = _solve(A.mH, grads[0], 1.0, unit, plan.adjoint(), ranks)
+        alpha, unit, plan, ranks, level = ctx.others
+        solved = _solve(A.mH, grads[0], 1.0, unit, plan.adjoint(), ranks, level)
         by_a = None
         if ctx.needs_input_grad[0]:
-            whole = product(solved, X.mH, -1.0, plan.gradient(), ranks)
+            whole = product(solved, X.mH, -1.0, plan.gradient(), ranks, level)
             by_a = torch.where(_triangle(whole, unit, plan, ranks), whole, 0)
         by_b = alpha.conjugate() * solved if ctx.needs_input_grad[1] else None
-        return by_a, by_b, None, None, None, None
+        return by_a, by_b, None, None, None, None, None
 
 
 def _solve(
-    A: Tensor, B: Tensor, alpha: Scalar, unit: bool, plan: Substitution, ranks: tuple[Ranks, ...]
+    A: Tensor,
+    B: Tensor,
+    alpha: Scalar,
+    unit: bool,
+    plan: Substitution,
+    ranks: tuple[Ranks, ...],
+    level: PrecisionLevel,
 ) -> Tensor:
-    found: Tensor = _Solution.apply(A, B, alpha, unit, plan, ranks)  # type: ignore[no-untyped-call]
+    found: Tensor = _Solution.apply(A, B, alpha, unit, plan, ranks, level)  # type: ignore[no-untyped-call]
     return found
 
 
 def _substituted(
-    A: Tensor, B: Tensor, alpha: Scalar, unit: bool, plan: Substitution, ranks: tuple[Ranks, ...]
+    A: Tensor,
+    B: Tensor,
+    alpha: Scalar,
+    unit: bool,
+    plan: Substitution,
+    ranks: tuple[Ranks, ...],
+    precision: PrecisionLevel | None,
 ) -> Tensor:
     """Return this rank's part of the solution of ``A @ X = alpha * B``."""
     for move in plan.moves_a:
@@ -290,15 +338,22 @@ def _substituted(
         B = moved(B, move, plan.frame, ranks)
     flags = "left", "upper" if plan.upper else "lower", False, "unit" if unit else "nonunit"
     if "m" in plan.by:
-        found = _by_rows(A, alpha * B, flags, plan, ranks[plan.by.index("m")])
+        found = _by_rows(A, alpha * B, flags, plan, ranks[plan.by.index("m")], precision)
     else:
-        found = level3.trsm(alpha, A, B, *flags)
+        found = level3.trsm(alpha, A, B, *flags, precision=precision)
     for move in plan.after:
         found = moved(found, move, plan.frame, ranks)
     return found
 
 
-def _by_rows(A: Tensor, B: Tensor, flags: Any, plan: Substitution, ranks: Ranks) -> Tensor:
+def _by_rows(
+    A: Tensor,
+    B: Tensor,
+    flags: Any,
+    plan: Substitution,
+    ranks: Ranks,
+    precision: PrecisionLevel | None,
+) -> Tensor:
     """Return this rank's rows of the solution, of its rows of A and of the right-hand side."""
     offsets = even_offsets(plan.frame.sizes[0], ranks.size)
     order = plan.blocks
@@ -306,15 +361,15 @@ def _by_rows(A: Tensor, B: Tensor, flags: Any, plan: Substitution, ranks: Ranks)
     for number, block in enumerate(order):
         columns = A[:, offsets[block] : offsets[block + 1]]
         if block == ranks.rank:
-            rest = level3.trsm(1.0, columns, rest, *flags).resolve_conj().contiguous()
-            solved = rest
+            rest = level3.trsm(1.0, columns, rest, *flags, precision=precision)
+            solved = rest = rest.resolve_conj().contiguous()
         else:
             solved = rest.new_empty(columns.shape[1], rest.shape[1])
         if block == order[-1]:
             break
         start_broadcast(solved, ranks, block).wait()
         if ranks.rank in order[number + 1 :]:
-            rest = level3.gemm(-1.0, columns, solved, 1.0, rest)
+            rest = level3.gemm(-1.0, columns, solved, 1.0, rest, precision=precision)
     return rest
 
 

@@ -12,7 +12,7 @@ from trnfft import nd
 from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT, Dims, Norm, axes
 from trnfft.complex_tensor import ComplexTensor
 from trnfft.distributed.schedule import Exchange, Parts, Problem, Transform, schedule
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import exchange
 from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
 from trnsci.core.distributed.layout import dims_of, local_of, mesh_of, with_local
@@ -121,9 +121,9 @@ def _transformed(
     from torch.distributed.tensor import Shard
 
     function = f"trnfft.distributed.{kind}"
-    mesh = mesh_of(function, x=x)
-    ranks = ranks_of_mesh(function, mesh)
-    with agreement(ranks, mesh.device_type, check=check) as describe:
+    with agreement(function, x, check=check) as describe:
+        mesh = mesh_of(function, x=x)
+        ranks = ranks_of_mesh(function, mesh)
         split = split_of(function, "x", x.placements, x.ndim, mesh.ndim)
         wanted = (
             None
@@ -134,8 +134,8 @@ def _transformed(
         local = local_of(function, "x", x)
         steps = schedule(function, problem, wanted)
         describe(
-            f"x of shape {problem.operand.shape} in {x.dtype}, mesh {problem.operand.grid}, "
-            f"dimensions {split} split, s {problem.sizes}, dim {problem.dims}, norm {norm}, "
+            f"x of shape {problem.operand.shape} in {x.dtype}, {gradients(x)}, dimensions "
+            f"{split} split, s {problem.sizes}, dim {problem.dims}, norm {norm}, "
             f"placements {wanted}"
         )
     for step in steps:
@@ -196,24 +196,11 @@ def split_of(
         FlagError: A placement is not Shard, its dimension does not exist, or there are not as many
             placements as mesh dimensions.
     """
-    from torch.distributed.tensor import Shard
-
-    given = tuple(placements)
-    if len(given) != mesh_ndim:
-        raise FlagError(
-            f"{function}: {name} must have one placement for each of {mesh_ndim} mesh dimensions, "
-            f"got {given}"
-        )
-    for each in given:
-        if isinstance(each, Shard) and not -ndim <= each.dim < ndim:
-            raise FlagError(
-                f"{function}: {name} must split dimensions from {-ndim} to {ndim - 1}, got {given}"
-            )
-    dims = dims_of(function, name, given, ndim)
+    dims = dims_of(function, name, placements, ndim, mesh_ndim)
     found = tuple(dim for dim in dims if dim is not None)
     if len(found) < len(dims):
         raise FlagError(
-            f"{function}: {name} must be Shard along every mesh dimension, got {given}; "
-            f"redistribute splits a replicated DTensor"
+            f"{function}: {name} must be Shard along every mesh dimension, got "
+            f"{tuple(placements)}; redistribute splits a replicated DTensor"
         )
     return found

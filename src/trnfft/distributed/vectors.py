@@ -18,7 +18,7 @@ from trnfft.complex_tensor import ComplexTensor
 from trnfft.distributed.four_steps import Matrix, factors, to_columns, to_vector, twiddled
 from trnfft.distributed.nd import check_dtype, split_of
 from trnsci.core.arguments import whole
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import exchange
 from trnsci.core.distributed.groups import ranks_of_mesh
 from trnsci.core.distributed.layout import even_sizes, local_of, mesh_of, with_local
@@ -82,16 +82,16 @@ def _transformed(kind: str, x: DTensor, norm: Norm, transposed: bool, check: boo
     from torch.distributed.tensor import Shard
 
     function = f"trnfft.distributed.{kind}"
-    mesh = mesh_of(function, x=x)
-    every = ranks_of_mesh(function, mesh)
-    with agreement(every, mesh.device_type, check=check) as describe:
+    with agreement(function, x, check=check) as describe:
+        mesh = mesh_of(function, x=x)
+        every = ranks_of_mesh(function, mesh)
         checked_norm(function, norm)
         split = split_of(function, "x", x.placements, x.ndim, mesh.ndim)
         vectors = vectors_of(function, kind, x, mesh.shape, split, transposed)
         local = local_of(function, "x", x)
         describe(
-            f"x of shape {tuple(x.shape)} in {x.dtype}, mesh {tuple(mesh.shape)}, dimensions "
-            f"{split} split, norm {norm}, transposed {transposed}"
+            f"x of shape {tuple(x.shape)} in {x.dtype}, {gradients(x)}, dimensions {split} "
+            f"split, norm {norm}, transposed {transposed}"
         )
     ranks, before, after = every[vectors.mesh_dim], vectors.before, vectors.after
     if vectors.from_matrix:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
 from torch import Tensor
 
 from trnrand._calls.arguments import parsed_size
@@ -70,9 +69,12 @@ def sharded(
         generator: Generator | None = None,
         **options: Any,
     ) -> DTensor:
-        ranks = ranks_of_mesh(called, device_mesh)
-        device = torch.device(device_mesh.device_type)
-        with agreement(ranks, device, check=check) as describe:
+        with agreement(called, mesh=_mesh(device_mesh), check=check) as describe:
+            if _mesh(device_mesh) is None:
+                raise DTypeError(
+                    f"{called}: device_mesh must be a DeviceMesh, got {type(device_mesh).__name__}"
+                )
+            ranks_of_mesh(called, device_mesh)
             for key in _REPLACED:
                 if options.get(key) is not None:
                     raise FlagError(f"{called}: {key} must be absent: the mesh determines it")
@@ -81,7 +83,7 @@ def sharded(
             shape, count = _shapes(law, args, options)
             if placements is None:
                 placements = _replicated(device_mesh)
-            split = _split(called, placements, len(shape), device_mesh.ndim)
+            split = dims_of(called, "placements", placements, len(shape), device_mesh.ndim)
             part = _part(shape, split, device_mesh)
             samples = _Call(
                 called,
@@ -205,7 +207,7 @@ class _Call:
         if isinstance(x, DTensor):
             if x.device_mesh != self.mesh:
                 raise FlagError(f"{self.called}: {name} must be on the mesh of the result")
-            dims = dims_of(self.called, name, x.placements, x.ndim)
+            dims = dims_of(self.called, name, x.placements, x.ndim, self.mesh.ndim)
             held = tuple(None if dim is None else dim + missing for dim in dims)
             if any(dim is not None and dim != goal for dim, goal in zip(held, split, strict=True)):
                 raise FlagError(
@@ -231,6 +233,13 @@ def _cut(x: Tensor, part: Ranges) -> Tensor:
     for dim, own in enumerate(part):
         x = x.narrow(dim, own.start, len(own))
     return x
+
+
+def _mesh(device_mesh: Any) -> DeviceMesh | None:
+    """Return a mesh; None for anything else."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    return device_mesh if isinstance(device_mesh, DeviceMesh) else None
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -271,22 +280,6 @@ def _replicated(mesh: DeviceMesh) -> tuple[Placement, ...]:
     from torch.distributed.tensor import Replicate
 
     return (Replicate(),) * mesh.ndim
-
-
-def _split(function: str, placements: Sequence[Placement], ndim: int, meshes: int) -> Split:
-    if len(placements) != meshes:
-        raise FlagError(
-            f"{function}: placements must have one entry for each of {meshes} mesh dimensions, got "
-            f"{tuple(placements)}"
-        )
-    for placement in placements:
-        dim = getattr(placement, "dim", None)
-        if dim is not None and not -ndim <= dim < ndim:
-            raise FlagError(
-                f"{function}: placements must split dimensions of a result of {ndim} dimensions, "
-                f"got {tuple(placements)}"
-            )
-    return dims_of(function, "placements", placements, max(ndim, 1))
 
 
 def _part(shape: tuple[int, ...], split: Split, mesh: DeviceMesh) -> Ranges:

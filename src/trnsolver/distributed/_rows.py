@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import all_gather
 from trnsci.core.distributed.groups import Ranks, ranks_of, ranks_of_mesh
-from trnsci.core.distributed.layout import Layout, with_local
-from trnsci.core.distributed.rows import is_dtensor, on_mesh, part_of, reverse_mode_only
+from trnsci.core.distributed.layout import Layout, is_dtensor, with_local
+from trnsci.core.distributed.rows import on_mesh, part_of, reverse_mode_only
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError, OperandError, ShapeError
 
 if TYPE_CHECKING:
@@ -125,10 +125,9 @@ def rows_of(
         FlagError: A DTensor is not Shard(0) on a mesh of one dimension.
         ShapeError: The shapes do not fit.
     """
-    reverse_mode_only(function)
-    ranks = ranks_for(function, group, layout, A, B)
-    device = A.device if isinstance(A, Tensor) else "cpu"
-    with agreement([ranks], device, check=check) as describe:
+    with agreement(function, A, B, group=group, check=check) as describe:
+        reverse_mode_only(function)
+        ranks = ranks_for(function, group, layout, A, B)
         if B is not None and is_dtensor(A) != is_dtensor(B):
             raise DTypeError(f"{function}: A and B must both be DTensors, or both plain tensors")
         local, mesh = part_of(ranks, "A", A)
@@ -144,8 +143,8 @@ def rows_of(
         describe(
             f"A of {local.shape[1]} columns in {local.dtype}, "
             f"B {None if right is None else tuple(right.shape[1:])}, "
-            f"layout {None if layout is None else layout.offsets}, "
-            f"gradients {torch.is_grad_enabled() and tracked} {options}"
+            f"DTensor {mesh is not None}, {gradients(local, right)}, {options}"
+            f"layout {None if layout is None else layout.offsets}"
         )
     if layout is None:
         layout = layout_of(local, ranks)
@@ -201,7 +200,15 @@ def _check(
 
 
 def check_layout(ranks: Ranks, layout: Layout, local: Tensor) -> None:
-    """Raise ``ShapeError`` unless a layout is one of rows, of which this rank has its own."""
+    """Raise ``ShapeError`` unless a layout is one of rows, of which this rank has its own.
+
+    Raises:
+        FlagError: It is no ``Layout``.
+    """
+    if not isinstance(layout, Layout):
+        raise FlagError(
+            f"{ranks.function}: layout must be a Layout or None, got {type(layout).__name__}"
+        )
     rows = layout.sizes[ranks.rank] if layout.ranks == ranks.size else None
     if layout.dim != 0 or rows != local.shape[0]:
         raise ShapeError(

@@ -81,9 +81,8 @@ def cg(
         ShapeError: The shapes do not fit.
     """
     rule = tol, rtol, atol, max_iter, callback
-    ranks = _ranks("cg", A, b, group, layout)
-    operands = Operands(A, b, x0, M)
-    return _solved(conjugate_gradients, ranks, operands, rule, on_failure, layout, check)
+    given = Operands(A, b, x0, M)
+    return _solved("cg", conjugate_gradients, given, rule, on_failure, group, layout, check)
 
 
 @also_spelled("max_iter", "maxiter")
@@ -108,8 +107,8 @@ def minres(
     The arguments are those of ``cg``, but b is a vector; M must be positive definite.
     """
     rule = tol, rtol, atol, max_iter, callback
-    ranks = _ranks("minres", A, b, group, layout)
-    return _solved(minres_method, ranks, Operands(A, b, x0, M), rule, on_failure, layout, check)
+    given = Operands(A, b, x0, M)
+    return _solved("minres", minres_method, given, rule, on_failure, group, layout, check)
 
 
 def _ranks(function: str, A: Any, b: Any, group: Any, layout: Layout | None) -> Ranks:
@@ -121,20 +120,30 @@ def _ranks(function: str, A: Any, b: Any, group: Any, layout: Layout | None) -> 
 
 
 def _solved(
+    function: str,
     method: Method,
-    ranks: Ranks,
     operands: Operands,
     rule: tuple[Any, ...],
     on_failure: OnFailure,
+    group: Any,
     layout: Layout | None,
     check: bool,
 ) -> Solution:
-    def prepare() -> tuple[Sharded, Stopping]:
-        return _sharded(ranks, operands.A, layout), stopping(ranks.function, *rule)
+    A = operands.A
 
-    columns = method is conjugate_gradients
+    def prepare() -> tuple[Ranks, Sharded, Stopping]:
+        ranks = _ranks(function, A, operands.b, group, layout)
+        return ranks, _sharded(ranks, A, layout), stopping(function, *rule)
+
     return solved_on_ranks(
-        method, ranks, prepare, operands, on_failure, columns=columns, check=check
+        function,
+        method,
+        prepare,
+        operands,
+        on_failure,
+        group=A.group if isinstance(A, RowShardedCSR) else group,
+        columns=method is conjugate_gradients,
+        check=check,
     )
 
 
@@ -164,4 +173,5 @@ def _sharded(ranks: Ranks, A: Any, layout: Layout | None) -> Sharded:
             sizes.extend(found.sizes)
         return local @ all_gather(v, ranks, sizes, gradient="partial")
 
-    return Sharded(product, local.shape[0], local.shape[1], local)
+    offsets = None if layout is None else layout.offsets
+    return Sharded(product, local.shape[0], local.shape[1], local, offsets)

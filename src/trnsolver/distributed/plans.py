@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
 
 from trnsci.core.arguments import whole
 from trnsci.core.distributed.layout import Layout
-from trnsci.core.distributed.plans import Communication, Step, agreement_step, all_reduced
+from trnsci.core.distributed.plans import (
+    AGREEMENT,
+    Communication,
+    Step,
+    agreement_step,
+    all_reduced,
+)
 from trnsci.core.errors import FlagError, ShapeError
+from trnsolver.distributed._costs import (
+    bound_of,
+    computed,
+    factorized,
+    iterations_computed,
+    substitutions,
+    tall_computed,
+)
 from trnsolver.distributed._panels import filled, panels
 from trnsparse import SparseMatrix
 from trnsparse.distributed import plan as plan_product
@@ -35,7 +50,7 @@ def plan(
     power_iterations: int = 2,
     iterations: int = 1,
     preconditioned: bool = False,
-    A: SparseMatrix | None = None,
+    A: SparseMatrix | Communication | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Communication:
     """Return the communication of a call, without a process group.
@@ -55,7 +70,8 @@ def plan(
         power_iterations: Its number of power iterations.
         iterations: Iterations of ``cg`` and ``minres``, from zero to convergence.
         preconditioned: Whether these have M.
-        A: The sparse matrix of ``cg`` and ``minres``; None for a dense one.
+        A: The sparse matrix of ``cg`` and ``minres``, or the plan of a product with an operator;
+            None for a dense matrix.
         dtype: Dtype of the matrix.
 
     Raises:
@@ -79,18 +95,25 @@ def plan(
     if function in ("tsqr", "lstsq", "rsvd", "msign"):
         sketch = min(width, k + oversampling)
         more, backward = _tall(function, layout, right_sides, sketch, power_iterations, dtype)
+        arguments = function, layout, right_sides, sketch, power_iterations, dtype
+        more.append(tall_computed(*arguments))
         peak = _tall_bytes(function, layout, right_sides, sketch, dtype)
     elif function in ("cholesky", "solve_spd"):
-        more, backward = _positive(function, layout, right_sides, dtype.itemsize)
+        more, backward = _positive(function, layout, right_sides, dtype)
         peak = _positive_bytes(layout, right_sides * (function == "solve_spd"), dtype.itemsize)
     else:
         product = _product(layout, right_sides, A, dtype)
         more = _iterative(function, layout, right_sides, iterations, preconditioned, product)
-        backward = [product(1, "halo of x" if A is not None else "parts of x"), *more]
+        vectors = iterations_computed(
+            function, layout, right_sides, iterations, preconditioned, dtype
+        )
+        more.append(vectors)
+        backward = [*product(1, "halo of x" if A is not None else "parts of x"), *more]
         peak = _iterative_bytes(layout, right_sides, A, dtype)
         problem += f", {iterations} iterations"
+    bound = bound_of(function, layout, right_sides, dtype)
     return Communication(
-        function, problem, (layout.ranks,), (*steps, *more), peak, None, tuple(backward)
+        function, problem, (layout.ranks,), (*steps, *more), peak, bound, tuple(backward)
     )
 
 
@@ -170,9 +193,9 @@ def _tall_bytes(
 
 
 def _positive(
-    function: str, layout: Layout, sides: int, size: int
+    function: str, layout: Layout, sides: int, dtype: torch.dtype
 ) -> tuple[list[Step], list[Step]]:
-    n, p, cuts = layout.shape[0], layout.ranks, panels(layout)
+    n, p, cuts, size = layout.shape[0], layout.ranks, panels(layout), dtype.itemsize
     sent = [0] * p
     before = 0
     for at, (owner, start, end) in enumerate(cuts):
@@ -195,10 +218,12 @@ def _positive(
     if function == "solve_spd":
         gathered = [2 * m * sides for m in layout.sizes]
         last = _from_others(layout, "solution and gradient", gathered, size, 2, "all_gather")
-        steps = [factor, *substituted(sides), _summed(layout, "log-determinant", _SCALAR)]
-        return steps, [*substituted(sides), last]
+        both = substitutions(layout, sides, dtype)
+        logdet = _summed(layout, "log-determinant", _SCALAR)
+        steps = [factor, factorized(layout, dtype), *substituted(sides), both, logdet]
+        return steps, [*substituted(sides), both, last]
     exchanged = tuple((n - m) * m * size for m in layout.sizes)
-    return [factor], [
+    return [factor, factorized(layout, dtype)], [
         _to_owner(layout, "L^H times the gradient", triangle, size, blocks),
         _to_owner(layout, "sums for L^-H", [m * n for m in layout.sizes], size, blocks),
         _from_others(layout, "rows of the factor", triangle, size, blocks),
@@ -236,20 +261,50 @@ def _positive_bytes(layout: Layout, sides: int, size: int) -> tuple[int, ...]:
 
 
 def _product(
-    layout: Layout, sides: int, A: SparseMatrix | None, dtype: torch.dtype
-) -> Callable[[int, str], Step]:
-    """Return the step of a number of products with the matrix."""
+    layout: Layout, sides: int, A: SparseMatrix | Communication | None, dtype: torch.dtype
+) -> Callable[[int, str], list[Step]]:
+    """Return the steps of a number of products with the matrix."""
     if A is None:
-        n, item = layout.shape[0], sides * dtype.itemsize
-        kind, received = "all_gather", tuple((n - m) * item for m in layout.sizes)
+        n, item, p = layout.shape[0], sides * dtype.itemsize, layout.ranks
+        received = tuple((n - m) * item for m in layout.sizes)
+        flops, elements = (
+            [2 * m * n * sides for m in layout.sizes],
+            [m * n + (m + n) * sides for m in layout.sizes],
+        )
+        one = [
+            Step("all_gather", "", received, p - 1),
+            computed(layout, "products", flops, elements, dtype, 1),
+        ]
     else:
-        step = plan_product("matmul", A, layout, right_sides=sides).steps[1]
-        kind, received = step.kind, step.received
+        one = [step for step in _plan_of(A, layout, sides).steps if step.what != AGREEMENT]
 
-    def steps(times: int, what: str) -> Step:
-        return Step(kind, what, tuple(times * n for n in received), times * (layout.ranks - 1))
+    def steps(times: int, what: str) -> list[Step]:
+        return [_repeated(step, times, what) for step in one]
 
     return steps
+
+
+def _plan_of(A: SparseMatrix | Communication, layout: Layout, sides: int) -> Communication:
+    if not isinstance(A, Communication):
+        return plan_product("matmul", A, layout, right_sides=sides)
+    if A.ranks != layout.ranks:
+        raise FlagError(
+            f"plan: A must be the plan of a product on {layout.ranks} ranks, got {A.ranks}"
+        )
+    return A
+
+
+def _repeated(step: Step, times: int, what: str) -> Step:
+    """Return a step that is taken several times, one after another."""
+    return replace(
+        step,
+        what=step.what if step.kind == "compute" else what,
+        received=tuple(times * n for n in step.received),
+        messages=times * step.messages,
+        flops=tuple(times * n for n in step.flops),
+        hbm_bytes=tuple(times * n for n in step.hbm_bytes),
+        launches=times * step.launches,
+    )
 
 
 def _iterative(
@@ -258,7 +313,7 @@ def _iterative(
     sides: int,
     iterations: int,
     preconditioned: bool,
-    product: Callable[[int, str], Step],
+    product: Callable[[int, str], list[Step]],
 ) -> list[Step]:
     """Return the steps from a start at zero to convergence in one go.
 
@@ -274,17 +329,17 @@ def _iterative(
     return [
         _summed(layout, "whether x0 is zero", _SCALAR),
         _summed(layout, "inner products", _SCALAR * sides, sums),
-        product(products, "vectors for products"),
+        *product(products, "vectors for products"),
     ]
 
 
 def _iterative_bytes(
-    layout: Layout, sides: int, A: SparseMatrix | None, dtype: torch.dtype
+    layout: Layout, sides: int, A: SparseMatrix | Communication | None, dtype: torch.dtype
 ) -> tuple[int, ...]:
     """Return the bytes of a product and of eight vectors, of which two are in float64."""
     n, size = layout.shape[0], dtype.itemsize
     vectors = (6 * size + 2 * _wide(dtype)) * sides
     if A is None:
         return tuple(m * n * size + (2 * n + m) * sides * size + m * vectors for m in layout.sizes)
-    of_product = plan_product("matmul", A, layout, right_sides=sides).peak_bytes
+    of_product = _plan_of(A, layout, sides).peak_bytes
     return tuple(own + m * vectors for own, m in zip(of_product, layout.sizes, strict=True))

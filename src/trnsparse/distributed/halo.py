@@ -123,6 +123,7 @@ def plan(
         for owner, count in enumerate(torch.bincount(owners, minlength=ranks).tolist()):
             sent[owner] += count
     item = right_sides * A.dtype.itemsize
+    entries_of = pointers[torch.tensor(layout.offsets)].diff().tolist()
     backward: tuple[Step, ...] = ()
     if function == "RowShardedCSR":
         every = (8 * (ranks - 1),) * ranks
@@ -142,10 +143,11 @@ def plan(
             Step("all_to_all", what, tuple(n * item for n in counts), ranks - 1)
             for what, counts in (("halo of X", halos), ("sums for other ranks", sent))
         )
-        steps = [agreement_step((ranks,)), there if function == "matmul" else back]
+        compute = _computed(entries_of, layout.sizes, columns.sizes, halos, right_sides, A.dtype)
+        steps = [agreement_step((ranks,)), there, compute]
+        if function != "matmul":
+            steps[1:] = [compute, back]
         backward = (back if function == "matmul" else there,)
-    rows = torch.tensor(layout.offsets)
-    entries_of = pointers[rows].diff().tolist()
     peak = tuple(
         _bytes_of_product(entries, m, n, halo, out, A.dtype.itemsize, right_sides)
         for entries, m, n, halo, out in zip(
@@ -154,6 +156,24 @@ def plan(
     )
     problem = f"{A.shape[0]} x {A.shape[1]}, {csr.nnz} entries in {A.dtype}, {right_sides} columns"
     return Communication(function, problem, (ranks,), tuple(steps), peak, None, backward)
+
+
+def _computed(
+    entries: Sequence[int],
+    rows: Sequence[int],
+    own: Sequence[int],
+    halos: Sequence[int],
+    columns: int,
+    dtype: torch.dtype,
+) -> Step:
+    """Return the local product: entries with their indices, operand and result, once."""
+    per_term = 8 if dtype.is_complex else 2
+    flops = tuple(per_term * columns * count for count in entries)
+    moved = tuple(
+        count * (dtype.itemsize + 8) + 8 * (m + 1) + (n + halo + m) * columns * dtype.itemsize
+        for count, m, n, halo in zip(entries, rows, own, halos, strict=True)
+    )
+    return Step("compute", "local product", (0,) * len(rows), 0, flops, moved)
 
 
 def _bytes_of_product(
@@ -178,6 +198,10 @@ def halo_of(indices: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
 
 def row_layout(layout: Layout | Sequence[int], columns: int, ranks: int) -> Layout:
     """Return the checked layout of the rows of a matrix."""
+    if not isinstance(layout, (Layout, Sequence)):
+        raise OperandError(
+            f"RowShardedCSR: layout must be a Layout or offsets, got {type(layout).__name__}"
+        )
     offsets = layout.offsets if isinstance(layout, Layout) else tuple(layout)
     if len(offsets) != ranks + 1 or list(offsets) != sorted(offsets) or offsets[0] != 0:
         raise OperandError(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, also_spelled
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import all_gather, all_reduce, all_to_all
-from trnsci.core.distributed.groups import ranks_of
+from trnsci.core.distributed.groups import Ranks, ranks_of
 from trnsci.core.distributed.layout import Layout, to_dtensor
 from trnsci.core.distributed.rows import part_of, reverse_mode_only
-from trnsci.core.errors import OperandError
+from trnsci.core.errors import DTypeError, OperandError
 from trnsci.core.failures import OnFailure
 from trnsci.core.iterations import Solution
 from trnsci.core.krylov import Operands, Product, Stopping, stopping
@@ -73,7 +73,8 @@ class RowShardedCSR:
     ) -> None:
         self.ranks = ranks_of("RowShardedCSR", group)
         self.group, self.rank, self.size = group, self.ranks.rank, self.ranks.size
-        with agreement([self.ranks], local.values.device, check=check) as describe:
+        with agreement("RowShardedCSR", group=group, check=check) as describe:
+            _check_kind("local", local, CSRMatrix)
             self.layout = row_layout(layout, local.shape[1], self.size)
             self.shape = (self.layout.offsets[-1], local.shape[1])
             self.columns = column_layout(columns, self.layout)
@@ -82,9 +83,7 @@ class RowShardedCSR:
                     f"RowShardedCSR: rank {self.rank} must hold {self.layout.sizes[self.rank]} "
                     f"rows of {self.shape[1]} columns, got {local.shape}"
                 )
-            describe(
-                f"layout {self.layout.offsets}, columns {self.columns.offsets} in {local.dtype}"
-            )
+            describe(f"{local.dtype}, layout {self.layout.offsets}, columns {self.columns.offsets}")
         first, last = self.columns.offsets[self.rank : self.rank + 2]
         indices = local.col_indices.to(torch.int64)
         own, halo = halo_of(indices, first, last)
@@ -118,7 +117,8 @@ class RowShardedCSR:
         need ``Layout.even``.
         """
         ranks = ranks_of("RowShardedCSR", group)
-        with agreement([ranks], A.device, check=check) as describe:
+        with agreement("RowShardedCSR", group=group, check=check) as describe:
+            _check_kind("A", A, SparseMatrix)
             csr = A.to_csr()
             if layout is None:
                 layout = balanced_rows(csr.pattern.pointers, ranks.size)
@@ -163,7 +163,16 @@ class RowShardedCSR:
         return whole[self.layout.rows(self.rank)]
 
     def gather(self, part: Tensor) -> Tensor:
-        """Return the whole of a sharded vector or of rows, on every rank."""
+        """Return the whole of a sharded vector or of rows, on every rank.
+
+        Raises:
+            DTypeError: The part is not a strided tensor of floating-point or complex dtype.
+            OperandError: It does not have the rows that belong to this rank.
+        """
+        with agreement("RowShardedCSR", group=self.group) as describe:
+            rows = self.layout.sizes[self.rank]
+            part, _ = part_of(self.ranks, "part", part, rows, self.shape[0])
+            describe(f"part with columns {tuple(part.shape[1:])} in {part.dtype}")
         return all_gather(part, self.ranks, self.layout.sizes, gradient="replicated")
 
     def matmul(self, X: Tensor, *, check: bool = True) -> Tensor:
@@ -186,16 +195,18 @@ class RowShardedCSR:
     def _checked(
         self, X: Tensor, rows: Layout, out: Layout, product: Product, check: bool
     ) -> Tensor:
-        reverse_mode_only("RowShardedCSR")
-        with agreement([self.ranks], self.local.values.device, check=check) as describe:
+        with agreement("RowShardedCSR", group=self.group, check=check) as describe:
+            reverse_mode_only("RowShardedCSR")
             part, mesh = part_of(self.ranks, "X", X, rows.sizes[self.rank], rows.offsets[-1])
             agree("RowShardedCSR", "the matrix", self.local.values, "X", part)
             if part.ndim > 2:
                 raise OperandError(
                     f"RowShardedCSR: X must be a vector or a matrix, got shape {tuple(part.shape)}"
                 )
-            tracked = (x.requires_grad for x in (self.local.values, part))
-            describe(f"X with columns {tuple(part.shape[1:])}, gradients {list(tracked)}")
+            tracked = gradients(self.local.values, part)
+            describe(
+                f"X with columns {tuple(part.shape[1:])}, a DTensor {mesh is not None}, {tracked}"
+            )
         y = product(part)
         if mesh is None:
             return y
@@ -234,7 +245,8 @@ class RowShardedCSR:
                 f"shape {self.shape}"
             )
         rows = self.layout.sizes[self.rank]
-        return Sharded(self._product, rows, self.shape[0], self.local.values)
+        offsets = self.layout.offsets
+        return Sharded(self._product, rows, self.shape[0], self.local.values, offsets)
 
     def cg(
         self,
@@ -254,18 +266,25 @@ class RowShardedCSR:
         and residual. ``trnsolver.distributed`` has ``minres`` too.
         """
 
-        def prepare() -> tuple[Sharded, Stopping]:
-            return self.operator("cg"), stopping("cg", tol, None, 0.0, max_iter, None)
+        def prepare() -> tuple[Ranks, Sharded, Stopping]:
+            ranks = replace(self.ranks, function="cg")
+            return ranks, self.operator("cg"), stopping("cg", tol, None, 0.0, max_iter, None)
 
         return solved_on_ranks(
+            "cg",
             conjugate_gradients,
-            replace(self.ranks, function="cg"),
             prepare,
             Operands(self, b, x0, M),
             on_failure,
+            group=self.group,
             columns=True,
             check=check,
         )
+
+
+def _check_kind(name: str, x: Any, kind: type) -> None:
+    if not isinstance(x, kind):
+        raise DTypeError(f"RowShardedCSR: {name} must be a {kind.__name__}, got {type(x).__name__}")
 
 
 @dataclass(frozen=True)

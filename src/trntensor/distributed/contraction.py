@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import replicate
 from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
-from trnsci.core.distributed.layout import dims_of, even_sizes, local_of, with_local
+from trnsci.core.distributed.layout import dims_of, even_sizes, local_of, mesh_among, with_local
 from trnsci.core.distributed.splits import resplit
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError
 from trnsci.core.interop import forward_level, transform_level
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["einsum", "placements_of", "split_of"]
+__all__ = ["einsum", "placements_of"]
 
 _FUNCTION = "trntensor.distributed.einsum"
 
@@ -67,13 +66,21 @@ def einsum(
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.
     """
-    _check_derivatives((subscripts, *operands))
-    mesh = _mesh_of((subscripts, *operands))
-    ranks = ranks_of_mesh(_FUNCTION, mesh)
-    device = torch.device(mesh.device_type)
-    with agreement(ranks, device, check=check) as describe:
+    arguments = _unpacked((subscripts, *operands))
+    with agreement(_FUNCTION, *arguments, check=check) as describe:
+        _check_derivatives(arguments)
+        mesh = mesh_among(arguments)
+        if mesh is None:
+            kinds = ", ".join(type(x).__name__ for x in arguments) or "none"
+            raise DTypeError(f"{_FUNCTION}: an operand must be a DTensor, got {kinds}")
+        ranks = ranks_of_mesh(_FUNCTION, mesh)
         text, tensors = read_arguments(_FUNCTION, subscripts, operands)
         check_operands(_FUNCTION, text, tensors)
+        if tensors[0].is_floating_point() and tensors[0].element_size() == 1:
+            raise DTypeError(
+                f"{_FUNCTION}: operands must have a dtype that ranks can exchange, got "
+                f"{tensors[0].dtype}"
+            )
         chosen_precision = checked_precision(_FUNCTION, precision)
         equation = parse(_FUNCTION, text, tuple(x.ndim for x in tensors))
         locals_, given = [], []
@@ -85,13 +92,13 @@ def einsum(
         sizes_of(_FUNCTION, equation, shapes)
         wanted = None
         if placements is not None:
-            wanted = split_of(_FUNCTION, "placements", placements, len(equation.output), mesh.ndim)
+            wanted = dims_of(_FUNCTION, "placements", placements, len(equation.output), mesh.ndim)
         itemsize = tensors[0].element_size()
         plan = schedule(equation, shapes, tuple(mesh.shape), itemsize, tuple(given), wanted)
         splits = ", ".join(f"{s} {g}" for s, g in zip(shapes, given, strict=True))
         describe(
             f"{text!r} of {splits} in {tensors[0].dtype} to {wanted}, precision "
-            f"{chosen_precision}, memory_limit {memory_limit}"
+            f"{chosen_precision}, memory_limit {memory_limit}, {gradients(*tensors)}"
         )
     for operand, local in enumerate(locals_):
         locals_[operand] = _needed(local, operand, plan, ranks)
@@ -101,29 +108,6 @@ def einsum(
     if placements is None:
         placements = placements_of(plan.result)
     return with_local(found, mesh, placements, plan.shape)
-
-
-def split_of(
-    function: str, name: str, placements: Sequence[Placement], ndim: int, mesh_ndim: int
-) -> Split:
-    """Return the dimension that each mesh dimension splits.
-
-    Raises:
-        FlagError: The placements do not fit the mesh or the tensor.
-    """
-    if len(placements) != mesh_ndim:
-        raise FlagError(
-            f"{function}: {name} must have one entry for each of {mesh_ndim} mesh dimensions, got "
-            f"{tuple(placements)}"
-        )
-    for placement in placements:
-        dim = getattr(placement, "dim", None)
-        if dim is not None and not -ndim <= dim < ndim:
-            raise FlagError(
-                f"{function}: {name} must split dimensions of a tensor of {ndim} dimensions, got "
-                f"{tuple(placements)}"
-            )
-    return dims_of(function, name, placements, max(ndim, 1))
 
 
 def placements_of(split: Split) -> tuple[Placement, ...]:
@@ -153,17 +137,11 @@ def _check_derivatives(arguments: Sequence[Any]) -> None:
         )
 
 
-def _mesh_of(arguments: Sequence[Any]) -> DeviceMesh:
-    """Return the mesh of the first operand that is a DTensor."""
-    from torch.distributed.tensor import DTensor
-
+def _unpacked(arguments: Sequence[Any]) -> list[Any]:
+    """Return the arguments of any call form, without subscripts that are text."""
     if len(arguments) == 2 and isinstance(arguments[1], (list, tuple)):
         arguments = arguments[1]
-    for x in arguments:
-        if isinstance(x, DTensor):
-            return x.device_mesh
-    given = ", ".join(type(x).__name__ for x in arguments if not isinstance(x, str)) or "none"
-    raise DTypeError(f"{_FUNCTION}: an operand must be a DTensor, got {given}")
+    return [x for x in arguments if not isinstance(x, str)]
 
 
 def _part_of(name: str, x: Any, mesh: DeviceMesh) -> tuple[Tensor, Split]:
@@ -178,7 +156,7 @@ def _part_of(name: str, x: Any, mesh: DeviceMesh) -> tuple[Tensor, Split]:
             f"another one on {mesh}"
         )
     local = local_of(_FUNCTION, name, x)
-    return local, split_of(_FUNCTION, name, x.placements, x.ndim, mesh.ndim)
+    return local, dims_of(_FUNCTION, name, x.placements, x.ndim, mesh.ndim)
 
 
 # -- moves -----------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from trnsci.core.arguments import whole
+from trnsci.core.distributed.layout import dims_of
 from trnsci.core.distributed.plans import Communication, agreement_step
 from trnsci.core.errors import FlagError
 from trntensor._planning.subscripts import parse, sizes_of
-from trntensor.distributed.contraction import split_of
 from trntensor.distributed.schedule import Schedule, schedule
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def plan(
         )
     else:
         given = tuple(
-            split_of("plan", f"in_placements[{at}]", each, len(shape), len(grid))
+            dims_of("plan", f"in_placements[{at}]", each, len(shape), len(grid))
             for at, (each, shape) in enumerate(zip(in_placements, sizes, strict=True))
         )
     wanted = None
     if placements is not None:
-        wanted = split_of("plan", "placements", placements, len(equation.output), len(grid))
+        wanted = dims_of("plan", "placements", placements, len(equation.output), len(grid))
     chosen = schedule(equation, sizes, grid, dtype.itemsize, given, wanted)
     return Communication(
         function="trntensor.distributed.einsum",

@@ -4,8 +4,8 @@ import pytest
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from ranks import Watched, pool, refusal
-from trnsci.core.distributed.agreement import agreement
+from ranks import Watched, pool, rank_numbers, refusal
+from trnsci.core.distributed.agreement import SIGNATURE_BYTES, agreement
 from trnsci.core.distributed.groups import ranks_of, ranks_of_mesh
 from trnsci.core.distributed.plans import agreement_step
 from trnsci.core.errors import BackendError, ShapeError
@@ -14,10 +14,10 @@ from trnsci.core.errors import BackendError, ShapeError
 def _agreed(texts, errors, mesh, check=True):
     """Return the error of this rank, or None, and the bytes that it received."""
     rank = dist.get_rank()
-    ranks = ranks_of_mesh("f", init_device_mesh("cpu", mesh))
+    there = init_device_mesh("cpu", mesh)
 
     def call():
-        with agreement(ranks, "cpu", check=check) as describe:
+        with agreement("f", mesh=there, check=check) as describe:
             if errors[rank]:
                 raise errors[rank]
             describe(texts[rank])
@@ -27,7 +27,7 @@ def _agreed(texts, errors, mesh, check=True):
     return found, seen.received
 
 
-@pytest.mark.parametrize("mesh", [(1,), (2,), (4,), (2, 2), (3, 2)])
+@pytest.mark.parametrize("mesh", rank_numbers([(1,), (3,), (2, 2), (3, 2)]))
 def test_equal_arguments_pass_and_take_the_bytes_of_the_plan(mesh):
     step = agreement_step(mesh)
     ranks = len(step.received)
@@ -43,13 +43,13 @@ def test_equal_arguments_pass_and_take_the_bytes_of_the_plan(mesh):
 def test_a_difference_is_named_on_every_rank(mesh):
     long = "x" * 600  # beyond the text that is exchanged: the hash differs
     for texts, said in (
-        (["a", "b", "a", "a"], "on rank 0, 2, 3: a; on rank 1: b"),
-        ([long, long, long, long + "y"], "on rank 0, 1, 2: xxx"),
+        (["a", "b", "a", "a"], ("on rank 0, 2, 3: a, mesh [", "; on rank 1: b, mesh [")),
+        ([long, long, long, long + "y"], ("on rank 0, 1, 2: xxx",)),
     ):
         for (kind, text), _ in pool(4).run(_agreed, texts, [None] * 4, mesh):
             assert kind == "RankError"
             assert text.startswith("f: all ranks must give the same arguments, got ")
-            assert said in text
+            assert all(each in text for each in said)
 
 
 def test_an_error_of_one_rank_is_raised_on_every_rank():
@@ -72,6 +72,33 @@ def test_errors_of_other_classes_and_of_several_ranks():
     assert found[3][1] == "f: on rank 0: no; on rank 1, 2: bad"
 
 
+def _on_some_ranks(texts):
+    """Two meshes of two ranks at a time, and a group of two ranks."""
+    rank = dist.get_rank()
+    rows = init_device_mesh("cpu", (2, 2), mesh_dim_names=("row", "column"))["column"]
+    groups = [dist.new_group(each) for each in ([0, 1], [2, 3])]
+
+    def call(**where):
+        with agreement("f", **where) as describe:
+            describe(texts[rank])
+
+    with Watched() as seen:
+        found = [refusal(lambda: call(mesh=rows)), refusal(lambda: call(group=groups[rank // 2]))]
+    return found, seen.received
+
+
+def test_a_mesh_or_group_of_some_ranks_compares_these_alone():
+    for rank, (found, received) in enumerate(pool(4).run(_on_some_ranks, ["a", "b", "c", "c"])):
+        assert received == 2 * SIGNATURE_BYTES
+        for error in found:
+            if rank > 1:
+                assert error is None
+            else:
+                assert error[0] == "RankError"
+                assert "on rank 0: a" in error[1]
+                assert "on rank 1: b" in error[1]
+
+
 def _bad_groups():
     half = dist.new_group([0])
     mesh = DeviceMesh("cpu", [0], _init_backend=True)
@@ -83,6 +110,7 @@ def _bad_groups():
         refusal(lambda: ranks_of_mesh("f", mesh)),
         refusal(lambda: ranks_of("f", gone)),
         refusal(lambda: ranks_of_mesh("f", three)),
+        refusal(lambda: ranks_of("f", "world")),
     ]
 
 
@@ -101,3 +129,4 @@ def test_groups_that_cannot_be_used_are_refused():
         assert found[2][0] == "BackendError"
         assert "destroyed" in found[2][1]
         assert found[3] == ("FlagError", "f: the mesh must have 1 or 2 dimensions, got 3")
+        assert found[4] == ("BackendError", "f: group must be a ProcessGroup or None, got str")

@@ -8,18 +8,25 @@ differs, so that no rank waits for a collective that another one will not call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from trnsci.core import errors
 from trnsci.core.distributed.collectives import all_gather
-from trnsci.core.distributed.groups import Ranks
+from trnsci.core.distributed.groups import Ranks, comparing_ranks, group_device
+from trnsci.core.distributed.layout import mesh_among
 from trnsci.core.errors import RankError, TrnsciError
 
-__all__ = ["SIGNATURE_BYTES", "agreement"]
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+__all__ = ["SIGNATURE_BYTES", "agreement", "gradients"]
 
 SIGNATURE_BYTES = 512
 """Bytes that each rank sends to every other one."""
@@ -31,9 +38,10 @@ _FAILED = "\1"
 
 @contextmanager
 def agreement(
-    ranks: Sequence[Ranks],
-    device: torch.device | str,
-    *,
+    function: str,
+    *operands: Any,
+    mesh: DeviceMesh | None = None,
+    group: ProcessGroup | None = None,
     check: bool = True,
     error: type[TrnsciError] = RankError,
 ) -> Iterator[Callable[[str], None]]:
@@ -41,20 +49,29 @@ def agreement(
 
     The context gives a function that takes the arguments as text::
 
-        with agreement(ranks, A.device, check=check) as describe:
+        with agreement("f", A, B, check=check) as describe:
+            mesh = mesh_of("f", A=A, B=B)
             ...  # checks that may raise
-            describe(f"A {tuple(A.shape)} in {A.dtype}")
+            describe(f"A {tuple(A.shape)} in {A.dtype}, {gradients(A, B)}")
 
     An exception in the context is raised on its rank, and on the others as an error of the same
     class, if it is one of the suite's, or ``RankError``, with the rank in its message.
 
+    Ranks whose meshes have all ranks, and ranks without a mesh, take part in one exchange, in the
+    default group. So a rank without a DTensor is reported, unless the others' mesh has some ranks
+    only: then they wait for it until it ends, or until the time-out of the process group.
+
     Args:
-        ranks: The ranks along each dimension of a mesh, or those of one group.
-        device: Device on which the ranks communicate.
+        function: Name of the function, for messages.
+        *operands: Operands, of which the first DTensor has the mesh of the call.
+        mesh: The mesh of the call, if it is not that of an operand.
+        group: The group of a call without a mesh; None for the default one.
         check: Whether ranks exchange signatures. If not, a rank that differs can make the others
             wait until the time-out of the process group.
         error: Class of the error for arguments that differ.
     """
+    mesh = mesh_among(operands) if mesh is None else mesh
+    ranks = comparing_ranks(function, mesh, group) if check else ()
     told = ""
 
     def describe(text: str) -> None:
@@ -65,22 +82,32 @@ def agreement(
         yield describe
     except Exception as own:
         if check:
-            _compare(ranks, device, f"{_FAILED}{type(own).__name__}:{own}", error, own)
+            with suppress(RankError):  # the own error says more than that others did not answer
+                _compare(ranks, f"{_FAILED}{type(own).__name__}:{own}", error, own)
         raise
     if check:
-        _compare(ranks, device, told, error, None)
+        if mesh is not None:
+            told += f", mesh {mesh.mesh.tolist()}"
+        _compare(ranks, told, error, None)
+
+
+def gradients(*operands: Any) -> str:
+    """Return, as text, which operands have a gradient: the backward of a call is collective."""
+    tracked = [
+        torch.is_grad_enabled() and x.requires_grad for x in operands if isinstance(x, Tensor)
+    ]
+    return f"gradients {tracked}"
 
 
 def _compare(
     ranks: Sequence[Ranks],
-    device: torch.device | str,
     told: str,
     error: type[TrnsciError],
     own: Exception | None,
 ) -> None:
     """Raise, unless every rank gave the same text; a rank that failed raises its own error."""
     found: dict[bytes, list[str]] = {}
-    for signature in _signatures(ranks, device, told.encode()):
+    for signature in _signatures(ranks, told.encode()):
         rank = int.from_bytes(signature[_HASH : _HASH + _RANK], "little")
         text = signature[:_HASH] + signature[_HASH + _RANK :]
         found.setdefault(text, []).append(str(rank))
@@ -105,15 +132,13 @@ def _compare(
     raise raised(f"{function}: {reasons}")
 
 
-def _signatures(ranks: Sequence[Ranks], device: torch.device | str, told: bytes) -> list[bytes]:
-    """Return the signatures of all ranks, gathered along one dimension of the mesh after another.
-
-    That takes no process group of the whole mesh, and as many bytes as with one.
-    """
+def _signatures(ranks: Sequence[Ranks], told: bytes) -> list[bytes]:
+    """Return the signatures of all ranks, gathered in one group after another."""
     who = dist.get_rank().to_bytes(_RANK, "little")
     packed = sha256(told).digest() + who + told[:_TEXT].ljust(_TEXT, b"\0")
-    found = torch.frombuffer(bytearray(packed), dtype=torch.uint8).to(device)[None]
+    found = torch.frombuffer(bytearray(packed), dtype=torch.uint8)[None]
     for each in ranks:
+        found = found.to(group_device(each.group))
         sizes = [found.shape[0]] * each.size
         found = all_gather(found, each, sizes, gradient="replicated")
     rows = [bytes(row.tolist()) for row in found.cpu()]

@@ -344,5 +344,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _linear(x: Tensor, forward: Linear, transposed: Linear) -> Tensor:
+    if not (x.is_floating_point() or x.is_complex()):
+        return forward(x)  # works in transforms of torch.func too
     found: Tensor = _Linear.apply(x, forward, transposed)  # type: ignore[no-untyped-call]
     return found

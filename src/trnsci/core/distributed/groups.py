@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["Ranks", "mesh_device", "ranks_of", "ranks_of_mesh"]
+__all__ = ["Ranks", "comparing_ranks", "group_device", "ranks_of", "ranks_of_mesh"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ def ranks_of(function: str, group: ProcessGroup | None = None) -> Ranks:
         BackendError: There is no process group, it was destroyed, or this rank is not in it.
     """
     _check_initialized(function)
+    if group is not None and not _is_group(group):
+        raise BackendError(
+            f"{function}: group must be a ProcessGroup or None, got {type(group).__name__}"
+        )
     try:
         rank, size = dist.get_rank(group), dist.get_world_size(group)
     except (RuntimeError, ValueError, KeyError) as error:
@@ -62,21 +66,21 @@ def ranks_of(function: str, group: ProcessGroup | None = None) -> Ranks:
 
 
 def ranks_of_mesh(
-    function: str, mesh: DeviceMesh, dims: Sequence[int] = (1, 2)
+    function: str, mesh: DeviceMesh, dims: Sequence[int] | None = (1, 2)
 ) -> tuple[Ranks, ...]:
     """Return the ranks along each dimension of a mesh, in order.
 
     Args:
         function: Name of the function, for messages.
         mesh: The mesh.
-        dims: Accepted numbers of mesh dimensions.
+        dims: Accepted numbers of mesh dimensions; None for any.
 
     Raises:
         BackendError: There is no process group, it was destroyed, or this rank is not in the mesh.
         FlagError: The mesh has another number of dimensions.
     """
     _check_initialized(function)
-    if mesh.ndim not in dims:
+    if dims is not None and mesh.ndim not in dims:
         accepted = " or ".join(map(str, dims))
         raise FlagError(f"{function}: the mesh must have {accepted} dimensions, got {mesh.ndim}")
     if mesh.get_coordinate() is None:
@@ -96,12 +100,46 @@ def ranks_of_mesh(
     return tuple(ranks_of(function, group) for group in groups)
 
 
-def mesh_device(mesh: DeviceMesh) -> torch.device:
-    """Return the device on which this rank of a mesh communicates."""
-    if mesh.device_type == "cpu":
+def comparing_ranks(
+    function: str, mesh: DeviceMesh | None = None, group: ProcessGroup | None = None
+) -> tuple[Ranks, ...]:
+    """Return the groups in which ranks compare the arguments of a call, one after another.
+
+    That is the default group if the mesh or the group has all ranks of it, or if neither is known,
+    as on a rank whose operands are no DTensors: all of these ranks take part in one exchange. A
+    mesh of some ranks is compared along one dimension after another.
+
+    Args:
+        function: Name of the function, for messages.
+        mesh: The mesh of the operands; None without one.
+        group: The group of a call without a mesh; None for the default one.
+
+    Raises:
+        BackendError: There is no process group, it was destroyed, or this rank is not in it.
+    """
+    every = ranks_of(function)
+    if mesh is None:
+        if not _is_group(group):
+            return (every,)
+        ranks = ranks_of(function, group)
+        return (every if ranks.size == every.size else ranks,)
+    if mesh.size() == every.size:
+        return (every,)
+    return ranks_of_mesh(function, mesh, None)
+
+
+def group_device(group: ProcessGroup | None) -> torch.device:
+    """Return a device whose tensors a process group communicates: the CPU where it can."""
+    if "cpu:" in dist.get_backend_config(group):
         return torch.device("cpu")
-    module = torch.get_device_module(mesh.device_type)
-    return torch.device(mesh.device_type, module.current_device())
+    device = torch.accelerator.current_accelerator()
+    assert device is not None
+    return torch.device(device.type, torch.accelerator.current_device_index())
+
+
+def _is_group(group: Any) -> bool:
+    """Return whether ``new_group`` made it; on ranks outside of a group it returns a constant."""
+    return isinstance(group, dist.ProcessGroup) or group is dist.GroupMember.NON_GROUP_MEMBER
 
 
 def _check_initialized(function: str) -> None:

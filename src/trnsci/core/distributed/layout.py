@@ -7,12 +7,12 @@ nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -30,7 +30,9 @@ __all__ = [
     "even_offsets",
     "even_sizes",
     "from_dtensor",
+    "is_dtensor",
     "local_of",
+    "mesh_among",
     "mesh_of",
     "split_dims",
     "to_dtensor",
@@ -210,20 +212,41 @@ def split_dims(function: str, name: str, x: Any) -> tuple[int | None, ...]:
             f"{function}: {name} must be a DTensor, got {type(x).__name__}; distribute_tensor and "
             f"DTensor.from_local make one"
         )
-    return dims_of(function, name, x.placements, x.ndim)
+    return dims_of(function, name, x.placements, x.ndim, x.device_mesh.ndim)
 
 
 def dims_of(
-    function: str, name: str, placements: Sequence[Placement], ndim: int
+    function: str, name: str, placements: Sequence[Placement], ndim: int, mesh_ndim: int
 ) -> tuple[int | None, ...]:
-    """Return the tensor dimension of each placement; None where it is replicated."""
-    from torch.distributed.tensor import Shard
+    """Return the tensor dimension of each placement; None where it is replicated.
 
+    Raises:
+        FlagError: There is not one Shard or Replicate for each mesh dimension, or they split a
+            dimension that does not exist, or one dimension twice.
+    """
+    from torch.distributed.tensor import Placement, Replicate, Shard
+
+    if not isinstance(placements, (list, tuple)) or not all(
+        isinstance(each, Placement) for each in placements
+    ):
+        raise FlagError(
+            f"{function}: {name} must be a list or tuple of placements, got {placements!r}"
+        )
+    if len(placements) != mesh_ndim:
+        raise FlagError(
+            f"{function}: {name} must have one entry for each of {mesh_ndim} mesh dimensions, got "
+            f"{tuple(placements)}"
+        )
     found: list[int | None] = []
     for placement in placements:
-        if type(placement) is not Shard and not placement.is_replicate():
+        if type(placement) not in (Shard, Replicate):
             raise FlagError(
                 f"{function}: {name} must be Shard or Replicate along every mesh dimension, got "
+                f"{tuple(placements)}"
+            )
+        if isinstance(placement, Shard) and not -ndim <= placement.dim < ndim:
+            raise FlagError(
+                f"{function}: {name} must split dimensions of a tensor of {ndim} dimensions, got "
                 f"{tuple(placements)}"
             )
         found.append(placement.dim % ndim if isinstance(placement, Shard) else None)
@@ -236,19 +259,32 @@ def dims_of(
     return tuple(found)
 
 
+def mesh_among(operands: Iterable[Any]) -> DeviceMesh | None:
+    """Return the mesh of the first operand that is a DTensor; None if there is none."""
+    return next((x.device_mesh for x in operands if is_dtensor(x)), None)
+
+
+def is_dtensor(x: Any) -> TypeGuard[DTensor]:
+    """Return whether x is a DTensor, which is imported for subclasses of ``Tensor`` only."""
+    if not isinstance(x, Tensor) or type(x) in (Tensor, torch.nn.Parameter):
+        return False
+    from torch.distributed.tensor import DTensor
+
+    return isinstance(x, DTensor)
+
+
 def mesh_of(function: str, **operands: Any) -> DeviceMesh:
     """Return the mesh of the first operand that is a DTensor.
 
     Raises:
         DTypeError: None is a DTensor.
     """
-    from torch.distributed.tensor import DTensor
-
-    for x in operands.values():
-        if isinstance(x, DTensor):
-            return x.device_mesh
+    mesh = mesh_among(operands.values())
+    if mesh is not None:
+        return mesh
     given = ", ".join(type(x).__name__ for x in operands.values() if x is not None)
-    raise DTypeError(f"{function}: {' and '.join(operands)} must be DTensors, got {given}")
+    kind = "a DTensor" if len(operands) == 1 else "DTensors"
+    raise DTypeError(f"{function}: {' and '.join(operands)} must be {kind}, got {given or None}")
 
 
 def local_of(function: str, name: str, x: Any) -> Tensor:

@@ -17,7 +17,7 @@ from trnsci.core.distributed.agreement import SIGNATURE_BYTES
 from trnsci.core.distributed.predictions import Link, Prediction, predicted
 from trnsci.core.distributed.steps import Step
 
-__all__ = ["Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
+__all__ = ["AGREEMENT", "Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Communication:
     def most_received(self) -> int:
         """Bytes that the rank with most of them receives, without the agreement on arguments."""
         return max(
-            sum(step.received[rank] for step in self.steps if step.what != _AGREEMENT)
+            sum(step.received[rank] for step in self.steps if step.what != AGREEMENT)
             for rank in range(self.ranks)
         )
 
@@ -116,14 +116,14 @@ class Communication:
         return "\n".join(lines)
 
 
-_AGREEMENT = "arguments of the call"
+AGREEMENT = "arguments of the call"
+"""What the step exchanges in which ranks compare their arguments."""
 
 
 def agreement_step(mesh: tuple[int, ...]) -> Step:
-    """Return the exchange of signatures at the start of a call."""
+    """Return the exchange of signatures at the start of a call, by a mesh of all ranks."""
     ranks = prod(mesh)
-    messages = sum(size - 1 for size in mesh)
-    return Step("all_gather", _AGREEMENT, (SIGNATURE_BYTES * (ranks - 1),) * ranks, messages)
+    return Step("all_gather", AGREEMENT, (SIGNATURE_BYTES * (ranks - 1),) * ranks, ranks - 1)
 
 
 def all_reduced(count: int, ranks: int) -> int:

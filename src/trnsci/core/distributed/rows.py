@@ -10,23 +10,14 @@ from torch import Tensor
 
 from trnsci.core.arguments import floating
 from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
-from trnsci.core.distributed.layout import local_of, split_dims, with_local
+from trnsci.core.distributed.layout import is_dtensor, local_of, split_dims, with_local
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError, OperandError
 from trnsci.core.interop import forward_level, transform_level
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["is_dtensor", "on_mesh", "part_of", "reverse_mode_only"]
-
-
-def is_dtensor(x: Any) -> bool:
-    """Return whether x is a DTensor, which is imported for subclasses of ``Tensor`` only."""
-    if not isinstance(x, Tensor) or type(x) in (Tensor, torch.nn.Parameter):
-        return False
-    from torch.distributed.tensor import DTensor
-
-    return isinstance(x, DTensor)
+__all__ = ["on_mesh", "part_of", "reverse_mode_only"]
 
 
 def part_of(

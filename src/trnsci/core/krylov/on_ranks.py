@@ -26,7 +26,7 @@ from trnsci.core.krylov.operators import LinearOperator
 from trnsci.core.krylov.solve import Method, Stopping, System, solve
 
 if TYPE_CHECKING:
-    pass
+    from torch.distributed import ProcessGroup
 
 __all__ = ["Sharded", "solved_on_ranks"]
 
@@ -40,32 +40,38 @@ class Sharded:
         rows: Number of rows of this rank; None for a function.
         order: Number of rows of all ranks; None if unknown.
         data: The entries that this rank has; None for a function.
+        offsets: First row of each rank, and the end; None if ranks exchange them in a product.
     """
 
     product: Callable[[Tensor], Tensor]
     rows: int | None = None
     order: int | None = None
     data: Tensor | None = None
+    offsets: tuple[int, ...] | None = None
 
 
 def solved_on_ranks(
+    function: str,
     method: Method,
-    ranks: Ranks,
-    prepare: Callable[[], tuple[Sharded, Stopping]],
+    prepare: Callable[[], tuple[Ranks, Sharded, Stopping]],
     operands: Operands,
     on_failure: OnFailure,
     *,
+    group: ProcessGroup | None = None,
     columns: bool = False,
     check: bool = True,
 ) -> Solution:
     """Return the solution for a Hermitian matrix, whose x has the layout of b.
 
     Args:
+        function: The public function, for messages.
         method: The iterative method.
-        ranks: The ranks, and the function that is called.
-        prepare: Returns the matrix and the stopping rule, or raises; it communicates nothing.
-        operands: b and x0, DTensors or this rank's parts; M maps parts to parts. Its A is not read.
+        prepare: Returns the ranks, the matrix and the stopping rule, or raises; it communicates
+            nothing.
+        operands: b and x0, DTensors or this rank's parts; M maps parts to parts. Of A, the mesh of
+            a DTensor is read.
         on_failure: Action if the method does not converge.
+        group: Process group of operands that are no DTensors; None for the default one.
         columns: Whether b may have columns.
         check: Whether ranks compare their arguments first.
 
@@ -75,12 +81,11 @@ def solved_on_ranks(
         FlagError: A DTensor is not Shard(0) on a mesh of the ranks of A.
         OperandError: The shapes do not fit.
     """
-    function, b, x0, M = ranks.function, operands.b, operands.x0, operands.M
-    reverse_mode_only(function)
-    device = b.device if isinstance(b, Tensor) else "cpu"
-    with agreement([ranks], device, check=check) as describe:
+    b, x0, M = operands.b, operands.x0, operands.M
+    with agreement(function, operands.A, b, group=group, check=check) as describe:
+        reverse_mode_only(function)
         checked_action(function, on_failure)
-        A, rule = prepare()
+        ranks, A, rule = prepare()
         part, mesh = part_of(ranks, "b", b, A.rows, A.order)
         start = None
         if x0 is not None:
@@ -90,9 +95,10 @@ def solved_on_ranks(
             A.data is None or A.data.requires_grad or part.requires_grad
         )
         describe(
-            f"order {A.order}, columns {tuple(part.shape[1:])} in {part.dtype}, "
-            f"x0 {start is not None}, M {M is not None}, gradients {tracked}, rtol {rule.tol}, "
-            f"atol {rule.atol}, max_iter {rule.limit}, on_failure {on_failure!r}"
+            f"order {A.order}, columns {tuple(part.shape[1:])} in {part.dtype}, DTensor "
+            f"{mesh is not None}, x0 {start is not None}, M {M is not None}, gradients {tracked}, "
+            f"rtol {rule.tol}, atol {rule.atol}, max_iter {rule.limit}, on_failure {on_failure!r}, "
+            f"layout {A.offsets}"
         )
     system = System(
         function,

@@ -104,7 +104,24 @@ def assigned_name(file: str, line: int) -> str:
 
     Empty for any other line.
     """
-    return _assigned("".join(linecache.getlines(file))).get(line, "")
+    return _assigned(_text(file)).get(line, "")
+
+
+_TEXTS: dict[str, tuple[list[str], str]] = {}
+"""Cached texts by file, with the lines they were joined from."""
+
+
+def _text(file: str) -> str:
+    """Return the text of a file, the same object until it changes.
+
+    Called for every watched instruction and every allocation: what is known of a text is looked up
+    by it, and a new object would be hashed again.
+    """
+    lines = linecache.getlines(file)
+    known = _TEXTS.get(file)
+    if known is None or known[0] is not lines:
+        known = _TEXTS[file] = (lines, "".join(lines))
+    return known[1]
 
 
 @lru_cache(maxsize=4)
@@ -131,14 +148,14 @@ def _assigned(source: str) -> dict[int, str]:
 
 def decides(place: Place) -> bool:
     """Return whether a line is part of a condition of ``if``, ``while``, ``assert`` or ``else``."""
-    source = "".join(linecache.getlines(place.file))
-    return place.line in _conditions(source, (ast.If, ast.While, ast.Assert, ast.IfExp))
+    kinds = (ast.If, ast.While, ast.Assert, ast.IfExp)
+    return place.line in _conditions(_text(place.file), kinds)
 
 
 def repeats_while() -> bool:
     """Return whether the user's line is the condition of a ``while``; True without source."""
     file, line = user_line()
-    source = "".join(linecache.getlines(file))
+    source = _text(file)
     return not source or line in _conditions(source, (ast.While,))
 
 
@@ -168,7 +185,7 @@ def defined_at(code: CodeType) -> Place:
     Without source, return Python's number.
     """
     file, first = code.co_filename, code.co_firstlineno
-    defs = _decorated("".join(linecache.getlines(file)))
+    defs = _decorated(_text(file))
     return Place(file, defs.get((first, code.co_name), first))
 
 
@@ -276,17 +293,8 @@ def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
     return tuple(indices)
 
 
-_FILES: dict[str, tuple[list[str], _Loops]] = {}
-"""Cached loops by file, with the source lines they were parsed from."""
-
-
 def _loops_of(file: str) -> _Loops:
-    """Return the loops of a file, cached until it changes; called for every watched instruction."""
-    lines = linecache.getlines(file)
-    known = _FILES.get(file)
-    if known is None or known[0] is not lines:
-        known = _FILES[file] = (lines, _loops("".join(lines)))
-    return known[1]
+    return _loops(_text(file))
 
 
 @lru_cache(maxsize=64)

@@ -274,27 +274,27 @@ def loops_around() -> Iterator[tuple[str, int, str, int]]:
     frame: FrameType | None = _user_frame()
     while frame is not None and not _is_own(frame):
         file = frame.f_code.co_filename
-        for header, first, last, name in reversed(_loops_of(file)):
-            if first <= frame.f_lineno <= last:
-                value = frame.f_locals.get(name)
-                if isinstance(value, int):
+        around = _loops_at(file, frame.f_lineno)
+        if around:
+            values = frame.f_locals
+            for header, _, _, name in reversed(around):
+                if isinstance(value := values.get(name), int):
                     yield file, header, name, int(value)
         frame = frame.f_back
 
 
 def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
     """Return the integer targets of the ``for`` loops that enclose a line of the frame's code."""
-    indices = []
-    for _, first, last, name in _loops_of(frame.f_code.co_filename):
-        if first <= line <= last:
-            value = frame.f_locals.get(name)
-            if isinstance(value, int):
-                indices.append((name, int(value)))
-    return tuple(indices)
+    around = _loops_at(frame.f_code.co_filename, line)
+    if not around:
+        return ()
+    values = frame.f_locals  # Python copies all variables each time that it is asked
+    named = ((name, values.get(name)) for *_, name in around)
+    return tuple((name, int(value)) for name, value in named if isinstance(value, int))
 
 
-def _loops_of(file: str) -> _Loops:
-    return _loops(_text(file))
+def _loops_at(file: str, line: int) -> list[tuple[int, int, int, str]]:
+    return [loop for loop in _loops(_text(file)) if loop[1] <= line <= loop[2]]
 
 
 @lru_cache(maxsize=64)

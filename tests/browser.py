@@ -1,4 +1,4 @@
-"""Pages in a headless Chromium: what they become, what the browser says, how they look."""
+"""Pages in a headless Chromium: what they become and what the browser says."""
 
 from __future__ import annotations
 
@@ -59,14 +59,6 @@ def _asked_by(address: str, log: str) -> set[str]:
     origins = {f"{parts.scheme}://{parts.netloc}"} if parts.netloc else {"file://", "null"}
     found = re.findall(r'"initiator":"([^"]*)"[^\n]*?"url":"([^"]*)"', log)
     return {url for initiator, url in found if initiator in origins}
-
-
-def photograph(
-    address: str, user: Path, picture: Path, *, size: tuple[int, int] = (1200, 900)
-) -> bytes:
-    """Open a page and return a picture of its first screen."""
-    _chromium(user, size, f"--screenshot={picture}", address)
-    return picture.read_bytes()
 
 
 def _chromium(

@@ -43,36 +43,51 @@ def choices(sample):
 each_sample = each_case("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 
 
-@each_case("dtype", TYPES)
-@each_sample
-def test_a_type_is_computed_or_refused(sample, dtype):
-    assert_computed_or_refused(sample, dtype)
+# One type for each tile by itself and for all of them; the slow test below has all of them.
+@each_case(("number", "sample"), [pytest.param(i, s, id=s.name) for i, s in enumerate(SAMPLES)])
+def test_a_type_is_computed_or_refused(number, sample):
+    for more, names in enumerate(choices(sample)):
+        assert_computed_or_refused(sample, names, TYPES[(number + more) % len(TYPES)])
 
 
 @pytest.mark.slow
-@each_case("dtype", OTHER_TYPES)
+@each_case("dtype", [*TYPES, *OTHER_TYPES])
 @each_sample
-def test_other_types_are_computed_or_refused(sample, dtype):
-    assert_computed_or_refused(sample, dtype)
-
-
-def assert_computed_or_refused(sample, dtype):
-    """What ends a check, before anything is computed, ends a simulation at the same place."""
+def test_every_type_is_computed_or_refused(sample, dtype):
     for names in choices(sample):
-        other = retyped(sample, names, dtype)
-        if not run(other).outputs:
-            continue
+        assert_computed_or_refused(sample, names, dtype)
+
+
+def assert_computed_or_refused(sample, names, dtype):
+    """What ends a check, before anything is computed, ends a simulation at the same place."""
+    other = retyped(sample, names, dtype)
+    if run(other).outputs:
         with contextlib.suppress(NkiValidationError):
             run(other, entry=nkisim.simulate)
 
 
 WRONG = [np.less, "add", 2.5, None, np.ones((2, 2)), 10**30]
 FIRST = {sample.instruction: sample for sample in reversed(SAMPLES)}
+PARAMETERS = [
+    pytest.param(number, sample, name, id=f"{sample.instruction}-{name}")
+    for sample in FIRST.values()
+    for number, name in enumerate(sample.declaration.parameters)
+]
 
 
-@each_case("value", WRONG, ids=repr)
-@each_case("sample", [pytest.param(s, id=name) for name, s in FIRST.items()])
-def test_a_wrong_argument_is_refused_or_means_something(sample, value):
-    for name in sample.declaration.parameters:
+# Of each parameter every other value; the slow test below has all of them.
+@each_case(("number", "sample", "name"), PARAMETERS)
+def test_a_wrong_argument_is_refused_or_means_something(number, sample, name):
+    assert_refused_or_meant(sample, name, WRONG[number % 2 :: 2])
+
+
+@pytest.mark.slow
+@each_case(("number", "sample", "name"), PARAMETERS)
+def test_every_wrong_argument_is_refused_or_means_something(number, sample, name):
+    assert_refused_or_meant(sample, name, WRONG)
+
+
+def assert_refused_or_meant(sample, name, values):
+    for value in values:
         with contextlib.suppress(NkiValidationError):
             run(sample, settings={name: value}, entry=nkisim.simulate)

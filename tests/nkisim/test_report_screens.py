@@ -84,14 +84,19 @@ document.body.append(note);
 </script>
 """
 
-# A window of a headless browser is at least 500 pixels wide; a frame can be narrower.
-NARROW = """<!DOCTYPE html><iframe style="width: 390px; height: 900px; border: 0" srcdoc="PAGE">
-</iframe><script>
-const frame = document.querySelector("iframe");
-frame.addEventListener("load", () => {
-  document.body.append(document.importNode(frame.contentDocument.querySelector("#seen"), true));
-});
+# A window of a headless browser is at least 500 pixels wide; a frame can be narrower. To start one
+# takes a second, so that it shows all pages at once.
+FRAME = '<iframe name="{name}" style="width: {width}px; height: 900px" srcdoc="{page}"></iframe>'
+COLLECT = """<style>iframe { border: 0; display: block }</style><script>
+for (const frame of document.querySelectorAll("iframe")) {
+  frame.addEventListener("load", () => {
+    const note = document.importNode(frame.contentDocument.querySelector("#seen"), true);
+    note.id = frame.name;
+    document.body.append(note);
+  });
+}
 </script>"""
+NARROW, WIDE = 390, 1200
 
 
 @pytest.fixture(scope="module")
@@ -114,35 +119,42 @@ def pages(tmp_path_factory):
     return {"check": check, "profile": profile}
 
 
-def measured(page, tmp_path, **screen):
-    shown = browse(page.as_uri(), tmp_path / "user", **screen)
+@pytest.fixture(scope="module", params=[False, True], ids=["light", "dark"])
+def seen(request, pages, tmp_path_factory):
+    """Whether the screen is dark, and what is measured by page and width."""
+    folder = tmp_path_factory.mktemp("screen")
+    texts = {name: escape(page.read_text("utf-8")) for name, page in pages.items()}
+    named = {(name, width): f"{name}{width}" for name in pages for width in (NARROW, WIDE)}
+    frames = [FRAME.format(name=v, width=k[1], page=texts[k[0]]) for k, v in named.items()]
+    file = folder / "framed.html"
+    file.write_text("\n".join(["<!DOCTYPE html>", *frames, COLLECT]), "utf-8")
+    shown = browse(file.as_uri(), folder / "user", size=(WIDE, 3600), dark=request.param)
     assert shown.console == []
     assert shown.asked == set()
-    return json.loads(re.search(r'<pre id="seen">(.*?)</pre>', shown.dom, re.S)[1])
+    notes = {k: re.search(rf'<pre id="{v}">(.*?)</pre>', shown.dom, re.S) for k, v in named.items()}
+    return request.param, {key: json.loads(note[1]) for key, note in notes.items()}
 
 
 @needs_browser
 @pytest.mark.parametrize("name", ["check", "profile"])
-def test_a_narrow_screen_shows_all_of_a_page(name, pages, tmp_path):
+def test_a_narrow_screen_shows_all_of_a_page(name, seen):
     """390 pixels: the page does not scroll sideways, nor does its source, and texts have a size."""
-    framed = tmp_path / "framed.html"
-    framed.write_text(NARROW.replace("PAGE", escape(pages[name].read_text("utf-8"))), "utf-8")
-    seen = measured(framed, tmp_path)
-    assert seen["inner"] == 390
-    assert seen["scroll"] <= 390
-    assert seen["sources"]
-    assert all(scroll <= client for client, scroll in seen["sources"])
-    assert seen["smallest"] >= 9
-    assert name == "check" or seen["drawn"] > 0
+    narrow = seen[1][name, NARROW]
+    assert narrow["inner"] == NARROW
+    assert narrow["scroll"] <= NARROW
+    assert narrow["sources"]
+    assert all(scroll <= client for client, scroll in narrow["sources"])
+    assert narrow["smallest"] >= 9
+    assert name == "check" or narrow["drawn"] > 0
 
 
 @needs_browser
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["check", "profile"])
-def test_every_text_stands_out_from_what_is_behind_it(name, dark, pages, tmp_path):
+def test_every_text_stands_out_from_what_is_behind_it(name, seen):
     """A contrast of 4.5, which WCAG 2 asks of text; a dark screen has a dark page."""
-    seen = measured(pages[name], tmp_path, dark=dark)
-    assert seen["low"] == {}
-    assert seen["texts"] > 30
-    assert (max(seen["page"]) < 64) is dark
-    assert seen["scroll"] <= seen["inner"]
+    dark, found = seen
+    wide = found[name, WIDE]
+    assert wide["low"] == {}
+    assert wide["texts"] > 30
+    assert (max(wide["page"]) < 64) is dark
+    assert wide["scroll"] <= wide["inner"]

@@ -44,8 +44,8 @@ def test_pasted_code_makes_the_kernel_right(name, tmp_path):
     file = tmp_path / f"{name}.py"
     file.write_text(text)
     assert fixed(file, name, inputs) >= 1
-    for target in ("gen2", "gen3", "gen4"):
-        with imported(file) as module:
+    with imported(file) as module:
+        for target in ("gen2", "gen3", "gen4"):
             kernel = nkisim.simulate(getattr(module, name), strictness="strict", target=target)
             np.testing.assert_allclose(kernel(*inputs), wanted, rtol=1e-5)
             assert not kernel.report.findings, str(kernel.report)

@@ -104,7 +104,24 @@ def assigned_name(file: str, line: int) -> str:
 
     Empty for any other line.
     """
-    return _assigned("".join(linecache.getlines(file))).get(line, "")
+    return _assigned(_text(file)).get(line, "")
+
+
+_TEXTS: dict[str, tuple[list[str], str]] = {}
+"""Cached texts by file, with the lines they were joined from."""
+
+
+def _text(file: str) -> str:
+    """Return the text of a file, the same object until it changes.
+
+    Called for every watched instruction and every allocation: what is known of a text is looked up
+    by it, and a new object would be hashed again.
+    """
+    lines = linecache.getlines(file)
+    known = _TEXTS.get(file)
+    if known is None or known[0] is not lines:
+        known = _TEXTS[file] = (lines, "".join(lines))
+    return known[1]
 
 
 @lru_cache(maxsize=4)
@@ -131,14 +148,14 @@ def _assigned(source: str) -> dict[int, str]:
 
 def decides(place: Place) -> bool:
     """Return whether a line is part of a condition of ``if``, ``while``, ``assert`` or ``else``."""
-    source = "".join(linecache.getlines(place.file))
-    return place.line in _conditions(source, (ast.If, ast.While, ast.Assert, ast.IfExp))
+    kinds = (ast.If, ast.While, ast.Assert, ast.IfExp)
+    return place.line in _conditions(_text(place.file), kinds)
 
 
 def repeats_while() -> bool:
     """Return whether the user's line is the condition of a ``while``; True without source."""
     file, line = user_line()
-    source = "".join(linecache.getlines(file))
+    source = _text(file)
     return not source or line in _conditions(source, (ast.While,))
 
 
@@ -168,7 +185,7 @@ def defined_at(code: CodeType) -> Place:
     Without source, return Python's number.
     """
     file, first = code.co_filename, code.co_firstlineno
-    defs = _decorated("".join(linecache.getlines(file)))
+    defs = _decorated(_text(file))
     return Place(file, defs.get((first, code.co_name), first))
 
 
@@ -257,36 +274,27 @@ def loops_around() -> Iterator[tuple[str, int, str, int]]:
     frame: FrameType | None = _user_frame()
     while frame is not None and not _is_own(frame):
         file = frame.f_code.co_filename
-        for header, first, last, name in reversed(_loops_of(file)):
-            if first <= frame.f_lineno <= last:
-                value = frame.f_locals.get(name)
-                if isinstance(value, int):
+        around = _loops_at(file, frame.f_lineno)
+        if around:
+            values = frame.f_locals
+            for header, _, _, name in reversed(around):
+                if isinstance(value := values.get(name), int):
                     yield file, header, name, int(value)
         frame = frame.f_back
 
 
 def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
     """Return the integer targets of the ``for`` loops that enclose a line of the frame's code."""
-    indices = []
-    for _, first, last, name in _loops_of(frame.f_code.co_filename):
-        if first <= line <= last:
-            value = frame.f_locals.get(name)
-            if isinstance(value, int):
-                indices.append((name, int(value)))
-    return tuple(indices)
+    around = _loops_at(frame.f_code.co_filename, line)
+    if not around:
+        return ()
+    values = frame.f_locals  # Python copies all variables each time that it is asked
+    named = ((name, values.get(name)) for *_, name in around)
+    return tuple((name, int(value)) for name, value in named if isinstance(value, int))
 
 
-_FILES: dict[str, tuple[list[str], _Loops]] = {}
-"""Cached loops by file, with the source lines they were parsed from."""
-
-
-def _loops_of(file: str) -> _Loops:
-    """Return the loops of a file, cached until it changes; called for every watched instruction."""
-    lines = linecache.getlines(file)
-    known = _FILES.get(file)
-    if known is None or known[0] is not lines:
-        known = _FILES[file] = (lines, _loops("".join(lines)))
-    return known[1]
+def _loops_at(file: str, line: int) -> list[tuple[int, int, int, str]]:
+    return [loop for loop in _loops(_text(file)) if loop[1] <= line <= loop[2]]
 
 
 @lru_cache(maxsize=64)

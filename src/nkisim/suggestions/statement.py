@@ -7,7 +7,7 @@ import linecache
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from nkisim.diagnostics import Fact, Finding, Rewrite
 from nkisim.diagnostics.syntax import parsed
@@ -269,16 +269,21 @@ def case_of(finding: Finding) -> Case | None:
     source = file_globals(finding.file)
     if source is None:
         return None
+    statement = _statements(source).get(finding.line)
+    return None if statement is None else Case(finding, source, statement)
+
+
+@lru_cache(maxsize=16)
+def _statements(source: FileGlobals) -> dict[int, ast.stmt]:
+    """Return the last statement on each line; only the first line of a loop is one of it."""
     kinds: tuple[type[ast.stmt], ...] = (*Simple, ast.For)
-    found = [s for kind in kinds for s in source.tree.all(kind) if _is_at(s, finding.line)]
-    best = max(found, key=lambda s: (s.lineno, s.col_offset), default=None)
-    return None if best is None else Case(finding, source, best)
-
-
-def _is_at(statement: ast.stmt, line: int) -> bool:
-    """Return whether a line is one of a statement; only the first one of a loop is."""
-    last = statement.lineno if isinstance(statement, ast.For) else statement.end_lineno
-    return statement.lineno <= line <= (last or statement.lineno)
+    statements = [statement for kind in kinds for statement in source.tree.all(kind)]
+    found: dict[int, ast.stmt] = {}
+    for statement in sorted(statements, key=lambda s: (s.lineno, s.col_offset)):
+        last = statement.lineno if isinstance(statement, ast.For) else statement.end_lineno
+        for line in range(statement.lineno, (last or statement.lineno) + 1):
+            found[line] = statement
+    return found
 
 
 def function_case_of(finding: Finding) -> Case | None:

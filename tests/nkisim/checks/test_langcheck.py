@@ -163,9 +163,9 @@ SUITE = [*ROOT.glob("src/trn*/_kernels/*.py"), *ROOT.glob("examples/*.py")]
 
 
 def test_the_kernels_of_the_suite_and_the_examples_are_in_the_language():
-    names = [name for path in SUITE for name in file_findings(path)[0]]
-    assert len(names) >= 50
-    assert [str(f) for path in SUITE for f in file_findings(path)[1]] == []
+    kernels, findings = zip(*map(file_findings, SUITE), strict=True)
+    assert sum(map(len, kernels)) >= 50
+    assert [str(f) for found in findings for f in found] == []
 
 
 # -- live kernels ----------------------------------------------------------------------------------

@@ -112,11 +112,12 @@ def threefry(
         compiled: Decorator of the function of each step, such as ``numba.njit``.
     """
     parity, mask = number(THREEFRY_PARITY), number(MASK)
-    steps = []
-    for r in range(rounds):
-        steps.append(compiled(_threefry_round(*THREEFRY_ROTATIONS[r % 8], number)))
-        if r % 4 == 3:
-            steps.append(compiled(_threefry_injection((r + 1) // 4, number)))
+    turns = [THREEFRY_ROTATIONS[r % 8] for r in range(rounds)]
+    whole = rounds - rounds % 4
+    # Few long steps: numba takes seconds to inline many short ones.
+    steps = [_threefry_group(turns[r : r + 4], r // 4 + 1, number) for r in range(0, whole, 4)]
+    steps += [_threefry_round(*turn, number) for turn in turns[whole:]]
+    steps = [compiled(step) for step in steps]
     mixed = _in_turn(steps) if compiled is _plain else _nested(steps, compiled)
     exchanged = rounds % 2 == 1
 
@@ -141,8 +142,8 @@ def _threefry_round(left1: int, left3: int, number: Callable[[int], Any]) -> Ste
     mask = number(MASK)
     up1, up3, down1, down3 = (number(n) for n in (left1, left3, 32 - left1, 32 - left3))
 
-    # Even rounds mix (a0, a1) and (a2, a3), odd rounds (a0, a3) and (a2, a1). Here every round
-    # mixes the former and returns a1 and a3 swapped; two rounds undo the swap.
+    # Even rounds mix (a0, a1) and (a2, a3), odd rounds (a0, a3) and (a2, a1). A single round mixes
+    # the former and returns a1 and a3 swapped; two rounds undo the swap.
     def mixed(
         a0: Any, a1: Any, a2: Any, a3: Any, k0: Any, k1: Any, k2: Any, k3: Any, k4: Any
     ) -> tuple[Any, ...]:
@@ -161,16 +162,57 @@ def _threefry_round(left1: int, left3: int, number: Callable[[int], Any]) -> Ste
     return mixed
 
 
-def _threefry_injection(times: int, number: Callable[[int], Any]) -> Step:
+def _threefry_group(
+    turns: Sequence[tuple[int, int]], times: int, number: Callable[[int], Any]
+) -> Step:
+    """Return four rounds and the injection of the key after them."""
     mask, times = number(MASK), number(times)
+    (u0, v0), (u1, v1), (u2, v2), (u3, v3) = [(number(i), number(j)) for i, j in turns]
+    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = [(number(32 - i), number(32 - j)) for i, j in turns]
 
-    def injected(
+    def group(
         a0: Any, a1: Any, a2: Any, a3: Any, k0: Any, k1: Any, k2: Any, k3: Any, k4: Any
     ) -> tuple[Any, ...]:
+        a0 = a0 + a1
+        a1 = a1 << u0 | a1 >> x0
+        a1 ^= a0
+        a1 &= mask
+        a2 = a2 + a3
+        a3 = a3 << v0 | a3 >> y0
+        a3 ^= a2
+        a3 &= mask
+
+        a0 = a0 + a3
+        a3 = a3 << u1 | a3 >> x1
+        a3 ^= a0
+        a3 &= mask
+        a2 = a2 + a1
+        a1 = a1 << v1 | a1 >> y1
+        a1 ^= a2
+        a1 &= mask
+
+        a0 = a0 + a1
+        a1 = a1 << u2 | a1 >> x2
+        a1 ^= a0
+        a1 &= mask
+        a2 = a2 + a3
+        a3 = a3 << v2 | a3 >> y2
+        a3 ^= a2
+        a3 &= mask
+
+        a0 = a0 + a3
+        a3 = a3 << u3 | a3 >> x3
+        a3 ^= a0
+        a3 &= mask
+        a2 = a2 + a1
+        a1 = a1 << v3 | a1 >> y3
+        a1 ^= a2
+        a1 &= mask
+
         a1, a3 = (a1 + k1) & mask, (a3 + k3 + times) & mask
         return a0 + k0, a1, a2 + k2, a3, k1, k2, k3, k4, k0
 
-    return injected
+    return group
 
 
 def _in_turn(steps: Sequence[Step]) -> Step:

@@ -21,6 +21,7 @@ from trnsci.core.errors import (
 from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.finite import finite, only_finite, power_below, readable
 from trnsci.core.iterations import IterationInfo, Reason
+from trnsci.core.untraced import STEPS, untraced
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import in_full_precision, working
@@ -35,6 +36,7 @@ class IteratedEigenpairs(InformedPairs[IterationInfo]):
     """``(eigenvalues, eigenvectors)`` with ``info`` on the iteration."""
 
 
+@untraced("lobpcg", STEPS)
 @in_full_precision
 def lobpcg(
     A: OperatorLike,

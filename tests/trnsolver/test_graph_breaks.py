@@ -26,7 +26,6 @@ CALLS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Dynamo")  # of what a graph does not trace
 def test_they_run_between_two_graphs():
     torch.compiler.reset()
     for name, call in CALLS.items():
@@ -37,7 +36,7 @@ def test_they_run_between_two_graphs():
 
 
 def test_one_graph_names_them():
-    for name in ("eigh with tol", "schur", "jacobi_preconditioner", "polar by qdwh"):
+    for name in ("eigh with tol", "lobpcg", "schur", "jacobi_preconditioner", "polar by qdwh"):
         torch.compiler.reset()
         compiled = torch.compile(CALLS[name], fullgraph=True, backend="eager")
         with pytest.raises(Exception, match=f"{name}: cannot be part of a compiled graph"):

@@ -81,18 +81,19 @@ def products(dtype, name):
             X, G = numbers(*shape, dtype=dtype), numbers(matrix.shape[0], *shape[1:], dtype=dtype)
             part = X[given.rows(A.rank)].clone().requires_grad_()
             held = (A.local.values, A.local.col_indices, A.local.row_ptrs, part)
-            with Watched(held) as watched:
+            function = "transposed" if form == "conjugate" else form
+            told = plan(function, whole, rows, columns, right_sides=3 if len(shape) > 1 else 1)
+            most = told.peak_bytes[A.rank] + SIGNATURES * ranks
+            with Watched(held, most, raises=False) as watched:
                 y = operator @ part
             with Watched() as back:
                 y.backward(G[gives.rows(A.rank)])
-            function = "transposed" if form == "conjugate" else form
-            told = plan(function, whole, rows, columns, right_sides=3 if len(shape) > 1 else 1)
             found[form, len(shape)] = (
                 within_bound(y.detach(), matrix[gives.rows(A.rank)], X),
                 within_bound(part.grad, matrix.mH[given.rows(A.rank)], G),
                 watched.received == told.received(A.rank),
                 back.received == told.received(A.rank, backward=True),
-                watched.peak <= told.peak_bytes[A.rank] + SIGNATURES * ranks,
+                watched.peak <= most,
             )
     return found
 

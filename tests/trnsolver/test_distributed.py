@@ -70,8 +70,8 @@ def results(name, dtype):
     layout = layout_for(ranks, 40 if name in ("cholesky", "solve_spd") else N)
     operands = [x[layout.rows(rank)].clone() for x in problem(dtype)]
     plans = told(name, SHARES[ranks], dtype), told(name, layout, dtype)
-    used = [operands[place] for place in USED[name]]
-    with Watched(used, plans[0].peak_bytes[rank], raises=False) as watched:
+    held, most = [operands[place] for place in USED[name]], plans[0].peak_bytes[rank]
+    with Watched(held, most, raises=False) as watched:
         found = call(name, *operands)
     with Watched() as known:
         again = call(name, *operands, layout=layout)
@@ -79,7 +79,7 @@ def results(name, dtype):
     return (
         [x.resolve_conj() for x in found],
         [watched.received, known.received] == [plan.received(rank) for plan in plans],
-        watched.peak / plans[0].peak_bytes[rank],
+        watched.peak / most,
     )
 
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from click.testing import CliRunner
 
 import nkisim
 from each_case import each_case
-from fresh_process import nkisim_command
+from fresh_process import nkisim_command, pytest_command
 from nkisim.cli import commands
 from nkisim.filecheck import all_rules
 from nkisim.filecheck.rules import OWN_RULES
@@ -180,14 +178,8 @@ def test_an_option_of_pytest_wins_over_the_environment(tmp_path):
     )
     options = ["-p", "nkisim.pytest_plugin", "-p", "no:cacheprovider"]
     options += ["--nkisim", "--nkisim-target", "trn1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *options, "test_target.py"],
-        cwd=tmp_path,
-        env={**os.environ, "NKISIM_TARGET": "trn3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "NKISIM_TARGET": "trn3"}
+    done = pytest_command("-q", *options, "test_target.py", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -277,8 +277,18 @@ def test_mended_host_code_runs(twin):
     assert twin.good() is not None
 
 
-@each_case("twin, target", on_targets(ADVISED))
+@each_case("twin, target", named((t, t.targets[i % len(t.targets)]) for i, t in enumerate(ADVISED)))
 def test_a_profile_advises_the_bad_twin_at_its_line_and_the_good_one_is_faster(twin, target):
+    assert_advised(twin, target)
+
+
+@pytest.mark.slow
+@each_case("twin, target", on_targets(ADVISED))
+def test_every_generation_is_advised(twin, target):
+    assert_advised(twin, target)
+
+
+def assert_advised(twin, target):
     bad, good = (profile(k, target)(*twin.arguments(twin.inputs)) for k in (twin.bad, twin.good))
     lines = {piece.line for piece in bad.advice if piece.rule == twin.rule}
     assert lines & twin.marked_lines

@@ -191,7 +191,8 @@ def test_views_as_out_receive_the_result(name, backend):
     tree_map, drawn = pytree().tree_map, name.startswith("trnrand.")
     for complex_too in (False, True):
         call = tree_map(made_complex, list(CALLS[name])) if complex_too else list(CALLS[name])
-        for lead in ((), (2,)):
+        # Batches of real numbers where there are any, and one problem of complex ones.
+        for lead in ((), (2,)) if complex_too else ((2,), ()):
             args, options = call if drawn else tree_map(widened(lead), call)
             want = outcome(name, args, options, backend)
             if isinstance(want, str):  # has no batches, or no complex form
@@ -202,6 +203,7 @@ def test_views_as_out_receive_the_result(name, backend):
                 out = outs if name == "trnblas.grouped_gemm" else outs[0]
                 called(name, args, {**options, "out": out}, backend)
                 same(outs, want, exact=False)
+            break
 
 
 def no_batch(x):

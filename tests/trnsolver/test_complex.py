@@ -282,6 +282,10 @@ def test_compiled_results_are_those_of_the_calls():
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9, msg=name)
 
 
+# The kernels take no complex128, so a graph is that of torch on the simulator too.
+@pytest.mark.parametrize(
+    "path", ["pytorch", pytest.param("simulator", marks=pytest.mark.slow)], indirect=True
+)
 def test_compiled_pseudo_inverses_of_low_rank_have_gradients():
     low = (TALL[..., :2] @ drawn(2, N, seed=5)).detach().requires_grad_()
     results = []

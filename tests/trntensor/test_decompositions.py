@@ -353,7 +353,6 @@ def test_decompositions_run_on_kernels():
     assert relative(x, model) <= 1e-2
 
 
-@each_case("bad", [torch.nan, torch.inf, -torch.inf])
 @each_case("dtype", [torch.float32, torch.float64], ids=str)
 @each_case(
     "call",
@@ -367,12 +366,13 @@ def test_decompositions_run_on_kernels():
         lambda x: tt.tt_round([x[:1], x[..., :1]], 1),
     ],
 )
-def test_what_is_not_finite_is_refused(call, dtype, bad):
+def test_what_is_not_finite_is_refused(call, dtype):
     x = random_tensor(2, 2, 2, dtype=dtype)
     call(x)
-    x[0, 1, 0] = bad
-    with pytest.raises(NotFiniteError, match="must be finite, got NaN or infinity"):
-        call(x)
+    for bad in (torch.nan, torch.inf, -torch.inf):
+        x[0, 1, 0] = bad
+        with pytest.raises(NotFiniteError, match="must be finite, got NaN or infinity"):
+            call(x)
 
 
 def test_what_is_not_finite_is_refused_where_tangents_are_taken():

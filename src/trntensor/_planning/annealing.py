@@ -94,7 +94,8 @@ def trees_of(network: Network, price: Price) -> list[tuple[float, Tree]]:
     """Return trees with their prices, the cheapest first.
 
     New starts are made until the best tree was found three times, or the allowed number of moves is
-    reached: for 40 tensors that is about 15 starts, or 50 if the contraction is large.
+    reached: for 40 tensors that is about 15 starts, 50 if the contraction is large, and one if it
+    has fewer flops than a start has moves.
     """
     found: list[tuple[float, Tree]] = []
     moves = 0
@@ -108,8 +109,8 @@ def trees_of(network: Network, price: Price) -> list[tuple[float, Tree]]:
         if sum(cost <= least * (1 + 1e-9) for cost, _ in found) == _AGREED:
             break
         moves += _TEMPERATURES * _SWEEPS * len(network.terms)
-        many = found[0][1].total(network.flops) > _MANY_FLOPS
-        if moves >= (_MORE_MOVES if many else _MOVES):
+        flops = found[0][1].total(network.flops)
+        if moves >= (_MORE_MOVES if flops > _MANY_FLOPS else min(_MOVES, flops)):
             break
     return found
 

@@ -93,13 +93,16 @@ def test_every_function_of_a_library_is_shown_or_left_out(measured):
     assert {cell.outcome for line in measured for cell in line.cells.values()} <= set(WORDS)
 
 
-def test_the_command_writes_a_file_and_refuses_unknown_libraries(tmp_path):
+def test_the_command_writes_a_file_and_refuses_unknown_libraries(tmp_path, monkeypatch, measured):
+    asked = []
+    monkeypatch.setattr("trnsci.coverage.lines", lambda names: asked.extend(names) or measured)
     file = tmp_path / "coverage.json"
     run = CliRunner().invoke(
         main, ["coverage", "--lib", "trntensor", "--format", "json", "--output", str(file)]
     )
     assert (run.exit_code, run.output.strip()) == (0, str(file))
-    assert json.loads(file.read_text())["lines"]
+    assert asked == ["trntensor"]
+    assert file.read_text() == render(measured, "json")
     run = CliRunner().invoke(main, ["coverage", "--lib", "trnblass"])
     assert (run.exit_code, "trnblas" in run.output) == (2, True)
     lost = tmp_path / "no" / "folder"

@@ -1,13 +1,16 @@
-"""The notebook: a Jupyter kernel runs it from above, and its cells show what its text says."""
+"""The notebook: its cells run one after the other and show what its text says."""
 
 import ast
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 import torch
 from nbmake.nb_run import NotebookRun
+
+from fresh_process import forked
 
 TOUR = Path(__file__).parents[2] / "examples" / "tour.ipynb"
 NOTEBOOK = json.loads(TOUR.read_text(encoding="utf-8"))
@@ -27,26 +30,57 @@ def test_it_is_a_notebook_without_outputs():
         assert set(cell) == fields
 
 
-@pytest.fixture
-def cells(monkeypatch, tmp_path):
-    """What each code cell printed, and the forms in which its last value is shown."""
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch, tmp_path):
     for name in ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
+
+
+IN_A_SHELL = """
+import json, sys
+from IPython.core.displayhook import CapturingDisplayHook
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+shell, cells = InteractiveShell.instance(), []
+for source in json.loads(sys.argv[1]):
+    shown = []
+    shell.display_trap.hook = CapturingDisplayHook(shell=shell, outputs=shown)
+    with capture_output() as kept:
+        result = shell.run_cell(source)
+    result.raise_error()
+    assert not kept.stderr, kept.stderr
+    cells.append((kept.stdout, *(part['data'] for part in shown)))
+print(json.dumps(cells))
+"""
+
+
+def test_a_shell_shows_what_the_text_says():
+    """Cell by cell, as a Jupyter kernel runs them; the slow test starts one."""
+    done = forked("torch", IN_A_SHELL, arguments=[json.dumps(CODE)], env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    cells = json.loads(done.stdout.splitlines()[-1])
+    assert_said([(printed, shown[0] if shown else {}) for printed, *shown in cells])
+
+
+@pytest.mark.slow
+def test_a_jupyter_kernel_shows_what_the_text_says():
     result = NotebookRun(TOUR, SECONDS_PER_CELL).execute()
     assert result.error is None, result.error.trace
-    return [parts(cell.outputs) for cell in result.nb.cells if cell.cell_type == "code"]
+    assert_said([parts(cell.outputs) for cell in result.nb.cells if cell.cell_type == "code"])
 
 
 def parts(outputs):
+    """What a code cell printed, and the forms in which its last value is shown."""
     printed = "".join(part["text"] for part in outputs if part.output_type == "stream")
     assert {part.name for part in outputs if part.output_type == "stream"} <= {"stdout"}
     shown = [part.data for part in outputs if part.output_type == "execute_result"]
     return printed, shown[0] if shown else {}
 
 
-def test_the_cells_show_what_the_text_says(cells):
+def assert_said(cells):
     run, broken, report, data, fixed, library, status = cells
     assert run[1]["text/plain"] == "array([1024., 1024., 1024.], dtype=float32)"
 

@@ -42,12 +42,12 @@ STREAMED = {
 ON_GPSIMD = {
     "iota": ("dst", 1, 0),
     "nc_n_gather": ("dst", 4, 0),
-    "local_gather": ("dst", 1, 0),
     "nonzero_with_count": ("src", 4, 0),
     "sequence_bounds": ("segment_ids", 8, 0),
     "tensor_partition_reduce": ("data", 16, 0),
     "affine_select": ("dst", 1, 0),
 }
+RUNS = {"local_gather": "dst"}
 SEARCHED = {"topk": ("n", 4, "val_dst")}
 MOVED = {"dma_copy": "src", "dma_transpose": "src", "dma_compute": "dst", "sendrecv": "src"}
 WITHOUT_ELEMENTS = ("core_barrier", "rand_get_state", "rand_set_state", "set_rng_seed")
@@ -122,7 +122,7 @@ each = each_case("name", sorted(INSTRUCTIONS))
 
 def test_all_are_listed():
     assert set(ENGINES) == set(INSTRUCTIONS)
-    costed = [*STREAMED, *ON_GPSIMD, *SEARCHED, *MOVED, *WITHOUT_ELEMENTS, *MATRICES]
+    costed = [*STREAMED, *ON_GPSIMD, *RUNS, *SEARCHED, *MOVED, *WITHOUT_ELEMENTS, *MATRICES]
     assert sorted(costed) == sorted(INSTRUCTIONS)
 
 
@@ -143,6 +143,8 @@ def test_what_it_costs(name):
     elif name in SEARCHED:
         found = cost.formula, cost.over, cost.factor, cost.result
         assert found == ("search", *SEARCHED[name])
+    elif name in RUNS:
+        assert (cost.formula, cost.over) == ("runs", RUNS[name])
     elif name in MOVED:
         assert (cost.formula, cost.over) == ("transfer", MOVED[name])
     else:

@@ -94,8 +94,8 @@ def trees_of(network: Network, price: Price) -> list[tuple[float, Tree]]:
     """Return trees with their prices, the cheapest first.
 
     New starts are made until the best tree was found three times, or the allowed number of moves is
-    reached: for 40 tensors that is about 15 starts, 50 if the contraction is large, and one if it
-    has fewer flops than a start has moves.
+    reached: for 40 tensors that is about 15 starts, 50 if the contraction is large, and fewer if it
+    has less than 30,000 flops.
     """
     found: list[tuple[float, Tree]] = []
     moves = 0
@@ -110,7 +110,7 @@ def trees_of(network: Network, price: Price) -> list[tuple[float, Tree]]:
             break
         moves += _TEMPERATURES * _SWEEPS * len(network.terms)
         flops = found[0][1].total(network.flops)
-        if moves >= (_MORE_MOVES if flops > _MANY_FLOPS else min(_MOVES, flops)):
+        if moves >= (_MORE_MOVES if flops > _MANY_FLOPS else min(_MOVES, 10 * flops)):
             break
     return found
 

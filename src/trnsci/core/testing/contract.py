@@ -324,12 +324,10 @@ class DerivativeContract(OperationContract):
 
     def test_compiled_as_one_graph(self, backend: str) -> None:
         # One compilation for the results and their gradients: the inherited test has no gradients.
-        # On torch a graph has torch's operators, whose gradients are torch's to compile.
-        compiler = "aot_eager" if backend == "simulator" else "eager"
         samples = self.of_each_operation()
         leaves = [[tensor.clone().requires_grad_() for tensor in s.tensors] for s in samples]
         with self.running(backend):
-            results = self.compiled(samples, leaves, backend, compiler)
+            results = self.compiled(samples, leaves, backend, "aot_eager")
             total = torch.cat(results).square().sum()
             grads = iter(torch.autograd.grad(total, [leaf for each in leaves for leaf in each]))
         for sample, got in zip(samples, results, strict=True):

@@ -288,7 +288,7 @@ def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
     around = _loops_at(frame.f_code.co_filename, line)
     if not around:
         return ()
-    values = frame.f_locals  # Python copies all variables each time that it is asked
+    values = frame.f_locals  # each access copies all variables
     named = ((name, values.get(name)) for *_, name in around)
     return tuple((name, int(value)) for name, value in named if isinstance(value, int))
 

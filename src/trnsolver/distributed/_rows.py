@@ -140,12 +140,15 @@ def rows_of(
         tracked = [x.requires_grad for x in (local, right) if x is not None]
         if not differentiable and torch.is_grad_enabled() and any(tracked):
             raise DerivativeError(f"{function}: has no gradients over ranks; detach A")
-        describe(
-            f"A of {local.shape[1]} columns in {local.dtype}, "
-            f"B {None if right is None else tuple(right.shape[1:])}, "
-            f"DTensor {mesh is not None}, {gradients(local, right)}, {options}"
-            f"layout {None if layout is None else layout.offsets}"
+        told = (
+            f"A of {local.shape[1]} columns in {local.dtype}",
+            f"B {None if right is None else tuple(right.shape[1:])}",
+            f"DTensor {mesh is not None}",
+            gradients(local, right),
+            options,
+            f"layout {None if layout is None else layout.offsets}",
         )
+        describe(", ".join(filter(None, told)))
     if layout is None:
         layout = layout_of(local, ranks)
     shape = (layout.offsets[-1], local.shape[1])

@@ -138,7 +138,7 @@ def rsvd(
         layout=layout,
         check=check,
         differentiable=False,
-        options=f"k {k}, {oversampling}, {power_iterations}, {seed}, ",
+        options=f"k {k}, {oversampling}, {power_iterations}, {seed}",
         fits=_tall,
     )
     local, ranks, n = rows.A, rows.ranks, rows.A.shape[1]
@@ -196,7 +196,7 @@ def msign(
         layout=layout,
         check=check,
         differentiable=False,
-        options=f"steps {steps}, polish {polish}, ",
+        options=f"steps {steps}, polish {polish}",
         fits=_tall,
     )
     for name, count in (("steps", steps), ("polish", polish)):

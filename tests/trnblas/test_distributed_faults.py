@@ -1,7 +1,7 @@
 """Faults of distributed calls: bad input, ranks that differ, end or are late."""
 
 import os
-import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -139,6 +139,7 @@ def _one_ends():
     mesh = init_device_mesh("cpu", (2,))
     A = DTensor.from_local(torch.zeros(2, 4), mesh, [Shard(0)])
     distributed.gemm(1.0, A, A)
+    dist.barrier()
     if dist.get_rank() == 1:
         os._exit(1)
     return refusal(lambda: distributed.gemm(1.0, A, A)), refusal(
@@ -158,19 +159,21 @@ def test_a_rank_that_ended_is_an_error_that_names_the_function():
         assert "failed on rank 0 of 2" in text
 
 
-def _one_is_late(seconds):
-    mesh = init_device_mesh("cpu", (2,))
-    A = DTensor.from_local(torch.zeros(2, 4), mesh, [Shard(0)])
-    if dist.get_rank() == 1:
-        time.sleep(seconds)
+def _one_stays_away(seconds):
+    """A mesh of two of three ranks, because all ranks compare arguments in the default group."""
+    dist.barrier()
+    group = dist.new_group([0, 1], timeout=timedelta(seconds=seconds))
+    if dist.get_rank() == 2:
         return None
-    return refusal(lambda: distributed.gemm(1.0, A, A))
+    A = DTensor.from_local(torch.zeros(2, 4), DeviceMesh.from_group(group, "cpu"), [Shard(0)])
+    distributed.gemm(1.0, A, A)
+    return refusal(lambda: distributed.gemm(1.0, A, A)) if dist.get_rank() == 0 else None
 
 
-def test_a_late_rank_ends_in_the_time_out_that_names_the_function():
-    own = Pool(2, seconds=4)  # collectives end after 2 s
+def test_a_rank_that_stays_away_ends_in_the_time_out_that_names_the_function():
+    own = Pool(3)
     try:
-        kind, text = own.run(_one_is_late, 3)[0]
+        kind, text = own.run(_one_stays_away, 3)[0]
     finally:
         own.end()
     assert kind == "RankError"

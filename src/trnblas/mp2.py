@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from trnblas._mp2.energies import MOST_INTEGRALS
 from trnblas._paths.arguments import check_dimensions
 from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_MP2_ENERGY
 from trnblas._paths.level_names import level_name
@@ -29,8 +30,6 @@ from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
 
 __all__ = ["nki_batched_pair_energy", "nki_fused_gemm_energy", "nki_mp2_energy"]
-
-_INTEGRALS = 2**24  # of one product, at the levels that store them
 
 _Stored = Literal["float16x3", "doublefloat"]
 """Levels at which the integrals are stored between two kernels."""
@@ -159,7 +158,7 @@ def nki_batched_pair_energy(
         return BATCHED_PAIR_ENERGY(_lowered(B, level), eps_occ, eps_vir)
     nocc, nvir, _ = B.shape
     occupied, flat = eps_occ.reshape(-1), B.reshape(nocc * nvir, -1)
-    size = max(1, _INTEGRALS // max(1, nocc * nvir * nvir))  # occupied orbitals of one product
+    size = max(1, MOST_INTEGRALS // max(1, nocc * nvir * nvir))  # occupied orbitals of one product
     parts = [
         _stored_energy(
             flat[i * nvir : (i + size) * nvir],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import overload
 
 from torch import Tensor
@@ -10,25 +11,29 @@ from trnsci.core.arguments import agree, tensor
 from trnsci.core.errors import ShapeError
 from trntensor._library import LIBRARY
 from trntensor._mp2.energies import torch_mp2_energy
-from trntensor._paths.precision import checked_precision, with_precision
+from trntensor._paths.precision import Precision, checked_precision, with_precision
 from trntensor.contraction import einsum
 from trntensor.parallel import ShardedTensor
 
 __all__ = ["ao_to_mo_transform", "four_index_transform", "mp2_energy"]
 
 
-def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+def mp2_energy(
+    B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, precision: str | None = None
+) -> Tensor:
     """Return the MP2 energy of a closed shell from density-fitted integrals, as a 0-d tensor.
 
     It is the sum of T (2 T - T') / D over all occupied i and j and all virtual a and b. Here T is
     sum_P B[i, a, P] B[j, b, P], T' is T with a and b exchanged, and D is
     eps_i + eps_j - eps_a - eps_b. Pairs (i, j) and (j, i) are computed once. The largest
-    intermediate holds the integrals of one i. On a kernel path it is one launch.
+    intermediate holds the integrals of one i. On a kernel path it is one launch; at the level
+    ``"doublefloat"`` integrals of several i at a time and their energies are kernels of trnblas.
 
     Args:
         B: Three-index integrals, (nocc, nvir, naux), of any size.
         eps_occ: Energies of the occupied orbitals, (nocc,).
         eps_vir: Energies of the virtual orbitals, (nvir,).
+        precision: A level of the ladder, or a name of ``einsum``; None for the library's.
 
     Returns:
         The energy, in at least float32.
@@ -36,6 +41,7 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     Raises:
         ShapeError: The shapes are incompatible.
         DTypeError, DeviceError: The tensors differ in dtype or device.
+        FlagError: The precision is not known.
     """
     function = "mp2_energy"
     _three_index(function, "B", B)
@@ -49,33 +55,40 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
                 f"{function}: {name} must have shape ({size},) for B of {tuple(B.shape)}, "
                 f"got {tuple(energies.shape)}"
             )
-    precision = checked_precision(function, None)
-    if precision in ("kahan", "doublefloat"):
-        return with_precision(precision, _mp2_energy, (B, eps_occ, eps_vir))
-    return _mp2_energy(B, eps_occ, eps_vir)
+    chosen = checked_precision(function, precision)
+    operands = B, eps_occ, eps_vir
+    compute = _energy_at(chosen)
+    if chosen in ("kahan", "doublefloat"):
+        return with_precision(chosen, compute, operands)
+    return compute(*operands)
 
 
-def _mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+def _energy_at(precision: Precision) -> Callable[..., Tensor]:
     if not LIBRARY.kernels_wanted():
-        return torch_mp2_energy(B, eps_occ, eps_vir)
-    from trntensor._paths.operations import MP2_ENERGY
+        return torch_mp2_energy
+    from trntensor._paths.operations import DOUBLEFLOAT_MP2_ENERGY, MP2_ENERGY
 
-    energy: Tensor = MP2_ENERGY(B, eps_occ, eps_vir)
-    return energy
-
-
-@overload
-def ao_to_mo_transform(eri: Tensor, C_occ: Tensor, C_vir: Tensor) -> Tensor: ...
+    return DOUBLEFLOAT_MP2_ENERGY if precision == "doublefloat" else MP2_ENERGY
 
 
 @overload
 def ao_to_mo_transform(
-    eri: ShardedTensor, C_occ: Tensor, C_vir: Tensor
+    eri: Tensor, C_occ: Tensor, C_vir: Tensor, *, precision: str | None = None
+) -> Tensor: ...
+
+
+@overload
+def ao_to_mo_transform(
+    eri: ShardedTensor, C_occ: Tensor, C_vir: Tensor, *, precision: str | None = None
 ) -> Tensor | ShardedTensor: ...
 
 
 def ao_to_mo_transform(
-    eri: Tensor | ShardedTensor, C_occ: Tensor, C_vir: Tensor
+    eri: Tensor | ShardedTensor,
+    C_occ: Tensor,
+    C_vir: Tensor,
+    *,
+    precision: str | None = None,
 ) -> Tensor | ShardedTensor:
     """Return B[i, a, P], the sum of C_occ[m, i] C_vir[n, a] eri[m, n, P] over m and n.
 
@@ -86,6 +99,7 @@ def ao_to_mo_transform(
             sharded: along naux the result is sharded too, else the shards are summed.
         C_occ: Coefficients of the occupied orbitals, (nbasis, nocc).
         C_vir: Coefficients of the virtual orbitals, (nbasis, nvir).
+        precision: A level of the ladder, or a name of ``einsum``; None for the library's.
 
     Returns:
         (nocc, nvir, naux).
@@ -93,6 +107,7 @@ def ao_to_mo_transform(
     Raises:
         ShapeError: The shapes are incompatible.
         DTypeError, DeviceError: The tensors differ in dtype or device.
+        FlagError: The precision is not known.
     """
     function = "ao_to_mo_transform"
     if not isinstance(eri, ShardedTensor):
@@ -109,10 +124,18 @@ def ao_to_mo_transform(
         if not isinstance(eri, ShardedTensor):
             agree(function, "eri", eri, name, coefficients)
         _coefficients(function, name, coefficients, eri.shape[0])
-    return einsum("mnP,mi,na->iaP", eri, C_occ, C_vir)
+    return einsum("mnP,mi,na->iaP", eri, C_occ, C_vir, precision=precision)
 
 
-def four_index_transform(eri: Tensor, C_i: Tensor, C_a: Tensor, C_j: Tensor, C_b: Tensor) -> Tensor:
+def four_index_transform(
+    eri: Tensor,
+    C_i: Tensor,
+    C_a: Tensor,
+    C_j: Tensor,
+    C_b: Tensor,
+    *,
+    precision: str | None = None,
+) -> Tensor:
     """Return (ia|jb), four-index integrals over molecular orbitals, by four quarter transforms.
 
     Their order is the one with the fewest operations. On a kernel path two consecutive steps are
@@ -124,10 +147,12 @@ def four_index_transform(eri: Tensor, C_i: Tensor, C_a: Tensor, C_j: Tensor, C_b
         C_a: Coefficients for the second index.
         C_j: Coefficients for the third index.
         C_b: Coefficients for the fourth index.
+        precision: A level of the ladder, or a name of ``einsum``; None for the library's.
 
     Raises:
         ShapeError: The shapes are incompatible.
         DTypeError, DeviceError: The tensors differ in dtype or device.
+        FlagError: The precision is not known.
     """
     function = "four_index_transform"
     tensor(function, "eri", eri)
@@ -138,7 +163,7 @@ def four_index_transform(eri: Tensor, C_i: Tensor, C_a: Tensor, C_j: Tensor, C_b
     for name, coefficients in (("C_i", C_i), ("C_a", C_a), ("C_j", C_j), ("C_b", C_b)):
         agree(function, "eri", eri, name, coefficients)
         _coefficients(function, name, coefficients, eri.shape[0])
-    return einsum("pqrs,pi,qa,rj,sb->iajb", eri, C_i, C_a, C_j, C_b)
+    return einsum("pqrs,pi,qa,rj,sb->iajb", eri, C_i, C_a, C_j, C_b, precision=precision)
 
 
 def _three_index(function: str, name: str, value: Tensor) -> None:

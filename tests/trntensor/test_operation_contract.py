@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trntensor
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
@@ -24,4 +26,10 @@ class TestOperations(DerivativeContract):
         ),
         Sample("chain", lambda a, b, c: trntensor.einsum("lij,jk,im->lmk", a, b, c), (A, B[0], C)),
         Sample("mp2_energy", trntensor.mp2_energy, (random_tensor(2, 3, 4), *ENERGIES)),
+        Sample(
+            "doublefloat_mp2_energy",
+            partial(trntensor.mp2_energy, precision="doublefloat"),
+            (random_tensor(2, 3, 4), *ENERGIES),
+            takes_float64=True,
+        ),
     )

@@ -73,6 +73,31 @@ def test_many_auxiliary_functions_go_through_memory(monkeypatch):
     assert abs(float(got) - want) <= 60 * 2.0**-24 * 2 * size
 
 
+@each_case("dtype", [torch.float32, torch.float64])
+@each_case("most", [2**24, 19 * 19])
+def test_at_doublefloat_the_energy_is_that_of_kernels(dtype, most, monkeypatch):
+    monkeypatch.setattr(kernel_path, "MOST_INTEGRALS", most)
+    shape = 2, 19, 30
+    tensors = [x.to(dtype) for x in problem(*shape)]
+    want, _ = by_definition(*tensors)
+    b, occ, vir = (x.double().numpy() for x in tensors)
+    norms = np.linalg.norm(b, axis=2).max() ** 2
+    t = np.abs(np.einsum("iap,jbp->ijab", b, b))
+    gaps = np.abs(occ[:, None, None, None] + occ[:, None, None] - vir[:, None] - vir)
+    # Of the integrals 2**-45 of the norms, of the energies 2**-41 of the terms.
+    terms = (t * (2 * t + t.swapaxes(2, 3)) / gaps).sum()
+    bound = (2.0**-45 * norms * (4 * t + 2 * t.swapaxes(2, 3)) / gaps).sum() + 2.0**-41 * terms
+    before = counts()
+    with trntensor.backend("simulator"):
+        got = trntensor.mp2_energy(*tensors, precision="doublefloat")
+    products = 1 if most == 2**24 else 2
+    launches = {"doublefloat_gemm": products, "doublefloat_mp2_energy": products}
+    assert dict((counts() - before).launches) == launches
+    assert got.dtype is dtype
+    rounding = 2.0**-24 if dtype is torch.float32 else 0.0
+    assert abs(float(got) - want) <= bound + rounding * abs(want)
+
+
 def test_density_fitted_mp2_by_einsum_is_the_energy_of_trnblas():
     b, eps_occ, eps_vir = problem(4, 9, 25)
     t = trntensor.einsum("iap,jbp->ijab", b, b)

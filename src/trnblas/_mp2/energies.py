@@ -9,7 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["batched_pair_energy", "mp2_energy", "pair_energy"]
+__all__ = ["MOST_INTEGRALS", "batched_pair_energy", "mp2_energy", "pair_energy"]
+
+MOST_INTEGRALS = 2**24
+"""Of one product, at the levels that store them."""
 
 
 def mp2_energy(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from trnblas._mp2.energies import MOST_INTEGRALS
+from trnblas._paths.doublefloat_launches import doublefloat_mp2_energy
 from trnblas._paths.level_launches import doublefloat_gemm
 from trnblas._precise.slicing import MOST_DEPTH, PROMISE
 from trnsci.core.backend.launch import Launcher
 
-__all__ = ["MOST_DEPTH", "doublefloat_product"]
+__all__ = ["MOST_DEPTH", "MOST_INTEGRALS", "doublefloat_energy", "doublefloat_product"]
 
 
 def doublefloat_product(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
@@ -23,3 +25,18 @@ def doublefloat_product(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
         b: Matrix or batch that broadcasts with that of ``a``.
     """
     return doublefloat_gemm(launch, a, b, PROMISE, False, False)
+
+
+def doublefloat_energy(
+    launch: Launcher, t_flat: Tensor, eps_occ_chunk: Tensor, eps_occ: Tensor, eps_vir: Tensor
+) -> Tensor:
+    """Return an MP2 energy in the dtype of ``t_flat`` at ``"doublefloat"``.
+
+    Args:
+        launch: Launcher of the calling operation.
+        t_flat: Integrals in float32 or float64, as of ``trnblas.nki_mp2_energy``.
+        eps_occ_chunk: Energies of the orbitals of its rows.
+        eps_occ: Energies of all occupied orbitals.
+        eps_vir: Energies of the virtual orbitals.
+    """
+    return doublefloat_mp2_energy(launch, t_flat, eps_occ_chunk, eps_occ, eps_vir)

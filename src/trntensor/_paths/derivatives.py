@@ -27,8 +27,7 @@ __all__ = [
     "chain_batched",
     "chain_jvp",
     "contract_rules",
-    "mp2_backward",
-    "mp2_jvp",
+    "mp2_rules",
     "product_of",
 ]
 
@@ -136,43 +135,47 @@ def chain_batched(
     return product_of(between, c, t, last, more + out), 0
 
 
-def mp2_backward(
-    grad: Tensor, needed: Sequence[bool], b: Tensor, eps_occ: Tensor, eps_vir: Tensor
-) -> Gradients:
-    """Return 2 S B for B and sums of G for the energies, one occupied orbital at a time."""
-    wide = torch.promote_types(b.dtype, torch.float32)
-    full, occupied, virtual = (x.to(wide) for x in (b, eps_occ, eps_vir))
-    above = virtual[:, None, None] + virtual
-    rows, by_occ, by_vir = [], [], []
-    for i in range(b.shape[0]):
-        t = product_of(full[i], full, "ap", "jbp", "ajb")
-        swapped = t.transpose(0, 2)
-        below = (occupied[i] + occupied)[:, None] - above
-        if needed[0]:
-            slope = grad * (4 * t - 2 * swapped) / below
-            rows.append(2 * product_of(slope, full, "ajb", "jbp", "ap"))
-        by_difference = -grad * t * (2 * t - swapped) / below.square()
-        by_occ.append(2 * by_difference.sum())
-        by_vir.append(-2 * by_difference.sum((1, 2)))
-    return (
-        torch.stack(rows).to(b.dtype) if needed[0] else None,
-        torch.stack(by_occ).to(eps_occ.dtype) if needed[1] else None,
-        torch.stack(by_vir).sum(0).to(eps_vir.dtype) if needed[2] else None,
-    )
+def mp2_rules(operation: str) -> dict[str, Callable[..., Any]]:
+    """Return the rules of MP2 energies, with integrals computed by this operation."""
 
+    def backward(
+        grad: Tensor, needed: Sequence[bool], b: Tensor, eps_occ: Tensor, eps_vir: Tensor
+    ) -> Gradients:
+        """Return 2 S B for B and sums of G for the energies, one occupied orbital at a time."""
+        wide = torch.promote_types(b.dtype, torch.float32)
+        full, occupied, virtual = (x.to(wide) for x in (b, eps_occ, eps_vir))
+        above = virtual[:, None, None] + virtual
+        rows, by_occ, by_vir = [], [], []
+        for i in range(b.shape[0]):
+            t = product_of(full[i], full, "ap", "jbp", "ajb", operation)
+            swapped = t.transpose(0, 2)
+            below = (occupied[i] + occupied)[:, None] - above
+            if needed[0]:
+                slope = grad * (4 * t - 2 * swapped) / below
+                rows.append(2 * product_of(slope, full, "ajb", "jbp", "ap", operation))
+            by_difference = -grad * t * (2 * t - swapped) / below.square()
+            by_occ.append(2 * by_difference.sum())
+            by_vir.append(-2 * by_difference.sum((1, 2)))
+        return (
+            torch.stack(rows).to(b.dtype) if needed[0] else None,
+            torch.stack(by_occ).to(eps_occ.dtype) if needed[1] else None,
+            torch.stack(by_vir).sum(0).to(eps_vir.dtype) if needed[2] else None,
+        )
 
-def mp2_jvp(
-    tangents: Sequence[Tensor | None], b: Tensor, eps_occ: Tensor, eps_vir: Tensor
-) -> Tensor:
-    """Return the sum of gradients times tangents."""
-    wide = torch.promote_types(b.dtype, torch.float32)
-    one = torch.ones((), dtype=wide, device=b.device)
-    needed = [tangent is not None for tangent in tangents]
-    slopes = mp2_backward(one, needed, b, eps_occ, eps_vir)
-    return total(
-        [
-            (slope.to(wide) * tangent).sum()
-            for slope, tangent in zip(slopes, tangents, strict=True)
-            if slope is not None and tangent is not None
-        ]
-    )
+    def jvp(
+        tangents: Sequence[Tensor | None], b: Tensor, eps_occ: Tensor, eps_vir: Tensor
+    ) -> Tensor:
+        """Return the sum of gradients times tangents."""
+        wide = torch.promote_types(b.dtype, torch.float32)
+        one = torch.ones((), dtype=wide, device=b.device)
+        needed = [tangent is not None for tangent in tangents]
+        slopes = backward(one, needed, b, eps_occ, eps_vir)
+        return total(
+            [
+                (slope.to(wide) * tangent).sum()
+                for slope, tangent in zip(slopes, tangents, strict=True)
+                if slope is not None and tangent is not None
+            ]
+        )
+
+    return {"backward": backward, "jvp": jvp}

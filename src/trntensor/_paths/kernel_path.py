@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trnblas.nki import kernels as energy_kernels
-from trnblas.nki.launches import doublefloat_product
+from trnblas.nki.launches import MOST_INTEGRALS, doublefloat_energy, doublefloat_product
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.tiles.tiling import Layout
@@ -24,7 +24,7 @@ from trntensor._kernels import contraction as contraction_kernels
 from trntensor._planning.chains import Roles, chain_block, roles_of, terms_of
 from trntensor._planning.pairs import around, groups_of
 
-__all__ = ["chain", "contract", "doublefloat_contract", "mp2_energy"]
+__all__ = ["chain", "contract", "doublefloat_contract", "doublefloat_mp2_energy", "mp2_energy"]
 
 
 def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
@@ -154,6 +154,18 @@ def mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) ->
         t = contract(launch, b[i], flat, "ap,bp->ab")
         parts.append(launch(energy_kernels.mp2_energy, t, occupied[i : i + 1], occupied, virtual))
     return torch.stack(parts).sum()
+
+
+def doublefloat_mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+    # The integrals of as many orbitals at a time as the memory of one product allows.
+    nocc, nvir, _ = b.shape
+    flat = b.flatten(0, 1)
+    size = max(1, MOST_INTEGRALS // max(1, nocc * nvir * nvir))
+    total = b.new_zeros(())
+    for i in range(0, nocc, size):
+        t = doublefloat_product(launch, b[i : i + size].flatten(0, 1), flat.mT)
+        total = total + doublefloat_energy(launch, t, eps_occ[i : i + size], eps_occ, eps_vir)
+    return total
 
 
 def _sizes(*pairs: tuple[str, Tensor]) -> dict[str, int]:

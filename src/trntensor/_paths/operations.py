@@ -18,7 +18,7 @@ from trntensor._paths import derivatives as rules
 from trntensor._planning.chains import terms_of, why_unfused
 from trntensor._planning.pairs import pair_call
 
-__all__ = ["CHAIN", "CONTRACT", "DOUBLEFLOAT_CONTRACT", "MP2_ENERGY"]
+__all__ = ["CHAIN", "CONTRACT", "DOUBLEFLOAT_CONTRACT", "DOUBLEFLOAT_MP2_ENERGY", "MP2_ENERGY"]
 
 
 def _operation(name: str, **declaration: Any) -> Operation:
@@ -49,14 +49,15 @@ CONTRACT = _operation(
 )
 
 
-def _too_deep(a: Tensor, b: Tensor, subscripts: str) -> str:
+def _contract_too_deep(a: Tensor, b: Tensor, subscripts: str) -> str:
+    left, right, out = terms_of(subscripts)
+    pairs = zip(left, a.shape, strict=True)
+    return _too_deep(prod([size for x, size in pairs if x in right and x not in out]))
+
+
+def _too_deep(depth: int) -> str:
     from trnblas.nki.launches import MOST_DEPTH
 
-    left, right, out = terms_of(subscripts)
-    depth = 1
-    for label, size in zip(left, a.shape, strict=True):
-        if label in right and label not in out:
-            depth *= size
     return f"the kernel sums up to {MOST_DEPTH} products, not {depth}" if depth > MOST_DEPTH else ""
 
 
@@ -65,7 +66,7 @@ DOUBLEFLOAT_CONTRACT = _operation(
     reference=_contract,
     dtypes=("float64",),
     flops=_contract_flops,
-    unsuited=_too_deep,
+    unsuited=_contract_too_deep,
     **rules.contract_rules("doublefloat_contract"),
 )
 
@@ -106,10 +107,19 @@ def _pairs_flops(b: Tensor, *rest: Any) -> float:
     return 1.0 * b.numel() * b.shape[0] * b.shape[1]
 
 
+def _mp2_too_deep(b: Tensor, *rest: Any) -> str:
+    return _too_deep(b.shape[2])
+
+
 MP2_ENERGY = _operation(
-    "mp2_energy",
+    "mp2_energy", reference=_mp2_energy, flops=_pairs_flops, **rules.mp2_rules("contract")
+)
+
+DOUBLEFLOAT_MP2_ENERGY = _operation(
+    "doublefloat_mp2_energy",
     reference=_mp2_energy,
-    backward=rules.mp2_backward,
-    jvp=rules.mp2_jvp,
+    dtypes=("float64",),
     flops=_pairs_flops,
+    unsuited=_mp2_too_deep,
+    **rules.mp2_rules("doublefloat_contract"),
 )

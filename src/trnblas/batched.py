@@ -57,9 +57,9 @@ def batched_gemm(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: An option is invalid, or beta is not 0 without C.
     """
-    agree("batched_gemm", "A", A, "B", B)
     if out_dtype is not None:
         A, B = widened("batched_gemm", A, B, out_dtype)
+    agree("batched_gemm", "A", A, "B", B)
     _check_batch("batched_gemm", A, B)
     product = checked_product("batched_gemm", alpha, A, B, beta, C, transA, transB)
     level = level_of("batched_gemm", precision, A)
@@ -113,12 +113,12 @@ def grouped_gemm(
             )
     products = []
     for i, (a, b) in enumerate(zip(A, B, strict=True)):
+        if out_dtype is not None:
+            a, b = widened("grouped_gemm", a, b, out_dtype)
         for name, value in ((f"A[{i}]", a), (f"B[{i}]", b)):
             tensor("grouped_gemm", name, value)
             matrix("grouped_gemm", name, value, batches=False)
         agree("grouped_gemm", f"A[{i}]", a, f"B[{i}]", b)
-        if out_dtype is not None:
-            a, b = widened("grouped_gemm", a, b, out_dtype)
         factor, other, trans_a, trans_b = (values[i] for values in lists)
         c = None if C is None else C[i]
         product = checked_product("grouped_gemm", factor, a, b, other, c, trans_a, trans_b)

@@ -93,9 +93,9 @@ def gemm(
         DTypeError: The dtypes differ or have no such precision, or a factor is incompatible.
         FlagError: An option is invalid, no level admits the target, or beta is not 0 without C.
     """
-    agree("gemm", "A", A, "B", B)
     if out_dtype is not None:
         A, B = widened("gemm", A, B, out_dtype)
+    agree("gemm", "A", A, "B", B)
     product = checked_product("gemm", alpha, A, B, beta, C, transA, transB)
     if target_forward_error is not None or componentwise:
         level = targeted("gemm", precision, target_forward_error, componentwise, product)

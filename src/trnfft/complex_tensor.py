@@ -31,6 +31,7 @@ from trnfft._complex.functions import RULES
 from trnfft._complex.methods import ComplexMethods, Number
 from trnfft._complex.parts import Parts, split
 from trnfft._library import no_kernel
+from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = ["ComplexTensor", "complex_matmul", "rebuilt"]
@@ -482,6 +483,5 @@ def _as_part(value: Any) -> Any:
 def _operand(name: str, x: ComplexTensor | Tensor) -> ComplexTensor:
     if isinstance(x, ComplexTensor):
         return x
-    if not isinstance(x, Tensor):
-        raise DTypeError(f"complex_matmul: {name} must be a tensor, got {type(x).__name__}")
+    check_tensor("complex_matmul", name, x)
     return ComplexTensor(x)

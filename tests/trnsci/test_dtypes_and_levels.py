@@ -36,7 +36,7 @@ def names_an_argument(text, function):
 
 # The levels between act on trnblas' products only, which tests/trnblas has at all four.
 @each_case("level", ["float32", "doublefloat"])
-@each_case("dtype", [*DTYPES, "bool"])
+@each_case("dtype", [*DTYPES, "bool", "float8_e4m3fn"])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_result_or_an_error_that_names_the_argument(library, dtype, level):
     wrong = []

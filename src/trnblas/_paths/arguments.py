@@ -181,12 +181,13 @@ def check_dimensions(function: str, count: int, **tensors: Tensor) -> None:
 
 
 def widened(function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the operands in the dtype of the product.
+    """Return the operands in the dtype of the product; those that do not agree, as they are.
 
     float16, bfloat16 and float8 numbers and their products are exact in float32: with float32
     operands only the float32 sums are rounded.
     """
-    if out_dtype is A.dtype:
+    tensors = isinstance(A, Tensor) and isinstance(B, Tensor)
+    if not tensors or A.dtype is not B.dtype or out_dtype is A.dtype:
         return A, B
     if out_dtype is not torch.float32 or A.dtype not in _NARROW:
         raise DTypeError(

@@ -31,6 +31,16 @@ __all__ = [
     "whole",
 ]
 
+_STORED = {
+    torch.bool,
+    torch.float8_e4m3fn,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2,
+    torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
+}
+"""Dtypes that torch stores and converts, but does not add or multiply."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -111,18 +121,21 @@ def several(function: str, name: str, value: int | Sequence[int]) -> list[int]:
 
 
 def tensor(function: str, name: str, value: Tensor) -> None:
-    """Raise unless ``value`` is a tensor with a numeric dtype."""
+    """Raise unless ``value`` is a tensor of numbers with which torch computes."""
     if not isinstance(value, Tensor):
         raise DTypeError(f"{function}: {name} must be a torch.Tensor, got {type(value).__name__}")
-    if value.dtype is torch.bool:
-        raise DTypeError(f"{function}: {name} must hold numbers, got torch.bool")
+    if value.dtype in _STORED:
+        raise DTypeError(
+            f"{function}: {name} must hold numbers of at least 16 bits, or integers, "
+            f"got {value.dtype}"
+        )
 
 
 def agree(function: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
     """Raise unless ``a`` and ``b`` are tensors of one dtype on one device."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         dtype = a.dtype
-        if dtype is b.dtype and dtype is not torch.bool and a.device == b.device:
+        if dtype is b.dtype and dtype not in _STORED and a.device == b.device:
             return
     tensor(function, first, a)
     tensor(function, second, b)

@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import agree, floating
+from trnsci.core.arguments import agree, floating, tensor
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._paths.dispatch import run_spmm
 from trnsparse._patterns.conversions import densified
@@ -126,7 +126,8 @@ class StoredMatrix(ABC):
         data = self._data.to(*args, **kwargs)
         if data is self._data:
             return self
-        floating("to", "the dtype of the entries", data)
+        floating("to", "the entries", data)
+        tensor("to", "the entries", data)  # of a dtype with which torch computes
         moved = self if data.device == self.device else self._moved(data.device)
         return moved._with_data(data)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import tensor, whole
 from trnsci.core.eager import concrete
 from trnsci.core.errors import DeviceError, DTypeError, ShapeError
 from trnsparse._patterns.index import INDEX_DTYPES
@@ -33,6 +33,7 @@ def check_values(owner: str, name: str, values: Any, dimensions: int) -> None:
             f"{owner}: {name} must be floating point or complex, got {values.dtype}; "
             f"convert with {name}.to(torch.float32)"
         )
+    tensor(owner, name, values)  # of a dtype with which torch computes
     if values.ndim < dimensions:
         raise ShapeError(
             f"{owner}: {name} must be at least {dimensions}-D, got shape {tuple(values.shape)}"

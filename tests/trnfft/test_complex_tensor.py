@@ -328,5 +328,5 @@ class TestMatmul:
     def test_dtypes_that_do_not_fit(self):
         with pytest.raises(DTypeError, match="complex_matmul: a and b must have one dtype"):
             complex_matmul(torch.ones(2, 2), torch.ones(2, 2).double())
-        with pytest.raises(DTypeError, match="b must be a torch.Tensor, got list"):
+        with pytest.raises(DTypeError, match=r"b must be a torch\.Tensor, got list"):
             complex_matmul(torch.ones(2, 2), [1])

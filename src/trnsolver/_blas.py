@@ -17,20 +17,22 @@ import trnblas
 __all__ = ["gemm", "trsm"]
 
 
-def gemm(alpha: float, A: Tensor, B: Tensor, **options: Any) -> Tensor:
+def gemm(
+    alpha: float, A: Tensor, B: Tensor, beta: float = 0.0, C: Tensor | None = None, **options: Any
+) -> Tensor:
     """Return ``trnblas.gemm``."""
-    return _called(trnblas.gemm, alpha, A, B, options)
+    return _called(trnblas.gemm, alpha, A, B, beta, C, **options)
 
 
 def trsm(alpha: float, A: Tensor, B: Tensor, **options: Any) -> Tensor:
     """Return ``trnblas.trsm``."""
-    return _called(trnblas.trsm, alpha, A, B, options)
+    return _called(trnblas.trsm, alpha, A, B, **options)
 
 
 def _called(
-    function: Callable[..., Tensor], alpha: float, A: Tensor, B: Tensor, options: dict[str, Any]
+    function: Callable[..., Tensor], alpha: float, A: Tensor, *rest: Any, **options: Any
 ) -> Tensor:
     if not A.is_complex() or trnblas.get_precision() != "doublefloat":
-        return function(alpha, A, B, **options)
-    wide = A.to(torch.complex128), B.to(torch.complex128)
+        return function(alpha, A, *rest, **options)
+    wide = [x.to(torch.complex128) if isinstance(x, Tensor) else x for x in (A, *rest)]
     return function(alpha, *wide, precision="float32", **options).to(A.dtype)

@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import trnblas
 import trnsolver
 from ranks import Watched, pool, refusal
+from trnsci.core.backend.precision import precision
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
 from trnsolver import distributed as td
@@ -106,3 +107,23 @@ def test_ranks_launch_the_kernels_of_one_process():
     for names, error in pool(2).run(launches):
         assert {"cholesky", "gemm", "trsm"} <= set(names), names
         assert error <= 100 * 16 * unit_roundoff(torch.float32)  # 10 n u cond, cond below 10
+
+
+def complex_at_doublefloat():
+    """Return errors of complex solutions in roundings of the largest element."""
+    layout, found = td.Layout.even((16, 16), 0, 2), []
+    rows = layout.rows(dist.get_rank())
+    turned = torch.polar(torch.ones(16).double(), torch.arange(16.0).double())
+    for dtype in (torch.complex64, torch.complex128):
+        a = (turned[:, None] * positive(16) * turned.conj()).to(dtype)
+        want = torch.linalg.solve(a.to(torch.complex128), turned[:, None])
+        with precision("doublefloat"):
+            x = td.solve_spd(a[rows], turned[rows, None].to(dtype), layout=layout).x
+        assert x.dtype is dtype
+        found.append(float((x - want[rows]).abs().max() / want.abs().max() / unit_roundoff(dtype)))
+    return found
+
+
+def test_complex_systems_are_solved_at_doublefloat():
+    for errors in pool(2).run(complex_at_doublefloat):
+        assert max(errors) <= 100 * 16  # 10 n u cond, cond below 10

@@ -95,10 +95,6 @@ def test_chirp(n, inverse):
     assert_roots((re[k], im[k]), 2 * n, [sign * q * q for q in k])
 
 
-def test_all_roots():
-    assert np.array_equal(angles.all_roots(60), angles.roots(60, np.arange(60)))
-
-
 def test_tables_are_kept_and_cannot_be_written():
     first = angles.twiddles(6, 10)
     assert all(x is y for x, y in zip(first, angles.twiddles(6, 10), strict=True))

@@ -91,12 +91,6 @@ def roots(n: int, numerators: npt.ArrayLike) -> Pair:
     return real + 0.0, imaginary + 0.0  # adding zero converts -0.0 to 0.0
 
 
-def all_roots(n: int) -> Pair:
-    """Return ``exp(-2*pi*i*k/n)`` for ``k`` in ``0 .. n-1``, shape ``(n,)`` each."""
-    _check_length("all_roots", "n", n)
-    return _TABLES.get(("all_roots", n), lambda: roots(n, np.arange(n, dtype=np.int64)))
-
-
 def dft_matrix(
     n: int, inverse: bool = False, rows: int | None = None, columns: int | None = None
 ) -> Pair:

@@ -26,8 +26,8 @@ def mp2_energy(
     It is the sum of T (2 T - T') / D over all occupied i and j and all virtual a and b. Here T is
     sum_P B[i, a, P] B[j, b, P], T' is T with a and b exchanged, and D is
     eps_i + eps_j - eps_a - eps_b. Pairs (i, j) and (j, i) are computed once. The largest
-    intermediate holds the integrals of one i. On a kernel path it is one launch; at the level
-    ``"doublefloat"`` integrals of several i at a time and their energies are kernels of trnblas.
+    intermediate holds the integrals of one i. On a kernel path it is one launch. At
+    ``"doublefloat"`` kernels of trnblas compute the integrals of several i, then their energies.
 
     Args:
         B: Three-index integrals, (nocc, nvir, naux), of any size.

@@ -91,7 +91,13 @@ def check(solver, a, b, tol, **options):
     return result
 
 
-@pytest.mark.parametrize("dtype", TOL, ids=str)
+# The narrowest range of real numbers, and the widest of complex ones.
+FEW = (torch.float32, torch.complex128)
+
+
+@pytest.mark.parametrize(
+    "dtype", [d if d in FEW else pytest.param(d, marks=pytest.mark.slow) for d in TOL], ids=str
+)
 @pytest.mark.parametrize("name", [*SOLVERS, *FIXED])
 def test_solutions_at_every_scale(name, dtype):
     solver, kind = {**SOLVERS, **FIXED}[name]

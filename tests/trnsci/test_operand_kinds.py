@@ -118,11 +118,14 @@ def own(library):
     return [n for n in CALLS if n.startswith(f"{library}.") and n not in OPTIONAL]
 
 
+LONGEST = [("trnsolver", "simulator"), ("trnrand", "simulator")]
+
+
 @pytest.mark.parametrize(
     ("library", "backend"),
     [
-        # Kernels of the solvers are the longest; torch's path reads the same operands.
-        pytest.param(*case, marks=pytest.mark.slow if case == ("trnsolver", "simulator") else ())
+        # Kernels of solvers and draws are the longest; torch's path reads the same operands.
+        pytest.param(*case, marks=pytest.mark.slow if case in LONGEST else ())
         for case in itertools.product(LIBRARIES, BACKENDS)
     ],
 )

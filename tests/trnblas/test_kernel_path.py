@@ -137,9 +137,10 @@ def test_the_other_operations_are_clean_on_every_generation(generation):
         trnblas.trmm(1.0, square, sides, diag="unit")
 
 
-# The gradients of single matrices with all options, by kernels too, are in test_derivatives.py.
-WITH_OPTIONS = ("gemm", "gemmt", "symm", "syrk", "syr2k", "trmm", "trsm")
-OTHERS = [case for case in REAL if case.name.partition("-")[0] not in WITH_OPTIONS]
+# The gradients of single matrices with all options, by kernels too, are in test_derivatives.py;
+# Hermitian routines of real numbers are those of symmetric matrices.
+ELSEWHERE = ("gemm", "gemmt", "symm", "syrk", "syr2k", "trmm", "trsm", "hemm", "herk", "her2k")
+OTHERS = [case for case in REAL if case.name.partition("-")[0] not in ELSEWHERE]
 
 
 @each_case("case", OTHERS, ids=lambda case: case.name)

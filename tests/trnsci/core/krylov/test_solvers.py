@@ -144,7 +144,7 @@ def test_every_keyword_has_one_meaning(name):
     assert (zero.iterations, zero.residual, zero.converged) == (0, 0.0, True)
 
 
-@pytest.mark.parametrize("dtype", TOL, ids=str)
+@BY_DTYPE
 @pytest.mark.parametrize("name", SOLVERS)
 def test_what_overflows_or_is_no_number_is_not_solved(name, dtype):
     solver, kind = SOLVERS[name]

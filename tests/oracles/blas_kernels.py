@@ -53,13 +53,9 @@ def transposed(x: np.ndarray, trans: bool) -> np.ndarray:
 
 
 def symmetric(a: np.ndarray, upper: bool) -> np.ndarray:
-    """The symmetric matrix whose chosen triangle is that of ``a``, element by element."""
-    full = np.array(a)
-    for i in range(a.shape[0]):
-        for j in range(i):
-            stored = a[j, i] if upper else a[i, j]
-            full[i, j] = full[j, i] = stored
-    return full
+    """The symmetric matrix whose chosen triangle is that of ``a``."""
+    row, column = np.indices(a.shape)
+    return np.where(row <= column if upper else row >= column, a, a.T)
 
 
 def special_values(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

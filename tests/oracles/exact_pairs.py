@@ -16,7 +16,14 @@ EXACT = {
 def fractions(*parts):
     """Return the sum of finite arrays, as a list of fractions."""
     columns = [np.asarray(part, dtype=np.float64).ravel().tolist() for part in parts]
-    return [sum(map(Fraction, values)) for values in zip(*columns, strict=True)]
+    return [_fraction(values) for values in zip(*columns, strict=True)]
+
+
+def _fraction(values):
+    """Return the sum of numbers as one fraction: their denominators are powers of two."""
+    ratios = [value.as_integer_ratio() for value in values]
+    common = max(denominator for _, denominator in ratios)
+    return Fraction(sum(numerator * (common // own) for numerator, own in ratios), common)
 
 
 def exact_sum(values):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import hypot
 
 import numpy as np
@@ -22,9 +21,9 @@ def errors_by_norms(got, a, b):
 
     Where a norm is 0, the error is compared with 1 instead.
     """
-    rows = [Fraction(hypot(*row) or 1.0) for row in np.asarray(a).tolist()]
-    columns = [Fraction(hypot(*column) or 1.0) for column in np.asarray(b).T.tolist()]
-    return _errors(got, a, b, lambda i, j: rows[i] * columns[j])
+    rows = [[hypot(*row) or 1.0] for row in np.asarray(a).tolist()]
+    columns = [[hypot(*column) or 1.0 for column in np.asarray(b).T.tolist()]]
+    return _errors(got, a, b, *exact_product(rows, columns))
 
 
 def errors_by_magnitudes(got, a, b):
@@ -32,27 +31,25 @@ def errors_by_magnitudes(got, a, b):
 
     Where that is 0, the error is compared with 1 instead.
     """
-    sizes, exponent = exact_product(np.abs(a), np.abs(b))
-    unit = Fraction(2) ** exponent
-    return _errors(got, a, b, lambda i, j: sizes[i, j] * unit or Fraction(1))
+    return _errors(got, a, b, *exact_product(np.abs(a), np.abs(b)))
 
 
-def _errors(got, a, b, size):
-    product, exponent = exact_product(a, b)
-    unit = Fraction(2) ** exponent
-    errors = np.empty(product.shape)
-    for (i, j), value in np.ndenumerate(product):
-        errors[i, j] = abs(Fraction(float(got[i, j])) - value * unit) / size(i, j)
-    return errors
+def _errors(got, a, b, sizes, of_sizes):
+    """Return |got - a @ b| over sizes, all as integers of one unit; a size of 0 counts as 1."""
+    product, of_product = exact_product(a, b)
+    found, of_found = _integers(got)
+    unit = min(0, of_sizes, of_product, of_found)
+    errors = abs((found << (of_found - unit)) - (product << (of_product - unit)))
+    sizes = np.where(sizes == 0, 1 << -unit, sizes << (of_sizes - unit))
+    return (errors / sizes).astype(np.float64)
 
 
 def _integers(matrix):
     """Return a matrix of Python integers, and the exponent of their unit."""
     fractions, exponents = np.frexp(np.asarray(matrix, dtype=np.float64))
+    if not np.isfinite(fractions).all():
+        raise ValueError("an entry is not finite")
     used = exponents[fractions != 0]
     least = int(used.min()) if used.size else 0
-    whole = np.empty(fractions.shape, dtype=object)
-    for index, fraction in np.ndenumerate(fractions):
-        shift = max(0, int(exponents[index]) - least)
-        whole[index] = int(fraction * 2.0**_BITS) << shift if fraction else 0
-    return whole, least - _BITS
+    whole = np.ldexp(fractions, _BITS).astype(np.int64).astype(object)
+    return whole << np.maximum(exponents - least, 0).astype(object), least - _BITS

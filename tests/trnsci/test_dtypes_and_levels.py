@@ -34,11 +34,14 @@ def names_an_argument(text, function):
     return re.match(r"[\w.]+: ", line) and re.search(rf"\b({'|'.join(parameters)})\b", line)
 
 
-# The levels between act on trnblas' products only, which tests/trnblas has at all four.
+# The levels between act on trnblas' products only, which tests/trnblas has at all four. Draws are
+# the same at every level, see coverage/test_survey.py.
 @each_case("level", ["float32", "doublefloat"])
 @each_case("dtype", [*DTYPES, "bool", "float8_e4m3fn"])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_result_or_an_error_that_names_the_argument(library, dtype, level):
+    if (library, level) == ("trnrand", "doublefloat"):
+        return
     wrong = []
     with warnings.catch_warnings(), precision(level):
         warnings.simplefilter("ignore")

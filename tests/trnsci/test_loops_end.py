@@ -352,8 +352,7 @@ ON_KERNELS = {
 def test_loops_on_kernels_end_within_their_limit(name):
     before = counts()
     with trnsolver.backend("simulator"), trnsparse.backend("simulator"):
-        for dtype in (torch.float32, torch.complex64):
-            check(name, dtype)
+        check(name, torch.float32)  # the kernels take no complex numbers
     launches = (counts() - before).launches
     assert launches[ON_KERNELS[name]], dict(launches)
 

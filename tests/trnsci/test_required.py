@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -39,41 +38,42 @@ def test_every_public_function_has_a_call_or_a_reason():
     assert not set(CALLS) & have_none
 
 
-def explained(name):
-    args, options = CALLS[name]
-    return explain(function_of(name), *args, **options)
+def calls_of(library):
+    return {n: c for n, c in CALLS.items() if n.startswith(library) and callable_here(n)}
 
 
+def has_no_kernel(name, args, options, path):
+    """Assert that an explanation names the path of kernels or that there are none; return that."""
+    got = explain(function_of(name), *args, **options)
+    own = [step for step in got.steps if step.operation.startswith(name.partition(".")[0])]
+    if name in UNKNOWN:
+        assert got.open_end, name
+        assert not own, name
+        return False
+    without = {step.reason.startswith(NO_KERNEL) for step in own}
+    assert len(without) == 1, str(got)
+    assert {step.path for step in own} <= {"pytorch" if without == {True} else path}, got
+    return without == {True}
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("backend", ["simulator", "required"])
-def test_every_call_is_explained_by_its_kernels_or_has_none(library, backend):
-    requested, level = ("auto", "all") if backend == "required" else (backend, "")
-    with import_module(library).backend(requested), requiring(*LIBRARIES, level=level):
-        for name in filter(callable_here, CALLS):
-            if not name.startswith(library):
-                continue
-            got = explained(name)
-            own = [step for step in got.steps if step.operation.startswith(library)]
-            if name in UNKNOWN:
-                assert got.open_end, name
-                assert not own, name
-                continue
-            without = {step.reason.startswith(NO_KERNEL) for step in own}
-            assert len(without) == 1, str(got)
-            path = "simulator" if backend == "simulator" else "nki"
-            assert {step.path for step in own} <= {"pytorch" if without == {True} else path}, got
+def test_every_call_is_explained_and_works_after_its_explanation(library):
+    for name, call in calls_of(library).items():
+        args, options = copy.deepcopy(call)  # new operands, in which nothing is kept yet
+        with import_module(library).backend("simulator"):
+            has_no_kernel(name, args, options, "simulator")
+        function_of(name)(*args, **options)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_without_a_device_a_required_kernel_raises_and_other_functions_compute(library):
-    calls = {name: call for name, call in CALLS.items() if name.startswith(library)}
-    without = {name for name in calls if callable_here(name) and _has_none(name)}
-    for name, (args, options) in calls.items():
-        if not callable_here(name):
-            continue
+    for name, (args, options) in calls_of(library).items():
         function, args = function_of(name), copy.deepcopy(args)
+        with requiring(*LIBRARIES, level="all"):
+            without = has_no_kernel(name, args, options, "nki")
         before = counts()
-        if name in without:
+        if without:
             with requiring(*LIBRARIES):
                 function(*args, **options)
             assert (counts() - before).no_kernel.total() >= 1, name
@@ -85,13 +85,6 @@ def test_without_a_device_a_required_kernel_raises_and_other_functions_compute(l
             with requiring(*LIBRARIES), refused:
                 function(*args, **options)
         assert not (counts() - before).launches
-
-
-@cache
-def _has_none(name):
-    library = name.partition(".")[0]
-    steps = [step for step in explained(name).steps if step.operation.startswith(library)]
-    return any(step.reason.startswith(NO_KERNEL) for step in steps)
 
 
 def test_the_size_does_not_matter():

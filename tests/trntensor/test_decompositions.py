@@ -34,8 +34,15 @@ def planted_cp(shape, rank, noise=0.0, dtype=torch.float64):
 # -- canonical polyadic ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "rank"), [((8, 6, 4), 3), ((6, 5, 4), 2), ((9, 7), 2)])
-@pytest.mark.parametrize("init", ["svd", "random"])
+@pytest.mark.parametrize(
+    ("shape", "rank", "init"),
+    [
+        *(((8, 6, 4), 3, "svd"), ((6, 5, 4), 2, "random"), ((9, 7), 2, "svd")),
+        pytest.param((8, 6, 4), 3, "random", marks=pytest.mark.slow),
+        pytest.param((6, 5, 4), 2, "svd", marks=pytest.mark.slow),
+        pytest.param((9, 7), 2, "random", marks=pytest.mark.slow),
+    ],
+)
 def test_cp_recovers_an_exact_tensor(shape, rank, init):
     exact, _ = planted_cp(shape, rank)
     factors, weights, report = tt.cp_decompose(
@@ -99,7 +106,7 @@ def test_cp_without_negative_numbers():
     factors = [random_tensor(n, 3, dtype=torch.float64, seed=n).abs() for n in (9, 8, 7)]
     exact = tt.cp_reconstruct(factors, torch.ones(3, dtype=torch.float64))
     found, weights, report = tt.cp_decompose(
-        exact, 3, max_iter=400, nonneg=True, return_report=True
+        exact, 3, max_iter=150, nonneg=True, on_failure="ignore", return_report=True
     )
     assert all(float(f.min()) >= 1e-10 for f in found)
     assert torch.equal(weights, torch.ones(3, dtype=torch.float64))
@@ -125,7 +132,7 @@ def test_cp_from_where_one_was():
 
 def test_cp_of_a_batch():
     tensors = torch.stack([planted_cp((7, 6, 5), 2)[0], 2 + planted_cp((7, 6, 5), 1)[0]])
-    factors, weights = tt.cp_decompose(tensors, 2, max_iter=200, batch=True)
+    factors, weights = tt.cp_decompose(tensors, 2, max_iter=80, batch=True)
     for at in range(2):
         model = tt.cp_reconstruct([f[at] for f in factors], weights[at])
         assert relative(tensors[at], model) <= 1e-5
@@ -346,7 +353,7 @@ def test_decompositions_run_on_kernels():
     x = exact.float()
     with tt.backend("simulator"):
         before = counts()
-        factors, weights = tt.cp_decompose(x, 2, max_iter=30, on_failure="ignore")
+        factors, weights = tt.cp_decompose(x, 2, max_iter=10, on_failure="ignore")
         model = tt.cp_reconstruct(factors, weights)
         launches = (counts() - before).launches
     assert launches["contract"] >= 8
@@ -357,8 +364,8 @@ def test_decompositions_run_on_kernels():
 @each_case(
     "call",
     [
-        lambda x: tt.cp_decompose(x, 2),
-        lambda x: tt.cp_decompose(x, 2, batch=True),
+        lambda x: tt.cp_decompose(x, 2, 3, on_failure="ignore"),
+        lambda x: tt.cp_decompose(x, 2, 3, batch=True),
         lambda x: tt.tucker_decompose(x, (1, 1, 1)),
         lambda x: tt.tucker_decompose(x, eps=0.1),
         lambda x: tt.tt_decompose(x, 1),
@@ -446,12 +453,18 @@ NOISY = tt.cp_reconstruct(
     torch.ones(3, dtype=torch.float64),
 ) + 0.01 * random_tensor(8, 9, 7, dtype=torch.float64, seed=1)
 KNOWN = torch.arange(NOISY.numel()).reshape(NOISY.shape) % 7 > 0
+
+
+def cp_model(x, **options):
+    return tt.cp_reconstruct(*tt.cp_decompose(x, 3, 10, on_failure="ignore", **options))
+
+
 MODELS = {
-    "cp": lambda x: tt.cp_reconstruct(*tt.cp_decompose(x, 3)),
-    "cp, random": lambda x: tt.cp_reconstruct(*tt.cp_decompose(x, 3, init="random")),
-    "cp, masked": lambda x: tt.cp_reconstruct(*tt.cp_decompose(x, 3, mask=KNOWN)),
-    "cp, batch": lambda x: tt.cp_decompose(torch.stack([x, 3 * x]), 3, batch=True)[1],
-    "cp, not negative": lambda x: tt.cp_reconstruct(*tt.cp_decompose(x.abs(), 3, nonneg=True)),
+    "cp": cp_model,
+    "cp, random": lambda x: cp_model(x, init="random"),
+    "cp, masked": lambda x: cp_model(x, mask=KNOWN),
+    "cp, batch": lambda x: tt.cp_decompose(torch.stack([x, 3 * x]), 3, 10, batch=True)[1],
+    "cp, not negative": lambda x: cp_model(x.abs(), nonneg=True),
     "tucker": lambda x: tt.tucker_reconstruct(*tt.tucker_decompose(x, (3, 3, 3))),
     "tucker, eps": lambda x: tt.tucker_reconstruct(*tt.tucker_decompose(x, eps=0.3)),
     "train": lambda x: tt.tt_reconstruct(tt.tt_decompose(x, max_rank=3)),

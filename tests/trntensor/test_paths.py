@@ -165,14 +165,18 @@ def test_slices_of_structured_networks_beside_those_of_cotengra(name, share):
     assert ours <= 1.1 * theirs
 
 
-FEW = ("lattice", "hyper")
+# Both have slices that are joined again after later cuts.
+SMALL = {
+    "small lattice": lattice(3, 4, output=(0,)),
+    "small and unequal": lattice(3, 4, low=1, high=9, seed=1, output=(0,)),
+}
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in STRUCTURED]
+    "name", [*SMALL, *(pytest.param(name, marks=pytest.mark.slow) for name in STRUCTURED)]
 )
 def test_no_slice_is_smaller_than_needed(name):
-    inputs, output, sizes = STRUCTURED[name]
+    inputs, output, sizes = (SMALL | STRUCTURED)[name]
     tensors = [torch.empty([sizes[x] for x in term], device="meta") for term in inputs]
     text = f"{','.join(inputs)}->{output}"
     limit = plan_contraction(text, *tensors).peak_bytes // 3
@@ -238,9 +242,9 @@ def test_sizes_of_one_and_none_have_a_path(size):
 
 
 def test_a_long_train_is_contracted_from_one_end():
-    inputs, output, sizes = layers(2, 300, low=2, high=2)
+    inputs, output, sizes = layers(2, 150, low=2, high=2)
     path, _ = find_path(inputs, output, sizes)
-    assert cost(inputs, output, path, sizes) < 600 * 2 * 2**4
+    assert cost(inputs, output, path, sizes) < 300 * 2 * 2**4
 
 
 def test_the_side_that_holds_less_memory_goes_first():
@@ -287,13 +291,13 @@ def test_time_knows_tiles_and_size_knows_memory():
 
 
 def test_objectives_hold_for_many_tensors_too():
-    inputs, output, sizes = lattice(4, 5, output=(0, 19))
+    inputs, output, sizes = lattice(4, 4, output=(0, 15))
     by_flops, by_size = (
         largest(inputs, output, find_path(inputs, output, sizes, goal)[0], sizes)
         for goal in ("flops", "size")
     )
     assert by_size <= by_flops
-    assert len(find_path(inputs, output, sizes, "time")[0]) == 19
+    assert len(find_path(inputs, output, sizes, "time")[0]) == 15
 
 
 def test_a_plan_takes_the_path_of_another_planner():

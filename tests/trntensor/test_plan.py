@@ -279,7 +279,8 @@ def test_a_network_with_more_indices_than_letters():
     assert torch.allclose(got, want, rtol=1e-10, atol=1e-10 * float(want.abs().max()))
     free = plan_contraction(text, *tensors)
     limit = max(2 * got.numel() * 8 + 512, free.peak_bytes // 2)
-    plan = plan_contraction(text, *tensors, memory_limit=limit)
+    path = free.contraction_path
+    plan = plan_contraction(text, *tensors, memory_limit=limit, path=path)
     assert plan.slices
     with Allocated(*tensors) as counted:
         sliced = plan.execute(*tensors)

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -74,11 +75,15 @@ class KernelSource:
     lever: str
 
 
-def kernels_of(library: str) -> list[KernelSource]:
-    """Return the kernels of a library in module order, without importing the library or NKI."""
+@cache
+def kernels_of(library: str) -> tuple[KernelSource, ...]:
+    """Return the kernels of a library in module order, without importing the library or NKI.
+
+    Its sources are read once in a process.
+    """
     spec = find_spec(library)
     if spec is None or spec.origin is None:
-        return []
+        return ()
     found = []
     for path in sorted((Path(spec.origin).parent / "_kernels").glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -90,7 +95,7 @@ def kernels_of(library: str) -> list[KernelSource]:
                 module = f"{library}._kernels.{path.stem}"
                 summary = text.partition("\n")[0]
                 found.append(KernelSource(library, node.name, module, summary, lever_text))
-    return found
+    return tuple(found)
 
 
 def _is_jit(decorator: ast.expr) -> bool:

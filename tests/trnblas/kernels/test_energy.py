@@ -102,15 +102,13 @@ def test_one_pair_on_every_generation(generation, dtype):
 
 BATCHES = [
     (4, 128, 128),
-    (4, 256, 256),
     (8, 128, 128),
-    (4, 256, 128),
     (4, 200, 137),
     (4, 256, 200),
     (4, 144, 128),
 ]
 # Published with 16 occupied orbitals, all of which stay in SBUF; work grows with their square.
-LARGE_BATCHES = [(6, 384, 512), (6, 256, 640), (16, 256, 384)]
+LARGE_BATCHES = [(4, 256, 128), (4, 256, 256), (6, 384, 512), (6, 256, 640), (16, 256, 384)]
 
 
 @each_case("shape", BATCHES)
@@ -150,7 +148,7 @@ def test_orbitals_that_pass_by_a_small_group(held, monkeypatch):
 
 @each_case(
     ("nvir", "dtype"),
-    [(300, "float32"), (512, "float32"), (513, "float32"), (300, "bfloat16")],
+    [(257, "float32"), (384, "float32"), (300, "bfloat16")],
 )
 def test_virtual_orbitals_in_windows(nvir, dtype, monkeypatch):
     monkeypatch.setattr(energy_panels, "PANEL_BYTES", 6 * 128 * DTYPES[dtype].itemsize)
@@ -216,7 +214,7 @@ def moving_columns(nocc, nvir, naux):
     return Count(batched_pair_energy, "gen2", b, occupied, virtual).moving_columns
 
 
-@each_case("shape", [(2, 256, 128), (8, 256, 384), (5, 640, 256), (16, 128, 128)])
+@each_case("shape", [(2, 256, 128), (5, 256, 384), (3, 384, 256), (16, 128, 128)])
 def test_products_are_a_quarter_of_those_of_all_ordered_pairs(shape):
     """All ordered pairs with two products per 128 by 128 tile move 2 n^2 t^2 k tiles.
 
@@ -253,7 +251,13 @@ def test_reduction_loads_every_amplitude_once():
     assert count.hbm_bytes == t_flat.nbytes + vectors + 4
 
 
-@pytest.mark.parametrize("shape", [(3, 672, 2304), (18, 448, 384), (3, 300, 5376)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *((3, 672, 2304), (18, 128, 1280), (3, 300, 5376)),
+        pytest.param((18, 448, 384), marks=pytest.mark.slow),
+    ],
+)
 def test_panels_fit_the_smallest_sbuf(shape):
     b, occupied, virtual = (np.zeros(s, np.float32) for s in (shape, shape[0], shape[1]))
     Count(batched_pair_energy, "gen2", b, occupied, virtual)

@@ -92,17 +92,17 @@ def library(tmp_path, monkeypatch):
 
 def test_kernels_are_found_in_the_sources(library):
     lever = "one pass over the free dimension"
-    assert kernels_of(library) == [
+    assert kernels_of(library) == (
         KernelSource(library, "plain", "trnlaid._kernels.a_plain", "", ""),
         KernelSource(library, "sums", "trnlaid._kernels.rows", "Sums of rows.", lever),
         KernelSource(library, "more", "trnlaid._kernels.rows", "Sums of rows.", lever),
-    ]
+    )
 
 
 def test_what_is_not_installed_or_no_file_has_no_kernels(tmp_path, monkeypatch):
     (tmp_path / "trnfolder").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert kernels_of("trnnothing") == kernels_of("trnfolder") == []
+    assert kernels_of("trnnothing") == kernels_of("trnfolder") == ()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from trnsci.coverage import survey
 from trnsci.validation import LIBRARIES
 
 EXAMPLES = [(library, name) for library in LIBRARIES for name in examples_of(library)]
-DRAWN = random.Random(45).sample(list(product(EXAMPLES, DTYPES, LEVELS)), 100)
+DRAWN = random.Random(45).sample(list(product(EXAMPLES, DTYPES, LEVELS)), 50)
 
 
 def called(library, name, dtype):

@@ -1,7 +1,7 @@
 """Calls that reach every kernel of the libraries at any size, by the public interface.
 
 A call takes two sizes and makes its operands of them; its gradients are computed too where kernels
-compute them.
+compute them. Any two options occur together; the tests of the kernels have all combinations.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import trnsolver
 import trnsolver.nki
 import trnsparse
 import trntensor
+from pairwise import pairwise
 from trnsci.core.evidence import launcher
 from trnsci.core.testing import random_tensor
 
@@ -54,8 +55,8 @@ def _products(m: int, n: int) -> None:
     for dtype in FLOATS:
         a, b = random_tensor(m, n, dtype=dtype), random_tensor(n, m, dtype=dtype, seed=1)
         c = random_tensor(m, m, dtype=dtype, seed=2)
-        for turned_a in (False, True):
-            for turned_b in (False, True):
+        for kind, turned_a, turned_b in pairwise(FLOATS, (False, True), (False, True)):
+            if kind == dtype:
                 x, y = a.mT.contiguous() if turned_a else a, b.mT.contiguous() if turned_b else b
                 trnblas.gemm(1.5, x, y, transA=turned_a, transB=turned_b)
                 trnblas.gemm(1.0, x, y, 0.5, c, transA=turned_a, transB=turned_b)
@@ -87,14 +88,15 @@ def _symmetric(m: int, n: int) -> None:
 
 
 def _triangular(m: int, n: int) -> None:
+    flags = pairwise(FLOATS, ("upper", "lower"), (False, True), ("left", "right"))
     for dtype in FLOATS:
         a, b = _well(m).to(dtype), random_tensor(m, n, dtype=dtype, seed=1)
-        for uplo in ("upper", "lower"):
-            for trans in (False, True):
-                for side, rhs in (("left", b), ("right", b.mT.contiguous())):
-                    options = {"uplo": uplo, "trans": trans, "side": side}
-                    trnblas.trmm(1.0, a, rhs, **options)
-                    trnblas.trsm(1.5, a, rhs, **options)
+        for kind, uplo, trans, side in flags:
+            if kind == dtype:
+                rhs = b if side == "left" else b.mT.contiguous()
+                options = {"uplo": uplo, "trans": trans, "side": side}
+                trnblas.trmm(1.0, a, rhs, **options)
+                trnblas.trsm(1.5, a, rhs, **options)
         trnblas.trsm(1.0, a, b, diag="unit")
         trnblas.trmm(1.0, a, b, diag="unit")
         trnblas.batched_trsm(1.0, torch.stack([a, a]), torch.stack([b, b]))

@@ -13,11 +13,17 @@ from trnsci.validation import GENERATIONS, LIBRARIES, run_case
 KERNELS = [(library, source.name) for library in LIBRARIES for source in kernels_of(library)]
 EVERY_KERNEL = pytest.mark.parametrize(("library", "kernel"), KERNELS)
 # Of the cases that take longest `make demo` shows the same, and the tests of the kernels themselves
-# compare their results in every run.
+# compare their results in every run; test_campaign.py validates the first three.
 LONG = {
+    *("gemmt", "symm", "trmm"),
+    *("batched_pair_energy", "batched_trsm", "float16x3_gemm", "gemm", "mp2_energy"),
+    *("doublefloat_dot", "doublefloat_elementwise", "doublefloat_gemm", "doublefloat_mp2_energy"),
+    *("doublefloat_sum",),
+    *("philox_exponential", "philox_normal", "philox_uniform", "philox_words"),
+    *("threefry_exponential", "threefry_normal"),
     *("block_jacobi_eigh", "cholesky", "cholesky_qr", "conjugate_gradients", "inverse_root"),
-    *("jacobi_eigh", "jacobi_svd", "lu"),
-    *("attention_backward", "bsr_cg", "n_d", "sddmm"),
+    *("jacobi_eigh", "jacobi_svd", "lu", "msign"),
+    *("attention", "attention_backward", "bsr_cg", "bsr_sddmm", "n_d", "sddmm"),
 }
 
 

@@ -91,7 +91,14 @@ def check(solver, a, b, tol, **options):
     return result
 
 
-@pytest.mark.parametrize("dtype", TOL, ids=str)
+# The narrowest range of real numbers, and the widest of complex ones.
+FEW = (torch.float32, torch.complex128)
+BY_DTYPE = pytest.mark.parametrize(
+    "dtype", [d if d in FEW else pytest.param(d, marks=pytest.mark.slow) for d in TOL], ids=str
+)
+
+
+@BY_DTYPE
 @pytest.mark.parametrize("name", [*SOLVERS, *FIXED])
 def test_solutions_at_every_scale(name, dtype):
     solver, kind = {**SOLVERS, **FIXED}[name]
@@ -137,7 +144,7 @@ def test_every_keyword_has_one_meaning(name):
     assert (zero.iterations, zero.residual, zero.converged) == (0, 0.0, True)
 
 
-@pytest.mark.parametrize("dtype", TOL, ids=str)
+@BY_DTYPE
 @pytest.mark.parametrize("name", SOLVERS)
 def test_what_overflows_or_is_no_number_is_not_solved(name, dtype):
     solver, kind = SOLVERS[name]
@@ -167,7 +174,7 @@ def test_minres_of_a_singular_system_has_the_least_residual(solver, dtype):
     torch.testing.assert_close(x * torch.tensor([1, 0, 1, 1]), want, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", TOL, ids=str)
+@BY_DTYPE
 def test_columns_share_products_and_stop_one_by_one(dtype):
     a = trnsparse.from_dense(matrix("positive", dtype))
     sides = random_tensor(N, 4, dtype=dtype, seed=1) * torch.tensor([1e-30, 1.0, 1e20, 0.0])

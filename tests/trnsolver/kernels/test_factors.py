@@ -217,9 +217,7 @@ def test_svd_of_matrices_near_singular(name):
     assert_svd(a, *(x[0].numpy() for x in found))
 
 
-@pytest.mark.parametrize(
-    ("order", "rank"), [(10, 1), (12, 1), pytest.param(50, 1, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("order", "rank"), [(12, 1), pytest.param(50, 1, marks=pytest.mark.slow)])
 def test_svd_of_low_rank_converges(order, rank):
     rng = np.random.default_rng(1)
     for _ in range(2):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 
+from drawn import examples
 from each_case import each_case
 from pairwise import in_turn
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
@@ -406,6 +407,7 @@ def test_functions_of_halves_stay_halves(name, dtype):
 
 
 @forms
+@examples(40)
 @given(shape=array_shapes(max_dims=3, max_side=5), seed=st.integers(0, 99))
 def test_structure_of_the_field(form, shape, seed):
     values = drawn(shape, seed)

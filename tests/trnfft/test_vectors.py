@@ -59,7 +59,7 @@ def test_results_are_right_in_the_dtype_of_torch(name):
         # A long prime length takes long in types wider than double.
         for n in LENGTHS[:2] if double else LENGTHS:
             x = vector(name, n, dtype)
-            for norm in NORMS:
+            for norm in NORMS if n == LENGTHS[0] else NORMS[::2]:
                 assert_right(name, x, n, -1, norm)
             for size in (n - 7, n + 6):
                 assert_right(name, x, size, 0)

@@ -124,7 +124,7 @@ def test_the_region_of_a_ratio_of_uniforms_is_inside_its_square(rare, other, few
 # -- what is accepted ------------------------------------------------------------------------------
 
 
-def grid(first, count=40):
+def grid(first, count=20):
     u, v = np.meshgrid(first, (np.arange(count) + 0.5) / count)
     return u.ravel(), v.ravel()
 

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnrand
+from drawn import examples
 from each_case import each_case
 from trnrand import Generator
 
@@ -51,6 +52,7 @@ MOVES = ["save", "restore", *CHANGES, *SUCCESSORS]
 draws = st.tuples(st.sampled_from(LAWS), st.sampled_from(SHAPES), st.integers(1, 5))
 
 
+@examples(50)
 @given(st.lists(st.one_of(draws, st.sampled_from(MOVES)), max_size=25))
 def test_a_draw_depends_on_the_state_alone(actions):
     generator = Generator(7)
@@ -81,7 +83,7 @@ def compare_draws(generator, name, shape, times):
 def test_small_draws_are_the_stream(name):
     whole = DRAWS[name](600, generator=Generator(7))
     generator, at = Generator(7), 0
-    for count in [1, 1, 1, 3, 2, 60, 1, 64, 65, 7, 1, 1, 300, 5, 64, 1, 1]:
+    for count in [1, 1, 3, 60, 1, 64, 65, 1, 300, 5, 1]:
         got = DRAWS[name](count, generator=generator)
         assert torch.equal(got, whole[at : at + count])
         assert got.dtype is whole.dtype

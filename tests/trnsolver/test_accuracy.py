@@ -1,5 +1,7 @@
 """Solutions with a wanted error, against the exact ones in 60 digits."""
 
+from functools import cache
+
 import mpmath
 import numpy as np
 import pytest
@@ -32,17 +34,23 @@ def relative_error(x, want):
         return float(max(errors) / max(abs(w) for w in want))
 
 
+@cache
+def conditioned_system(power):
+    """Return A, b and the solution, of a condition number of 10^power."""
+    a = with_condition(10.0**power, N, seed=power).float()
+    b = random_tensor(N, seed=power)
+    return a, b, exact(a, b)
+
+
 @pytest.mark.parametrize("certify", [True, False], ids=["proven", "estimated"])
 @pytest.mark.parametrize("power", [3, 5, 6, 7, 8, 9])
 def test_the_bound_holds_in_float32_storage(power, certify):
-    a = with_condition(10.0**power, N, seed=power).float()
-    b = random_tensor(N, seed=power)
+    a, b, want = conditioned_system(power)
     x, info = trnsolver.solve(a, b, target_forward_error=1e-10, certify=certify)
     assert x.dtype is torch.float64
     assert info.converged
     assert info.certified == certify
-    error = relative_error(x, exact(a, b))
-    assert error <= info.forward_error <= 1e-10
+    assert relative_error(x, want) <= info.forward_error <= 1e-10
     condition = float(torch.linalg.cond(a.double(), float("inf")))
     assert condition / 10 <= info.condition <= 10 * condition
     assert info.backward_error <= 1e-10
@@ -136,7 +144,7 @@ def missed(seeds, certify=True):
 @pytest.mark.parametrize("certify", [True, False], ids=["proven", "estimated"])
 def test_bounds_of_complex_systems_are_of_moduli(certify):
     # Of order 1 the ratio of modulus and parts is the largest.
-    assert not missed([*range(0, 2000, 20), *range(12), 39], certify)
+    assert not missed([*range(0, 1000, 20), *range(12), 39], certify)
 
 
 @pytest.mark.slow
@@ -186,14 +194,20 @@ def test_singular_and_senseless():
     assert torch.equal(nothing.x, torch.zeros(3))
 
 
+@cache
+def growing_system(dtype):
+    """Return A, b and the solution: partial pivoting doubles the last column in every step."""
+    n = 40  # by 2^39 in all
+    a = torch.eye(n, dtype=dtype) - torch.ones(n, n, dtype=dtype).tril(-1)
+    a[:, -1] = 1
+    b = torch.from_numpy(np.random.default_rng(12).standard_normal(n)).to(dtype)
+    return a, b, exact(a, b)
+
+
 @pytest.mark.parametrize("certify", [True, False], ids=["proven", "estimated"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("target", [1e-6, 1e-14])
 def test_a_factor_whose_numbers_grow_is_not_believed(dtype, certify, target):
-    # Partial pivoting doubles the last column in every step: of order 40 by 2^39.
-    n = 40
-    a = torch.eye(n, dtype=dtype) - torch.ones(n, n, dtype=dtype).tril(-1)
-    a[:, -1] = 1
-    b = torch.from_numpy(np.random.default_rng(12).standard_normal(n)).to(dtype)
+    a, b, want = growing_system(dtype)
     x, info = trnsolver.solve(a, b, target_forward_error=target, certify=certify)
-    assert relative_error(x, exact(a, b)) <= info.forward_error <= target
+    assert relative_error(x, want) <= info.forward_error <= target

@@ -246,8 +246,7 @@ def test_values_are_those_of_numpy(name):
         np.testing.assert_allclose(ours.resolve_conj().numpy(), theirs, rtol=0, atol=1e-9)
 
 
-@each_case("name", CASES)
-def test_gradients_are_differences_of_values(name):
+def assert_gradients(name):
     function, _, operands = CASES[name]
     leaves = [leaf.clone().requires_grad_() for leaf, _ in map(OPERANDS.get, operands)]
     prepare = [OPERANDS[operand][1] for operand in operands]
@@ -257,6 +256,20 @@ def test_gradients_are_differences_of_values(name):
         return tuple(tensors(function(*made)))
 
     assert torch.autograd.gradcheck(values, leaves, fast_mode=True, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "path", ["pytorch", pytest.param("simulator", marks=pytest.mark.slow)], indirect=True
+)
+@each_case("name", CASES)
+def test_gradients_are_differences_of_values(name):
+    assert_gradients(name)
+
+
+@pytest.mark.parametrize("path", ["simulator"], indirect=True)
+@each_case("name", ["solve", "solve_spd", "lstsq", "cholesky", "qr", "svd", "eigh", "msign"])
+def test_gradients_where_kernels_are_wanted(name):
+    assert_gradients(name)
 
 
 # Their steps depend on values, or they draw from a generator that they make.

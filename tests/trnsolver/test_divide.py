@@ -61,9 +61,9 @@ def test_a_spectrum_that_cannot_be_divided_is_named(monkeypatch):
 
 
 def test_on_the_simulator():
-    a = symmetric(21)
+    a = symmetric(9)
     launch = Launcher("simulator")
-    w, v = kernel_path.eigh_by_division(launch, torch.from_numpy(a)[None], 10, 12)
+    w, v = kernel_path.eigh_by_division(launch, torch.from_numpy(a)[None], 10, 6)
     assert diagonalises(a, w[0].numpy(), v[0].numpy())
     assert launch.launches > 2
 

@@ -22,12 +22,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated
 
 N = 4
 SIDE = random_tensor(N, dtype=torch.float64, seed=1)
-FULL = 0.3 * random_tensor(N, N, dtype=torch.float64)
+FULL = 0.1 * random_tensor(N, N, dtype=torch.float64)
 STORED = torch.tensor([[1, 1, 0, 1], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 1]]).bool()
 ROWS, COLUMNS = STORED.nonzero().T
 SYMMETRIC = FULL + FULL.mT + 4 * torch.eye(N)
 ENTRIES = SYMMETRIC[STORED]
-LOW, HIGH = 2.8, 4.8
+LOW, HIGH = 3.6, 4.3  # of the eigenvalues
+STEPS = 16  # of an iteration that is not told when to stop; errors fall by 5 in each
 
 
 def dense(entries):
@@ -54,8 +55,8 @@ EXACT = {"tol": 1e-13}
 SOLVERS = {
     "trnsparse.cg": lambda a, b: trnsparse.cg(a, b, **EXACT).x,
     "trnsparse.minres": lambda a, b: trnsparse.minres(a, b, **EXACT).x,
-    "trnsparse.chebyshev": lambda a, b: trnsparse.chebyshev(a, b, LOW, HIGH, 18).x,
-    "trnsparse.richardson": lambda a, b: trnsparse.richardson(a, b, 0.24, 36).x,
+    "trnsparse.chebyshev": lambda a, b: trnsparse.chebyshev(a, b, LOW, HIGH, STEPS).x,
+    "trnsparse.richardson": lambda a, b: trnsparse.richardson(a, b, 0.25, STEPS).x,
     "trnsolver.cg": lambda a, b: trnsolver.cg(a, b, **EXACT).x,
     "trnsolver.minres": lambda a, b: trnsolver.minres(a, b, **EXACT).x,
     "trnsolver.bicgstab": lambda a, b: trnsolver.bicgstab(a, b, **EXACT).x,
@@ -95,7 +96,7 @@ SECOND = {
     "double backward": double_backward,
     "hessian": lambda f, *o: hessian(energy(f))(*o),
     "forward over forward": lambda f, *o: jacfwd(jacfwd(energy(f)))(*o),
-    "vmap": lambda f, *o: vmap(f)(*(torch.stack([x, 1.25 * x]) for x in o)),
+    "vmap": lambda f, *o: vmap(f)(*(torch.stack([x, 1.1 * x]) for x in o)),
 }
 
 
@@ -112,8 +113,21 @@ def assert_same(transform, solver, kind):
     torch.testing.assert_close(got, of_the_exact_solution(transform), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("solver", SOLVERS)
+# Fast are every solver with two kinds, and every kind with two solvers.
+EVERY = [
+    pytest.param(
+        solver,
+        kind,
+        marks=()
+        if kind in ("csr", "function") or solver in ("trnsparse.richardson", "trnsolver.gmres")
+        else pytest.mark.slow,
+    )
+    for solver in SOLVERS
+    for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(("solver", "kind"), EVERY)
 def test_first_derivatives(solver, kind):
     for transform in FIRST.values():
         assert_same(transform, solver, kind)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trnsparse as ts
+from drawn import examples
 from each_case import each_case
 
 from .cases import FORMATS
@@ -77,8 +78,8 @@ def same_as_dense(sparse, dense, matrix, b, seed):
 
 
 @pytest.mark.parametrize("wanted", WAYS)
-@pytest.mark.parametrize("name", FORMATS)
-@given(problem=problems(), size=st.sampled_from([1, 2, 3, 17]))
+@examples(100)
+@given(name=st.sampled_from(list(FORMATS)), problem=problems(), size=st.sampled_from([1, 2, 3, 17]))
 def test_products_and_their_gradients(name, wanted, problem, size):
     dense, b, seed = problem
     matrix = ts.from_dense(dense).asformat(name, **({"block_size": size} if name == "bsr" else {}))
@@ -99,10 +100,8 @@ def test_sampled_products_and_products_of_two_sparse_ones(wanted, problem):
 
 
 @pytest.mark.parametrize("wanted", WAYS)
-@pytest.mark.parametrize("unit", [False, True])
-@pytest.mark.parametrize("trans", [False, True])
-@pytest.mark.parametrize("lower", [False, True])
-@given(problem=problems(square=True))
+@examples(160)
+@given(lower=st.booleans(), trans=st.booleans(), unit=st.booleans(), problem=problems(square=True))
 def test_substitutions_and_their_gradients(lower, trans, unit, wanted, problem):
     dense, b, seed = problem
 

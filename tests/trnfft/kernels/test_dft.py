@@ -24,7 +24,7 @@ from ...trnblas.kernels.harness_products import DTYPES, Count, run, values
 
 GENERATIONS = ("gen2", "gen3", "gen4")
 LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
-LONGER = [263, 384, 500, 509, 512, 521, 640, 720, 769, 1000, 1021, 1023, 1024]
+LONGER = [263, 384, 509, 512, 521, 769, 1021, 1024]
 
 
 def transform(x_re, x_im, inverse=False, scale=1.0, dtype="float32", generation="gen3"):
@@ -71,7 +71,7 @@ def test_longer(n):
     assert relative_error(transform(*x), defined(*x)) <= LIMIT
 
 
-@each_case(("n", "generation"), in_turn([1536, 2039, 2047, LARGEST_N, LARGEST_N], GENERATIONS))
+@each_case(("n", "generation"), in_turn([LARGEST_N, 2047, LARGEST_N], GENERATIONS))
 def test_longest(n, generation):
     x = signals(2, n)
     assert relative_error(transform(*x, generation=generation), defined(*x)) <= LIMIT
@@ -119,8 +119,7 @@ def test_impulses_give_the_rounded_roots(n):
     assert np.abs(got.imag - want.imag).max() <= 2.0**-25 + 2.0**-48
 
 
-@each_case("generation", GENERATIONS)
-@each_case("n", [64, 129, 256, 1000])
+@each_case(("n", "generation"), in_turn([64, 129, 256, 1000], GENERATIONS))
 def test_bfloat16_is_as_good_as_its_matrix(n, generation):
     x_re, x_im = (part.astype(ml_dtypes.bfloat16) for part in signals(4, n))
     got = transform(x_re, x_im, dtype="bfloat16", generation=generation)

@@ -7,7 +7,7 @@ import numpy as np
 from comparing import assert_within
 from each_case import each_case
 from oracles.fourier_kernels import complex_product
-from pairwise import pairwise
+from pairwise import in_turn, pairwise
 from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft._kernels.linear import complex_linear
 
@@ -71,11 +71,13 @@ def test_long_contraction_adds_the_bias_once():
 
 
 @each_case(
-    ("generation", "dtype", "shape"),
-    pairwise(GENERATIONS, list(DTYPES), [(1000, 40, 1500), (512, 512, 1024), (5, 90, 3000)]),
+    ("case", "shape"),
+    in_turn(
+        pairwise(GENERATIONS, list(DTYPES)), [(1000, 40, 1500), (512, 512, 1024), (5, 90, 3000)]
+    ),
 )
-def test_counts_are_those_of_the_plan(generation, dtype, shape):
-    rows, inputs, outputs = shape
+def test_counts_are_those_of_the_plan(case, shape):
+    (generation, dtype), (rows, inputs, outputs) = case, shape
     x, w, b = (np.zeros(s, DTYPES[dtype]) for s in ((rows, inputs), (outputs, inputs), (outputs,)))
     plan = planned(shape, dtype, generation, True)
     count = Count(complex_linear, generation, x, x, w, w, b, b, plan.blocks)

@@ -56,13 +56,14 @@ def test_sizes(first, rest):
     assert worst_error(launched(x, x.shape[1:]), over(x, (1, 2, 3))) <= LIMIT
 
 
-@each_case("generation", GENERATIONS)
-@each_case("inverse", [False, True])
-def test_four_and_five_dimensions(generation, inverse):
-    for shape in ((2, 3, 5, 4, 6), (1, 2, 3, 4, 5, 3)):
-        x = signals(*shape)
-        got = launched(x, shape[1:], inverse=inverse, generation=generation)
-        assert worst_error(got, over(x, range(1, len(shape)), inverse)) <= LIMIT
+@each_case(
+    ("generation", "inverse", "shape"),
+    pairwise(GENERATIONS, [False, True], [(2, 3, 5, 4, 6), (1, 2, 3, 4, 5, 3)]),
+)
+def test_four_and_five_dimensions(generation, inverse, shape):
+    x = signals(*shape)
+    got = launched(x, shape[1:], inverse=inverse, generation=generation)
+    assert worst_error(got, over(x, range(1, len(shape)), inverse)) <= LIMIT
 
 
 @each_case(("width", "generation", "inverse"), pairwise([1, 2, 7, 130], GENERATIONS, [False, True]))

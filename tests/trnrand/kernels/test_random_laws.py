@@ -17,6 +17,7 @@ from oracles.random_words import (
     stream_words,
     uniform_of,
 )
+from pairwise import pairwise
 from trnrand._kernels.laws import exponentials, normals
 from trnrand._paths.torch_path import _exponentials, _normals
 from trnsci.core.nki import nisa, nki, nl
@@ -55,9 +56,7 @@ def draw(engine, law, count, generation, *arguments, **place):
     return got, words
 
 
-@each_case("generation", GENERATIONS)
-@each_case("dtype", KEPT)
-@each_case("engine", ENGINES)
+@each_case(("engine", "dtype", "generation"), pairwise(list(ENGINES), list(KEPT), GENERATIONS))
 def test_uniforms_are_the_top_bits(engine, dtype, generation):
     got, words = draw(engine, "uniform", 20_000, generation, dtype, start=2**32 - 9, domain=1)
     numpy_dtype, kept = KEPT[dtype]

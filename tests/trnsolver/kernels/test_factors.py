@@ -137,9 +137,12 @@ def test_lu_of_singular_matrices(name):
     assert (np.diag(upper) == 0).any()
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(
-    ("m", "n", "condition"), [(1, 1, 1), (5, 3, 10), (20, 20, 1e6), (130, 7, 1e3)]
+    ("m", "n", "condition", "generation"),
+    [
+        *((*case, g) for case in [(1, 1, 1), (5, 3, 10), (20, 20, 1e6)] for g in GENERATIONS),
+        (130, 7, 1e3, "gen3"),
+    ],
 )
 def test_qr(m, n, condition, generation):
     a = general(m, n, condition)
@@ -214,9 +217,7 @@ def test_svd_of_matrices_near_singular(name):
     assert_svd(a, *(x[0].numpy() for x in found))
 
 
-@pytest.mark.parametrize(
-    ("order", "rank"), [(10, 1), (12, 1), pytest.param(50, 1, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("order", "rank"), [(12, 1), pytest.param(50, 1, marks=pytest.mark.slow)])
 def test_svd_of_low_rank_converges(order, rank):
     rng = np.random.default_rng(1)
     for _ in range(2):

@@ -112,8 +112,9 @@ def compare(got, want, bound):
     assert error <= bound * max(1.0, np.abs(exact).max())
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("generation", "dtype"), [("gen2", "float32"), *((g, "bfloat16") for g in GENERATIONS)]
+)
 def test_every_generation(generation, dtype):
     check(ragged(2, 300, 260, (128, 128)), 2, 1, 16, 8, 0.25, generation, dtype)
 
@@ -134,7 +135,7 @@ def test_lengths_around_tiles(n):
         AttentionMask.from_dense(
             torch.rand(1, 2, 70, 65, generator=torch.manual_seed(1)) < 0.02, 32
         ),
-        AttentionMask.from_dense(torch.eye(40, dtype=torch.bool), (8, 1)),
+        AttentionMask.from_dense(torch.eye(20, dtype=torch.bool), (8, 1)),
     ],
     ids=["window", "diagonal", "small blocks", "large blocks", "empty", "elements", "columns"],
 )
@@ -206,8 +207,7 @@ def test_work_grows_with_blocks_and_not_with_the_whole(generation):
             for c in (forward, backward)
         ]
 
-    four, eight, sixteen = cost(4), cost(8), cost(16)
-    for small, middle, large in zip(four, eight, sixteen, strict=True):
+    for small, middle, large in zip(cost(3), cost(5), cost(9), strict=True):
         # Each further row of blocks costs the same: linear in stored blocks, 3 n - 2 of n^2.
         for a, b, c in zip(small, middle, large, strict=True):
             assert (c - b) == 2 * (b - a)

@@ -390,6 +390,7 @@ def test_empty_operands():
     assert trnblas.dot(e(0), e(0)) == 0
     assert trnblas.asum(e(0)) == 0
     assert trnblas.nrm2(e(0, 3)) == 0
+    assert trnblas.nrm2(e(0, 3).double()) == 0
     assert trnblas.axpy(2.0, e(0), e(0)).shape == (0,)
     assert trnblas.scal(2.0, e(0, 2)).shape == (0, 2)
     assert torch.equal(trnblas.gemv(2.0, e(3, 0), e(0)), torch.zeros(3))

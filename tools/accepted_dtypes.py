@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -43,10 +43,10 @@ Accepted = Mapping[tuple[str, str], Mapping[str, set[str]]]
 """Accepted dtypes by instruction and operand, and by generation."""
 
 
-def accepted(tests: Path) -> Accepted:
-    """Return the accepted dtypes of every operand on every generation."""
+def accepted(tests: Path, instructions: Collection[str]) -> Accepted:
+    """Return the accepted dtypes of every operand of some instructions on every generation."""
     found: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    samples = _samples(tests)
+    samples = [sample for sample in _samples(tests) if sample.instruction in instructions]
     for target in GENERATIONS:
         generation = SimOptions(target=target).generation()
 
@@ -87,9 +87,9 @@ def _variants(sample: Any) -> Iterator[tuple[str, str, dict[str, tuple[Any, Any]
         for dtype in DTYPES:
             new = getattr(nl, dtype)
             yield operand, dtype, given | {operand: (tile, new)}
-            alike = {n: (t, new if kept == old else kept) for n, (t, kept) in given.items()}
-            if len(given) > 1:
-                yield operand, dtype, alike
+            alike = {n: (t, new) for n, (t, kept) in given.items() if kept == old}
+            if len(alike) > 1:
+                yield operand, dtype, given | alike
 
 
 def _legal(sample: Any, tiles: Mapping[str, tuple[Any, DType]], generation: Any, made: Any) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import io
 import linecache
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -47,10 +47,10 @@ BY_HAND = (
 )
 
 
-def instruction_pages() -> dict[str, str]:
-    """Return the text of every instruction's page and of the index, by file stem."""
-    dtypes = accepted_dtypes.accepted(ROOT / "tests")
-    pages = {name: instruction_page(i, dtypes) for name, i in INSTRUCTIONS.items()}
+def instruction_pages(names: Collection[str] = INSTRUCTIONS) -> dict[str, str]:
+    """Return the pages of instructions, of other functions and of the index, by file stem."""
+    dtypes = accepted_dtypes.accepted(ROOT / "tests", names)
+    pages = {name: instruction_page(INSTRUCTIONS[name], dtypes) for name in names}
     pages |= {name: function_page(name) for name in BY_HAND}
     return pages | {"index": instruction_index()}
 

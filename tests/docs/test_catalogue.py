@@ -16,6 +16,7 @@ import nkisim
 import nkisim.isa
 import nkisim.profiling.advice  # declares the rules of advice
 from each_case import each_case
+from kernels.told import recorded
 from nkisim.diagnostics import RULES
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
 from nkisim.spec import INSTRUCTIONS
@@ -55,20 +56,62 @@ for _twin in kernels.TWINS:
     TWINS_OF.setdefault(_twin.rule, []).append(_twin)
 
 
-def load_generator():
+@pytest.fixture
+def generator(monkeypatch):
+    """tools/gen_catalogue.py, which extends ``sys.path``."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
     spec = importlib.util.spec_from_file_location("gen_catalogue", ROOT / "tools/gen_catalogue.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.import_everything()
     return module
 
 
-def test_the_pages_in_the_repository_are_those_that_are_generated(tmp_path, monkeypatch):
+# Some rules; tests/nkisim/test_rules.py compares the findings of all with what is recorded.
+@each_case("id", sorted(RULES)[::12])
+def test_the_page_of_a_rule_is_the_one_that_is_generated(id, generator):
+    page = (DOCS / "rules" / f"{id}.md").read_text()
+    assert generator.rule_page(RULES[id], TWINS_OF.get(id, [])) == page, "run `make docs`"
+
+
+def test_the_index_of_rules_is_the_one_that_is_generated(generator):
+    assert (DOCS / "rules" / "index.md").read_text() == generator.rule_index(), "run `make docs`"
+
+
+def test_the_pages_of_some_instructions_are_those_that_are_generated(generator):
+    made, folder = generator.instruction_pages(sorted(INSTRUCTIONS)[::4]), DOCS / "instructions"
+    assert [n for n in made if (folder / f"{n}.md").read_text() != made[n]] == [], "run `make docs`"
+
+
+@each_case("id", TWINS_OF)
+def test_rule_pages_show_what_is_recorded(id, generator):
+    """Each page has the code of its twins, and what data/findings.txt has of their findings."""
+    page = (DOCS / "rules" / f"{id}.md").read_text()
+    for twin in TWINS_OF[id]:
+        for kernel in ((*twin.parts, twin.bad), (twin.good,)):
+            code = generator.example_of(kernel, decorated=not twin.on_host).text
+            assert code.replace("# here", f"# {id} is found here") in page, "run `make docs`"
+        assert all(words in page for words in recorded_words(twin)), "run `make docs`"
+
+
+def recorded_words(twin):
+    """Yield the message and the fix that are recorded of a twin, without numbers of lines."""
+    for finding in recorded(twin, twin.targets[0]).split("\n\n"):
+        if f"[{twin.rule}]" in finding.partition("\n")[0]:
+            _, message, *rest = finding.splitlines()
+            fixes = [line.removeprefix("fix: ") for line in rest if line.startswith("fix: ")]
+            for words in (message, *fixes):
+                yield from re.split(r"(?:line |\w+\.py:)[-+]?\d+", words)
+            return
+
+
+@pytest.mark.slow
+def test_the_pages_in_the_repository_are_those_that_are_generated(tmp_path, generator):
     """``make docs`` writes them. The other tests read them in the repository."""
     for folder in FOLDERS:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "GONE.md").write_text("of an earlier run\n")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    load_generator().main(tmp_path)
+    generator.main(tmp_path)
     for folder in FOLDERS:
         made = {path.name: path.read_text() for path in (tmp_path / folder).iterdir()}
         kept = {path.name: path.read_text() for path in (DOCS / folder).iterdir()}

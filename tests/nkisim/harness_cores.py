@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import drawn
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from tiles import hbm, sbuf
 
-#: Of adversarial schedules.
-SEEDS = range(20)
+#: Of adversarial schedules, half of them in runs without the slow tests.
+SEEDS = range(round(20 * drawn.SHARE))
 
 
 @pytest.fixture(autouse=True)

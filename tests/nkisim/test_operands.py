@@ -89,31 +89,31 @@ def assert_same(one, other):
         assert_same_bits(one[0][name], other[0][name])
 
 
-def by_turns(first, second):
-    """Every operand with one of the two values, in turn."""
+def by_turns(*values):
+    """Every operand with one of the values, in turn."""
     for number, operand in enumerate(OPERANDS):
-        yield pytest.param(*operand.values, (first, second)[number % 2], id=operand.id)
+        yield pytest.param(*operand.values, values[number % len(values)], id=operand.id)
 
 
-OFFSETS = (register, tile_offset), (tile_offset, register)
-"""Those of a check and of a simulation."""
+OFFSETS = [(nkisim.check, register), (nkisim.simulate, tile_offset)]
+OFFSETS += [(nkisim.check, tile_offset), (nkisim.simulate, register)]
 
 
-@each_case(("sample", "name", "offsets"), by_turns(*OFFSETS))
-def test_an_operand_with_a_dynamic_offset_equals_its_slice(sample, name, offsets):
-    assert_offset_is_a_slice(sample, name, offsets)
+@each_case(("sample", "name", "how"), by_turns(*OFFSETS))
+def test_an_operand_with_a_dynamic_offset_equals_its_slice(sample, name, how):
+    assert_offset_is_a_slice(sample, name, *how)
 
 
 @pytest.mark.slow
-@each_case(("sample", "name", "offsets"), by_turns(*OFFSETS[::-1]))
-def test_the_other_dynamic_offsets_equal_their_slices(sample, name, offsets):
-    assert_offset_is_a_slice(sample, name, offsets)
+@each_case(("entry", "offset"), OFFSETS)
+@each_case(("sample", "name"), OPERANDS)
+def test_all_dynamic_offsets_equal_their_slices(sample, name, entry, offset):
+    assert_offset_is_a_slice(sample, name, entry, offset)
 
 
-def assert_offset_is_a_slice(sample, name, offsets):
-    for entry, offset in zip((nkisim.check, nkisim.simulate), offsets, strict=True):
-        static = outcome(sample, placed(name, sliced), entry=entry)
-        assert_same(static, outcome(sample, placed(name, dynamic(offset)), entry=entry))
+def assert_offset_is_a_slice(sample, name, entry, offset):
+    static = outcome(sample, placed(name, sliced), entry=entry)
+    assert_same(static, outcome(sample, placed(name, dynamic(offset)), entry=entry))
 
 
 def reshaped(view):
@@ -178,8 +178,7 @@ def assert_view_keeps_the_offset(sample, name, again):
     assert_same(static, moved)
 
 
-@each_case("offset", [register, tile_offset])
-@each_case(("sample", "name"), OPERANDS)
+@each_case(("sample", "name", "offset"), by_turns(register, tile_offset))
 def test_a_dynamic_offset_that_leaves_the_tensor_is_refused(sample, name, offset):
     """Also one that would reach into the next partition."""
 

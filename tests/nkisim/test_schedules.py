@@ -60,7 +60,7 @@ def test_a_kernel_without_a_race_has_one_result(twin, kind):
         return checked(*twin.arguments(copies(inputs)))
 
     in_turn = run(None)
-    for seed in range(4):
+    for seed in range(2):
         other = run(seed)
         assert bool(other.codes & RACES) == bool(in_turn.codes & RACES)
         if not in_turn.codes & RACES:

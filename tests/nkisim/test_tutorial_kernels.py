@@ -18,7 +18,7 @@ import pytest
 
 import nkisim
 from each_case import each_case
-from pairwise import pairwise
+from pairwise import in_turn, pairwise
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 U = 2.0**-24
@@ -243,8 +243,19 @@ TILES = {
 PROBLEMS = [(stage, size) for stage, sizes in TILES.items() for size in sizes]
 
 
-@each_pair("problem, dtype, target", PROBLEMS, DTYPES)
+# Sizes of one stage take turns: each stage meets both types and all generations.
+@each_case("problem, dtype, target", in_turn(PROBLEMS, DTYPES, TARGETS))
 def test_matmul(problem, dtype, target):
+    judge_matmul(problem, dtype, target)
+
+
+@pytest.mark.slow
+@each_pair("problem, dtype, target", PROBLEMS, DTYPES)
+def test_matmul_of_all_pairs(problem, dtype, target):
+    judge_matmul(problem, dtype, target)
+
+
+def judge_matmul(problem, dtype, target):
     stage, (k, m, n) = problem
     lhs_t, rhs = draw(dtype, (k, m), (k, n))
     out = outputs(getattr(script("matmul_six_stages"), stage), target, lhs_t, rhs)
@@ -305,8 +316,13 @@ class TestAttentionForward:
         *((1, *near) for near in around(128, 2048, 128)[:2]),
     )
 
-    @each_pair("size, causal, dtype, target", SIZES, MASKS, DTYPES)
+    @each_case("size, causal, dtype, target", in_turn(SIZES, MASKS, DTYPES, TARGETS))
     def test_around_tiles(self, size, causal, dtype, target):
+        self.judge(size, causal, dtype, target)
+
+    @pytest.mark.slow
+    @each_pair("size, causal, dtype, target", SIZES, MASKS, DTYPES)
+    def test_around_tiles_of_all_pairs(self, size, causal, dtype, target):
         self.judge(size, causal, dtype, target)
 
     # gen2 and gen3 keep a result in a bank, and gen2 has the least memory.

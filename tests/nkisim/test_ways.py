@@ -14,6 +14,7 @@ import nkisim
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
 from each_case import each_case
+from pairwise import in_turn
 
 from . import sampling
 from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
@@ -183,16 +184,8 @@ PAIRS = [
 ]
 
 
-OVERLAPS = ((0, 1), (5, 0)), ((1, 0), (0, 3))
-"""First columns of the written and the read tile; of each pair of operands one half is fast."""
-
-
-def halves(first: int):
-    """Every pair of operands with a half of the overlaps, that of the first pair given."""
-    return [
-        pytest.param(*pair.values, OVERLAPS[(first + number) % 2], id=pair.id)
-        for number, pair in enumerate(PAIRS)
-    ]
+OVERLAPS = [(0, 1), (1, 0), (5, 0), (0, 3)]
+"""First columns of the written and the read tile."""
 
 
 def assert_same_or_found(sample: Sample, written: str, read: str, overlaps) -> None:
@@ -214,12 +207,12 @@ def test_in_place_equals_apart_or_is_found(sample, written, read):
     assert_same_or_found(sample, written, read, [(0, 0)])
 
 
-@each_case(("sample", "written", "read", "overlaps"), halves(0))
-def test_an_overlap_equals_apart_or_is_found(sample, written, read, overlaps):
-    assert_same_or_found(sample, written, read, overlaps)
+@each_case(("pair", "overlap"), in_turn(PAIRS, OVERLAPS), ids=lambda value: str(value))
+def test_an_overlap_equals_apart_or_is_found(pair, overlap):
+    assert_same_or_found(*pair.values, [overlap])
 
 
 @pytest.mark.slow
-@each_case(("sample", "written", "read", "overlaps"), halves(1))
-def test_the_other_overlaps_equal_apart_or_are_found(sample, written, read, overlaps):
-    assert_same_or_found(sample, written, read, overlaps)
+@each_case(("sample", "written", "read"), PAIRS)
+def test_all_overlaps_equal_apart_or_are_found(sample, written, read):
+    assert_same_or_found(sample, written, read, OVERLAPS)

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import Literal
 
 Kind = Literal["finite", "inf", "nan"]
@@ -78,33 +78,44 @@ class Format:
         hidden = 1 << self.mantissa_bits
         return (hidden + fraction) * power_of_two(exponent - self.bias - self.mantissa_bits)
 
+    @property
+    def end(self) -> int:
+        """The number of finite magnitudes, which ascend with their patterns."""
+        return self.inf if self.has_inf else self.nan[0]
+
     @functools.cached_property
+    def magnitude(self) -> Callable[[int], Fraction]:
+        """The magnitude of a finite pattern without sign."""
+        return functools.cache(self._magnitude)
+
+    @functools.cached_property
+    def beyond(self) -> Fraction:
+        """The step beyond the largest finite value."""
+        return 2 * self.magnitude(self.end - 1) - self.magnitude(self.end - 2)
+
+    @property
     def magnitudes(self) -> list[Fraction]:
-        """Every finite magnitude, ascending; the index of a magnitude is its pattern."""
-        found = [self._magnitude(p) for p in range(self.sign_bit) if self.kind(p) == "finite"]
-        assert all(low < high for low, high in pairwise(found))
-        return found
+        """Every finite magnitude."""
+        return [self.magnitude(pattern) for pattern in range(self.end)]
 
     @property
     def max_finite(self) -> Fraction:
-        return self.magnitudes[-1]
+        return self.magnitude(self.end - 1)
 
     def nearest(self, x: Fraction, negative: bool) -> int:
         """The pattern that magnitude ``x`` with the given sign rounds to."""
         assert x >= 0
         sign = self.sign_bit if negative else 0
-        steps = self.magnitudes
-        top = len(steps)  # the step beyond the largest finite value
-        beyond = 2 * steps[-1] - steps[-2]
-        if x >= beyond:
+        top = self.end
+        if x >= self.beyond:
             pattern = top
         else:
-            upper = bisect_left(steps, x)
-            above = steps[upper] if upper < top else beyond
+            upper = bisect_left(range(top), x, key=self.magnitude)
+            above = self.magnitude(upper) if upper < top else self.beyond
             if above == x:
                 pattern = upper
             else:
-                below_gap, above_gap = x - steps[upper - 1], above - x
+                below_gap, above_gap = x - self.magnitude(upper - 1), above - x
                 if below_gap == above_gap:
                     pattern = upper if upper % 2 == 0 else upper - 1
                 else:

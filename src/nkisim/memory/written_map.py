@@ -90,12 +90,23 @@ class Grains:
         unit = math.gcd(unit, self._size)
         if not self._grain:
             self._grain = unit
-            self._marks = np.full(self._size // unit, self._first, self._dtype)
+            self._marks = self._unmarked(unit)
         elif unit % self._grain:
             finer = math.gcd(unit, self._grain)
-            self._marks = np.repeat(self._marks, self._grain // finer)
-            self._grain = finer
+            marks, factor = self._unmarked(finer), self._grain // finer
+            # Placed tensors share a whole memory, of which they are a small part.
+            marked = np.flatnonzero(self._marks != self._first)
+            if marked.size:
+                low, high = marked[0], marked[-1] + 1
+                marks[low * factor : high * factor] = np.repeat(self._marks[low:high], factor)
+            self._marks, self._grain = marks, finer
         return self._grain
+
+    def _unmarked(self, grain: int) -> np.ndarray:
+        count = self._size // grain
+        if not self._first:
+            return np.zeros(count, self._dtype)  # memory that is touched when it is marked
+        return np.full(count, self._first, self._dtype)
 
 
 class Marks(Grains):

@@ -159,12 +159,17 @@ def test_what_cannot_be_checked_says_so(tmp_path):
     assert caught.value.filename == str(broken)
 
 
-SUITE = [*ROOT.glob("src/trn*/_kernels/*.py"), *ROOT.glob("examples/*.py")]
+SUITE = sorted([*ROOT.glob("src/trn*/_kernels/*.py"), *ROOT.glob("examples/*.py")])
 
 
-def test_the_kernels_of_the_suite_and_the_examples_are_in_the_language():
-    kernels, findings = zip(*map(file_findings, SUITE), strict=True)
-    assert sum(map(len, kernels)) >= 50
+@pytest.mark.parametrize(
+    ("files", "least"),
+    [(SUITE[::3], 20), pytest.param(SUITE, 50, marks=pytest.mark.slow)],
+    ids=["a third", "all"],
+)
+def test_the_kernels_of_the_suite_and_the_examples_are_in_the_language(files, least):
+    kernels, findings = zip(*map(file_findings, files), strict=True)
+    assert sum(map(len, kernels)) >= least
     assert [str(f) for found in findings for f in found] == []
 
 

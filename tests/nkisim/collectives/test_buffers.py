@@ -9,6 +9,7 @@ import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
+from pairwise import in_turn
 from tiles import hbm, sbuf
 
 from ..harness_cores import SEEDS, no_hang, no_thread_left  # noqa: F401
@@ -60,8 +61,10 @@ def peak_bytes(step, times, **options):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("step", [all_reduces, all_gathers, permutes, rings, on_chip])
-@pytest.mark.parametrize("seed", [None, 0])
+STEPS = [all_reduces, all_gathers, permutes, rings, on_chip]
+
+
+@pytest.mark.parametrize(("step", "seed"), [*in_turn(STEPS, [None, 0]), (all_reduces, 0)])
 def test_the_buffers_of_a_collective_are_freed(step, seed):
     tensor = 64 * 256 * 4
     few, many = (peak_bytes(step, times, schedule_seed=seed) for times in (4, 24))

@@ -10,6 +10,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
 from oracles import collectives as oracle
+from pairwise import pairwise
 from tiles import hbm, sbuf, stored
 
 from .harness import DTYPES, OPS, assert_each_equal, inputs, launch, outputs
@@ -25,7 +26,8 @@ GROUPS = [
 
 each_dtype = each_case("dtype", DTYPES)
 each_memory = pytest.mark.parametrize("memory", MEMORIES)
-each_size = each_case("ranks", range(1, 9))
+SIZES = range(1, 9)
+each_size = each_case("ranks", SIZES)
 each_grouping = pytest.mark.parametrize("groups", GROUPS)
 
 
@@ -121,9 +123,7 @@ def test_integers_beyond_float32_are_reported():
     assert launch(all_reduce, by_rank(data, world(2), "add", "hbm")).codes == {"D016"}
 
 
-@each_case("op", OPS)
-@each_size
-@each_dtype
+@each_case(("op", "ranks", "dtype"), pairwise(list(OPS), SIZES, list(DTYPES)))
 @each_memory
 def test_reduce_scatter_leaves_each_rank_its_slice(op, ranks, dtype, memory):
     data = inputs(ranks, (3 * ranks, 7), dtype)

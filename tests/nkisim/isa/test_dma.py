@@ -195,7 +195,7 @@ def by_definition(data, name):
 @each_case("target", sorted(HOST))
 def test_types_convert_through_float32(source, target):
     # Halves and odd multiples of 1/8 exercise the ties; 0 to 96 fits every type here.
-    values = np.random.default_rng(0).integers(0, 8 * 96, (16, 24)) / 8
+    values = np.random.default_rng(0).integers(0, 8 * 96, (8, 12)) / 8
     data = values.astype(np.float32).astype(HOST[source])
     report = nkisim.check(converted)(data, getattr(nl, target))
     assert report.ok

@@ -57,9 +57,18 @@ def test_matmul_sizes(rows, m, n):
     assert_product(multiply(a, b), matmul(a.values, b.values))
 
 
-@pytest.mark.parametrize(("dtype", "n"), [("float32", 512), ("bfloat16", 1024)])
-def test_matmul_of_the_largest_tiles(dtype, n):
-    a, b = Operand(1, "float8_e5m2_x4", 128, 128), Operand(2, "float8_e4m3fn_x4", 128, n)
+@pytest.mark.parametrize(
+    ("dtype", "m", "n"),
+    [
+        ("float32", 128, 32),
+        ("float32", 2, 512),
+        ("bfloat16", 2, 1024),
+        pytest.param("float32", 128, 512, marks=pytest.mark.slow),
+        pytest.param("bfloat16", 128, 1024, marks=pytest.mark.slow),
+    ],
+)
+def test_matmul_of_the_largest_tiles(dtype, m, n):
+    a, b = Operand(1, "float8_e5m2_x4", 128, m), Operand(2, "float8_e4m3fn_x4", 128, n)
     assert_product(multiply(a, b, dtype), matmul(a.values, b.values))
 
 

@@ -154,7 +154,7 @@ def test_a_seed_gives_one_order(seed):
 def test_seeds_give_many_orders():
     # There are 18! / 6!^3, about 17 million, orders: equal ones among 20 are unlikely, and if the
     # turn did not change hands all would be equal.
-    assert len({tuple(traced(seed)) for seed in SEEDS}) > 15
+    assert len({tuple(traced(seed)) for seed in range(20)}) > 15
 
 
 @each_case("seed", [None, *SEEDS])

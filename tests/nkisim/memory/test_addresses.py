@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from drawn import examples
 from each_case import each_case
 from oracles.memory import Memory
 
@@ -118,6 +119,7 @@ def test_types_of_every_size_overlap_byte_by_byte(first, second):
     assert assert_like_the_bytes(a, b, nl.sbuf, (32, 1024), (32, 1028))
 
 
+@examples(40)
 @given(
     st.sampled_from(sorted(HOST)),
     st.sampled_from(sorted(HOST)),

@@ -25,8 +25,16 @@ def is_kept(gain):
     return gain.obtained >= gain.promised / 2 > 0
 
 
-@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
-@pytest.mark.parametrize("rule", RULES)
+def on_generations():
+    """Every rule with every generation that it advises: one by turns is fast."""
+    for rule in RULES:
+        targets = sorted({target for e in ADVISED if e.rule == rule for target in e.targets})
+        for target in targets:
+            fast = target == targets[int(rule[1:]) % len(targets)]
+            yield pytest.param(rule, target, marks=() if fast else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("rule", "target"), list(on_generations()))
 def test_following_advice_obtains_at_least_half_of_its_promise(rule, target):
     rng = np.random.default_rng([int(rule[1:]), int(target[3:])])
     gains = [
@@ -35,7 +43,7 @@ def test_following_advice_obtains_at_least_half_of_its_promise(rule, target):
         if entry.rule == rule and target in entry.targets
     ]
     found = [gain for gain in gains if gain is not None]
-    assert found or not gains
+    assert found
     assert [gain for gain in found if not is_kept(gain)] == []
 
 

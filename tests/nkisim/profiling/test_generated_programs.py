@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import drawn
 from nkisim.arch.timing import TIMINGS, Constant
 from nkisim.isa import engine as Engine
 from nkisim.profiling.schedule import Policy, schedule
@@ -31,7 +32,7 @@ from .schedule_laws import (
     without,
 )
 
-SEEDS = 2
+SEEDS = round(2 * drawn.SHARE)
 CASES = [
     (kind, seed, target)
     for kind in KINDS

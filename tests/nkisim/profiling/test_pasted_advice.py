@@ -139,15 +139,21 @@ def _kept(made, piece):
     return made.text()
 
 
-@pytest.mark.parametrize("name", WITH_CODE)
-def test_pasted_code_is_legal_right_and_as_fast_as_promised(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "profiles"),
+    [(name, slice(i % 2, i % 2 + 1)) for i, name in enumerate(WITH_CODE)]
+    + [pytest.param(name, slice(None), marks=pytest.mark.slow) for name in WITH_CODE],
+    ids=lambda value: value if isinstance(value, str) else "one" if value.stop else "all",
+)
+def test_pasted_code_is_legal_right_and_as_fast_as_promised(name, profiles, tmp_path):
+    """It is profiled on one of the twin's generations, and the slow test on all of them."""
     twin = TWIN[name]
     lines, _ = inspect.getsourcelines(twin.bad)
     first = next(i for i, line in enumerate(lines) if line.startswith("def "))
     source = HEAD + "".join(lines[first:]) + EXAMPLE.format(name=name, kernel=twin.bad.__name__)
     before, after = tmp_path / "before.py", tmp_path / "after.py"
     before.write_text(source)
-    for target in twin.targets:
+    for target in twin.targets[profiles]:
         slow = profiled(before, twin, target, advice=True)
         (piece, *_) = [p for p in slow.advice if p.rule == twin.rule]
         after.write_text(pasted(source, piece))

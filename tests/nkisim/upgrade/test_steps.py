@@ -68,7 +68,7 @@ def test_an_upgrade_parses_keeps_comments_and_is_done_once(since, target):
     check_upgrade(examples(LATER), since, target)
 
 
-@pytest.mark.parametrize("since", ["auto", "beta1", "beta2"])
+@pytest.mark.parametrize("since", ["auto", pytest.param("beta1", marks=pytest.mark.slow), "beta2"])
 def test_an_upgrade_over_all_steps(since):
     check_upgrade(examples(RULES.values()), since, TARGETS[-1])
 

@@ -170,8 +170,9 @@ def _always(body: list[ast.stmt]) -> Iterator[ast.Call]:
                 yield from _evaluated(part.context_expr)
         if isinstance(statement, ast.With):
             yield from _always(statement.body)
-        if isinstance(statement, (ast.Try, ast.Match)) or any(
-            isinstance(inner, _LEAVES) for inner in ast.walk(statement)
+        if isinstance(statement, (ast.Try, ast.Match, *_LEAVES)) or (
+            hasattr(statement, "body")
+            and any(isinstance(inner, _LEAVES) for inner in ast.walk(statement))
         ):
             return
 

@@ -21,9 +21,9 @@ def found() -> str | None:
 
 
 def needs_browser(test):
-    """Mark a test that opens a page; it is skipped where there is no Chromium."""
+    """Mark a slow test that opens a page; it is skipped where there is no Chromium."""
     skip = pytest.mark.skipif(found() is None, reason="needs a Chromium on the machine")
-    return pytest.mark.browser(skip(test))
+    return pytest.mark.slow(pytest.mark.browser(skip(test)))
 
 
 class Seen(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trnblas._mp2.energies import MOST_INTEGRALS
+from trnblas._mp2.energies import orbitals_at_once
 from trnblas._paths.arguments import check_dimensions
 from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_MP2_ENERGY
 from trnblas._paths.level_names import level_name
@@ -158,7 +158,7 @@ def nki_batched_pair_energy(
         return BATCHED_PAIR_ENERGY(_lowered(B, level), eps_occ, eps_vir)
     nocc, nvir, _ = B.shape
     occupied, flat = eps_occ.reshape(-1), B.reshape(nocc * nvir, -1)
-    size = max(1, MOST_INTEGRALS // max(1, nocc * nvir * nvir))  # occupied orbitals of one product
+    size = orbitals_at_once(nocc, nvir)
     parts = [
         _stored_energy(
             flat[i * nvir : (i + size) * nvir],

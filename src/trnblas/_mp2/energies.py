@@ -9,10 +9,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_INTEGRALS", "batched_pair_energy", "mp2_energy", "pair_energy"]
+__all__ = ["batched_pair_energy", "mp2_energy", "orbitals_at_once", "pair_energy"]
 
-MOST_INTEGRALS = 2**24
-"""Of one product, at the levels that store them."""
+_MOST_INTEGRALS = 2**24  # of one product, at the levels that store them
+
+
+def orbitals_at_once(nocc: int, nvir: int) -> int:
+    """Return the occupied orbitals whose integrals with all others are one product."""
+    return max(1, _MOST_INTEGRALS // max(1, nocc * nvir * nvir))
 
 
 def mp2_energy(

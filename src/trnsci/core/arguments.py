@@ -31,13 +31,10 @@ __all__ = [
     "whole",
 ]
 
-_STORED = {
-    torch.bool,
-    torch.float8_e4m3fn,
-    torch.float8_e4m3fnuz,
-    torch.float8_e5m2,
-    torch.float8_e5m2fnuz,
-    torch.float8_e8m0fnu,
+_STORED = {torch.bool} | {
+    dtype
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize == 1
 }
 """Dtypes that torch stores and converts, but does not add or multiply."""
 
@@ -149,9 +146,11 @@ def agree(function: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
 
 
 def floating(function: str, name: str, value: Tensor) -> None:
-    """Raise unless the dtype is floating point or complex."""
+    """Raise unless the dtype is floating point or complex, and one with which torch computes."""
     if not (value.is_floating_point() or value.is_complex()):
         raise DTypeError(f"{function}: {name} must be floating point or complex, got {value.dtype}")
+    if value.dtype in _STORED:
+        tensor(function, name, value)
 
 
 def vector(function: str, name: str, value: Tensor) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trnblas.nki import kernels as energy_kernels
-from trnblas.nki.launches import MOST_INTEGRALS, doublefloat_energy, doublefloat_product
+from trnblas.nki.launches import doublefloat_energy, doublefloat_product, orbitals_at_once
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.tiles.tiling import Layout
@@ -157,10 +157,9 @@ def mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) ->
 
 
 def doublefloat_mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
-    # The integrals of as many orbitals at a time as the memory of one product allows.
     nocc, nvir, _ = b.shape
     flat = b.flatten(0, 1)
-    size = max(1, MOST_INTEGRALS // max(1, nocc * nvir * nvir))
+    size = orbitals_at_once(nocc, nvir)
     total = b.new_zeros(())
     for i in range(0, nocc, size):
         t = doublefloat_product(launch, b[i : i + size].flatten(0, 1), flat.mT)

@@ -36,7 +36,7 @@ from trnsci.core.testing import BACKENDS, random_tensor, uninitialized_as_nan, u
 __all__ = ["DerivativeContract", "OperationContract", "Sample"]
 
 _GRAPHS = ("test_compiled_as_one_graph", "test_exported")
-_KERNELS_FIRST = (pytest.param("pytorch", marks=pytest.mark.slow), "simulator")
+_GRAPH_BACKENDS = (pytest.param("pytorch", marks=pytest.mark.slow), "simulator")
 """Graphs on torch are slow tests: ``PublicContract`` compiles every public function there."""
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -105,7 +105,7 @@ class OperationContract:
             metafunc.parametrize("sample", self.samples, ids=str)
         if "backend" in metafunc.fixturenames:
             graphs = metafunc.function.__name__ in _GRAPHS
-            metafunc.parametrize("backend", _KERNELS_FIRST if graphs else BACKENDS)
+            metafunc.parametrize("backend", _GRAPH_BACKENDS if graphs else BACKENDS)
 
     @pytest.fixture(autouse=True)
     def isolated(self) -> Iterator[None]:

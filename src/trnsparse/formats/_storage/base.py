@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import agree, floating, tensor
+from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._paths.dispatch import run_spmm
 from trnsparse._patterns.conversions import densified
@@ -127,7 +127,6 @@ class StoredMatrix(ABC):
         if data is self._data:
             return self
         floating("to", "the entries", data)
-        tensor("to", "the entries", data)  # of a dtype with which torch computes
         moved = self if data.device == self.device else self._moved(data.device)
         return moved._with_data(data)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 from nkisim.api import as_kernel
 from nkisim.diagnostics import Finding, Report
 from nkisim.options import SimOptions
 from nkisim.profiling.advice import advise
-from nkisim.profiling.analysis import predict, profile_of
+from nkisim.profiling.analysis import Prediction, profile_of
+from nkisim.profiling.assumptions import assumed
 from nkisim.profiling.program import Capture
 from nkisim.profiling.shown import Profile
 from nkisim.profiling.spills import DoesNotFitError
@@ -47,6 +48,7 @@ def profile(
     values: bool = False,
     advice: bool = True,
     descriptors: Descriptors = "software",
+    assume: Mapping[str, Any] | None = None,
     max_instructions: int = _MOST_INSTRUCTIONS,
     **options: Any,
 ) -> Callable[..., Profile]:
@@ -65,11 +67,13 @@ def profile(
         descriptors: Origin of DMA descriptors where the kernel leaves it to the compiler:
             ``"software"``, made by GpSimd as the transfers are triggered, or ``"prebuilt"``, made
             before the run. On Trainium 1 they are always prebuilt.
+        assume: Values of assumptions of the model by name, in place of their defaults; the profile
+            lists those that matter with their alternatives.
         max_instructions: Instructions after which the kernel counts as endless.
         **options: Other fields of ``SimOptions``, such as ``trip_count``.
 
     Raises:
-        ValueError: The target or an option is unknown.
+        ValueError: The target, an option or an assumption is unknown.
         ProfileError: When called: an instruction is refused, or the kernel executes too many
             instructions or needs values. Findings about the source alone are in the profile.
     """
@@ -80,10 +84,17 @@ def profile(
     chosen = SimOptions(
         **{"detect": (), **options, "strictness": "check", "target": target, "values": values}
     )
+    assumptions = assumed(assume or {})
     wanted = as_kernel(kernel)
 
     def profiled(*args: Any, **kwargs: Any) -> Profile:
-        capture = Capture(chosen.generation(), descriptors)
+        capture = Capture(
+            chosen.generation(),
+            descriptors,
+            assumptions,
+            ranks=chosen.ranks,
+            cores=wanted.cores or 1,
+        )
         count = 0
 
         def watch(event: Any) -> None:
@@ -108,7 +119,7 @@ def profile(
             raise ProfileError(f"{wanted.__name__}: {error}", report) from error
         _require_legal(wanted.__name__, report, ran, values=values)
         try:
-            prediction = predict(capture.program)
+            prediction = Prediction(capture.program)
         except DoesNotFitError as error:
             raise ProfileError(f"{wanted.__name__}: {error}", report) from None
         found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())

@@ -139,6 +139,7 @@ class _Drawing:
                 "latency",
                 f"{duration(profile.latency_us)}, between {duration(low)} and {duration(high)}",
             ),
+            ("assumed", assumptions_text(profile)),
             (
                 "parts",
                 f"{duration(schedule_us(profile))} timeline, {duration(max(waits, 0.0))} expected "
@@ -249,6 +250,16 @@ class _Drawing:
 def arguments_text(profile: ProfileData) -> str:
     """Return the arguments of the call, arrays by dtype and shape."""
     return ", ".join(f"{name}={text}" for name, text in profile.arguments.items()) or "none"
+
+
+def assumptions_text(profile: ProfileData) -> str:
+    """Return the assumption that matters most, with the times of its alternatives."""
+    if not profile.assumptions:
+        return "nothing that changes the time"
+    first, *others = profile.assumptions
+    times = ", ".join(f"{duration(us)} with {value}" for value, us in first.alternatives.items())
+    more = f"; less depends on {', '.join(doubt.name for doubt in others)}" if others else ""
+    return f"{first.name} = {first.assumed}: {times}{more}"
 
 
 def descriptors_text(profile: ProfileData) -> str:

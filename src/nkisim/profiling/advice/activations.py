@@ -212,7 +212,7 @@ def _core_work(program: Program, chain: _Chain, timing: Timing) -> Work:
         event = next(iter(events.values()))
         arguments = {"data": event.arguments["data1"], "op": OPS["square"]}
         square = replace(event, instruction="activation", engine=Engine.scalar, arguments=arguments)
-        work = work_of(square, program.generation, prebuilt=False)
+        work = work_of(square, program.generation, program.assumptions, prebuilt=False)
     if chain.sum is None:
         return work
     return work._replace(busy=work.busy + timing.accumulator_cycles / timing.scalar_ghz)

@@ -81,7 +81,10 @@ def _elsewhere(program: Program, line: Line) -> dict[Engine, list[Work]]:
         other = engine in _SHARED and engine is not events[0].engine
         if other and all(_may_run(event, engine, program.generation) for event in events):
             moved = [replace(event, engine=engine) for event in events]
-            found[engine] = [work_of(event, program.generation, prebuilt=False) for event in moved]
+            found[engine] = [
+                work_of(event, program.generation, program.assumptions, prebuilt=False)
+                for event in moved
+            ]
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nkisim.arch.timing import timing_of
 from nkisim.profiling.advice.activations import activation_advice
 from nkisim.profiling.advice.candidate import Candidate, Found
 from nkisim.profiling.advice.engines import engine_advice
@@ -17,7 +16,7 @@ from nkisim.profiling.advice.transfers import transfer_advice
 from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.program import Program
 from nkisim.profiling.result import Advice, ProfileData
-from nkisim.profiling.schedule import Policy, schedule
+from nkisim.profiling.schedule import schedule
 
 __all__ = ["advise"]
 
@@ -34,9 +33,8 @@ def advise(program: Program, prediction: Prediction, found: ProfileData) -> list
         prediction: Its prediction, with spills.
         found: Its profile.
     """
-    policy = Policy(int(timing_of(program.generation).dma_in_flight))
     least = _LEAST_SHARE * found.latency_us
-    pieces = [*spill_advice(program, prediction, policy)]
+    pieces = [*spill_advice(program, prediction)]
     condition = Found(prediction.program, found)
     for candidate in _candidates(condition):
         if condition.most_gain(candidate.lines) < least:
@@ -44,7 +42,7 @@ def advise(program: Program, prediction: Prediction, found: ProfileData) -> list
         changed = candidate.changed(prediction.program)
         if changed is None:
             continue
-        gain = (prediction.tight.total - schedule(changed, policy).total) / 1e3
+        gain = (prediction.times.total - schedule(changed).total) / 1e3
         if gain >= least:
             pieces.append(replace(candidate.advice, gain_us=round(gain, 2)))
     pieces.sort(key=lambda piece: -(piece.gain_us or 0.0))

@@ -13,7 +13,7 @@ from nkisim.profiling.advice.code import statement_of
 from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.program import Operation, Program, Tile
 from nkisim.profiling.result import Advice
-from nkisim.profiling.schedule import Policy, schedule
+from nkisim.profiling.schedule import schedule
 
 __all__ = ["buffer_advice", "spill_advice"]
 
@@ -71,11 +71,11 @@ def buffer_advice(found: Found) -> Iterator[Candidate]:
         )
 
 
-def spill_advice(program: Program, prediction: Prediction, policy: Policy) -> Iterator[Advice]:
+def spill_advice(program: Program, prediction: Prediction) -> Iterator[Advice]:
     """Yield advice on spills, with the gain of a program without them."""
     if not prediction.spill_bytes:
         return
-    gain = (prediction.tight.total - schedule(program, policy).total) / 1e3
+    gain = (prediction.times.total - schedule(program).total) / 1e3
     tiles = [tile for tile in program.tiles if not is_psum(tile.region)]
     largest = max(tiles, key=lambda tile: tile.allocated_bytes)
     yield Advice(

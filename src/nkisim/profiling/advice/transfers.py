@@ -103,6 +103,7 @@ def _with_run(operation: Operation, run: int, merged: int, rate: float) -> Work:
     assert moved is not None
     descriptors = max(1, moved.nbytes // max(run, 1))
     floor = operation.work.busy * descriptors / max(moved.descriptors, 1)
-    busy = min(operation.work.busy, max(floor, moved.nbytes / (moved.engines * rate)))
-    transfer = moved._replace(run_bytes=run, descriptors=descriptors, merged=merged)
-    return operation.work._replace(busy=busy, transfer=transfer)
+    busy = min(operation.work.busy, max(floor, moved.nbytes / (len(moved.shares) * rate)))
+    transfer = moved._replace(run_bytes=run, descriptors=descriptors)
+    issue = operation.work.issue / merged
+    return operation.work._replace(busy=busy, transfer=transfer, issue=issue)

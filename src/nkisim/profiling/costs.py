@@ -153,8 +153,13 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
         columns = float(moving.free_size // (2 if doubled else 1))
         stationary_columns = float(stationary.free_size // (2 if doubled else 1))
     transposes = event.instruction == "nc_transpose" or bool(arguments.get("is_transpose"))
-    passes = _passes(arguments, moving, transposes and generation.number > 2)
-    busy = product_ns(columns, stationary_columns, passes, generation)
+    passed_through = transposes and generation.number > 2
+    passes = _passes(arguments, moving, passed_through)
+    if passed_through:
+        cycles = passes * max(columns, stationary_columns) + timing.transpose_issue_cycles
+        busy = max(cycles, timing.least_cycles) / ghz
+    else:
+        busy = product_ns(columns, stationary_columns, passes, generation)
     if _dynamic(event):
         busy = max(busy, timing.dynamic_cycles / ghz)
     array, share = _array_tile(arguments)

@@ -536,6 +536,11 @@ def nc_matmul(
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
 
+    A tfloat32 operand takes one pass. The engine multiplies 10 fraction bits of it: 32 stored bits
+    that have more, such as those of ``tile.view(nl.tfloat32)``, are rounded to nearest, ties to
+    even. That it rounds and does not truncate is an assumption: the hardware rounds everywhere by
+    default. The other engines read the 32 bits as stored, and copies keep them.
+
     Args:
         dst: Tile in PSUM with a row for each column of ``stationary`` and a column for each
             column of ``moving``.
@@ -636,6 +641,9 @@ def nc_transpose(
     name: str | None = ...,
 ) -> None:
     """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity contaminate rows.
+
+    The Tensor engine of gen2 multiplies by the identity, which rounds tfloat32 as ``nc_matmul``
+    does.
 
     NKI 0.3.0 ignores ``engine=`` and chooses by shape and memory; later versions use it.
 

@@ -207,14 +207,20 @@ def product_ns(
 
 
 def _passes(arguments: Mapping[str, Any], moving: NkiTensor, passed_through: bool) -> float:
-    """Return how often the moving operand passes the array: four times in full float32."""
-    narrow = moving.dtype.itemsize < 4 or moving.dtype.kind == "packed"
-    if narrow or moving.dtype == "tfloat32":
+    """Return how often the moving operand passes the array: four times if one is float32."""
+    pair = (moving, arguments.get("stationary", moving))
+    if not any(_passes_in_parts(operand) for operand in pair):
         return 1.0
     if passed_through:
         return 3.0  # a measured transposition of 128 x 128
     one_zero = arguments.get("is_stationary_onezero") or arguments.get("is_moving_onezero")
     return 2.0 if one_zero else 4.0
+
+
+def _passes_in_parts(operand: NkiTensor) -> bool:
+    """Return whether one pass of the array is too narrow for an operand's elements."""
+    dtype = operand.dtype
+    return dtype.itemsize == 4 and dtype.kind != "packed" and dtype != "tfloat32"
 
 
 def _peak(busy: float, timing: Timing) -> float:

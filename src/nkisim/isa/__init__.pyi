@@ -120,7 +120,8 @@ def activate2(
 ) -> None:
     """Return ``op((data <op0> imm0) <op1> imm1)``, and with ``reduce_cmd`` its reduction.
 
-    All is float32; the reduction is of the values before they are rounded into ``dst``.
+    All is float32; the reduction is of the values before they are rounded into ``dst``. The order
+    in which a sum adds them is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.
@@ -160,7 +161,8 @@ def activation(
 ) -> None:
     """Return ``op(data * scale + bias)``, and with ``reduce_cmd`` its sum along the free dimension.
 
-    The sum is of the float32 values, before they are rounded into ``dst``.
+    The sum is of the float32 values, before they are rounded into ``dst``. The order in which it
+    adds them is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.
@@ -193,6 +195,8 @@ def activation_reduce(
     """Return ``op(data * scale + bias)`` and its reduction along the free dimension.
 
     From NKI 0.6.0 on ``reduce_res`` may be None: the reduction stays in the registers.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.
@@ -384,6 +388,8 @@ def exponential(
     name: str | None = ...,
 ) -> None:
     """Return ``exp(src - max_value)``, and with ``reduce_cmd`` its sum along the free dimension.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.
@@ -974,6 +980,8 @@ def tensor_partition_reduce(
 ) -> None:
     """Reduce across partitions into one; from NKI 0.5.0 on also with ``nl.average``.
 
+    The order in which a sum adds its terms is not specified by the hardware.
+
     Args:
         dst: Tile (1, N) that receives one result per column.
         op: Operator of the reduction.
@@ -991,6 +999,8 @@ def tensor_reduce(
     name: str | None = ...,
 ) -> None:
     """Reduce the trailing free dimensions in float32, or bit by bit.
+
+    Sums add one element after the other, from the first on, with one rounding each.
 
     Args:
         dst: Tile that receives the dimensions that are left.
@@ -1081,6 +1091,8 @@ def tensor_scalar_reduce(
     ``reset_reduce`` starts from 0 with any operator, as 0.4.0 and 0.5.0 document it, and from the
     operator's neutral element from 0.6.0 on. From then on the result may stay in the registers
     (``reduce_res=None``), and ``reduce_res_negate`` negates what is written, not the registers.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.

@@ -347,7 +347,8 @@ def dma_transpose(
 
     Args:
         dst: Tile in SBUF that receives the transposed tensor.
-        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``.
+        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``: elements
+            of 2 or 4 bytes, in hwdge mode and of rows that are gathered 2 bytes.
         axes: Order of the dimensions of ``src`` in ``dst``: (1, 0), (2, 1, 0) or (3, 1, 2,
             0); None takes the one of the rank of ``src``.
         dge_mode: Generator of the descriptors of the transfer: ``swdge`` (software),

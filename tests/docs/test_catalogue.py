@@ -44,6 +44,7 @@ BESIDE = {
     "L069",
     "L070",
     "M049",
+    "S072",
     # advice of nkisim.profile: the kernel has no fault
     *(f"P{number:03}" for number in range(1, 13)),
 }  # rules that the list does not have

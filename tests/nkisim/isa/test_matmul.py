@@ -519,6 +519,19 @@ def test_an_impossible_tile_is_found(target, rows, position, size):
     assert "S035" in nkisim.check(tiled, target=target)(a, b, position, size).codes
 
 
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("rows", [32, 64, 128])
+@each_case("columns", [32, 64, 128])
+def test_a_tile_of_some_columns_is_a_warning(target, rows, columns):
+    if target == "gen2" and 32 in (rows, columns):
+        return  # gen2 has no such tiles
+    a, b = whole(0, (rows, 8)), whole(1, (rows, 8))
+    for start in range(0, 128, columns):
+        report = nkisim.check(tiled, target=target)(a, b, (0, start), (rows, columns))
+        assert report.codes == (set() if columns == 128 else {"S072"})
+        assert report.ok
+
+
 def test_operands_larger_than_the_tile_are_found():
     a = whole(0, (64, 8))
     assert "S032" in nkisim.check(tiled)(a, a, (0, 0), (32, 128)).codes

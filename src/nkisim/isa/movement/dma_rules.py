@@ -142,6 +142,7 @@ REPEATED_INDEX = declare(
     "A scatter that declares its indices unique repeats one.",
     "updates of the same row are lost",
     on_values=True,
+    silent=True,
 )
 COMPUTE_INTEGER = declare(
     "D047",
@@ -151,6 +152,7 @@ COMPUTE_INTEGER = declare(
     "DMA engines add in float32",
     on_values=True,
     whole_call=True,
+    silent=True,
 )
 
 

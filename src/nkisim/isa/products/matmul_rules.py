@@ -156,6 +156,7 @@ TRANSPOSE_MOVING = _declare(
     "nc_matmul in transpose mode has a moving operand that is no identity or permutation.",
     "the mode passes bits through and neither scales nor sums",
     on_values=True,
+    silent=True,
 )
 ONEZERO_HINT = _declare(
     "D010",
@@ -163,6 +164,7 @@ ONEZERO_HINT = _declare(
     "A float32 operand hinted as ones and zeros holds other values.",
     "the engine skips the passes for the low-order parts",
     on_values=True,
+    silent=True,
 )
 
 

@@ -145,11 +145,14 @@ def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, s
     if rule.detector:
         asked = f'look for it with `detect=("{rule.detector}",)`'
         return [("`simulate`, `strict`", asked), ("`check`", goes_on)]
-    return [
+    found = [
         ("`simulate`", goes_on if looked_for_in_simulate(twins) else "does not look for it"),
         ("`strict`", "raises" if rule.severity == "error" else goes_on),
         ("`check`", goes_on),
     ]
+    if rule.silent:
+        found.append(("`profile`", "predicts a time, since the device runs the kernel"))
+    return found
 
 
 def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:

@@ -40,10 +40,12 @@ BESIDE = {
     "D049",
     "D050",
     "D051",
+    "D052",
     "L068",
     "L069",
     "L070",
     "M049",
+    "S072",
     # advice of nkisim.profile: the kernel has no fault
     *(f"P{number:03}" for number in range(1, 13)),
 }  # rules that the list does not have

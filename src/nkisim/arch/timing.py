@@ -74,6 +74,7 @@ class Timing:
         matmul_tail: From the last column of a product until its result can be read.
         matmul_tail_float32: The same for four passes, to which half of the moving stream is added.
         transpose_tail: The same for a transposition.
+        transpose_issue_cycles: Cycles added to each transposition that passes bits through.
         tensor_start_rate: Share of the full rate at which the Tensor engine starts.
         tensor_ramp: Work after which it reaches the full rate.
         vector_tail, scalar_tail, scalar_copy_tail, gpsimd_tail: From the end of the stream until
@@ -119,6 +120,7 @@ class Timing:
     matmul_tail: Constant
     matmul_tail_float32: Constant
     transpose_tail: Constant
+    transpose_issue_cycles: Constant
     tensor_start_rate: Constant
     tensor_ramp: Constant
     vector_tail: Constant
@@ -195,6 +197,7 @@ _GEN2 = Timing(
     matmul_tail=_measured(142, "KOPT pictures"),
     matmul_tail_float32=_assumed(142, "as bfloat16"),
     transpose_tail=_assumed(240, "as gen3"),
+    transpose_issue_cycles=_assumed(64, "as a product, which it is on gen2"),
     tensor_start_rate=_assumed(1.0, "the limit is documented from Trainium 2 on"),
     tensor_ramp=_assumed(0, "no ramp"),
     vector_tail=_measured(300, "KOPT pictures"),
@@ -237,6 +240,7 @@ _GEN3 = Timing(
     matmul_tail=_measured(203, "PROBES"),
     matmul_tail_float32=_measured(180, "PROBES"),
     transpose_tail=_measured(240, "PROBES"),
+    transpose_issue_cycles=_measured(20, "PROBES; bfloat16, and float32 of 128 x 128"),
     tensor_start_rate=_documented(0.5, "EXPLORER"),
     tensor_ramp=_documented(3000, "EXPLORER"),
     vector_tail=_measured(156, "PROBES"),
@@ -264,6 +268,7 @@ _GEN4 = Timing(
     matmul_tail=_assumed(203, "as gen3"),
     matmul_tail_float32=_assumed(180, "as gen3"),
     transpose_tail=_assumed(240, "as gen3"),
+    transpose_issue_cycles=_assumed(20, "as gen3"),
     tensor_start_rate=_documented(0.5, "EXPLORER"),
     tensor_ramp=_documented(3000, "EXPLORER"),
     vector_tail=_assumed(125, "cycles of gen3 at this clock"),

@@ -214,7 +214,8 @@ def activation(
 ) -> Any:
     """Return ``op(data * scale + bias)``, and with ``reduce_cmd`` its sum along the free dimension.
 
-    The sum is of the float32 values, before they are rounded into ``dst``.
+    The sum is of the float32 values, before they are rounded into ``dst``. The order in which it
+    adds them is not specified by the hardware.
 
     Args:
         op: Activation function.
@@ -267,6 +268,8 @@ def activation_reduce(
     """Return ``op(data * scale + bias)`` and its reduction along the free dimension.
 
     From NKI 0.6.0 on ``reduce_res`` may be None: the reduction stays in the registers.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         op: Activation function.
@@ -350,6 +353,8 @@ def exponential(
     name: str | None = None,
 ) -> Any:
     """Return ``exp(src - max_value)``, and with ``reduce_cmd`` its sum along the free dimension.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         src: Tile of the exponents.

@@ -322,6 +322,7 @@ UNWRITTEN_SBUF = declare(
     "An instruction reads SBUF that was not written; a warning until a result computed from it "
     "is used.",
     "the device reads whatever was left there",
+    silent=True,
 )
 UNWRITTEN_PSUM = declare(
     "M002",
@@ -330,6 +331,7 @@ UNWRITTEN_PSUM = declare(
     "An instruction reads PSUM that was not written; a warning until a result computed from it "
     "is used.",
     "the device reads whatever was left there",
+    silent=True,
 )
 UNWRITTEN_HBM = declare(
     "M005",
@@ -338,4 +340,5 @@ UNWRITTEN_HBM = declare(
     "An instruction reads an HBM tensor of the kernel before it is written; a warning until a "
     "result computed from it is used.",
     "the device reads whatever was left there",
+    silent=True,
 )

@@ -207,9 +207,15 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
         columns = float(moving.free_size // (2 if doubled else 1))
         stationary_columns = float(stationary.free_size // (2 if doubled else 1))
     transposes = event.instruction == "nc_transpose" or bool(arguments.get("is_transpose"))
-    passes = _passes(arguments, moving, transposes and generation.number > 2)
+    passed_through = transposes and generation.number > 2
+    passes = _passes(arguments, moving, passed_through)
     slow = [2.0 if _inner_stride(t) >= _WIDE_STRIDE else 1.0 for t in (moving, stationary)]
-    busy = product_ns(columns * slow[0], stationary_columns * slow[1], passes, generation)
+    streams = columns * slow[0], stationary_columns * slow[1]
+    if passed_through:
+        cycles = passes * max(streams) + timing.transpose_issue_cycles
+        busy = max(cycles, timing.least_cycles) / ghz
+    else:
+        busy = product_ns(*streams, passes, generation)
     if _dynamic(event):
         busy = max(busy, timing.dynamic_cycles / ghz)
     array, share = _array_tile(arguments)
@@ -257,14 +263,20 @@ def product_ns(
 
 
 def _passes(arguments: Mapping[str, Any], moving: NkiTensor, passed_through: bool) -> float:
-    """Return how often the moving operand passes the array: four times in full float32."""
-    narrow = moving.dtype.itemsize < 4 or moving.dtype.kind == "packed"
-    if narrow or moving.dtype == "tfloat32":
+    """Return how often the moving operand passes the array: four times if one is float32."""
+    pair = (moving, arguments.get("stationary", moving))
+    if not any(_passes_in_parts(operand) for operand in pair):
         return 1.0
     if passed_through:
         return 3.0  # a measured transposition of 128 x 128
     one_zero = arguments.get("is_stationary_onezero") or arguments.get("is_moving_onezero")
     return 2.0 if one_zero else 4.0
+
+
+def _passes_in_parts(operand: NkiTensor) -> bool:
+    """Return whether one pass of the array is too narrow for an operand's elements."""
+    dtype = operand.dtype
+    return dtype.itemsize == 4 and dtype.kind != "packed" and dtype != "tfloat32"
 
 
 def _peak(busy: float, timing: Timing) -> float:

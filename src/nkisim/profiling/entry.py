@@ -75,7 +75,8 @@ def profile(
     Raises:
         ValueError: The target, an option or an assumption is unknown.
         ProfileError: When called: an instruction is refused, or the kernel executes too many
-            instructions or needs values. Findings about the source alone are in the profile.
+            instructions or needs values. Findings about the source alone or about values are in
+            the profile.
     """
     if descriptors not in get_args(Descriptors):
         raise ValueError(f"descriptors: got {descriptors!r}, accepted: 'software', 'prebuilt'")
@@ -133,9 +134,9 @@ def profile(
 
 def _require_legal(name: str, report: Report, ran: list[Finding], *, values: bool) -> None:
     """Raise unless the device accepts the instructions that ``ran`` and the run has ended."""
-    errors = [finding for finding in ran if finding.severity == "error"]
-    if errors:
-        listed = "\n".join(f"  {finding}" for finding in errors[:5])
+    refused = [finding for finding in ran if finding.refuses]
+    if refused:
+        listed = "\n".join(f"  {finding}" for finding in refused[:5])
         raise ProfileError(
             f"{name} has no device time, {report.summary()}: the compiler or the device refuses "
             f"it\n{listed}",

@@ -6,6 +6,7 @@ through NumPy.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -32,6 +33,7 @@ __all__ = [
     "argument_names",
     "definition_place",
     "described",
+    "digest",
     "kernel_name",
     "kernel_parameters",
     "tensor_annotations",
@@ -311,6 +313,29 @@ def described(value: Any) -> str:
         parts = [described(part) for _, part in parts_of(value)[:_MOST_PARTS]]
         return f"({', '.join([*parts, *(['...'] if len(value) > _MOST_PARTS else [])])})"
     return type(value).__name__
+
+
+def digest(value: Any) -> str:
+    """Return a hash of the bits of arrays and numbers in a value; of other leaves, of the type."""
+    found = hashlib.blake2b(digest_size=16)
+    _hash(value, found.update)
+    return found.hexdigest()
+
+
+def _hash(value: Any, update: Callable[[bytes], object]) -> None:
+    parts = parts_of(value)
+    for path, part in parts:
+        update(path.encode())
+        _hash(part, update)
+    if parts:
+        return
+    update(described(value).encode())
+    if _is_torch(value):
+        value = _from_torch("", value)[0]
+    if isinstance(value, (np.ndarray, np.generic)):
+        update(value.tobytes())
+    elif isinstance(value, (bool, int, float, str)):
+        update(repr(value).encode())
 
 
 def kernel_name(function: Callable[..., Any]) -> str:

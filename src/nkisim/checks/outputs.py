@@ -28,6 +28,7 @@ OUTPUT_UNWRITTEN = declare(
     "error",
     "A returned tensor was not written, or only in part.",
     "the caller gets whatever was left in the memory",
+    changes_results=True,
 )
 ONE_PROGRAM = declare(
     "C003",

@@ -204,8 +204,8 @@ def _verify(
         outcome, source = file.outcome, file.source
         if outcome is None or source is None or file.problem or "nki" not in outcome.before:
             continue
-        after = replace(source, text=outcome.after).encoded()
-        texts[file.path] = Upgraded(source.encoded(), after, outcome.since)
+        after = replace(source, text=outcome.after)
+        texts[file.path] = Upgraded(source, after, outcome.since)
     for path, found in verify(texts, target, settings, written=write).items():
         next(file for file in files if file.path == path).verification = found
 

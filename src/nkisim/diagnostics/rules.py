@@ -39,6 +39,8 @@ class Rule:
         meaningless: True when no natural result exists; the run stops at every strictness level.
         on_values: True when it depends on values; a run without values does not find it.
         whole_call: True when several operands of a call that break it have one cause.
+        changes_results: True when the results of a kernel with the fault are wrong, so that a fix
+            changes them.
         detector: Name of the detector, for rules that a simulation checks only with that detector
             enabled; ``check`` enables all.
         since: Version of nkisim that introduced the rule.
@@ -53,6 +55,7 @@ class Rule:
     on_values: bool = False
     detector: str = ""
     whole_call: bool = False
+    changes_results: bool = False
     since: str = "0.1.0"
 
     def __str__(self) -> str:
@@ -70,6 +73,7 @@ def declare(
     on_values: bool = False,
     detector: str = "",
     whole_call: bool = False,
+    changes_results: bool = False,
     advice: bool = False,
 ) -> Rule:
     """Register and return a rule; an id can be declared only once.
@@ -82,6 +86,7 @@ def declare(
         *(id, slug, severity, checks, matters, meaningless, on_values),
         detector=detector,
         whole_call=whole_call,
+        changes_results=changes_results,
     )
     _REGISTRY[id] = rule
     if not advice:

@@ -17,6 +17,7 @@ ACCUMULATE_UNWRITTEN = declare(
     "error",
     "A matmul adds to PSUM that nothing has written.",
     "the sum starts from whatever was left there",
+    changes_results=True,
 )
 ACCUMULATE_AFTER_FILL = declare(
     "M004",
@@ -48,6 +49,7 @@ LOST_SUM = declare(
     "error",
     "A matmul with accumulate=False overwrites a sum in PSUM that nothing has read.",
     "of a loop over K only the last step is left",
+    changes_results=True,
 )
 
 

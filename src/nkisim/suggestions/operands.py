@@ -9,6 +9,7 @@ from nkisim.diagnostics import Rewrite
 from nkisim.source import indices
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
+from nkisim.suggestions.tiling import COLUMNWISE
 
 __all__ = ["OPERAND_FIXES"]
 
@@ -66,23 +67,17 @@ def _row(case: Case) -> Rewrite | None:
 
 def _with_argument(case: Case, name: str, text: str) -> str:
     """Return the statement with another argument in its call."""
-    old = case.arguments[name]
+    old, new = case.arguments[name], ast.parse(text, mode="eval").body
 
     def change(node: ast.expr) -> ast.expr | None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == ast.unparse(case.call.func):  # type: ignore[union-attr]
-            node.args = [
-                ast.parse(text, mode="eval").body if _same(a, old) else a for a in node.args
-            ]
+            node.args = [new if ast.dump(a) == ast.dump(old) else a for a in node.args]
             for keyword in node.keywords:
                 if keyword.arg == name:
-                    keyword.value = ast.parse(text, mode="eval").body
+                    keyword.value = new
         return None
 
     return case.replaced(change)
-
-
-def _same(a: ast.expr, b: ast.expr) -> bool:
-    return ast.dump(a) == ast.dump(b)
 
 
 def _unequal_copy(case: Case) -> Rewrite | None:
@@ -124,10 +119,12 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
 def _past_the_end(case: Case) -> Rewrite | None:
     """A slice past the end, and equal slices of the statement, are clipped to the tensor.
 
-    Only if something is left of each.
+    Only if something is left of each, and no instruction has operands of several sizes.
     """
     data = case.finding.data
     if "start" not in data or not 0 <= data["start"] < data["extent"]:
+        return None
+    if case.function and case.function not in COLUMNWISE:
         return None
     ends: dict[str, str] = {}
     for node in ast.walk(case.statement):

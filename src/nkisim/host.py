@@ -25,6 +25,7 @@ from nkisim.memory import (
     is_hbm,
     require_dtype,
 )
+from nkisim.source import with_parameters
 from nkisim.traversal import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 
@@ -353,7 +354,8 @@ def definition_place(function: Callable[..., Any]) -> Place:
 def kernel_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a kernel, none if Python has no signature for it."""
     try:
-        return list(inspect.signature(function).parameters.values())
+        called = with_parameters(function)
+        return list(inspect.signature(called, follow_wrapped=False).parameters.values())
     except (TypeError, ValueError):
         return []
 

@@ -30,6 +30,7 @@ PARTIAL_TILE = declare(
     detector="lostwork",
     on_values=True,
     silent=True,
+    changes_results=True,
 )
 CONTRACTION_TAIL = declare(
     "S068",
@@ -40,6 +41,7 @@ CONTRACTION_TAIL = declare(
     detector="lostwork",
     on_values=True,
     silent=True,
+    changes_results=True,
 )
 
 _Region = tuple[int, tuple[int, ...], tuple[int, ...], int]

@@ -20,7 +20,7 @@ from nkisim import profiling
 from nkisim.arch import resolve_target
 from nkisim.checks import file_findings
 from nkisim.cli.checking import project_of, split_name, targets_of
-from nkisim.cli.group import commands, nki_option
+from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
@@ -111,7 +111,8 @@ class _Settings:
 )
 @click.option("--trace", metavar="FILE", help="Chrome trace for Perfetto: FILE.json or .json.gz.")
 @click.option("--html", metavar="FILE", help="Report as one page: FILE.html.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@format_option("text", "json")
+@click.option("--json", "as_json", is_flag=True, hidden=True, help="As --format json.")
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
@@ -124,6 +125,7 @@ def profile(
     descriptors: profiling.Descriptors,
     trace: str | None,
     html: str | None,
+    form: str,
     as_json: bool,
     output: str,
     max_instructions: int | None,
@@ -159,7 +161,7 @@ def profile(
                 click.echo(f"nkisim: {note}", err=True)
             _write_reports(outcome, trace, html)
             stream = None if _file(output) else stdout.stream
-            text = _json(outcome) if as_json else _text(outcome, stream)
+            text = _json(outcome) if as_json or form == "json" else _text(outcome, stream)
             if stream is not None:
                 stdout.write(text)
             else:

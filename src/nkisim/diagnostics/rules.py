@@ -41,6 +41,8 @@ class Rule:
         silent: True when neither the compiler nor the device refuses the kernel: it runs, and its
             results are wrong.
         whole_call: True when several operands of a call that break it have one cause.
+        changes_results: True when the results of a kernel with the fault are wrong, so that a fix
+            changes them.
         detector: Name of the detector, for rules that a simulation checks only with that detector
             enabled; ``check`` enables all.
         since: Version of nkisim that introduced the rule.
@@ -56,6 +58,7 @@ class Rule:
     detector: str = ""
     whole_call: bool = False
     silent: bool = False
+    changes_results: bool = False
     since: str = "0.1.0"
 
     def __str__(self) -> str:
@@ -74,6 +77,7 @@ def declare(
     detector: str = "",
     whole_call: bool = False,
     silent: bool = False,
+    changes_results: bool = False,
     advice: bool = False,
 ) -> Rule:
     """Register and return a rule; an id can be declared only once.
@@ -87,6 +91,7 @@ def declare(
         detector=detector,
         whole_call=whole_call,
         silent=silent,
+        changes_results=changes_results,
     )
     _REGISTRY[id] = rule
     if not advice:

@@ -27,8 +27,9 @@ BIAS_KIND = declare(
     "activation-bias",
     "error",
     "An activation's bias is of a kind that the engine does not take.",
-    "gen2 needs a (P, 1) tile, tfloat32 is not supported, and nl.copy ignores the bias",
+    "the Scalar engine does not add it",
     on_values=True,
+    changes_results=True,
 )
 ACTIVATION_REDUCTION = declare(
     "D024",

@@ -311,6 +311,7 @@ SKIPPED_UNWRITTEN = declare(
     "oob_mode.skip leaves destination rows unwritten.",
     "skipped rows keep the old contents of the memory",
     on_values=True,
+    changes_results=True,
 )
 
 # -- reads of unwritten memory --------------------------------------------------------------------
@@ -323,6 +324,7 @@ UNWRITTEN_SBUF = declare(
     "is used.",
     "the device reads whatever was left there",
     silent=True,
+    changes_results=True,
 )
 UNWRITTEN_PSUM = declare(
     "M002",

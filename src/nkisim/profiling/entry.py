@@ -124,7 +124,7 @@ def profile(
         except DoesNotFitError as error:
             raise ProfileError(f"{wanted.__name__}: {error}", report) from None
         found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())
-        found.arguments = report.arguments
+        found.file, found.arguments = run.place.file, report.arguments
         if advice:
             found.advice = advise(capture.program, prediction, found)
         return found

@@ -131,6 +131,7 @@ class ProfileData:
         kernel: Name of the kernel.
         target: Generation.
         nki: NKI version that it was judged by.
+        file: File that defines the kernel.
         arguments: The arguments by name, as text: an array by dtype and shape.
         latency_us: Device time from start to end, with the fixed cost on the device.
         interval_us: Range of the prediction: over the alternatives of its assumptions, one at a
@@ -190,6 +191,7 @@ class ProfileData:
     memory: list[MemoryUse] = field(repr=False)
     capacity: dict[str, int]
     assumptions: list[Doubt] = field(default_factory=list)
+    file: str = ""
     arguments: dict[str, str] = field(default_factory=dict)
     advice: list[Advice] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

@@ -15,12 +15,16 @@ __all__ = [
     "comparison",
     "descriptors_text",
     "duration",
+    "flop_rate",
+    "labels",
     "place",
     "roofline_text",
     "schedule_us",
     "size",
     "summary",
 ]
+
+_RATES = ((1.0, "TFLOP/s"), (1e3, "GFLOP/s"))
 
 _MOST_LINES = 5
 _LEAST_WIDTH = 60
@@ -68,13 +72,22 @@ def summary(
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
+def labels(profiles: Sequence[ProfileData]) -> list[str]:
+    """Return the names of the kernels, with their files where there are several."""
+    if len({profile.file for profile in profiles}) < 2:
+        return [profile.kernel for profile in profiles]
+    here = os.getcwd() + os.sep
+    return [f"{profile.file.removeprefix(here)}::{profile.kernel}" for profile in profiles]
+
+
 def comparison(profiles: Sequence[ProfileData]) -> str:
     """Return one line per profile."""
-    name = max(6, *(len(profile.kernel) for profile in profiles)) + 2
+    names = labels(profiles)
+    name = max(6, *map(len, names)) + 2
     lines = [f"{'kernel':<{name}}{'target':<8}{'latency':>10}  {'bound by':<14}share of the bound"]
-    for profile in profiles:
+    for label, profile in zip(names, profiles, strict=True):
         lines.append(
-            f"{profile.kernel:<{name}}{profile.target:<8}{duration(profile.latency_us):>10}  "
+            f"{label:<{name}}{profile.target:<8}{duration(profile.latency_us):>10}  "
             f"{profile.bound_by:<14}{profile.bound_share:.0%}"
         )
     return "\n".join(lines) + "\n"
@@ -278,6 +291,15 @@ def roofline_text(profile: ProfileData) -> str:
         return f"no products; {rate:.0f} of {profile.hbm_gbps:.0f} GB/s of HBM traffic"
     limit = "HBM" if profile.roofline_tflops < profile.peak_tflops else "Tensor engine"
     return (
-        f"{profile.achieved_tflops:.2f} of {profile.roofline_tflops:.1f} TFLOP/s, the limit of the "
-        f"{limit} at {profile.intensity:.1f} FLOP/byte"
+        f"{flop_rate(profile.achieved_tflops)} of {flop_rate(profile.roofline_tflops)}, the limit "
+        f"of the {limit} at {profile.intensity:.1f} FLOP/byte"
     )
+
+
+def flop_rate(tflops: float) -> str:
+    """Return a floating-point rate in the largest unit of which it is at least a tenth."""
+    value, unit = next(
+        ((tflops * factor, unit) for factor, unit in _RATES if tflops * factor >= 0.1),
+        (tflops * 1e6, "MFLOP/s"),
+    )
+    return f"{value:.{2 if value < 10 else 1}f} {unit}"

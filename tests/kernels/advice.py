@@ -105,7 +105,11 @@ def good_P003(a, b):
     return out
 
 
-@advised_twin(zeros(128, 128, dtype=ml_dtypes.bfloat16), zeros(128, 2048, dtype=ml_dtypes.bfloat16))
+@advised_twin(
+    zeros(128, 128, dtype=ml_dtypes.bfloat16),
+    zeros(128, 2048, dtype=ml_dtypes.bfloat16),
+    targets=GEN3_UP,
+)
 def bad_P004(a, b):
     out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
     left, right = nl.load(a), nl.load(b)

@@ -6,15 +6,16 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from nkisim.api import as_kernel
+from nkisim.api import Kernel, as_kernel
 from nkisim.diagnostics import Finding, Report
 from nkisim.options import SimOptions
 from nkisim.profiling.advice import advise
-from nkisim.profiling.analysis import predict, profile_of
+from nkisim.profiling.analysis import Prediction, predict, profile_of
 from nkisim.profiling.program import Capture
 from nkisim.profiling.shown import Profile
 from nkisim.profiling.spills import DoesNotFitError
 from nkisim.runs import Run
+from nkisim.trials import Arguments, Progress, Trials
 
 __all__ = ["Descriptors", "ProfileError", "profile"]
 
@@ -48,6 +49,7 @@ def profile(
     advice: bool = True,
     descriptors: Descriptors = "software",
     max_instructions: int = _MOST_INSTRUCTIONS,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Callable[..., Profile]:
     """Return a callable that predicts the device time of ``kernel`` for its arguments.
@@ -61,11 +63,13 @@ def profile(
             environment's, or trn2.
         values: Compute values too; where loops depend on values in memory, this or
             ``trip_count`` is needed.
-        advice: Search for changes that make the kernel faster.
+        advice: Search for changes that make the kernel faster. Each is tried on the arguments and
+            on others: the kernel runs with values a few times for each of at most 16 trials.
         descriptors: Origin of DMA descriptors where the kernel leaves it to the compiler:
             ``"software"``, made by GpSimd as the transfers are triggered, or ``"prebuilt"``, made
             before the run. On Trainium 1 they are always prebuilt.
         max_instructions: Instructions after which the kernel counts as endless.
+        progress: Called before each trial of a change with its number and the limit.
         **options: Other fields of ``SimOptions``, such as ``trip_count``.
 
     Raises:
@@ -82,7 +86,9 @@ def profile(
     )
     wanted = as_kernel(kernel)
 
-    def profiled(*args: Any, **kwargs: Any) -> Profile:
+    def predicted(
+        kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Prediction, Profile]:
         capture = Capture(chosen.generation(), descriptors)
         count = 0
 
@@ -94,27 +100,41 @@ def profile(
             capture(event)
 
         watched = dataclasses.replace(chosen, watchers=(*chosen.watchers, watch))
-        run = Run(wanted, watched, args, kwargs)
+        run = Run(kernel, watched, args, kwargs)
         report = run.report
         try:
             ran = run.check()
         except _TooLong:
             raise ProfileError(
-                f"{wanted.__name__} executes more than {max_instructions:,} instructions; "
+                f"{kernel.__name__} executes more than {max_instructions:,} instructions; "
                 "max_instructions sets another limit",
                 report,
             ) from None
         except ValueError as error:
-            raise ProfileError(f"{wanted.__name__}: {error}", report) from error
-        _require_legal(wanted.__name__, report, ran, values=values)
+            raise ProfileError(f"{kernel.__name__}: {error}", report) from error
+        _require_legal(kernel.__name__, report, ran, values=values)
         try:
             prediction = predict(capture.program)
         except DoesNotFitError as error:
-            raise ProfileError(f"{wanted.__name__}: {error}", report) from None
-        found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())
+            raise ProfileError(f"{kernel.__name__}: {error}", report) from None
+        found = profile_of(prediction, kernel.__name__, list(report.findings), chosen.version())
         found.arguments = report.arguments
+        return prediction, found
+
+    def profiled(*args: Any, **kwargs: Any) -> Profile:
+        prediction, found = predicted(wanted, args, kwargs)
         if advice:
-            found.advice = advise(capture.program, prediction, found)
+            tried, given = wanted, Arguments(args, kwargs)
+            if chosen.ranks == 1:  # bound arguments are arguments like others
+                tried = Kernel(wanted.function, wanted.cores)
+                given = Arguments(*wanted.arguments(args, kwargs))
+
+            def latency(kernel: Kernel) -> float:
+                return predicted(kernel, *given)[1].latency_us
+
+            count = sum(found.instructions.values())
+            trials = Trials(tried, chosen, given, latency, count, progress)
+            advise(prediction.program, found, trials)
         return found
 
     return profiled

@@ -1,21 +1,18 @@
-"""P005 and P006: loads that wait for their tile, and tiles that do not fit in SBUF together."""
+"""P005: loads that wait until the tile they overwrite was read."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from nkisim.diagnostics import declare
-from nkisim.memory.region import is_psum
-from nkisim.profiling.advice.candidate import Candidate, Found, with_operations
-from nkisim.profiling.advice.code import statement_of
-from nkisim.profiling.analysis import Prediction
-from nkisim.profiling.program import Operation, Program, Tile
-from nkisim.profiling.result import Advice
-from nkisim.profiling.schedule import Policy, schedule
+from nkisim.profiling.advice.candidate import Candidate, Found
+from nkisim.profiling.advice.edits import before, lines_of, removed
+from nkisim.profiling.advice.loads import Load, load_at
+from nkisim.profiling.program import Operation
+from nkisim.rewriting import Edit
 
-__all__ = ["buffer_advice", "spill_advice"]
+__all__ = ["buffer_advice"]
 
 ONE_BUFFER = declare(
     "P005",
@@ -25,18 +22,10 @@ ONE_BUFFER = declare(
     "transfers and computation take turns, although they could overlap",
     advice=True,
 )
-SPILLS = declare(
-    "P006",
-    "sbuf-spills",
-    "note",
-    "The tiles that are needed at the same time do not fit in SBUF.",
-    "the compiler writes some of them to HBM and reads them again",
-    advice=True,
-)
 
 
 def buffer_advice(found: Found) -> Iterator[Candidate]:
-    """Yield advice on loads that wait until the tile they overwrite was read."""
+    """Yield advice on loads whose tile could be allocated in each iteration."""
     for line, operations in found.by_line.items():
         waiting = [
             o
@@ -45,47 +34,48 @@ def buffer_advice(found: Found) -> Iterator[Candidate]:
         ]
         if len(waiting) < 2:
             continue
-        # With two tiles in turn a load waits for the readers of the last load but one.
-        changed: dict[int, Operation] = {}
-        before: dict[tuple[Tile, ...], tuple[int, ...]] = {}
-        for o in waiting:
-            others = tuple(n for n in o.needs if n not in o.reuses)
-            changed[o.number] = replace(o, needs=(*others, *before.get(o.tiles, ())))
-            before[o.tiles] = o.reuses
-        tile = waiting[0].tiles[0] if waiting[0].tiles else None
-        name = "tile" if tile is None else tile.name
-        made = None if tile is None else statement_of(ONE_BUFFER, tile.line)
-        yield Candidate(
-            Advice(
-                ONE_BUFFER.id,
-                "one buffer",
-                f"{len(waiting)} loads overwrite `{name}` and wait until it was read",
-                "allocate the tile inside the loop, or two tiles that alternate",
-                None,
-                *line,
-                "" if made is None else f"{ast.unparse(made.statement)}  # inside the loop",
-                {"transfers": len(waiting), "tile": name},
-            ),
-            with_operations(changed),
-            frozenset({line}),
-        )
+        load = load_at(found, ONE_BUFFER, line)
+        name = waiting[0].tiles[0].name if waiting[0].tiles else "tile"
+        edits = [] if load is None or _carries(found, waiting) else _moved(load)
+        if edits or found.file is None:
+            yield Candidate(
+                rule=ONE_BUFFER,
+                title="one buffer",
+                cause=f"{len(waiting)} loads overwrite `{name}` and wait until it was read",
+                action="allocate the tile inside the loop",
+                line=line,
+                lines=frozenset({line}),
+                edits=tuple(edits),
+                values={"transfers": len(waiting), "tile": name},
+            )
 
 
-def spill_advice(program: Program, prediction: Prediction, policy: Policy) -> Iterator[Advice]:
-    """Yield advice on spills, with the gain of a program without them."""
-    if not prediction.spill_bytes:
-        return
-    gain = (prediction.tight.total - schedule(program, policy).total) / 1e3
-    tiles = [tile for tile in program.tiles if not is_psum(tile.region)]
-    largest = max(tiles, key=lambda tile: tile.allocated_bytes)
-    yield Advice(
-        SPILLS.id,
-        "SBUF spills",
-        f"{prediction.spill_bytes / 1e6:.1f} MB are written to HBM and read again, because live "
-        "tiles exceed SBUF",
-        f"use smaller blocks; the largest tile is `{largest.name}` with "
-        f"{largest.allocated_bytes:,} bytes per partition",
-        round(gain, 2),
-        *largest.line,
-        values={"spill_bytes": prediction.spill_bytes, "tile": largest.name},
-    )
+def _carries(found: Found, waiting: list[Operation]) -> bool:
+    """Return whether a tile is read in another iteration than that of the load that filled it."""
+    operations = found.program.operations
+    loads = {o.number: o for o in waiting}
+    tiles = {tile for o in waiting for tile in o.writes}
+    for o in operations:
+        needed = set(o.needs) - set(o.reuses)
+        for number in needed & loads.keys():
+            here, there = o.place.loops, loads[number].place.loops
+            if tiles & set(o.tiles) and here[: len(there)] != there:
+                return True
+    return False
+
+
+def _moved(load: Load) -> list[Edit]:
+    """Return the edits that allocate a tile in the loop around its load."""
+    allocation, tree = load.allocation, load.tree
+    if allocation is None or not load.loops:
+        return []
+    loop = load.loops[-1]
+    names = [n for n in tree.within(load.function.body, ast.Name) if n.id == load.name]  # type: ignore[union-attr]
+    used = {n.id for n in ast.walk(allocation.value) if isinstance(n, ast.Name)}
+    changes = any(load.is_within(node, loop) for name in used for node in load.assigned(name))
+    outside = [n for n in names if not load.is_within(n, loop) and n is not allocation.targets[0]]
+    if changes or outside or load.is_within(allocation, loop):
+        return []
+    if len(tree.siblings(allocation)) == 1:
+        return []
+    return [removed(tree, allocation), before(tree, loop.body[0], lines_of(tree, allocation))]

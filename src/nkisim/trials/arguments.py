@@ -54,7 +54,7 @@ def fresh(arguments: Arguments, low: float, extents: dict[int, int] | None = Non
     sizes: dict[int, int] = extents or {}
 
     def drawn(name: str, array: np.ndarray) -> np.ndarray:
-        return _drawn(name, array, tuple(int(sizes.get(n, n)) for n in array.shape), low)
+        return _drawn(name, array, tuple(sizes.get(n) or n for n in array.shape), low)
 
     return arguments.changed(drawn)
 

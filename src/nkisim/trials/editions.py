@@ -40,7 +40,7 @@ class KernelFile:
         Raises:
             SyntaxError: The text is not valid Python.
         """
-        name = f"{os.path.basename(self.file.file)} (edit {next(_NUMBERS)})"
+        name = f"<edit {next(_NUMBERS)}>/{os.path.basename(self.file.file)}"
         made = _Twins(self.file, text, name).of(self.kernel)
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         assert isinstance(made, Kernel)

@@ -61,9 +61,7 @@ def is_same(old, new, change, dtype):
         return all(a.tobytes() == b.tobytes() for a, b in zip(old, new, strict=True))
     step = float(np.spacing(np.ones((), dtype)))
     pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(old, new, strict=True)]
-    return all(
-        np.abs(a - b).max() <= MOST_ROUNDINGS * step * np.abs(a).max() for a, b in pairs
-    )
+    return all(np.abs(a - b).max() <= MOST_ROUNDINGS * step * np.abs(a).max() for a, b in pairs)
 
 
 class Judged:
@@ -91,7 +89,11 @@ class Judged:
             kernel = module.SLOW[self.case.name].kernel
             after = nkisim.profile(kernel, self.target, advice=False)(*self.arguments)
             right = self.found(kernel) <= self.rules
-            for shapes, seed in ((self.case.shapes, 0), (self.case.shapes, 1), (self.case.second, 2)):
+            for shapes, seed in (
+                (self.case.shapes, 0),
+                (self.case.shapes, 1),
+                (self.case.second, 2),
+            ):
                 if shapes:
                     old, new = (
                         outputs(k, self.case, self.target, shapes, seed)

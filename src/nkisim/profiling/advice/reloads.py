@@ -49,9 +49,7 @@ def reload_advice(found: Found) -> Iterator[Candidate]:
         loads = [o for number, kept in repeats.items() for o in (operations[number], kept)]
         if all(t in loaded_only for o in loads for t in o.writes):
             candidate = _candidate(found, line, repeats)
-            tiles = {tile for o in repeats.values() for tile in o.writes}
-            fits = 2 * sum(tile.row_bytes for tile in tiles) < found.profile.capacity["sbuf"]
-            if candidate.edits or fits:
+            if candidate.edits or found.statement(LOADED_AGAIN, line) is None:
                 yield candidate
 
 

@@ -138,29 +138,6 @@ def good_P004(a, b):
     return out
 
 
-@advised_twin(zeros(1024, 2048))
-def bad_P005(x):
-    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
-    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
-    tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-    for i in nl.sequential_range(x.shape[0] // 128):
-        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])  # here
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=total)
-    return out
-
-
-def good_P005(x):
-    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
-    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
-    for i in nl.sequential_range(x.shape[0] // 128):
-        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=total)
-    return out
-
-
 @advised_twin(zeros(768, 16384))
 def bad_P006(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)

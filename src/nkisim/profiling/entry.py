@@ -88,7 +88,7 @@ def profile(
 
     def predicted(
         kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Prediction, Profile]:
+    ) -> tuple[Prediction, Report]:
         capture = Capture(chosen.generation(), descriptors)
         count = 0
 
@@ -114,15 +114,14 @@ def profile(
             raise ProfileError(f"{kernel.__name__}: {error}", report) from error
         _require_legal(kernel.__name__, report, ran, values=values)
         try:
-            prediction = predict(capture.program)
+            return predict(capture.program), report
         except DoesNotFitError as error:
             raise ProfileError(f"{kernel.__name__}: {error}", report) from None
-        found = profile_of(prediction, kernel.__name__, list(report.findings), chosen.version())
-        found.arguments = report.arguments
-        return prediction, found
 
     def profiled(*args: Any, **kwargs: Any) -> Profile:
-        prediction, found = predicted(wanted, args, kwargs)
+        prediction, report = predicted(wanted, args, kwargs)
+        found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())
+        found.arguments = report.arguments
         if advice:
             tried, given = wanted, Arguments(args, kwargs)
             if chosen.ranks == 1:  # bound arguments are arguments like others
@@ -130,7 +129,7 @@ def profile(
                 given = Arguments(*wanted.arguments(args, kwargs))
 
             def latency(kernel: Kernel) -> float:
-                return predicted(kernel, *given)[1].latency_us
+                return predicted(kernel, *given)[0].latency_us
 
             count = sum(found.instructions.values())
             trials = Trials(tried, chosen, given, latency, count, progress)

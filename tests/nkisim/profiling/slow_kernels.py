@@ -257,8 +257,9 @@ def two_passes_of_blocks(x):
             rows, columns = slice(r, r + 128), slice(c * half, (c + 1) * half)
             again = nl.ndarray((128, half), dtype=x.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=again, src=x[r : r + 128, c * half : (c + 1) * half])
-            nisa.tensor_tensor(dst=again, data1=again, data2=total, op=nl.subtract)
-            nisa.dma_copy(dst=out[rows, columns], src=again)
+            result = nl.ndarray((128, half), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=result, data1=again, data2=total, op=nl.subtract)
+            nisa.dma_copy(dst=out[rows, columns], src=result)
     return out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -81,8 +81,7 @@ def activation_advice(found: Found) -> Iterator[Candidate]:
     for chain in _chains(found.program):
         groups.setdefault(chain.lines, []).append(chain)
     for lines, chains in groups.items():
-        terms = [(i, term) for i, o in enumerate(chains[0].affine) for term in _terms(o)]
-        folded = _folded(terms)
+        folded = _folded(chains[0].affine)
         if folded is not None and _is_all(found, lines, chains):
             yield _candidate(found, lines, chains, folded)
 
@@ -92,10 +91,6 @@ def _is_all(found: Found, lines: tuple[Line, ...], chains: list[_Chain]) -> bool
     first = [o.step for o in (*chains[0].affine, chains[0].core)]
     equal = all([o.step for o in (*c.affine, c.core)] == first for c in chains)
     return equal and all(len(found.by_line[line]) == len(chains) for line in lines)
-
-
-def _terms(operation: Operation) -> tuple[Term, ...]:
-    return () if operation.step is None else operation.step.terms
 
 
 def _chains(program: Program) -> Iterator[_Chain]:
@@ -124,7 +119,7 @@ def _chains(program: Program) -> Iterator[_Chain]:
                 break
             affine.insert(0, feeder)
             before = feeder.fed_by
-        if _folded([(0, t) for o in affine for t in _terms(o)]) is None:
+        if _folded(affine) is None:
             affine = affine[-1:]
         total = None if step.reduces else sums.get(core.number)
         if total is not None and any(number > core.number for number in total.reuses):
@@ -133,8 +128,9 @@ def _chains(program: Program) -> Iterator[_Chain]:
             yield _Chain(tuple(affine), core, total)
 
 
-def _folded(terms: list[tuple[int, Term]]) -> _Folded | None:
-    """Return scale and bias in place of operators in a row; None where an activation cannot."""
+def _folded(affine: Sequence[Operation]) -> _Folded | None:
+    """Return scale and bias in place of steps in a row; None where an activation cannot."""
+    terms = [(i, t) for i, o in enumerate(affine) if o.step is not None for t in o.step.terms]
     kinds = ["scale" if term.operator == "multiply" else "bias" for _, term in terms]
     if not terms:
         return _Folded()
@@ -168,7 +164,7 @@ def _candidate(
     ]
     known = dict(zip((o.number for o in steps), (c for c in cases if c is not None), strict=False))
     together = None not in cases and len({id(case.block) for case in known.values()}) == 1
-    epsilon, rounding = _rounding(found, first)
+    unit, rounding = _rounding(found, first)
     return Candidate(
         rule=ONE_ACTIVATION,
         title="steps of one activation",
@@ -179,7 +175,7 @@ def _candidate(
         lines=frozenset(lines),
         edits=tuple(_edits(found, first, folded, known)) if together else (),
         rounding=rounding,
-        most_change=_MOST_ROUNDINGS * epsilon,
+        most_change=_MOST_ROUNDINGS * unit,
         values={"steps": names, "times": len(chains), "lines": [line for _, line in lines]},
     )
 
@@ -215,7 +211,7 @@ def _edits(found: Found, chain: _Chain, folded: _Folded, cases: dict[int, Case])
         factor = f"({texts['scale']})" if folded.scaled else "1.0"
         factor = f"-{factor}" if folded.negated else factor
         if folded.needs_a_column:
-            name = found.fresh("bias")
+            name = found.fresh("bias_column")
             column = [
                 f"{name} = {nl}.ndarray({bias}.shape, dtype={nl}.float32, buffer={nl}.sbuf)",
                 f"{nisa}.tensor_scalar(dst={name}, data={bias}, op0={nl}.multiply, "

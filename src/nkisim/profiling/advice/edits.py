@@ -73,5 +73,4 @@ def lines_of(tree: File, statement: ast.stmt) -> list[str]:
 
 def _line_end(tree: File, statement: ast.stmt) -> int:
     end = tree.data.find(b"\n", tree.span(statement)[1])
-    end = len(tree.data) if end < 0 else end
-    return end - 1 if tree.data[end - 1 : end] == b"\r" else end
+    return len(tree.data) if end < 0 else end

@@ -14,6 +14,7 @@ from nkisim.profiling.advice.candidate import Candidate, Found, Line, iterations
 from nkisim.profiling.advice.edits import with_arguments
 from nkisim.profiling.costs import work_of
 from nkisim.profiling.program import MOST_EXAMPLES, Operation, Program
+from nkisim.rewriting import Edit
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.call import Call
 from nkisim.spec.enums import engine as Engine
@@ -63,7 +64,7 @@ def engine_advice(found: Found) -> Iterator[Candidate]:
         if first.name == "tensor_copy" and any(is_psum(tile.region) for tile in first.tiles):
             other = Engine.vector if here is Engine.scalar else Engine.scalar
             if other in others:
-                yield _evacuation(found, line, operations, other)
+                yield _shared(found, ONE_EVACUATOR, line, operations, other, 2)
             continue
         for other, slower in others.items():
             # Transfers whose descriptors GpSimd makes would wait for its instructions.
@@ -74,7 +75,7 @@ def engine_advice(found: Found) -> Iterator[Candidate]:
                 wanted = (busy[here.name] - busy[other.name]) / (1 + slower)
                 count = 1 if wanted >= mine else max(2, round(mine / wanted))
                 if count <= _MOST_TURNS:
-                    yield _balance(found, line, operations, other, count)
+                    yield _shared(found, ONE_ENGINE, line, operations, other, count)
 
 
 def _elsewhere(program: Program, line: Line) -> dict[Engine, float]:
@@ -110,71 +111,36 @@ def _may_run(event: Event, engine: Engine, generation: Generation) -> bool:
     return declared.arithmetic(calls[0]) == declared.arithmetic(calls[1])
 
 
-def _evacuation(found: Found, line: Line, operations: list[Operation], other: Engine) -> Candidate:
-    """P007: copies from PSUM that one engine does alone."""
-    here = operations[0].work.engine.name
-    return _candidate(
-        found,
-        ONE_EVACUATOR,
-        ("PSUM is emptied by one engine", f"{len(operations)} copies from PSUM run on {here}"),
-        f"run every second copy on {other.name}",
-        line,
-        operations,
-        other,
-        2,
-    )
-
-
-def _balance(
-    found: Found, line: Line, operations: list[Operation], other: Engine, count: int
-) -> Candidate:
-    """P011: all instructions of a line, or every n-th, on an engine that is mostly idle."""
-    here, used = operations[0].work.engine.name, found.profile.utilization
-    share = "them" if count == 1 else "every second one" if count == 2 else f"one of {count}"
-    return _candidate(
-        found,
-        ONE_ENGINE,
-        (
-            "one engine is busy, another one idle",
-            f"{here} is busy for {used[here]:.0%} of the time, {other.name} for "
-            f"{used[other.name]:.0%}; {len(operations)} {operations[0].name} run on {here}",
-        ),
-        f"run {share} on {other.name}",
-        line,
-        operations,
-        other,
-        count,
-    )
-
-
-def _candidate(
-    found: Found,
-    rule: Rule,
-    texts: tuple[str, str],
-    action: str,
-    line: Line,
-    operations: list[Operation],
-    other: Engine,
-    count: int,
+def _shared(
+    found: Found, rule: Rule, line: Line, operations: list[Operation], other: Engine, count: int
 ) -> Candidate:
     """Return the advice to run an instruction elsewhere in the last of so many turns."""
-    first = operations[0]
-    case = found.statement(rule, line, first.name)
-    turns = iterations_of(operations, count)
-    edits = []
+    first, used = operations[0], found.profile.utilization
+    here = first.work.engine
+    case, turns = found.statement(rule, line, first.name), iterations_of(operations, count)
+    edits: list[Edit] = []
     if case is not None and (count == 1 or turns is not None):
-        here, there = (f"{case.nisa}.engine.{e.name}" for e in (first.work.engine, other))
+        engine = f"{case.nisa}.engine.{other.name}"
         if count > 1 and turns is not None:
             last = "" if count == 2 else f" == {count - 1}"
-            there = f"{there} if {turns.text} % {count}{last} else {here}"
-        edits = with_arguments(case, {"engine": there})
+            engine += f" if {turns.text} % {count}{last} else {case.nisa}.engine.{here.name}"
+        edits = with_arguments(case, {"engine": engine})
+    share = "them" if count == 1 else "every second one" if count == 2 else f"one of {count}"
+    title = "PSUM is emptied by one engine"
+    cause = f"{len(operations)} copies from PSUM run on {here.name}"
+    if rule is ONE_ENGINE:
+        title = "one engine is busy, another one idle"
+        cause = (
+            f"{here.name} is busy for {used[here.name]:.0%} of the time, {other.name} for "
+            f"{used[other.name]:.0%}; {len(operations)} {first.name} run on {here.name}"
+        )
     return Candidate(
         rule=rule,
-        title=texts[0],
-        cause=texts[1],
-        action=action,
+        title=title,
+        cause=cause,
+        action=f"run {share} on {other.name}",
         line=line,
         lines=frozenset({line}),
         edits=tuple(edits),
-        values={"engine": first.work.engine.name, "other": other.name, "turns": count},
+        values={"engine": here.name, "other": other.name, "turns": count},
     )

@@ -19,10 +19,8 @@ __all__ = ["Load", "load_at"]
 _PURE = {"int", "len", "max", "min", "nki.language.ds", "range", "slice"}
 """Functions that a copied assignment may call."""
 
-_RANGES = {
-    "range",
-    *(f"nki.language.{name}_range" for name in ("affine", "sequential", "static")),
-}
+_RANGES = ("range", *(f"nki.language.{x}_range" for x in ("affine", "sequential", "static")))
+_JUMPS = (ast.Break, ast.Continue, ast.Return)
 
 
 class Load:
@@ -57,10 +55,6 @@ class Load:
         """The function that contains it."""
         return self.tree.function_of(self.statement)
 
-    def path(self, node: ast.AST) -> str:
-        """Return the full name of a dotted name."""
-        return self.case.path(node)
-
     def assigned(self, name: str) -> list[ast.AST]:
         """Return the nodes of the function that bind a name."""
         scope = self.tree.scope(self.statement)
@@ -70,6 +64,11 @@ class Load:
         """Return whether a node is inside another one."""
         return outer in self.tree.ancestors(node)
 
+    @property
+    def _values(self) -> list[ast.expr]:
+        """The expressions of the load and of the allocation."""
+        return [self.source, *(() if self.allocation is None else (self.allocation.value,))]
+
     @cached_property
     def helpers(self) -> list[ast.Assign] | None:
         """The assignments in loops whose values the load uses, in the order of the text.
@@ -78,16 +77,17 @@ class Load:
         function with effects.
         """
         found: dict[str, ast.Assign] = {}
-        waiting: list[ast.AST] = [self.source]
-        if self.allocation is not None:
-            waiting.append(self.allocation.value)
+        waiting = list(self._values)
         while waiting:
             for name in _names(waiting.pop()):
                 made = self.assigned(name)
-                inside = [n for n in made if any(self.is_within(n, loop) for loop in self.loops)]
-                if name in found or not inside or self._is_loop_variable(name, made):
+                if name in found or not made or self._is_loop_variable(name, made):
                     continue
-                value = self._value(name, made)
+                if len(made) > 1:
+                    return None
+                if not any(self.is_within(made[0], loop) for loop in self.loops):
+                    continue
+                value = self._value(made[0])
                 if value is None or value.lineno > self.statement.lineno:
                     return None
                 found[name] = value
@@ -101,33 +101,30 @@ class Load:
                 return not any(self.is_within(n, loop) for n in made if n is not loop.target)
         return False
 
-    def _value(self, name: str, made: list[ast.AST]) -> ast.Assign | None:
-        """Return the one assignment of a name, if its value can be computed elsewhere."""
-        if len(made) != 1:
-            return None
-        statement = self.tree.parent(made[0])
-        if not isinstance(statement, ast.Assign) or statement.targets != [made[0]]:
+    def _value(self, name: ast.AST) -> ast.Assign | None:
+        """Return the assignment of a name, if its value can be computed elsewhere."""
+        statement = self.tree.parent(name)
+        if not isinstance(statement, ast.Assign) or statement.targets != [name]:
             return None
         calls = (n for n in ast.walk(statement.value) if isinstance(n, ast.Call))
-        pure = all(self.path(call.func) in _PURE for call in calls)
+        pure = all(self.case.path(call.func) in _PURE for call in calls)
         return statement if pure and self.is_unconditional(statement) else None
 
     def is_unconditional(self, statement: ast.stmt) -> bool:
-        """Return whether only loops are around a statement in its function."""
+        """Return whether only loops that run to their end are around a statement."""
         for above in self.tree.ancestors(statement):
             if isinstance(above, Function):
                 return True
-            if not isinstance(above, ast.For) or statement in above.orelse:
+            if not isinstance(above, ast.For) or above.orelse:
+                return False
+            if any(isinstance(node, _JUMPS) for node in ast.walk(above)):
                 return False
         return False
 
     @cached_property
     def variables(self) -> set[str]:
         """The loop variables that the load depends on."""
-        nodes: list[ast.AST] = [self.source, *(self.helpers or ())]
-        if self.allocation is not None:
-            nodes.append(self.allocation.value)
-        used = {name for node in nodes for name in _names(node)}
+        used = {name for node in (*self._values, *(self.helpers or ())) for name in _names(node)}
         targets = {loop.target.id for loop in self.loops if isinstance(loop.target, ast.Name)}
         return used & targets
 
@@ -138,7 +135,9 @@ class Load:
         if function is None or read is None:
             return False
         for call in self.tree.within(function.body, ast.Call):
-            given = nki_arguments(call, self.path(call.func)) if call is not self.case.call else {}
+            given = (
+                nki_arguments(call, self.case.path(call.func)) if call is not self.case.call else {}
+            )
             for operand in (given.get("dst"), given.get("reduce_res")):
                 target = None if operand is None else base_name(operand)
                 if target is not None and target.id in (self.name, read.id):
@@ -153,7 +152,7 @@ class Load:
         text = ""
         for loop in loops:
             call = loop.iter
-            if not isinstance(call, ast.Call) or self.path(call.func) not in _RANGES:
+            if not isinstance(call, ast.Call) or self.case.path(call.func) not in _RANGES:
                 return None
             if call.keywords or not isinstance(loop.target, ast.Name):
                 return None
@@ -166,14 +165,10 @@ class Load:
             number = loop.target.id if start == "0" else f"({loop.target.id} - ({start}))"
             number = number if step == "1" else f"{number} // ({step})"
             length = stop if start == "0" else f"{stop} - ({start})"
-            length = length if step == "1" else f"({length} + ({step}) - 1) // ({step})"
+            rest = str(int(step) - 1) if step.isdigit() else f"({step}) - 1"
+            length = length if step == "1" else f"({length} + {rest}) // ({step})"
             text = number if not text else f"({text}) * ({length}) + {number}"
-        return _tidy(text)
-
-
-def _tidy(text: str) -> str:
-    """Return an expression without superfluous parentheses."""
-    return ast.unparse(ast.parse(text, mode="eval").body) if text else text
+        return ast.unparse(ast.parse(text, mode="eval").body)  # without superfluous parentheses
 
 
 def _names(node: ast.AST) -> Iterator[str]:

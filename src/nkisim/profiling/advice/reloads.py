@@ -123,7 +123,7 @@ def _hoisted(found: Found, load: Load, outer: ast.For) -> list[Edit]:
     index = load.positions(varying, outer)
     if index is None:
         return []
-    kept = found.fresh("kept")
+    kept = found.fresh(f"kept_{load.name}")
     lines = [f"{kept} = []"]
     for depth, loop in enumerate(varying):
         head = f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}:"
@@ -160,7 +160,7 @@ def _reused(found: Found, load: Load, first: Load | None) -> list[Edit]:
     index = load.positions(own, own[0])
     if index is None or (allocation is not None and not first.is_within(allocation, earlier[-1])):
         return []
-    kept = found.fresh("kept")
+    kept = found.fresh(f"kept_{name}")
     return [
         *edits,
         before(tree, earlier[0], [f"{kept} = []"]),

@@ -12,17 +12,15 @@ from nkisim.profiling.advice.engines import engine_advice
 from nkisim.profiling.advice.queues import queue_advice
 from nkisim.profiling.advice.reloads import reload_advice
 from nkisim.profiling.advice.sentences import sentences
-from nkisim.profiling.advice.tiles import buffer_advice
 from nkisim.profiling.program import Program
 from nkisim.profiling.result import Advice, ProfileData, Together
-from nkisim.rewriting import Edit, applied, disjoint, unified_diff
+from nkisim.rewriting import applied, disjoint, unified_diff
 from nkisim.trials import Trials, Tried
 
 __all__ = ["RULES", "advise"]
 
 RULES: tuple[Callable[[Found], Iterator[Candidate]], ...] = (
     queue_advice,
-    buffer_advice,
     engine_advice,
     activation_advice,
     reload_advice,
@@ -39,7 +37,7 @@ _LEAST_SHARE = 0.01
 _LEAST_SENTENCE = 0.1
 """Share of the critical path of the lines that a sentence without a gain is about."""
 
-_Tried = tuple[Candidate, Tried]
+_Piece = tuple[Candidate, Tried]
 
 
 def advise(program: Program, found: ProfileData, trials: Trials) -> None:
@@ -52,12 +50,12 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
     """
     file = None if trials.file is None else trials.file.file
     condition = Found(program, found, file)
-    search = _Search(found.latency_us, trials)
+    search = _Search(found.latency_us, trials, "" if file is None else file.text)
     candidates = sorted(
         ((condition.most_gain(c.lines), c) for rule in RULES for c in rule(condition)),
         key=lambda pair: -pair[0],
     )
-    pieces: list[_Tried] = []
+    pieces: list[_Piece] = []
     untried: list[Candidate] = []
     for most, candidate in candidates:
         if candidate.edits and trials.left > 0:
@@ -79,45 +77,38 @@ class _Search:
     Args:
         latency_us: The time of the original kernel.
         trials: The trials.
+        text: The text of the kernel's file.
     """
 
-    def __init__(self, latency_us: float, trials: Trials) -> None:
+    def __init__(self, latency_us: float, trials: Trials, text: str) -> None:
         self._latency_us = latency_us
         self._trials = trials
-
-    def _text(self) -> str:
-        assert self._trials.file is not None
-        return self._trials.file.file.text
+        self._text = text
 
     def _edited(self, candidates: Sequence[Candidate]) -> str:
-        edits: list[Edit] = [edit for c in candidates for edit in c.edits]
-        return applied(self._text(), edits, [1])[0]
+        edits = [edit for candidate in candidates for edit in candidate.edits]
+        return applied(self._text, edits, [1])[0]
+
+    def _diff(self, text: str) -> str:
+        assert self._trials.file is not None
+        return unified_diff(Path(Path(self._trials.file.file.file).name), self._text, text)
 
     def tried(self, candidates: Sequence[Candidate], best: float | None = None) -> Tried | None:
         """Return the result of a trial of candidates together; it must be faster than ``best``."""
-        least = _LEAST_SHARE * self._latency_us
-        below = self._latency_us - least if best is None else best - least
+        below = (self._latency_us if best is None else best) - _LEAST_SHARE * self._latency_us
         change = max(c.most_change for c in candidates)
         return self._trials.tried(self._edited(candidates), below, change)
 
     def advice(self, candidate: Candidate, tried: Tried) -> Advice:
         """Return a piece of advice."""
-        plain = _sentence(candidate)
-        moved = "" if not tried.change else f"; {_changed(candidate, tried.change)}"
-        return replace(
-            plain,
-            action=plain.action + moved,
-            gain_us=self._latency_us - tried.latency_us,
-            change=tried.change,
-            code=self._diff(self._edited([candidate])),
-        )
+        plain, action = _sentence(candidate), candidate.action
+        if tried.change:
+            action += f"; {candidate.rounding} disappears, and the result changes by up to "
+            action += f"{tried.change:.1e} of its largest element"
+        gain, code = self._latency_us - tried.latency_us, self._diff(self._edited([candidate]))
+        return replace(plain, action=action, gain_us=gain, change=tried.change, code=code)
 
-    def _diff(self, text: str) -> str:
-        assert self._trials.file is not None
-        name = Path(self._trials.file.file.file).name
-        return unified_diff(Path(name), self._text(), text)
-
-    def together(self, shown: Sequence[_Tried]) -> Together | None:
+    def together(self, shown: Sequence[_Piece]) -> Together | None:
         """Return the pieces that gain together: each is added if it makes the kernel faster.
 
         A piece that changes the same bytes as an earlier one is left out.
@@ -138,17 +129,6 @@ class _Search:
         return Together(tuple(taken), result.latency_us, result.change, self._diff(text), text)
 
 
-def _changed(candidate: Candidate, change: float) -> str:
-    return f"{candidate.rounding} disappears, and the result changes by {change:.1e} of its largest"
-
-
 def _sentence(candidate: Candidate) -> Advice:
-    return Advice(
-        candidate.rule.id,
-        candidate.title,
-        candidate.cause,
-        candidate.action,
-        None,
-        *candidate.line,
-        values=candidate.values,
-    )
+    texts = candidate.rule.id, candidate.title, candidate.cause, candidate.action
+    return Advice(*texts, None, *candidate.line, values=candidate.values)

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "nkisim" / "profiling"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from calibration import kernels
-from calibration.advised import ADVISED, gain_of
 from calibration.measurements import GRID, INSTRUCTIONS, KERNELS, GridRow, KernelTime
+from slow_kernels import SLOW
 
 import nkisim
 from nkisim.arch import GENERATIONS, resolve_target
@@ -29,7 +30,6 @@ from nkisim.profiling.program import Capture
 PAGE = Path(__file__).parent.parent / "docs" / "design" / "profile-calibration.md"
 _ORDER = 2048
 _SIZES = (128, 512, 2048)
-_ADVISED_SIZE = 4
 
 
 class Compared(NamedTuple):
@@ -196,24 +196,22 @@ def page(*, large: bool) -> str:
 
 
 def advice_table() -> list[str]:
-    """Return the gains that advice promises and those that following it obtains, on gen3."""
+    """Return what advice gains for kernels with slow habits, on gen3."""
     lines = [
-        "## Advice, promised and obtained",
+        "## Gains of advice",
         "",
-        "Kernels of `tools/calibration/advised.py` on gen3, before and after they were changed as "
-        "the advice says. A promise is the gain of one line; a change may concern more of them.",
+        "Kernels of `tests/nkisim/profiling/slow_kernels.py` on gen3, with the changes that gain "
+        "together. The times after are predictions for the edited kernels, which compute the same.",
         "",
-        "| rule | kernel | before us | promised | obtained |",
-        "| --- | --- | ---: | ---: | ---: |",
+        "| kernel | changes | before us | after us |",
+        "| --- | --- | ---: | ---: |",
     ]
-    for advised in ADVISED:
-        gain = gain_of(advised, _ADVISED_SIZE, "gen3")
-        assert gain is not None, advised
-        kernel = f"`{advised.kernel.__name__}`, {advised.arguments(1)[0].dtype}"
-        lines.append(
-            f"| {advised.rule} | {kernel} | {gain.before:,.1f} | {gain.promised:,.1f} | "
-            f"{gain.obtained:,.1f} |"
-        )
+    for case in SLOW.values():
+        found = nkisim.profile(case.kernel, "gen3")(*case.arguments(case.shapes, 0))
+        if found.together is not None:
+            rules = ", ".join(found.advice[i].rule for i in found.together.pieces)
+            times = f"{found.latency_us:,.1f} | {found.together.latency_us:,.1f}"
+            lines.append(f"| `{case.name}` | {rules} | {times} |")
     return lines
 
 

@@ -18,6 +18,7 @@ import inspect
 import pkgutil
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -38,6 +39,7 @@ import nkisim  # noqa: E402
 from nkisim import NkiValidationError, check, profile, simulate  # noqa: E402
 from nkisim.diagnostics import CHECKED, RULES, Rule  # noqa: E402
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE  # noqa: E402
+from nkisim.filecheck.modules import imported  # noqa: E402
 from nkisim.spec import INSTRUCTIONS  # noqa: E402
 
 FAMILIES = {
@@ -211,7 +213,7 @@ def what_is_said(twin: kernels.Twin, example: Example) -> str:
     if twin.on_host:
         text = said_on_host(twin)
     elif twin.advised:
-        text = advised(twin)
+        return advised(twin, example)
     else:
         checked = check(
             twin.launched(twin.bad), target=twin.targets[0], ranks=twin.ranks, **twin.options
@@ -228,13 +230,18 @@ def what_is_said(twin: kernels.Twin, example: Example) -> str:
     return text.replace("  # here", "").replace("nkisim.jit", "nki.jit")
 
 
-def advised(twin: kernels.Twin) -> str:
-    """Return the advice on the marked line of the bad kernel, with the path of its file."""
-    found = profile(twin.bad, PROFILED)(*twin.arguments(twin.inputs))
-    here = [p for p in found.advice if p.rule == twin.rule and p.line in twin.marked_lines]
-    found.advice = here[:1]
-    text = str(found).partition("\nadvice\n")[2].rstrip()
-    return text.replace(f"{Path(twin.file).name}:", f"{twin.file}:")
+def advised(twin: kernels.Twin, example: Example) -> str:
+    """Return the advice on the marked line of the bad kernel, as the displayed file gets it."""
+    lines = {example.lines.get((twin.file, line)) for line in twin.marked_lines}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.py"
+        file.write_text(example.text.replace("  # here", ""))
+        with imported(file, 60.0) as module:
+            kernel = getattr(module, twin.bad.__name__)
+            found = profile(kernel, PROFILED)(*twin.arguments(twin.inputs))
+    found.advice = [p for p in found.advice if p.rule == twin.rule and p.line in lines][:1]
+    found.together = None
+    return str(found).partition("\nadvice\n")[2].rstrip()
 
 
 def said_on_host(twin: kernels.Twin) -> str:

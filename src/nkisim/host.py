@@ -32,6 +32,7 @@ from nkisim.typing import AnnotationError, TensorSpec, tensor
 __all__ = [
     "HostBoundary",
     "argument_names",
+    "array_of",
     "definition_place",
     "described",
     "digest",
@@ -137,22 +138,15 @@ class HostBoundary:
 
     def _convert(self, name: str, value: Any) -> Any:
         """Return an array as a tensor, and any other value unchanged."""
-        if isinstance(value, np.ndarray):
-            return self._tensor(name, value, value, None)
-        if value is None or isinstance(value, (bool, int, float, str)):
+        found = array_of(name, value)
+        if found is None:
             return value
+        array, dtype = found
         if _is_torch(value):
-            array, dtype = _from_torch(name, value)
             self._uses_torch = True
             self._torch_device = value.device
-            return self._tensor(name, value, array, dtype)
-        if isinstance(value, (type, np.generic, np.dtype)):
-            return value
-        if hasattr(value, "__array__") and hasattr(value, "shape"):
-            return self._tensor(name, None, np.asarray(value), None)
-        if hasattr(value, "__dlpack__"):
-            return self._tensor(name, None, np.from_dlpack(value), None)
-        return value
+        kept = value if _is_torch(value) or isinstance(value, np.ndarray) else None
+        return self._tensor(name, kept, array, dtype)
 
     def _tensor(
         self, name: str, original: Any, array: np.ndarray, dtype: DType | None
@@ -268,6 +262,24 @@ class HostBoundary:
         if result.dtype.kind == "bool":
             array = array.astype(bool)
         return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
+
+
+def array_of(name: str, value: Any) -> tuple[np.ndarray, DType | None] | None:
+    """Return an array argument as a NumPy array, with its dtype where NumPy may not have it.
+
+    None for a value that is no array.
+    """
+    if isinstance(value, np.ndarray):
+        return value, None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return None
+    if _is_torch(value):
+        return _from_torch(name, value)
+    if isinstance(value, (type, np.generic, np.dtype)):
+        return None
+    if hasattr(value, "__array__") and hasattr(value, "shape"):
+        return np.asarray(value), None
+    return (np.from_dlpack(value), None) if hasattr(value, "__dlpack__") else None
 
 
 def tensors_of(result: Any) -> list[NkiTensor]:

@@ -8,11 +8,14 @@ process merges them.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 from nkisim.diagnostics import Place, Report
@@ -20,7 +23,7 @@ from nkisim.diagnostics.formats import format_of, rendered
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.files import write_text
 
-__all__ = ["REPORT_VARIABLE", "close_ledger", "enter", "open_if_asked", "open_ledger"]
+__all__ = ["REPORT_VARIABLE", "close_ledger", "enter", "open_if_asked", "open_ledger", "unrecorded"]
 
 REPORT_VARIABLE = "NKISIM_REPORT"
 _PARTS_VARIABLE = "NKISIM_REPORT_PARTS"
@@ -46,6 +49,7 @@ class _State:
 
 
 _STATE = _State()
+_UNRECORDED: ContextVar[bool] = ContextVar("unrecorded", default=False)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_STATE.forget)
 
@@ -53,9 +57,19 @@ if hasattr(os, "register_at_fork"):
 def enter(name: str, place: Place, report: Report) -> None:
     """Add a run to the ledger of this process, if one is open."""
     open_if_asked()
-    if _STATE.ledger is not None:
+    if _STATE.ledger is not None and not _UNRECORDED.get():
         with _STATE.lock:
             _STATE.ledger.enter(name, place, report)
+
+
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """Context manager in which runs are not added to the ledger: they are nkisim's own."""
+    token = _UNRECORDED.set(True)
+    try:
+        yield
+    finally:
+        _UNRECORDED.reset(token)
 
 
 def open_if_asked() -> None:

@@ -105,7 +105,11 @@ def good_P003(a, b):
     return out
 
 
-@advised_twin(zeros(128, 128, dtype=ml_dtypes.bfloat16), zeros(128, 2048, dtype=ml_dtypes.bfloat16))
+@advised_twin(
+    zeros(128, 128, dtype=ml_dtypes.bfloat16),
+    zeros(128, 2048, dtype=ml_dtypes.bfloat16),
+    targets=GEN3_UP,
+)
 def bad_P004(a, b):
     out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
     left, right = nl.load(a), nl.load(b)
@@ -131,29 +135,6 @@ def good_P004(a, b):
         result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=result, src=product)
         nisa.dma_copy(dst=out[:, c * 512 : (c + 1) * 512], src=result)
-    return out
-
-
-@advised_twin(zeros(1024, 2048))
-def bad_P005(x):
-    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
-    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
-    tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-    for i in nl.sequential_range(x.shape[0] // 128):
-        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])  # here
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=total)
-    return out
-
-
-def good_P005(x):
-    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
-    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
-    for i in nl.sequential_range(x.shape[0] // 128):
-        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=total)
     return out
 
 

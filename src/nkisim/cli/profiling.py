@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +18,12 @@ from typing import NamedTuple, TextIO
 import click
 
 from nkisim import profiling
+from nkisim.api import Kernel
 from nkisim.arch import resolve_target
 from nkisim.checks import file_findings
 from nkisim.cli.checking import project_of, split_name, targets_of
 from nkisim.cli.group import commands, format_option, nki_option
+from nkisim.cli.improving import ImprovedFile, improve
 from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.ledger import Ledger
@@ -42,12 +45,13 @@ from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.page import profile_page
 from nkisim.profiling.text import comparison, summary
 from nkisim.profiling.trace import write_trace
+from nkisim.rewriting import SourceError
 
 __all__ = ["profile"]
 
 PROFILED, REFUSED, NOTHING = 0, 1, 3
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the JSON format; incremented when the meaning of a key changes."""
 
 _WIDTH = 100
@@ -71,12 +75,14 @@ class _Outcome:
         refused: The kernels without a device time.
         findings: The errors for which kernels were refused.
         notes: Why other kernels were not run.
+        improved: The files that advice changes.
     """
 
     profiles: list[profiling.Profile] = field(default_factory=list)
     refused: list[_Refusal] = field(default_factory=list)
     findings: Ledger = field(default_factory=Ledger)
     notes: list[str] = field(default_factory=list)
+    improved: dict[Path, ImprovedFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +96,7 @@ class _Settings:
     descriptors: profiling.Descriptors
     max_instructions: int
     max_seconds: float
+    improves: bool
 
 
 @commands.command()
@@ -114,6 +121,8 @@ class _Settings:
 @format_option("text", "json")
 @click.option("--json", "as_json", is_flag=True, hidden=True, help="As --format json.")
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
+@click.option("--apply", is_flag=True, help="Write the changes of the advice to the files.")
+@click.option("--diff", is_flag=True, help="Print these changes; the report goes to stderr.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
 def profile(
@@ -128,6 +137,8 @@ def profile(
     form: str,
     as_json: bool,
     output: str,
+    apply: bool,
+    diff: bool,
     max_instructions: int | None,
     max_seconds: float,
 ) -> int:
@@ -135,8 +146,9 @@ def profile(
 
     Arguments come from nkisim_examples() in the file, from --shapes, nt.tensor annotations and
     defaults, of which --shapes wins. The target is trn2 by default. What the files print goes to
-    stderr. Exit status: 0 profiled, 1 a kernel was refused, 2 a mistake on the command line,
-    3 nothing was profiled.
+    stderr. --apply changes the kernels as the advice says, on one target, until nothing gains 2 %;
+    --diff without it changes no file. Exit status: 0 profiled, 1 a kernel was refused, 2 a mistake
+    on the command line, 3 nothing was profiled.
     """
     wanted = [split_name(name) for name in files]
     project = project_of(wanted[0][0])
@@ -151,18 +163,30 @@ def profile(
             descriptors=descriptors,
             max_instructions=max_instructions or project.max_instructions or 2_000_000,
             max_seconds=max_seconds,
+            improves=apply or diff,
         )
+        if settings.improves and len(settings.targets) > 1:
+            raise ValueError("--apply and --diff take one target")
         with claimed_stdout() as stdout:
             for file, kernel in wanted:
                 for path in python_files(file):
                     _profile_file(path, kernel, settings, outcome)
             outcome.findings.relative_to(os.getcwd())
+            if settings.improves:
+                _steps(outcome)
+            if apply:
+                _write_improved(outcome)
             for note in outcome.notes:
                 click.echo(f"nkisim: {note}", err=True)
             _write_reports(outcome, trace, html)
-            stream = None if _file(output) else stdout.stream
+            if diff:
+                stdout.write("".join(file.diff() for file in outcome.improved.values()))
+            to_stderr = diff and _file(output) is None
+            stream = None if _file(output) else sys.stderr if to_stderr else stdout.stream
             text = _json(outcome) if as_json or form == "json" else _text(outcome, stream)
-            if stream is not None:
+            if to_stderr:
+                sys.stderr.write(text)
+            elif stream is not None:
                 stdout.write(text)
             else:
                 _write("--output", output, lambda path: write_text(path, text))
@@ -189,7 +213,8 @@ def _profile_file(file: Path, kernel: str | None, settings: _Settings, outcome: 
     try:
         for call in _calls(file.resolve(), kernel, settings, outcome.notes):
             for target in settings.targets:
-                _profile(call, target, settings, outcome)
+                found = _improved(call, target, settings, outcome)
+                outcome.profiles += [] if found is None else [found]
     except (CannotImport, BadExamples) as error:
         outcome.notes.append(f"{file}: {error}")
     except SyntaxError as error:
@@ -199,8 +224,49 @@ def _profile_file(file: Path, kernel: str | None, settings: _Settings, outcome: 
         outcome.notes.append(f"{file}: {error}")
 
 
-def _profile(call: KernelCall, target: str, settings: _Settings, outcome: _Outcome) -> None:
-    """Profile one call on one generation."""
+def _improved(
+    call: KernelCall, target: str, settings: _Settings, outcome: _Outcome
+) -> profiling.Profile | None:
+    """Profile one call on one generation, and change its kernel where that is wanted."""
+
+    def predict(kernel: Kernel) -> profiling.Profile | None:
+        return _profile(call._replace(kernel=kernel), target, settings, outcome)
+
+    return (
+        improve(call.kernel, predict, outcome.improved)
+        if settings.improves
+        else predict(call.kernel)
+    )
+
+
+def _steps(outcome: _Outcome) -> None:
+    """Note each step of the changes."""
+    for file in outcome.improved.values():
+        outcome.notes += [f"step {i}: {step}" for i, step in enumerate(file.steps, 1)]
+
+
+def _write_improved(outcome: _Outcome) -> None:
+    """Write the changed files, and note what was done."""
+    for file in outcome.improved.values():
+        try:
+            if file.text != file.before:
+                file.write()
+            done = f"{len(file.steps)} steps written" if file.steps else "nothing gains 2 %"
+        except SourceError as error:
+            done = f"{error}"
+        outcome.notes.append(f"{file.path}: {done}")
+
+
+def _shown(number: int, most: int) -> None:
+    """Print the progress of trials on a terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"\rnkisim: trial {number} of at most {most}\x1b[K", nl=False, err=True)
+
+
+def _profile(
+    call: KernelCall, target: str, settings: _Settings, outcome: _Outcome
+) -> profiling.Profile | None:
+    """Profile one call on one generation; a refusal is recorded."""
     name = call.name
     predict = profiling.profile(
         call.kernel,
@@ -209,10 +275,11 @@ def _profile(call: KernelCall, target: str, settings: _Settings, outcome: _Outco
         trip_count=settings.trip_count,
         descriptors=settings.descriptors,
         max_instructions=settings.max_instructions,
+        progress=_shown,
     )
     try:
         with time_limit(settings.max_seconds):
-            outcome.profiles.append(predict(*call.args, **call.kwargs))
+            return predict(*call.args, **call.kwargs)
     except profiling.ProfileError as error:
         reason = str(error).partition("\n")[0]
         outcome.refused.append(_Refusal(name, target, reason))
@@ -222,6 +289,10 @@ def _profile(call: KernelCall, target: str, settings: _Settings, outcome: _Outco
     except (Exception, SystemExit) as error:
         reason = f"{name} raised {type(error).__name__}: {error}{where_raised(error)}"
         outcome.refused.append(_Refusal(name, target, reason))
+    finally:
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", nl=False, err=True)
+    return None
 
 
 def _calls(

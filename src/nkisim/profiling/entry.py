@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
-from nkisim.api import as_kernel
+from nkisim.api import Kernel, as_kernel
 from nkisim.diagnostics import Finding, Report
 from nkisim.options import SimOptions
 from nkisim.profiling.advice import advise
@@ -16,6 +16,7 @@ from nkisim.profiling.program import Capture
 from nkisim.profiling.shown import Profile
 from nkisim.profiling.spills import DoesNotFitError
 from nkisim.runs import Run
+from nkisim.trials import Arguments, Progress, Trials
 
 __all__ = ["Descriptors", "ProfileError", "profile"]
 
@@ -50,6 +51,7 @@ def profile(
     descriptors: Descriptors = "software",
     assume: Mapping[str, Any] | None = None,
     max_instructions: int = _MOST_INSTRUCTIONS,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Callable[..., Profile]:
     """Return a callable that predicts the device time of ``kernel`` for its arguments.
@@ -63,13 +65,15 @@ def profile(
             environment's, or trn2.
         values: Compute values too; where loops depend on values in memory, this or
             ``trip_count`` is needed.
-        advice: Search for changes that make the kernel faster.
+        advice: Search for changes that make the kernel faster. Each is tried on the arguments and
+            on others: the kernel runs with values a few times for each of at most 16 trials.
         descriptors: Origin of DMA descriptors where the kernel leaves it to the compiler:
             ``"software"``, made by GpSimd as the transfers are triggered, or ``"prebuilt"``, made
             before the run. On Trainium 1 they are always prebuilt.
         assume: Values of assumptions of the model by name, in place of their defaults; the profile
             lists those that matter with their alternatives.
         max_instructions: Instructions after which the kernel counts as endless.
+        progress: Called before each trial of a change with its number and the limit.
         **options: Other fields of ``SimOptions``, such as ``trip_count``.
 
     Raises:
@@ -88,13 +92,15 @@ def profile(
     assumptions = assumed(assume or {})
     wanted = as_kernel(kernel)
 
-    def profiled(*args: Any, **kwargs: Any) -> Profile:
+    def predicted(
+        kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Prediction, Run]:
         capture = Capture(
             chosen.generation(),
             descriptors,
             assumptions,
             ranks=chosen.ranks,
-            cores=wanted.cores or 1,
+            cores=kernel.cores or 1,
         )
         count = 0
 
@@ -106,27 +112,41 @@ def profile(
             capture(event)
 
         watched = dataclasses.replace(chosen, watchers=(*chosen.watchers, watch))
-        run = Run(wanted, watched, args, kwargs)
+        run = Run(kernel, watched, args, kwargs)
         report = run.report
         try:
             ran = run.check()
         except _TooLong:
             raise ProfileError(
-                f"{wanted.__name__} executes more than {max_instructions:,} instructions; "
+                f"{kernel.__name__} executes more than {max_instructions:,} instructions; "
                 "max_instructions sets another limit",
                 report,
             ) from None
         except ValueError as error:
-            raise ProfileError(f"{wanted.__name__}: {error}", report) from error
-        _require_legal(wanted.__name__, report, ran, values=values)
+            raise ProfileError(f"{kernel.__name__}: {error}", report) from error
+        _require_legal(kernel.__name__, report, ran, values=values)
         try:
-            prediction = Prediction(capture.program)
+            return Prediction(capture.program), run
         except DoesNotFitError as error:
-            raise ProfileError(f"{wanted.__name__}: {error}", report) from None
+            raise ProfileError(f"{kernel.__name__}: {error}", report) from None
+
+    def profiled(*args: Any, **kwargs: Any) -> Profile:
+        prediction, run = predicted(wanted, args, kwargs)
+        report = run.report
         found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())
         found.file, found.arguments = run.place.file, report.arguments
         if advice:
-            found.advice = advise(capture.program, prediction, found)
+            tried, given = wanted, Arguments(args, kwargs)
+            if chosen.ranks == 1:  # bound arguments are arguments like others
+                tried = Kernel(wanted.function, wanted.cores)
+                given = Arguments(*wanted.arguments(args, kwargs))
+
+            def latency(kernel: Kernel) -> float:
+                return predicted(kernel, *given)[0].latency_us
+
+            count = sum(found.instructions.values())
+            trials = Trials(tried, chosen, given, latency, count, progress)
+            advise(prediction.program, found, trials)
         return found
 
     return profiled

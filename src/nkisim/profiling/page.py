@@ -13,16 +13,18 @@ from nkisim.diagnostics import Finding
 from nkisim.diagnostics.html import PALETTE, indented
 from nkisim.diagnostics.page import document
 from nkisim.profiling.charts import COLOURS, MOST_BLOCKS, chart_data, roofline_drawing
-from nkisim.profiling.result import Advice, LineTime, ProfileData
+from nkisim.profiling.result import LineTime, ProfileData
 from nkisim.profiling.text import (
+    advice_title,
     arguments_text,
     descriptors_text,
     duration,
+    hunks,
     labels,
-    place,
     roofline_text,
     schedule_us,
     size,
+    together_text,
 )
 
 __all__ = ["fragment", "profile_page"]
@@ -103,7 +105,7 @@ def _section(profile: ProfileData, most_blocks: int, name: str) -> str:
         '<div class="chart"><canvas tabindex="0" role="img" aria-label="instructions by engine '
         'and queue, and memory in use, over time"></canvas><div class="tip"></div></div>',
         _timeline_note(profile),
-        _advice(profile.advice),
+        _advice(profile),
         "<h2>Source</h2>",
         _sources(profile),
         _counts(profile),
@@ -151,17 +153,17 @@ def _engines(profile: ProfileData) -> str:
     return f"<table>{heads}</tr>{''.join(rows)}</table>"
 
 
-def _advice(found: list[Advice]) -> str:
+def _advice(profile: ProfileData) -> str:
     cards = []
-    for advice in found:
-        gain = "" if advice.gain_us is None else f", saves {duration(advice.gain_us)}"
-        where = f" at {place(advice.file, advice.line)}" if advice.file else ""
-        code = f"<pre>{escape(advice.code)}</pre>" if advice.code else ""
+    for advice in profile.advice:
+        code = "\n".join(hunks(advice.code))
         cards.append(
-            f'<div class="advice"><p><b>{escape(advice.rule)} {escape(advice.title)}</b>'
-            f"{escape(where)}{gain}</p><p>{escape(advice.cause)}</p>"
-            f"<p>{escape(advice.action)}</p>{code}</div>"
+            f'<div class="advice"><p><b>{escape(advice_title(advice))}</b></p>'
+            f"<p>{escape(advice.cause)}</p><p>{escape(advice.action)}</p>"
+            + (f"<pre>{escape(code)}</pre></div>" if code else "</div>")
         )
+    together = together_text(profile)
+    cards += [f"<p>{escape(together)}</p>"] if together else []
     return f"<h2>Advice</h2>{''.join(cards)}" if cards else ""
 
 

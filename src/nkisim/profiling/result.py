@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nkisim.diagnostics import Finding
 
-__all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "ProfileData", "Span"]
+__all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "ProfileData", "Span", "Together"]
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dge", "dma")
 """Keys of the engines, in the order of tables; ``dge`` is the generation of DMA descriptors."""
@@ -98,17 +98,21 @@ class Doubt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A change that would make the kernel faster.
+    """A change that makes the kernel faster.
+
+    A piece with code has been tried: the edited kernel is legal and computes the same.
 
     Attributes:
         rule: Its id, such as ``"P001"``.
         title: The condition in a few words.
         cause: What was found, with numbers.
         action: What to change.
-        gain_us: Time saved according to the schedule of the changed kernel; None if that cannot be
-            modelled.
+        gain_us: Difference of the predicted times of the kernel and the changed one; None for a
+            sentence, which has not been tried.
         file, line: Line of the kernel that it concerns.
-        code: Code to paste, or "".
+        code: The change as a unified diff of the file, or "".
+        change: Largest change of an output, relative to the largest element of its array; 0 if all
+            bits are the same.
         values: What the texts are made from. Code reads these; texts are for people.
     """
 
@@ -121,6 +125,26 @@ class Advice:
     line: int = 0
     code: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
+    change: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Pieces of advice that were tried together.
+
+    Attributes:
+        pieces: Their positions in the advice.
+        latency_us: The predicted time with all of them.
+        change: Largest change of an output, as in ``Advice``.
+        code: The changes as a unified diff of the file.
+        text: The changed text of the file.
+    """
+
+    pieces: tuple[int, ...]
+    latency_us: float
+    change: float
+    code: str
+    text: str = field(repr=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,7 +183,8 @@ class ProfileData:
         timeline: The instructions in order of start.
         memory: Tiles over time.
         capacity: Bytes per partition of SBUF and PSUM.
-        advice: Changes worth trying, largest gain first.
+        advice: Changes, those with the largest gain first, then sentences without one.
+        together: The changes that gain together; None without a change.
         findings: Findings of the run.
     """
 
@@ -194,6 +219,7 @@ class ProfileData:
     file: str = ""
     arguments: dict[str, str] = field(default_factory=dict)
     advice: list[Advice] = field(default_factory=list)
+    together: Together | None = None
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -224,6 +250,8 @@ class ProfileData:
             plain[name] = [value._asdict() for value in plain[name]]
         plain["assumptions"] = [doubt._asdict() for doubt in self.assumptions]
         plain["advice"] = [asdict(piece) for piece in self.advice]
+        if self.together is not None:
+            plain["together"] = asdict(self.together)
         plain["findings"] = [
             {"rule": f.rule.id, "severity": f.severity, "text": f.summary} for f in self.findings
         ]

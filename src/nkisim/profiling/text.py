@@ -10,18 +10,21 @@ from nkisim.diagnostics import Finding
 from nkisim.profiling.result import Advice, LineTime, ProfileData, Span
 
 __all__ = [
+    "advice_title",
     "arguments_text",
     "busy_columns",
     "comparison",
     "descriptors_text",
     "duration",
     "flop_rate",
+    "hunks",
     "labels",
     "place",
     "roofline_text",
     "schedule_us",
     "size",
     "summary",
+    "together_text",
 ]
 
 _RATES = ((1.0, "TFLOP/s"), (1e3, "GFLOP/s"))
@@ -67,7 +70,7 @@ def summary(
         drawing.engines(profile),
         drawing.timeline(profile),
         drawing.critical_path(profile),
-        drawing.advice(profile.advice),
+        drawing.advice(profile),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -230,17 +233,16 @@ class _Drawing:
         text = line.text if len(line.text) <= room else line.text[: max(room - 3, 0)] + "..."
         return (head + text).rstrip()
 
-    def advice(self, found: Sequence[Advice]) -> list[str]:
-        """Return the changes worth trying."""
-        lines = [self._styled("advice", "head")] if found else []
-        for advice in found:
-            gain = "" if advice.gain_us is None else f", saves {duration(advice.gain_us)}"
-            where = f" at {place(advice.file, advice.line)}" if advice.file else ""
-            lines.append(self._styled(f"{advice.rule} {advice.title}{where}{gain}", "head"))
+    def advice(self, profile: ProfileData) -> list[str]:
+        """Return the changes that gain, and what they gain together."""
+        lines = [self._styled("advice", "head")] if profile.advice else []
+        for advice in profile.advice:
+            lines.append(self._styled(advice_title(advice), "head"))
             rows = [("cause", advice.cause), ("action", advice.action)]
             lines += self._table([row for row in rows if row[1]])
-            lines += [f"{'':<{_LABEL}}{code}" for code in advice.code.splitlines()]
-        return lines
+            lines += [f"{'':<{_LABEL}}{row}" for row in hunks(advice.code)]
+        together = together_text(profile)
+        return [*lines, *([self._styled(together, "head")] if together else [])]
 
     def findings(self, found: Sequence[Finding]) -> list[str]:
         """Return the findings; errors among them are about the source alone."""
@@ -258,6 +260,33 @@ class _Drawing:
 
     def _styled(self, text: str, style: str) -> str:
         return f"{_COLOURS.get(style, '')}{text}{_RESET}" if self.colour else text
+
+
+def advice_title(advice: Advice) -> str:
+    """Return rule, condition, place and gain of a piece of advice."""
+    gain = "" if advice.gain_us is None else f", saves {duration(advice.gain_us)}"
+    where = f" at {place(advice.file, advice.line)}" if advice.file else ""
+    return f"{advice.rule} {advice.title}{where}{gain}"
+
+
+def hunks(code: str) -> list[str]:
+    """Return the lines of a diff without the names of its files."""
+    return [row for row in code.splitlines() if not row.startswith(("--- ", "+++ "))]
+
+
+def together_text(profile: ProfileData) -> str:
+    """Return what pieces of advice gain together; empty for a single one."""
+    whole = profile.together
+    tried = sum(piece.gain_us is not None for piece in profile.advice)
+    if whole is None or tried < 2:
+        return ""
+    chosen = [profile.advice[i] for i in whole.pieces]
+    names = " and ".join(f"{piece.rule} at line {piece.line}" for piece in chosen)
+    rest = "" if len(chosen) == tried else "; the other changes gain nothing on top of that"
+    return (
+        f"with {names} the kernel takes {duration(whole.latency_us)} in place of "
+        f"{duration(profile.latency_us)}{rest}"
+    )
 
 
 def arguments_text(profile: ProfileData) -> str:

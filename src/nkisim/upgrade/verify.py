@@ -6,11 +6,12 @@ import linecache
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from nkisim.checks import file_findings
+from nkisim.comparison import arrays_of, differences
 from nkisim.diagnostics import Finding
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.environment import variable_set
@@ -229,18 +230,7 @@ def _outputs(call: KernelCall, version: str, settings: CheckSettings) -> list[np
             run.check()
     except (Exception, SystemExit, GaveUp) as error:
         return f"{type(error).__name__}: {error}"
-    return run.report.stopped or _arrays(run.report.outputs)
-
-
-def _arrays(outputs: Any) -> list[np.ndarray]:
-    """Return the arrays of a kernel's result, one after the other."""
-    if outputs is None:
-        return []
-    if isinstance(outputs, dict):
-        return _arrays(list(outputs.values()))
-    if isinstance(outputs, list | tuple):
-        return [array for one in outputs for array in _arrays(one)]
-    return [np.asarray(outputs)]
+    return run.report.stopped or arrays_of(run.report.outputs)
 
 
 def _compared(
@@ -255,30 +245,7 @@ def _compared(
     if isinstance(old, str):
         return KernelResult(name, "run", f"run as NKI {target}, not compared: {old}")
     both = f"run before (NKI {before}) and after (NKI {target})"
-    differences = _differences(old, new)
-    if differences:
-        return KernelResult(name, "differs", f"{both}: {differences}")
+    apart = differences(old, new)
+    if apart:
+        return KernelResult(name, "differs", f"{both}: {apart}")
     return KernelResult(name, "same", f"{both}: the same bits")
-
-
-def _differences(old: list[np.ndarray], new: list[np.ndarray]) -> str:
-    """Return how results differ; empty if all bits are the same."""
-    if len(old) != len(new):
-        return f"{len(old)} and {len(new)} outputs"
-    found = []
-    for number, (a, b) in enumerate(zip(old, new, strict=True)):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            found.append(f"output {number} is {a.dtype} {a.shape} and {b.dtype} {b.shape}")
-        elif a.tobytes() != b.tobytes():
-            found.append(f"output {number}: {_largest(a, b)}")
-    return "; ".join(found)
-
-
-def _largest(a: np.ndarray, b: np.ndarray) -> str:
-    """Return the largest difference of two arrays and the number of elements that differ."""
-    bits = [np.frombuffer(array.tobytes(), np.uint8).reshape(a.size, -1) for array in (a, b)]
-    count = int((bits[0] != bits[1]).any(axis=1).sum())
-    with np.errstate(all="ignore"):
-        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    largest = np.nanmax(np.where(np.isnan(apart), 0.0, apart), initial=0.0)
-    return f"largest difference {largest:.3g}, {count} of {a.size} elements"

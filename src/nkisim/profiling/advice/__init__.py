@@ -1,9 +1,9 @@
-"""Advice: what to change in a kernel, ranked by the time that a schedule of the change saves.
+"""Advice: changes of a kernel that have been tried, ranked by the time that they save.
 
-Each rule looks for its condition in the program, changes the program as the code that it shows
-would, and schedules the changed program; the difference is the promised gain.
+Each rule looks for its condition in the program and its source, and edits the source. A trial
+profiles, runs and checks the edited kernel; the gain is the difference of the two predictions.
 """
 
-from nkisim.profiling.advice.ranking import advise
+from nkisim.profiling.advice.search import advise
 
 __all__ = ["advise"]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nkisim.arch.timing import Timing, timing_of
+import numpy as np
+
 from nkisim.diagnostics import declare
-from nkisim.profiling.advice.candidate import Candidate, Found, Line, with_operations
-from nkisim.profiling.advice.code import statement_of, with_arguments
-from nkisim.profiling.costs import Work, work_of
+from nkisim.profiling.advice.candidate import Candidate, Found, Line
+from nkisim.profiling.advice.edits import before, removed, replaced, with_arguments
 from nkisim.profiling.program import Operation, Program
-from nkisim.profiling.result import Advice
 from nkisim.profiling.steps import Term
-from nkisim.spec.enums import engine as Engine
-from nkisim.spec.ops import OPS
+from nkisim.rewriting import Edit
+from nkisim.suggestions.statement import Case
 
 __all__ = ["activation_advice"]
 
@@ -30,6 +28,8 @@ ONE_ACTIVATION = declare(
 )
 
 _MOST_AFFINE = 2
+_MOST_ROUNDINGS = 8
+"""Roundings by which an output may change, in units of the coarsest of those that disappear."""
 
 
 class _Chain(NamedTuple):
@@ -46,9 +46,12 @@ class _Chain(NamedTuple):
     sum: Operation | None
 
     @property
+    def steps(self) -> tuple[Operation, ...]:
+        return (*self.affine, self.core, *(() if self.sum is None else (self.sum,)))
+
+    @property
     def lines(self) -> tuple[Line, ...]:
-        steps = (*self.affine, self.core, *(() if self.sum is None else (self.sum,)))
-        return tuple((o.place.file, o.place.line) for o in steps)
+        return tuple((o.place.file, o.place.line) for o in self.steps)
 
 
 class _Folded(NamedTuple):
@@ -78,26 +81,16 @@ def activation_advice(found: Found) -> Iterator[Candidate]:
     for chain in _chains(found.program):
         groups.setdefault(chain.lines, []).append(chain)
     for lines, chains in groups.items():
-        terms = [(i, term) for i, o in enumerate(chains[0].affine) for term in _terms(o)]
-        folded = _folded(terms, found.program.generation.number)
+        folded = _folded(chains[0].affine)
         if folded is not None and _is_all(found, lines, chains):
             yield _candidate(found, lines, chains, folded)
 
 
 def _is_all(found: Found, lines: tuple[Line, ...], chains: list[_Chain]) -> bool:
-    """Return whether the lines do nothing else, equally each time, and are in one block."""
-    if any(len(found.by_line[line]) != len(chains) for line in lines):
-        return False
+    """Return whether the lines do nothing else, and equally each time."""
     first = [o.step for o in (*chains[0].affine, chains[0].core)]
-    if any([o.step for o in (*chain.affine, chain.core)] != first for chain in chains):
-        return False
-    names = [found.by_line[line][0].name for line in lines]
-    cases = [statement_of(ONE_ACTIVATION, *pair) for pair in zip(lines, names, strict=True)]
-    return None not in cases and len({id(case.block) for case in cases if case is not None}) == 1
-
-
-def _terms(operation: Operation) -> tuple[Term, ...]:
-    return () if operation.step is None else operation.step.terms
+    equal = all([o.step for o in (*c.affine, c.core)] == first for c in chains)
+    return equal and all(len(found.by_line[line]) == len(chains) for line in lines)
 
 
 def _chains(program: Program) -> Iterator[_Chain]:
@@ -126,7 +119,7 @@ def _chains(program: Program) -> Iterator[_Chain]:
                 break
             affine.insert(0, feeder)
             before = feeder.fed_by
-        if _folded([(0, t) for o in affine for t in _terms(o)], program.generation.number) is None:
+        if _folded(affine) is None:
             affine = affine[-1:]
         total = None if step.reduces else sums.get(core.number)
         if total is not None and any(number > core.number for number in total.reuses):
@@ -135,8 +128,9 @@ def _chains(program: Program) -> Iterator[_Chain]:
             yield _Chain(tuple(affine), core, total)
 
 
-def _folded(terms: list[tuple[int, Term]], generation: int) -> _Folded | None:
-    """Return scale and bias in place of operators in a row; None where an activation cannot."""
+def _folded(affine: Sequence[Operation]) -> _Folded | None:
+    """Return scale and bias in place of steps in a row; None where an activation cannot."""
+    terms = [(i, t) for i, o in enumerate(affine) if o.step is not None for t in o.step.terms]
     kinds = ["scale" if term.operator == "multiply" else "bias" for _, term in terms]
     if not terms:
         return _Folded()
@@ -152,117 +146,93 @@ def _folded(terms: list[tuple[int, Term]], generation: int) -> _Folded | None:
     else:
         return None
     assert folded.bias is not None
-    term = folded.bias[1]
-    if generation == 2 and term.number is not None:  # gen2 takes a tile only
-        return None
-    return folded._replace(negated=term.operator == "subtract")
+    return folded._replace(negated=folded.bias[1].operator == "subtract")
 
 
 def _candidate(
     found: Found, lines: tuple[Line, ...], chains: list[_Chain], folded: _Folded
 ) -> Candidate:
-    program, first = found.program, chains[0]
-    timing = timing_of(program.generation)
-    changed: dict[int, Operation] = {}
-    for chain in chains:
-        for o in (*chain.affine, *(() if chain.sum is None else (chain.sum,))):
-            changed[o.number] = replace(o, work=Work(Engine.scalar, 0.0, 0.0))
-        if folded.needs_a_column:
-            o = chain.affine[-1]
-            changed[o.number] = replace(o, work=_column_work(timing))
-        changed[chain.core.number] = replace(chain.core, work=_core_work(program, chain, timing))
-    names = [o.name for o in (*first.affine, first.core)]
-    names += [] if first.sum is None else [first.sum.name]
+    first = chains[0]
+    steps = first.steps
+    names = [o.name for o in steps]
     parts = [] if not first.affine else ["scale" if folded.bias is None else "bias"]
     if folded.scale is not None and folded.bias is not None:
         parts = ["scale and bias"]
     parts += [] if first.sum is None else ["the sum"]
-    place = first.core.place
+    cases = [
+        found.statement(ONE_ACTIVATION, line, o.name) for line, o in zip(lines, steps, strict=True)
+    ]
+    known = dict(zip((o.number for o in steps), (c for c in cases if c is not None), strict=False))
+    together = None not in cases and len({id(case.block) for case in known.values()}) == 1
+    unit, rounding = _rounding(found, first)
     return Candidate(
-        Advice(
-            ONE_ACTIVATION.id,
-            "steps of one activation",
-            f"{', '.join(names[:-1])} and {names[-1]} follow each other on one tile, "
-            f"{len(chains)} times",
-            f"let one activation do them, with {' and '.join(parts)}",
-            None,
-            place.file,
-            place.line,
-            _code(first, folded),
-            {"steps": names, "times": len(chains), "lines": [line for _, line in lines]},
-        ),
-        with_operations(changed),
-        frozenset(lines),
+        rule=ONE_ACTIVATION,
+        title="steps of one activation",
+        cause=f"{', '.join(names[:-1])} and {names[-1]} follow each other on one tile, "
+        f"{len(chains)} times",
+        action=f"let one activation do them, with {' and '.join(parts)}",
+        line=(first.core.place.file, first.core.place.line),
+        lines=frozenset(lines),
+        edits=tuple(_edits(found, first, folded, known)) if together else (),
+        rounding=rounding,
+        most_change=_MOST_ROUNDINGS * unit,
+        values={"steps": names, "times": len(chains), "lines": [line for _, line in lines]},
     )
 
 
-def _column_work(timing: Timing) -> Work:
-    """Return the cost of a ``tensor_scalar`` of one column."""
-    issue = timing.vector_issue_cycles / timing.vector_ghz
-    busy = timing.least_cycles / timing.vector_ghz + issue
-    return Work(Engine.vector, busy, timing.vector_tail - issue)
+def _rounding(found: Found, chain: _Chain) -> tuple[float, str]:
+    """Return the largest rounding that one activation leaves out, and its words."""
+    left_out = chain.steps[:-1] if chain.sum is None else (*chain.affine, chain.core)
+    dtypes = []
+    for o in left_out:
+        events = found.program.examples.get((o.place.file, o.place.line), {})
+        dtypes += [event.arguments["dst"].dtype for event in events.values()]
+    steps = {float(np.spacing(np.ones((), dtype.numpy))): dtype for dtype in dtypes}
+    return max(steps), f"the rounding of a step to {steps[max(steps)]}"
 
 
-def _core_work(program: Program, chain: _Chain, timing: Timing) -> Work:
-    """Return the cost of the activation, with the sum if there is one."""
-    work, step = chain.core.work, chain.core.step
-    assert step is not None
-    if step.kind == "square":
-        events = program.examples[chain.core.place.file, chain.core.place.line]
-        event = next(iter(events.values()))
-        arguments = {"data": event.arguments["data1"], "op": OPS["square"]}
-        square = replace(event, instruction="activation", engine=Engine.scalar, arguments=arguments)
-        work = work_of(square, program.generation, program.assumptions, prebuilt=False)
-    if chain.sum is None:
-        return work
-    return work._replace(busy=work.busy + timing.accumulator_cycles / timing.scalar_ghz)
-
-
-def _code(chain: _Chain, folded: _Folded) -> str:
-    """Return the activation with its new arguments, after the column that it needs."""
+def _edits(found: Found, chain: _Chain, folded: _Folded, cases: dict[int, Case]) -> Iterator[Edit]:
+    """Yield the edits: the activation with its new arguments, after the column that it needs."""
     core = chain.core
-    line = (core.place.file, core.place.line)
+    case = cases[core.number]
     assert core.step is not None
-    case = statement_of(ONE_ACTIVATION, line, core.name)
-    assert case is not None
-    nisa, nl = case.nisa, case.nl
-    before: list[str] = []
-    arguments: dict[str, str] = {}
+    tree, nisa, nl = case.source.tree, case.nisa, case.nl
+    texts: dict[str, str] = {}
+
+    def argument(operation: Operation, name: str) -> str:
+        return cases[operation.number].text(name)
+
     if chain.affine:
-        arguments["data"] = _argument(chain.affine[0], "data")
+        texts["data"] = argument(chain.affine[0], "data")
     if folded.scale is not None:
-        arguments["scale"] = _argument(chain.affine[folded.scale[0]], folded.scale[1].argument)
+        texts["scale"] = argument(chain.affine[folded.scale[0]], folded.scale[1].argument)
     if folded.bias is not None:
-        bias = _argument(chain.affine[folded.bias[0]], folded.bias[1].argument)
-        factor = arguments["scale"] if folded.scaled else "1.0"
+        bias = argument(chain.affine[folded.bias[0]], folded.bias[1].argument)
+        factor = f"({texts['scale']})" if folded.scaled else "1.0"
         factor = f"-{factor}" if folded.negated else factor
         if folded.needs_a_column:
-            name = case.fresh("bias")
-            before = [
+            name = found.fresh("bias_column")
+            column = [
                 f"{name} = {nl}.ndarray({bias}.shape, dtype={nl}.float32, buffer={nl}.sbuf)",
                 f"{nisa}.tensor_scalar(dst={name}, data={bias}, op0={nl}.multiply, "
                 f"operand0={factor})",
             ]
+            yield before(tree, case.statement, column)
             bias = name
         elif folded.scaled or folded.negated:
-            bias = f"{factor} * {bias}"
-        arguments["bias"] = bias
+            bias = f"{factor} * ({bias})"
+        texts["bias"] = bias
     if chain.sum is not None:
-        arguments["reduce_op"] = f"{nl}.add"
-        arguments["reduce_res"] = _argument(chain.sum, "dst")
-        arguments["reduce_cmd"] = f"{nisa}.reduce_cmd.reset_reduce"
+        texts["reduce_op"] = f"{nl}.add"
+        texts["reduce_res"] = argument(chain.sum, "dst")
+        texts["reduce_cmd"] = f"{nisa}.reduce_cmd.reset_reduce"
     if core.step.kind == "function" and core.name == "activation":
-        text = with_arguments(ONE_ACTIVATION, line, core.name, arguments)
+        yield from with_arguments(case, texts)
     else:
-        dst, data = _argument(core, "dst"), _argument(core, core.step.reads)
-        given = {"dst": dst, "op": f"{nl}.square", "data": data} | arguments
-        text = f"{nisa}.activation({', '.join(f'{k}={v}' for k, v in given.items())})"
-    return "\n".join([*before, text])
-
-
-def _argument(operation: Operation, name: str) -> str:
-    """Return an argument as the kernel has it."""
-    line = (operation.place.file, operation.place.line)
-    case = statement_of(ONE_ACTIVATION, line, operation.name)
-    assert case is not None
-    return case.text(name)
+        dst, data = argument(core, "dst"), argument(core, core.step.reads)
+        texts = {"dst": dst, "op": f"{nl}.square", "data": data} | texts
+        call = f"{nisa}.activation({', '.join(f'{k}={v}' for k, v in texts.items())})"
+        yield replaced(tree, case.statement, [call])
+    for o in chain.steps:
+        if o is not core:
+            yield removed(tree, cases[o.number].statement)

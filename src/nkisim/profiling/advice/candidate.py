@@ -1,47 +1,72 @@
-"""A possible piece of advice, and the program that follows it."""
+"""A possible piece of advice, and what the rules read: the program, its profile, its source."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from nkisim.diagnostics import Finding, Place, Rule
 from nkisim.profiling.program import Operation, Program
-from nkisim.profiling.result import Advice, ProfileData
+from nkisim.profiling.result import ProfileData
 from nkisim.profiling.spills import SPILL
+from nkisim.rewriting import Edit
+from nkisim.source import File
+from nkisim.suggestions.statement import Case, case_of
 
-__all__ = ["Candidate", "Found", "Line", "with_operations"]
+__all__ = ["Candidate", "Found", "Iterations", "Line", "iterations_of"]
 
 Line = tuple[str, int]
 """File and line."""
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
     """A possible piece of advice.
 
     Attributes:
-        advice: Its text and its code, without the gain.
-        changed: Returns the program that follows it; None if the change is not possible.
+        rule: The rule.
+        title: The condition in a few words.
+        cause: What was found, with numbers.
+        action: What to change.
+        line: The line that it concerns.
         lines: Lines whose operations it changes.
+        edits: The change of the kernel's file; empty if the advice is a sentence only.
+        rounding: The rounding that the change leaves out, in words; empty if the results stay the
+            same bits.
+        most_change: Largest change of an output by the missing rounding, relative to the largest
+            element of its array.
+        values: What the texts are made from.
     """
 
-    advice: Advice
-    changed: Callable[[Program], Program | None]
+    rule: Rule
+    title: str
+    cause: str
+    action: str
+    line: Line
     lines: frozenset[Line]
+    edits: tuple[Edit, ...] = ()
+    rounding: str = ""
+    most_change: float = 0.0
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Found:
-    """A program with its profile, as the rules read it.
+    """A program with its profile and its source, as the rules read them.
 
     Attributes:
         program: The program.
         profile: Its profile.
+        file: The file of the kernel; None without source.
     """
 
-    def __init__(self, program: Program, profile: ProfileData) -> None:
+    def __init__(self, program: Program, profile: ProfileData, file: File | None) -> None:
         self.program = program
         self.profile = profile
+        self.file = file
+        self._names: set[str] = set()
 
     @cached_property
     def by_line(self) -> Mapping[Line, list[Operation]]:
@@ -58,20 +83,60 @@ class Found:
         return {(line.file, line.line): line.critical_us for line in self.profile.lines}
 
     def most_gain(self, lines: Iterable[Line]) -> float:
-        """Return the largest time that a change of some lines can save, in us.
-
-        Operations outside the critical path do not determine the end.
-        """
+        """Return the time of lines on the critical path, an estimate of what a change can save."""
         return sum(self._critical.get(line, 0.0) for line in lines)
 
+    def statement(self, rule: Rule, line: Line, instruction: str = "") -> Case | None:
+        """Return the statement at a line that calls an instruction.
 
-def with_operations(
-    changed: Mapping[int, Operation],
-) -> Callable[[Program], Program]:
-    """Return the change that replaces operations, by their numbers."""
+        None if it is not in the file of the kernel, or shares its lines with another one.
+        """
+        if self.file is None or line[0] != self.file.file:
+            return None
+        case = case_of(Finding(rule, "", Place(*line), instruction))
+        if case is None or case.source.tree is not self.file:
+            return None
+        if instruction and (case.call is None or not case.arguments):
+            return None
+        return case if self.file.statement(case.statement) is case.statement else None
 
-    def change(program: Program) -> Program:
-        operations = [changed.get(o.number, o) for o in program.operations]
-        return replace(program, operations=operations)
+    def fresh(self, wish: str) -> str:
+        """Return a name that the file does not use and no other piece of advice has got."""
+        assert self.file is not None
+        for number in itertools.count(1):
+            name = self.file.fresh(wish if number == 1 else f"{wish}_{number}")
+            if name not in self._names:
+                break
+        self._names.add(name)
+        return name
 
-    return change
+
+class Iterations(NamedTuple):
+    """The iterations of a loop in which operations run.
+
+    Attributes:
+        variable: The loop variable.
+        first, step, length: Its first value, the step to the next one, and the number of values.
+    """
+
+    variable: str
+    first: int
+    step: int
+    length: int
+
+    @property
+    def text(self) -> str:
+        """The number of an iteration from 0, as an expression of the loop variable."""
+        text = f"({self.variable} - {self.first})" if self.first else self.variable
+        return text if self.step == 1 else f"{text} // {self.step}"
+
+
+def iterations_of(operations: Sequence[Operation], least: int) -> Iterations | None:
+    """Return the innermost loop around operations with so many iterations at even steps."""
+    for name, _ in reversed(operations[0].place.loops):
+        values = sorted({dict(o.place.loops).get(name, 0) for o in operations})
+        steps = {b - a for a, b in itertools.pairwise(values)}
+        if len(values) >= max(least, 2):
+            step = steps.pop()
+            return None if steps else Iterations(name, values[0], step, len(values))
+    return None

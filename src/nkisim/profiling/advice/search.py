@@ -1,0 +1,134 @@
+"""The search for advice: candidates of all rules, tried in the order of their estimated gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nkisim.profiling.advice.activations import activation_advice
+from nkisim.profiling.advice.candidate import Candidate, Found
+from nkisim.profiling.advice.engines import engine_advice
+from nkisim.profiling.advice.queues import queue_advice
+from nkisim.profiling.advice.reloads import reload_advice
+from nkisim.profiling.advice.sentences import sentences
+from nkisim.profiling.program import Program
+from nkisim.profiling.result import Advice, ProfileData, Together
+from nkisim.rewriting import applied, disjoint, unified_diff
+from nkisim.trials import Trials, Tried
+
+__all__ = ["RULES", "advise"]
+
+RULES: tuple[Callable[[Found], Iterator[Candidate]], ...] = (
+    queue_advice,
+    engine_advice,
+    activation_advice,
+    reload_advice,
+    sentences,
+)
+"""Functions that yield the candidates of a program."""
+
+_MOST = 5
+"""Pieces of advice that a report shows."""
+
+_LEAST_SHARE = 0.01
+"""Share of the device time that a change must save to be worth a line."""
+
+_LEAST_SENTENCE = 0.1
+"""Share of the critical path of the lines that a sentence without a gain is about."""
+
+_Piece = tuple[Candidate, Tried]
+
+
+def advise(program: Program, found: ProfileData, trials: Trials) -> None:
+    """Fill a profile with the changes worth making, those with the largest gain first.
+
+    Args:
+        program: The program, with spills.
+        found: Its profile; ``advice`` and ``together`` are set.
+        trials: The trials of the call.
+    """
+    file = None if trials.file is None else trials.file.file
+    condition = Found(program, found, file)
+    search = _Search(found.latency_us, trials, "" if file is None else file.text)
+    candidates = sorted(
+        ((condition.most_gain(c.lines), c) for rule in RULES for c in rule(condition)),
+        key=lambda pair: -pair[0],
+    )
+    pieces: list[_Piece] = []
+    untried: list[Candidate] = []
+    for most, candidate in candidates:
+        if candidate.edits and trials.left > 0:
+            if most >= _LEAST_SHARE * found.latency_us:
+                tried = search.tried([candidate])
+                pieces += [] if tried is None else [(candidate, tried)]
+        elif most >= _LEAST_SENTENCE * found.latency_us:
+            untried.append(candidate)
+    pieces.sort(key=lambda piece: piece[1].latency_us)
+    shown = pieces[:_MOST]
+    found.advice = [search.advice(*piece) for piece in shown]
+    found.advice += [_sentence(candidate) for candidate in untried[: _MOST - len(shown)]]
+    found.together = search.together(shown)
+
+
+class _Search:
+    """Trials of candidates of one call.
+
+    Args:
+        latency_us: The time of the original kernel.
+        trials: The trials.
+        text: The text of the kernel's file.
+    """
+
+    def __init__(self, latency_us: float, trials: Trials, text: str) -> None:
+        self._latency_us = latency_us
+        self._trials = trials
+        self._text = text
+
+    def _edited(self, candidates: Sequence[Candidate]) -> str:
+        edits = [edit for candidate in candidates for edit in candidate.edits]
+        return applied(self._text, edits, [1])[0]
+
+    def _diff(self, text: str) -> str:
+        assert self._trials.file is not None
+        return unified_diff(Path(Path(self._trials.file.file.file).name), self._text, text)
+
+    def tried(self, candidates: Sequence[Candidate], best: float | None = None) -> Tried | None:
+        """Return the result of a trial of candidates together; it must be faster than ``best``."""
+        below = (self._latency_us if best is None else best) - _LEAST_SHARE * self._latency_us
+        change = max(c.most_change for c in candidates)
+        return self._trials.tried(self._edited(candidates), below, change)
+
+    def advice(self, candidate: Candidate, tried: Tried) -> Advice:
+        """Return a piece of advice."""
+        plain, action = _sentence(candidate), candidate.action
+        if tried.change:
+            action += f"; {candidate.rounding} disappears, and the result changes by up to "
+            action += f"{tried.change:.1e} of its largest element"
+        gain, code = self._latency_us - tried.latency_us, self._diff(self._edited([candidate]))
+        return replace(plain, action=action, gain_us=gain, change=tried.change, code=code)
+
+    def together(self, shown: Sequence[_Piece]) -> Together | None:
+        """Return the pieces that gain together: each is added if it makes the kernel faster.
+
+        A piece that changes the same bytes as an earlier one is left out.
+        """
+        if not shown:
+            return None
+        taken, (_, result) = [0], shown[0]
+        for number, (candidate, _) in enumerate(shown[1:], 1):
+            chosen = [shown[i][0] for i in taken]
+            edits = [edit for c in chosen for edit in c.edits]
+            if self._trials.left <= 0 or not disjoint(candidate.edits, edits):
+                continue
+            tried = self.tried([*chosen, candidate], result.latency_us)
+            if tried is not None:
+                taken.append(number)
+                result = tried
+        text = self._edited([shown[i][0] for i in taken])
+        return Together(tuple(taken), result.latency_us, result.change, self._diff(text), text)
+
+
+def _sentence(candidate: Candidate) -> Advice:
+    texts = candidate.rule.id, candidate.title, candidate.cause, candidate.action
+    return Advice(*texts, None, *candidate.line, values=candidate.values)

@@ -1,0 +1,221 @@
+"""Trials: an edited kernel is profiled, run, compared with the original, and checked.
+
+A trial is no proof for other arguments. It uses the given ones, and fresh values in a second shape
+where the kernel accepts one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from nkisim.api import Kernel
+from nkisim.comparison import arrays_of, relative_change
+from nkisim.options import SimOptions
+from nkisim.process_ledger import unrecorded
+from nkisim.runs import Run
+from nkisim.trials.arguments import Arguments, fresh, given, other_shapes
+from nkisim.trials.editions import KernelFile, kernel_file
+
+__all__ = ["MOST_TRIALS", "Progress", "Trials", "Tried"]
+
+MOST_TRIALS = 16
+"""Trials of a report."""
+
+_MOST_INSTRUCTIONS = 1_000_000
+"""Instructions that the trials of a report execute at most, each counted once."""
+
+_MOST_SHAPES = 6
+"""Second shapes that are tested with the original kernel."""
+
+Progress = Callable[[int, int], None]
+"""Called before each trial with its number and the limit."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Tried(NamedTuple):
+    """The result of a trial.
+
+    Attributes:
+        latency_us: The predicted time.
+        change: Largest change of an output, relative to the largest element of its array; 0 if all
+            bits are the same.
+    """
+
+    latency_us: float
+    change: float
+
+
+class _Ran(NamedTuple):
+    """A run: its outputs and the arguments that it wrote to, and the ids of its findings."""
+
+    arrays: list[np.ndarray]
+    rules: frozenset[str]
+
+
+class _Case(NamedTuple):
+    """Arguments, the detectors that follow their runs, and the run of the original kernel."""
+
+    arguments: Arguments
+    detect: tuple[str, ...] | None
+    original: _Ran
+
+
+class Trials:
+    """The trials of one call of a kernel.
+
+    Args:
+        kernel: The kernel.
+        options: The options of its profile.
+        arguments: The arguments of the call.
+        latency: Returns the predicted time of a kernel for the arguments, in us.
+        instructions: Number of instructions of the kernel.
+        progress: Called before each trial.
+
+    Attributes:
+        file: The kernel with its file; None without source.
+        left: Number of trials that may still be made.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        options: SimOptions,
+        arguments: Arguments,
+        latency: Callable[[Kernel], float],
+        instructions: int,
+        progress: Progress | None = None,
+    ) -> None:
+        self._kernel = kernel
+        self._options = options
+        self._arguments = arguments
+        self._latency = latency
+        self._progress = progress
+        self.file: KernelFile | None = kernel_file(kernel)
+        self.left = self._most = min(MOST_TRIALS, _MOST_INSTRUCTIONS // max(instructions, 1))
+
+    def tried(self, text: str, below_us: float, most_change: float = 0.0) -> Tried | None:
+        """Return the result of a trial of another text of the kernel's file.
+
+        Args:
+            text: The text.
+            below_us: Time that the prediction must not exceed.
+            most_change: Largest change of an output that is accepted.
+
+        Returns:
+            The result; None if the text is no Python, the kernel is too slow, a check has findings
+            that the original has not, or an output changes too much.
+        """
+        self.left -= 1
+        if self._progress is not None:
+            self._progress(self._most - self.left, self._most)
+        assert self.file is not None
+        try:
+            edited = self.file.edited(text)
+        except (SyntaxError, ValueError) as error:
+            _LOG.debug("an edit is not valid Python: %s", error)
+            return None
+        try:
+            with unrecorded():
+                return self._of(edited, below_us, most_change)
+        finally:
+            self.file.forget(edited)
+
+    def _of(self, edited: Kernel, below_us: float, most_change: float) -> Tried | None:
+        latency = np.inf
+        with _logged(edited):
+            latency = self._latency(edited)
+        if latency > below_us or not self._cases:
+            return None
+        change = 0.0
+        for case in self._cases:
+            ran = self._run(edited, case.arguments, case.detect)
+            if ran is None or not ran.rules <= case.original.rules:
+                return None
+            change = max(change, relative_change(case.original.arrays, ran.arrays))
+            if change > most_change:
+                return None
+        return Tried(latency, change)
+
+    @cached_property
+    def _cases(self) -> list[_Case]:
+        """The arguments of trials: first others than the given ones, whose check takes longest."""
+        start = given(self._arguments)
+        checked = self._run(self._kernel, start, None)
+        if checked is None:
+            return []
+        return [*self._fresh(start, checked.rules), _Case(start, None, checked)]
+
+    def _fresh(self, start: Arguments, known: frozenset[str]) -> Iterator[_Case]:
+        """Yield a case with fresh values, in a second shape if the kernel accepts one."""
+        second = None
+        for extents in itertools.islice(other_shapes(start), _MOST_SHAPES):
+            ran = self._run(self._kernel, fresh(start, 0.5, extents), (), values=False)
+            if ran is not None and ran.rules <= known:
+                second = extents
+                break
+        found = None
+        for low in (-1.0, 0.5):  # a logarithm accepts positive values only
+            drawn = fresh(start, low, second)
+            ran = self._run(self._kernel, drawn, ())
+            if ran is not None and ran.rules <= known:
+                found = found or _Case(drawn, (), ran)
+                if _is_finite(ran.arrays):
+                    found = _Case(drawn, (), ran)
+                    break
+        if found is not None:
+            yield found
+
+    def _run(
+        self,
+        kernel: Kernel,
+        arguments: Arguments,
+        detect: tuple[str, ...] | None,
+        *,
+        values: bool = True,
+    ) -> _Ran | None:
+        """Run a kernel; the source is checked where all detectors follow the run."""
+        options = dataclasses.replace(
+            self._options,
+            values=values,
+            trip_count=None if values else self._options.trip_count,
+            detect=detect,
+            source=detect is None,
+            watchers=(),
+        )
+        arrays: list[np.ndarray] = []
+
+        def copied(_: str, array: np.ndarray) -> np.ndarray:
+            arrays.append(np.array(array))
+            return arrays[-1]
+
+        copy = arguments.changed(copied)
+        run = Run(kernel, options, copy.args, copy.kwargs)
+        with unrecorded(), _logged(kernel):
+            run.check()
+        if run.report.stopped:
+            return None
+        rules = frozenset(f.rule.id for f in run.report.findings if f.severity != "note")
+        return _Ran([*arrays_of(run.report.outputs), *arrays], rules)
+
+
+@contextmanager
+def _logged(kernel: Kernel) -> Iterator[None]:
+    """Context manager that logs what a kernel raises: it is the user's code, and the edit fails."""
+    try:
+        yield
+    except Exception:
+        _LOG.debug("a run of %s for a trial failed", kernel.__name__, exc_info=True)
+
+
+def _is_finite(arrays: list[np.ndarray]) -> bool:
+    floats = (a for a in arrays if a.dtype.kind not in "biuOV")
+    return all(bool(np.isfinite(a.astype(np.float32)).all()) for a in floats)

@@ -170,7 +170,9 @@ def _transfer(
         share = timing.dma_compute_rate
     # A copy from HBM to HBM counts twice for the stack and once for the DMA engines.
     stack = timing.hbm_stack_rate / cores_on_stack / DMA_ENGINES
-    rate = min(timing.dma_engine_rate * share, stack * moved.nbytes / max(moved.hbm_bytes, 1))
+    rate = timing.dma_engine_rate * share
+    if moved.hbm_bytes > moved.nbytes:
+        rate = min(rate, stack * moved.nbytes / moved.hbm_bytes)
     descriptors = moved.descriptors * moved.busiest * timing.dma_descriptor
     # An engine that serves fewer than eight rows has fewer descriptors to fetch.
     rows = min(1.0, moved.rows * moved.busiest / PARTITIONS_PER_ENGINE)

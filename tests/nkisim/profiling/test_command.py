@@ -14,12 +14,12 @@ from .profile_cases import ENGINES, EXAMPLES, FILE
 
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
 
-UNWRITTEN = """\
+REFUSED = """\
 @nki.jit
-def unwritten(x):
+def refused(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=out, src=tile)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.psum)
+    nisa.dma_copy(dst=tile, src=x)
     return out
 """
 
@@ -156,17 +156,17 @@ def test_files_are_written(run, tmp_path):
 
 
 def test_a_refused_kernel_is_status_1_with_its_findings(run):
-    status, out, _ = run(HEAD + UNWRITTEN, *SHAPES, "--target", "all")
+    status, out, _ = run(HEAD + REFUSED, *SHAPES, "--target", "all")
     assert status == 1
-    assert out.count("error[M001]") == 1
-    assert "--> k.py:10   nisa.dma_copy(dst=out, src=tile)" in out
+    assert out.count("error[M018]") == 1
+    assert "--> k.py:10   nisa.dma_copy(dst=tile, src=x)" in out
     assert "on    gen2, gen3, gen4" in out
-    assert "on gen3: unwritten has no device time, 1 finding: 1 error" in out
+    assert "on gen3: refused has no device time, 1 finding: 1 error" in out
 
 
 def test_without_a_profile_reports_are_not_written(run, tmp_path):
     (tmp_path / "r.html").write_text("old")
-    status, _, err = run(HEAD + UNWRITTEN, *SHAPES, "--html", "r.html", "--trace", "t.json")
+    status, _, err = run(HEAD + REFUSED, *SHAPES, "--html", "r.html", "--trace", "t.json")
     assert status == 1
     assert "--html: no profile; r.html was not written" in err
     assert "--trace: no profile; t.json was not written" in err
@@ -175,12 +175,12 @@ def test_without_a_profile_reports_are_not_written(run, tmp_path):
 
 
 def test_a_refused_kernel_does_not_hide_the_others(run):
-    status, out, _ = run(HEAD + UNWRITTEN + "\n\n" + COPY, *SHAPES, "--format", "json")
+    status, out, _ = run(HEAD + REFUSED + "\n\n" + COPY, *SHAPES, "--format", "json")
     assert status == 1
     found = json.loads(out)
     assert [p["kernel"] for p in found["profiles"]] == ["copy"]
-    assert [(r["kernel"], r["target"]) for r in found["refused"]] == [("unwritten", "gen3")]
-    assert [f["rule"] for f in found["findings"]] == ["M001"]
+    assert [(r["kernel"], r["target"]) for r in found["refused"]] == [("refused", "gen3")]
+    assert [f["rule"] for f in found["findings"]] == ["M018"]
 
 
 def test_an_endless_kernel_ends_at_the_limit(run):

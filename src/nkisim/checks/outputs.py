@@ -29,7 +29,6 @@ OUTPUT_UNWRITTEN = declare(
     "A returned tensor was not written, or only in part.",
     "the caller gets whatever was left in the memory",
     silent=True,
-    changes_results=True,
 )
 ONE_PROGRAM = declare(
     "C003",

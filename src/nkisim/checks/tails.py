@@ -30,7 +30,6 @@ PARTIAL_TILE = declare(
     detector="lostwork",
     on_values=True,
     silent=True,
-    changes_results=True,
 )
 CONTRACTION_TAIL = declare(
     "S068",
@@ -41,7 +40,6 @@ CONTRACTION_TAIL = declare(
     detector="lostwork",
     on_values=True,
     silent=True,
-    changes_results=True,
 )
 
 _Region = tuple[int, tuple[int, ...], tuple[int, ...], int]

@@ -157,7 +157,7 @@ class Finding:
     @property
     def refuses(self) -> bool:
         """Whether the compiler or the device refuses the kernel for it."""
-        return self.severity == "error" and not self.rule.silent
+        return self.severity == "error" and self.rule.silent is not True
 
     @property
     def file(self) -> str:

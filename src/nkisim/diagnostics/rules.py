@@ -39,10 +39,9 @@ class Rule:
         meaningless: True when no natural result exists; the run stops at every strictness level.
         on_values: True when it depends on values; a run without values does not find it.
         silent: True when neither the compiler nor the device refuses the kernel: it runs, and its
-            results are wrong.
+            results are wrong. So a kernel with the fault has a time, and a fix may change results.
+            ``"in part"`` when some of its faults are refused.
         whole_call: True when several operands of a call that break it have one cause.
-        changes_results: True when the results of a kernel with the fault are wrong, so that a fix
-            changes them.
         detector: Name of the detector, for rules that a simulation checks only with that detector
             enabled; ``check`` enables all.
         since: Version of nkisim that introduced the rule.
@@ -57,8 +56,7 @@ class Rule:
     on_values: bool = False
     detector: str = ""
     whole_call: bool = False
-    silent: bool = False
-    changes_results: bool = False
+    silent: bool | Literal["in part"] = False
     since: str = "0.1.0"
 
     def __str__(self) -> str:
@@ -76,8 +74,7 @@ def declare(
     on_values: bool = False,
     detector: str = "",
     whole_call: bool = False,
-    silent: bool = False,
-    changes_results: bool = False,
+    silent: bool | Literal["in part"] = False,
     advice: bool = False,
 ) -> Rule:
     """Register and return a rule; an id can be declared only once.
@@ -91,7 +88,6 @@ def declare(
         detector=detector,
         whole_call=whole_call,
         silent=silent,
-        changes_results=changes_results,
     )
     _REGISTRY[id] = rule
     if not advice:

@@ -110,7 +110,7 @@ class _Fix:
 
     @property
     def changes_results(self) -> bool:
-        return any(finding.rule.changes_results for finding in self.findings)
+        return any(bool(finding.rule.silent) for finding in self.findings)
 
 
 @dataclass(frozen=True)

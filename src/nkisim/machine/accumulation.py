@@ -18,7 +18,6 @@ ACCUMULATE_UNWRITTEN = declare(
     "A matmul adds to PSUM that nothing has written.",
     "the sum starts from whatever was left there",
     silent=True,
-    changes_results=True,
 )
 ACCUMULATE_AFTER_FILL = declare(
     "M004",
@@ -54,7 +53,6 @@ LOST_SUM = declare(
     "A matmul with accumulate=False overwrites a sum in PSUM that nothing has read.",
     "of a loop over K only the last step is left",
     silent=True,
-    changes_results=True,
 )
 
 

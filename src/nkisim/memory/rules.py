@@ -311,7 +311,7 @@ SKIPPED_UNWRITTEN = declare(
     "oob_mode.skip leaves destination rows unwritten.",
     "skipped rows keep the old contents of the memory",
     on_values=True,
-    changes_results=True,
+    silent=True,
 )
 
 # -- reads of unwritten memory --------------------------------------------------------------------
@@ -324,7 +324,6 @@ UNWRITTEN_SBUF = declare(
     "is used.",
     "the device reads whatever was left there",
     silent=True,
-    changes_results=True,
 )
 UNWRITTEN_PSUM = declare(
     "M002",

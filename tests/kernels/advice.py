@@ -59,20 +59,20 @@ def good_P002(x):
     return out
 
 
-@advised_twin(zeros(1024, 256), zeros(1024, 512))
+@advised_twin(zeros(1024, 1024), zeros(1024, 512))
 def bad_P003(a, b):
-    out = nl.ndarray((256, 512), dtype=nl.float32, buffer=nl.shared_hbm)
-    left = nl.ndarray((128, 8, 256), dtype=a.dtype, buffer=nl.sbuf)
+    out = nl.ndarray((1024, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left = nl.ndarray((128, 8, 1024), dtype=a.dtype, buffer=nl.sbuf)
     right = nl.ndarray((128, 8, 512), dtype=b.dtype, buffer=nl.sbuf)
     for k in nl.affine_range(8):
         nisa.dma_copy(dst=left[:, k, :], src=a[k * 128 : (k + 1) * 128])
         nisa.dma_copy(dst=right[:, k, :], src=b[k * 128 : (k + 1) * 128])
-    for m in nl.affine_range(4):
+    for m in nl.affine_range(16):
         rows = slice(m * 64, (m + 1) * 64)
         total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
         for k in nl.affine_range(8):
-            for c in nl.affine_range(32):
-                columns = slice(c * 16, (c + 1) * 16)
+            for c in nl.affine_range(8):
+                columns = slice(c * 64, (c + 1) * 64)
                 nisa.nc_matmul(  # here
                     dst=total[:, columns],
                     stationary=left[:, k, rows],
@@ -86,13 +86,13 @@ def bad_P003(a, b):
 
 
 def good_P003(a, b):
-    out = nl.ndarray((256, 512), dtype=nl.float32, buffer=nl.shared_hbm)
-    left = nl.ndarray((128, 8, 256), dtype=a.dtype, buffer=nl.sbuf)
+    out = nl.ndarray((1024, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left = nl.ndarray((128, 8, 1024), dtype=a.dtype, buffer=nl.sbuf)
     right = nl.ndarray((128, 8, 512), dtype=b.dtype, buffer=nl.sbuf)
     for k in nl.affine_range(8):
         nisa.dma_copy(dst=left[:, k, :], src=a[k * 128 : (k + 1) * 128])
         nisa.dma_copy(dst=right[:, k, :], src=b[k * 128 : (k + 1) * 128])
-    for m in nl.affine_range(4):
+    for m in nl.affine_range(16):
         rows = slice(m * 64, (m + 1) * 64)
         total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
         for k in nl.affine_range(8):

@@ -73,6 +73,7 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_stubs.py
 	$(VENV)/bin/python tools/gen_api.py
 	$(VENV)/bin/python tools/gen_benchmarks.py
+	$(VENV)/bin/python tools/gen_coverage.py
 	$(VENV)/bin/python tools/gen_migration.py
 	$(VENV)/bin/python tools/gen_pictures.py
 	$(VENV)/bin/python tools/gen_energy_plot.py
@@ -98,5 +99,5 @@ mutants: $(VENV)/.mutants
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
-	rm -rf docs/api docs/benchmarks site
+	rm -rf docs/api docs/benchmarks docs/instructions site
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,7 +2,7 @@
 """Print code lines by folder and exported names by package, or compare them with the budget.
 
     python tools/tree_size.py [CHECKOUT ...]   # table, several checkouts side by side
-    python tools/tree_size.py --budget         # fail above [tool.nkisim.budget] of pyproject.toml
+    python tools/tree_size.py --budget         # fail above [tool.budget] of pyproject.toml
 
 A code line is a line of a ``.py`` file that is not blank, not a comment and not part of a
 docstring. Stubs, pages and data files are generated and not counted. The exported names are the
@@ -77,8 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def check_budget(root: Path) -> int:
     """Return 1 and print what grew if a checkout is above its budget, else 0."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text())
-    budget = settings["tool"]["nkisim"]["budget"]
+    budget = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["budget"]
     size = size_of(root)
     above = {name: count for name, count in size.totals.items() if count > budget[name]}
     for name, count in size.totals.items():

@@ -12,7 +12,7 @@ from scripts import loaded
 
 tree_size = loaded(Path(__file__).parents[2] / "tools" / "tree_size.py")
 
-BUDGET = "[tool.nkisim.budget]\ncode-lines = {}\nexported-names = {}\n"
+BUDGET = "[tool.budget]\ncode-lines = {}\nexported-names = {}\n"
 MODULE = '''\
 """A module.
 

@@ -221,7 +221,7 @@ def copied(tmp_path):
                 ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.nbc")
             )
         for path in ROOT.iterdir():
-            if path.is_file():
+            if path.is_file() and path.name != ".git":  # a file in a worktree of git
                 shutil.copy(path, root)
         text = (ROOT / "CONTRIBUTING.md").read_text()
         section = re.split(r"^## ", text.partition(f"## Example: {title}\n")[2], flags=re.M)[0]

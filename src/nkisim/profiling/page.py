@@ -17,6 +17,7 @@ from nkisim.profiling.result import LineTime, ProfileData
 from nkisim.profiling.text import (
     advice_title,
     arguments_text,
+    assumptions_text,
     descriptors_text,
     duration,
     hunks,
@@ -96,7 +97,8 @@ def _section(profile: ProfileData, most_blocks: int, name: str) -> str:
         "</div><div><h2>Roofline</h2>",
         roofline_drawing(profile),
         f"<p>{escape(roofline_text(profile))}</p></div></div>",
-        f"<p>DMA {escape(descriptors_text(profile))}.</p>",
+        f"<p>DMA {escape(descriptors_text(profile))}. Assumed: "
+        f"{escape(assumptions_text(profile))}.</p>",
         "<h2>Timeline and memory</h2>",
         '<div class="tools"><button data-zoom="0.5">+</button><button data-zoom="2">&#8722;'
         '</button><button data-zoom="0">all</button><span class="label range"></span>'

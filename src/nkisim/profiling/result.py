@@ -231,7 +231,7 @@ class ProfileData:
             plain[name] = [value._asdict() for value in plain[name]]
         plain["advice"] = [asdict(piece) for piece in self.advice]
         if self.together is not None:
-            plain["together"] = asdict(self.together)
+            plain["together"] = {k: v for k, v in asdict(self.together).items() if k != "text"}
         plain["findings"] = [
             {"rule": f.rule.id, "severity": f.severity, "text": f.summary} for f in self.findings
         ]

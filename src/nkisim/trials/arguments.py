@@ -91,8 +91,9 @@ def other_shapes(arguments: Arguments) -> Iterator[dict[int, int]]:
     for extent in sorted(found, reverse=True):
         step = next((s for s in (4 * _TILE, _TILE) if extent % s == 0 and extent > s), 0)
         if step:
-            fewer = extent - step if extent > 2 * step else extent + step
-            yield {extent: fewer}
-            yield {extent: 2 * extent - fewer}
+            count = extent // step  # a few tiles are enough, and one is too few
+            other = count // 4 + 1 if count > 8 else count - 1 if count > 2 else count + 1
+            yield {extent: other * step}
+            yield {extent: extent + step}
         elif extent > 2:
             yield {extent: extent - 1}

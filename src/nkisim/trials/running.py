@@ -29,7 +29,7 @@ __all__ = ["MOST_TRIALS", "Progress", "Trials", "Tried"]
 MOST_TRIALS = 16
 """Trials of a report."""
 
-_MOST_INSTRUCTIONS = 1_000_000
+_MOST_INSTRUCTIONS = 400_000
 """Instructions that the trials of a report execute at most, each counted once."""
 
 _MOST_SHAPES = 6

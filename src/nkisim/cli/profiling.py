@@ -249,7 +249,7 @@ def _write_improved(outcome: _Outcome) -> None:
         try:
             if file.text != file.before:
                 file.write()
-            done = f"{len(file.steps)} steps written" if file.steps else "nothing gains 2 %"
+            done = f"written after {len(file.steps)} step(s)" if file.steps else "nothing gains 2 %"
         except SourceError as error:
             done = f"{error}"
         outcome.notes.append(f"{file.path}: {done}")

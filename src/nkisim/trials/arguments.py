@@ -91,8 +91,8 @@ def other_shapes(arguments: Arguments) -> Iterator[dict[int, int]]:
     for extent in sorted(found, reverse=True):
         step = next((s for s in (4 * _TILE, _TILE) if extent % s == 0 and extent > s), 0)
         if step:
-            count = extent // step  # a few tiles are enough, and one is too few
-            other = count // 4 + 1 if count > 8 else count - 1 if count > 2 else count + 1
+            tiles = extent // step  # a few are enough, and one is too few
+            other = tiles // 4 + 1 if tiles > 8 else tiles - 1 if tiles > 2 else tiles + 1
             yield {extent: other * step}
             yield {extent: extent + step}
         elif extent > 2:

@@ -69,7 +69,8 @@ def profile(
             ``"software"``, made by GpSimd as the transfers are triggered, or ``"prebuilt"``, made
             before the run. On Trainium 1 they are always prebuilt.
         max_instructions: Instructions after which the kernel counts as endless.
-        progress: Called before each trial of a change with its number and the limit.
+        progress: Called before each trial of a change with its number and the limit; if it returns
+            False, there are no more.
         **options: Other fields of ``SimOptions``, such as ``trip_count``.
 
     Raises:

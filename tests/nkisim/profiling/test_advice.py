@@ -112,6 +112,8 @@ def test_progress_counts_trials_up_to_the_limit():
     assert {most for _, most in seen} == {running.MOST_TRIALS}
     assert len(seen) <= running.MOST_TRIALS
     nkisim.profile(weighted, advice=False, progress=seen.append)(*WEIGHTED)
+    stopped = nkisim.profile(weighted, progress=lambda number, most: number < 2)(*WEIGHTED)
+    assert sum(bool(piece.code) for piece in stopped.advice) == 1
 
 
 def powers_of(x, reads_difference=False, bias=False, overwrites=False):

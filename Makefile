@@ -7,11 +7,12 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --n
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check docs package format mutants clean
+.PHONY: help setup demo lint test test-all check docs package format mutants clean
 
 help:
 	@echo "make demo      run kernels, break one, validate all of them and show the table"
-	@echo "make test      format, lint, types, import rules and the fast tests; ARGS goes to pytest"
+	@echo "make lint      format, lint, types, import rules and size, without tests"
+	@echo "make test      make lint and the fast tests; ARGS goes to pytest"
 	@echo "make test PACKAGE=trnblas   the same for src/trnblas and tests/trnblas alone"
 	@echo "make test-all  the same as make test, with the slow tests"
 	@echo "make check     tools/check as it is; ARGS goes to pytest"
@@ -44,7 +45,10 @@ demo: $(READY)
 	@echo; printf "the same as a page: "
 	@$(VENV)/bin/python -m trnsci status --format html --output build/status.html
 
-# PACKAGE, if given, reaches tools/check as an environment variable.
+# PACKAGE, if given, reaches tools/lint and tools/check as an environment variable.
+lint: $(READY)
+	tools/lint
+
 test: $(READY)
 	tools/check -m "not slow" $(ARGS)
 
@@ -69,6 +73,7 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_stubs.py
 	$(VENV)/bin/python tools/gen_api.py
 	$(VENV)/bin/python tools/gen_benchmarks.py
+	$(VENV)/bin/python tools/gen_coverage.py
 	$(VENV)/bin/python tools/gen_migration.py
 	$(VENV)/bin/python tools/gen_pictures.py
 	$(VENV)/bin/python tools/gen_energy_plot.py
@@ -94,5 +99,5 @@ mutants: $(VENV)/.mutants
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
-	rm -rf docs/api docs/benchmarks site
+	rm -rf docs/api docs/benchmarks docs/instructions site
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

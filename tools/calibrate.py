@@ -24,7 +24,7 @@ from slow_kernels import SLOW
 import nkisim
 from nkisim.arch import GENERATIONS, resolve_target
 from nkisim.arch.timing import timing_of
-from nkisim.profiling.analysis import Prediction, predict
+from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.program import Capture
 
 PAGE = Path(__file__).parent.parent / "docs" / "design" / "profile-calibration.md"
@@ -81,7 +81,7 @@ def grid_prediction(row: GridRow) -> tuple[Prediction, int, int]:
     operand = np.broadcast_to(np.float32(0), (_ORDER, _ORDER))
     program = captured(kernels.blocked_product, "trn2", operand, operand, *row.tiles).program
     moved = [o.work.transfer for o in program.operations if o.work.transfer is not None]
-    return predict(program), sum(m.nbytes for m in moved), len(moved)
+    return Prediction(program), sum(m.nbytes for m in moved), len(moved)
 
 
 def compare(rows: list[GridRow]) -> Compared:
@@ -102,28 +102,23 @@ def kernel_prediction(entry: KernelTime) -> float:
 
 
 def leave_one_out() -> list[tuple[int, float, float]]:
-    """Fit ``stall_share`` without the rows of one M, and return the error on those rows.
+    """Fit ``exposed_latency`` without the rows of one M, and return the error on those rows.
 
     Returns:
         M, the fitted share, and the error in percent.
     """
-    timing = timing_of(resolve_target("trn2"))
-    tight, loose, published = [], [], []
-    for row in GRID:
-        found = grid_prediction(row)[0]
-        tight.append(found.tight.total)
-        loose.append(max(found.loose.total, found.tight.total))
-        published.append(row.us)
-    base = np.array(tight) + timing.fixed
-    stall, wanted = np.array(loose) - np.array(tight), np.array(published) * 1e3
-    shares = np.linspace(0, 0.5, 101)
+    predictions = [grid_prediction(row)[0] for row in GRID]
+    published = np.array([row.us for row in GRID])
+    shares = np.linspace(0, 0.5, 51)
+    errors = [
+        np.abs(np.array([found.latency_with(share) for found in predictions]) / published - 1)
+        for share in shares
+    ]
     found_rows: list[tuple[int, float, float]] = []
     for m in (1, 2, 4, 8, 16):
         out = np.array([row.tiles[0] == m for row in GRID])
-        errors = [np.mean(np.abs((base + share * stall) / wanted - 1)[~out]) for share in shares]
-        share = float(shares[int(np.argmin(errors))])
-        error = float(np.mean(np.abs((base + share * stall) / wanted - 1)[out])) * 100
-        found_rows.append((m, share, error))
+        best = int(np.argmin([np.mean(error[~out]) for error in errors]))
+        found_rows.append((m, float(shares[best]), float(np.mean(errors[best][out])) * 100))
     return found_rows
 
 
@@ -159,9 +154,9 @@ def page(*, large: bool) -> str:
         f"Mean absolute error {both.error:.1f} %, rank correlation {both.rank:.2f}, regret "
         f"{both.regret:.1f} %.",
         "",
-        "`stall_share` fitted without the rows of one M, and the error on those rows:",
+        "`exposed_latency` fitted without the rows of one M, and the error on those rows:",
         "",
-        "| M | share | error % |",
+        "| M | fitted | error % |",
         "| ---: | ---: | ---: |",
         *(f"| {m} | {share:.3f} | {error:.1f} |" for m, share, error in leave_one_out()),
         "",

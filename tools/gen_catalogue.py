@@ -5,8 +5,9 @@ The sources are the declarations in nkisim, the twin kernels in tests/kernels an
 instruction_examples.py. Findings about bad kernels and the output of examples are computed while
 the page is generated.
 
-The pages are part of the repository: findings and other pages link to them, and ``nkisim rule``
-prints those of the rules. A test compares them with the output of this script.
+The pages of rules are part of the repository and of the wheel: findings link to them, and
+``nkisim rule`` prints them. A test compares them with the output of this script. The pages of
+instructions, which take 3 s, are made with the site.
 
     python tools/gen_catalogue.py [FOLDER]     FOLDER/rules and FOLDER/instructions; default: docs
 """
@@ -65,14 +66,18 @@ def main(folder: Path = ROOT / "docs") -> None:
     """Write all pages below ``folder``, replacing those of an earlier run."""
     import_everything()
     pages = {"rules": rule_pages(all_twins()), "instructions": instruction_pages()}
-    for name, written in pages.items():
-        home = folder / name
-        home.mkdir(parents=True, exist_ok=True)
-        for stale in home.glob("*.md"):
-            stale.unlink()
-        for stem, text in written.items():
-            (home / f"{stem}.md").write_text(text, encoding="utf-8")
-        print(f"{home}: {len(written)} pages")
+    for name, texts in pages.items():
+        write(folder / name, texts)
+        print(f"{folder / name}: {len(texts)} pages")
+
+
+def write(folder: Path, texts: dict[str, str]) -> None:
+    """Write pages, given by file stem, and remove those of an earlier run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("*.md"):
+        stale.unlink()
+    for stem, text in texts.items():
+        (folder / f"{stem}.md").write_text(text, encoding="utf-8")
 
 
 def import_everything() -> None:
@@ -147,11 +152,14 @@ def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, s
     if rule.detector:
         asked = f'look for it with `detect=("{rule.detector}",)`'
         return [("`simulate`, `strict`", asked), ("`check`", goes_on)]
-    return [
+    found = [
         ("`simulate`", goes_on if looked_for_in_simulate(twins) else "does not look for it"),
         ("`strict`", "raises" if rule.severity == "error" else goes_on),
         ("`check`", goes_on),
     ]
+    if rule.silent:
+        found.append(("`profile`", "predicts a time, since the device runs the kernel"))
+    return found
 
 
 def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:

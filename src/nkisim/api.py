@@ -104,6 +104,13 @@ class Kernel:
             )
         return Kernel(self.function, int(grid), self.bound)
 
+    def __get__(self, instance: object, owner: type | None = None) -> Kernel:
+        """Return the kernel with an instance of its class bound, as functions of a class do."""
+        if instance is None:
+            return self
+        args, kwargs = self.bound
+        return Kernel(self.function, self.cores, ((instance, *args), kwargs))
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel: inline inside another kernel, else on a simulated core of its own."""
         if CORE.get() is not None:

@@ -6,6 +6,7 @@ through NumPy.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from nkisim.memory import (
     is_hbm,
     require_dtype,
 )
+from nkisim.source import with_parameters
 from nkisim.traversal import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 
@@ -33,6 +35,7 @@ __all__ = [
     "array_of",
     "definition_place",
     "described",
+    "digest",
     "kernel_name",
     "kernel_parameters",
     "tensor_annotations",
@@ -325,6 +328,29 @@ def described(value: Any) -> str:
     return type(value).__name__
 
 
+def digest(value: Any) -> str:
+    """Return a hash of the bits of arrays and numbers in a value; of other leaves, of the type."""
+    found = hashlib.blake2b(digest_size=16)
+    _hash(value, found.update)
+    return found.hexdigest()
+
+
+def _hash(value: Any, update: Callable[[bytes], object]) -> None:
+    parts = parts_of(value)
+    for path, part in parts:
+        update(path.encode())
+        _hash(part, update)
+    if parts:
+        return
+    update(described(value).encode())
+    if _is_torch(value):
+        value = _from_torch("", value)[0]
+    if isinstance(value, (np.ndarray, np.generic)):
+        update(value.tobytes())
+    elif isinstance(value, (bool, int, float, str)):
+        update(repr(value).encode())
+
+
 def kernel_name(function: Callable[..., Any]) -> str:
     """Return the name of a kernel: of a callable object, the name of its class."""
     return getattr(function, "__name__", type(function).__name__)
@@ -340,7 +366,8 @@ def definition_place(function: Callable[..., Any]) -> Place:
 def kernel_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a kernel, none if Python has no signature for it."""
     try:
-        return list(inspect.signature(function).parameters.values())
+        called = with_parameters(function)
+        return list(inspect.signature(called, follow_wrapped=False).parameters.values())
     except (TypeError, ValueError):
         return []
 

@@ -7,6 +7,8 @@ and does not import the simulator unless the option is given.
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Generator
 from contextlib import ExitStack
 from typing import Any
 
@@ -21,6 +23,11 @@ __all__ = [
 ]
 
 _LEDGER = pytest.StashKey[Any]()
+_MISSING = "No module named 'nki'"
+_HINT = (
+    "`import nki` resolves to nkisim with pytest --nkisim; for all runs of a project, put "
+    'addopts = "--nkisim" under [tool.pytest.ini_options] in pyproject.toml'
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,11 +60,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
     """Install before the first ``conftest.py`` is imported, which may import ``nki``."""
     if early_config.known_args_namespace.nkisim:
         _install_for_run(early_config, early_config.known_args_namespace)
+    try:
+        return (yield)
+    except Exception as error:
+        if _MISSING in str(error):
+            print(f"nkisim: {_HINT}", file=sys.stderr)
+        raise
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -127,9 +140,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the findings."""
+    """Print the findings; or how to set the option, where ``import nki`` failed without it."""
     ledger = config.stash.get(_LEDGER, None)
     if ledger is None:
+        stats = terminalreporter.stats
+        failed = [*stats.get("error", ()), *stats.get("failed", ())]
+        if any(_MISSING in report.longreprtext for report in failed):
+            terminalreporter.write_line(f"nkisim: {_HINT}")
         return
     from nkisim.diagnostics.text import ledger_text
 

@@ -272,7 +272,7 @@ def _meant(home: str, name: str) -> str:
     """Return the replacement of a name that does not exist."""
     names = [n for n in dir(sys.modules[home]) if not n.startswith("_")]
     intent, here = intent_of(name), _SHORT.get(home, home)
-    if home == "nkisim.isa" and intent is not None:
+    if intent is not None and (home == "nkisim.isa" or intent.kind == "matmul"):
         return f"write {intent.remedy()}"
     for other, short in _SHORT.items():
         if other != home and other != "nkisim" and name in dir(sys.modules.get(other, sys)):

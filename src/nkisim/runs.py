@@ -79,7 +79,7 @@ SHARED_ONCE = declare(
 )
 
 
-class Runnable(Protocol):
+class _Runnable(Protocol):
     """The interface of a kernel that a run needs: see ``Kernel``."""
 
     @property
@@ -106,7 +106,7 @@ class Run:
     """
 
     def __init__(
-        self, kernel: Runnable, options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, kernel: _Runnable, options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self.kernel = kernel
         self.options = options

@@ -13,7 +13,7 @@ from types import ModuleType
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 GENERATED = ("api", "benchmarks", "instructions", "rules")
-SITE_ONLY = ("api", "benchmarks")
+SITE_ONLY = ("api", "benchmarks", "instructions")
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE_COMMENT = re.compile(r"# (\w+\.py)\n")

@@ -22,12 +22,11 @@ from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
 from nkisim.spec import INSTRUCTIONS
 from nkisim.versions import names_of
 from releases import VERSIONS
+from scripts import loaded
 
 from .pages import DOCS, ROOT, Page
 
 DATA = ROOT / "tests" / "data"
-FOLDERS = ("rules", "instructions")
-PAGES = [path for folder in FOLDERS for path in sorted((DOCS / folder).iterdir())]
 BY_HAND = {
     *("get_nc_sub_version", "get_nc_version"),
     *("register_alloc", "register_load", "register_move", "register_store"),
@@ -40,10 +39,12 @@ BESIDE = {
     "D049",
     "D050",
     "D051",
+    "D052",
     "L068",
     "L069",
     "L070",
     "M049",
+    "S072",
     # advice of nkisim.profile: the kernel has no fault
     *(f"P{number:03}" for number in range(1, 13) if number != 5),
 }  # rules that the list does not have
@@ -56,15 +57,23 @@ for _twin in kernels.TWINS:
     TWINS_OF.setdefault(_twin.rule, []).append(_twin)
 
 
-@pytest.fixture
-def generator(monkeypatch):
+@pytest.fixture(scope="module")
+def generator():
     """tools/gen_catalogue.py, which extends ``sys.path``."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    spec = importlib.util.spec_from_file_location("gen_catalogue", ROOT / "tools/gen_catalogue.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.import_everything()
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        module = loaded(ROOT / "tools" / "gen_catalogue.py")
+        module.import_everything()
+        yield module
+
+
+@pytest.fixture(scope="module")
+def instruction_folder(generator, tmp_path_factory):
+    """A folder with the pages of instructions, next to a link to those of the rules."""
+    home = tmp_path_factory.mktemp("docs")
+    (home / "rules").symlink_to(DOCS / "rules")
+    generator.write(home / "instructions", generator.instruction_pages())
+    return home / "instructions"
 
 
 # Some rules; tests/nkisim/test_rules.py compares the findings of all with what is recorded.
@@ -76,11 +85,6 @@ def test_the_page_of_a_rule_is_the_one_that_is_generated(id, generator):
 
 def test_the_index_of_rules_is_the_one_that_is_generated(generator):
     assert (DOCS / "rules" / "index.md").read_text() == generator.rule_index(), "run `make docs`"
-
-
-def test_the_pages_of_some_instructions_are_those_that_are_generated(generator):
-    made, folder = generator.instruction_pages(sorted(INSTRUCTIONS)[::4]), DOCS / "instructions"
-    assert [n for n in made if (folder / f"{n}.md").read_text() != made[n]] == [], "run `make docs`"
 
 
 @each_case("id", TWINS_OF)
@@ -108,22 +112,23 @@ def recorded_words(twin):
 @pytest.mark.slow
 def test_the_pages_in_the_repository_are_those_that_are_generated(tmp_path, generator):
     """``make docs`` writes them. The other tests read them in the repository."""
-    for folder in FOLDERS:
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "GONE.md").write_text("of an earlier run\n")
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "GONE.md").write_text("of an earlier run\n")
     generator.main(tmp_path)
-    for folder in FOLDERS:
-        made = {path.name: path.read_text() for path in (tmp_path / folder).iterdir()}
-        kept = {path.name: path.read_text() for path in (DOCS / folder).iterdir()}
-        assert set(kept) == set(made), f"run `make docs` and commit docs/{folder}"
-        assert [name for name in made if kept[name] != made[name]] == [], "run `make docs`"
+    made = {path.name: path.read_text() for path in (tmp_path / "rules").iterdir()}
+    kept = {path.name: path.read_text() for path in (DOCS / "rules").iterdir()}
+    assert set(kept) == set(made), "run `make docs` and commit docs/rules"
+    assert [name for name in made if kept[name] != made[name]] == [], "run `make docs`"
 
 
-def test_every_rule_and_every_instruction_has_a_page():
+def test_every_rule_and_every_instruction_has_a_page(instruction_folder):
     rules = {path.stem for path in (DOCS / "rules").iterdir()}
-    instructions = {path.stem for path in (DOCS / "instructions").iterdir()}
-    assert rules == {*RULES, "index"}
-    assert instructions == {*INSTRUCTIONS, *BY_HAND, "index"}
+    assert rules == {*RULES, "index"}, "run `make docs` and commit docs/rules"
+    assert {path.stem for path in instruction_folder.iterdir()} == {
+        *INSTRUCTIONS,
+        *BY_HAND,
+        "index",
+    }
 
 
 def test_the_catalogue_covers_the_known_faults(capsys):
@@ -137,7 +142,10 @@ def test_the_catalogue_covers_the_known_faults(capsys):
             f"{len(undecidable)}, found under another id: {len(others)}"
         )
     assert len(ids) == 345
-    assert set(RULES) - ids == BESIDE
+    unlisted = sorted(set(RULES) - ids - BESIDE)
+    assert not unlisted, f"add to BESIDE what is not in the list of known faults: {unlisted}"
+    assert set(RULES) >= BESIDE
+    assert not ids & BESIDE
     assert pages == set(RULES)
     assert ids == (ids & set(RULES)) | undecidable | others
     assert not (undecidable | others) & set(RULES)
@@ -146,11 +154,11 @@ def test_the_catalogue_covers_the_known_faults(capsys):
     assert {rule for rules in SPOKEN_FOR.values() for rule in rules} <= set(RULES)
 
 
-def test_every_link_leads_to_a_generated_page():
-    links = [(path, link) for path in PAGES for link in Page.read(path).links]
-    pages = {path.resolve() for path in PAGES}
-    assert [link for path, link in links if (path.parent / link).resolve() not in pages] == []
-    assert len(links) > len(PAGES)
+def test_every_link_leads_to_a_generated_page(instruction_folder):
+    pages = [*instruction_folder.parent.glob("*/*.md")]
+    links = [(path, link) for path in pages for link in Page.read(path).links]
+    assert [link for path, link in links if not (path.parent / link).is_file()] == []
+    assert len(links) > len(pages)
 
 
 def test_rule_pages_show_what_is_found_and_both_kernels():
@@ -257,8 +265,8 @@ def checked(twin, name, text, inputs, folder):
         del sys.modules["kernel"]
 
 
-def test_no_page_names_a_place_on_this_machine():
-    for path in PAGES:
+def test_no_page_names_a_place_on_this_machine(instruction_folder):
+    for path in instruction_folder.parent.glob("*/*.md"):
         assert str(ROOT) not in path.read_text()
 
 
@@ -279,10 +287,10 @@ def test_rule_pages_tell_what_each_level_does():
     assert rows("A019")["outside a kernel"] == "raises"
 
 
-@pytest.mark.parametrize("name", INSTRUCTIONS)
-def test_instruction_pages_show_the_declaration(name):
+@each_case("name", INSTRUCTIONS)
+def test_instruction_pages_show_the_declaration(name, instruction_folder):
     declared = INSTRUCTIONS[name]
-    page = Page.read(DOCS / "instructions" / f"{name}.md")
+    page = Page.read(instruction_folder / f"{name}.md")
     prose = "\n".join(page.prose)
     calls = [block.text for block in page.blocks if f"nisa.{name}(" in block.text][:-1]
     shown = "".join("".join(calls).split())
@@ -306,19 +314,19 @@ def test_instruction_pages_show_the_declaration(name):
     assert printed.text.strip()
 
 
-def test_examples_print_what_is_shown_wherever_they_run(tmp_path, monkeypatch):
+def test_examples_print_what_is_shown_wherever_they_run(instruction_folder, tmp_path, monkeypatch):
     """The blocks of a page are a file of their own, which needs nothing of this repository."""
     monkeypatch.chdir(tmp_path)
     for name in ("nc_matmul", "quantize_mx", "sendrecv", "iota"):
-        page = Page.read(DOCS / "instructions" / f"{name}.md")
+        page = Page.read(instruction_folder / f"{name}.md")
         page.blocks = page.blocks[-2:]
         page.run()
 
 
-def test_dtypes_are_those_that_the_rules_leave():
+def test_dtypes_are_those_that_the_rules_leave(instruction_folder):
 
     def dtypes(name, operand):
-        prose = Page.read(DOCS / "instructions" / f"{name}.md").prose
+        prose = Page.read(instruction_folder / f"{name}.md").prose
         (row,) = (line for line in prose if line.startswith(f"| `{operand}` |"))
         return row.split(" | ")[3]
 

@@ -22,12 +22,12 @@ def check_reported(found):
 @pytest.mark.slow
 def test_the_page_is_current_and_every_call_reports_its_path():
     found = lines()
-    assert PAGE.read_text() == page(found), "run tools/gen_coverage.py"
+    assert PAGE.read_text() == page(found), "run `make docs`"
     check_reported(found)
 
 
 def test_the_table_of_one_library_is_current():
     found = lines(["trnblas"])
     table = next(part for part in render(found, "md").split("\n\n") if part.startswith("| "))
-    assert table in PAGE.read_text(), "run tools/gen_coverage.py"
+    assert table in PAGE.read_text(), "run `make docs`"
     check_reported(found)

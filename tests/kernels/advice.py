@@ -59,15 +59,15 @@ def good_P002(x):
     return out
 
 
-@advised_twin(zeros(1024, 256), zeros(1024, 512))
+@advised_twin(zeros(1024, 1024), zeros(1024, 512))
 def bad_P003(a, b):
-    out = nl.ndarray((256, 512), dtype=nl.float32, buffer=nl.shared_hbm)
-    left = nl.ndarray((128, 8, 256), dtype=a.dtype, buffer=nl.sbuf)
+    out = nl.ndarray((1024, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left = nl.ndarray((128, 8, 1024), dtype=a.dtype, buffer=nl.sbuf)
     right = nl.ndarray((128, 8, 512), dtype=b.dtype, buffer=nl.sbuf)
     for k in nl.affine_range(8):
         nisa.dma_copy(dst=left[:, k, :], src=a[k * 128 : (k + 1) * 128])
         nisa.dma_copy(dst=right[:, k, :], src=b[k * 128 : (k + 1) * 128])
-    for m in nl.affine_range(4):
+    for m in nl.affine_range(16):
         rows = slice(m * 64, (m + 1) * 64)
         total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
         for k in nl.affine_range(8):
@@ -86,13 +86,13 @@ def bad_P003(a, b):
 
 
 def good_P003(a, b):
-    out = nl.ndarray((256, 512), dtype=nl.float32, buffer=nl.shared_hbm)
-    left = nl.ndarray((128, 8, 256), dtype=a.dtype, buffer=nl.sbuf)
+    out = nl.ndarray((1024, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    left = nl.ndarray((128, 8, 1024), dtype=a.dtype, buffer=nl.sbuf)
     right = nl.ndarray((128, 8, 512), dtype=b.dtype, buffer=nl.sbuf)
     for k in nl.affine_range(8):
         nisa.dma_copy(dst=left[:, k, :], src=a[k * 128 : (k + 1) * 128])
         nisa.dma_copy(dst=right[:, k, :], src=b[k * 128 : (k + 1) * 128])
-    for m in nl.affine_range(4):
+    for m in nl.affine_range(16):
         rows = slice(m * 64, (m + 1) * 64)
         total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
         for k in nl.affine_range(8):
@@ -224,7 +224,7 @@ def bad_P009(a, b):
             total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
             for k in nl.affine_range(4):
                 left = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
-                nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])
+                nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])  # here
                 right = nl.ndarray((128, 512), dtype=b.dtype, buffer=nl.sbuf)
                 nisa.dma_copy(dst=right, src=b[k * 128 : (k + 1) * 128, columns])  # here
                 nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=k > 0)
@@ -405,7 +405,7 @@ def good_P012(x):
 @advised_twin(
     zeros(1024, 2048, dtype=ml_dtypes.bfloat16),
     zeros(1024, 2048, dtype=ml_dtypes.bfloat16),
-    targets=GEN3_UP,
+    targets=("gen3",),
 )
 def bad_P011_gpsimd(x, y):
     out = nl.ndarray((1024, 1), dtype=nl.float32, buffer=nl.shared_hbm)

@@ -329,6 +329,19 @@ def good_A034_gpsimd(a):
     return stored(tile)
 
 
+@twin(abs(f32(64, 32)), f32(64, 32))
+def bad_A034_power(a, b):
+    tile = nl.load(a)
+    nisa.tensor_tensor(tile, tile, nl.load(b), nl.power, engine=nisa.engine.vector)  # here
+    return stored(tile)
+
+
+def good_A034_power(a, b):
+    tile = nl.load(a)
+    nisa.tensor_tensor(tile, tile, nl.load(b), nl.power, engine=nisa.engine.gpsimd)
+    return stored(tile)
+
+
 @twin(f32(64, 32), targets=("gen3",))
 def bad_A034_maximum(a):
     tile = nl.load(a)

@@ -124,6 +124,21 @@ def good_S035(a, b):
     return stored(acc)
 
 
+@twin(bf16(64, 64), bf16(64, 128))
+def bad_S072(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, a_tile, b_tile, tile_position=(0, 64), tile_size=(64, 64))  # here
+    return stored(acc)
+
+
+def good_S072(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, a_tile, b_tile, tile_position=(0, 0), tile_size=(64, 128))
+    return stored(acc)
+
+
 @twin(bf16(32, 64), bf16(32, 128), targets=("gen2",))
 def bad_S035_small(a, b):
     a_tile, b_tile = nl.load(a), nl.load(b)

@@ -194,6 +194,21 @@ def good_D034(a):
     return stored(turned)
 
 
+@twin(f8(64, 128))
+def bad_D034_byte(a):
+    tile = nl.load(a)
+    turned = nl.ndarray((128, 64), dtype=tile.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=tile)  # here
+    return stored(turned)
+
+
+def good_D034_byte(a):
+    tile = nl.load(a, dtype=nl.bfloat16)
+    turned = nl.ndarray((128, 64), dtype=tile.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=tile)
+    return stored(turned)
+
+
 @twin(f8(64, 128), np.eye(64).astype(f8(1).dtype), targets=GEN3_UP)
 def bad_D008_matmul(a, one):
     turned = nl.ndarray((128, 64), dtype=nl.float8_e4m3, buffer=nl.psum)

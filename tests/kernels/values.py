@@ -287,6 +287,33 @@ def good_D023_copy(a, shift):
     return stored(tile)
 
 
+@twin(f32(64, 32), f32(64, 1), targets=GEN2)
+def bad_D023_reciprocal(a, shift):
+    tile, bias = nl.load(a), nl.load(shift)
+    nisa.activation(dst=tile, op=nl.reciprocal, data=tile, bias=bias)  # here
+    return stored(tile)
+
+
+def good_D023_reciprocal(a, shift):
+    tile, bias = nl.load(a), nl.load(shift)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=bias)
+    nisa.activation(dst=tile, op=nl.reciprocal, data=tile)
+    return stored(tile)
+
+
+@twin(f32(64, 32), f32(64, 1))
+def bad_D023_tfloat32(a, shift):
+    tile, bias = nl.load(a), nl.load(shift, dtype=nl.tfloat32)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=bias)  # here
+    return stored(tile)
+
+
+def good_D023_tfloat32(a, shift):
+    tile, bias = nl.load(a), nl.load(shift)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=bias)
+    return stored(tile)
+
+
 @twin(i32(64, 32, below=4))
 def bad_D040(flags):
     return stored(nl.logical_not(nl.load(flags)))  # here

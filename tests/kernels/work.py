@@ -228,6 +228,44 @@ def good_D043(a):
     return stored(total)
 
 
+@twin(bf16(4, 128, 64), bf16(4, 128, 96))
+def bad_D052(a, b):
+    total = nl.zeros((64, 96), dtype=nl.bfloat16, buffer=nl.sbuf)
+    for k in range(4):
+        block = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=block, stationary=nl.load(a[k]), moving=nl.load(b[k]))
+        nisa.tensor_tensor(dst=total, data1=total, data2=block, op=nl.add)  # here
+    return stored(total)
+
+
+def good_D052(a, b):
+    total = nl.zeros((64, 96), dtype=nl.float32, buffer=nl.sbuf)
+    for k in range(4):
+        block = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=block, stationary=nl.load(a[k]), moving=nl.load(b[k]))
+        nisa.tensor_tensor(dst=total, data1=total, data2=block, op=nl.add)
+    return stored(total)
+
+
+@twin(bf16(4, 128, 64), bf16(4, 128, 96))
+def bad_D052_copies(a, b):
+    total = nl.zeros((64, 96), dtype=nl.bfloat16, buffer=nl.sbuf)
+    for k in range(4):
+        block = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=block, stationary=nl.load(a[k]), moving=nl.load(b[k]))
+        term = nl.ndarray((64, 96), dtype=nl.bfloat16, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=term, src=block)
+        total = nl.add(total, term)  # here
+    return stored(total)
+
+
+def good_D052_copies(a, b):
+    total = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.psum)
+    for k in range(4):
+        nisa.nc_matmul(dst=total, stationary=nl.load(a[k]), moving=nl.load(b[k]))
+    return stored(total)
+
+
 # -- loops of which only the last iteration counts -------------------------------------------------
 
 

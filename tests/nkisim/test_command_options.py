@@ -76,7 +76,9 @@ def test_shapes_win_over_examples_in_a_profile(command, tmp_path):
     file = write(tmp_path, GOOD, EXAMPLES)
     times = []
     for columns in (512, 8192):
-        _, out, _ = command("profile", file, "--json", "--shapes", f"x=f32[128,{columns}]")
+        _, out, _ = command(
+            "profile", file, "--format", "json", "--shapes", f"x=f32[128,{columns}]"
+        )
         (found,) = json.loads(out)["profiles"]  # the two examples became one call
         assert found["arguments"] == {"x": f"float32[128,{columns}]"}
         times.append(found["latency_us"])
@@ -202,7 +204,7 @@ def test_every_report_of_a_profile_says_what_ran(form, tmp_path_factory):
     file = write(folder, GOOD)
     arguments = ["profile", str(file), "--shapes", "x=bf16[4,8]", "--nki", "0.4"]
     page = folder / "page.html"
-    arguments += {"text": [], "json": ["--json"], "html": ["--html", str(page)]}[form]
+    arguments += {"text": [], "json": ["--format", "json"], "html": ["--html", str(page)]}[form]
     out = CliRunner().invoke(commands, arguments, standalone_mode=False).stdout
     if form == "html":
         out = page.read_text()

@@ -305,6 +305,52 @@ def test_the_plugin_is_inert_without_its_option(tmp_path):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+ADDOPTS = 'addopts = "--nkisim"'
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"conftest.py": "import nki\n", "test_it.py": "def test(): pass\n"},
+        {"test_it.py": "import nki.isa\ndef test(): pass\n"},
+        {"test_it.py": "def test():\n    import nki\n"},
+    ],
+    ids=["conftest", "module", "test"],
+)
+def test_a_run_without_the_option_says_how_to_set_it(tmp_path, files):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    done = pytest_in(tmp_path)
+    assert done.returncode != 0
+    assert ADDOPTS in done.stdout + done.stderr
+    (tmp_path / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\n{ADDOPTS}\n")
+    done = pytest_in(tmp_path)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert ADDOPTS not in done.stdout + done.stderr
+
+
+def test_other_failures_do_not_name_the_option(tmp_path):
+    (tmp_path / "test_it.py").write_text("def test(): import nkis\n")
+    done = pytest_in(tmp_path)
+    assert "1 failed" in done.stdout
+    assert ADDOPTS not in done.stdout + done.stderr
+
+
+def test_a_failed_assertion_begins_with_line_and_fix(tmp_path):
+    """pytest cuts the middle out of long representations."""
+    (tmp_path / "test_it.py").write_text(
+        "import nkisim.isa\n"
+        "from nkisim import Report\n"
+        "from nkisim.diagnostics import RULES, Finding, Place\n"
+        "def test():\n"
+        "    place = Place('/a/long/folder' * 20 + '/kernels.py', 12)\n"
+        "    finding = Finding(RULES['M001'], 'message ' * 50, place, fix='write the tile')\n"
+        "    report = Report([finding])\n"
+        "    assert report.ok, report\n"
+    )
+    assert "kernels.py:12 M001, fix: write the tile" in pytest_in(tmp_path).stdout
+
+
 # The environment variable
 
 

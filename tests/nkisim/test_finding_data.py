@@ -19,6 +19,7 @@ READERS = {
     "nkisim/diagnostics/formats.py": "writes findings for GitHub and as SARIF",
     "nkisim/diagnostics/html.py": "writes findings as HTML",
     "nkisim/diagnostics/ledger.py": "reads findings from JSON, and shortens paths in fixes",
+    "nkisim/diagnostics/report.py": "writes the representation of a report",
     "nkisim/diagnostics/text.py": "writes findings for a terminal",
     "nkisim/checks/langcheck/api.py": "makes findings of faults of calls",
     "nkisim/checks/langcheck/found.py": "makes findings of what the source shows",

@@ -1,6 +1,7 @@
 """``nkisim check --fix`` and ``--diff``: what is written, what is reported, and the exit status."""
 
 import json
+import linecache
 import os
 
 import pytest
@@ -10,7 +11,7 @@ from nkisim.cli import commands
 from nkisim.diagnostics import Rewrite
 from nkisim.filecheck import fixes
 
-from .checker_cases import COMPREHENSION, GOOD, HEAD, UNWRITTEN, WARNED, write
+from .checker_cases import COMPREHENSION, EXAMPLES, GOOD, HEAD, UNWRITTEN, WARNED, write
 
 SHAPES = ("--shapes", "x=f32[4,8]")
 FIXED_WARNED = WARNED.replace("engine=5", "engine=nisa.engine.vector")
@@ -21,8 +22,8 @@ def check(tmp_path, monkeypatch):
     """Runs the command in an empty folder; returns exit status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
-        arguments = ["check", *map(str, arguments), *SHAPES]
+    def run(*arguments, shapes=SHAPES):
+        arguments = ["check", *map(str, arguments), *shapes]
         done = CliRunner().invoke(commands, arguments, standalone_mode=False)
         assert done.exception is None, repr(done.exception)
         return done.return_value, done.stdout, done.stderr
@@ -143,14 +144,14 @@ def test_a_comment_that_would_be_lost_leaves_the_line(check, tmp_path):
     assert "L006" in out
 
 
-def rewritten_as(monkeypatch, change):
-    """Makes every rewrite of a finding another one."""
+def rewritten_as(monkeypatch, change, rule=""):
+    """Makes every rewrite of findings, or of those of one rule, another one."""
     plain = fixes.check_files
 
     def check_files(wanted, settings):
         ledger = plain(wanted, settings)
         for finding in ledger.findings:
-            if finding.rewrite is not None:
+            if finding.rewrite is not None and finding.rule.id.startswith(rule):
                 finding.rewrite = change(finding.rewrite)
         return ledger
 
@@ -163,34 +164,104 @@ def test_a_fix_that_does_not_parse_is_reported(check, tmp_path, monkeypatch):
     rewritten_as(monkeypatch, lambda r: Rewrite(r.file, r.first, r.last, "    t = ("))
     _, out, _ = check(file, "--fix")
     assert file.read_text() == text
-    assert "--fix left this line as it is: the result would not be valid Python" in out
+    assert "not fixed: the result would not be valid Python" in out
+
+
+VECTOR = "engine=nisa.engine.vector"
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (
-            lambda line: line.replace("5", "six").replace("2)", "5)").replace("six", "2"),
-            "the fixes",
-        ),
-        (lambda line: line + "\n    t = t", "not finished after 20 rounds"),
+        (lambda line: line.replace("=5", "=six").replace("=3", "=5").replace("six", "3"), "undo"),
+        (lambda line: line + "\n    t = t", "have warning[A013]"),
+        (lambda line: line.replace("data1=t,", "data1=t[:, 0:4],"), "have error[S007]"),
+        (lambda line: line.replace("engine=5", "engine=[][0]"), "stopped by IndexError"),
+        (lambda line: line.replace("add, engine=5", f"subtract, {VECTOR}"), "other results"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["undoes", "remains", "new error", "exception", "results"],
 )
-def test_fixes_without_an_end_leave_the_file(check, tmp_path, monkeypatch, change, reason):
-    file = write(tmp_path, WARNED)
+def test_a_fix_that_does_not_hold_is_reported_and_not_written(
+    check, tmp_path, monkeypatch, change, reason
+):
+    file = write(tmp_path, WARNED, COMPREHENSION)
 
-    def again(rewrite):
-        line = file.read_text().splitlines()[rewrite.first - 1]
-        return Rewrite(rewrite.file, rewrite.first, rewrite.first, change(line))
+    def other(rewrite):
+        line = linecache.getline(rewrite.file, rewrite.first).rstrip()
+        return Rewrite(*(rewrite.file, rewrite.first, rewrite.first), change(line))
 
-    with monkeypatch.context() as patches:
-        rewritten_as(patches, again)
-        status, out, err = check(file, "--fix")
-    assert status == 4
-    assert file.read_text() == HEAD + WARNED
-    assert f"nkisim: kernels.py: not fixed: {reason}" in err
-    assert "fixed[" not in out
+    rewritten_as(monkeypatch, other, "A013")
+    status, out, _ = check(file, "--fix", "--format", "json")
+    data = json.loads(out)
+    assert status == 0
+    assert [finding["rule"] for finding in data["fixed"]] == ["L006"]  # the other fix is written
+    assert file.read_text().startswith(HEAD + WARNED)
+    (left,) = data["findings"]
+    assert left["rule"] == "A013"
+    assert left["rewrite"] is None
+    (note,) = left["notes"]
+    assert note.startswith("not fixed: ")
+    assert reason in note
+
+
+def test_results_of_unseeded_arguments_are_not_compared(check, tmp_path):
+    example = EXAMPLES.replace("NAME", "warned").replace("np.ones((4, 8),", "RANDOM.astype(")
+    file = write(tmp_path, "RANDOM = np.random.default_rng().random((4, 8))", WARNED, example)
+    _, out, _ = check(file, "--fix", shapes=())
+    assert WARNED in file.read_text()
+    assert "its arguments differ from run to run; seed their random numbers" in out
+
+
+STOPPED = """\
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer="shared_hbm")
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer="sbuf")
+    nisa.dma_copy(dst=t, src=x)
+    LINE
+    nisa.dma_copy(dst=out, src=t)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "fixed", "error"),
+    [
+        ("t += 1.0", ["A014", "A014", "L029"], ""),
+        ("nisa.max8(dst=t, src=t[:, 0:4])", [], "S048"),
+    ],
+)
+def test_what_a_fix_reveals_is_fixed_with_it_or_the_fix_is_not_written(
+    check, tmp_path, line, fixed, error
+):
+    file = write(tmp_path, STOPPED.replace("LINE", line))
+    before = file.read_text()
+    data = json.loads(check(file, "--fix", "--format", "json")[1])
+    assert sorted(finding["rule"] for finding in data["fixed"]) == fixed
+    assert (file.read_text() == before) == (not fixed)
+    assert all(error in note for finding in data["findings"] for note in finding["notes"])
+
+
+RELATIVES = {
+    "max8 of too few": ("t = nl.load(x)", "nisa.max8(dst=t, src=t[:, 4:12])"),
+    "one side of a transposition": (
+        "t = nl.ndarray((8, 4), dtype=x.dtype, buffer=nl.sbuf)",
+        "nisa.dma_transpose(dst=t, src=x[0:16, 0:16])",
+    ),
+    "a range in pairs": ("t = nl.load(x)", "for i, j in enumerate(range(2)):\n        assert i"),
+}
+
+
+@pytest.mark.parametrize("name", RELATIVES)
+def test_a_fixed_file_has_no_error_that_it_did_not_have(check, tmp_path, name):
+    made, line = RELATIVES[name]
+    file = write(tmp_path, STOPPED.replace("LINE", line).replace('"', "").replace("=s", "=nl.s"))
+    text = file.read_text().replace("t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)", made)
+    file.write_text(text.replace("    nisa.dma_copy(dst=t, src=x)\n", ""))
+    before = json.loads(check(file, "--format", "json")[1])["findings"]
+    after = json.loads(check(file, "--fix", "--format", "json")[1])["findings"]
+    assert before
+    assert {f["rule"] for f in after} <= {f["rule"] for f in before}
 
 
 def test_a_file_that_cannot_be_written_is_status_4(check, tmp_path, monkeypatch):
@@ -206,14 +277,13 @@ def test_a_file_that_cannot_be_written_is_status_4(check, tmp_path, monkeypatch)
 
 def test_a_file_that_is_saved_meanwhile_is_left(check, tmp_path, monkeypatch):
     file = write(tmp_path, WARNED)
-    read = fixes.FixedFile.read
+    plain = fixes.check_files
 
-    def saved_later(path):
-        found = read(path)
-        file.write_text(file.read_text() + "# saved\n")
-        return found
+    def saved_meanwhile(wanted, settings):
+        file.write_text(HEAD + WARNED + "# saved\n")
+        return plain(wanted, settings)
 
-    monkeypatch.setattr(fixes.FixedFile, "read", saved_later)
+    monkeypatch.setattr(fixes, "check_files", saved_meanwhile)
     status, _, err = check(file, "--fix")
     assert status == 4
     assert "not fixed: it changed while it was checked" in err

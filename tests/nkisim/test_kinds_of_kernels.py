@@ -1,9 +1,9 @@
 """What can be a kernel: functions, partials, methods and objects; their names, grids and copies."""
 
 import copy
+import functools
 import inspect
 import pickle
-from functools import partial
 
 import numpy as np
 import pytest
@@ -75,9 +75,9 @@ def scaled(source, scale, offset=0.0):
 def test_a_partial_of_a_kernel_is_a_kernel(kernel):
     source = np.ones((4, 3), np.float32)
     for part, rest in (
-        (partial(kernel, scale=3.0, offset=1.0), (source,)),
-        (partial(kernel, source, 3.0), (1.0,)),
-        (partial(partial(kernel, source), scale=9.0, offset=1.0), ()),
+        (functools.partial(kernel, scale=3.0, offset=1.0), (source,)),
+        (functools.partial(kernel, source, 3.0), (1.0,)),
+        (functools.partial(functools.partial(kernel, source), scale=9.0, offset=1.0), ()),
     ):
         want = 10 if not rest else 4
         for run in (nkisim.simulate(part), nkisim.jit(part), nkisim.simulate(nkisim.jit(part))):
@@ -85,11 +85,13 @@ def test_a_partial_of_a_kernel_is_a_kernel(kernel):
             assert run.__name__ == "scaled"
         np.testing.assert_array_equal(nkisim.check(part)(*rest).outputs, want)
     # What the call gives by name comes before what was bound.
-    np.testing.assert_array_equal(nkisim.jit(partial(kernel, scale=3.0))(source, scale=5.0), 5)
+    np.testing.assert_array_equal(
+        nkisim.jit(functools.partial(kernel, scale=3.0))(source, scale=5.0), 5
+    )
 
 
 def test_a_partial_runs_inside_a_kernel_and_keeps_its_cores():
-    thrice = nkisim.jit(partial(inner, scale=3.0, nothing=None))
+    thrice = nkisim.jit(functools.partial(inner, scale=3.0, nothing=None))
 
     def outer(source):
         tile = loaded(source)
@@ -97,7 +99,7 @@ def test_a_partial_runs_inside_a_kernel_and_keeps_its_cores():
         return stored(tile)
 
     np.testing.assert_array_equal(nkisim.simulate(outer)(np.ones((2, 2), np.float32)), 3)
-    both = nkisim.jit(partial(nkisim.jit(grid_of)[2], ndim=1))
+    both = nkisim.jit(functools.partial(nkisim.jit(grid_of)[2], ndim=1))
     assert (both.cores, both[1].cores, both[1].bound) == (2, 1, both.bound)
     assert repr(both) == "<nki kernel grid_of[2]>"
 
@@ -108,7 +110,7 @@ def test_a_partial_runs_inside_a_kernel_and_keeps_its_cores():
         with_default,
         with_default[1],
         nkisim.jit(plain),
-        nkisim.jit(partial(with_default, scale=2.0)),
+        nkisim.jit(functools.partial(with_default, scale=2.0)),
     ],
     ids=["jit", "grid", "under-its-name", "partial"],
 )
@@ -195,7 +197,7 @@ def with_a_decorator(source, *, scale=2.0):
     return multiplied(source, scale)
 
 
-@partial(lambda kernel, number: kernel, number=1)
+@functools.partial(lambda kernel, number: kernel, number=1)
 # A comment between the decorators.
 @nkisim.jit()
 def with_decorators(source, *, scale=2.0):
@@ -216,3 +218,69 @@ def test_without_source_a_finding_has_the_line_that_python_knows():
     exec("@staticmethod\ndef made(source, *, scale=2.0):\n    pass\n", scope)
     report = nkisim.check(scope["made"])(np.ones((4, 3), np.float32))
     assert {f.place.line for f in report.findings if f.rule.id == "A016"} == {1}
+
+
+def scaled_first(function):
+    @functools.wraps(function)
+    def wrapper(source):
+        return function(source, 7.0)
+
+    return wrapper
+
+
+def passed_on(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@nkisim.jit
+@scaled_first
+def wrapped(source, scale):
+    return multiplied(source, scale)
+
+
+@nkisim.jit
+@passed_on
+def wrapped_in_variable_arguments(source, scale=7.0):
+    return multiplied(source, scale)
+
+
+@pytest.mark.parametrize("kernel", [wrapped, wrapped_in_variable_arguments])
+def test_a_wrapped_kernel_is_called_as_its_wrapper(kernel):
+    source = np.ones((4, 3), np.float32)
+    report = nkisim.check(kernel, source=True)(source)
+    np.testing.assert_array_equal(report.outputs, 7)
+    assert report.arguments == {"source": "float32[4,3]"}
+    # The compiler takes the inner function alone.
+    (finding,) = report.findings
+    assert finding.rule.id == "L005"
+    assert "is wrapped by" in finding.message
+
+
+def test_the_parameters_of_a_wrapped_kernel_are_those_of_the_wrapper():
+    assert [p.name for p in wrapped.parameters] == ["source"]
+    assert [p.name for p in wrapped_in_variable_arguments.parameters] == ["source", "scale"]
+
+
+class Scaled(nl.NKIObject):
+    def __init__(self, scale):
+        self.scale = scale
+
+    @nkisim.jit
+    def product(self, source):
+        return multiplied(source, self.scale)
+
+
+def test_a_kernel_of_a_class_is_bound_to_its_instance():
+    source = np.ones((4, 3), np.float32)
+    bound = Scaled(3.0).product
+    np.testing.assert_array_equal(bound(source), 3)
+    np.testing.assert_array_equal(Scaled.product(Scaled(5.0), source), 5)
+    np.testing.assert_array_equal(nkisim.simulate(bound[1])(source), 3)
+    report = nkisim.check(bound)(source)
+    assert report.ok, report
+    assert nkisim.profile(bound)(source).kernel == "product"
+    assert pickle.loads(pickle.dumps(bound))(source)[0, 0] == 3

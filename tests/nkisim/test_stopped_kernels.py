@@ -9,6 +9,7 @@ import traceback
 import warnings
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -116,10 +117,35 @@ def test_a_deadlock_stopped_the_kernel():
 
 def test_a_report_shows_its_findings_in_notebooks_and_tests():
     report = nkisim.check(ends)(SOURCE, "unwritten")
-    assert repr(report) == str(report)
-    assert "M006" in repr(report)
+    finding = report.findings[0]
+    first, _, rest = repr(report).partition("\n")
+    assert first == f"{Path(__file__).name}:{finding.line} M006, fix: {finding.fix}"
+    assert rest == str(report)
+    clean = nkisim.check(ends)(SOURCE, "")
+    assert clean.ok, clean
+    assert repr(clean) == str(clean)
     assert repr(report.findings).startswith(f"[<error[M006] output-unwritten at {__file__}:")
     assert repr(nkisim.simulate(ends[2])) == "<simulation of <nki kernel ends[2]>>"
+
+
+REGISTERS = {
+    "greater": (lambda n: n > 2, "L031"),
+    "at least": (lambda n: n <= 2, "L031"),
+    "sum": (lambda n: n + 1, "L033"),
+}
+
+
+@pytest.mark.parametrize("version", ["0.3.0", "0.6.0"])
+@pytest.mark.parametrize("name", REGISTERS)
+def test_python_that_needs_the_value_of_a_register_is_reported(name, version):
+    decide, rule = REGISTERS[name]
+
+    def kernel(source):
+        return stored(loaded(source)) if decide(nisa.register_alloc(3)) else source
+
+    report = nkisim.check(kernel, nki=version)(SOURCE)
+    assert report.codes == {rule}
+    assert not report.ok
 
 
 @pytest.mark.parametrize("how", ["finding", "removed"])

@@ -97,10 +97,9 @@ def raised(tmp_path, body, *inputs):
         ("t = nl.load(x)\nn = float(t)\n", "L027", "nisa.register_load"),
         ("t = nl.load(x)\nu = np.exp(t)\n", "L027", "u = nl.exp(t)"),
         ("t = nl.load(x)\nu = np.sum(t)\n", "L027", "np.sum"),
-        ("t = nl.load(x)\nu = t @ t\n", "L026", "u = nl.matmul(t, t)"),
         ("t = nl.load(x)\nu = t.sum()\n", "A025", "nl.sum(tensor, axis=1)"),
         ("t = nl.load(x)\nu = t.T\n", "A025", "nisa.nc_transpose"),
-        ("t = nl.load(x)\nu = nl.dot(t, t)\n", "A025", "u = nl.matmul(t, t)"),
+        ("t = nl.load(x)\nu = nl.dot(t, t)\n", "A025", "write nisa.nc_matmul(dst, stationary,"),
         (
             "t = nl.load(x)\nnl.tensor_copy(dst=t, src=t)\n",
             "A025",
@@ -121,6 +120,14 @@ def test_python_and_invented_names_become_findings(tmp_path, body, rule, said):
     assert said in str(error)
 
 
+@pytest.mark.parametrize("product", ["t @ t", "nl.dot(t, t)", "np.matmul(t, t)"])
+def test_a_product_has_no_code(tmp_path, product):
+    """``nl.matmul`` takes its first operand transposed, and breaks S061 otherwise."""
+    error = raised(tmp_path, f"t = nl.load(x)\nu = {product}\n")
+    assert error.finding.rewrite is None
+    assert "matmul" in error.finding.fix
+
+
 @pytest.mark.parametrize(
     ("body", "rule", "code"),
     [
@@ -133,6 +140,11 @@ def test_python_and_invented_names_become_findings(tmp_path, body, rule, said):
             "for i, n in enumerate((1, 2)):\n    assert n > i\n",
             "L017",
             "for i in range(len((1, 2))):\n    n = (1, 2)[i]",
+        ),
+        (
+            "for i, n in enumerate(range(3)):\n    assert n == i\n",
+            "L017",
+            "for i in range(3):\n    n = i",
         ),
         (
             "for m, n in zip((1, 2), (3, 4)):\n    assert n > m\n",

@@ -90,7 +90,7 @@ def test_without_an_address_nothing_leads_nowhere(checkout):
     text = described(made)
     assert LINK.findall(text) == []
     assert made["Description-Content-Type"] == "text/markdown"
-    assert "a page per rule and per" in text
+    assert "a page per rule; the site" in text
     assert "*A kernel's source with a finding" in text
     readme = (ROOT / "README.md").read_text()
     assert re.findall(r"^```.*?^```$", text, re.M | re.S) == re.findall(

@@ -54,6 +54,13 @@ def test_the_public_names_are_listed():
     assert "ProgramBuilder" not in dir(trnrand)
 
 
+def test_published_draws_import_from_the_module_of_distributions():
+    for name in filter(str.islower, published.__all__):  # not the class
+        assert getattr(trnrand.distributions, name) is getattr(published, name)
+    with pytest.raises(AttributeError, match="distributions' has no attribute 'laplace_into'"):
+        _ = trnrand.distributions.laplace_into
+
+
 def test_the_import_brings_no_simulator_and_no_scipy():
     modules = printed_after("torch", "import sys, trnrand; print(json.dumps(list(sys.modules)))")
     imported = {name.partition(".")[0] for name in modules}

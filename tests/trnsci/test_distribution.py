@@ -19,8 +19,6 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = sorted(path.parent.name for path in (ROOT / "src").glob("*/__init__.py"))
 OPTIONAL = [
-    "boto3",
-    "botocore",
     "cotengra",
     "matplotlib",
     "numba",
@@ -168,6 +166,6 @@ def test_every_command_ends_with_a_hint_where_packages_are_missing(tmp_path):
         assert "Traceback" not in output
         if status:
             hints.add(command)
-            assert re.search(r"^Error: (torch|boto3) is not installed: ", output), output
-            assert re.search(r"pip install 'nkisim\[(torch|remote)\]'$", output.strip()), output
-    assert {"bench", "remote", "validate"} <= hints
+            assert re.search(r"^Error: torch is not installed: ", output), output
+            assert re.search(r"pip install 'nkisim\[torch\]'$", output.strip()), output
+    assert {"bench", "validate"} <= hints

@@ -5,7 +5,8 @@ reference (costs: the edition of SDK 2.26); DMA the DMA overview, DMA bandwidth 
 KOPT the kernel-optimization tutorial with its profiler pictures; EXPLORER the Neuron Explorer
 guide of SDK 2.32; PROBES published timings of isolated instructions on Trainium 2; PROFILES
 published kernel profiles on Trainium 2; GRID the measured grid of blocked matrix products of
-``docs/profiling/calibration.md``.
+``docs/profiling/calibration.md``; LOOPS published times of long loops of transfers on Trainium 2
+with NKI 0.6.0.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Timing:
         matmul_tail: From the last column of a product until its result can be read.
         matmul_tail_float32: The same for four passes, to which half of the moving stream is added.
         transpose_tail: The same for a transposition.
+        transpose_issue_cycles: Cycles added to each transposition that passes bits through.
         tensor_start_rate: Share of the full rate at which the Tensor engine starts.
         tensor_ramp: Work after which it reaches the full rate.
         vector_tail, scalar_tail, scalar_copy_tail, gpsimd_tail: From the end of the stream until
@@ -83,21 +85,23 @@ class Timing:
         barrier: ``core_barrier`` once both cores have reached it.
         dma_engine_rate: Bytes per ns of one DMA engine.
         dma_core_rate: Bytes per ns of all transfers of a core.
-        dma_software_issue, dma_hardware_issue, dma_prebuilt_issue: Occupancy of what triggers a
-            transfer, by the origin of its descriptors.
+        dma_hardware_issue, dma_prebuilt_issue: Occupancy of what triggers a transfer, by the origin
+            of its descriptors.
+        dma_software_issue, dma_software_row: The same by software, and what each row adds.
+        dma_software_fixed: The same by software, as older profiles show it for every transfer.
         dma_indirect_issue: The same with rows named by an index tile.
         dma_dispatch_load, dma_dispatch_store: From the trigger to the first byte.
-        dma_overhead: Occupancy of the DMA engines by a transfer besides its bytes.
+        dma_overhead: Occupancy of a DMA engine by a transfer of eight rows besides its bytes.
         dma_descriptor: Least time of one descriptor on its engine.
         dma_notify_load, dma_notify_store: From the last byte to the consumer.
         dma_transpose_rate: Share of the rate for a transposing load from HBM.
         dma_transpose_sbuf_rate: The same within SBUF.
         dma_compute_rate: Share of the rate of ``dma_compute``.
-        dma_in_flight: Transfers of one line of the kernel that are under way at the same time.
-        loose_buffers: Tiles of one line of the kernel that are alive at the same time, in the
-            pessimistic schedule.
-        loose_in_flight, loose_delay: Transfers under way, and time added to each, there.
-        stall_share: Share of the difference of both schedules that is added to the shorter one.
+        hbm_stack_rate: Bytes per ns that an HBM stack reads and writes for its cores together.
+        hbm_stack_cores: Cores that share a stack.
+        collective_start: Time of a collective besides its steps and bytes.
+        link_rate: Bytes per ns between a core and the next.
+        calibration_error: Relative error of predictions where published times are known.
         fixed: Start and end of a kernel on the device.
         host: Host time of one call besides the device's.
     """
@@ -116,6 +120,7 @@ class Timing:
     matmul_tail: Constant
     matmul_tail_float32: Constant
     transpose_tail: Constant
+    transpose_issue_cycles: Constant
     tensor_start_rate: Constant
     tensor_ramp: Constant
     vector_tail: Constant
@@ -129,6 +134,8 @@ class Timing:
     dma_engine_rate: Constant
     dma_core_rate: Constant
     dma_software_issue: Constant
+    dma_software_row: Constant
+    dma_software_fixed: Constant
     dma_hardware_issue: Constant
     dma_prebuilt_issue: Constant
     dma_indirect_issue: Constant
@@ -141,11 +148,11 @@ class Timing:
     dma_transpose_rate: Constant
     dma_transpose_sbuf_rate: Constant
     dma_compute_rate: Constant
-    dma_in_flight: Constant
-    loose_buffers: Constant
-    loose_in_flight: Constant
-    loose_delay: Constant
-    stall_share: Constant
+    hbm_stack_rate: Constant
+    hbm_stack_cores: Constant
+    collective_start: Constant
+    link_rate: Constant
+    calibration_error: Constant
     fixed: Constant
     host: Constant
 
@@ -168,11 +175,11 @@ _SHARED: dict[str, Constant] = {
     "dma_notify_store": _measured(355, "PROBES"),
     "dma_transpose_sbuf_rate": _documented(0.5, "A2"),
     "dma_compute_rate": _documented(0.5, "A3"),
-    "dma_in_flight": _fitted(4, "GRID"),
-    "loose_buffers": _assumed(2, "double buffering"),
-    "loose_in_flight": _assumed(2, "double buffering"),
-    "loose_delay": _fitted(1800, "GRID"),
-    "stall_share": _fitted(0.15, "GRID"),
+    "dma_software_issue": _measured(200, "LOOPS: loads of one row"),
+    "dma_software_row": _fitted(2, "LOOPS: 0.45 us for 128 rows"),
+    "dma_software_fixed": _measured(600, "KOPT: 65,536 transfers in 39.87 ms"),
+    "collective_start": _fitted(4300, "PROFILES: 8 KiB all_reduce over 4 ranks in 13.3 us"),
+    "calibration_error": _fitted(0.03, "GRID: mean error"),
     "fixed": _measured(9400, "PROBES, Trainium 2"),
     "host": _measured(54_000, "42 to 66 us on Trainium 1"),
 }
@@ -190,6 +197,7 @@ _GEN2 = Timing(
     matmul_tail=_measured(142, "KOPT pictures"),
     matmul_tail_float32=_assumed(142, "as bfloat16"),
     transpose_tail=_assumed(240, "as gen3"),
+    transpose_issue_cycles=_assumed(64, "as a product, which it is on gen2"),
     tensor_start_rate=_assumed(1.0, "the limit is documented from Trainium 2 on"),
     tensor_ramp=_assumed(0, "no ramp"),
     vector_tail=_measured(300, "KOPT pictures"),
@@ -198,17 +206,18 @@ _GEN2 = Timing(
     table_load=_assumed(1283, "as gen3"),
     dma_engine_rate=_documented(17, "DMA"),
     dma_core_rate=_documented(272, "DMA"),
-    dma_software_issue=_assumed(600, "as gen3, direct"),
     dma_hardware_issue=_assumed(600, "not available on gen2"),
     dma_indirect_issue=_measured(1000, "PROFILES"),
     dma_dispatch_load=_assumed(1000, "upper end of the DMA pictures"),
     dma_dispatch_store=_assumed(900, "upper end of the DMA pictures"),
     dma_descriptor=_assumed(22, "24 descriptors of 4 to 8 bytes in 0.53 us"),
     dma_transpose_rate=_assumed(0.5, "not available on gen2"),
+    hbm_stack_rate=_documented(410, "A1: 820 GB/s for two cores"),
+    hbm_stack_cores=_documented(1, "A1"),
+    link_rate=_assumed(192, "384 GB/s per device, shared by its cores"),
 )
 
 _GEN3_DMA: dict[str, Constant] = {
-    "dma_software_issue": _measured(600, "KOPT: 65,536 transfers in 39.87 ms; 670 with NKI 0.6.0"),
     "dma_hardware_issue": _documented(600, "A2, DGE; measured 599 and 609"),
     "dma_indirect_issue": _measured(1035, "PROFILES"),
     "dma_dispatch_load": _measured(751, "PROBES"),
@@ -231,6 +240,7 @@ _GEN3 = Timing(
     matmul_tail=_measured(203, "PROBES"),
     matmul_tail_float32=_measured(180, "PROBES"),
     transpose_tail=_measured(240, "PROBES"),
+    transpose_issue_cycles=_measured(20, "PROBES; bfloat16, and float32 of 128 x 128"),
     tensor_start_rate=_documented(0.5, "EXPLORER"),
     tensor_ramp=_documented(3000, "EXPLORER"),
     vector_tail=_measured(156, "PROBES"),
@@ -239,6 +249,9 @@ _GEN3 = Timing(
     table_load=_measured(1283, "PROBES, DMA pictures"),
     dma_engine_rate=_documented(23, "DMA"),
     dma_core_rate=_documented(368, "DMA"),
+    hbm_stack_rate=_fitted(736, "620 to 781 GB/s of a pair in PROFILES; documented 750"),
+    hbm_stack_cores=_documented(2, "A2"),
+    link_rate=_assumed(160, "1.28 TB/s per device, shared by its cores"),
 )
 
 _GEN4 = Timing(
@@ -255,6 +268,7 @@ _GEN4 = Timing(
     matmul_tail=_assumed(203, "as gen3"),
     matmul_tail_float32=_assumed(180, "as gen3"),
     transpose_tail=_assumed(240, "as gen3"),
+    transpose_issue_cycles=_assumed(20, "as gen3"),
     tensor_start_rate=_documented(0.5, "EXPLORER"),
     tensor_ramp=_documented(3000, "EXPLORER"),
     vector_tail=_assumed(125, "cycles of gen3 at this clock"),
@@ -263,6 +277,9 @@ _GEN4 = Timing(
     table_load=_assumed(1283, "as gen3"),
     dma_engine_rate=_documented(33, "DMA"),
     dma_core_rate=_documented(528, "DMA"),
+    hbm_stack_rate=_assumed(1056, "both cores at their rate; documented 1,175"),
+    hbm_stack_cores=_documented(2, "A3"),
+    link_rate=_assumed(320, "2.56 TB/s per device, shared by its cores"),
 )
 
 TIMINGS = {2: _GEN2, 3: _GEN3, 4: _GEN4}

@@ -34,6 +34,7 @@ ADDRESS_COLLISION = declare(
     "error",
     "Two tensors that are live at the same time have overlapping explicit addresses.",
     "one overwrites the other, and no dependency is tracked",
+    silent=True,
 )
 
 RING_COLLISION = declare(
@@ -43,6 +44,7 @@ RING_COLLISION = declare(
     "A tensor that a loop places at an explicit address overwrites that of an earlier "
     "iteration, which is still in use.",
     "the later iteration may write before the earlier one has read",
+    silent=True,
 )
 ELEMENTS_AS_BYTES = declare(
     "M017",

@@ -15,6 +15,7 @@ from nkisim.checks.inputs import InputCoverage
 from nkisim.checks.longsums import LongSums
 from nkisim.checks.lostwork import LostWork
 from nkisim.checks.overwritten import Overwritten
+from nkisim.checks.partialsums import PartialSums
 from nkisim.checks.racecheck import Races
 from nkisim.checks.size import Size
 from nkisim.checks.tails import StaleTails
@@ -57,6 +58,7 @@ class Detectors:
         self._overwritten = None if self._lost is None else Overwritten(self._history, self._lost)
         self._inputs = InputCoverage() if lost else None
         self._sums = LongSums() if lost else None
+        self._partial_sums = PartialSums(self._history) if lost else None
         self.tails = StaleTails(self._history, unsettled) if lost else None
         self._races = Races(self._history) if "races" in names else None
         self.counts = CountedLoops(idle) if "races" in names else None
@@ -112,6 +114,8 @@ class Detectors:
             self._lost.written(step, number)
         if self._sums is not None:
             self._sums.written(step, self._history.site(number))
+        if self._partial_sums is not None:
+            self._partial_sums.written(step, number)
         for effect in step.writes:
             if effect.tensor.indirection is None:
                 self._history.touched(effect).put(number)
@@ -167,6 +171,8 @@ class Detectors:
             self._overwritten.finish(returned)
         if self._sums is not None:
             self._sums.finish()
+        if self._partial_sums is not None:
+            self._partial_sums.finish()
         if self._inputs is not None:
             self._inputs.finish(arguments, kernel, place)
         if self._size is not None:

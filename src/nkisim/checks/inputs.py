@@ -29,7 +29,7 @@ from nkisim.diagnostics import Place, declare, flag, loops_around
 from nkisim.machine import Effect
 from nkisim.memory import Lifetime, NkiTensor
 from nkisim.memory.written_map import Marks
-from nkisim.source import definition_of
+from nkisim.source import definition_of, with_parameters
 
 __all__ = ["InputCoverage"]
 
@@ -148,7 +148,7 @@ def _note_loops(found: _Input, start: int) -> None:
 
 def _unused_parameters(kernel: Callable[..., Any]) -> Collection[str]:
     """Return the parameters of which a kernel's source uses at most shape and type."""
-    definition = definition_of(inspect.unwrap(kernel))
+    definition = definition_of(with_parameters(kernel))
     if definition is None or isinstance(definition[1], ast.ClassDef):
         return ()
     return _unused_in(definition[1])

@@ -14,7 +14,7 @@ from nkisim.dtypes import DType
 from nkisim.machine import Step
 from nkisim.memory import Lifetime
 
-__all__ = ["LongSums"]
+__all__ = ["NARROW", "LongSums"]
 
 LONG_SUM = declare(
     "D043",
@@ -28,7 +28,8 @@ LONG_SUM = declare(
 MOST_TERMS = 256
 """After 2^8 equal terms, adding another one to a bfloat16 sum has no effect."""
 
-_NARROW = ("bfloat16", "float16")
+NARROW = ("bfloat16", "float16")
+"""Types of 8 and 11 significant bits."""
 
 
 @dataclass(slots=True)
@@ -52,7 +53,7 @@ class LongSums:
         if not step.adds_to:
             return
         dst = step.writes[0].tensor
-        if dst.dtype not in _NARROW:
+        if dst.dtype not in NARROW:
             return
         for effect in step.reads:
             same = effect.tensor.storage is dst.storage and effect.tensor.region == dst.region

@@ -28,6 +28,7 @@ OUTPUT_UNWRITTEN = declare(
     "error",
     "A returned tensor was not written, or only in part.",
     "the caller gets whatever was left in the memory",
+    silent=True,
 )
 ONE_PROGRAM = declare(
     "C003",
@@ -36,6 +37,7 @@ ONE_PROGRAM = declare(
     "A kernel that uses program_id but not num_programs runs on one core and leaves a part of "
     "its output unwritten.",
     "the part of the absent core is not computed",
+    silent=True,
 )
 OUTPUT_KIND = declare(
     "L060",

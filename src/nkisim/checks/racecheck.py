@@ -28,6 +28,7 @@ ALIASED_READ = declare(
     "A tensor is read where another tensor at an overlapping address was written last.",
     "no dependency is tracked between two tensors, so the read may come before the write",
     detector="races",
+    silent=True,
 )
 CARRIED = declare(
     "R003",

@@ -29,6 +29,7 @@ PARTIAL_TILE = declare(
     "elements of an earlier iteration of the loop are used again",
     detector="lostwork",
     on_values=True,
+    silent=True,
 )
 CONTRACTION_TAIL = declare(
     "S068",
@@ -38,6 +39,7 @@ CONTRACTION_TAIL = declare(
     "rows of an earlier iteration of the loop enter the sum again",
     detector="lostwork",
     on_values=True,
+    silent=True,
 )
 
 _Region = tuple[int, tuple[int, ...], tuple[int, ...], int]

@@ -14,7 +14,7 @@ from typing import TextIO
 import click
 
 from nkisim.arch import GENERATIONS, resolve_target
-from nkisim.cli.group import commands, nki_option, put_in_force
+from nkisim.cli.group import commands, format_option, nki_option, put_in_force
 from nkisim.cli.streams import Stdout, claimed_stdout
 from nkisim.diagnostics.formats import FORMATS, rendered
 from nkisim.diagnostics.ledger import FailOn, Ledger
@@ -62,7 +62,7 @@ class _Check(click.Command):
 @click.argument("files", nargs=-1, required=True, metavar="FILE[::KERNEL]...")
 @click.option("--shapes", multiple=True, help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
+@format_option(*FORMATS)
 @nki_option
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--only", multiple=True, help=f"Rules to check: {_COMMAS}.")

@@ -91,6 +91,12 @@ nki_option = click.option(
 """The option ``--nki`` of commands that run or check kernels."""
 
 
+def format_option(*formats: str) -> Callable[[Any], Any]:
+    """Return the option ``--format`` of a command that prints a report; text by default."""
+    kinds = click.Choice(list(formats))
+    return click.option("--format", "form", type=kinds, default="text", help="Default: text.")
+
+
 def _looks_like_script(argument: str) -> bool:
     """Return whether ``argument`` is a file, or has the form of a file name."""
     return (

@@ -23,7 +23,7 @@ from nkisim.api import Kernel
 from nkisim.arch import resolve_target
 from nkisim.checks import file_findings
 from nkisim.cli.checking import project_of, split_name, targets_of
-from nkisim.cli.group import commands, nki_option
+from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.improving import ImprovedFile, improve
 from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
@@ -120,7 +120,8 @@ class _Settings:
 )
 @click.option("--trace", metavar="FILE", help="Chrome trace for Perfetto: FILE.json or .json.gz.")
 @click.option("--html", metavar="FILE", help="Report as one page: FILE.html.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@format_option("text", "json")
+@click.option("--json", "as_json", is_flag=True, hidden=True, help="As --format json.")
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--apply", is_flag=True, help="Write the changes of the advice to the files.")
 @click.option("--diff", is_flag=True, help="Print these changes; the report goes to stderr.")
@@ -135,6 +136,7 @@ def profile(
     descriptors: profiling.Descriptors,
     trace: str | None,
     html: str | None,
+    form: str,
     as_json: bool,
     output: str,
     apply: bool,
@@ -183,7 +185,7 @@ def profile(
                 stdout.write("".join(file.diff() for file in outcome.improved.values()))
             to_stderr = diff and _file(output) is None
             stream = None if _file(output) else sys.stderr if to_stderr else stdout.stream
-            text = _json(outcome) if as_json else _text(outcome, stream)
+            text = _json(outcome) if as_json or form == "json" else _text(outcome, stream)
             if to_stderr:
                 sys.stderr.write(text)
             elif stream is not None:

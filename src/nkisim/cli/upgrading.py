@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from nkisim.cli.checking import project_of, targets_of
-from nkisim.cli.group import commands
+from nkisim.cli.group import commands, format_option
 from nkisim.cli.streams import claimed_stdout
 from nkisim.cli.upgrade_report import UpgradedFile, as_json, as_text, summary
 from nkisim.filecheck import CheckSettings, Selection, parse_shapes
@@ -54,7 +54,7 @@ def _target(_: click.Context, __: click.Parameter, value: str) -> str:
 @click.option("--diff", is_flag=True, help="Print the changes as a unified diff.")
 @click.option("--write", is_flag=True, help="Write the changed files.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with status 1 if work is left.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@format_option("text", "json")
 @click.option("--notes", is_flag=True, help="Put findings into the text as `# nkisim:` comments.")
 @click.option("--verify", is_flag=True, help="Check the result, run it and compare the numbers.")
 @click.option("--shapes", default="", help='Arguments for --verify: "x=bf16[128,512] eps=1e-6".')
@@ -204,8 +204,8 @@ def _verify(
         outcome, source = file.outcome, file.source
         if outcome is None or source is None or file.problem or "nki" not in outcome.before:
             continue
-        after = replace(source, text=outcome.after).encoded()
-        texts[file.path] = Upgraded(source.encoded(), after, outcome.since)
+        after = replace(source, text=outcome.after)
+        texts[file.path] = Upgraded(source, after, outcome.since)
     for path, found in verify(texts, target, settings, written=write).items():
         next(file for file in files if file.path == path).verification = found
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from nkisim.collectives import rules
 from nkisim.diagnostics import Place, Rule, flag, user_place
-from nkisim.machine import Core, current_core
+from nkisim.machine import Core, Event, current_core
+from nkisim.memory import NkiTensor
 from nkisim.objects import NKIObject
+from nkisim.spec.enums import engine as Engine
 
 __all__ = ["Contribution", "GroupRank", "ReplicaGroup", "Table", "exchange", "group_rank"]
 
@@ -49,6 +51,9 @@ class Contribution(NamedTuple):
 
 Table = dict[int, Contribution]
 """Inputs by rank of a group."""
+
+Moved = tuple[Sequence[NkiTensor], Sequence[NkiTensor]]
+"""Tensors that a collective reads, and those that it writes."""
 
 
 def complain(rule: Rule, name: str, why: str, fix: str, operand: str = "replica_group") -> None:
@@ -98,6 +103,7 @@ def exchange(
     bring: Callable[[], Sequence[np.ndarray]],
     signature: tuple[Any, ...],
     take: Callable[[Table], None],
+    moved: Moved,
     *,
     per_core: bool = False,
 ) -> None:
@@ -112,11 +118,13 @@ def exchange(
         bring: Reads the tensors, once all cores of the rank have reached the collective.
         signature: Properties that must be equal on all ranks.
         take: Writes the results, given the arrays of all ranks.
+        moved: The tensors that are read and those that are written.
         per_core: Whether each core of a rank takes part by itself.
     """
     core, member = at.core, at.core.member
     core.begin(shared=not per_core)
     place = user_place()
+    _emit(at, name, moved, place, per_core)
     if member is None:
         take({at.rank: Contribution(name, _copies(bring()), signature, place)})
         return
@@ -147,6 +155,30 @@ def exchange(
     if other is not None:
         member.count(("done", *kind))
         member.notice()
+
+
+def _emit(at: GroupRank, name: str, moved: Moved, place: Place, per_core: bool) -> None:
+    """Pass a collective to the watchers."""
+    core, (sources, targets) = at.core, moved
+    if not core.watchers:
+        return
+    sizes = tuple(t.size * t.itemsize for t in (*sources, *targets))
+    event = Event(
+        core.clock,
+        name,
+        Engine.dma,
+        tuple((f"srcs[{i}]", tensor) for i, tensor in enumerate(sources)),
+        tuple((f"dsts[{i}]", tensor) for i, tensor in enumerate(targets)),
+        place,
+        core.program_id,
+        {"ranks": len(at.group)},
+        (name, len(at.group), len(sources), sizes),
+        core.no_reorder_depth > 0,
+        at.rank,
+        ("collective", at.group, core.program_id if per_core else None),
+    )
+    for watcher in core.watchers:
+        watcher(event)
 
 
 def _copies(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

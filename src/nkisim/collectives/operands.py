@@ -180,7 +180,8 @@ def run(
             write(at, dst, result(table, i))
 
     signature = (extra, *((src.shape, str(src.dtype)) for src, _ in pairs))
-    exchange(at, name, bring, signature, take, per_core=not is_hbm(pairs[0][0].buffer))
+    moved = [src for src, _ in pairs], [dst for _, dst in pairs]
+    exchange(at, name, bring, signature, take, moved, per_core=not is_hbm(pairs[0][0].buffer))
 
 
 def operator(name: str, op: Any) -> Any:

@@ -182,4 +182,4 @@ def collective_permute(
                 write(at, dst, table[source].arrays[0])
 
     signature = (tuple(routes), src.shape)
-    exchange(at, name, lambda: [read(at, src, name, "srcs[0]")], signature, take)
+    exchange(at, name, lambda: [read(at, src, name, "srcs[0]")], signature, take, ([src], [dst]))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nkisim.collectives import rules
-from nkisim.collectives.groups import GroupRank, Table, complain, exchange, group_rank, world
+from nkisim.collectives.groups import GroupRank, Moved, Table, complain, exchange, group_rank, world
 from nkisim.collectives.operands import (
     Array,
     check_options,
@@ -19,7 +19,7 @@ from nkisim.collectives.operands import (
 )
 from nkisim.isa import VirtualRegister
 from nkisim.machine import current_core
-from nkisim.memory import NkiTensor, is_hbm
+from nkisim.memory import is_hbm
 from nkisim.spec.signatures import checked_call
 
 __all__ = [
@@ -51,18 +51,19 @@ def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: 
 def _ring(
     name: str,
     at: GroupRank,
-    dsts: list[NkiTensor],
+    moved: Moved,
     bring: Callable[[], list[Array]],
     signature: Any,
 ) -> None:
     """Send to the successor and receive from the predecessor, on every channel."""
+    dsts = moved[1]
 
     def take(table: Table) -> None:
         before = at.group[at.position - 1]
         for i, dst in enumerate(dsts):
             write(at, dst, table[before].arrays[i])
 
-    exchange(at, name, bring, signature, take, per_core=not is_hbm(dsts[0].buffer))
+    exchange(at, name, bring, signature, take, moved, per_core=not is_hbm(dsts[0].buffer))
 
 
 @checked_call("collective_permute_implicit")
@@ -89,7 +90,8 @@ def collective_permute_implicit(
     def bring() -> list[Array]:
         return [read(at, src, name, "srcs_by_channel") for src, _ in pairs]
 
-    _ring(name, at, [dst for _, dst in pairs], bring, tuple(src.shape for src, _ in pairs))
+    moved = [src for src, _ in pairs], [dst for _, dst in pairs]
+    _ring(name, at, moved, bring, tuple(src.shape for src, _ in pairs))
 
 
 @checked_call("collective_permute_implicit_reduce")
@@ -124,7 +126,8 @@ def collective_permute_implicit_reduce(
         return brought
 
     dsts = [pairs[0][1] for pairs in channels]
-    _ring(name, at, dsts, bring, (repr(op), tuple(dst.shape for dst in dsts)))
+    moved = [src for pairs in channels for src, _ in pairs], dsts
+    _ring(name, at, moved, bring, (repr(op), tuple(dst.shape for dst in dsts)))
 
 
 @checked_call(

@@ -283,7 +283,7 @@ def _send(call: Call, layout: Layout, sent: Sent) -> None:
             write(at, rows[2], counts)
 
     signature = (layout.rows(call.known, call.placed)[0], str(call.src.dtype))
-    exchange(at, name, bring, signature, take)
+    exchange(at, name, bring, signature, take, ([call.src], [dst]))
 
 
 def _column(at: GroupRank, layout: Layout, rank: int) -> int:

@@ -1,9 +1,9 @@
 """Loops compiled by numba, an optional package (the ``[fast]`` extra).
 
-There are two kinds of loops. Conversions and single operations are exact: they run if numba is
-loaded, and give NumPy's bits. Elementary functions may differ from NumPy's in the last places: the
-choice between numba and NumPy depends on the sizes of the tile and of the kernel's arguments, on
-the installation and on NKISIM_FAST, and never on earlier calls.
+There are two kinds of loops. Conversions, single operations and sums in order are exact: they run
+if numba is loaded, and give NumPy's bits. Elementary functions may differ from NumPy's in the last
+places: the choice between numba and NumPy depends on the sizes of the tile and of the kernel's
+arguments, on the installation and on NKISIM_FAST, and never on earlier calls.
 
 Only this module decides whether numba is used. To import it and its loops takes as long as many
 small runs, so it is imported in a large run only.

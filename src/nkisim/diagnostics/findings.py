@@ -155,6 +155,11 @@ class Finding:
         return self.level or self.rule.severity
 
     @property
+    def refuses(self) -> bool:
+        """Whether the compiler or the device refuses the kernel for it."""
+        return self.severity == "error" and self.rule.silent is not True
+
+    @property
     def file(self) -> str:
         """File of the user's line."""
         return self.place.file

@@ -46,6 +46,8 @@ class KernelRecord:
         note: Reason why only its source was checked, if so.
         hint: How to run it, in that case.
         memory: Use of SBUF and PSUM over its last run.
+        results: Digests of the arguments and of the results of each run, where a check compares
+            them; the second is empty for a run that was stopped.
     """
 
     name: str
@@ -58,6 +60,7 @@ class KernelRecord:
     note: str = ""
     hint: str = ""
     memory: tuple[Occupancy, ...] = ()
+    results: list[tuple[str, str]] = field(default_factory=list)
 
     def add_arguments(self, calls: Iterable[dict[str, str]]) -> None:
         """Add the arguments of calls that differ from the known ones."""
@@ -215,6 +218,7 @@ class Ledger:
             if not mine.note:
                 mine.note, mine.hint = record.note, record.hint
             mine.memory = record.memory or mine.memory
+            mine.results += record.results
         self.silenced |= other.silenced
         self.fixed += other.fixed
         self.nki |= other.nki

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -122,4 +123,11 @@ class Report:
             self.memory,
         )
 
-    __repr__ = __str__  # what notebooks and test reports show
+    def __repr__(self) -> str:
+        """Return line and fix of the first error, then the text; pytest shows the beginning."""
+        if not self.findings:
+            return str(self)
+        first = (self.errors or self.findings)[0]
+        fix = f", fix: {first.fix}" if first.fix else ""
+        where = f"{os.path.basename(first.file)}:{first.line}"
+        return f"{where} {first.rule.id}{fix}\n{self}"

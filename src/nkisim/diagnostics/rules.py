@@ -38,6 +38,9 @@ class Rule:
         matters: One sentence: the effect in the compiler or on the device.
         meaningless: True when no natural result exists; the run stops at every strictness level.
         on_values: True when it depends on values; a run without values does not find it.
+        silent: True when neither the compiler nor the device refuses the kernel: it runs, and its
+            results are wrong. So a kernel with the fault has a time, and a fix may change results.
+            ``"in part"`` when some of its faults are refused.
         whole_call: True when several operands of a call that break it have one cause.
         detector: Name of the detector, for rules that a simulation checks only with that detector
             enabled; ``check`` enables all.
@@ -53,6 +56,7 @@ class Rule:
     on_values: bool = False
     detector: str = ""
     whole_call: bool = False
+    silent: bool | Literal["in part"] = False
     since: str = "0.1.0"
 
     def __str__(self) -> str:
@@ -70,6 +74,7 @@ def declare(
     on_values: bool = False,
     detector: str = "",
     whole_call: bool = False,
+    silent: bool | Literal["in part"] = False,
     advice: bool = False,
 ) -> Rule:
     """Register and return a rule; an id can be declared only once.
@@ -82,6 +87,7 @@ def declare(
         *(id, slug, severity, checks, matters, meaningless, on_values),
         detector=detector,
         whole_call=whole_call,
+        silent=silent,
     )
     _REGISTRY[id] = rule
     if not advice:

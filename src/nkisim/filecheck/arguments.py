@@ -132,9 +132,14 @@ def arguments_of(function: Any, shapes: Shapes) -> tuple[dict[str, Any], list[st
 
 
 def without_value(kernel: KernelSource, shapes: Shapes) -> list[str]:
-    """Return the parameters of a kernel in a file whose value its source does not show."""
+    """Return the parameters of a kernel in a file whose value its source does not show.
+
+    None of a kernel with a second decorator, which may give it other parameters.
+    """
     if isinstance(kernel.node, ast.ClassDef):
         return ["self"]
+    if len(getattr(kernel.node, "decorator_list", ())) > 1:
+        return []
     given = kernel.node.args
     named = [*given.posonlyargs, *given.args]
     required = named[: len(named) - len(given.defaults)]

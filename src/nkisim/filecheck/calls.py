@@ -24,7 +24,7 @@ from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
 from nkisim.filecheck.modules import CannotImport, imported, raising_line
 from nkisim.filecheck.rules import BROKEN_FILE
 from nkisim.filecheck.settings import CheckSettings
-from nkisim.host import argument_names, definition_place
+from nkisim.host import argument_names, definition_place, digest
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 
@@ -289,6 +289,7 @@ def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -
             watchers=(instruction_limit(settings.max_instructions),),
         )
         run = Run(call.kernel, options, call.args, call.kwargs)
+        given = digest((call.args, call.kwargs))
         try:
             with time_limit(settings.max_seconds):
                 run.check()
@@ -297,6 +298,11 @@ def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -
         except (Exception, SystemExit) as error:
             run.report.stopped = f"{type(error).__name__}: {error}{where_raised(error)}"
         found.enter(call.name, place, run.report)
+        report = run.report
+        made = (report.outputs, call.args, call.kwargs)
+        found.kernel(call.name, place).results.append(
+            (given, "" if report.outputs is None else digest(made))
+        )
     if place.file != str(file):
         found.add(kernel_findings(call.kernel.function))
 

@@ -67,9 +67,12 @@ def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettin
             place = Place(str(file), line)
             ledger.add([Finding(BROKEN_FILE, why, place, fix="correct the file")])
     check_shape_names(sources, settings.shapes)
+    sources = [source for source in sources if source.kernels]
     for source in sources:
-        if source.kernels:
-            _check(source, settings, ledger)
+        _check(source, settings, ledger)
+    if sources:
+        ran = any(kernel.runs for kernel in ledger.kernels.values())
+        ledger.rules = sum(map(settings.selection.includes, CHECKED if ran else source_rules()))
     return ledger
 
 
@@ -101,8 +104,6 @@ def _check(source: SourceFile, settings: CheckSettings, ledger: Ledger) -> None:
         found.add(_not_run(records.values(), found))
     found.keep(settings.selection.wants)
     ledger.merge(found)
-    chosen = CHECKED if any(k.runs for k in ledger.kernels.values()) else source_rules()
-    ledger.rules = sum(settings.selection.includes(rule) for rule in chosen)
 
 
 def _not_run(records: Iterable[KernelRecord], found: Ledger) -> Iterable[Finding]:

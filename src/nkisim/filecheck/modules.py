@@ -13,6 +13,7 @@ from types import ModuleType
 
 from nkisim import shim
 from nkisim.filecheck.limits import GaveUp, time_limit
+from nkisim.rewriting import draft_loader
 
 __all__ = ["CannotImport", "imported", "raising_line"]
 
@@ -80,7 +81,8 @@ def _module(file: Path) -> ModuleType:
         return importlib.import_module(name)
     if name in sys.modules:
         name = f"{name}_checked"
-    spec = importlib.util.spec_from_file_location(name, file)
+    loader = draft_loader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)

@@ -120,7 +120,8 @@ def activate2(
 ) -> None:
     """Return ``op((data <op0> imm0) <op1> imm1)``, and with ``reduce_cmd`` its reduction.
 
-    All is float32; the reduction is of the values before they are rounded into ``dst``.
+    All is float32; the reduction is of the values before they are rounded into ``dst``. The order
+    in which a sum adds them is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.
@@ -160,7 +161,8 @@ def activation(
 ) -> None:
     """Return ``op(data * scale + bias)``, and with ``reduce_cmd`` its sum along the free dimension.
 
-    The sum is of the float32 values, before they are rounded into ``dst``.
+    The sum is of the float32 values, before they are rounded into ``dst``. The order in which it
+    adds them is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.
@@ -193,6 +195,8 @@ def activation_reduce(
     """Return ``op(data * scale + bias)`` and its reduction along the free dimension.
 
     From NKI 0.6.0 on ``reduce_res`` may be None: the reduction stays in the registers.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.
@@ -343,7 +347,8 @@ def dma_transpose(
 
     Args:
         dst: Tile in SBUF that receives the transposed tensor.
-        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``.
+        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``: elements
+            of 2 or 4 bytes, in hwdge mode and of rows that are gathered 2 bytes.
         axes: Order of the dimensions of ``src`` in ``dst``: (1, 0), (2, 1, 0) or (3, 1, 2,
             0); None takes the one of the rank of ``src``.
         dge_mode: Generator of the descriptors of the transfer: ``swdge`` (software),
@@ -384,6 +389,8 @@ def exponential(
     name: str | None = ...,
 ) -> None:
     """Return ``exp(src - max_value)``, and with ``reduce_cmd`` its sum along the free dimension.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.
@@ -536,6 +543,11 @@ def nc_matmul(
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
 
+    A tfloat32 operand takes one pass. The engine multiplies 10 fraction bits of it: 32 stored bits
+    that have more, such as those of ``tile.view(nl.tfloat32)``, are rounded to nearest, ties to
+    even. That it rounds and does not truncate is an assumption: the hardware rounds everywhere by
+    default. The other engines read the 32 bits as stored, and copies keep them.
+
     Args:
         dst: Tile in PSUM with a row for each column of ``stationary`` and a column for each
             column of ``moving``.
@@ -636,6 +648,9 @@ def nc_transpose(
     name: str | None = ...,
 ) -> None:
     """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity contaminate rows.
+
+    The Tensor engine of gen2 multiplies by the identity, which rounds tfloat32 as ``nc_matmul``
+    does.
 
     NKI 0.3.0 ignores ``engine=`` and chooses by shape and memory; later versions use it.
 
@@ -966,6 +981,8 @@ def tensor_partition_reduce(
 ) -> None:
     """Reduce across partitions into one; from NKI 0.5.0 on also with ``nl.average``.
 
+    The order in which a sum adds its terms is not specified by the hardware.
+
     Args:
         dst: Tile (1, N) that receives one result per column.
         op: Operator of the reduction.
@@ -983,6 +1000,8 @@ def tensor_reduce(
     name: str | None = ...,
 ) -> None:
     """Reduce the trailing free dimensions in float32, or bit by bit.
+
+    Sums add one element after the other, from the first on, with one rounding each.
 
     Args:
         dst: Tile that receives the dimensions that are left.
@@ -1073,6 +1092,8 @@ def tensor_scalar_reduce(
     ``reset_reduce`` starts from 0 with any operator, as 0.4.0 and 0.5.0 document it, and from the
     operator's neutral element from 0.6.0 on. From then on the result may stay in the registers
     (``reduce_res=None``), and ``reduce_res_negate`` negates what is written, not the registers.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         dst: Tile that receives the result.

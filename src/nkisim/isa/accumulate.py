@@ -32,6 +32,7 @@ CHAIN_NOT_BEGUN = declare(
     "error",
     "An instruction reduces into, or reads, accumulator registers that nothing has reset.",
     "the registers hold whatever an earlier kernel left there",
+    silent=True,
 )
 CHAIN_MIXED = declare(
     "R007",
@@ -39,6 +40,7 @@ CHAIN_MIXED = declare(
     "error",
     "Instructions of different kinds are interleaved in one accumulator chain.",
     "all of them use the same registers of the engine",
+    silent=True,
 )
 CHAIN_DISTURBED = declare(
     "R008",
@@ -53,6 +55,7 @@ CHAIN_LANES = declare(
     "error",
     "An accumulator chain goes on with other partitions than it began with.",
     "each lane has a register of its own",
+    silent=True,
 )
 
 

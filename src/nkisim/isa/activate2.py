@@ -147,7 +147,8 @@ def activate2(
 ) -> Any:
     """Return ``op((data <op0> imm0) <op1> imm1)``, and with ``reduce_cmd`` its reduction.
 
-    All is float32; the reduction is of the values before they are rounded into ``dst``.
+    All is float32; the reduction is of the values before they are rounded into ``dst``. The order
+    in which a sum adds them is not specified by the hardware.
 
     Args:
         op: Activation function, applied last.

@@ -27,8 +27,9 @@ BIAS_KIND = declare(
     "activation-bias",
     "error",
     "An activation's bias is of a kind that the engine does not take.",
-    "gen2 needs a (P, 1) tile, tfloat32 is not supported, and nl.copy ignores the bias",
+    "the Scalar engine does not add it",
     on_values=True,
+    silent="in part",
 )
 ACTIVATION_REDUCTION = declare(
     "D024",
@@ -214,7 +215,8 @@ def activation(
 ) -> Any:
     """Return ``op(data * scale + bias)``, and with ``reduce_cmd`` its sum along the free dimension.
 
-    The sum is of the float32 values, before they are rounded into ``dst``.
+    The sum is of the float32 values, before they are rounded into ``dst``. The order in which it
+    adds them is not specified by the hardware.
 
     Args:
         op: Activation function.
@@ -267,6 +269,8 @@ def activation_reduce(
     """Return ``op(data * scale + bias)`` and its reduction along the free dimension.
 
     From NKI 0.6.0 on ``reduce_res`` may be None: the reduction stays in the registers.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         op: Activation function.
@@ -350,6 +354,8 @@ def exponential(
     name: str | None = None,
 ) -> Any:
     """Return ``exp(src - max_value)``, and with ``reduce_cmd`` its sum along the free dimension.
+
+    The order in which a sum adds its terms is not specified by the hardware.
 
     Args:
         src: Tile of the exponents.

@@ -180,13 +180,20 @@ def _all_wide_integers(call: Call) -> bool:
     return all(t.dtype in ("int32", "uint32") for _, t in call.tensors("dst", "data1", "data2"))
 
 
+def _tensor_tensor_engines(call: Call) -> tuple[Engine, ...]:
+    op = call.op("op")
+    if op is not None and op.name == "power":
+        return (Engine.gpsimd,)
+    return (Engine.vector, Engine.gpsimd)
+
+
 def _tensor_tensor_engine(call: Call) -> Engine:
     asked, op = call["engine"], call.op("op")
     if asked is not Engine.unknown:
         return Engine(asked)
-    in_psum = any(t.buffer is MemoryRegion.psum for _, t in call.tensors("dst", "data1", "data2"))
-    if op is not None and op.name == "power":
+    if Engine.vector not in _tensor_tensor_engines(call):
         return Engine.gpsimd
+    in_psum = any(t.buffer is MemoryRegion.psum for _, t in call.tensors("dst", "data1", "data2"))
     if op is not None and not op.is_bitvec and _all_wide_integers(call) and not in_psum:
         return Engine.gpsimd
     return Engine.vector
@@ -231,6 +238,7 @@ def _two_operands(*names: str) -> Constraint:
         same_free_size("dst", "data1", "data2"),
         at_most_one_in_psum("data1", "data2"),
         one_start_partition("data1", "data2"),
+        engine_among(_tensor_tensor_engines, "nl.power only on GpSimd"),
     ),
     choose_engine=_tensor_tensor_engine,
     arithmetic=_tensor_tensor_arithmetic,

@@ -71,6 +71,7 @@ RANGE_SELECT_POSITION = declare(
     "error",
     "range_select compares positions of 2^24 or more.",
     "positions are compared in float32",
+    silent=True,
 )
 AFFINE_SELECT_ORDER = declare(
     "A009",

@@ -102,18 +102,27 @@ def _arithmetic(symbol: str) -> Callable[[VirtualRegister, Any], Any]:
     """Return a method that raises for an operator: registers have none."""
 
     def refuse(self: VirtualRegister, other: Any) -> Any:
-        if _is_traced():
-            flag(
-                INDEX_ARITHMETIC,
-                f"a register is an operand of {symbol} while the kernel is traced, when it has no "
-                "value",
-                operand="register",
-                seen=f"VirtualRegister {symbol} {type(other).__name__}",
-                fix="calculate in a tile, and load the result with nisa.register_load",
-                error=NkiCallError,
-                stops=True,
-            )
-        return NotImplemented
+        flag(
+            INDEX_ARITHMETIC,
+            f"a register is an operand of {symbol}, but its value is known only on the device",
+            operand="register",
+            seen=f"VirtualRegister {symbol} {type(other).__name__}",
+            fix="calculate in a tile, and load the result with nisa.register_load",
+            error=NkiCallError,
+            stops=True,
+        )
+
+    return refuse
+
+
+def _ordering() -> Callable[[VirtualRegister, Any], Any]:
+    """Return a method that raises for a comparison by size."""
+
+    def refuse(self: VirtualRegister, other: Any) -> Any:
+        use = "nl.while_loop, or an instruction with a mask"
+        if not _is_traced():
+            use = "the bounds of the loop, or peel the first iteration"
+        _refuse_value("is compared", use)
 
     return refuse
 
@@ -191,6 +200,7 @@ class VirtualRegister(NKIObject):
 
     __hash__ = NKIObject.__hash__
 
+    __lt__ = __le__ = __gt__ = __ge__ = _ordering()
     __add__ = __radd__ = _arithmetic("+")
     __sub__ = __rsub__ = _arithmetic("-")
     __mul__ = __rmul__ = _arithmetic("*")
@@ -231,7 +241,7 @@ def _refuse_value(what: str, use: str) -> None:
     """Raise for a register whose value the kernel's Python code needs."""
     flag(
         REGISTER_CONDITION,
-        f"a register {what} while the kernel is traced, when it has no value",
+        f"a register {what}, but its value is known only on the device",
         operand="register",
         seen="a VirtualRegister",
         fix=f"use {use}",

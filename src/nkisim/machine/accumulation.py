@@ -17,6 +17,7 @@ ACCUMULATE_UNWRITTEN = declare(
     "error",
     "A matmul adds to PSUM that nothing has written.",
     "the sum starts from whatever was left there",
+    silent=True,
 )
 ACCUMULATE_AFTER_FILL = declare(
     "M004",
@@ -25,6 +26,7 @@ ACCUMULATE_AFTER_FILL = declare(
     "A matmul adds to a PSUM tile whose accumulation was not begun by a matmul.",
     "on gen2 and gen3 only a matmul can begin an accumulation; adding onto a filled tile is "
     "undefined",
+    silent=True,
 )
 INTERRUPTED_GROUP = declare(
     "M042",
@@ -32,6 +34,7 @@ INTERRUPTED_GROUP = declare(
     "error",
     "PSUM is read or written by another engine between two matmuls that accumulate into it.",
     "a partial sum is consumed, or lost",
+    silent=True,
 )
 REUSED_GROUP = declare(
     "M043",
@@ -40,6 +43,7 @@ REUSED_GROUP = declare(
     "accumulate=None adds to a PSUM tile whose earlier sum was already read out.",
     "only the first matmul since the tile was allocated overwrites; the second sum contains the "
     "first",
+    silent=True,
 )
 
 LOST_SUM = declare(
@@ -48,6 +52,7 @@ LOST_SUM = declare(
     "error",
     "A matmul with accumulate=False overwrites a sum in PSUM that nothing has read.",
     "of a loop over K only the last step is left",
+    silent=True,
 )
 
 

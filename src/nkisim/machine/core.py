@@ -34,9 +34,12 @@ class Event:
         reads, writes: Operand names with their tensors.
         place: Line of the user's code, and loop indices.
         core: Number of the core in the launch grid.
+        rank: Rank that the core belongs to.
         arguments: The arguments of the call by name, defaults filled in.
         signature: Equal for calls with equal shapes, types, memories and constants.
         ordered: Whether it is in an ``nl.no_reorder`` region.
+        meets: Names the cores that wait for each other here, in the order of their events with this
+            name; empty for an instruction of one core.
     """
 
     number: int
@@ -49,6 +52,8 @@ class Event:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     signature: object = None
     ordered: bool = False
+    rank: int = 0
+    meets: tuple[Any, ...] = ()
 
 
 class Garbage(NamedTuple):

@@ -64,6 +64,7 @@ def event_of(
         tuple((name, t.table if type(t) in (Rows, Columns) else t) for name, t in part)
         for part in (reads, writes)
     )
+    rank = 0 if core.member is None else core.member.rank
     return Event(
         core.clock,
         instruction.name,
@@ -75,6 +76,8 @@ def event_of(
         arguments,
         signature,
         core.no_reorder_depth > 0,
+        rank,
+        ("cores", rank) if instruction.synchronises else (),
     )
 
 

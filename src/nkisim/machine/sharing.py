@@ -31,6 +31,7 @@ UNORDERED_READ = declare(
     "error",
     "A core reads shared HBM that the other core wrote, with no barrier between.",
     "the read may come first and see old data",
+    silent=True,
 )
 UNORDERED_WRITE = declare(
     "C008",
@@ -39,6 +40,7 @@ UNORDERED_WRITE = declare(
     "Both cores write the same part of a shared tensor, with no barrier between.",
     "which write comes last is not specified",
     on_values=True,
+    silent=True,
 )
 
 UNORDERED_REUSE = declare(
@@ -47,6 +49,7 @@ UNORDERED_REUSE = declare(
     "error",
     "A core writes a part of a shared tensor that the other core reads, with no barrier between.",
     "the write may come first, and the read see the next round's data",
+    silent=True,
 )
 SAME_WRITE = declare(
     "C034",

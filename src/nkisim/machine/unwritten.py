@@ -43,6 +43,7 @@ PRIVATE_EXCHANGE = declare(
     "error",
     "A core reads private HBM that only the other core has written, in a tensor of its own.",
     "each core has its own copy, and nothing is exchanged",
+    silent=True,
 )
 
 

@@ -311,6 +311,7 @@ SKIPPED_UNWRITTEN = declare(
     "oob_mode.skip leaves destination rows unwritten.",
     "skipped rows keep the old contents of the memory",
     on_values=True,
+    silent=True,
 )
 
 # -- reads of unwritten memory --------------------------------------------------------------------
@@ -322,6 +323,7 @@ UNWRITTEN_SBUF = declare(
     "An instruction reads SBUF that was not written; a warning until a result computed from it "
     "is used.",
     "the device reads whatever was left there",
+    silent=True,
 )
 UNWRITTEN_PSUM = declare(
     "M002",
@@ -330,6 +332,7 @@ UNWRITTEN_PSUM = declare(
     "An instruction reads PSUM that was not written; a warning until a result computed from it "
     "is used.",
     "the device reads whatever was left there",
+    silent=True,
 )
 UNWRITTEN_HBM = declare(
     "M005",
@@ -338,4 +341,5 @@ UNWRITTEN_HBM = declare(
     "An instruction reads an HBM tensor of the kernel before it is written; a warning until a "
     "result computed from it is used.",
     "the device reads whatever was left there",
+    silent=True,
 )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 
 from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import Finding, Place
 from nkisim.memory.region import is_on_chip
+from nkisim.profiling.assumptions import ASSUMPTIONS, alternatives
 from nkisim.profiling.program import Operation, Program
-from nkisim.profiling.result import ENGINES, LineTime, MemoryUse, Span
-from nkisim.profiling.schedule import Policy, Schedule, schedule
+from nkisim.profiling.result import ENGINES, Doubt, LineTime, MemoryUse, Span
+from nkisim.profiling.schedule import Schedule, schedule
 from nkisim.profiling.shown import Profile
-from nkisim.profiling.spills import SPILL, Spilled, with_spills
+from nkisim.profiling.spills import SPILL, with_spills
 from nkisim.spec.enums import engine as Engine
-
-__all__ = ["Prediction", "predict", "profile_of"]
 
 _HIDDEN_SHARE = 0.6
 """Least share of the time for which an engine must be busy to bind a kernel."""
@@ -24,44 +24,97 @@ _LAUNCH_SHARE = 0.5
 
 
 class Prediction:
-    """The two schedules of a program, and the times between them.
+    """The schedule of a program and its predicted time.
 
     Attributes:
         program: The program with spills.
         spill_bytes: Bytes of the spills.
-        tight: Schedule in which transfers run ahead as far as queues allow.
-        loose: Schedule with double buffering and slow transfers.
-        latency_us, interval_us: The predicted time and its range.
+        times: Its schedule, in which transfers run ahead of their use.
+        latency_us: The predicted time.
     """
 
-    __slots__ = ("interval_us", "latency_us", "loose", "program", "spill_bytes", "tight")
-
-    def __init__(self, spilled: Spilled) -> None:
-        self.program = program = spilled.program
+    def __init__(self, program: Program) -> None:
+        spilled = with_spills(program)
+        self.program = spilled.program
         self.spill_bytes = spilled.nbytes
-        timing = timing_of(program.generation)
-        self.tight = schedule(program, Policy(int(timing.dma_in_flight)))
-        self.loose = schedule(
-            program,
-            Policy(int(timing.loose_in_flight), int(timing.loose_buffers), timing.loose_delay),
+        self.times = schedule(self.program)
+        self._free, self._serial = (
+            schedule(self.program, way).total for way in ("free", "one by one")
         )
-        tight, loose = self.tight.total, max(self.loose.total, self.tight.total)
-        total = tight + timing.stall_share * (loose - tight)
-        self.latency_us = (total + timing.fixed) / 1e3
-        self.interval_us = (
-            (tight + timing.fixed) / 1e3,
-            (tight + 2 * (total - tight) + timing.fixed) / 1e3,
+        self.latency_us = self.latency_with(program.assumptions["exposed_latency"])
+
+    def latency_with(self, exposed: float, times: Schedule | None = None) -> float:
+        """Return the device time: that of the schedule, or of computation that waits for data.
+
+        Computation waits for a share of the time of transfers, at most as long as it computes. Both
+        times grow with every cost, and so does their maximum.
+
+        Args:
+            exposed: That share, the assumption ``exposed_latency``.
+            times: The schedule; None for that of the prediction.
+        """
+        total = (self.times if times is None else times).total
+        waiting = self._free + min(exposed * (self._serial - self._free), self._free)
+        return (max(total, waiting) + timing_of(self.program.generation).fixed) / 1e3
+
+    @functools.cached_property
+    def doubts(self) -> list[Doubt]:
+        """The assumptions that change the time, the one that changes it most first."""
+        found: dict[str, Doubt] = {}
+        current = self.program.assumptions
+        for name, assumptions in alternatives(current):
+            if not touches(self.program, name):
+                continue
+            times = self.times
+            if name != "exposed_latency":
+                times = schedule(self.program.assuming(assumptions))
+            us = self.latency_with(assumptions["exposed_latency"], times)
+            if us != self.latency_us:
+                doubt = found.setdefault(name, Doubt(name, current[name], {}))
+                doubt.alternatives[assumptions[name]] = us
+
+        def most(doubt: Doubt) -> float:
+            return max(abs(us - self.latency_us) for us in doubt.alternatives.values())
+
+        return sorted(found.values(), key=most, reverse=True)
+
+    @property
+    def interval_us(self) -> tuple[float, float]:
+        """Range of the time over the alternatives, widened by the error of the calibration."""
+        spread = [us for doubt in self.doubts for us in doubt.alternatives.values()]
+        error = timing_of(self.program.generation).calibration_error
+        low, high = min(spread, default=self.latency_us), max(spread, default=self.latency_us)
+        return (
+            min(low, self.latency_us) * (1 - error),
+            max(high, self.latency_us) * (1 + error),
         )
 
 
-def predict(program: Program) -> Prediction:
-    """Return the prediction for a program."""
-    return Prediction(with_spills(program))
+def touches(program: Program, assumption: str) -> bool:
+    """Return whether an assumption can matter for a program."""
+    works = [operation.work for operation in program.operations]
+    moved = [work.transfer for work in works if work.transfer is not None]
+    if assumption == "exposed_latency":
+        return bool(moved)
+    if assumption == "row_tiles":
+        return any(work.array for work in works)
+    if assumption == "shared_port":
+        fast = any(work.fast_vector for work in works)
+        return fast and any(work.engine is Engine.gpsimd for work in works)
+    if assumption == "transfers_in_flight":
+        return len(moved) > min(ASSUMPTIONS[assumption].values)
+    if assumption == "software_descriptors":
+        return any(transfer.mode == "software" for transfer in moved)
+    if assumption == "transpose_float32":
+        return any(transfer.transposes and transfer.itemsize > 2 for transfer in moved)
+    if assumption == "collective_hop_us":
+        return any(work.link for work in works)
+    return any(work.engine is Engine.gpsimd for work in works)
 
 
 def profile_of(prediction: Prediction, kernel: str, findings: list[Finding], nki: str) -> Profile:
     """Return the profile of a predicted program."""
-    program, times = prediction.program, prediction.tight
+    program, times = prediction.program, prediction.times
     generation, timing = program.generation, timing_of(program.generation)
     latency = prediction.latency_us
     per_core = [_busy(program, times, core) for core in range(program.cores)]
@@ -105,6 +158,7 @@ def profile_of(prediction: Prediction, kernel: str, findings: list[Finding], nki
         lines=_lines(program, times),
         timeline=_timeline(program, times),
         memory=_memory(program, times),
+        assumptions=prediction.doubts,
         capacity={"sbuf": generation.sbuf_usable_bytes, "psum": generation.psum_bytes},
         findings=findings,
     )
@@ -123,7 +177,7 @@ def _busy(program: Program, times: Schedule, core: int) -> dict[str, float]:
             continue
         number, moved = operation.number, operation.work.transfer
         if moved is None:
-            key = operation.work.engine.name
+            key = lane(operation)
             spans.setdefault(key, []).append((times.start[number], times.end[number]))
             continue
         issue = (times.start[number], times.issued[number])
@@ -217,7 +271,7 @@ def _timeline(program: Program, times: Schedule) -> list[Span]:
         number, moved = operation.number, operation.work.transfer
         spans.append(
             Span(
-                operation.work.engine.name,
+                lane(operation),
                 times.moved[number] / 1e3,
                 times.end[number] / 1e3,
                 times.ready[number] / 1e3,
@@ -245,12 +299,18 @@ def _timeline(program: Program, times: Schedule) -> list[Span]:
     return sorted(spans, key=lambda span: (span.start_us, span.engine))
 
 
+def lane(operation: Operation) -> str:
+    """Return the key of the engine that an operation occupies; ``link`` for a collective."""
+    return "link" if operation.work.link else operation.work.engine.name
+
+
 def _queue_name(operation: Operation) -> str:
     moved = operation.work.transfer
     assert moved is not None
     if operation.name == SPILL:
         return "spills"
-    return f"line {operation.place.line} ({moved.trigger.name}, {moved.mode})"
+    direction = "stores" if moved.stores else "loads"
+    return f"{direction} ({moved.trigger.name}, {moved.mode})"
 
 
 def _memory(program: Program, times: Schedule) -> list[MemoryUse]:

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from nkisim.profiling.result import MemoryUse, ProfileData, Span
-from nkisim.profiling.text import schedule_us
+from nkisim.profiling.text import flop_rate, schedule_us
 
 __all__ = [
     "COLOURS",
@@ -240,7 +240,7 @@ def _instants(changes: list[tuple[float, dict[Owner, int]]], totals: list[int]) 
 # -- roofline --------------------------------------------------------------------------------------
 
 _WIDTH, _HEIGHT = 460, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 38
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 28, 14, 38
 
 
 def roofline_drawing(profile: ProfileData) -> str:
@@ -263,10 +263,10 @@ def roofline_drawing(profile: ProfileData) -> str:
     parts = []
     for value in _ticks(low, high):
         parts.append(_line(x(value), _TOP, x(value), bottom, "grid"))
-        parts.append(_text(x(value), bottom + 14, f"{value:g}", "middle"))
+        parts.append(_text(x(value), bottom + 18, f"{value:g}", "middle"))
     for value in _ticks(down, up):
         parts.append(_line(_LEFT, y(value), right, y(value), "grid"))
-        parts.append(_text(_LEFT - 5, y(value) + 4, f"{value:g}", "end"))
+        parts.append(_text(_LEFT - 5, y(value) + 3, f"{value:g}", "end"))
     start = max(low, down * 1e3 / profile.hbm_gbps)
     roof = [
         (x(start), y(start * profile.hbm_gbps / 1e3)),
@@ -275,19 +275,19 @@ def roofline_drawing(profile: ProfileData) -> str:
     ]
     points = " ".join(f"{px:.1f},{py:.1f}" for px, py in roof)
     middle, memory = math.sqrt(start * ridge), f"{profile.hbm_gbps:g} GB/s"
+    side, across, down_by = ("end", -6, -6) if x(middle) > _LEFT + 80 else ("start", 8, 14)
     at, rate, best = x(profile.intensity), y(profile.achieved_tflops), y(profile.roofline_tflops)
     share = profile.achieved_tflops / profile.roofline_tflops
     anchor, shift = ("end", -8) if at > _WIDTH * 0.6 else ("start", 8)
+    below = rate + 18 if rate + 22 < bottom else rate - 8  # the label of the roof is above it
     parts += [
         f'<polyline points="{points}" class="roof"/>',
         _line(at, best, at, rate, "gap"),
         f'<circle cx="{at:.1f}" cy="{rate:.1f}" r="5" class="kernel"/>',
-        _text(
-            at + shift, rate + 4, f"{profile.kernel}: {profile.achieved_tflops:.2f} TFLOP/s", anchor
-        ),
-        _text(right - 2, y(profile.peak_tflops) - 5, f"{profile.peak_tflops:.1f} TFLOP/s", "end"),
-        _text(x(middle) - 6, y(middle * profile.hbm_gbps / 1e3) - 6, memory, "end"),
-        _text((_LEFT + right) / 2, _HEIGHT - 6, "FLOP per byte of HBM traffic", "middle"),
+        _text(at + shift, below, flop_rate(profile.achieved_tflops), anchor),
+        _text(right - 2, y(profile.peak_tflops) - 5, flop_rate(profile.peak_tflops), "end"),
+        _text(x(middle) + across, y(middle * profile.hbm_gbps / 1e3) + down_by, memory, side),
+        _text((_LEFT + right) / 2, _HEIGHT - 5, "FLOP per byte of HBM traffic", "middle"),
         f'<text transform="translate(12 {(_TOP + bottom) / 2:.0f}) rotate(-90)" '
         'text-anchor="middle">TFLOP/s</text>',
     ]

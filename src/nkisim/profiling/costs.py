@@ -15,13 +15,12 @@ from nkisim.arch.timing import Timing, timing_of
 from nkisim.machine import Event
 from nkisim.memory import NkiTensor
 from nkisim.memory.region import is_on_chip, is_psum
-from nkisim.profiling.transfers import Transfer, transfer_of
+from nkisim.profiling.assumptions import Assumptions
+from nkisim.profiling.transfers import DMA_ENGINES, PARTITIONS_PER_ENGINE, Transfer, transfer_of
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.cost import Cost
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
-
-__all__ = ["Work", "product_ns", "work_of"]
 
 _ARRAY = 128
 """Rows and columns of the systolic array."""
@@ -43,7 +42,10 @@ _TWO_INPUTS = {
 _SELECTIONS = frozenset({"tensor_copy_predicated", "select_reduce"})
 
 _WIDE_STRIDE = 16
-"""Bytes from one element to the next above which a port runs at half its rate."""
+"""Bytes from one element to the next above which a port runs at half its rate.
+
+The Tensor engine and Scalar are at half their rate from there on, by published timings.
+"""
 
 _EVERY_TABLE = frozenset({"copy", "square", "relu", "prelu", "abs", "sign", "identity"})
 _ACTIVATIONS = frozenset({"activation", "activation_reduce", "activate2"})
@@ -77,8 +79,10 @@ class Work(NamedTuple):
 
     Attributes:
         engine: Engine that it occupies; ``dma`` for a transfer.
-        busy: Occupancy of the engine, in ns.
+        busy: Occupancy of the engine, in ns; of a transfer, of its busiest DMA engine.
         tail: Time from then until the result can be read, in ns.
+        issue: Of a transfer, the occupancy of what makes its descriptors, in ns.
+        link: Whether it is a collective, which occupies the links between cores.
         flops: Floating-point operations of a product, else 0.
         full_rate_flops: Operations that the Tensor engine could do in that time, else 0.
         table: Set of activation functions that it needs, or "".
@@ -101,43 +105,95 @@ class Work(NamedTuple):
     stationary_columns: float = 0.0
     passes: float = 1.0
     array: int = 0
+    issue: float = 0.0
+    link: bool = False
 
 
-def work_of(event: Event, generation: Generation, *, prebuilt: bool) -> Work:
+def work_of(
+    event: Event,
+    generation: Generation,
+    assumptions: Assumptions,
+    *,
+    prebuilt: bool,
+    cores: int = 1,
+) -> Work:
     """Return the cost of an event.
 
     Args:
-        event: The instruction.
+        event: The instruction or the collective.
         generation: The target.
+        assumptions: The value of each assumption of the model.
         prebuilt: Whether descriptors that the compiler may choose were made before the run.
+        cores: Cores of the program; two of them share an HBM stack from gen3 on.
     """
     timing = timing_of(generation)
+    if event.instruction not in INSTRUCTIONS:
+        return _collective(event, timing, assumptions)
     cost = INSTRUCTIONS[event.instruction].cost
     if event.engine is Engine.dma or (cost is not None and cost.formula == "transfer"):
-        return _transfer(event, timing, prebuilt)
+        moved = transfer_of(event, prebuilt=prebuilt)
+        return _transfer(moved, timing, assumptions, min(cores, int(timing.hbm_stack_cores)))
     if event.instruction == "core_barrier":
         return Work(event.engine, float(timing.barrier), 0.0)
     if event.engine is Engine.tensor:
         return _product(event, generation, timing)
     if event.engine is Engine.gpsimd:
-        return _gpsimd(event, cost, timing)
+        return _gpsimd(event, cost, timing, assumptions)
     if event.engine is Engine.scalar:
         return _scalar(event, cost, generation, timing)
     return _vector(event, cost, generation, timing)
 
 
-def _transfer(event: Event, timing: Timing, prebuilt: bool) -> Work:
-    moved = transfer_of(event, prebuilt=prebuilt)
+def _collective(event: Event, timing: Timing, assumptions: Assumptions) -> Work:
+    """Return the cost of a collective: steps around a ring, and bytes on the links."""
+    ranks = event.arguments["ranks"]
+    single = event.instruction.startswith("collective_permute")
+    passes = 2 if event.instruction == "all_reduce" else 1
+    steps = min(1, ranks - 1) if single else passes * (ranks - 1)
+    sides = [sum(t.size * t.itemsize for _, t in side) for side in (event.reads, event.writes)]
+    nbytes = max(sides) * steps / max(ranks - 1, 1) * (1 if single else (ranks - 1) / ranks)
+    hops = steps * assumptions["collective_hop_us"] * 1e3
+    busy = timing.collective_start + hops + nbytes / timing.link_rate
+    return Work(Engine.dma, busy, 0.0, link=True)
+
+
+def _transfer(
+    moved: Transfer, timing: Timing, assumptions: Assumptions, cores_on_stack: int
+) -> Work:
     share = 1.0
     if moved.transposes:
         inside = moved.hbm_bytes == 0
         share = timing.dma_transpose_sbuf_rate if inside else timing.dma_transpose_rate
+        if moved.itemsize > 2 and assumptions["transpose_float32"] == "half rate":
+            share /= 2
     elif moved.computes:
         share = timing.dma_compute_rate
-    rate = min(moved.engines * timing.dma_engine_rate, timing.dma_core_rate) * share
-    descriptors = moved.descriptors / moved.engines * timing.dma_descriptor
+    # A copy from HBM to HBM counts twice for the stack and once for the DMA engines.
+    stack = timing.hbm_stack_rate / cores_on_stack / DMA_ENGINES
+    rate = timing.dma_engine_rate * share
+    if moved.hbm_bytes > moved.nbytes:
+        rate = min(rate, stack * moved.nbytes / moved.hbm_bytes)
+    descriptors = moved.descriptors * moved.busiest * timing.dma_descriptor
+    # An engine that serves fewer than eight rows has fewer descriptors to fetch.
+    rows = min(1.0, moved.rows * moved.busiest / PARTITIONS_PER_ENGINE)
+    overhead = timing.dma_overhead * (rows if moved.first_engine >= 0 else 1.0)
+    busy = overhead + max(moved.nbytes * moved.busiest / rate, descriptors)
     notify = timing.dma_notify_store if moved.stores else timing.dma_notify_load
-    return Work(Engine.dma, max(moved.nbytes / rate, descriptors), float(notify), transfer=moved)
+    issue = _issue(moved, timing, assumptions)
+    return Work(Engine.dma, busy, float(notify), transfer=moved, issue=issue)
+
+
+def _issue(moved: Transfer, timing: Timing, assumptions: Assumptions) -> float:
+    """Return how long the descriptors of a transfer occupy what makes them."""
+    if moved.mode == "hardware":
+        return float(timing.dma_hardware_issue)
+    if moved.mode == "prebuilt":
+        return float(timing.dma_prebuilt_issue)
+    if moved.indirect:
+        return float(timing.dma_indirect_issue)
+    if assumptions["software_descriptors"] == "fixed":
+        return float(timing.dma_software_fixed)
+    return timing.dma_software_issue + timing.dma_software_row * moved.rows
 
 
 def _product(event: Event, generation: Generation, timing: Timing) -> Work:
@@ -153,8 +209,15 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
         columns = float(moving.free_size // (2 if doubled else 1))
         stationary_columns = float(stationary.free_size // (2 if doubled else 1))
     transposes = event.instruction == "nc_transpose" or bool(arguments.get("is_transpose"))
-    passes = _passes(arguments, moving, transposes and generation.number > 2)
-    busy = product_ns(columns, stationary_columns, passes, generation)
+    passed_through = transposes and generation.number > 2
+    passes = _passes(arguments, moving, passed_through)
+    slow = [2.0 if _inner_stride(t) >= _WIDE_STRIDE else 1.0 for t in (moving, stationary)]
+    streams = columns * slow[0], stationary_columns * slow[1]
+    if passed_through:
+        cycles = passes * max(streams) + timing.transpose_issue_cycles
+        busy = max(cycles, timing.least_cycles) / ghz
+    else:
+        busy = product_ns(*streams, passes, generation)
     if _dynamic(event):
         busy = max(busy, timing.dynamic_cycles / ghz)
     array, share = _array_tile(arguments)
@@ -202,14 +265,20 @@ def product_ns(
 
 
 def _passes(arguments: Mapping[str, Any], moving: NkiTensor, passed_through: bool) -> float:
-    """Return how often the moving operand passes the array: four times in full float32."""
-    narrow = moving.dtype.itemsize < 4 or moving.dtype.kind == "packed"
-    if narrow or moving.dtype == "tfloat32":
+    """Return how often the moving operand passes the array: four times if one is float32."""
+    pair = (moving, arguments.get("stationary", moving))
+    if not any(_passes_in_parts(operand) for operand in pair):
         return 1.0
     if passed_through:
         return 3.0  # a measured transposition of 128 x 128
     one_zero = arguments.get("is_stationary_onezero") or arguments.get("is_moving_onezero")
     return 2.0 if one_zero else 4.0
+
+
+def _passes_in_parts(operand: NkiTensor) -> bool:
+    """Return whether one pass of the array is too narrow for an operand's elements."""
+    dtype = operand.dtype
+    return dtype.itemsize == 4 and dtype.kind != "packed" and dtype != "tfloat32"
 
 
 def _peak(busy: float, timing: Timing) -> float:
@@ -263,6 +332,18 @@ def _inner_stride(tensor: NkiTensor) -> int:
 def _stride_factor(tensors: list[NkiTensor]) -> float:
     """Return 2 if an operand's elements in a partition lie more than 16 bytes apart."""
     return 2.0 if any(_inner_stride(tensor) > _WIDE_STRIDE for tensor in tensors) else 1.0
+
+
+def _scalar_stride_factor(tensor: NkiTensor) -> float:
+    """Return the cycles per element of Scalar, by the bytes from one element to the next.
+
+    Published timings of copies: full rate up to 8 bytes, half from 16 on, and 11 % more for each 4
+    bytes between 64 and 96.
+    """
+    stride = _inner_stride(tensor)
+    if stride <= 16:
+        return 1.0 + max(0.0, stride - 8) / 8
+    return 2.0 * (1 + 0.11 * max(0, min(stride, 96) - 64) / 4)
 
 
 def _contiguous(tensors: list[NkiTensor]) -> bool:
@@ -358,7 +439,8 @@ def _scalar(event: Event, cost: Cost | None, generation: Generation, timing: Tim
     copies_or_scales = event.instruction in ("tensor_scalar", "tensor_copy")
     if generation.number > 3 and copies_or_scales and _narrow(streamed):
         cycles = count / 2
-    cycles = max(timing.least_cycles, cycles * _stride_factor(streamed))
+    slowest = max(map(_scalar_stride_factor, streamed), default=1.0)
+    cycles = max(timing.least_cycles, cycles * slowest)
     extra = cost.extra if cost is not None else 0.0
     reads = event.arguments.get("reduce_res") is not None
     if event.instruction in ("activation", "activate2") and reads:
@@ -375,7 +457,7 @@ def _scalar(event: Event, cost: Cost | None, generation: Generation, timing: Tim
     return Work(Engine.scalar, busy, tail - issue, table=table)
 
 
-def _gpsimd(event: Event, cost: Cost | None, timing: Timing) -> Work:
+def _gpsimd(event: Event, cost: Cost | None, timing: Timing, assumptions: Assumptions) -> Work:
     count = _elements(event, cost)
     factor = 1.0 if cost is None else cost.factor
     if cost is not None and cost.formula == "search":
@@ -390,6 +472,8 @@ def _gpsimd(event: Event, cost: Cost | None, timing: Timing) -> Work:
             factor = _POWER_CYCLES
     if cost is not None and cost.formula == "fixed":
         count = 0.0
+    if assumptions["gpsimd_stride"] == "half rate":
+        factor *= _stride_factor(_streamed(event))
     cycles = timing.gpsimd_start_cycles + factor * count
     if event.instruction == "nc_n_gather":
         cycles += timing.gpsimd_start_cycles * (math.ceil(count / 512) - 1)

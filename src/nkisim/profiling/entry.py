@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 from nkisim.api import Kernel, as_kernel
 from nkisim.diagnostics import Finding, Report
 from nkisim.options import SimOptions
 from nkisim.profiling.advice import advise
-from nkisim.profiling.analysis import Prediction, predict, profile_of
+from nkisim.profiling.analysis import Prediction, profile_of
+from nkisim.profiling.assumptions import assumed
 from nkisim.profiling.program import Capture
 from nkisim.profiling.shown import Profile
 from nkisim.profiling.spills import DoesNotFitError
@@ -48,6 +49,7 @@ def profile(
     values: bool = False,
     advice: bool = True,
     descriptors: Descriptors = "software",
+    assume: Mapping[str, Any] | None = None,
     max_instructions: int = _MOST_INSTRUCTIONS,
     progress: Progress | None = None,
     **options: Any,
@@ -68,15 +70,18 @@ def profile(
         descriptors: Origin of DMA descriptors where the kernel leaves it to the compiler:
             ``"software"``, made by GpSimd as the transfers are triggered, or ``"prebuilt"``, made
             before the run. On Trainium 1 they are always prebuilt.
+        assume: Values of assumptions of the model by name, in place of their defaults; the profile
+            lists those that matter with their alternatives.
         max_instructions: Instructions after which the kernel counts as endless.
         progress: Called before each trial of a change with its number and the limit; if it returns
             False, there are no more.
         **options: Other fields of ``SimOptions``, such as ``trip_count``.
 
     Raises:
-        ValueError: The target or an option is unknown.
+        ValueError: The target, an option or an assumption is unknown.
         ProfileError: When called: an instruction is refused, or the kernel executes too many
-            instructions or needs values. Findings about the source alone are in the profile.
+            instructions or needs values. Findings about the source alone or about values are in
+            the profile.
     """
     if descriptors not in get_args(Descriptors):
         raise ValueError(f"descriptors: got {descriptors!r}, accepted: 'software', 'prebuilt'")
@@ -85,12 +90,19 @@ def profile(
     chosen = SimOptions(
         **{"detect": (), **options, "strictness": "check", "target": target, "values": values}
     )
+    assumptions = assumed(assume or {})
     wanted = as_kernel(kernel)
 
     def predicted(
         kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Prediction, Report]:
-        capture = Capture(chosen.generation(), descriptors)
+    ) -> tuple[Prediction, Run]:
+        capture = Capture(
+            chosen.generation(),
+            descriptors,
+            assumptions,
+            ranks=chosen.ranks,
+            cores=kernel.cores or 1,
+        )
         count = 0
 
         def watch(event: Any) -> None:
@@ -115,14 +127,15 @@ def profile(
             raise ProfileError(f"{kernel.__name__}: {error}", report) from error
         _require_legal(kernel.__name__, report, ran, values=values)
         try:
-            return predict(capture.program), report
+            return Prediction(capture.program), run
         except DoesNotFitError as error:
             raise ProfileError(f"{kernel.__name__}: {error}", report) from None
 
     def profiled(*args: Any, **kwargs: Any) -> Profile:
-        prediction, report = predicted(wanted, args, kwargs)
+        prediction, run = predicted(wanted, args, kwargs)
+        report = run.report
         found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())
-        found.arguments = report.arguments
+        found.file, found.arguments = run.place.file, report.arguments
         if advice:
             tried, given = wanted, Arguments(args, kwargs)
             if chosen.ranks == 1:  # bound arguments are arguments like others
@@ -142,9 +155,9 @@ def profile(
 
 def _require_legal(name: str, report: Report, ran: list[Finding], *, values: bool) -> None:
     """Raise unless the device accepts the instructions that ``ran`` and the run has ended."""
-    errors = [finding for finding in ran if finding.severity == "error"]
-    if errors:
-        listed = "\n".join(f"  {finding}" for finding in errors[:5])
+    refused = [finding for finding in ran if finding.refuses]
+    if refused:
+        listed = "\n".join(f"  {finding}" for finding in refused[:5])
         raise ProfileError(
             f"{name} has no device time, {report.summary()}: the compiler or the device refuses "
             f"it\n{listed}",

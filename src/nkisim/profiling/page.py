@@ -20,6 +20,7 @@ from nkisim.profiling.text import (
     descriptors_text,
     duration,
     hunks,
+    labels,
     roofline_text,
     schedule_us,
     size,
@@ -63,8 +64,9 @@ def _resource(name: str) -> str:
 
 def _contents(profiles: list[ProfileData]) -> str:
     """Return a table of the profiles of a page, with links to them."""
+    names = labels(profiles)
     rows = "".join(
-        f'<tr><td><a href="#p{number}">{escape(p.kernel)}</a></td><td>{escape(p.target)}</td>'
+        f'<tr><td><a href="#p{number}">{escape(names[number])}</a></td><td>{escape(p.target)}</td>'
         f'<td class="n">{duration(p.latency_us)}</td><td>{escape(p.bound_by)}</td>'
         f'<td class="n">{p.bound_share:.0%}</td></tr>'
         for number, p in enumerate(profiles)

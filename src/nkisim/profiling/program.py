@@ -6,7 +6,9 @@ address share a storage, so overlapping addresses depend on each other too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,12 +18,13 @@ from nkisim.machine import Event
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.memory.region import is_hbm, is_psum
 from nkisim.memory.written_map import Region
+from nkisim.profiling.assumptions import Assumptions, defaults
 from nkisim.profiling.costs import Work, work_of
 from nkisim.profiling.footprints import Accesses
 from nkisim.profiling.steps import Step, step_of
-
-__all__ = ["MOST_EXAMPLES", "Capture", "Operation", "Program", "Tile"]
-
+from nkisim.profiling.transfers import Transfer
+from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.enums import engine as Engine
 
 MOST_EXAMPLES = 16
 """Signatures of a line that are kept; of a line with more, some are not known."""
@@ -81,12 +84,17 @@ class Operation:
         ordered: Whether it is in an ``nl.no_reorder`` region.
         touches_psum: Whether it accesses PSUM.
         sbuf_bytes: Bytes of SBUF that its operands cover.
-        joins: Number of the ``core_barrier`` or ``sendrecv`` of both cores, or -1.
+        joins: Number of the barrier, exchange or collective that several cores reach, or -1.
         source: Of a product its stationary operand, of a load what it reads from HBM and how: equal
             for operations that read the same values.
         writes: Tiles that it writes.
         step: What it computes, where an ``activation`` could do it too.
         fed_by: Of such a step, the step that wrote exactly the data that it reads, or -1.
+        runs_ahead: Whether it is a transfer that reads nothing that the kernel computed: it is
+            triggered before earlier operations of its engine if they wait.
+        ring: Of a transfer, its ring: by core, engine that triggers, origin of descriptors,
+            direction and tensor in HBM.
+        call: Index of its call in ``Program.calls``; -1 for a spill.
     """
 
     number: int
@@ -106,6 +114,21 @@ class Operation:
     writes: tuple[Tile, ...] = ()
     step: Step | None = None
     fed_by: int = -1
+    runs_ahead: bool = False
+    ring: object = None
+    call: int = -1
+
+    @property
+    def engine(self) -> Engine:
+        """Engine whose instruction stream it is in; of a transfer, the one that triggers it."""
+        moved = self.work.transfer
+        return self.work.engine if moved is None else moved.trigger
+
+    @property
+    def stays(self) -> bool:
+        """Whether it keeps its place in the order of its engine, and nothing passes it."""
+        waits = self.work.transfer is not None and not self.runs_ahead
+        return self.ordered or self.joins >= 0 or waits
 
 
 @dataclass(slots=True)
@@ -116,7 +139,9 @@ class Program:
         operations: The instructions.
         tiles: The allocations on chip.
         generation: The target.
-        cores: Number of cores.
+        cores: Number of cores, those of all ranks together.
+        assumptions: The value of each assumption of the model.
+        calls: One event of each signature, from which costs can be computed again.
         assumed_descriptors: Origin of descriptors where the kernel leaves it to the compiler.
         examples: By file and line, an instruction of each signature; those that several engines
             run, or that an ``activation`` could do, and at most ``MOST_EXAMPLES`` of a line.
@@ -126,8 +151,23 @@ class Program:
     operations: list[Operation] = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
     cores: int = 1
+    assumptions: Assumptions = field(default_factory=defaults)
+    calls: list[Event] = field(default_factory=list)
     assumed_descriptors: str = "software"
     examples: dict[tuple[str, int], dict[object, Event]] = field(default_factory=dict)
+
+    def assuming(self, assumptions: Assumptions) -> Program:
+        """Return the program with the costs under other assumptions."""
+        works = [self._work(event, assumptions) for event in self.calls]
+        operations = [
+            o if o.call < 0 or o.work == works[o.call] else replace(o, work=works[o.call])
+            for o in self.operations
+        ]
+        return replace(self, assumptions=assumptions, operations=operations)
+
+    def _work(self, event: Event, assumptions: Assumptions) -> Work:
+        prebuilt = self.assumed_descriptors == "prebuilt"
+        return work_of(event, self.generation, assumptions, prebuilt=prebuilt, cores=self.cores)
 
 
 class Capture:
@@ -137,32 +177,44 @@ class Capture:
         generation: The target.
         descriptors: Origin of descriptors where the kernel leaves it to the compiler,
             ``"software"`` or ``"prebuilt"``; on gen2 they are always prebuilt.
+        assumptions: The value of each assumption of the model; None for the defaults.
+        ranks: Number of ranks.
+        cores: Number of cores of each rank.
     """
 
-    def __init__(self, generation: Generation, descriptors: str = "software") -> None:
-        self._prebuilt = descriptors == "prebuilt" or generation.number == 2
-        assumed = "prebuilt" if self._prebuilt else "software"
-        self.program = Program(generation, assumed_descriptors=assumed)
-        self._works: dict[object, tuple[Work, Step | None]] = {}
+    def __init__(
+        self,
+        generation: Generation,
+        descriptors: str = "software",
+        assumptions: Assumptions | None = None,
+        *,
+        ranks: int = 1,
+        cores: int = 1,
+    ) -> None:
+        prebuilt = descriptors == "prebuilt" or generation.number == 2
+        assumed = "prebuilt" if prebuilt else "software"
+        self.program = Program(generation, cores=ranks * cores, assumed_descriptors=assumed)
+        if assumptions is not None:
+            self.program.assumptions = assumptions
+        self._cores_per_rank = cores
+        self._calls: dict[object, tuple[int, Work, Step | None]] = {}
         self._results: dict[Any, tuple[int, Region]] = {}
         """The last step that wrote to an allocation, and where."""
         # Freed with the storage of the tile.
         self._accesses: WeakKeyDictionary[Any, Accesses] = WeakKeyDictionary()
         self._parts: dict[Any, _Parts] = {}
-        self._synchronisations: dict[int, int] = {}
+        self._joins: dict[object, int] = {}
+        self._counts: Counter[object] = Counter()
         self._core_of: list[int] = []
 
     def __call__(self, event: Event) -> None:
         """Add an event to the program."""
         program = self.program
-        known = self._works.get(event.signature)
-        if known is None:
-            work = work_of(event, program.generation, prebuilt=self._prebuilt)
-            known = self._works[event.signature] = work, step_of(event)
-        work, step = known
+        call, work, step = self._called(event)
         if step is not None or "engine" in event.arguments:
             self._keep_example(event)
-        number, core = len(program.operations), event.core
+        number = len(program.operations)
+        core = event.rank * self._cores_per_rank + event.core
         needs: set[int] = set()
         reuses: set[int] = set()
         tiles: dict[Tile, None] = {}
@@ -185,6 +237,8 @@ class Capture:
                 sbuf_bytes += 0 if is_psum(tensor.buffer) else tensor.size * tensor.itemsize
         writes: dict[Tile, None] = {}
         for name, tensor in event.writes:
+            if _starts_a_tile(event, name, tensor):
+                self._begin(tensor)
             reuses |= self._accesses_of(tensor).write(tensor.region, number, core)
             if step is not None and name == "dst":
                 self._results[tensor.life] = number, tensor.region
@@ -194,9 +248,6 @@ class Capture:
         tiles |= writes
         if work.transfer is not None:
             source = _loaded(event, source)
-        joins = -1
-        if event.instruction in ("core_barrier", "sendrecv"):
-            joins = self._synchronisations[core] = self._synchronisations.get(core, -1) + 1
         if event.instruction == "core_barrier":
             data = self._accesses_of(event.arguments["data"])
             needs |= data.fence(number, core, self._core_of)
@@ -220,14 +271,41 @@ class Capture:
                 event.ordered,
                 any(is_psum(tile.region) for tile in tiles),
                 sbuf_bytes,
-                joins,
+                self._join(event),
                 tuple(sorted(reuses)),
                 source,
                 tuple(writes),
                 step,
                 fed_by,
+                work.transfer is not None and not needs and not event.ordered,
+                None if work.transfer is None else _ring(event, work.transfer, core),
+                call,
             )
         )
+
+    def _called(self, event: Event) -> tuple[int, Work, Step | None]:
+        """Return the index of a call among those of other signatures, its cost and its step."""
+        found = self._calls.get(event.signature)
+        if found is None:
+            program = self.program
+            work = program._work(event, program.assumptions)
+            found = self._calls[event.signature] = len(program.calls), work, step_of(event)
+            program.calls.append(event)
+        return found
+
+    def _join(self, event: Event) -> int:
+        """Return the number of the barrier, exchange or collective that an event takes part in."""
+        if not event.meets:
+            return -1
+        key = (event.rank, event.core, event.meets)
+        count = self._counts[key]
+        self._counts[key] += 1
+        return self._joins.setdefault((event.meets, count), len(self._joins))
+
+    def _begin(self, tensor: NkiTensor) -> None:
+        """Give an allocation that is overwritten whole a new place."""
+        self._accesses.pop(tensor.storage, None)
+        self._parts.pop(tensor.life, None)
 
     def _keep_example(self, event: Event) -> None:
         """Keep an instruction of each signature of a line."""
@@ -273,6 +351,32 @@ class Capture:
             parts.tiles.append(new)
             self.program.tiles.append(new)
         return parts.covering(columns)
+
+
+def _ring(event: Event, moved: Transfer, core: int) -> object:
+    tensors = [t for _, t in (*event.reads, *event.writes) if is_hbm(t.buffer)]
+    return core, moved.trigger, moved.mode, moved.stores, tensors[0].life if tensors else None
+
+
+def _starts_a_tile(event: Event, name: str, tensor: NkiTensor) -> bool:
+    """Return whether an instruction overwrites an allocation whole without reading it.
+
+    The compiler gives such a tile a new place, unless it has an address.
+    """
+    declared = INSTRUCTIONS.get(event.instruction)
+    if declared is None or is_hbm(tensor.buffer) or tensor.life.address is not None:
+        return False
+    operand = declared.operands[name]
+    if operand.masked or operand.part is not None:
+        return False
+    if operand.role == "sum" and event.arguments["accumulate"] is not False:
+        return False
+    given = event.arguments[name]
+    if given.indirection is not None or 0 in tensor.form.strides:
+        return False
+    form = tensor.life.origin.form
+    whole = tensor.size * tensor.itemsize == math.prod(form.shape) * form.itemsize
+    return whole and all(other.storage is not tensor.storage for _, other in event.reads)
 
 
 def _is_square(event: Event) -> bool:

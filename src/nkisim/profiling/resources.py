@@ -7,24 +7,14 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import itertools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from nkisim.memory.region import is_psum, is_sbuf
 from nkisim.profiling.program import Operation, Program, Tile
+from nkisim.profiling.transfers import Transfer
 from nkisim.spec.enums import engine as Engine
-
-__all__ = [
-    "START",
-    "Hold",
-    "Moment",
-    "Space",
-    "holds_of",
-    "numbered",
-    "peak",
-    "row_bytes",
-    "spaces_of",
-]
 
 Hold = tuple[Any, ...]
 """An engine, a part of the systolic array, a port, a PSUM bank or a descriptor generator."""
@@ -36,6 +26,145 @@ START: Moment = (0.0, -1)
 
 _ARRAY_PARTS = 16
 """Parts of the systolic array that compute at the same time."""
+
+
+_MOST_GAPS = 64
+"""Gaps of a timeline that operations may still fill; earlier time counts as occupied."""
+
+
+class Timeline:
+    """When a hold is occupied, as disjoint intervals in order.
+
+    Attributes:
+        busy: Sum of the intervals.
+    """
+
+    __slots__ = ("_ends", "_floor", "_numbers", "_starts", "busy")
+
+    def __init__(self) -> None:
+        self.busy = 0.0
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        self._numbers: list[int] = []
+        """The operation at the end of each interval."""
+        self._floor = START
+
+    def earliest(self, after: float, length: float) -> Moment:
+        """Return when it is free for ``length`` from ``after`` on, and what occupies it before."""
+        ends = self._ends
+        if not ends or after >= ends[-1]:
+            return after, -1
+        when, cause = max((after, -1), self._floor)
+        starts = self._starts
+        for i in range(bisect.bisect_right(ends, when), len(ends)):
+            if starts[i] - when >= length:
+                break
+            when, cause = ends[i], self._numbers[i]
+        return when, cause
+
+    def reserve(self, start: float, length: float, number: int) -> None:
+        """Occupy it for an operation."""
+        if not length:
+            return
+        self.busy += length
+        starts, ends, numbers = self._starts, self._ends, self._numbers
+        at, end = bisect.bisect_right(starts, start), start + length
+        follows = at > 0 and ends[at - 1] == start
+        precedes = at < len(starts) and starts[at] == end
+        if follows and precedes:
+            ends[at - 1], numbers[at - 1] = ends[at], numbers[at]
+            del starts[at], ends[at], numbers[at]
+        elif follows:
+            ends[at - 1], numbers[at - 1] = end, number
+        elif precedes:
+            starts[at] = start
+        else:
+            starts.insert(at, start)
+            ends.insert(at, end)
+            numbers.insert(at, number)
+            self._prune()
+
+    def fill(self, after: float, length: float, number: int) -> tuple[float, float, int]:
+        """Occupy the free time from ``after`` on, in pieces, for ``length`` in all.
+
+        Returns:
+            When the first piece begins, when the last one ends, and the operation that it waited
+            for last, or -1.
+        """
+        self.busy += length
+        starts, ends, numbers = self._starts, self._ends, self._numbers
+        when, cause = max((after, -1), self._floor)
+        first = at = bisect.bisect_right(ends, when)
+        begin, left = -1.0, length
+        while at < len(starts):
+            free = starts[at] - when
+            if free > 0 and begin < 0:
+                begin = when
+            if free >= left:
+                break
+            left -= max(free, 0.0)
+            when, cause = ends[at], numbers[at]
+            at += 1
+        begin = when if begin < 0 else begin
+        end = when + left
+        # Everything from the first piece to the end is occupied now.
+        while first < at and ends[first] <= begin:
+            first += 1
+        start = min([begin, *starts[first:at]])
+        starts[first:at], ends[first:at], numbers[first:at] = [start], [end], [number]
+        self._prune()
+        return begin, end, cause
+
+    def _prune(self) -> None:
+        if len(self._starts) > 2 * _MOST_GAPS:
+            self._floor = self._ends[_MOST_GAPS - 1], self._numbers[_MOST_GAPS - 1]
+            for kept in (self._starts, self._ends, self._numbers):
+                del kept[:_MOST_GAPS]
+
+    def copy(self) -> Timeline:
+        """Return a timeline with the same intervals."""
+        made = Timeline()
+        made.busy, made._floor = self.busy, self._floor
+        made._starts, made._ends = self._starts[:], self._ends[:]
+        made._numbers = self._numbers[:]
+        return made
+
+
+class DmaEngines:
+    """The DMA engines of a core. Engines with the same transfers share a timeline."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self, count: int) -> None:
+        self._lines = [Timeline()] * count
+
+    @property
+    def busy(self) -> float:
+        """Busy time of the busiest engine."""
+        return max(line.busy for line in self._lines)
+
+    def lines(self, moved: Transfer, arrives: float, length: float) -> dict[Timeline, float]:
+        """Return the timelines of a transfer, each with its share of the busiest one's work.
+
+        The engines are those of its partitions, else the first free ones.
+        """
+        if len(moved.shares) == len(self._lines) and min(moved.shares) == 1:
+            return dict.fromkeys(self._lines, 1.0)
+        engines: Iterable[int] = range(moved.first_engine, moved.first_engine + len(moved.shares))
+        if moved.first_engine < 0:
+            free = [line.earliest(arrives, length)[0] for line in self._lines]
+            engines = sorted(range(len(free)), key=free.__getitem__)
+        parts: dict[tuple[Timeline, float], list[int]] = {}
+        for engine, share in zip(engines, moved.shares, strict=False):
+            parts.setdefault((self._lines[engine], share), []).append(engine)
+        found: dict[Timeline, float] = {}
+        for (line, share), members in parts.items():
+            if len(members) < self._lines.count(line):
+                line = line.copy()
+                for engine in members:
+                    self._lines[engine] = line
+            found[line] = share
+        return found
 
 
 class Space:
@@ -66,16 +195,16 @@ class Space:
         self._releases: list[tuple[float, int, int]] = []
         self._taken = 0
 
-    def earliest(self, tile: Tile) -> Moment | None:
-        """Return when a tile fits, or None while that is unknown."""
+    def earliest(self, tile: Tile) -> Moment:
+        """Return when a tile fits."""
         missing = self._end[tile] - self._limit - self._freed
         if missing <= 0:  # also if a later tile is allocated already
             return self._floor
-        for when, cause, size in self._releases[self._taken :]:
+        for when, cause, size in itertools.islice(self._releases, self._taken, None):
             missing -= size
             if missing <= 0:
                 return max(self._floor, (when, cause))
-        return None
+        raise AssertionError("tiles take their space in program order")
 
     def take(self, tile: Tile) -> None:
         """Allocate a tile; the releases that it needs are then available to later tiles too."""
@@ -104,40 +233,26 @@ def peak(tiles: Iterable[Tile], size: Callable[[Tile], int]) -> int:
     return most
 
 
-def spaces_of(program: Program, buffers: int) -> dict[Tile, tuple[Space, ...]]:
-    """Return the spaces that each tile without an address occupies.
-
-    Args:
-        program: The program.
-        buffers: Tiles of one line in SBUF that are in use at the same time, besides those that the
-            program itself needs at once; 0 for any number.
-    """
+def spaces_of(program: Program) -> dict[Tile, Space]:
+    """Return the space that each tile without an address occupies."""
     generation = program.generation
-    found: dict[Tile, tuple[Space, ...]] = {}
+    found: dict[Tile, Space] = {}
     used = sorted((tile for tile in program.tiles if tile.uses), key=lambda tile: tile.uses[0])
     for core in range(program.cores):
         mine = [tile for tile in used if tile.core == core]
         free = [tile for tile in mine if not tile.placed]
         sbuf = [tile for tile in free if is_sbuf(tile.region)]
         fixed = peak((t for t in mine if t.placed and is_sbuf(t.region)), row_bytes)
-        memory = Space(generation.sbuf_usable_bytes - fixed, sbuf, row_bytes)
-        found |= dict.fromkeys(sbuf, (memory,))
+        found |= dict.fromkeys(sbuf, Space(generation.sbuf_usable_bytes - fixed, sbuf, row_bytes))
         psum = [tile for tile in free if is_psum(tile.region)]
 
         def banks(tile: Tile) -> int:
             return -(-tile.row_bytes // generation.psum_bank_bytes)
 
         if peak(psum, banks) <= generation.psum_banks:
-            found |= dict.fromkeys(psum, (Space(generation.psum_banks, psum, banks),))
+            found |= dict.fromkeys(psum, Space(generation.psum_banks, psum, banks))
         else:  # tiles share banks
-            found |= dict.fromkeys(psum, (Space(generation.psum_bytes, psum, row_bytes),))
-        if buffers:
-            sites: dict[object, list[Tile]] = {}
-            for tile in sbuf:
-                sites.setdefault((tile.site, tile.part), []).append(tile)
-            for tiles in sites.values():
-                line = Space(peak(tiles, _one) + buffers - 1, tiles, _one)
-                found |= {tile: (*found[tile], line) for tile in tiles}
+            found |= dict.fromkeys(psum, Space(generation.psum_bytes, psum, row_bytes))
     return found
 
 
@@ -146,16 +261,13 @@ def row_bytes(tile: Tile) -> int:
     return tile.row_bytes
 
 
-def _one(tile: Tile) -> int:
-    return 1
-
-
 def holds_of(program: Program) -> tuple[list[tuple[int, ...]], int]:
     """Return the numbers of what each operation holds, and how many there are.
 
     The first one is its engine, or what makes its descriptors.
     """
-    in_parts = any(operation.work.array for operation in program.operations)
+    overlap = program.assumptions["row_tiles"] == "overlap"
+    in_parts = overlap and any(operation.work.array for operation in program.operations)
     known: dict[Hold, int] = {}
     found = [
         tuple(known.setdefault(hold, len(known)) for hold in _holds(operation, program, in_parts))
@@ -176,6 +288,8 @@ def _holds(operation: Operation, program: Program, in_parts: bool) -> tuple[Hold
         # Two generators in hardware, one for each queue, work independently of the engines.
         generator = ("generator",) if moved.mode == "hardware" else ()
         return ((*generator, moved.trigger.name, core),)
+    if operation.work.link:
+        return (("link", core),)
     if engine is Engine.tensor and in_parts:
         mask = operation.work.array or (1 << _ARRAY_PARTS) - 1
         return tuple((engine.name, core, part) for part in range(_ARRAY_PARTS) if mask >> part & 1)
@@ -191,7 +305,8 @@ def _ports(operation: Operation, program: Program) -> tuple[Hold, ...]:
         ports = ((("sbuf", core), shares_sbuf), (("psum", core), reads_psum))
         return tuple(port for port, used in ports if used)
     holds: list[Hold] = []
-    if operation.work.fast_vector or engine is Engine.gpsimd:
+    exclusive = program.assumptions["shared_port"] == "exclusive"
+    if exclusive and (operation.work.fast_vector or engine is Engine.gpsimd):
         holds.append(("port", core))
     if reads_psum:
         holds += [("bank", tile.bank) for tile in operation.tiles if is_psum(tile.region)]

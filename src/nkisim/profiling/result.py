@@ -82,6 +82,20 @@ class MemoryUse(NamedTuple):
     core: int
 
 
+class Doubt(NamedTuple):
+    """An assumption that the predicted time depends on.
+
+    Attributes:
+        name: Its name, as in ``profile(..., assume={name: value})``.
+        assumed: The value that the prediction uses.
+        alternatives: By other value, the time that it would give, in us.
+    """
+
+    name: str
+    assumed: Any
+    alternatives: dict[Any, float]
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """A change that makes the kernel faster.
@@ -141,9 +155,12 @@ class ProfileData:
         kernel: Name of the kernel.
         target: Generation.
         nki: NKI version that it was judged by.
+        file: File that defines the kernel.
         arguments: The arguments by name, as text: an array by dtype and shape.
         latency_us: Device time from start to end, with the fixed cost on the device.
-        interval_us: Range of the prediction, from the uncertain constants.
+        interval_us: Range of the prediction: over the alternatives of its assumptions, one at a
+            time, and the error of the calibration.
+        assumptions: The assumptions that matter for this kernel, the one that matters most first.
         fixed_us: Fixed cost in it.
         host_us: Host time of a call, not in ``latency_us``.
         engine_busy_us: Busy time by engine, of the busiest core.
@@ -198,6 +215,8 @@ class ProfileData:
     timeline: list[Span] = field(repr=False)
     memory: list[MemoryUse] = field(repr=False)
     capacity: dict[str, int]
+    assumptions: list[Doubt] = field(default_factory=list)
+    file: str = ""
     arguments: dict[str, str] = field(default_factory=dict)
     advice: list[Advice] = field(default_factory=list)
     together: Together | None = None
@@ -229,6 +248,7 @@ class ProfileData:
         }
         for name in ("lines", *(long if timeline else ())):
             plain[name] = [value._asdict() for value in plain[name]]
+        plain["assumptions"] = [doubt._asdict() for doubt in self.assumptions]
         plain["advice"] = [asdict(piece) for piece in self.advice]
         if self.together is not None:
             plain["together"] = {k: v for k, v in asdict(self.together).items() if k != "text"}

@@ -1,61 +1,46 @@
 """A schedule of a program: when each operation starts, and when its result is ready.
 
-Operations are placed one by one, always the one that can start first. An operation can start when
-every law allows it (``_Scheduler._laws``):
+Operations are placed one by one in program order, each at the earliest time that every law allows:
 
 - *dependences*: what it reads was written, and what it overwrites was read;
-- *hold*: its engine, port, bank or descriptor generator is free;
+- *hold*: its engine, port, bank or descriptor generator is free for as long as it takes;
+- *order*: what its engine may not reorder has started;
 - *space*: the tiles that it opens fit in SBUF and PSUM;
-- *ring*: few enough transfers of its line are under way on its DMA engines;
-- *rendezvous*: the other core has reached the barrier.
+- *ring*: few enough transfers of its ring are under way;
+- *rendezvous*: the other cores have reached the barrier or the collective.
 
-A transfer then waits for its DMA engines, each of which moves one transfer at a time.
+A transfer then takes the time that its DMA engines have free. Each moves one packet at a time, so
+that a transfer may be moved in the gaps between others.
 
-A compiler may move an operation before others of its engine that still wait; here up to ``_WINDOW``
-operations ahead. Transfers of one line of the kernel are triggered in order. Inside
+A compiler may move an operation before others of its engine: here it fills a gap in which the
+engine waits, and never delays an earlier operation of the program. So time depends on the
+instructions and their order alone, and less work rarely takes longer. A transfer that reads what
+the kernel computed is a trigger in the order of its engine: what comes after it on that engine
+waits for it. A transfer that reads an input is triggered as early as space allows. Inside
 ``nl.no_reorder`` nothing is moved, and nothing passes a barrier on its engine.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 from nkisim.arch.timing import Timing, timing_of
 from nkisim.profiling.program import Operation, Program, Tile
-from nkisim.profiling.resources import START, Moment, holds_of, numbered, spaces_of
-from nkisim.profiling.spills import SPILL
+from nkisim.profiling.resources import (
+    START,
+    DmaEngines,
+    Moment,
+    Timeline,
+    holds_of,
+    numbered,
+    spaces_of,
+)
 from nkisim.profiling.transfers import DMA_ENGINES, Transfer
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["Policy", "Schedule", "schedule"]
-
-_WINDOW = 64
-_CANDIDATES = 8
-"""Operations of an engine that are compared, of those whose operands are ready."""
-
 _NEVER = float("inf")
-_UNKNOWN: Moment = (_NEVER, -1)
-
-Law = Callable[[Operation], Moment | None]
-"""Returns the earliest start of an operation and what determines it; None while it is unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How far transfers run ahead of their use.
-
-    Attributes:
-        in_flight: Transfers of one ring that are under way at the same time.
-        buffers: Tiles of one line that are alive at the same time; 0 for as many as fit in SBUF.
-        delay: Time added to every transfer, in ns.
-    """
-
-    in_flight: int
-    buffers: int = 0
-    delay: float = 0.0
 
 
 @dataclass(slots=True)
@@ -85,17 +70,22 @@ class Schedule:
     total: float
 
 
-def schedule(program: Program, policy: Policy) -> Schedule:
+Transfers = Literal["ahead", "one by one", "free"]
+"""How transfers are scheduled: as early as every law allows; one of a ring at a time; or as if they
+took no time."""
+
+
+def schedule(program: Program, transfers: Transfers = "ahead") -> Schedule:
     """Return the schedule of a program."""
-    return _Scheduler(program, policy).run()
+    return _Scheduler(program, transfers).run()
 
 
 class _Scheduler:
     """State of scheduling one program."""
 
-    def __init__(self, program: Program, policy: Policy) -> None:
+    def __init__(self, program: Program, transfers: Transfers) -> None:
         self.program = program
-        self.policy = policy
+        self.free = transfers == "free"
         self.timing: Timing = timing_of(program.generation)
         count = len(program.operations)
         self.start = [0.0] * count
@@ -105,41 +95,53 @@ class _Scheduler:
         self.cause = [-1] * count
         self.issued: dict[int, float] = {}
         self.waited_for: dict[int, int] = {}
-        self.queues, self.queue_count = numbered(_queue(o) for o in program.operations)
         self.holds, hold_count = holds_of(program)
-        self.free = [START] * hold_count
-        self.rings, ring_count = numbered(map(_ring, program.operations, self.queues))
+        self.timelines = [Timeline() for _ in range(hold_count)]
+        self.engines, engine_count = numbered(_stream(o) for o in program.operations)
+        self.last: list[Moment] = [START] * engine_count
+        """The end of the last operation of each engine."""
+        self.floor: list[Moment] = [START] * engine_count
+        """The start of the last operation of each engine that nothing may pass."""
+        self.rings, ring_count = numbered(_ring(o) for o in program.operations)
         self.under_way: list[list[Moment]] = [[] for _ in range(ring_count)]
-        self.spaces = spaces_of(program, policy.buffers)
+        ahead = int(program.assumptions["transfers_in_flight"])
+        self.in_flight = 1 if transfers == "one by one" else ahead
+        self.spaces = spaces_of(program)
         self.left = {tile: len(tile.uses) for tile in program.tiles}
         self.last_use: dict[Tile, Moment] = {}
-        self.releases = 0
-        self.rendezvous: dict[int, list[Operation]] = {}
+        self.partners: dict[int, list[Operation]] = {}
         for operation in program.operations:
             if operation.joins >= 0:
-                self.rendezvous.setdefault(operation.joins, []).append(operation)
-        self.dma_free = [[START] * DMA_ENGINES for _ in range(program.cores)]
-        self.dma_busy = [[0.0] * DMA_ENGINES for _ in range(program.cores)]
-        self.tables: dict[int, str] = {}
-        self.ramp: dict[int, tuple[float, float]] = {}
-        self.comes_next: Callable[[Operation], bool] = lambda operation: True
-        self.operands: dict[int, Moment] = {}
-        self.laws = {
-            (needs, opens, moves): self._laws(needs, opens, moves)
-            for needs in (False, True)
-            for opens in (False, True)
-            for moves in (False, True)
-        }
+                self.partners.setdefault(operation.joins, []).append(operation)
+        self.dma = [DmaEngines(DMA_ENGINES) for _ in range(program.cores)]
+        self.tables: dict[int, tuple[str, Moment]] = {}
+        self.warm: dict[int, tuple[float, float]] = {}
 
     def run(self) -> Schedule:
         """Schedule every operation."""
-        operations = self.program.operations
-        if all(operation.ordered for operation in operations):
-            for operation in operations:
-                if self.ready[operation.number] is _NEVER:
-                    self.place(operation, self.earliest(operation))
-        else:
-            _ListScheduling(self).run()
+        arrived: dict[int, list[Operation]] = {}
+        waiting = _in_turn(self.program.operations)
+        while waiting:
+            deferred: list[Operation] = []
+            blocked: set[int] = set()
+            for operation in waiting:
+                if operation.core in blocked or not self._is_known(operation):
+                    blocked.add(operation.core)
+                    deferred.append(operation)
+                    continue
+                if operation.joins < 0:
+                    self._place(operation, self._earliest(operation))
+                    continue
+                met = arrived.setdefault(operation.joins, [])
+                met.append(operation)
+                blocked.add(operation.core)
+                if len(met) == len(self.partners[operation.joins]):
+                    latest = max(map(self._earliest, met))
+                    for each in met:
+                        self._place(each, latest)
+                        blocked.discard(each.core)
+            assert len(deferred) < len(waiting), "no operation can start"
+            waiting = deferred
         return Schedule(
             self.start,
             self.moved,
@@ -148,311 +150,209 @@ class _Scheduler:
             self.cause,
             self.issued,
             self.waited_for,
-            {core: max(busy) for core, busy in enumerate(self.dma_busy)},
+            {core: engines.busy for core, engines in enumerate(self.dma)},
             max(self.ready, default=0.0),
         )
 
-    def earliest(self, operation: Operation) -> Moment:
-        """Return the earliest start of an operation and what determines it.
+    def _is_known(self, operation: Operation) -> bool:
+        return all(self.ready[need] is not _NEVER for need in operation.needs)
 
-        The time is infinite while it is unknown: until tiles are released, or the other core
-        reaches the barrier.
-        """
-        if operation.joins >= 0:
-            return self._rendezvous(operation)
-        return self._alone(operation)
+    # -- laws --------------------------------------------------------------------------------------
 
-    def _laws(self, needs: bool, opens: bool, moves: bool) -> tuple[Law, ...]:
-        """Return the laws for operations that need others, open tiles or are transfers."""
-        concerned: dict[Law, bool] = {
-            self._dependences: needs,
-            self._hold: True,
-            self._space: opens,
-            self._ring_limit: moves,
-        }
-        return tuple(law for law, applies in concerned.items() if applies)
+    def _earliest(self, operation: Operation) -> Moment:
+        """Return the earliest start of an operation and what determines it."""
+        latest = self._dependences(operation)
+        if operation.opens:
+            latest = max(latest, self._space(operation))
+        if operation.work.transfer is not None:
+            latest = max(latest, self._ring_limit(operation))
+        if not operation.runs_ahead:
+            latest = max(latest, self._order(operation))
+        if operation.work.table:
+            latest = max(latest, self._table(operation))
+        return self._hold(operation, latest)
 
-    def _alone(self, operation: Operation) -> Moment:
-        """Return the earliest start of an operation, ignoring the other core."""
-        latest = START
-        moves = operation.work.transfer is not None
-        for law in self.laws[bool(operation.needs), bool(operation.opens), moves]:
-            found = law(operation)
-            if found is None:
-                return _UNKNOWN
-            if found[0] > latest[0]:
-                latest = found
-        return latest
-
-    def _dependences(self, operation: Operation) -> Moment | None:
-        known = self.operands.get(operation.number)
-        if known is not None:
-            return known
+    def _dependences(self, operation: Operation) -> Moment:
         when, cause = START
         operations, engine = self.program.operations, operation.work.engine
         ready, handoff = self.ready, self.timing.handoff
         for other in operation.needs:
             at = ready[other]
-            if at is _NEVER:
-                return None
             if operations[other].work.engine is not engine:
                 at += handoff
             elif engine is Engine.tensor:
                 at = self.end[other]  # sums are formed near PSUM: products are pipelined
             if at > when:
                 when, cause = at, other
-        self.operands[operation.number] = when, cause
         return when, cause
 
-    def _hold(self, operation: Operation) -> Moment:
-        free, latest = self.free, START
-        for hold in self.holds[operation.number]:
-            found = free[hold]
-            if found[0] > latest[0]:
-                latest = found
-        return latest
-
-    def _space(self, operation: Operation) -> Moment | None:
+    def _space(self, operation: Operation) -> Moment:
         latest = START
         for tile in operation.opens:
-            for space in self.spaces.get(tile, ()):
-                found = space.earliest(tile)
-                if found is None:
-                    return None
-                latest = max(latest, found)
+            if tile in self.spaces:
+                latest = max(latest, self.spaces[tile].earliest(tile))
         return latest
 
     def _ring_limit(self, operation: Operation) -> Moment:
         under_way = self.under_way[self.rings[operation.number]]
-        most = self.policy.in_flight
-        return under_way[-most] if len(under_way) >= most else START
+        return under_way[-self.in_flight] if len(under_way) >= self.in_flight else START
 
-    def _rendezvous(self, operation: Operation) -> Moment:
-        """Return when both cores have reached a barrier or an exchange."""
-        latest = self._alone(operation)
-        for other in self.rendezvous[operation.joins]:
-            if other is operation:
-                continue
-            if not self.comes_next(other):
-                return _UNKNOWN
-            found = self._alone(other)
-            if found[0] > latest[0]:
-                latest = found
-        return latest
+    def _order(self, operation: Operation) -> Moment:
+        """Return when what the operation may not pass has started, or ended."""
+        engine = self.engines[operation.number]
+        return self.last[engine] if operation.stays else self.floor[engine]
 
-    def place(self, operation: Operation, moment: Moment) -> None:
-        """Set the start of an operation, and of its counterpart on the other core, if any."""
-        met = self.rendezvous[operation.joins] if operation.joins >= 0 else (operation,)
-        for each in met:
-            self._place(each, moment)
+    def _table(self, operation: Operation) -> Moment:
+        """Return since when the table of activation functions is loaded, or may be replaced."""
+        table, since = self.tables.get(operation.core, (operation.work.table, START))
+        if table == operation.work.table:
+            return since
+        return max(since, self.last[self.engines[operation.number]])
+
+    def _hold(self, operation: Operation, latest: Moment) -> Moment:
+        """Return when everything that an operation holds is free for as long as it takes."""
+        when, cause = latest
+        holds = [self.timelines[hold] for hold in self.holds[operation.number]]
+        while True:
+            found, length = when, self._occupancy(operation, when)
+            for timeline in holds:
+                free, other = timeline.earliest(found, length)
+                if free > found:
+                    found, cause = free, other
+            if found == when:
+                return when, cause
+            when = found
+
+    # -- placing -----------------------------------------------------------------------------------
 
     def _place(self, operation: Operation, moment: Moment) -> None:
         when, number, work = moment[0], operation.number, operation.work
         self.cause[number] = moment[1]
         self.start[number] = self.moved[number] = when
         for tile in operation.opens:
-            for space in self.spaces.get(tile, ()):
-                space.take(tile)
+            if tile in self.spaces:
+                self.spaces[tile].take(tile)
+        length = self._occupancy(operation, when)
         if work.transfer is not None:
-            held = self._transfer(operation, work.transfer, when)
+            self._transfer(operation, work.transfer, when, when + length)
         else:
-            held = self.end[number] = when + self._duration(operation, when)
-            self.ready[number] = held + work.tail
+            self.end[number] = when + length
+            self.ready[number] = when + length + work.tail
+            self._remember(operation, when, length)
         for hold in self.holds[number]:
-            self.free[hold] = (held, number)
+            self.timelines[hold].reserve(when, length, number)
+        if not operation.runs_ahead:
+            engine = self.engines[number]
+            held = when + (length if self._occupies_its_engine(operation) else 0.0)
+            self.last[engine] = max(self.last[engine], (held, number))
+            if operation.stays:
+                self.floor[engine] = max(self.floor[engine], (held, number))
         for tile in operation.tiles:
             self.left[tile] -= 1
             last = max(self.last_use.get(tile, START), (self.ready[number], number))
             self.last_use[tile] = last
-            if not self.left[tile]:
-                self.releases += 1
-                for space in self.spaces.get(tile, ()):
-                    space.release(tile, last)
+            if not self.left[tile] and tile in self.spaces:
+                self.spaces[tile].release(tile, last)
 
-    def _transfer(self, operation: Operation, moved: Transfer, when: float) -> float:
-        """Trigger a transfer: descriptors, then DMA engines. Return when descriptors are made."""
+    @staticmethod
+    def _occupies_its_engine(operation: Operation) -> bool:
+        """Return whether the engine itself works: not while hardware makes descriptors."""
+        moved = operation.work.transfer
+        return moved is None or moved.mode != "hardware"
+
+    def _transfer(self, operation: Operation, moved: Transfer, when: float, issued: float) -> None:
+        """Move the bytes of a transfer once its descriptors are made."""
         number, timing = operation.number, self.timing
-        self.issued[number] = issued = when + _issue(moved, timing) / moved.merged
+        self.issued[number] = issued
+        if self.free:
+            self.end[number] = self.ready[number] = when
+            return
         dispatch = timing.dma_dispatch_store if moved.stores else timing.dma_dispatch_load
         # A documented dispatch by hardware includes the issue.
         arrives = max(when + dispatch, issued) if moved.mode == "hardware" else issued + dispatch
-        free, busy = self.dma_free[operation.core], self.dma_busy[operation.core]
-        takes = timing.dma_overhead / moved.merged + operation.work.busy
         begin, end = _NEVER, 0.0
-        for engine in _dma_engines(moved, free):
-            at, other = free[engine]
-            if at > arrives and at + takes > end:
+        takes = operation.work.busy
+        for line, share in self.dma[operation.core].lines(moved, arrives, takes).items():
+            begins, ends, other = line.fill(arrives, takes * share, number)
+            if other >= 0 and ends > end:
                 self.waited_for[number] = other
-            begins = max(arrives, at)
-            begin, end = min(begin, begins), max(end, begins + takes)
-            free[engine] = (begins + takes, number)
-            busy[engine] += takes
+            begin, end = min(begin, begins), max(end, ends)
         self.moved[number], self.end[number] = begin, end
-        self.ready[number] = end + operation.work.tail + self.policy.delay
-        self.under_way[self.rings[number]].append((self.ready[number], number))
-        return issued
+        self.ready[number] = end + operation.work.tail
+        bisect.insort(self.under_way[self.rings[number]], (self.ready[number], number))
 
-    def _duration(self, operation: Operation, when: float) -> float:
-        """Return the occupancy of an engine, with what depends on the operations before."""
+    def _occupancy(self, operation: Operation, when: float) -> float:
+        """Return for how long an operation holds its engine or its descriptor generator."""
         work, timing, core = operation.work, self.timing, operation.core
-        busy = work.busy
+        if work.transfer is not None:
+            return 0.0 if self.free else work.issue
         if work.table:
-            loaded = self.tables.setdefault(core, work.table)  # the first load is in the fixed cost
-            if loaded != work.table:
-                self.tables[core] = work.table
-                busy += timing.table_load
-        elif work.engine is Engine.tensor and timing.tensor_ramp:
-            done, last = self.ramp.get(core, (0.0, -_NEVER))
-            cold = timing.tensor_ramp * timing.tensor_start_rate
-            if when - last > cold:
+            # The first load is in the fixed cost.
+            loaded = self.tables.get(core, (work.table, START))[0]
+            return work.busy + (0.0 if loaded == work.table else timing.table_load)
+        if work.engine is Engine.tensor and timing.tensor_ramp:
+            return work.busy + self._slow(operation, when) * (1 / timing.tensor_start_rate - 1)
+        return work.busy
+
+    def _slow(self, operation: Operation, when: float) -> float:
+        """Return how much of a product the Tensor engine computes at its starting rate."""
+        ramp = self.timing.tensor_ramp
+        done, until = self.warm.get(operation.core, (0.0, 0.0))
+        if when - until > ramp:
+            done = 0.0
+        return min(operation.work.busy, max(0.0, ramp * self.timing.tensor_start_rate - done))
+
+    def _remember(self, operation: Operation, when: float, length: float) -> None:
+        """Record the activation table, and how warm the Tensor engine is."""
+        work, core, number = operation.work, operation.core, operation.number
+        if work.table:
+            table, since = self.tables.get(core, (work.table, START))
+            self.tables[core] = (work.table, since if table == work.table else (when, number))
+        elif work.engine is Engine.tensor and self.timing.tensor_ramp:
+            done, until = self.warm.get(core, (0.0, 0.0))
+            if when - until > self.timing.tensor_ramp:
                 done = 0.0
-            slow = min(work.busy, max(0.0, cold - done))
-            busy += slow * (1 / timing.tensor_start_rate - 1)
-            self.ramp[core] = (done + work.busy, when + busy)
-        return busy
+            self.warm[core] = done + work.busy, max(until, when + length)
 
 
-def _issue(moved: Transfer, timing: Timing) -> float:
-    """Return how long the descriptors of a transfer occupy what makes them."""
-    if moved.mode == "software":
-        return timing.dma_indirect_issue if moved.indirect else timing.dma_software_issue
-    return timing.dma_hardware_issue if moved.mode == "hardware" else timing.dma_prebuilt_issue
+def _in_turn(operations: list[Operation]) -> list[Operation]:
+    """Return the operations with successive transfers in the order in which rings serve them.
 
-
-def _dma_engines(moved: Transfer, free: list[Moment]) -> range | list[int]:
-    """Return the DMA engines of a transfer: those of its partitions, else the first free ones."""
-    if moved.first_engine >= 0:
-        return range(moved.first_engine, moved.first_engine + moved.engines)
-    return sorted(range(DMA_ENGINES), key=free.__getitem__)[: moved.engines]
-
-
-class _ListScheduling:
-    """Places operations one by one, always the one that can start first.
-
-    The start of a queue is a lower bound, because resources only fill up: it is computed again when
-    the queue is next. A queue that waits for space is tried again after a release.
+    DMA engines serve rings in turn, by bytes: the transfers of a run are ordered by the bytes that
+    their ring has moved in it so far.
     """
+    found: list[Operation] = []
+    runs: dict[int, list[tuple[int, int]]] = {}
+    moved: dict[tuple[int, object], int] = {}
 
-    def __init__(self, state: _Scheduler) -> None:
-        self.state = state
-        operations = state.program.operations
-        self.waiting = [len(operation.needs) for operation in operations]
-        self.followers: dict[int, list[int]] = {}
-        self.order: list[list[int]] = [[] for _ in range(state.queue_count)]
-        self.position: list[int] = []
-        self.passes: list[int] = []
-        """The first position of its queue that an operation may pass."""
-        self.head = [0] * state.queue_count
-        self.startable: list[list[int]] = [[] for _ in range(state.queue_count)]
-        fixed = [0] * state.queue_count
-        for operation, queue in zip(operations, state.queues, strict=True):
-            for need in operation.needs:
-                self.followers.setdefault(need, []).append(operation.number)
-            numbers = self.order[queue]
-            position = len(numbers)
-            self.position.append(position)
-            numbers.append(operation.number)
-            stays = operation.ordered or operation.joins >= 0 or operation.work.transfer is not None
-            self.passes.append(position if stays else fixed[queue])
-            if stays:
-                fixed[queue] = position + 1
-        for number, count in enumerate(self.waiting):
-            if not count:
-                self.startable[state.queues[number]].append(number)
-        self.bound = dict.fromkeys(range(state.queue_count), 0.0)
-        self.unknown: set[int] = set()
-        state.comes_next = self._comes_next
+    def end(core: int) -> None:
+        found.extend(operations[number] for _, number in sorted(runs.pop(core, ())))
+        for key in [key for key in moved if key[0] == core]:
+            del moved[key]
 
-    def run(self) -> None:
-        """Place every operation."""
-        state = self.state
-        left, releases = len(state.ready), 0
-        while left:
-            operation, moment = self._next()
-            state.place(operation, moment)
-            met = state.rendezvous[operation.joins] if operation.joins >= 0 else (operation,)
-            for each in met:
-                self._after(each.number)
-                left -= 1
-            if self.unknown and (state.releases != releases or state.rendezvous):
-                releases = state.releases
-                self.bound |= dict.fromkeys(self.unknown, 0.0)
-                self.unknown.clear()
-
-    def _next(self) -> tuple[Operation, Moment]:
-        """Return the operation that can start first, and its start."""
-        bound = self.bound
-        while True:
-            queue = min(bound, key=bound.__getitem__)
-            operation, moment = self._candidate(queue)
-            if moment[0] is _NEVER:
-                assert bound[queue] is not _NEVER, "no operation can start"
-                self.unknown.add(queue)
-                bound[queue] = _NEVER
-                continue
-            if moment[0] > bound[queue]:
-                bound[queue] = moment[0]
-                if any(start < moment[0] for start in bound.values()):
-                    continue
-            return operation, moment
-
-    def _candidate(self, queue: int) -> tuple[Operation, Moment]:
-        """Return the operation of a queue that can start first."""
-        state, operations = self.state, self.state.program.operations
-        head = self.head[queue]
-        first = self.order[queue][head]
-        chosen = operations[first], _UNKNOWN
-        engine_free = state.free[state.holds[first][0]][0]
-        for number in self.startable[queue][:_CANDIDATES]:
-            if self.position[number] - head >= _WINDOW or self.passes[number] > head:
-                break
-            moment = state.earliest(operations[number])
-            if moment[0] < chosen[1][0]:
-                chosen = operations[number], moment
-                if moment[0] <= engine_free:
-                    break
-        return chosen
-
-    def _comes_next(self, operation: Operation) -> bool:
-        """Return whether an operation is the next one of its queue, with known operands."""
-        queue = self.state.queues[operation.number]
-        return not self.waiting[operation.number] and (
-            self.position[operation.number] == self.head[queue]
-        )
-
-    def _after(self, number: int) -> None:
-        """Update the queues after an operation was placed."""
-        state = self.state
-        queue = state.queues[number]
-        self.startable[queue].remove(number)
-        numbers, head = self.order[queue], self.head[queue]
-        while head < len(numbers) and state.ready[numbers[head]] is not _NEVER:
-            head += 1
-        self.head[queue] = head
-        self.unknown.discard(queue)
-        if head == len(numbers):
-            del self.bound[queue]
-        else:
-            self.bound[queue] = 0.0
-        for follower in self.followers.get(number, ()):
-            self.waiting[follower] -= 1
-            if not self.waiting[follower]:
-                other = state.queues[follower]
-                bisect.insort(self.startable[other], follower)
-                self.bound[other] = 0.0
+    for operation in operations:
+        core, transfer = operation.core, operation.work.transfer
+        releases = any(tile.uses[-1] == operation.number for tile in operation.tiles)
+        if transfer is None or not operation.runs_ahead or releases:
+            end(core)
+            found.append(operation)
+            continue
+        key = (core, operation.ring)
+        moved[key] = moved.get(key, 0) + transfer.nbytes
+        runs.setdefault(core, []).append((moved[key], operation.number))
+    for core in list(runs):
+        end(core)
+    return found
 
 
-def _queue(operation: Operation) -> tuple[Any, ...]:
-    """Return the queue of an operation: its engine, or the line and the tile of a transfer."""
-    if operation.work.transfer is not None:
-        if operation.name == SPILL:
-            return ("dma", operation.core, operation.name, operation.work.transfer.stores)
-        site = operation.tiles[0].site if operation.tiles else None
-        return ("dma", operation.core, operation.place.file, operation.place.line, site)
-    return (operation.work.engine.name, operation.core)
-
-
-def _ring(operation: Operation, queue: int) -> tuple[int, ...]:
-    """Return the ring of a transfer: its queue on its DMA engines."""
+def _ring(operation: Operation) -> object:
+    """Return the part of a ring that a transfer uses: its DMA engines."""
     moved = operation.work.transfer
-    return (queue,) if moved is None else (queue, moved.first_engine, moved.engines)
+    if moved is None:
+        return None
+    return operation.ring, moved.first_engine, len(moved.shares)
+
+
+def _stream(operation: Operation) -> tuple[object, ...]:
+    """Return the instruction stream of an operation: that of its engine, or of its trigger."""
+    return (operation.engine, operation.core)

@@ -18,8 +18,6 @@ from nkisim.profiling.resources import peak, row_bytes
 from nkisim.profiling.transfers import DMA_ENGINES, Transfer
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["SPILL", "DoesNotFitError", "Spilled", "with_spills"]
-
 SPILL = "spill"
 """Name of the added operations."""
 
@@ -159,13 +157,15 @@ class _Spiller:
             hbm_bytes=nbytes,
             descriptors=_PARTITIONS,
             run_bytes=tile.row_bytes,
-            engines=DMA_ENGINES,
+            shares=(1.0,) * DMA_ENGINES,
             trigger=Engine.sync,
             mode="prebuilt",
             stores=stores,
         )
         notify = self.timing.dma_notify_store if stores else self.timing.dma_notify_load
-        work = Work(Engine.dma, nbytes / self.timing.dma_core_rate, float(notify), transfer=moved)
+        busy = self.timing.dma_overhead + nbytes / self.timing.dma_core_rate
+        issue = float(self.timing.dma_prebuilt_issue)
+        work = Work(Engine.dma, busy, float(notify), transfer=moved, issue=issue)
         spill = Operation(
             len(self.result.operations),
             SPILL,
@@ -178,6 +178,7 @@ class _Spiller:
             ordered=near.ordered,
             touches_psum=False,
             sbuf_bytes=nbytes,
+            runs_ahead=not stores and not near.ordered,
         )
         return self._append(spill)
 

@@ -16,7 +16,9 @@ __all__ = [
     "comparison",
     "descriptors_text",
     "duration",
+    "flop_rate",
     "hunks",
+    "labels",
     "place",
     "roofline_text",
     "schedule_us",
@@ -24,6 +26,8 @@ __all__ = [
     "summary",
     "together_text",
 ]
+
+_RATES = ((1.0, "TFLOP/s"), (1e3, "GFLOP/s"))
 
 _MOST_LINES = 5
 _LEAST_WIDTH = 60
@@ -71,13 +75,22 @@ def summary(
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
+def labels(profiles: Sequence[ProfileData]) -> list[str]:
+    """Return the names of the kernels, with their files where there are several."""
+    if len({profile.file for profile in profiles}) < 2:
+        return [profile.kernel for profile in profiles]
+    here = os.getcwd() + os.sep
+    return [f"{profile.file.removeprefix(here)}::{profile.kernel}" for profile in profiles]
+
+
 def comparison(profiles: Sequence[ProfileData]) -> str:
     """Return one line per profile."""
-    name = max(6, *(len(profile.kernel) for profile in profiles)) + 2
+    names = labels(profiles)
+    name = max(6, *map(len, names)) + 2
     lines = [f"{'kernel':<{name}}{'target':<8}{'latency':>10}  {'bound by':<14}share of the bound"]
-    for profile in profiles:
+    for label, profile in zip(names, profiles, strict=True):
         lines.append(
-            f"{profile.kernel:<{name}}{profile.target:<8}{duration(profile.latency_us):>10}  "
+            f"{label:<{name}}{profile.target:<8}{duration(profile.latency_us):>10}  "
             f"{profile.bound_by:<14}{profile.bound_share:.0%}"
         )
     return "\n".join(lines) + "\n"
@@ -142,6 +155,7 @@ class _Drawing:
                 "latency",
                 f"{duration(profile.latency_us)}, between {duration(low)} and {duration(high)}",
             ),
+            ("assumed", assumptions_text(profile)),
             (
                 "parts",
                 f"{duration(schedule_us(profile))} timeline, {duration(max(waits, 0.0))} expected "
@@ -280,6 +294,16 @@ def arguments_text(profile: ProfileData) -> str:
     return ", ".join(f"{name}={text}" for name, text in profile.arguments.items()) or "none"
 
 
+def assumptions_text(profile: ProfileData) -> str:
+    """Return the assumption that matters most, with the times of its alternatives."""
+    if not profile.assumptions:
+        return "nothing that changes the time"
+    first, *others = profile.assumptions
+    times = ", ".join(f"{duration(us)} with {value}" for value, us in first.alternatives.items())
+    more = f"; less depends on {', '.join(doubt.name for doubt in others)}" if others else ""
+    return f"{first.name} = {first.assumed}: {times}{more}"
+
+
 def descriptors_text(profile: ProfileData) -> str:
     """Return the origins of the DMA descriptors, and what was assumed about them."""
     counts = [f"{_ORIGINS[mode]} {count:,}" for mode, count in profile.descriptors.items()]
@@ -296,6 +320,15 @@ def roofline_text(profile: ProfileData) -> str:
         return f"no products; {rate:.0f} of {profile.hbm_gbps:.0f} GB/s of HBM traffic"
     limit = "HBM" if profile.roofline_tflops < profile.peak_tflops else "Tensor engine"
     return (
-        f"{profile.achieved_tflops:.2f} of {profile.roofline_tflops:.1f} TFLOP/s, the limit of the "
-        f"{limit} at {profile.intensity:.1f} FLOP/byte"
+        f"{flop_rate(profile.achieved_tflops)} of {flop_rate(profile.roofline_tflops)}, the limit "
+        f"of the {limit} at {profile.intensity:.1f} FLOP/byte"
     )
+
+
+def flop_rate(tflops: float) -> str:
+    """Return a floating-point rate in the largest unit of which it is at least a tenth."""
+    value, unit = next(
+        ((tflops * factor, unit) for factor, unit in _RATES if tflops * factor >= 0.1),
+        (tflops * 1e6, "MFLOP/s"),
+    )
+    return f"{value:.{2 if value < 10 else 1}f} {unit}"

@@ -1,9 +1,10 @@
-"""Changes of source files: byte edits, diffs, and files that are read and written whole.
+"""Changes of source files: byte edits, diffs, drafts, and files that are read and written whole.
 
 Used by ``nkisim upgrade`` and ``nkisim check --fix``.
 """
 
 from nkisim.rewriting.diffs import unified_diff
+from nkisim.rewriting.drafts import draft_loader, drafts
 from nkisim.rewriting.edits import Edit, NotPythonError, applied, disjoint, edited, loses_comment
 from nkisim.rewriting.pasting import NotPastedError, code_with_comments, edits_of
 from nkisim.rewriting.sources import SourceError, SourceText, read_source, write_source
@@ -17,6 +18,8 @@ __all__ = [
     "applied",
     "code_with_comments",
     "disjoint",
+    "draft_loader",
+    "drafts",
     "edited",
     "edits_of",
     "loses_comment",

@@ -13,7 +13,13 @@ from nkisim.source.expressions import (
     number,
     string,
 )
-from nkisim.source.files import Definition, File, definition_of, raise_if_unreadable
+from nkisim.source.files import (
+    Definition,
+    File,
+    definition_of,
+    raise_if_unreadable,
+    with_parameters,
+)
 from nkisim.source.kinds import LOOPS, Kinds
 from nkisim.source.meaning import (
     FileGlobals,
@@ -60,5 +66,6 @@ __all__ = [
     "raise_if_unreadable",
     "string",
     "tensor_functions",
+    "with_parameters",
     "writes_tile",
 ]

@@ -13,7 +13,14 @@ from typing import Any, TypeAlias
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.source.names import Names
 
-__all__ = ["Definition", "File", "definition_of", "raise_if_unreadable", "read_file"]
+__all__ = [
+    "Definition",
+    "File",
+    "definition_of",
+    "raise_if_unreadable",
+    "read_file",
+    "with_parameters",
+]
 
 _READ: dict[str, tuple[list[str], File | None]] = {}
 _MOST_READ = 256
@@ -120,6 +127,20 @@ def raise_if_unreadable(file: str) -> None:
             raise SyntaxError("too deeply nested", (file, 1, None, None)) from None
         except ValueError as error:
             raise SyntaxError(str(error), (file, 1, None, None)) from None
+
+
+def with_parameters(function: Any) -> Any:
+    """Return the function whose parameters a call of ``function`` has.
+
+    Of a wrapper with ``__wrapped__`` that takes ``*args`` or ``**kwargs``, that is the function
+    that it wraps; of other wrappers the wrapper itself.
+    """
+    wrapped = getattr(function, "__wrapped__", None)
+    code = getattr(function, "__code__", None)
+    variable = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    if wrapped is None or (code is not None and not code.co_flags & variable):
+        return function
+    return with_parameters(wrapped)
 
 
 def definition_of(thing: object) -> tuple[File, Definition] | None:

@@ -58,7 +58,7 @@ class Violation:
         )
 
 
-class Declaration(Protocol):
+class _Declaration(Protocol):
     """The part of ``Instruction`` that a call uses."""
 
     @property
@@ -88,7 +88,7 @@ class Call:
         normalised: Normalised arguments that replace the given ones in every call of the signature.
     """
 
-    instruction: Declaration
+    instruction: _Declaration
     values: MutableMapping[str, Any]
     generation: Generation
     engine: Engine = Engine.unknown

@@ -225,6 +225,7 @@ OVERLAP = declare(
     "error",
     "The destination overlaps a source with a different access pattern.",
     "engines stream: later reads may see earlier writes of the same instruction",
+    silent=True,
 )
 RESULTS_OVERLAP = declare(
     "M032",
@@ -232,6 +233,7 @@ RESULTS_OVERLAP = declare(
     "error",
     "Two results of one instruction overlap.",
     "which of them survives is not specified",
+    silent=True,
 )
 REPEATED_WRITE = declare(
     "M031",
@@ -239,6 +241,7 @@ REPEATED_WRITE = declare(
     "error",
     "The destination's access pattern visits an element twice.",
     "which write comes last is not specified",
+    silent=True,
 )
 
 # -- engines, generations, dtypes ------------------------------------------------------------------
@@ -337,6 +340,7 @@ LARGE_IMMEDIATE = declare(
     "error",
     "An integer constant is larger than its float type holds exactly.",
     "immediates of arithmetic instructions travel as float32, and iota rounds to the type of dst",
+    silent=True,
 )
 MASKED_ROW = declare(
     "D031",
@@ -372,6 +376,7 @@ NOT_BOOLEAN = declare(
     "nl.logical_not is applied to values other than 0 and 1.",
     "it is an exclusive or with 1, not a comparison with 0",
     on_values=True,
+    silent=True,
 )
 INEXACT_INTEGER = declare(
     "D016",
@@ -381,6 +386,7 @@ INEXACT_INTEGER = declare(
     "the Vector and Scalar engines compute in float32, which holds integers exactly up to 2^24",
     on_values=True,
     whole_call=True,
+    silent=True,
 )
 INEXACT_MOVE = declare(
     "D017",
@@ -390,6 +396,7 @@ INEXACT_MOVE = declare(
     "float32 holds integers exactly up to 2^24",
     on_values=True,
     whole_call=True,
+    silent=True,
 )
 FRACTION_LOST = declare(
     "D050",

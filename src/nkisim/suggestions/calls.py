@@ -45,12 +45,9 @@ def _bad_call(case: Case) -> Rewrite | None:
 
 def _called(case: Case, name: str) -> ast.Call | None:
     """Return the call of a function that does not exist."""
-    for node in ast.walk(case.statement):
-        called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr == name:
-            assert isinstance(node, ast.Call)
-            return node
-    return None
+    calls = [node for node in ast.walk(case.statement) if isinstance(node, ast.Call)]
+    called = (c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == name)
+    return next(called, None)
 
 
 def _invented(case: Case, name: str) -> Rewrite | None:
@@ -174,8 +171,6 @@ def _other_name(case: Case, name: str) -> Rewrite | None:
         new = f"{case.nisa}.{name}"
     elif intent is not None and intent.op and intent.op != name:
         new = f"{case.nl}.{intent.op}"
-    elif intent is not None and intent.kind == "matmul" and name != "matmul":
-        new = f"{case.nl}.matmul"
     if not new:
         return None
     text = ast.unparse(call).replace(ast.unparse(call.func), new, 1)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
 from nkisim.spec import INSTRUCTIONS
+from nkisim.suggestions.staging import new_tile, with_arguments
 from nkisim.suggestions.statement import Case
 
 __all__ = ["MEMORY_FIXES"]
@@ -72,22 +73,14 @@ def _through_sbuf(case: Case) -> Rewrite | None:
     for name in known.operands:
         fact, text = case.fact(name), case.text(name)
         if fact is None or "hbm" not in fact.buffer:
-            if text:
-                named[name] = text
             continue
         if len(fact.shape) != 2 or fact.shape[0] > _PARTITIONS:
             return None
-        tile = staged.get(text)
-        node = case.arguments[name]
-        if tile is None:
-            tile = staged[text] = case.fresh(
-                f"{node.id}_tile" if isinstance(node, ast.Name) else f"{name}_tile"
-            )
-            shape = f"{text}.shape" if isinstance(node, ast.Name) else str(fact.shape)
-            before.append(
-                f"{tile} = {case.nl}.ndarray({shape}, dtype={case.nl}.{fact.dtype}, "
-                f"buffer={case.nl}.sbuf)"
-            )
+        tile = staged.get(text, "")
+        if not tile:
+            tile, made = new_tile(case, name, "tile", fact)
+            staged[text] = tile
+            before.append(made)
         if known.operands[name].writes:
             after.append(f"{case.nisa}.dma_copy(dst={text}, src={tile})")
         else:
@@ -95,10 +88,7 @@ def _through_sbuf(case: Case) -> Rewrite | None:
         named[name] = tile
     if not staged:
         return None
-    rest = {name: case.text(name) for name in case.arguments if name not in named}
-    order = [n for n in known.parameters if n in named or n in rest]
-    call = ", ".join(f"{n}={named.get(n) or rest[n]}" for n in order)
-    return case.rewrite(*before, f"{case.nisa}.{case.function}({call})", *after)
+    return case.rewrite(*before, with_arguments(case, **named), *after)
 
 
 def _through_psum(case: Case) -> Rewrite | None:
@@ -108,16 +98,10 @@ def _through_psum(case: Case) -> Rewrite | None:
         return None
     if case.function not in ("nc_matmul", "nc_transpose") or node is None:
         return None
-    text = ast.unparse(node)
-    tile = case.fresh(f"{node.id}_psum" if isinstance(node, ast.Name) else "dst_psum")
-    shape = f"{text}.shape" if isinstance(node, ast.Name) else str(fact.shape)
     dtype = "float32" if case.function == "nc_matmul" else fact.dtype
-    rest = [f"{n}={case.text(n)}" for n in case.arguments if n != "dst"]
-    return case.rewrite(
-        f"{tile} = {case.nl}.ndarray({shape}, dtype={case.nl}.{dtype}, buffer={case.nl}.psum)",
-        f"{case.nisa}.{case.function}(dst={tile}, {', '.join(rest)})",
-        f"{case.nisa}.tensor_copy(dst={text}, src={tile})",
-    )
+    tile, made = new_tile(case, "dst", "psum", fact, dtype, "psum")
+    back = f"{case.nisa}.tensor_copy(dst={ast.unparse(node)}, src={tile})"
+    return case.rewrite(made, with_arguments(case, dst=tile), back)
 
 
 def _out_of_psum(case: Case) -> Rewrite | None:

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from nkisim.diagnostics import Rewrite
 from nkisim.source import indices
 from nkisim.spec import INSTRUCTIONS
+from nkisim.suggestions.staging import with_arguments
 from nkisim.suggestions.statement import Case
+from nkisim.suggestions.tiling import COLUMNWISE
 
 __all__ = ["OPERAND_FIXES"]
 
@@ -60,34 +62,13 @@ def _row(case: Case) -> Rewrite | None:
                 continue
             shape = f"({dst.shape[0]}, 1)"
         repeated = f"{wide} = {case.nl}.broadcast_to({case.text(name)}, {shape})"
-        return case.rewrite(repeated, _with_argument(case, name, wide))
+        return case.rewrite(repeated, with_arguments(case, **{name: wide}))
     return None
-
-
-def _with_argument(case: Case, name: str, text: str) -> str:
-    """Return the statement with another argument in its call."""
-    old = case.arguments[name]
-
-    def change(node: ast.expr) -> ast.expr | None:
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == ast.unparse(case.call.func):  # type: ignore[union-attr]
-            node.args = [
-                ast.parse(text, mode="eval").body if _same(a, old) else a for a in node.args
-            ]
-            for keyword in node.keywords:
-                if keyword.arg == name:
-                    keyword.value = ast.parse(text, mode="eval").body
-        return None
-
-    return case.replaced(change)
-
-
-def _same(a: ast.expr, b: ast.expr) -> bool:
-    return ast.dump(a) == ast.dump(b)
 
 
 def _unequal_copy(case: Case) -> Rewrite | None:
     """Both sides of a transfer get the extents of the smaller one."""
-    if not {"dst", "src"} <= set(case.arguments):
+    if not {"dst", "src"} <= set(case.arguments) or case.function not in INSTRUCTIONS:
         return None
     dst, src = case.fact("dst"), case.fact("src")
     if dst is None or src is None or len(dst.shape) != len(src.shape):
@@ -103,7 +84,7 @@ def _unequal_copy(case: Case) -> Rewrite | None:
         return None
     widths = _widths(case.arguments[small], extents)
     index = ", ".join(f"0:{width}" for width in widths)
-    return case.rewrite(_with_argument(case, large, f"{case.text(large)}[{index}]"))
+    return case.rewrite(with_arguments(case, **{large: f"{case.text(large)}[{index}]"}))
 
 
 def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
@@ -124,10 +105,12 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
 def _past_the_end(case: Case) -> Rewrite | None:
     """A slice past the end, and equal slices of the statement, are clipped to the tensor.
 
-    Only if something is left of each.
+    Only if something is left of each, and no instruction has operands of several sizes.
     """
     data = case.finding.data
     if "start" not in data or not 0 <= data["start"] < data["extent"]:
+        return None
+    if case.function and case.function not in COLUMNWISE:
         return None
     ends: dict[str, str] = {}
     for node in ast.walk(case.statement):

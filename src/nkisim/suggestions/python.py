@@ -18,7 +18,6 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.Div: "divide",
     ast.Mod: "mod",
     ast.Pow: "power",
-    ast.MatMult: "matmul",
     ast.BitAnd: "bitwise_and",
     ast.BitOr: "bitwise_or",
     ast.BitXor: "bitwise_xor",
@@ -34,6 +33,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.NotEq: "not_equal",
 }
 _MODULES = ("numpy", "math")
+_NO_CODE = ("", "matmul")  # nl.matmul takes its first operand transposed
 
 
 def _operators(case: Case) -> Rewrite | None:
@@ -105,7 +105,7 @@ def _function(
         return None
     module, _, function = case.path(node.func).rpartition(".")
     name = language_name(function) if module in _MODULES else ""
-    if name and not node.keywords:
+    if name not in _NO_CODE and not node.keywords:
         return call(name, *node.args)
     return None
 
@@ -114,7 +114,7 @@ def _foreign(case: Case) -> Rewrite | None:
     """A function of NumPy that ``nki.language`` has too."""
     path = case.finding.operand
     name = language_name(path.rpartition(".")[2])
-    if not path.startswith("numpy.") or not name:
+    if not path.startswith("numpy.") or name in _NO_CODE:
         return None
 
     def change(node: ast.expr) -> ast.expr | None:
@@ -131,6 +131,5 @@ def _foreign(case: Case) -> Rewrite | None:
 
 PYTHON_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "L021": _foreign,
-    "L026": _operators,
     "L027": _operators,
 }

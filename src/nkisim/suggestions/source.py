@@ -56,15 +56,21 @@ def _pairs(case: Case) -> Rewrite | None:
     names = [ast.unparse(name) for name in loop.target.elts]
     if not isinstance(source, ast.Call) or not isinstance(source.func, ast.Name) or source.keywords:
         return None
-    inner = [ast.unparse(argument) for argument in source.args]
-    if source.func.id == "enumerate" and len(inner) == 1 and len(names) == 2:
-        index, taken = names[0], [f"{names[1]} = {inner[0]}[{names[0]}]"]
-    elif source.func.id == "zip" and len(inner) == len(names):
-        index = case.fresh("i")
-        taken = [f"{name} = {text}[{index}]" for name, text in zip(names, inner, strict=True)]
+    if source.func.id == "enumerate" and len(source.args) == 1 and len(names) == 2:
+        index, parts = names[0], names[1:]
+    elif source.func.id == "zip" and len(source.args) == len(names):
+        index, parts = case.fresh("i"), names
     else:
         return None
-    return case.head(loop, index, f"range(len({inner[0]}))", taken)
+    texts = [ast.unparse(part) for part in source.args]
+    calls = {ast.unparse(part): part for part in source.args if isinstance(part, ast.Call)}
+    if any(ast.unparse(c.func) != "range" or len(c.args) != 1 for c in calls.values()):
+        return None
+    # A range has no length and no items outside a loop header; those of range(n) are the indices.
+    items = [index if text in calls else f"{text}[{index}]" for text in texts]
+    taken = [f"{name} = {item}" for name, item in zip(parts, items, strict=True)]
+    first = texts[0] if texts[0] in calls else f"range(len({texts[0]}))"
+    return case.head(loop, index, first, taken)
 
 
 def _assigned_part(case: Case) -> Rewrite | None:

@@ -10,13 +10,13 @@ from nkisim.source import base_name
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
-__all__ = ["STAGING_FIXES", "written_part"]
+__all__ = ["STAGING_FIXES", "new_tile", "with_arguments", "written_part"]
 
 _PARTITIONS = 128
 
 
-def _new_tile(
-    case: Case, operand: str, suffix: str, fact: Fact, dtype: str = ""
+def new_tile(
+    case: Case, operand: str, suffix: str, fact: Fact, dtype: str = "", buffer: str = "sbuf"
 ) -> tuple[str, str]:
     """Return the name of a new tile for an operand, and the line that makes it."""
     node = case.arguments[operand]
@@ -24,10 +24,10 @@ def _new_tile(
     name = case.fresh(f"{operand if base is None else base.id}_{suffix}")
     shape = f"{ast.unparse(node)}.shape" if isinstance(node, ast.Name) else str(fact.shape)
     made = f"{case.nl}.ndarray({shape}, dtype={case.nl}.{dtype or fact.dtype}, "
-    return name, f"{name} = {made}buffer={case.nl}.sbuf)"
+    return name, f"{name} = {made}buffer={case.nl}.{buffer})"
 
 
-def _with(case: Case, **named: str) -> str:
+def with_arguments(case: Case, **named: str) -> str:
     """Return the statement with other arguments in its call."""
     call = case.call
     assert call is not None
@@ -56,15 +56,15 @@ def _staged(case: Case, operand: str, suffix: str, move: str, *, dtype: str = ""
         return None
     if fact.shape[0] > _PARTITIONS or operand not in case.arguments:
         return None
-    tile, made = _new_tile(case, operand, suffix, fact, dtype)
+    tile, made = new_tile(case, operand, suffix, fact, dtype)
     text = case.text(operand)
     if known.operands[operand].writes:
         if known.operands[operand].reads:
             return None
         back = f"{case.nisa}.{move}(dst={text}, src={tile})"
-        return case.rewrite(made, _with(case, **{operand: tile}), back)
+        return case.rewrite(made, with_arguments(case, **{operand: tile}), back)
     there = f"{case.nisa}.{move}(dst={tile}, src={text})"
-    return case.rewrite(made, there, _with(case, **{operand: tile}))
+    return case.rewrite(made, there, with_arguments(case, **{operand: tile}))
 
 
 def _other_start(case: Case) -> Rewrite | None:
@@ -110,25 +110,52 @@ def _divided(case: Case) -> Rewrite | None:
         fact = case.fact("data2")
         if fact is None:
             return None
-        tile, made = _new_tile(case, "data2", "inverse", fact, "float32")
+        tile, made = new_tile(case, "data2", "inverse", fact, "float32")
         inverse = f"{case.nisa}.reciprocal(dst={tile}, data={case.text('data2')})"
-        return case.rewrite(made, inverse, _with(case, data2=tile, op=multiply))
+        return case.rewrite(made, inverse, with_arguments(case, data2=tile, op=multiply))
     if case.function != "tensor_scalar" or {"reverse0", "op1"} & set(case.arguments):
         return None
     node, fact = case.arguments.get("operand0"), case.fact("operand0")
     if isinstance(node, ast.Constant):
-        return case.rewrite(_with(case, op0=multiply, operand0=f"1.0 / {ast.unparse(node)}"))
+        return case.rewrite(
+            with_arguments(case, op0=multiply, operand0=f"1.0 / {ast.unparse(node)}")
+        )
     if fact is None:
         return None
-    tile, made = _new_tile(case, "operand0", "inverse", fact, "float32")
+    tile, made = new_tile(case, "operand0", "inverse", fact, "float32")
     inverse = f"{case.nisa}.reciprocal(dst={tile}, data={case.text('operand0')})"
-    return case.rewrite(made, inverse, _with(case, op0=multiply, operand0=tile))
+    return case.rewrite(made, inverse, with_arguments(case, op0=multiply, operand0=tile))
+
+
+def _bias(case: Case) -> Rewrite | None:
+    """A number becomes a column; what the engine does not add is added by ``tensor_scalar``."""
+    fact, op = case.fact("data"), case.path(case.arguments["op"]).rpartition(".")[2]
+    dst, data, bias = (case.text(name) for name in ("dst", "data", "bias"))
+    if fact is None or not _is_bare(case):
+        return None
+    added = f"{case.nisa}.tensor_scalar(dst={{}}, data={data}, op0={case.nl}.add, operand0={bias})"
+    column = case.fact("bias")
+    if op == "copy" and len(case.arguments) == 4:
+        return case.rewrite(added.format(dst))
+    if column is None:
+        tile = case.fresh("bias")
+        column_of = f"({fact.shape[0]}, 1), {bias}, dtype={case.nl}.float32, buffer={case.nl}.sbuf"
+        made = f"{tile} = {case.nl}.full({column_of})"
+        return case.rewrite(made, with_arguments(case, bias=tile))
+    if column.dtype == "tfloat32":
+        return _float32(case)
+    if op != "reciprocal" or len(case.arguments) != 4:
+        return None
+    tile, made = new_tile(case, "data", "biased", fact, "float32")
+    function = ast.unparse(case.arguments["op"])
+    rest = f"{case.nisa}.{case.function}(dst={dst}, op={function}, data={tile})"
+    return case.rewrite(made, added.format(tile), rest)
 
 
 def _filled_part(case: Case) -> Rewrite | None:
     """Operands are sliced as the loads that fill them are."""
     changed = _filled(case)
-    return case.rewrite(_with(case, **changed)) if changed and _is_bare(case) else None
+    return case.rewrite(with_arguments(case, **changed)) if changed and _is_bare(case) else None
 
 
 def _filled(case: Case) -> dict[str, str]:
@@ -184,6 +211,7 @@ STAGING_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
     "D002": _float32,
     "D003": _one_width,
     "D013": _divided,
+    "D023": _bias,
     "D036": _float32,
     "M019": _to_sbuf,
     "M023": _to_sbuf,

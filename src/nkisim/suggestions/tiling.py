@@ -10,13 +10,13 @@ from nkisim.diagnostics import Rewrite
 from nkisim.spec import OPS
 from nkisim.suggestions.statement import Case, Simple
 
-__all__ = ["TILING_FIXES"]
+__all__ = ["COLUMNWISE", "TILING_FIXES"]
 
 _PARTITIONS = 128
 _COLUMNS = 2048
 """Columns of a tile; 8 KiB per partition of float32, long enough for efficient DMA."""
 
-_COLUMNWISE = {
+COLUMNWISE = {
     *("activation", "dma_copy", "memset", "reciprocal", "scalar_tensor_tensor", "tensor_copy"),
     *("tensor_scalar", "tensor_tensor"),
     *("load", "ndarray", "store", "zeros"),
@@ -214,7 +214,7 @@ def _is_columnwise(run: _Run) -> bool:
             if isinstance(node, ast.Call):
                 module, _, name = run.case.path(node.func).rpartition(".")
                 reduces = any("reduce" in (k.arg or "reduce") for k in node.keywords)
-                if module not in modules or name not in _COLUMNWISE or reduces:
+                if module not in modules or name not in COLUMNWISE or reduces:
                     return False
             if isinstance(node, ast.Subscript) and not ast.unparse(node).startswith(run.extent):
                 return False

@@ -13,6 +13,7 @@ import numpy as np
 from nkisim.checks import file_findings
 from nkisim.comparison import arrays_of, differences
 from nkisim.diagnostics import Finding
+from nkisim.diagnostics.ledger import Ledger
 from nkisim.environment import variable_set
 from nkisim.filecheck import CheckSettings, check_files
 from nkisim.filecheck.arguments import shapes_hint, without_value
@@ -20,8 +21,8 @@ from nkisim.filecheck.calls import BadExamples, KernelCall, example_calls, gener
 from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
 from nkisim.filecheck.modules import CannotImport, imported
 from nkisim.options import SimOptions
+from nkisim.rewriting import SourceText, drafts
 from nkisim.runs import Run
-from nkisim.upgrade.overlay import overlay
 from nkisim.upgrade.releases import version_of
 from nkisim.upgrade.rules import Era
 from nkisim.versions import NKI_VARIABLE
@@ -33,10 +34,10 @@ Status = Literal["same", "differs", "run", "stopped", "read"]
 
 @dataclass(frozen=True)
 class Upgraded:
-    """The two texts of a file, as the bytes of a file, and the release of the old one."""
+    """The two texts of a file, and the release of the old one."""
 
-    before: bytes
-    after: bytes
+    before: SourceText
+    after: SourceText
     since: Era
 
 
@@ -102,35 +103,61 @@ def verify(
     """
     settings = settings or CheckSettings()
     linecache.checkcache()
-    with overlay({p: f.before if written else f.after for p, f in files.items()}) as other:
-        here = {path: path.resolve() for path in files}
-        old, new = (other, here) if written else (here, other)
-        return {
-            path: _verified(path, file.since, old[path], new[path], target, settings)
+    before = {path: file.before for path, file in files.items()}
+    after = {path: file.after for path, file in files.items()}
+    with drafts({} if written else after):
+        checked = {path: _checked(path.resolve(), target, settings) for path in files}
+    with drafts(before if written else {}):
+        earlier = {
+            path: _earlier(path.resolve(), file.since, settings)
             for path, file in files.items()
+            if checked[path][0].kernels
         }
+    return {
+        path: _verified(file.since, *checked[path], earlier.get(path, ""), target)
+        for path, file in files.items()
+    }
+
+
+def _checked(
+    file: Path, target: str, settings: CheckSettings
+) -> tuple[Ledger, _Results | str, dict[str, str]]:
+    """Return the check of the new text, its results, and how to run what it cannot run."""
+    with variable_set(NKI_VARIABLE, target):
+        ledger = check_files([(file, None)], settings)
+    ledger.relative_to(str(file.parent))
+    if not ledger.kernels:
+        return ledger, "", {}
+    unknown = {k.name: _how(file, k.name, settings) for k in ledger.kernels.values() if k.note}
+    return ledger, _results(file, target, settings), unknown
+
+
+def _earlier(file: Path, since: Era, settings: CheckSettings) -> _Results | str:
+    """Return the results of the old text, or why there are none."""
+    version = version_of(since)
+    if version is None:
+        return f"Beta {since[-1]} is not simulated"
+    return _results(file, version, settings)
 
 
 def _verified(
-    path: Path, since: Era, old: Path, new: Path, target: str, settings: CheckSettings
+    since: Era,
+    ledger: Ledger,
+    results: _Results | str,
+    hints: Mapping[str, str],
+    earlier: _Results | str,
+    target: str,
 ) -> Verification:
-    with variable_set(NKI_VARIABLE, target):
-        ledger = check_files([(new, None)], settings)
-    ledger.relative_to(str(new.parent))
     found = Verification(findings=[f for f in ledger.findings if f.severity != "note"])
-    if not ledger.kernels:
-        return found
-    before = version_of(since)
-    results = _results(new, target, settings)
-    earlier = _results(old, before, settings) if before else f"Beta {since[-1]} is not simulated"
     for record in ledger.kernels.values():
         name = record.name
         if record.note:
             reason = _NO_VALUES if record.note.endswith("no value") else record.note
-            detail = f"only read: {record.note}" + _how(new, name, settings)
+            detail = f"only read: {record.note}{hints[name]}"
             result = KernelResult(name, "read", detail, reason)
         else:
-            result = _compared(name, _of(earlier, name), _of(results, name), before, target)
+            outputs = _of(earlier, name), _of(results, name)
+            result = _compared(name, *outputs, version_of(since), target)
         found.kernels.append(result)
     return found
 

@@ -102,11 +102,7 @@ def probe_inputs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def probe(launch: Any) -> list[Check]:
-    """Return the checks of all kinds, from one launch.
-
-    Args:
-        launch: Function of a kernel and its arguments that returns its results.
-    """
+    """Return the checks of all kinds, from one launch."""
     from trnblas._kernels.arithmetic_probe import KINDS, arithmetic_probe
 
     a, b, left, right = probe_inputs()

@@ -34,12 +34,6 @@ def empty_result(kind: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int]
     """Return the empty result of a transform of an empty batch, or None if it is not empty.
 
     MKL raises for an empty batch. The result is part of the autograd graph.
-
-    Args:
-        kind: The transform.
-        x: The input.
-        sizes: Lengths of the transform.
-        dims: Its dimensions.
     """
     shape = list(x.shape)
     for size, dim in zip(sizes, dims, strict=True):

@@ -123,13 +123,7 @@ def located(sampler: Sampler) -> Callable[..., Tensor]:
 
 
 def moving(slopes: Slopes, samples: Tensor, *parameters: Tensor) -> Tensor:
-    """Return samples with derivatives by their parameters.
-
-    Args:
-        slopes: Function that returns the derivatives.
-        samples: Values of the samples.
-        parameters: Tensors of the shape of the samples.
-    """
+    """Return samples with derivatives by their parameters, which have the shape of the samples."""
     return _Moving.apply(slopes, samples, *parameters)  # type: ignore[no-untyped-call]
 
 

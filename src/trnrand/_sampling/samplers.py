@@ -47,13 +47,7 @@ _ATTEMPTS = 1 << 24
 
 
 def sampled(request: Request, sampler: Sampler, *parameters: Parameter) -> Tensor:
-    """Return the result of a request, computed in chunks.
-
-    Args:
-        request: The validated call.
-        sampler: Sampler of a chunk.
-        parameters: Numbers, or tensors that broadcast to the shape of the request.
-    """
+    """Return the result of a request, computed in chunks; parameters broadcast to its shape."""
     flat = [request.flat(p) for p in parameters]
     out, source = request.buffer(), request.source()
     chunk = _chunk(source)

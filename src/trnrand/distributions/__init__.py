@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from trnrand.distributions import (
     categories,
     circular,
@@ -43,3 +46,13 @@ __all__ = [
     *urns.__all__,
     *vectors.__all__,
 ]
+
+_PUBLISHED = ("exponential_into", "normal_into", "standard_normal", "uniform_into")
+"""Names that published releases have in this module, from ``trnrand.published``."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLISHED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # An import statement would be a circle: trnrand.published imports this package.
+    return getattr(import_module("trnrand.published"), name)

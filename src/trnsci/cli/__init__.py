@@ -1,4 +1,4 @@
-"""The command ``trnsci``: validate, status, coverage, kernels, doctor, bench, remote.
+"""The command ``trnsci``: validate, status, coverage, kernels, doctor, bench.
 
 Commands import their dependencies when they run, so that ``trnsci --help`` does not import torch.
 """
@@ -13,7 +13,6 @@ from trnsci.cli.coverage import coverage
 from trnsci.cli.doctor import doctor
 from trnsci.cli.extras import Commands
 from trnsci.cli.kernels import kernels
-from trnsci.cli.remote import remote
 from trnsci.cli.status import status
 from trnsci.cli.validate import validate
 
@@ -30,5 +29,5 @@ def main() -> None:
     """Scientific computing on AWS Trainium: kernel validation and machine diagnosis."""
 
 
-for command in (bench, coverage, doctor, kernels, remote, status, validate):
+for command in (bench, coverage, doctor, kernels, status, validate):
     main.add_command(command)

@@ -9,7 +9,6 @@ import click
 __all__ = ["Commands", "install_hint", "not_installed"]
 
 _EXTRAS = {
-    "boto3": "remote",
     "cotengra": "path",
     "matplotlib": "plot",
     "numba": "fast",

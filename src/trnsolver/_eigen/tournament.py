@@ -15,11 +15,7 @@ __all__ = ["packed_tables", "slot_permutation", "sweep_bound"]
 
 
 def slot_permutation(order: int) -> list[int]:
-    """Return, for every slot of the next round, its slot in this round.
-
-    Args:
-        order: Number of slots, even.
-    """
+    """Return the slot in this round of each slot of the next one; ``order`` is even."""
     half = order // 2
     top, bottom = list(range(0, order, 2)), list(range(1, order, 2))
     if half > 1:

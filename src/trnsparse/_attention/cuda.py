@@ -55,16 +55,7 @@ def suits_as_it_is(mask: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | No
 def flex_attention_of(
     q: Tensor, k: Tensor, v: Tensor, block_mask: Any, scale: float, bias: Tensor | None
 ) -> Tensor:
-    """Return the attention of operands that ``suits_flex`` accepts, with gradients.
-
-    Args:
-        q: Queries, (batch, heads, queries, d).
-        k: Keys.
-        v: Values.
-        block_mask: A ``BlockMask`` of torch on their device.
-        scale: Factor of the scores.
-        bias: Added to the scores.
-    """
+    """Return the attention of operands that ``suits_flex`` accepts, with gradients."""
     shown = getattr(block_mask.mask_mod, "__code__", None)
     widths = q.shape[1], q.shape[3], k.shape[1], v.shape[3]
     blocks = tuple(block_mask.shape[:-2]), tuple(block_mask.BLOCK_SIZE)

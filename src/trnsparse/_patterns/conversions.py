@@ -29,17 +29,12 @@ __all__ = ["compressed", "densified", "ordered", "row_places", "transposed", "un
 
 @outside_transforms
 def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pattern, Tensor]:
-    """Return the pattern of the distinct keys, and the index of each key in it.
+    """Return the pattern of the distinct keys of ``keys_of``, and the index of each key in it.
 
     Shapes in a graph of torch.compile do not depend on values: there the pattern has an entry for
     each key, in order, and the index of a key is that of the first one that is equal to it. So
     sums by index (``group_sums``) have their value at the first of equal entries, and zeros at the
     others.
-
-    Args:
-        keys: One integer for each entry, as from ``keys_of``.
-        shape: Shape of the matrix.
-        dtype: Dtype of the pattern's indices.
     """
     order = stable_order(keys)
     found = keys[order]

@@ -116,13 +116,7 @@ def trees_of(network: Network, price: Price) -> list[tuple[float, Tree]]:
 
 
 def greedy_tree(network: Network, noise: float, generator: Random) -> Tree:
-    """Return the greedy tree: first the pairs whose result is small relative to their operands.
-
-    Args:
-        network: The network to contract.
-        noise: Amount of randomness in the order; 0 for none.
-        generator: Random number generator.
-    """
+    """Return the greedy tree: first the pairs whose result is small relative to their operands."""
     labels, volume = list(network.terms), network.volume
     left, right = [-1] * len(labels), [-1] * len(labels)
     live = set(range(len(labels)))

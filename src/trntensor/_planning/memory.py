@@ -43,15 +43,7 @@ def _peak(
     itemsize: int,
     parts: Mapping[str, int],
 ) -> tuple[int, str]:
-    """Return the peak bytes, and the indices of all tensors allocated then.
-
-    Args:
-        unaries: Preparation of each operand.
-        steps: The pairs.
-        sizes: The size of every index.
-        itemsize: Bytes of one element.
-        parts: The size of every index in a slice.
-    """
+    """Return the peak bytes, and the indices of all tensors allocated then."""
 
     def nbytes(labels: str) -> int:
         return prod(parts[x] for x in labels) * itemsize

@@ -182,6 +182,29 @@ def test_tensor_tensor_power(data):
     assert_within(got, want, oracle.float32_ulps(want, 4))
 
 
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("engine", ["unknown", "vector", "gpsimd"])
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_powers_run_on_gpsimd(target, engine, buffer):
+    seen = []
+
+    @nkisim.jit
+    def kernel(x):
+        data, out = (nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf) for _ in range(2))
+        nisa.dma_copy(dst=data, src=x)
+        other = nl.ndarray(x.shape, dtype=x.dtype, buffer=getattr(nl, buffer))
+        nisa.tensor_copy(dst=other, src=data)
+        nisa.tensor_tensor(out, data, other, nl.power, engine=getattr(nisa.engine, engine))
+
+    x = np.ones((8, 16), np.float32)
+    report = nkisim.check(kernel, target=target, detect=(), watchers=(seen.append,))(x)
+    # GpSimd has no port to PSUM.
+    wrong = {"A034"} if engine == "vector" else {"M022"} if buffer == "psum" else set()
+    assert report.codes == wrong
+    if not wrong:
+        assert seen[-1].engine is nisa.engine.gpsimd
+
+
 @examples(20)
 @given(data=st.data())
 def test_tensor_tensor_in_place(data):

@@ -9,6 +9,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
 from oracles import matmul as oracle
+from oracles.formats import TFLOAT32
 
 NARROW = ["float8_e4m3", "float8_e5m2", "bfloat16", "float16"]
 WIDE = ["float32", "tfloat32"]
@@ -124,6 +125,78 @@ def test_float32_operands_keep_their_low_bits():
     a = np.full((1, 1), 1 + 2.0**-23, np.float32)
     b = np.full((1, 1), 1, np.float32)
     assert run_product(a, b).item() == 1 + 2.0**-23
+
+
+def reinterpreted(x, dtype, how):
+    """A float32 tile whose 32 bits are read as ``dtype``."""
+    tile = load(x, nl.float32)
+    return (
+        tile.view(dtype)
+        if how == "view"
+        else tile.ap([[x.shape[1], 1], [1, x.shape[1]]], dtype=dtype)
+    )
+
+
+@nkisim.jit
+def reinterpreted_product(stationary, moving, types, how, hinted):
+    a, b = (reinterpreted(x, d, how) for x, d in zip((stationary, moving), types, strict=True))
+    acc = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b, is_moving_onezero=hinted)
+    return store(acc)
+
+
+def as_read(values, dtype):
+    """The values that the Tensor engine multiplies: float32, or the nearest tfloat32."""
+    if dtype != "tfloat32":
+        return values
+    bits = [TFLOAT32.from_float32(int(b)) for b in values.view(np.uint32).flat]
+    wide = [TFLOAT32.to_float32(b) for b in bits]
+    return np.array(wide, np.uint32).view(np.float32).reshape(values.shape)
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("how", ["view", "ap"])
+@pytest.mark.parametrize("types", [(a, b) for a in WIDE for b in WIDE])
+def test_a_product_rounds_tfloat32_operands_whatever_bits_are_stored(types, how, target):
+    a, b = draw((1, 40), seed=1), draw((1, 56), seed=2)
+    kinds = tuple(getattr(nl, name) for name in types)
+    # With one term there is nothing to sum: one float32 product of what is read.
+    want = as_read(a, types[0]).T * as_read(b, types[1])
+    for run in (nkisim.simulate, lambda *a, **o: lambda *x: nkisim.check(*a, **o)(*x).outputs):
+        got = run(reinterpreted_product, target=target)(a, b, kinds, how, False)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_hint_saves_passes_of_float32_only():
+    a, b = draw((1, 40), seed=1), draw((1, 56), seed=2)
+    arguments = (a, b, (nl.tfloat32, nl.tfloat32), "view", True)
+    report = nkisim.check(reinterpreted_product)(*arguments)
+    assert "D010" not in report.codes
+    want = as_read(a, "tfloat32").T * as_read(b, "tfloat32")
+    np.testing.assert_array_equal(report.outputs, want)
+
+
+def test_a_wide_tfloat32_operand_is_not_rounded():
+    a, b = draw((1, 40), seed=1), draw((1, 56), seed=2)
+    run = nkisim.simulate(reinterpreted_product, precise_fp=False)
+    got = run(a, b, (nl.tfloat32, nl.tfloat32), "view", False)
+    np.testing.assert_array_equal(got, a.T * b)
+
+
+@nkisim.jit
+def transposed_bits(x):
+    tile = reinterpreted(x, nl.tfloat32, "view")
+    flipped = nl.ndarray(x.shape[::-1], dtype=nl.tfloat32, buffer=nl.psum)
+    nisa.nc_transpose(dst=flipped, data=tile)
+    return store(flipped)
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+def test_a_transposition_rounds_tfloat32_only_where_it_is_a_product(target):
+    x = draw((40, 56), seed=1)
+    want = as_read(x, "tfloat32" if target == "gen2" else "float32").T
+    got = nkisim.simulate(transposed_bits, target=target)(x)
+    np.testing.assert_array_equal(np.asarray(got).view(np.uint32), want.view(np.uint32))
 
 
 def test_free_dimensions_are_flattened():
@@ -444,6 +517,19 @@ def tiled(stationary, moving, position, size):
 def test_an_impossible_tile_is_found(target, rows, position, size):
     a, b = whole(0, (rows, 8)), whole(1, (rows, 8))
     assert "S035" in nkisim.check(tiled, target=target)(a, b, position, size).codes
+
+
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("rows", [32, 64, 128])
+@each_case("columns", [32, 64, 128])
+def test_a_tile_of_some_columns_is_a_warning(target, rows, columns):
+    if target == "gen2" and 32 in (rows, columns):
+        return  # gen2 has no such tiles
+    a, b = whole(0, (rows, 8)), whole(1, (rows, 8))
+    for start in range(0, 128, columns):
+        report = nkisim.check(tiled, target=target)(a, b, (0, start), (rows, columns))
+        assert report.codes == (set() if columns == 128 else {"S072"})
+        assert report.ok
 
 
 def test_operands_larger_than_the_tile_are_found():

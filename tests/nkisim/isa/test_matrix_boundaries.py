@@ -136,7 +136,12 @@ CALLS = {
         "S031 nc_matmul dst must be (16, 24), the columns of stationary and moving, got (16, 23)",
     ),
     # Tiles of the array.
-    "tile": (GEN3, matmul(tile_position=(0, 0), tile_size=(32, 32)), ""),
+    "tile": (GEN3, matmul(tile_position=(0, 0), tile_size=(32, 128)), ""),
+    "tile, columns": (
+        GEN3,
+        matmul(tile_position=(0, 0), tile_size=(32, 32)),
+        "S072 nc_matmul uses 32 columns of the array from column 0 on",
+    ),
     "tile, gen2": (
         GEN2,
         matmul(tile_position=(0, 0), tile_size=(32, 64)),
@@ -147,7 +152,12 @@ CALLS = {
         matmul(tile_position=(0, 0), tile_size=(64, 32)),
         f"{ARRAY} tile_size (64, 32) must be made of (64, 128) on gen2",
     ),
-    "tile of 64, gen2": (GEN2, matmul(tile_position=(0, 64), tile_size=(64, 64)), ""),
+    "tile of 64, gen2": (GEN2, matmul(tile_position=(0, 0), tile_size=(64, 128)), ""),
+    "tile of 64, columns of gen2": (
+        GEN2,
+        matmul(tile_position=(0, 64), tile_size=(64, 64)),
+        "S072 nc_matmul uses 64 columns of the array from column 64 on",
+    ),
     "tile, K": (
         GEN3,
         matmul(k=33, tile_position=(0, 0), tile_size=(32, 128)),
@@ -158,7 +168,7 @@ CALLS = {
         matmul(m=33, tile_position=(0, 0), tile_size=(32, 32)),
         "S029 Matmul stationary free dimension 33 exceeds the column tile of 32",
     ),
-    "tile, started": (GEN3, matmul(start=64, tile_position=(64, 96), tile_size=(32, 32)), ""),
+    "tile, started": (GEN3, matmul(start=64, tile_position=(64, 0), tile_size=(32, 128)), ""),
     "tile, elsewhere": (
         GEN3,
         matmul(start=32, tile_position=(64, 0), tile_size=(32, 32)),

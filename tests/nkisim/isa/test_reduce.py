@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ml_dtypes import bfloat16
 
 import nkisim
 import nkisim.isa as nisa
@@ -86,9 +87,58 @@ def test_tensor_reduce_over_trailing_axes(op, data):
 
     # Products of integers pass 2^24, which is a finding about the values.
     got = run(instruction, {"data": x, "dst": dst}, allow={"D016", "D017"})["dst"]
-    values, tolerance = reductions.reduce(op, elementwise.widen(shape.rows(x.data)))
+    rows = elementwise.widen(shape.rows(x.data))
+    if op == "add":
+        total = reductions.sum_in_order(rows)
+        assert_rounded(got.ravel(), -total if negate else total)
+        return
+    values, tolerance = reductions.reduce(op, rows)
     values = -values if negate else values
     assert_within(got.ravel(), values, tolerance)
+
+
+def summed(x, axes, step):
+    data = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=data, src=x)
+    data = data[..., ::step]
+    kept = data.shape[: axes[0]] if axes[0] > 1 else (data.shape[0], 1)
+    total = nl.ndarray(kept, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=data, axis=axes)
+    out = nl.ndarray(kept, dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+@pytest.mark.parametrize("fast", ["0", "1"])
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "reduced"),
+    [
+        ((1, 4096), 1),
+        ((3, 4096), 1),
+        ((128, 1), 1),
+        ((127, 514), 1),
+        ((5, 3, 2, 64), 1),
+        ((64, 16, 8), 2),
+        ((31, 2, 3, 40), 2),
+        ((2, 1, 6, 600), 3),
+    ],
+)
+def test_sums_are_in_order(shape, reduced, dtype, step, fast, monkeypatch):
+    monkeypatch.setenv("NKISIM_FAST", fast)
+    if fast == "1":
+        pytest.importorskip("numba", reason="the compiled loop needs numba")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape).astype(dtype)
+    x[0] = -0.0  # the sum of negative zeros is one
+    if shape[0] > 3:
+        x[1, ..., -1], x[2, ..., -1] = np.inf, np.nan
+    axes = tuple(range(len(shape) - reduced, len(shape)))
+    got = nkisim.simulate(summed)(x, axes, step)
+    taken = x[..., ::step].astype(np.float32)
+    rows = taken.reshape(-1, int(np.prod(taken.shape[axes[0] :])))
+    assert_same_bits(got.ravel(), reductions.sum_in_order(rows))
 
 
 def negated_columns(x, columns):

@@ -22,7 +22,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim import Profile
 from nkisim.arch import resolve_target
-from nkisim.profiling.analysis import Prediction, predict, profile_of
+from nkisim.profiling.analysis import Prediction, profile_of
 from nkisim.profiling.program import Capture, Program
 from nkisim.profiling.spills import SPILL
 
@@ -291,7 +291,7 @@ def generated(kind: str, seed: int, target: str) -> Generated:
     with warnings.catch_warnings():
         warnings.simplefilter("error", nkisim.NkiFindingWarning)
         nkisim.simulate(kernel, target=target, values=False, watchers=watchers)(*arguments)
-    prediction = predict(capture.program)
+    prediction = Prediction(capture.program)
     profile = profile_of(prediction, kind, [], "0.3.0")
     program = prediction.program
     numbers = [o.number for o in program.operations if o.name != SPILL]
@@ -310,19 +310,36 @@ def generated(kind: str, seed: int, target: str) -> Generated:
 
 def dependences_of(events) -> list[tuple[int, int, str]]:
     """Return the dependences between events, from the bytes that their operands cover."""
-    accesses: dict[int, list] = {}
+    accesses: dict[object, list] = {}
+    places: dict[int, int] = {}
     for number, event in enumerate(events):
         for writes, operands in ((False, event.reads), (True, event.writes)):
             for _, tensor in operands:
-                accesses.setdefault(id(tensor.storage), []).append((number, writes, tensor.region))
+                storage = id(tensor.storage)
+                if writes and _is_replaced(event, tensor):
+                    places[storage] = number
+                key = (storage, places.get(storage))
+                accesses.setdefault(key, []).append((number, writes, tensor.region))
         if event.instruction == "core_barrier":
             data = event.arguments["data"]
-            accesses.setdefault(id(data.storage), []).append((number, None, data.region))
+            accesses.setdefault((id(data.storage), None), []).append((number, None, data.region))
     found = []
     for given in accesses.values():
         if any(writes for _, writes, _ in given):
             found += _in_storage(given, [event.core for event in events])
     return sorted(set(found))
+
+
+def _is_replaced(event, tensor) -> bool:
+    """Return whether an instruction overwrites a whole tile on chip that it does not read.
+
+    The compiler gives such a tile a new place.
+    """
+    life = tensor.life
+    whole = tensor.size * tensor.itemsize == math.prod(life.shape) * life.origin.form.itemsize
+    read = any(other.storage is tensor.storage for _, other in event.reads)
+    adds = event.arguments.get("accumulate", False) is not False
+    return tensor.buffer in (nl.sbuf, nl.psum) and whole and not read and not adds
 
 
 def _in_storage(given, core_of) -> list[tuple[int, int, str]]:

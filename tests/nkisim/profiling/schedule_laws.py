@@ -14,7 +14,7 @@ from nkisim.arch.timing import timing_of
 from nkisim.isa import engine as Engine
 from nkisim.profiling.program import Operation, Program
 from nkisim.profiling.result import LineTime, MemoryUse
-from nkisim.profiling.schedule import Policy, Schedule
+from nkisim.profiling.schedule import Schedule
 from nkisim.profiling.schedule import schedule as scheduled
 from nkisim.profiling.spills import SPILL
 
@@ -54,17 +54,9 @@ def least_time(program: Program, operation: Operation) -> float:
     if moved is None:
         return operation.work.busy
     dispatch = timing.dma_dispatch_store if moved.stores else timing.dma_dispatch_load
-    issue = issue_of(program, operation)
+    issue = operation.work.issue
     begins = max(issue, dispatch) if moved.mode == "hardware" else issue + dispatch
-    return begins + timing.dma_overhead + operation.work.busy
-
-
-def issue_of(program: Program, operation: Operation) -> float:
-    """Return the ns that the descriptors of a transfer take."""
-    moved, timing = operation.work.transfer, timing_of(program.generation)
-    if moved.mode == "software" and moved.indirect:
-        return float(timing.dma_indirect_issue)
-    return float(getattr(timing, f"dma_{moved.mode}_issue"))
+    return begins + operation.work.busy
 
 
 def shorter_than_chains(program, times, dependences) -> list[str]:
@@ -90,15 +82,14 @@ def shorter_than_chains(program, times, dependences) -> list[str]:
 def shorter_than_engines(program: Program, times: Schedule) -> list[str]:
     """Return the engines whose work takes longer than the schedule."""
     busy: dict[object, float] = {}
-    overhead = timing_of(program.generation).dma_overhead
     for operation in program.operations:
         moved = operation.work.transfer
-        took = operation.work.busy if moved is None else issue_of(program, operation)
+        took = operation.work.busy if moved is None else operation.work.issue
         for hold in holds(operation):
             busy[hold] = busy.get(hold, 0.0) + took
-        for engine in dma_engines(operation):
+        for engine, share in dma_engines(operation):
             key = ("dma", operation.core, engine)
-            busy[key] = busy.get(key, 0.0) + overhead + operation.work.busy
+            busy[key] = busy.get(key, 0.0) + share * operation.work.busy
     found = [f"{hold} is busy for {took}" for hold, took in busy.items() if took > times.total + NS]
     for core, took in times.dma_busy.items():
         fixed = [busy.get(("dma", core, engine), 0.0) for engine in range(DMA_ENGINES)]
@@ -119,12 +110,12 @@ def holds(operation: Operation) -> list[object]:
     return [("engine", engine, core)]
 
 
-def dma_engines(operation: Operation) -> range:
-    """Return the DMA engines of a transfer to or from SBUF."""
+def dma_engines(operation: Operation) -> list[tuple[int, float]]:
+    """Return the DMA engines of a transfer to or from SBUF, with their shares of the work."""
     moved = operation.work.transfer
     if moved is None or moved.first_engine < 0:
-        return range(0)
-    return range(moved.first_engine, moved.first_engine + moved.engines)
+        return []
+    return list(enumerate(moved.shares, moved.first_engine))
 
 
 def ports(operation: Operation, generation: int, in_sbuf: bool, in_psum: set[int]) -> list[object]:
@@ -166,11 +157,10 @@ def overlapping(program: Program, times: Schedule, regions) -> list[str]:
             if start < end - NS:
                 found.append(f"{one} and {other} both use {hold}")
     jobs: dict[object, list[tuple[float, float, float]]] = {}
-    overhead = timing_of(program.generation).dma_overhead
     for operation in program.operations:
         begin, end = times.moved[operation.number], times.end[operation.number]
-        for engine in dma_engines(operation):
-            job = (begin, end, overhead + operation.work.busy)
+        for engine, share in dma_engines(operation):
+            job = (begin, end, share * operation.work.busy)
             jobs.setdefault((operation.core, engine), []).append(job)
     for engine, windows in jobs.items():
         if overfull(windows):
@@ -269,9 +259,9 @@ def unexplained(lines: Iterable[LineTime], times: Schedule) -> list[str]:
     return found
 
 
-def slower(program: Program, easier: Program, policy: Policy, schedule=scheduled) -> list[str]:
+def slower(program: Program, easier: Program, schedule=scheduled) -> list[str]:
     """Return whether a program takes longer than one with more work or more dependences."""
-    before, after = schedule(program, policy).total, schedule(easier, policy).total
+    before, after = schedule(program).total, schedule(easier).total
     return [f"{before} became {after}"] if after > before + NS else []
 
 

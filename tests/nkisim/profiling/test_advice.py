@@ -130,6 +130,7 @@ def powers_of(x, reads_difference=False, bias=False, overwrites=False):
         if overwrites:
             nisa.memset(dst=most, value=0.0)
         nisa.activation(dst=powers, op=nl.exp, data=tile, bias=most if bias else None)
+        nisa.reciprocal(dst=powers, data=powers)  # Vector binds
         if reads_difference:
             nisa.tensor_tensor(dst=powers, data1=powers, data2=tile, op=nl.add)
         nisa.dma_copy(dst=out[rows], src=powers)

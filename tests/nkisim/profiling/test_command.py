@@ -14,12 +14,12 @@ from .profile_cases import ENGINES, EXAMPLES, FILE
 
 HEAD = "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
 
-UNWRITTEN = """\
+REFUSED = """\
 @nki.jit
-def unwritten(x):
+def refused(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=out, src=tile)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.psum)
+    nisa.dma_copy(dst=tile, src=x)
     return out
 """
 
@@ -99,8 +99,22 @@ def test_generations_are_compared(run):
     assert re.findall(r"^copy +(gen\d) ", out, re.MULTILINE) == ["gen2", "gen3"]
 
 
+def test_the_table_of_several_files_names_them(run, tmp_path):
+    (tmp_path / "other.py").write_text(HEAD + COPY)
+    _, out, _ = run(HEAD + COPY, *SHAPES, "other.py", "--html", "page.html")
+    assert re.findall(r"^(\S+)::copy +gen3 ", out, re.MULTILINE) == ["k.py", "other.py"]
+    page = (tmp_path / "page.html").read_text()
+    assert ">k.py::copy</a>" in page
+    assert ">other.py::copy</a>" in page
+
+
+def test_the_earlier_spelling_of_the_format_is_accepted(run):
+    _, out, _ = run(HEAD + COPY, *SHAPES, "--json")
+    assert out == run(HEAD + COPY, *SHAPES, "--format", "json")[1]
+
+
 def test_the_target_all_is_every_generation(run):
-    _, out, _ = run(HEAD + COPY, *SHAPES, "--target", "all", "--json")
+    _, out, _ = run(HEAD + COPY, *SHAPES, "--target", "all", "--format", "json")
     assert [p["target"] for p in json.loads(out)["profiles"]] == ["gen2", "gen3", "gen4"]
 
 
@@ -113,7 +127,7 @@ def test_one_kernel_is_selected_and_runs_on_two_cores(run):
     text = HEAD + COPY + "\n\n" + COPY.replace("def copy", "def other")
     _, out, _ = run(text, *SHAPES, "--json", file="k.py::other")
     assert [p["kernel"] for p in json.loads(out)["profiles"]] == ["other"]
-    status, out, _ = run(text, *SHAPES, "--json", file="k.py::copy[2]")
+    status, out, _ = run(text, *SHAPES, "--format", "json", file="k.py::copy[2]")
     (profile,) = json.loads(out)["profiles"]
     assert (status, profile["kernel"], len(profile["per_core"])) == (0, "copy", 2)
     # Both cores write the same rows, perhaps the same bytes: values are not computed.
@@ -123,7 +137,7 @@ def test_one_kernel_is_selected_and_runs_on_two_cores(run):
 
 
 def test_json_alone_is_on_stdout(run):
-    status, out, err = run(HEAD + COPY, *SHAPES, "--json")
+    status, out, err = run(HEAD + COPY, *SHAPES, "--format", "json")
     assert (status, err) == (0, "a line of the kernel\n")
     (found,) = json.loads(out)["profiles"]
     assert found["kernel"] == "copy"
@@ -142,17 +156,17 @@ def test_files_are_written(run, tmp_path):
 
 
 def test_a_refused_kernel_is_status_1_with_its_findings(run):
-    status, out, _ = run(HEAD + UNWRITTEN, *SHAPES, "--target", "all")
+    status, out, _ = run(HEAD + REFUSED, *SHAPES, "--target", "all")
     assert status == 1
-    assert out.count("error[M001]") == 1
-    assert "--> k.py:10   nisa.dma_copy(dst=out, src=tile)" in out
+    assert out.count("error[M018]") == 1
+    assert "--> k.py:10   nisa.dma_copy(dst=tile, src=x)" in out
     assert "on    gen2, gen3, gen4" in out
-    assert "on gen3: unwritten has no device time, 1 finding: 1 error" in out
+    assert "on gen3: refused has no device time, 1 finding: 1 error" in out
 
 
 def test_without_a_profile_reports_are_not_written(run, tmp_path):
     (tmp_path / "r.html").write_text("old")
-    status, _, err = run(HEAD + UNWRITTEN, *SHAPES, "--html", "r.html", "--trace", "t.json")
+    status, _, err = run(HEAD + REFUSED, *SHAPES, "--html", "r.html", "--trace", "t.json")
     assert status == 1
     assert "--html: no profile; r.html was not written" in err
     assert "--trace: no profile; t.json was not written" in err
@@ -161,12 +175,12 @@ def test_without_a_profile_reports_are_not_written(run, tmp_path):
 
 
 def test_a_refused_kernel_does_not_hide_the_others(run):
-    status, out, _ = run(HEAD + UNWRITTEN + "\n\n" + COPY, *SHAPES, "--json")
+    status, out, _ = run(HEAD + REFUSED + "\n\n" + COPY, *SHAPES, "--format", "json")
     assert status == 1
     found = json.loads(out)
     assert [p["kernel"] for p in found["profiles"]] == ["copy"]
-    assert [(r["kernel"], r["target"]) for r in found["refused"]] == [("unwritten", "gen3")]
-    assert [f["rule"] for f in found["findings"]] == ["M001"]
+    assert [(r["kernel"], r["target"]) for r in found["refused"]] == [("refused", "gen3")]
+    assert [f["rule"] for f in found["findings"]] == ["M018"]
 
 
 def test_an_endless_kernel_ends_at_the_limit(run):

@@ -9,7 +9,8 @@ import pytest
 import drawn
 from nkisim.arch.timing import TIMINGS, Constant
 from nkisim.isa import engine as Engine
-from nkisim.profiling.schedule import Policy, schedule
+from nkisim.profiling.analysis import Prediction
+from nkisim.profiling.schedule import schedule
 from nkisim.profiling.spills import SPILL
 
 from ...each_case import each_case
@@ -47,7 +48,7 @@ def over_cases(test):
 
 
 def schedules(found):
-    return found.prediction.tight, found.prediction.loose
+    return found.prediction.times, schedule(found.program, "one by one")
 
 
 def dependences(found):
@@ -68,7 +69,7 @@ def sample():
     for kind, seed, target in CASES:
         if not seed:
             found = generated(kind, seed, target)
-            yield found, found.prediction.tight
+            yield found, found.prediction.times
 
 
 # -- length ----------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def test_operations_that_overlap_are_noticed():
         noticed |= seen
         by_engine = {}
         for operation in found.program.operations:
-            for engine in dma_engines(operation):
+            for engine, _ in dma_engines(operation):
                 by_engine.setdefault((operation.core, engine), []).append(operation.number)
         one, other = next(numbers for numbers in by_engine.values() if len(numbers) > 1)[:2]
         both = tampered(times, other, moved=times.moved[one], end=times.end[one])
@@ -186,7 +187,7 @@ def test_operations_that_start_too_early_are_noticed():
     for found, times in sample():
         program = found.program
         alone = replace(program, operations=[replace(o, needs=()) for o in program.operations])
-        complaints = too_early(program, schedule(alone, Policy(4)), found.dependences)
+        complaints = too_early(program, schedule(alone), found.dependences)
         noticed |= {kind for *_, kind in found.dependences if f"({kind})" in " ".join(complaints)}
         for earlier, later, kind in found.dependences:
             begins = times.end[earlier]
@@ -213,7 +214,7 @@ def test_an_instruction_that_passes_one_in_no_reorder_is_noticed():
             assert reordered(found.program, early)
     free = generated("free", 0, "trn2")
     claimed = [replace(operation, ordered=True) for operation in free.program.operations]
-    assert reordered(replace(free.program, operations=claimed), free.prediction.tight)
+    assert reordered(replace(free.program, operations=claimed), free.prediction.times)
 
 
 # -- spills ----------------------------------------------------------------------------------------
@@ -228,9 +229,14 @@ def test_spills_move_no_more_than_the_operands(kind, seed, target):
     found = generated(kind, seed, target)
     spilled = found.profile.spill_bytes
     assert not spilled_too_much(spilled, moved_by_spills(found), found.operand_bytes)
-    assert bool(spilled) == ("large" in kind)
+    assert not spilled or "large" in kind
     used = sum(o.sbuf_bytes for o in found.program.operations if o.name != SPILL)
     assert used == found.operand_bytes
+
+
+def test_some_programs_spill():
+    spilled = [bool(found.profile.spill_bytes) for found, _ in sample()]
+    assert 0 < sum(spilled) < len(spilled)
 
 
 def test_spills_that_move_too_much_are_noticed():
@@ -247,7 +253,7 @@ def test_spills_that_move_too_much_are_noticed():
 @over_cases
 def test_the_critical_path_explains_the_whole_schedule(kind, seed, target):
     found = generated(kind, seed, target)
-    assert not unexplained(found.profile.lines, found.prediction.tight)
+    assert not unexplained(found.profile.lines, found.prediction.times)
 
 
 def test_a_critical_path_with_a_gap_is_noticed():
@@ -295,20 +301,33 @@ def test_less_work_never_takes_longer_in_program_order(kind, seed, target, witho
     program = generated(kind, seed, target).program
     assert all(operation.ordered for operation in program.operations)
     rng = random.Random(seed)
-    for policy in (Policy(4), Policy(2, 2, 1800.0)):
-        for name, simpler in easier(program, rng):
-            assert not slower(program, simpler, policy), name
+    for name, simpler in easier(program, rng):
+        assert not slower(program, simpler), name
+
+
+@over_cases
+def test_less_work_takes_at_most_a_little_longer_in_any_order(kind, seed, target):
+    found = generated(kind, seed, target)
+    if found.profile.spill_bytes:  # other tiles would be spilled
+        return
+    program, rng = found.program, random.Random(seed)
+    before = found.prediction.latency_us
+    # Filling gaps, an operation may take the place of a later one: by less than 2 % of the time, or
+    # of one table load.
+    most = before + max(0.02 * before, TIMINGS[program.generation.number].table_load / 1e3)
+    for name, simpler in itertools.islice(easier(program, rng), 6):
+        assert Prediction(simpler).latency_us <= most, name
 
 
 def test_less_work_that_takes_longer_is_noticed():
-    def faulty(program, policy):
+    def faulty(program):
         """A scheduler that takes longer for fewer operations."""
-        times = schedule(program, policy)
+        times = schedule(program)
         return replace(times, total=times.total + 1e9 / len(program.operations))
 
     program = generated("ordered", 0, "trn2").program
     last = len(program.operations) - 1
-    assert slower(program, without(program, last), Policy(4), faulty)
+    assert slower(program, without(program, last), faulty)
     work = program.operations[last].work
     longer = changed(program, last, work=work._replace(busy=work.busy + 1e6))
-    assert slower(program, longer, Policy(4))
+    assert slower(program, longer)

@@ -1,5 +1,7 @@
 """Profiles as HTML pages: their parts, their data, and how a browser shows them."""
 
+import dataclasses
+import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -175,8 +177,8 @@ def test_text_of_the_kernel_is_escaped():
 
 def test_several_profiles_are_listed_first(product):
     page = profile_page([product, two_cores()])
-    assert '<a href="#p0">product</a>' in page
-    assert '<a href="#p1">both_cores</a>' in page
+    assert f'<a href="#p0">{product.file}::product</a>' in page
+    assert "::both_cores</a>" in page
     assert len(data_of(page)) == 2
     text_of(page)
 
@@ -242,3 +244,35 @@ def test_the_page_in_a_browser_zooms_pans_and_shows_instructions(product, tmp_pa
     assert panned[1] - panned[0] == pytest.approx(zoomed[1] - zoomed[0], abs=2)
     assert seen["all"] == whole
     assert seen["chosen"] == 1
+
+
+_FONT = 15.0  # svg units, of the rule of page.css for narrow screens
+_TEXT = re.compile(r'<text x="([\d.-]+)" y="([\d.-]+)" text-anchor="(\w+)">([^<]*)</text>')
+
+
+def boxes(drawing):
+    """The box of each horizontal text; a character is at most 0.6 of the font size wide."""
+    for x, y, anchor, text in _TEXT.findall(drawing):
+        width = 0.6 * _FONT * len(text)
+        left = float(x) - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+        yield text, left, float(y) - 0.75 * _FONT, left + width, float(y) + 0.2 * _FONT
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.01, 1e-5])
+@pytest.mark.parametrize("intensity", [0.1, 2.0, 73.0, 210.0, 500.0, 15000.0])
+def test_the_texts_of_a_roofline_fit_and_do_not_overlap(product, intensity, share):
+    """At 390 pixels, whatever the name of the kernel."""
+    shown = dataclasses.replace(
+        product, kernel="a_kernel_with_a_very_long_name", intensity=intensity, peak_tflops=78.64
+    )
+    shown.flops = shown.roofline_tflops * share * shown.latency_us * 1e6
+    drawing = roofline_drawing(shown)
+    _, _, width, height = map(float, re.search(r'viewBox="([^"]*)"', drawing)[1].split())
+    found = list(boxes(drawing))
+    assert len(found) >= 6
+    title = ("TFLOP/s", 12 - 0.75 * _FONT, 0.0, 12 + 0.2 * _FONT, height)  # it is rotated
+    for text, left, top, right, bottom in found:
+        assert 0 <= left <= right <= width, text
+        assert 0 <= top <= bottom <= height, text
+    for a, b in itertools.combinations([title, *found], 2):
+        assert a[3] <= b[1] or b[3] <= a[1] or a[4] <= b[2] or b[4] <= a[2], (a, b)

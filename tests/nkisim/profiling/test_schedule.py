@@ -10,15 +10,20 @@ from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import Place
 from nkisim.isa import engine as Engine
 from nkisim.language import MemoryRegion
-from nkisim.profiling.analysis import predict
+from nkisim.profiling.analysis import Prediction
+from nkisim.profiling.assumptions import defaults
 from nkisim.profiling.costs import Work
 from nkisim.profiling.program import Operation, Program, Tile
-from nkisim.profiling.schedule import Policy, schedule
+from nkisim.profiling.schedule import schedule
 from nkisim.profiling.spills import with_spills
 from nkisim.profiling.transfers import Transfer
 
-AHEAD = Policy(4)
 T3 = timing_of(GEN3)
+ISSUE = {
+    "software": T3.dma_software_issue + 128 * T3.dma_software_row,
+    "hardware": float(T3.dma_hardware_issue),
+    "prebuilt": float(T3.dma_prebuilt_issue),
+}
 
 
 class Builder:
@@ -34,7 +39,7 @@ class Builder:
         self.program.tiles.append(made)
         return made
 
-    def add(self, work, needs=(), tiles=(), line=1, core=0, joins=-1):
+    def add(self, work, needs=(), tiles=(), line=1, core=0, joins=-1, ring=None):
         number = len(self.program.operations)
         opens = tuple(tile for tile in tiles if not tile.uses)
         for tile in tiles:
@@ -55,6 +60,8 @@ class Builder:
                 psum,
                 sbuf,
                 joins,
+                runs_ahead=work.transfer is not None and not needs and not self.ordered,
+                ring=ring,
             )
         )
         self.program.cores = max(self.program.cores, core + 1)
@@ -64,13 +71,13 @@ class Builder:
         return self.add(Work(engine, float(busy), float(tail)), **rest)
 
     def load(self, nbytes=65536, mode="hardware", trigger=Engine.sync, stores=False, **rest):
-        moved = Transfer(nbytes, nbytes, 128, nbytes // 128, 16, trigger, mode, stores)
+        moved = Transfer(nbytes, nbytes, 128, nbytes // 128, (1.0,) * 16, trigger, mode, stores)
         notify = T3.dma_notify_store if stores else T3.dma_notify_load
-        work = Work(Engine.dma, nbytes / T3.dma_core_rate, float(notify), transfer=moved)
-        return self.add(work, **rest)
+        busy, issue = T3.dma_overhead + nbytes / T3.dma_core_rate, ISSUE[mode]
+        return self.add(Work(Engine.dma, busy, float(notify), transfer=moved, issue=issue), **rest)
 
-    def times(self, policy=AHEAD):
-        return schedule(self.program, policy)
+    def times(self):
+        return schedule(self.program)
 
 
 def test_independent_engines_overlap():
@@ -137,18 +144,20 @@ def test_descriptors_made_in_software_occupy_gpsimd():
     build = Builder()
     build.load(mode="software", trigger=Engine.gpsimd)
     build.on(Engine.gpsimd, 100)
-    assert build.times().start[1] == T3.dma_software_issue
+    assert build.times().start[1] == ISSUE["software"]
 
 
-def test_transfers_of_one_line_are_limited_in_flight():
+def test_transfers_of_one_ring_are_limited_in_flight():
     for in_flight in (1, 2, 4):
         build = Builder()
+        build.program.assumptions = defaults() | {"transfers_in_flight": in_flight}
         for _ in range(6):
-            build.load(nbytes=16, mode="prebuilt")
-        ends = build.times(Policy(in_flight)).ready
-        starts = build.times(Policy(in_flight)).start
+            build.load(nbytes=16, mode="prebuilt", ring="one")
+        build.load(nbytes=16, mode="prebuilt", ring="another")
+        times = build.times()
         for later in range(in_flight, 6):
-            assert starts[later] >= ends[later - in_flight]
+            assert times.start[later] >= times.ready[later - in_flight]
+        assert times.start[6] < times.ready[0]
 
 
 def test_gen2_serialises_vector_and_gpsimd_in_sbuf():
@@ -193,7 +202,7 @@ def test_the_tensor_engine_starts_at_half_its_rate_and_slows_down_after_a_pause(
     times = build.times()
     lengths = [end - start for start, end in zip(times.start, times.end, strict=True)]
     assert lengths == [cold, cold, cold / 2, cold / 2]
-    pause = build.on(Engine.vector, 10 * T3.tensor_ramp)
+    pause = build.on(Engine.vector, 10 * T3.tensor_ramp)  # longer than the window of 3 us
     build.on(Engine.tensor, cold / 2, needs=(pause,))
     times = build.times()
     assert times.end[5] - times.start[5] == cold
@@ -220,9 +229,7 @@ def test_tiles_beyond_sbuf_are_spilled_and_reloaded():
     names = [operation.name for operation in spilled.program.operations]
     assert names.count("spill") == spilled.nbytes // (big * 128)
     assert spilled.nbytes >= 2 * big * 128
-    assert (
-        predict(build.program).latency_us > (schedule(build.program, AHEAD).total + T3.fixed) / 1e3
-    )
+    assert Prediction(build.program).latency_us > (schedule(build.program).total + T3.fixed) / 1e3
 
 
 def test_tiles_that_fit_are_not_spilled():
@@ -264,17 +271,17 @@ def _random_program(rng, ordered):
 def test_removing_the_last_instruction_of_an_ordered_kernel_never_makes_it_slower(seed):
     program = _random_program(np.random.default_rng(seed), ordered=True)
     shorter = replace(program, operations=program.operations[:-1])
-    assert schedule(shorter, AHEAD).total <= schedule(program, AHEAD).total
+    assert schedule(shorter).total <= schedule(program).total
 
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_schedules_respect_every_dependency_and_are_the_same_each_time(ordered):
     for seed in range(20):
         program = _random_program(np.random.default_rng(seed), ordered)
-        times = schedule(program, AHEAD)
+        times = schedule(program)
         for operation in program.operations:
             for need in operation.needs:
                 engines = {operation.work.engine, program.operations[need].work.engine}
                 known = times.end if engines == {Engine.tensor} else times.ready
                 assert times.start[operation.number] >= known[need]
-        assert schedule(program, AHEAD) == times
+        assert schedule(program) == times

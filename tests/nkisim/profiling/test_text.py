@@ -5,7 +5,15 @@ import re
 import pytest
 
 from nkisim.profiling import Advice
-from nkisim.profiling.text import busy_columns, comparison, duration, schedule_us, size, summary
+from nkisim.profiling.text import (
+    busy_columns,
+    comparison,
+    duration,
+    flop_rate,
+    schedule_us,
+    size,
+    summary,
+)
 
 from .profile_cases import made, span, two_cores
 
@@ -18,10 +26,25 @@ def test_the_numbers_of_the_profile_are_in_the_text(product):
     assert f"bound by  {product.bound_by}; the bound of {duration(product.bound_us)}" in text
     assert f"{size(product.hbm_bytes)} in {product.transfers} transfers" in text
     assert f"DMA efficiency {product.dma_efficiency:.0%}" in text
-    assert f"{product.achieved_tflops:.2f} of {product.roofline_tflops:.1f} TFLOP/s" in text
+    assert f"{product.achieved_tflops:.2f} TFLOP/s of " in text
+    assert f"{product.roofline_tflops:.1f} TFLOP/s" in text
     for key, busy in product.engine_busy_us.items():
         row = re.search(rf"^{key} +(\S+ us) .* ([\d.]+%)$", text, re.MULTILINE)
         assert row.groups() == (duration(busy), f"{product.utilization[key]:.1%}")
+
+
+@pytest.mark.parametrize(
+    ("tflops", "text"),
+    [
+        (19.66, "19.7 TFLOP/s"),
+        (1.234, "1.23 TFLOP/s"),
+        (0.1, "0.10 TFLOP/s"),
+        (0.0412, "41.2 GFLOP/s"),
+        (7.2e-5, "72.0 MFLOP/s"),
+    ],
+)
+def test_small_rates_have_a_smaller_unit(tflops, text):
+    assert flop_rate(tflops) == text
 
 
 def test_the_parts_add_up_to_the_latency(product):
@@ -101,7 +124,8 @@ def test_a_kernel_without_instructions_has_a_summary():
 def test_one_line_per_profile_is_compared(product):
     lines = comparison([product, made()]).splitlines()
     assert len(lines) == 3
-    assert lines[1].split()[:3] == ["product", "gen3", duration(product.latency_us).split()[0]]
+    label = f"{product.file}::product"
+    assert lines[1].split()[:3] == [label, "gen3", duration(product.latency_us).split()[0]]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from fresh_process import nkisim_command
 from nkisim.cli import commands
+from nkisim.rewriting import SourceText
 from nkisim.upgrade import verify as verification
 
 HEAD = """\
@@ -177,8 +178,8 @@ def test_verification_sees_what_is_on_disk(tmp_path):
     """With --write the file is what counts, not the text that was meant to be written."""
     path = tmp_path / "k.py"
     path.write_text(ANNOTATED.replace("1.25", "1.5"))
-    data = ANNOTATED.encode()
-    file = verification.Upgraded(data, data, "0.3")
+    source = SourceText(ANNOTATED)
+    file = verification.Upgraded(source, source, "0.3")
     found = verification.verify({path: file}, "0.3.0", written=True)[path]
     assert [kernel.status for kernel in found.kernels] == ["differs"]
     assert not found.ok

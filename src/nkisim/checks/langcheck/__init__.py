@@ -13,6 +13,7 @@ import inspect
 import linecache
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
@@ -78,11 +79,13 @@ _KNOWN: WeakKeyDictionary[Any, dict[str, list[Finding]]] = WeakKeyDictionary()
 """Findings of live functions by NKI version."""
 
 
-def source_rules(*, alone: bool = False) -> set[str]:
+@cache
+def source_rules(*, alone: bool = False) -> frozenset[str]:
     """Return the ids of the rules that are checked in the source, or in the source alone."""
     homes = [vars(sys.modules[check.__module__]) for check in _CHECKS]
     own = {value.id for names in homes for value in names.values() if isinstance(value, Rule)}
-    return (own | {NO_SOURCE.id}) - set(_OF_RUNS) if alone else own | {NO_SOURCE.id, *_OF_RUNS}
+    own.add(NO_SOURCE.id)
+    return frozenset(own.difference(_OF_RUNS) if alone else own.union(_OF_RUNS))
 
 
 def kernel_findings(kernel: Any) -> list[Finding]:

@@ -138,13 +138,25 @@ def _decorators(unit: Unit) -> Iterator[Found]:
         refused = path == "classmethod" or unit.of_decorator(decorator).kind == "foreign"
         if refused and not path.startswith("neuronxcc"):
             yield Found(DECORATOR, decorator, f"{unit.name} is decorated with {text}", fix)
+    # What is around nki.jit runs on the host.
+    paths = [unit.of_decorator(decorator).path for decorator in unit.node.decorator_list]
+    inside = paths.index("nki.jit") + 1 if "nki.jit" in paths else 0
     live = unit.live
-    wraps = hasattr(live, "__wrapped__") and isinstance(live, FunctionType)
-    if wraps and not unit.is_kernel and unit.node.decorator_list:
-        first = unit.node.decorator_list[0]
-        if unit.of_decorator(first).kind == "definition":
-            text = ast.unparse(first)
-            yield Found(DECORATOR, first, f"{unit.name} is wrapped by {text}", fix)
+    is_wrapped = hasattr(live, "__wrapped__") and isinstance(live, FunctionType)
+    for decorator in unit.node.decorator_list[inside:]:
+        meaning = unit.of_decorator(decorator)
+        if meaning.kind == "definition" and (is_wrapped or _wraps(meaning.node)):
+            text = ast.unparse(decorator)
+            yield Found(DECORATOR, decorator, f"{unit.name} is wrapped by {text}", fix)
+            break
+
+
+def _wraps(decorator: ast.AST | None) -> bool:
+    """Return whether the source of a decorator has a function with ``functools.wraps``."""
+    inside = ast.walk(decorator) if decorator is not None else ()
+    functions = [n for n in inside if isinstance(n, ast.FunctionDef) and n is not decorator]
+    names = [ast.unparse(d).partition("(")[0] for n in functions for d in n.decorator_list]
+    return any(name in ("wraps", "functools.wraps") for name in names)
 
 
 def _captured(unit: Unit) -> Iterator[Found]:

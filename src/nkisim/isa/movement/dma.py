@@ -119,9 +119,8 @@ def _transpose_requires(*more: Constraint, **options: Any) -> tuple[Constraint, 
     return (
         same_dtype("dst", "src"),
         Constraint(
-            "axes (1, 0), (2, 1, 0) or (3, 1, 2, 0); hwdge and gather forms have fixed blocks"
-            + exact
-            + shapes,
+            "axes (1, 0), (2, 1, 0) or (3, 1, 2, 0); elements of 2 or 4 bytes; hwdge and gather "
+            "forms have fixed blocks of 2-byte elements" + exact + shapes,
             (
                 broken.TRANSPOSE_AXES,
                 broken.TRANSPOSE_HWDGE,
@@ -167,7 +166,8 @@ def dma_transpose(
 
     Args:
         dst: Tile in SBUF that receives the transposed tensor.
-        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``.
+        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``: elements of 2 or
+            4 bytes, in hwdge mode and of rows that are gathered 2 bytes.
         axes: Order of the dimensions of ``src`` in ``dst``: (1, 0), (2, 1, 0) or (3, 1, 2, 0); None
             takes the one of the rank of ``src``.
     """

@@ -115,8 +115,9 @@ TRANSPOSE_WIDTH = declare(
     "D034",
     "dma-transpose-width",
     "error",
-    "dma_transpose in hwdge or indirect mode has a type that is not 2 bytes wide.",
-    "these modes transpose 2-byte elements",
+    "dma_transpose has a type of 1 byte, or of another width than 2 bytes in hwdge or indirect "
+    "mode.",
+    "DMA engines transpose elements of 2 and 4 bytes, in these modes of 2 bytes",
     meaningless=True,
 )
 COMPUTE_FIELDS = declare(
@@ -141,6 +142,7 @@ REPEATED_INDEX = declare(
     "A scatter that declares its indices unique repeats one.",
     "updates of the same row are lost",
     on_values=True,
+    silent=True,
 )
 COMPUTE_INTEGER = declare(
     "D047",
@@ -150,6 +152,7 @@ COMPUTE_INTEGER = declare(
     "DMA engines add in float32",
     on_values=True,
     whole_call=True,
+    silent=True,
 )
 
 
@@ -441,14 +444,16 @@ def transpose_arguments(
                 allowed=shapes,
                 fix="leave dge_mode unknown, or pad",
             )
-    if (mode is DgeMode.hwdge or indirect is not None) and src.dtype.itemsize != 2:
+    direct = mode is not DgeMode.hwdge and indirect is None
+    if src.dtype.itemsize not in ((2, 4) if direct else (2,)):
         call.fail(
             TRANSPOSE_WIDTH,
-            f"needs a 2-byte type in this mode, got {src.dtype}",
+            f"needs a type of {'2 or 4 bytes' if direct else '2 bytes in this mode'}, got "
+            f"{src.dtype}",
             operand="src",
             seen=src.dtype,
-            allowed="bfloat16, float16, int16, uint16",
-            fix="transpose on the Tensor engine, or view pairs of bytes",
+            allowed="types of 2 or 4 bytes" if direct else "types of 2 bytes",
+            fix="convert to a type of 2 bytes first, or transpose on the Tensor engine",
         )
     if indirect:
         _indirect_transpose(call, src, indirect.source)

@@ -54,6 +54,7 @@ GATHER_INDEX = declare(
     "A gather index lies outside the source.",
     "the data that is read is undefined",
     on_values=True,
+    silent=True,
 )
 SHUFFLE_MASK = declare(
     "S051",

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import bfloat16, decode, encode
+from nkisim.dtypes import bfloat16, decode, encode, float32, tfloat32
 from nkisim.isa.products import matmul_rules as broken
 from nkisim.isa.products.matmul_rules import matmul_constraints
-from nkisim.isa.products.transpose import contaminated, passed
+from nkisim.isa.products.transpose import as_multiplied, contaminated, passed
 from nkisim.isa.products.transpose_rules import (
     spreads,
 )
@@ -53,7 +53,7 @@ def _product(call: Call) -> Callable[..., None] | None:
         return None
     if call["perf_mode"] is PerfMode.double_row or any(t.ndim != 2 for t in (dst, *operands)):
         return None
-    if dst.dtype != "float32":
+    if dst.dtype != "float32" or any(t.dtype is tfloat32 for t in operands):
         return None
     stationary = operands[0].array
     if stationary.dtype != _F32 or stationary.flags.c_contiguous:
@@ -110,6 +110,11 @@ def nc_matmul(
 
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
+
+    A tfloat32 operand takes one pass. The engine multiplies 10 fraction bits of it: 32 stored bits
+    that have more, such as those of ``tile.view(nl.tfloat32)``, are rounded to nearest, ties to
+    even. That it rounds and does not truncate is an assumption: the hardware rounds everywhere by
+    default. The other engines read the 32 bits as stored, and copies keep them.
 
     Args:
         dst: Tile in PSUM with a row for each column of ``stationary`` and a column for each column
@@ -186,11 +191,11 @@ def _passes(
 
 
 def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Array:
-    """Return an operand in float32; a float32 operand with a one/zero hint is rounded."""
+    """Return the float32 values of an operand that the engine multiplies."""
     if stored.dtype != _F32:
         return decode(stored, tensor.dtype)
-    if not onezero:
-        return stored
+    if not onezero or tensor.dtype is not float32:
+        return as_multiplied(stored, tensor)
     _check_onezero(stored, name)
     return decode(encode(stored, bfloat16), bfloat16)
 

@@ -89,6 +89,14 @@ ARRAY_TILE = _declare(
     "tiles have 32, 64 or 128 rows (gen2: 64 or 128) and start at a multiple of their size",
     meaningless=True,
 )
+COLUMN_TILE = _declare(
+    "S072",
+    "column-tile",
+    "A product uses some of the columns of the array.",
+    "the documentation of tile_position and tile_size allows it in its text, and in its list of "
+    "parameters only column 0 and 128 columns; it has not been tried on a device",
+    severity="warning",
+)
 SINGLE_COLUMN = _declare(
     "S066",
     "single-moving-column",
@@ -148,6 +156,7 @@ TRANSPOSE_MOVING = _declare(
     "nc_matmul in transpose mode has a moving operand that is no identity or permutation.",
     "the mode passes bits through and neither scales nor sums",
     on_values=True,
+    silent=True,
 )
 ONEZERO_HINT = _declare(
     "D010",
@@ -155,6 +164,7 @@ ONEZERO_HINT = _declare(
     "A float32 operand hinted as ones and zeros holds other values.",
     "the engine skips the passes for the low-order parts",
     on_values=True,
+    silent=True,
 )
 
 
@@ -193,6 +203,21 @@ def array_tile(call: Call) -> None:
             seen=f"tile_position={position}, tile_size={size}",
             allowed=f"sizes {legal}, starts at a multiple of the size, operands on the tile's rows",
             fix="give both, with operands placed at the tile's first row",
+        )
+
+
+def _column_tile(call: Call) -> None:
+    """Warn of a tile that is not as wide as the array."""
+    position, size = tuple(call["tile_position"] or ()), tuple(call["tile_size"] or ())
+    if len(position) == len(size) == 2 and (position[1], size[1]) != (0, 128):
+        call.fail(
+            COLUMN_TILE,
+            f"uses {size[1]} columns of the array from column {position[1]} on",
+            operand="tile_position",
+            seen=f"tile_position={position}, tile_size={size}",
+            allowed="column 0 and 128 columns, if the list of parameters is right",
+            fix="use tiles of rows, with start column 0 and 128 columns, or compare with a product "
+            "on the whole array on a device",
         )
 
 
@@ -470,4 +495,5 @@ def matmul_constraints(*, ocp: bool) -> tuple[Constraint, ...]:
             (RESULT_BANK_SIZE, RESULT_BANK_CROSSING),
             bank_fits,
         ),
+        Constraint("array tiles of all columns", (COLUMN_TILE,), _column_tile),
     )

@@ -374,12 +374,7 @@ def _scale_of(data: str) -> Operand:
 
 
 def _matmul_requires(words: tuple[int, int], *scales: DType) -> tuple[Constraint, ...]:
-    """Return the constraints of nc_matmul_mx.
-
-    Args:
-        words: As in the check of sizes.
-        *scales: The types that scales may have.
-    """
+    """Return the constraints of nc_matmul_mx."""
     return (
         dtype_in("stationary", tuple(_EXPONENTS), MX_DTYPE),
         dtype_in("moving", tuple(_EXPONENTS), MX_DTYPE),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import Rule, declare, flag
-from nkisim.dtypes import decode, encode
+from nkisim.dtypes import decode, encode, tfloat32
 from nkisim.isa.elementwise import same_bits_or_fp32
 from nkisim.isa.products.matmul_rules import RESULT_BUFFER
 from nkisim.isa.products.transpose_rules import (
@@ -23,7 +23,7 @@ from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["contaminated", "nc_transpose", "passed"]
+__all__ = ["as_multiplied", "contaminated", "nc_transpose", "passed"]
 
 TRANSPOSE_SIZE = declare(
     "S039",
@@ -197,6 +197,9 @@ def nc_transpose(
 ) -> Any:
     """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity contaminate rows.
 
+    The Tensor engine of gen2 multiplies by the identity, which rounds tfloat32 as ``nc_matmul``
+    does.
+
     NKI 0.3.0 ignores ``engine=`` and chooses by shape and memory; later versions use it.
 
     Args:
@@ -225,8 +228,19 @@ def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:
     return wide if dst.itemsize == 2 else decode(wide, dst.dtype)
 
 
+def as_multiplied(stored: Any, operand: NkiTensor) -> Any:
+    """Return stored elements as the Tensor engine multiplies them: tfloat32 is rounded.
+
+    Its 32 bits hold more than the format if they were computed as another one. A run without
+    precise formats does not round.
+    """
+    rounds = operand.dtype is tfloat32 and operand.origin.precise
+    return encode(stored, tfloat32) if rounds else stored
+
+
 def contaminated(stored: Any, data: NkiTensor, name: str, operand: str) -> Any:
-    """Return the elements of ``data`` with the NaN of gen2's product with the identity."""
+    """Return the elements of ``data`` after gen2's product with the identity."""
+    stored = as_multiplied(stored, data)
     values = decode(stored, data.dtype)
     special = ~np.isfinite(values)
     if not special.any():

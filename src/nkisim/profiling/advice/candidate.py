@@ -79,12 +79,21 @@ class Found:
         return found
 
     @cached_property
-    def _critical(self) -> dict[Line, float]:
-        return {(line.file, line.line): line.critical_us for line in self.profile.lines}
+    def _times(self) -> dict[Line, float]:
+        times = {(line.file, line.line): line.critical_us for line in self.profile.lines}
+        if self.profile.bound_by == "dma":  # any transfer delays those on the critical path
+            for line in self.profile.lines:
+                key = (line.file, line.line)
+                if self.by_line[key][0].work.transfer is not None:
+                    times[key] = max(line.critical_us, line.busy_us)
+        return times
 
     def most_gain(self, lines: Iterable[Line]) -> float:
-        """Return the time of lines on the critical path, an estimate of what a change can save."""
-        return sum(self._critical.get(line, 0.0) for line in lines)
+        """Return an estimate of what a change of lines can save.
+
+        It is their time on the critical path; of transfers that bind a kernel, their busy time.
+        """
+        return sum(self._times.get(line, 0.0) for line in lines)
 
     def statement(self, rule: Rule, line: Line, instruction: str = "") -> Case | None:
         """Return the statement at a line that calls an instruction.

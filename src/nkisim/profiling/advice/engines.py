@@ -88,7 +88,7 @@ def _elsewhere(program: Program, line: Line) -> dict[Engine, float]:
         other = engine in _SHARED and engine is not first.engine
         if other and all(_may_run(event, engine, program.generation) for event in events):
             here, there = (
-                work_of(event, program.generation, prebuilt=False).busy
+                work_of(event, program.generation, program.assumptions, prebuilt=False).busy
                 for event in (first, replace(first, engine=engine))
             )
             found[engine] = there / here

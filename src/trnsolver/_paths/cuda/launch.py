@@ -107,13 +107,6 @@ def launch(
 ) -> None:
     """Launch a kernel with one block for each matrix of a batch.
 
-    Args:
-        kernel: A kernel of ``kernel_of``.
-        a: The batch.
-        arguments: Arguments of the kernel.
-        threads: Threads of a block.
-        shared_bytes: Shared memory of a block.
-
     Raises:
         NoKernelError: It cannot be compiled or launched.
     """

@@ -1,0 +1,120 @@
+"""Partial sums in a narrow type: products that are added to a bfloat16 or float16 tile in turn.
+
+The Tensor engine sums products in float32, in PSUM. A kernel that adds the sums of blocks to a
+narrow tile rounds after each block. A chain of additions is followed from write to write: through
+tiles that are added in place, new tiles for each sum, and copies. It ends where anything else reads
+a sum, as the next layer reads a residual stream: that is a value of its own, not a partial sum.
+The terms are products in PSUM or copies of them. Sums in a bfloat16 PSUM tile, which gen4 offers,
+and sums by ``dma_compute`` are not followed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nkisim.checks.history import History, Site
+from nkisim.checks.longsums import NARROW
+from nkisim.diagnostics import declare, flag
+from nkisim.machine import Step
+from nkisim.memory import Lifetime, NkiTensor
+
+__all__ = ["PartialSums"]
+
+NARROW_PARTIAL_SUM = declare(
+    "D052",
+    "narrow-partial-sum",
+    "warning",
+    "Three or more sums of products are added one after the other in bfloat16 or float16.",
+    "products are summed in float32 in PSUM, and each addition outside it rounds to the narrow "
+    "type; the error grows with the number of blocks",
+    detector="lostwork",
+)
+
+LEAST_ADDITIONS = 3
+"""Additions from which on a chain is reported; one or two are residual connections."""
+
+
+@dataclass(slots=True)
+class _Sum:
+    """A sum of products in a narrow type; its copies share it.
+
+    Attributes:
+        additions: Number of additions so far.
+        read: Whether anything but an addition or a copy has read it.
+    """
+
+    additions: int
+    read: bool = False
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The longest chain of additions that ends at a line."""
+
+    site: Site
+    dst: NkiTensor
+    additions: int
+
+
+class PartialSums:
+    """Follows chains of additions of products into tiles of a narrow type."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._tiles: set[Lifetime] = set()  # those in which products or sums were written
+        self._products: set[int] = set()
+        self._sums: dict[int, _Sum] = {}
+        self._chains: dict[tuple[str, int, str], _Chain] = {}
+
+    def written(self, step: Step, number: int) -> None:
+        """Note an instruction that has run, before its write replaces earlier ones."""
+        dst = step.writes[0].tensor
+        if step.sums and dst.dtype == "float32":
+            self._products.add(number)
+            self._tiles.add(dst.life)
+        writes = {
+            write
+            for effect in step.reads
+            if effect.tensor.life in self._tiles and effect.tensor.indirection is None
+            for write in self._history.touched(effect).writers()
+        }
+        if not writes:
+            return
+        sums = [self._sums[write] for write in writes if write in self._sums]
+        if step.moves:
+            self._tiles.add(dst.life)
+            if not self._products.isdisjoint(writes):
+                self._products.add(number)
+            if sums and dst.dtype in NARROW:
+                self._sums[number] = max(sums, key=lambda found: found.additions)
+        elif step.adds_to and dst.dtype in NARROW and not self._products.isdisjoint(writes):
+            additions = 1 + max((found.additions for found in sums if not found.read), default=0)
+            self._tiles.add(dst.life)
+            self._sums[number] = _Sum(additions)
+            self._note(self._history.site(number), dst, additions)
+        else:
+            for found in sums:
+                found.read = True
+
+    def _note(self, site: Site, dst: NkiTensor, additions: int) -> None:
+        found = self._chains.get(site.key)
+        if found is None or found.additions < additions:
+            self._chains[site.key] = _Chain(site, dst, additions)
+
+    def finish(self) -> None:
+        """Flag the lines at which chains of additions were long."""
+        for chain in self._chains.values():
+            if chain.additions < LEAST_ADDITIONS:
+                continue
+            site, dst = chain.site, chain.dst
+            flag(
+                NARROW_PARTIAL_SUM,
+                f"{site.instruction} adds {chain.additions} sums of products to a {dst.dtype} "
+                "tile, one after the other",
+                instruction=site.instruction,
+                operand="dst",
+                seen=f"{chain.additions} additions in {dst.dtype} {dst.shape}",
+                allowed=f"up to {LEAST_ADDITIONS - 1} additions, or a float32 tile",
+                fix="sum the blocks in PSUM with accumulate=, or in a float32 tile, and round once",
+                place=site.place,
+            )

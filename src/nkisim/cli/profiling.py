@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,7 @@ from nkisim.profiling.page import profile_page
 from nkisim.profiling.text import comparison, summary
 from nkisim.profiling.trace import write_trace
 from nkisim.rewriting import SourceError
+from nkisim.trials import Progress
 
 __all__ = ["profile"]
 
@@ -251,16 +253,25 @@ def _write_improved(outcome: _Outcome) -> None:
         try:
             if file.text != file.before:
                 file.write()
-            done = f"{len(file.steps)} steps written" if file.steps else "nothing gains 2 %"
+            done = f"written after {len(file.steps)} step(s)" if file.steps else "nothing gains 2 %"
         except SourceError as error:
             done = f"{error}"
         outcome.notes.append(f"{file.path}: {done}")
 
 
-def _shown(number: int, most: int) -> None:
-    """Print the progress of trials on a terminal."""
-    if sys.stderr.isatty():
-        click.echo(f"\rnkisim: trial {number} of at most {most}\x1b[K", nl=False, err=True)
+def _progress(seconds: float) -> Progress:
+    """Return a function that prints the progress of trials, and ends them in time.
+
+    The first trial takes about five times as long as the profile, others about twice.
+    """
+    start = time.monotonic()
+
+    def shown(number: int, most: int) -> bool:
+        if sys.stderr.isatty():
+            click.echo(f"\rnkisim: trial {number} of at most {most}\x1b[K", nl=False, err=True)
+        return (time.monotonic() - start) * (6 if number == 1 else 2) < seconds
+
+    return shown
 
 
 def _profile(
@@ -275,7 +286,7 @@ def _profile(
         trip_count=settings.trip_count,
         descriptors=settings.descriptors,
         max_instructions=settings.max_instructions,
-        progress=_shown,
+        progress=_progress(settings.max_seconds),
     )
     try:
         with time_limit(settings.max_seconds):

@@ -1,7 +1,7 @@
 """Predicted device time of kernels: costs, schedule, profile, advice, pictures."""
 
 from nkisim.profiling.entry import Descriptors, ProfileError, profile
-from nkisim.profiling.result import Advice, LineTime, MemoryUse, Span
+from nkisim.profiling.result import Advice, LineTime, MemoryUse, Span, Together
 from nkisim.profiling.shown import Profile
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "Profile",
     "ProfileError",
     "Span",
+    "Together",
     "profile",
 ]

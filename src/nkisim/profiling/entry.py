@@ -73,7 +73,8 @@ def profile(
         assume: Values of assumptions of the model by name, in place of their defaults; the profile
             lists those that matter with their alternatives.
         max_instructions: Instructions after which the kernel counts as endless.
-        progress: Called before each trial of a change with its number and the limit.
+        progress: Called before each trial of a change with its number and the limit; if it returns
+            False, there are no more.
         **options: Other fields of ``SimOptions``, such as ``trip_count``.
 
     Raises:

@@ -251,7 +251,7 @@ class ProfileData:
         plain["assumptions"] = [doubt._asdict() for doubt in self.assumptions]
         plain["advice"] = [asdict(piece) for piece in self.advice]
         if self.together is not None:
-            plain["together"] = asdict(self.together)
+            plain["together"] = {k: v for k, v in asdict(self.together).items() if k != "text"}
         plain["findings"] = [
             {"rule": f.rule.id, "severity": f.severity, "text": f.summary} for f in self.findings
         ]

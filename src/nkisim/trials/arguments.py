@@ -91,8 +91,9 @@ def other_shapes(arguments: Arguments) -> Iterator[dict[int, int]]:
     for extent in sorted(found, reverse=True):
         step = next((s for s in (4 * _TILE, _TILE) if extent % s == 0 and extent > s), 0)
         if step:
-            fewer = extent - step if extent > 2 * step else extent + step
-            yield {extent: fewer}
-            yield {extent: 2 * extent - fewer}
+            tiles = extent // step  # a few are enough, and one is too few
+            other = tiles // 4 + 1 if tiles > 8 else tiles - 1 if tiles > 2 else tiles + 1
+            yield {extent: other * step}
+            yield {extent: extent + step}
         elif extent > 2:
             yield {extent: extent - 1}

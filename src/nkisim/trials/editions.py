@@ -74,8 +74,8 @@ class _Twins:
 
     def __init__(self, file: File, text: str, name: str) -> None:
         self._file = file.file
-        # private: a change is tried by running the user's own file with the change applied; there is
-        # no other way to know what it does. Nothing else is executed.
+        # private: a change is tried by running the user's own file with the change applied; no
+        # other way shows what it does. Nothing else is executed.
         old, new = (compile(t, name, "exec", dont_inherit=True) for t in (file.text, text))
         codes = dict(_codes(new))
         self._codes = {

@@ -29,14 +29,14 @@ __all__ = ["MOST_TRIALS", "Progress", "Trials", "Tried"]
 MOST_TRIALS = 16
 """Trials of a report."""
 
-_MOST_INSTRUCTIONS = 1_000_000
+_MOST_INSTRUCTIONS = 400_000
 """Instructions that the trials of a report execute at most, each counted once."""
 
 _MOST_SHAPES = 6
 """Second shapes that are tested with the original kernel."""
 
-Progress = Callable[[int, int], None]
-"""Called before each trial with its number and the limit."""
+Progress = Callable[[int, int], object]
+"""Called before each trial with its number and the limit; no more are made if it returns False."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,7 +82,6 @@ class Trials:
 
     Attributes:
         file: The kernel with its file; None without source.
-        left: Number of trials that may still be made.
     """
 
     def __init__(
@@ -100,7 +99,14 @@ class Trials:
         self._latency = latency
         self._progress = progress
         self.file: KernelFile | None = kernel_file(kernel)
-        self.left = self._most = min(MOST_TRIALS, _MOST_INSTRUCTIONS // max(instructions, 1))
+        self._left = self._most = min(MOST_TRIALS, _MOST_INSTRUCTIONS // max(instructions, 1))
+
+    def may_go_on(self) -> bool:
+        """Return whether another trial may be made."""
+        number = self._most - self._left + 1
+        if self._left and self._progress is not None:
+            self._left = 0 if self._progress(number, self._most) is False else self._left
+        return self._left > 0
 
     def tried(self, text: str, below_us: float, most_change: float = 0.0) -> Tried | None:
         """Return the result of a trial of another text of the kernel's file.
@@ -114,9 +120,7 @@ class Trials:
             The result; None if the text is no Python, the kernel is too slow, a check has findings
             that the original has not, or an output changes too much.
         """
-        self.left -= 1
-        if self._progress is not None:
-            self._progress(self._most - self.left, self._most)
+        self._left -= 1
         assert self.file is not None
         try:
             edited = self.file.edited(text)

@@ -294,6 +294,40 @@ def one_of_three(x):
     return out
 
 
+@slow((1024, 512), (256, 512), second=((1280, 512), (256, 512)))
+def same_for_eight_blocks(x, w):
+    """The source changes after eight blocks of rows, which is all that one size has."""
+    out = like(x)
+    for i in nl.affine_range(x.shape[0] // 128):
+        weights = nl.ndarray((128, x.shape[1]), dtype=w.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=weights, src=w[(i // 8) * 128 : (i // 8 + 1) * 128])
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=weights, op=nl.multiply)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
+@slow((1280, 512), second=((640, 512),))
+def blocks_that_are_skipped(x):
+    """The first pass keeps every second block only."""
+    out = like(x)
+    total = nl.zeros((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(x.shape[0] // 128):
+        if i % 2:
+            continue
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+    for i in range(x.shape[0] // 128):
+        again = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=again, src=x[i * 128 : (i + 1) * 128])
+        result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=again, data2=total, op=nl.subtract)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
+    return out
+
+
 @slow((1024, 1024), (256, 1024), second=((640, 512), (256, 512)))
 def two_branches(x, w):
     """Both branches load into one tile."""

@@ -59,18 +59,6 @@ def test_transfers_that_hardware_cannot_describe_are_not_counted():
         assert piece.rule != "P002" or piece.values["transfers"] == 60
 
 
-def test_stores_that_replace_what_was_stored_need_no_second_buffer():
-    def stores(x):
-        out = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.shared_hbm)
-        tile = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.memset(dst=tile, value=0.0)
-        for _ in range(20):
-            nisa.dma_copy(dst=out, src=tile)
-        return out
-
-    assert "P005" not in rules_of(stores, zeros(1, 1))
-
-
 def test_a_transposition_is_no_transfer_that_hardware_describes():
     def transposed(x):
         out = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.shared_hbm)
@@ -124,6 +112,8 @@ def test_progress_counts_trials_up_to_the_limit():
     assert {most for _, most in seen} == {running.MOST_TRIALS}
     assert len(seen) <= running.MOST_TRIALS
     nkisim.profile(weighted, advice=False, progress=seen.append)(*WEIGHTED)
+    stopped = nkisim.profile(weighted, progress=lambda number, most: number < 2)(*WEIGHTED)
+    assert sum(bool(piece.code) for piece in stopped.advice) == 1
 
 
 def powers_of(x, reads_difference=False, bias=False, overwrites=False):

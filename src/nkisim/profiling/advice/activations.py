@@ -155,10 +155,8 @@ def _candidate(
     first = chains[0]
     steps = first.steps
     names = [o.name for o in steps]
-    parts = [] if not first.affine else ["scale" if folded.bias is None else "bias"]
-    if folded.scale is not None and folded.bias is not None:
-        parts = ["scale and bias"]
-    parts += [] if first.sum is None else ["the sum"]
+    parts = {"scale": folded.scale, "bias": folded.bias, "the sum": first.sum}
+    used = [name for name, part in parts.items() if part is not None]
     cases = [
         found.statement(ONE_ACTIVATION, line, o.name) for line, o in zip(lines, steps, strict=True)
     ]
@@ -170,7 +168,7 @@ def _candidate(
         title="steps of one activation",
         cause=f"{', '.join(names[:-1])} and {names[-1]} follow each other on one tile, "
         f"{len(chains)} times",
-        action=f"let one activation do them, with {' and '.join(parts)}",
+        action=f"let one activation do them, with {' and '.join(used)}",
         line=(first.core.place.file, first.core.place.line),
         lines=frozenset(lines),
         edits=tuple(_edits(found, first, folded, known)) if together else (),

@@ -112,10 +112,9 @@ class Found:
     def fresh(self, wish: str) -> str:
         """Return a name that the file does not use and no other piece of advice has got."""
         assert self.file is not None
-        for number in itertools.count(1):
-            name = self.file.fresh(wish if number == 1 else f"{wish}_{number}")
-            if name not in self._names:
-                break
+        name = self.file.fresh(wish)
+        while name in self._names:
+            name = self.file.fresh(f"{name}_2")
         self._names.add(name)
         return name
 
@@ -125,13 +124,12 @@ class Iterations(NamedTuple):
 
     Attributes:
         variable: The loop variable.
-        first, step, length: Its first value, the step to the next one, and the number of values.
+        first, step: Its first value, and the step to the next one.
     """
 
     variable: str
     first: int
     step: int
-    length: int
 
     @property
     def text(self) -> str:
@@ -146,6 +144,5 @@ def iterations_of(operations: Sequence[Operation], least: int) -> Iterations | N
         values = sorted({dict(o.place.loops).get(name, 0) for o in operations})
         steps = {b - a for a, b in itertools.pairwise(values)}
         if len(values) >= max(least, 2):
-            step = steps.pop()
-            return None if steps else Iterations(name, values[0], step, len(values))
+            return Iterations(name, values[0], *steps) if len(steps) == 1 else None
     return None

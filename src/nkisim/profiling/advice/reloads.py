@@ -78,8 +78,7 @@ def _candidate(found: Found, line: Line, repeats: dict[int, Operation]) -> Candi
         edits = [] if outer is None else _hoisted(found, load, outer)
         if edits and outer is not None:
             title, variable = "a load that a loop does not change", ast.unparse(outer.target)
-            cause = f"{len(loads)} loads repeat earlier ones: their source does not change with "
-            cause += f"`{variable}`"
+            cause = f"{len(loads)} loads repeat earlier ones, which do not change with `{variable}`"
             action = f"load before the loop over `{variable}` and keep the tiles in SBUF"
     elif load is not None and len(places) == 1:
         edits = _reused(found, load, load_at(found, LOADED_AGAIN, places[0]))

@@ -58,10 +58,11 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
     pieces: list[_Piece] = []
     untried: list[Candidate] = []
     for most, candidate in candidates:
-        if candidate.edits and trials.left > 0:
-            if most >= _LEAST_SHARE * found.latency_us:
-                tried = search.tried([candidate])
-                pieces += [] if tried is None else [(candidate, tried)]
+        if candidate.edits and most < _LEAST_SHARE * found.latency_us:
+            continue
+        if candidate.edits and trials.may_go_on():
+            tried = search.tried([candidate])
+            pieces += [] if tried is None else [(candidate, tried)]
         elif most >= _LEAST_SENTENCE * found.latency_us:
             untried.append(candidate)
     pieces.sort(key=lambda piece: piece[1].latency_us)
@@ -119,7 +120,7 @@ class _Search:
         for number, (candidate, _) in enumerate(shown[1:], 1):
             chosen = [shown[i][0] for i in taken]
             edits = [edit for c in chosen for edit in c.edits]
-            if self._trials.left <= 0 or not disjoint(candidate.edits, edits):
+            if not disjoint(candidate.edits, edits) or not self._trials.may_go_on():
                 continue
             tried = self.tried([*chosen, candidate], result.latency_us)
             if tried is not None:

@@ -129,10 +129,11 @@ def _divided(case: Case) -> Rewrite | None:
 
 def _bias(case: Case) -> Rewrite | None:
     """A number becomes a column; what the engine does not add is added by ``tensor_scalar``."""
-    fact, op = case.fact("data"), case.path(case.arguments["op"]).rpartition(".")[2]
-    dst, data, bias = (case.text(name) for name in ("dst", "data", "bias"))
-    if fact is None or not _is_bare(case):
+    fact = case.fact("data")
+    if fact is None or not _is_bare(case) or not {"op", "bias"} <= case.arguments.keys():
         return None
+    op = case.path(case.arguments["op"]).rpartition(".")[2]
+    dst, data, bias = (case.text(name) for name in ("dst", "data", "bias"))
     added = f"{case.nisa}.tensor_scalar(dst={{}}, data={data}, op0={case.nl}.add, operand0={bias})"
     column = case.fact("bias")
     if op == "copy" and len(case.arguments) == 4:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from trnblas._library import no_kernel
-from trnblas._paths.accumulation import accumulated, scaled, vanished
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.flags import applied, is_left, transposition
 from trnblas._paths.level_names import elementwise, level_name
+from trnsci.core.accumulation import accumulated, scaled, vanished
 from trnsci.core.arguments import agree, broadcast, matrix
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError

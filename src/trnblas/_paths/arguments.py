@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trnblas._paths.flags import Trans, flipped, transposition
+from trnsci.core import accumulation
 from trnsci.core.arguments import agree, broadcast, expandable, matrix, tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -29,14 +30,15 @@ __all__ = [
     "no_accumulator",
     "number",
     "rank_k_arguments",
+    "real_factor",
     "sided_arguments",
     "square_accumulator",
     "vector_arguments",
     "widened",
 ]
 
-Number: TypeAlias = int | float | complex
-Scalar: TypeAlias = Number | Tensor
+Number: TypeAlias = accumulation.Number
+Scalar: TypeAlias = accumulation.Scalar
 
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -44,11 +46,11 @@ _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2
 class Product(NamedTuple):
     """Validated arguments of ``alpha * op(A) @ op(B) + beta * C``, and the shape of the result."""
 
+    alpha: Scalar
     A: Tensor
     B: Tensor
-    C: Tensor | None
-    alpha: Scalar
     beta: Scalar
+    C: Tensor | None
     trans_a: Trans
     trans_b: Trans
     shape: tuple[int, ...]
@@ -83,7 +85,7 @@ def checked_product(
     shape = (*batch, size_a[rows], size_b[columns])
     alpha = number(function, "alpha", alpha, A)
     beta = _factor_of(C, function, beta, A, shape)
-    return Product(A, B, C, alpha, beta, trans_a, trans_b, shape)
+    return Product(alpha, A, B, beta, C, trans_a, trans_b, shape)
 
 
 def sided_arguments(
@@ -234,6 +236,13 @@ def number(function: str, name: str, value: Scalar, like: Tensor) -> Scalar:
     if not float(given).is_integer():
         raise DTypeError(f"{function}: {name} must be whole for {like.dtype}, got {value!r}")
     return int(value) if isinstance(value, int) else int(float(given))
+
+
+def real_factor(function: str, name: str, factor: Scalar) -> Scalar:
+    """Return a real factor; raise if it is complex."""
+    if factor.is_complex() if isinstance(factor, Tensor) else factor.imag != 0:
+        raise DTypeError(f"{function}: {name} must be real, got {factor!r}")
+    return factor if isinstance(factor, Tensor) else factor.real
 
 
 def _factor_of(

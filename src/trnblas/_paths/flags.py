@@ -55,14 +55,14 @@ def is_unit(function: str, value: str) -> bool:
     return value != "nonunit" and _looked_up(_UNIT, function, "diag", value)
 
 
-def applied(trans: Trans, matrix: Tensor) -> Tensor:
+def applied(trans: str, matrix: Tensor) -> Tensor:
     """Return a view of the matrix, or of a batch of matrices, transposed according to ``trans``."""
     if trans == "N":
         return matrix
     return matrix.mT if trans == "T" else matrix.mH
 
 
-def flipped(trans: Trans) -> bool:
+def flipped(trans: str) -> bool:
     """Return whether ``trans`` is a transpose."""
     return trans != "N"
 

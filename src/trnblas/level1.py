@@ -136,37 +136,24 @@ def nrm2(
     return result if out is None else delivered("nrm2", result, out)
 
 
-def scal(
-    alpha: Scalar,
-    x: Tensor,
-    *,
-    precision: PrecisionLevel | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
+def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * x``; at ``alpha == 0`` x is not read.
 
     Args:
         alpha: Number or 0-d tensor.
         x: Tensor.
-        precision: Level of precision; None for that of the library. At ``"doublefloat"`` alpha is
-            not rounded to float32. There is no kernel.
         out: Output tensor; None allocates one.
 
     Raises:
-        DTypeError: alpha is incompatible with the dtype of x, or that has no such level.
-        FlagError: The level is not known.
+        DTypeError: alpha is incompatible with the dtype of x.
     """
     no_kernel("scal")
     tensor("scal", "x", x)
     alpha = number("scal", "alpha", alpha, x)
-    doublefloat = level_name("scal", precision, x) == "doublefloat"
-    wide = x.double() if doublefloat else x
     if isinstance(alpha, Tensor):
-        result = scaled(alpha, wide)
+        result = scaled(alpha, x)
     else:
-        result = vanished(x.shape, x) if alpha == 0 else wide * alpha
-    if doublefloat:
-        result = result.to(x.dtype)
+        result = vanished(x.shape, x) if alpha == 0 else x * alpha
     return result if out is None else delivered("scal", result, out)
 
 

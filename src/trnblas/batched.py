@@ -13,7 +13,7 @@ from trnblas._paths.arguments import Product, Scalar, checked_product, widened
 from trnblas._paths.levels import level_of
 from trnblas._precise.ladder import Level
 from trnblas.matrix_products import computed
-from trnblas.triangular import solved
+from trnblas.triangular_systems import solved
 from trnsci.core.arguments import agree, matrix, tensor
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError

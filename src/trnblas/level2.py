@@ -18,7 +18,7 @@ from trnblas._paths.levels import level_of, unlowered, vector_at
 from trnblas._paths.products import vector_product
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
-from trnblas.triangular import solution
+from trnblas.triangular_systems import solution
 from trnsci.core.accumulation import accumulated, is_number
 from trnsci.core.arguments import agree, floating, square
 from trnsci.core.backend.precision import PrecisionLevel

@@ -16,7 +16,8 @@ from __future__ import annotations
 from trnblas.matrix_products import gemm, gemmt
 from trnblas.rank_k import her2k, herk, syr2k, syrk
 from trnblas.symmetric import hemm, symm
-from trnblas.triangular import trmm, trsm
+from trnblas.triangular import trmm
+from trnblas.triangular_systems import trsm
 
 __all__ = [
     "gemm",

@@ -14,7 +14,8 @@ from trnblas._kernels import tiling_syrk
 from trnblas.matrix_products import BATCHED_GEMM, GEMM, GEMMT
 from trnblas.rank_k import SYR2K, SYRK
 from trnblas.symmetric import SYMM
-from trnblas.triangular import BATCHED_TRSM, TRMM, TRSM
+from trnblas.triangular import TRMM
+from trnblas.triangular_systems import BATCHED_TRSM, TRSM
 
 M, N, K, BATCH = 2, 3, 5, 4
 FLAGS = list(itertools.product("NT", repeat=2))

@@ -7,7 +7,14 @@ from torch import Tensor
 
 from trnsci.core.products import matmul
 
-__all__ = ["mirrored", "one_triangle", "triangle_product", "triangular"]
+__all__ = [
+    "elements_read",
+    "mirrored",
+    "one_triangle",
+    "triangle_gradient",
+    "triangle_product",
+    "triangular",
+]
 
 # Below this order, one product and a mask cost less than four products and their assembly.
 _LEAF = 512
@@ -16,6 +23,11 @@ _LEAF = 512
 def one_triangle(A: Tensor, upper: bool, diagonal: int = 0) -> Tensor:
     """Return one triangle of A without its first ``diagonal`` diagonals; zeros elsewhere."""
     return torch.triu(A, diagonal) if upper else torch.tril(A, -diagonal)
+
+
+def elements_read(matrix: Tensor, upper: bool, unit: bool) -> Tensor:
+    """Return the elements that are read: the triangle, without its diagonal if ``unit``."""
+    return one_triangle(matrix, upper, 1 if unit else 0)
 
 
 def mirrored(A: Tensor, upper: bool, conjugate: bool = False) -> Tensor:
@@ -49,3 +61,15 @@ def triangle_product(A: Tensor, B: Tensor, upper: bool) -> Tensor:
     bottom = triangle_product(A[..., last, :], B[..., :, last], upper)
     above, below = (block, zeros) if upper else (zeros, block)
     return torch.cat([torch.cat([top, above], dim=-1), torch.cat([below, bottom], dim=-1)], dim=-2)
+
+
+def triangle_gradient(
+    grad: Tensor, other: Tensor, left: bool, trans: str
+) -> tuple[Tensor, Tensor, str, str]:
+    """Return the operands and transpositions of a product: the gradient by A, triangular or not.
+
+    That of op(A) times ``other``, or of ``other`` times op(A), where ``grad`` is by the result.
+    """
+    if left:
+        return (grad, other, "N", "T") if trans == "N" else (other, grad, "N", "T")
+    return (other, grad, "T", "N") if trans == "N" else (grad, other, "T", "N")

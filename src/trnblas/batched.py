@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from trnblas._library import kernels_wanted
-from trnblas._paths.arguments import Product, Scalar, checked_product, widened
+from trnblas._paths.arguments import (
+    Product,
+    Scalar,
+    checked_product,
+    triangle_arguments,
+    widened,
+)
 from trnblas._paths.levels import level_of
 from trnblas._precise.ladder import Level
 from trnblas.matrix_products import computed
@@ -156,8 +162,8 @@ def batched_trsm(
     """
     agree("batched_trsm", "A", A, "B", B)
     _check_batch("batched_trsm", A, B)
-    solution = solved("batched_trsm", alpha, A, B, side, uplo, trans, diag, precision)
-    return delivered("batched_trsm", solution, out)
+    flags = triangle_arguments("batched_trsm", A, side, uplo, trans, diag)
+    return delivered("batched_trsm", solved("batched_trsm", alpha, A, B, flags, precision), out)
 
 
 def _check_batch(function: str, A: Tensor, B: Tensor) -> None:

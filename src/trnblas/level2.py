@@ -12,7 +12,11 @@ from torch import Tensor
 
 from trnblas._library import no_kernel
 from trnblas._paths import scipy_blas
-from trnblas._paths.arguments import Scalar, contracted, vector_arguments
+from trnblas._paths.arguments import (
+    Scalar,
+    contracted,
+    vector_arguments,
+)
 from trnblas._paths.flags import applied, is_unit, is_upper, transposition
 from trnblas._paths.levels import level_of, unlowered, vector_at
 from trnblas._paths.products import vector_product
@@ -214,7 +218,7 @@ def trsv(
     square("trsv", "A", A)
     contracted("trsv", A, x, op)
     level = level_of("trsv", precision, A)
-    found = solution(1.0, A, x[..., None], True, upper, op, unit, level)
+    found = solution(1.0, A, x[..., None], (True, upper, op, unit), level)
     return delivered("trsv", found[..., 0], out)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnblas._library import LIBRARY, kernels_wanted
 from trnblas._paths.arguments import Product, Scalar, broadcast_batch, checked_product, widened
-from trnblas._paths.flags import applied, is_upper
+from trnblas._paths.flags import TRANSPOSED, applied, is_upper
 from trnblas._paths.levels import level_of, multiply_at, targeted
 from trnblas._paths.products import matrix_product, written_product
 from trnblas._paths.triangles import one_triangle, triangle_product
@@ -224,9 +224,6 @@ def _gemm_batched(
 def in_front(x: Tensor, dim: int | None) -> Tensor:
     """Return an argument of a ``vmap`` rule with its batch dimension, if any, in front."""
     return x if dim is None else x.movedim(dim, 0)
-
-
-TRANSPOSED = {"N": "T", "T": "N"}
 
 
 def multiplied(A: Tensor, B: Tensor, trans_a: str, trans_b: str, alpha: float = 1.0) -> Tensor:

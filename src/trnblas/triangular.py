@@ -9,12 +9,12 @@ from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._paths import scipy_blas
-from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments
-from trnblas._paths.flags import applied, is_left, is_unit, is_upper, transposition
+from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments, triangle_arguments
+from trnblas._paths.flags import applied
 from trnblas._paths.levels import level_of, multiply_at
-from trnblas._paths.triangles import elements_read, triangle_gradient, triangular
-from trnblas.matrix_products import TRANSPOSED, multiplied
-from trnsci.core.arguments import agree, square
+from trnblas._paths.triangles import Triangle, triangular
+from trnblas.matrix_products import multiplied
+from trnsci.core.arguments import agree
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.precision import PrecisionLevel
@@ -58,12 +58,10 @@ def trmm(
         FlagError: An option is invalid.
     """
     agree("trmm", "A", A, "B", B)
-    left, upper, unit = is_left("trmm", side), is_upper("trmm", uplo), is_unit("trmm", diag)
-    op = transposition("trmm", "trans", trans, A)
-    square("trmm", "A", A)
-    alpha, _ = sided_arguments("trmm", alpha, A, B, 0, None, left)
+    flags = triangle_arguments("trmm", A, side, uplo, trans, diag)
+    alpha, _ = sided_arguments("trmm", alpha, A, B, 0, None, flags[0])
     level = level_of("trmm", precision, A)
-    result = TRMM.updated(alpha, (A, B), 0, None, left, upper, op, unit, level=level)
+    result = TRMM.updated(alpha, (A, B), 0, None, *flags, level=level)
     return delivered("trmm", result, out)
 
 
@@ -82,59 +80,37 @@ def _triangle_flops(A: Tensor, B: Tensor, *flags: Any) -> float:
     return 1.0 * B.numel() * A.shape[-1]
 
 
-def _trmm_launch(
-    launch: Launcher,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
-) -> Tensor:
+def _trmm_launch(launch: Launcher, alpha: float, A: Tensor, B: Tensor, *flags: Any) -> Tensor:
     from trnblas._kernels.trmm import trmm
 
+    left, upper, trans, unit = flags
     return launch(trmm, A, B, alpha, left, upper, trans != "N", unit)
 
 
 def _trmm_pullback(
-    grad: Tensor,
-    needed: Needed,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
+    grad: Tensor, needed: Needed, alpha: float, A: Tensor, B: Tensor, *flags: Any
 ) -> Gradients:
     """Return the triangle of G B^T for A and op(A)^T G for B (A on the left)."""
+    triangle = Triangle(*flags)
     for_a = for_b = None
     if needed[0]:
-        full = multiplied(*triangle_gradient(grad, B, left, trans), alpha)
-        for_a = elements_read(full, upper, unit)
+        for_a = triangle.elements(multiplied(*triangle.by_a(grad, B), alpha))
     if needed[1]:
-        for_b = TRMM(alpha, A, grad, left, upper, TRANSPOSED[trans], unit)
+        for_b = TRMM(alpha, A, grad, *triangle.transposed())
     return for_a, for_b
 
 
 def _trmm_pushforward(
-    tangents: Tangents,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
+    tangents: Tangents, alpha: float, A: Tensor, B: Tensor, *flags: Any
 ) -> Tensor:
     """Return the products with the triangle of TA and with TB."""
+    triangle = Triangle(*flags)
     of_a, of_b = tangents
     parts = []
     if of_a is not None:
-        parts.append(TRMM(alpha, elements_read(of_a, upper, unit), B, left, upper, trans, False))
+        parts.append(TRMM(alpha, triangle.elements(of_a), B, *triangle._replace(unit=False)))
     if of_b is not None:
-        parts.append(TRMM(alpha, A, of_b, left, upper, trans, unit))
+        parts.append(TRMM(alpha, A, of_b, *triangle))
     return total(parts)
 
 

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY, kernels_wanted
-from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments
-from trnblas._paths.flags import applied, is_left, is_unit, is_upper, transposition
+from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments, triangle_arguments
+from trnblas._paths.flags import applied
 from trnblas._paths.level_products import aligned_batch, doublefloat_product
 from trnblas._paths.levels import level_of, unlowered
-from trnblas._paths.triangles import elements_read, triangle_gradient
+from trnblas._paths.triangles import Triangle, TriangleFlags
 from trnblas._precise.ladder import Level
-from trnblas.matrix_products import TRANSPOSED, in_front, multiplied, one_batch
+from trnblas.matrix_products import in_front, multiplied, one_batch
 from trnsci.core.accumulation import is_number, scaled, vanished
-from trnsci.core.arguments import agree, floating, square
+from trnsci.core.arguments import agree, floating
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
@@ -63,8 +63,8 @@ def trsm(
         FlagError: An option is invalid.
     """
     agree("trsm", "A", A, "B", B)
-    solution = solved("trsm", alpha, A, B, side, uplo, trans, diag, precision)
-    return delivered("trsm", solution, out)
+    flags = triangle_arguments("trsm", A, side, uplo, trans, diag)
+    return delivered("trsm", solved("trsm", alpha, A, B, flags, precision), out)
 
 
 def solved(
@@ -72,37 +72,24 @@ def solved(
     alpha: Scalar,
     A: Tensor,
     B: Tensor,
-    side: str,
-    uplo: str,
-    trans: bool | str,
-    diag: str,
+    flags: TriangleFlags,
     precision: PrecisionLevel | None,
 ) -> Tensor:
     """Return ``trsm`` or ``batched_trsm`` of operands with equal dtype and device."""
-    left, upper, unit = is_left(function, side), is_upper(function, uplo), is_unit(function, diag)
-    op = transposition(function, "trans", trans, A)
     floating(function, "A", A)
-    square(function, "A", A)
-    alpha, _ = sided_arguments(function, alpha, A, B, 0, None, left)
-    level = level_of(function, precision, A)
-    return solution(alpha, A, B, left, upper, op, unit, level)
+    alpha, _ = sided_arguments(function, alpha, A, B, 0, None, flags[0])
+    return solution(alpha, A, B, flags, level_of(function, precision, A))
 
 
 def solution(
-    alpha: Scalar,
-    A: Tensor,
-    B: Tensor,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
-    level: Level | None,
+    alpha: Scalar, A: Tensor, B: Tensor, flags: TriangleFlags, level: Level | None
 ) -> Tensor:
     """Return ``trsm`` of validated arguments: in float32, or refined at doublefloat."""
     if is_number(alpha, 0):
         return vanished((*broadcast_batch("trsm", A, B), *B.shape[-2:]), A, B)
-    flags = left, upper, trans, unit
-    if level is not None and level.name == "doublefloat":
+    if level is None:
+        return _own_solution(alpha, A, B, *flags)
+    if level.name == "doublefloat":
         found = DOUBLEFLOAT_TRSM(1.0, A.double(), scaled(alpha, B.double()), *flags)
         return found.to(A.dtype)
     return unlowered(level, A, _own_solution, alpha, A, B, *flags)
@@ -142,18 +129,10 @@ def _trsm(
     return found if found.dtype is dtype else found.to(dtype)
 
 
-def _trsm_launch(
-    launch: Launcher,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
-) -> Tensor:
+def _trsm_launch(launch: Launcher, alpha: float, A: Tensor, B: Tensor, *flags: Any) -> Tensor:
     from trnblas._kernels.trsm import batched_trsm, trsm
 
+    left, upper, trans, unit = flags
     kernel = trsm if B.ndim == 2 else batched_trsm
     return launch(kernel, A, B, alpha, left, upper, trans != "N", unit)
 
@@ -194,46 +173,34 @@ class _Solution(Operation):
         alpha: float,
         A: Tensor,
         B: Tensor,
-        left: bool,
-        upper: bool,
-        trans: str,
-        unit: bool,
-        *,
+        *flags: Any,
         result: Tensor,
     ) -> Gradients:
         """Return the triangle of -Z X^T for A and alpha Z for B, where op(A)^T Z = G."""
-        pulled = self._solve(1.0, A, grad, left, upper, TRANSPOSED[trans], unit)
+        triangle = Triangle(*flags)
+        pulled = self._solve(1.0, A, grad, *triangle.transposed())
         for_a = for_b = None
         if needed[1]:
-            outer = self._multiply(*triangle_gradient(pulled, result, left, trans), -1.0)
-            for_a = elements_read(outer.sum_to_size(A.shape), upper, unit)
+            outer = self._multiply(*triangle.by_a(pulled, result), -1.0)
+            for_a = triangle.elements(outer.sum_to_size(A.shape))
         if needed[2]:
             for_b = (alpha * pulled).sum_to_size(B.shape)
         return None, for_a, for_b, None, None, None, None
 
     def _tangent(
-        self,
-        tangents: Tangents,
-        alpha: float,
-        A: Tensor,
-        B: Tensor,
-        left: bool,
-        upper: bool,
-        trans: str,
-        unit: bool,
-        *,
-        result: Tensor,
+        self, tangents: Tangents, alpha: float, A: Tensor, B: Tensor, *flags: Any, result: Tensor
     ) -> Tensor:
         """Return the solution with right-hand side alpha TB - op(TA) X, where X is the result."""
+        triangle = Triangle(*flags)
         of_a, of_b = tangents[1:3]
         parts = []
         if of_b is not None:
             parts.append(alpha * of_b)
         if of_a is not None:
-            inside = elements_read(of_a, upper, unit)
-            operands = (inside, result, trans, "N") if left else (result, inside, "N", trans)
+            inside, op = triangle.elements(of_a), triangle.trans
+            operands = (inside, result, op, "N") if triangle.left else (result, inside, "N", op)
             parts.append(self._multiply(*operands, -1.0))
-        return self._solve(1.0, A, total(parts), left, upper, trans, unit)
+        return self._solve(1.0, A, total(parts), *triangle)
 
 
 def _trsm_batched(

@@ -13,9 +13,17 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from trnblas._paths.flags import Trans, flipped, transposition
+from trnblas._paths.flags import (
+    Trans,
+    flipped,
+    is_left,
+    is_unit,
+    is_upper,
+    transposition,
+)
+from trnblas._paths.triangles import TriangleFlags
 from trnsci.core import accumulation
-from trnsci.core.arguments import agree, broadcast, expandable, matrix, tensor
+from trnsci.core.arguments import agree, broadcast, expandable, matrix, square, tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
@@ -33,6 +41,7 @@ __all__ = [
     "real_factor",
     "sided_arguments",
     "square_accumulator",
+    "triangle_arguments",
     "vector_arguments",
     "widened",
 ]
@@ -108,6 +117,16 @@ def sided_arguments(
     shape = (*broadcast_batch(function, A, B), *B.shape[-2:])
     alpha = number(function, "alpha", alpha, A)
     return alpha, _factor_of(C, function, beta, A, shape)
+
+
+def triangle_arguments(
+    function: str, A: Tensor, side: str, uplo: str, trans: bool | str, diag: str
+) -> TriangleFlags:
+    """Return the flags of a triangular A, which must be square; ``Triangle`` names them."""
+    left, upper, unit = is_left(function, side), is_upper(function, uplo), is_unit(function, diag)
+    op = transposition(function, "trans", trans, A)
+    square(function, "A", A)
+    return left, upper, op, unit
 
 
 def rank_k_arguments(

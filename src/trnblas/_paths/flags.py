@@ -13,6 +13,7 @@ from torch import Tensor
 from trnsci.core.errors import FlagError
 
 __all__ = [
+    "TRANSPOSED",
     "Trans",
     "applied",
     "flipped",
@@ -23,6 +24,9 @@ __all__ = [
 ]
 
 Trans = Literal["N", "T", "C"]
+
+TRANSPOSED: dict[str, Trans] = {"N": "T", "T": "N"}
+"""The flag of the transpose of op(A), for real matrices."""
 
 _TRANSPOSITIONS: dict[object, Trans] = {False: "N", True: "T", "N": "N", "T": "T", "C": "C"}
 _UPPER: dict[object, bool] = {"upper": True, "lower": False, "U": True, "L": False}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypeAlias
+
 import torch
 from torch import Tensor
 
+from trnblas._paths.flags import TRANSPOSED, Trans
 from trnsci.core.products import matmul
 
 __all__ = [
-    "elements_read",
+    "Triangle",
+    "TriangleFlags",
     "mirrored",
     "one_triangle",
-    "triangle_gradient",
     "triangle_product",
     "triangular",
 ]
@@ -20,14 +23,46 @@ __all__ = [
 _LEAF = 512
 
 
+TriangleFlags: TypeAlias = tuple[bool, bool, Trans, bool]
+"""The fields of ``Triangle``, without its names: small calls are fast."""
+
+
+class Triangle(NamedTuple):
+    """How a triangular A enters a product or a system: the flags of their operations, in order.
+
+    Attributes:
+        left: Whether A is on the left.
+        upper: Whether its upper triangle is read.
+        trans: ``"N"``, ``"T"`` or ``"C"``.
+        unit: Whether its diagonal is ones, and is not read.
+    """
+
+    left: bool
+    upper: bool
+    trans: Trans
+    unit: bool
+
+    def transposed(self) -> Triangle:
+        """Return the flags of the transpose of a real op(A)."""
+        return self._replace(trans=TRANSPOSED[self.trans])
+
+    def elements(self, matrix: Tensor) -> Tensor:
+        """Return the elements of a matrix that are read, and zeros."""
+        return one_triangle(matrix, self.upper, 1 if self.unit else 0)
+
+    def by_a(self, grad: Tensor, other: Tensor) -> tuple[Tensor, Tensor, str, str]:
+        """Return operands and transpositions of the product that is the gradient by a full A.
+
+        ``grad`` is the gradient by op(A) times ``other``, or by ``other`` times op(A).
+        """
+        if self.left:
+            return (grad, other, "N", "T") if self.trans == "N" else (other, grad, "N", "T")
+        return (other, grad, "T", "N") if self.trans == "N" else (grad, other, "T", "N")
+
+
 def one_triangle(A: Tensor, upper: bool, diagonal: int = 0) -> Tensor:
     """Return one triangle of A without its first ``diagonal`` diagonals; zeros elsewhere."""
     return torch.triu(A, diagonal) if upper else torch.tril(A, -diagonal)
-
-
-def elements_read(matrix: Tensor, upper: bool, unit: bool) -> Tensor:
-    """Return the elements that are read: the triangle, without its diagonal if ``unit``."""
-    return one_triangle(matrix, upper, 1 if unit else 0)
 
 
 def mirrored(A: Tensor, upper: bool, conjugate: bool = False) -> Tensor:
@@ -61,15 +96,3 @@ def triangle_product(A: Tensor, B: Tensor, upper: bool) -> Tensor:
     bottom = triangle_product(A[..., last, :], B[..., :, last], upper)
     above, below = (block, zeros) if upper else (zeros, block)
     return torch.cat([torch.cat([top, above], dim=-1), torch.cat([below, bottom], dim=-1)], dim=-2)
-
-
-def triangle_gradient(
-    grad: Tensor, other: Tensor, left: bool, trans: str
-) -> tuple[Tensor, Tensor, str, str]:
-    """Return the operands and transpositions of a product: the gradient by A, triangular or not.
-
-    That of op(A) times ``other``, or of ``other`` times op(A), where ``grad`` is by the result.
-    """
-    if left:
-        return (grad, other, "N", "T") if trans == "N" else (other, grad, "N", "T")
-    return (other, grad, "T", "N") if trans == "N" else (grad, other, "T", "N")

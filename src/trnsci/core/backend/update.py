@@ -168,11 +168,13 @@ class Update(Operation):
         flags: Sequence[Any],
     ) -> Tensor:
         """Return the update by torch; the factors may be tensors."""
-        if is_number(alpha, 0):
+        number = not isinstance(alpha, Tensor)
+        if number and alpha == 0:
             return accumulated(vanished(self._shape(*operands, *flags), *operands), beta, C)
         product = None if self._host is None else self._host(alpha, *operands, *flags)
         if product is None:
-            product = scaled(alpha, self._product(_torch_product, *operands, *flags))
+            product = self._product(_torch_product, *operands, *flags)
+            product = product if number and alpha == 1 else scaled(alpha, product)
         return product if C is None else accumulated(product, beta, C)
 
     def _empty(self, alpha: float, *args: Any) -> Tensor:

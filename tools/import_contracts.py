@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import grimp
@@ -42,7 +45,10 @@ class PublicContract(Contract):
 class AcyclicContract(Contract):
     """The packages have no import cycle.
 
-    Imports inside functions and those for type checkers count.
+    Imports inside functions and those for type checkers count. So does a look-up by name,
+    ``LIBRARY.operations["gemm"]``: as an import of each module of the package that declares the
+    operation, ``GEMM = Operation(LIBRARY, "gemm", ...)``; with a name that is computed, of each
+    module with a declaration of this form.
     """
 
     packages = fields.ListField(subfield=fields.StringField())
@@ -53,12 +59,64 @@ class AcyclicContract(Contract):
             module: sorted(whole.find_modules_directly_imported_by(module))
             for module in sorted(whole.modules)
         }
+        for module, others in _look_ups(sorted(whole.modules)).items():
+            imports[module] = sorted({*imports[module], *others} - {module})
         circles = [sorted(part) for part in _components(imports) if len(part) > 1]
         return ContractCheck(kept=not circles, metadata={"circles": circles})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for circle in check.metadata["circles"]:
             output.print_error(f"a circle of imports: {', '.join(circle)}")
+
+
+def _look_ups(modules: list[str]) -> dict[str, set[str]]:
+    """Return, for each module that looks operations up by name, the modules that declare them."""
+    trees = {module: _tree(module) for module in modules}
+    declared = {module: _declared(tree) for module, tree in trees.items()}
+    found: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        for name in _looked_up(tree):
+            found.setdefault(module, set()).update(
+                other
+                for other in modules
+                if _root(other) == _root(module)
+                and (name in declared[other] if name else declared[other])
+            )
+    return found
+
+
+def _tree(module: str) -> ast.Module:
+    """Return the syntax tree of a module, without importing it."""
+    root, *rest = module.split(".")
+    spec = find_spec(root)
+    assert spec is not None, f"{root} is not found"
+    folder = Path(spec.submodule_search_locations[0], *rest)
+    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _looked_up(tree: ast.Module) -> set[str]:
+    """Return the names in subscripts of ``.operations``; an empty one for what is computed."""
+    return {
+        str(getattr(node.slice, "value", ""))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "operations"
+    }
+
+
+def _declared(tree: ast.Module) -> set[str]:
+    """Return the texts that calls assigned to upper-case names have as arguments."""
+    return {
+        argument.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper()
+        for argument in node.value.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    }
 
 
 def _root(module: str) -> str:

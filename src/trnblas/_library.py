@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from trnsci.core.backend.library import Library
 
-__all__ = ["LIBRARY", "no_kernel"]
+__all__ = ["LIBRARY", "kernels_wanted", "no_kernel"]
 
 LIBRARY = Library("trnblas", widens=False)
+kernels_wanted = LIBRARY.kernels_wanted
 no_kernel = LIBRARY.no_kernel

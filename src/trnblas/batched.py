@@ -8,11 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas._paths.arguments import Product, Scalar, checked_product, widened
-from trnblas._paths.dispatch import kernels_wanted, run_gemm
-from trnblas._paths.levels import gemm_at, level_of
+from trnblas._library import kernels_wanted
+from trnblas._paths.arguments import (
+    Product,
+    Scalar,
+    checked_product,
+    triangle_arguments,
+    widened,
+)
+from trnblas._paths.levels import level_of
 from trnblas._precise.ladder import Level
-from trnblas.level3 import solved
+from trnblas.matrix_products import computed
+from trnblas.triangular_systems import solved
 from trnsci.core.arguments import agree, matrix, tensor
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
@@ -63,7 +70,7 @@ def batched_gemm(
     _check_batch("batched_gemm", A, B)
     product = checked_product("batched_gemm", alpha, A, B, beta, C, transA, transB)
     level = level_of("batched_gemm", precision, A)
-    result = run_gemm(product, out) if level is None else gemm_at(level, product)
+    result = computed(product, level, out)
     return result if out is None or result is out else delivered("batched_gemm", result, out)
 
 
@@ -126,7 +133,7 @@ def grouped_gemm(
     if products and (kernels_wanted() or products[0][1].A.is_cuda):
         results = _in_batches(products)
     else:
-        results = [_multiplied(level, product) for level, product in products]
+        results = [computed(product, level) for level, product in products]
     if out is None:
         return results
     return [delivered("grouped_gemm", *pair) for pair in zip(results, out, strict=True)]
@@ -155,8 +162,8 @@ def batched_trsm(
     """
     agree("batched_trsm", "A", A, "B", B)
     _check_batch("batched_trsm", A, B)
-    solution = solved("batched_trsm", alpha, A, B, side, uplo, trans, diag, precision)
-    return delivered("batched_trsm", solution, out)
+    flags = triangle_arguments("batched_trsm", A, side, uplo, trans, diag)
+    return delivered("batched_trsm", solved("batched_trsm", alpha, A, B, flags, precision), out)
 
 
 def _check_batch(function: str, A: Tensor, B: Tensor) -> None:
@@ -182,10 +189,6 @@ def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
     return value
 
 
-def _multiplied(level: Level | None, product: Product) -> Tensor:
-    return run_gemm(product, None) if level is None else gemm_at(level, product)
-
-
 def _in_batches(products: list[tuple[Level | None, Product]]) -> list[Tensor]:
     """Return the products; products with equal keys are computed as one batch."""
     kinds: dict[Any, list[int]] = {}
@@ -195,7 +198,7 @@ def _in_batches(products: list[tuple[Level | None, Product]]) -> list[Tensor]:
     for (level, _), places in kinds.items():
         members = [products[place][1] for place in places]
         if len(members) == 1:
-            results[places[0]] = _multiplied(level, members[0])
+            results[places[0]] = computed(members[0], level)
             continue
         first = members[0]
         added = [product.C.expand(product.shape) for product in members if product.C is not None]
@@ -205,7 +208,7 @@ def _in_batches(products: list[tuple[Level | None, Product]]) -> list[Tensor]:
             C=torch.stack(added) if added else None,
             shape=(len(members), *first.shape),
         )
-        results.update(zip(places, _multiplied(level, batch).unbind(), strict=True))
+        results.update(zip(places, computed(batch, level).unbind(), strict=True))
     return [results[place] for place in range(len(products))]
 
 
@@ -217,4 +220,5 @@ def _kind(place: int, product: Product) -> Any:
     if isinstance(product.alpha, Tensor) or isinstance(product.beta, Tensor):
         return place
     tensors = [(x.shape, x.dtype, x.device) for x in (product.A, product.B)]
-    return (*tensors, product.C is None, *product[3:])
+    options = product.alpha, product.beta, product.trans_a, product.trans_b, product.shape
+    return (*tensors, product.C is None, *options)

@@ -6,12 +6,10 @@ import torch
 from torch import Tensor
 
 from trnblas._library import no_kernel
-from trnblas._paths.accumulation import accumulated, scaled, vanished
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.flags import applied, is_left, transposition
-from trnblas._paths.level_names import elementwise, level_name
+from trnsci.core.accumulation import accumulated, scaled, vanished
 from trnsci.core.arguments import agree, broadcast, matrix
-from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
 from trnsci.core.output import delivered
 
@@ -26,7 +24,6 @@ def geam(
     transA: bool | str = False,
     transB: bool | str = False,
     *,
-    precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A) + beta * op(B)``.
@@ -38,13 +35,11 @@ def geam(
         B: Matrix (m, n), (n, m) if transposed, or a batch that broadcasts with that of A.
         transA: Transposition of A: ``False``, ``True``, ``"N"``, ``"T"`` or ``"C"``.
         transB: Transposition of B.
-        precision: Level of precision; None for that of the library. At ``"doublefloat"`` torch
-            computes in float64 and rounds once; there is no kernel.
         out: Output tensor; None allocates one.
 
     Raises:
         ShapeError: The shapes are incompatible.
-        DTypeError: The dtypes differ or have no such level, or a factor is incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: An option is invalid.
     """
     no_kernel("geam")
@@ -60,7 +55,6 @@ def geam(
             f"got {tuple(left.shape)} and {tuple(right.shape)}"
         )
     alpha, beta = number("geam", "alpha", alpha, A), number("geam", "beta", beta, A)
-    left, right = elementwise("geam", precision, left, right)
     if not isinstance(alpha, Tensor) and alpha == 0:
         result = accumulated(vanished(shape, left), beta, right)
     else:
@@ -68,31 +62,22 @@ def geam(
         result = accumulated(first, beta, right)
         if result is first:
             result = first.clone()
-    return delivered("geam", result.to(A.dtype), out)
+    return delivered("geam", result, out)
 
 
-def dgmm(
-    A: Tensor,
-    x: Tensor,
-    side: str = "left",
-    *,
-    precision: PrecisionLevel | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
+def dgmm(A: Tensor, x: Tensor, side: str = "left", *, out: Tensor | None = None) -> Tensor:
     """Return ``diag(x) @ A``, or ``A @ diag(x)`` with the diagonal matrix on the right.
 
     Args:
         A: Matrix (m, n), or a batch of such matrices.
         x: Vector of m elements, of n on the right, or a batch that broadcasts with that of A.
         side: Side of A on which the diagonal matrix is.
-        precision: Level of precision; None for that of the library. Every level gives the same:
-            an entry is one product, rounded once. There is no kernel.
         out: Output tensor; None allocates one.
 
     Raises:
         ShapeError: The shapes are incompatible.
-        DTypeError: The dtypes differ, or have no such level.
-        FlagError: side is neither left nor right, or the level is not known.
+        DTypeError: The dtypes differ.
+        FlagError: side is neither left nor right.
     """
     no_kernel("dgmm")
     agree("dgmm", "A", A, "x", x)
@@ -108,5 +93,4 @@ def dgmm(
             f"dgmm: the batch dimensions of A and x must broadcast, "
             f"got {tuple(A.shape)} and {tuple(x.shape)}"
         )
-    level_name("dgmm", precision, A)  # raises for a level that A does not have
     return delivered("dgmm", torch.mul(A, x[..., :, None] if left else x[..., None, :]), out)

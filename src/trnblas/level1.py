@@ -14,16 +14,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas._library import no_kernel
-from trnblas._paths.accumulation import is_number, scaled, vanished
+from trnblas._library import LIBRARY, no_kernel
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.level_names import level_name
 from trnblas._paths.sums import moduli_sum, two_norm
+from trnsci.core.accumulation import is_number, scaled, vanished
 from trnsci.core.arguments import agree, floating, tensor, vector
+from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.eager import one_problem
 from trnsci.core.errors import DimensionError, ShapeError
+from trnsci.core.examples import Case, example
 from trnsci.core.output import delivered
+from trnsci.core.testing import random_tensor
 
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
 
@@ -57,8 +60,6 @@ def axpy(
     alpha = number("axpy", "alpha", alpha, x)
     level = level_name("axpy", precision, x)
     if level == "doublefloat" and not is_number(alpha, 0):
-        from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_AXPY
-
         factor = torch.as_tensor(alpha, dtype=torch.float64, device=x.device)
         result = DOUBLEFLOAT_AXPY(factor, x, y)
         return result if out is None else delivered("axpy", result, out)
@@ -128,8 +129,6 @@ def nrm2(
     tensor("nrm2", "x", x)
     floating("nrm2", "x", x)
     if level_name("nrm2", precision, x) == "doublefloat":
-        from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_NRM2
-
         result = DOUBLEFLOAT_NRM2(x)
         return result if out is None else delivered("nrm2", result, out)
     no_kernel("nrm2")
@@ -137,37 +136,24 @@ def nrm2(
     return result if out is None else delivered("nrm2", result, out)
 
 
-def scal(
-    alpha: Scalar,
-    x: Tensor,
-    *,
-    precision: PrecisionLevel | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
+def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * x``; at ``alpha == 0`` x is not read.
 
     Args:
         alpha: Number or 0-d tensor.
         x: Tensor.
-        precision: Level of precision; None for that of the library. At ``"doublefloat"`` alpha is
-            not rounded to float32. There is no kernel.
         out: Output tensor; None allocates one.
 
     Raises:
-        DTypeError: alpha is incompatible with the dtype of x, or that has no such level.
-        FlagError: The level is not known.
+        DTypeError: alpha is incompatible with the dtype of x.
     """
     no_kernel("scal")
     tensor("scal", "x", x)
     alpha = number("scal", "alpha", alpha, x)
-    doublefloat = level_name("scal", precision, x) == "doublefloat"
-    wide = x.double() if doublefloat else x
     if isinstance(alpha, Tensor):
-        result = scaled(alpha, wide)
+        result = scaled(alpha, x)
     else:
-        result = vanished(x.shape, x) if alpha == 0 else wide * alpha
-    if doublefloat:
-        result = result.to(x.dtype)
+        result = vanished(x.shape, x) if alpha == 0 else x * alpha
     return result if out is None else delivered("scal", result, out)
 
 
@@ -241,11 +227,107 @@ def _inner_product(
             f"{function}: x and y must have as many elements, got {x.numel()} and {y.numel()}"
         )
     if level_name(function, precision, x) == "doublefloat":
-        from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_DOT
-
         result = DOUBLEFLOAT_DOT(x, y)
     else:
         no_kernel(function)
         conjugated = function == "dotc" and x.is_complex()
         result = torch.vdot(x, y) if conjugated else torch.dot(x, y)
     return result if out is None else delivered(function, result, out)
+
+
+# -- pairs of float32 ------------------------------------------------------------------------------
+
+
+def _wide_axpy(alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return (scaled(alpha.double(), x.double()) + y.double()).to(x.dtype)
+
+
+def _wide_dot(x: Tensor, y: Tensor) -> Tensor:
+    return torch.dot(x.double(), y.double()).to(x.dtype)
+
+
+def _wide_nrm2(x: Tensor) -> Tensor:
+    return two_norm(x.double()).to(x.dtype)
+
+
+def _flops(*args: Tensor) -> float:
+    return 2.0 * args[-1].numel()
+
+
+def _vectors() -> tuple[Tensor, Tensor]:
+    """Return vectors in float64 that float32 cannot represent, of elements between 1 and 9."""
+    values = (random_tensor(70_000, seed=seed).double() for seed in range(2))
+    x, y = (v.sign() * (1 + v.abs()) * (1 + 2.0**-30) for v in values)
+    return x, y
+
+
+def _axpy_bound(x: Tensor, y: Tensor) -> float:
+    """Return the promised error, and the roundings of the result and of the reference."""
+    terms = (0.3 * x).abs() + y.abs()
+    return (2.0**-44 + 2.0**-52) * float(terms.norm() / (0.3 * x + y).norm())
+
+
+def _dot_bound(x: Tensor, y: Tensor) -> float:
+    """Return the error of products and of a sum in up to four tiles, and of float64's own sum.
+
+    A rounding of pairs is 2**-48; that of an operand to two planes is 2**-49.
+    """
+    products = x * y
+    once = (9 + 3.1 * (4 + 9 + 7)) * 2.0**-48 + 2 * 2.0**-49 + 2.0**-53 * x.numel()
+    return once * float(products.abs().sum() / products.sum().abs())
+
+
+DOUBLEFLOAT_AXPY = Operation(
+    LIBRARY,
+    "doublefloat_axpy",
+    reference=_wide_axpy,
+    launch="trnblas._paths.doublefloat_launches:doublefloat_axpy",
+    dtypes=("float32", "float64"),
+    flops=_flops,
+    examples={
+        "axpy": lambda: example(2.0, random_tensor(4, seed=3), random_tensor(4, seed=4)),
+    },
+    evidence=(
+        Case(
+            "doublefloat_axpy",
+            "alpha x + y in pairs of float32",
+            _vectors,
+            lambda x, y: axpy(0.3, x, y, precision="doublefloat"),
+            lambda x, y: 0.3 * x + y,
+            "torch in float64",
+            _axpy_bound,
+        ),
+    ),
+)
+DOUBLEFLOAT_DOT = Operation(
+    LIBRARY,
+    "doublefloat_dot",
+    reference=_wide_dot,
+    launch="trnblas._paths.doublefloat_launches:doublefloat_dot",
+    dtypes=("float32", "float64"),
+    flops=_flops,
+    examples={
+        "dot": lambda: example(random_tensor(4, seed=3), random_tensor(4, seed=4)),
+        "dotc": lambda: example(random_tensor(4, seed=3), random_tensor(4, seed=4)),
+    },
+    evidence=(
+        Case(
+            "doublefloat_dot",
+            "inner product in pairs of float32",
+            _vectors,
+            lambda x, y: dot(x, y, precision="doublefloat"),
+            lambda x, y: x @ y,
+            "torch in float64",
+            _dot_bound,
+        ),
+    ),
+)
+DOUBLEFLOAT_NRM2 = Operation(
+    LIBRARY,
+    "doublefloat_nrm2",
+    reference=_wide_nrm2,
+    launch="trnblas._paths.doublefloat_launches:doublefloat_nrm2",
+    dtypes=("float32", "float64"),
+    flops=_flops,
+    examples={"nrm2": lambda: example(random_tensor(4, seed=3))},
+)

@@ -12,14 +12,18 @@ from torch import Tensor
 
 from trnblas._library import no_kernel
 from trnblas._paths import scipy_blas
-from trnblas._paths.accumulation import accumulated, is_number
-from trnblas._paths.arguments import Scalar, contracted, vector_arguments
-from trnblas._paths.dispatch import run_trsm
+from trnblas._paths.arguments import (
+    Scalar,
+    contracted,
+    vector_arguments,
+)
 from trnblas._paths.flags import applied, is_unit, is_upper, transposition
-from trnblas._paths.levels import level_of, trsm_at, unlowered, vector_at
+from trnblas._paths.levels import level_of, unlowered, vector_at
 from trnblas._paths.products import vector_product
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
+from trnblas.triangular_systems import solution
+from trnsci.core.accumulation import accumulated, is_number
 from trnsci.core.arguments import agree, floating, square
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.output import delivered
@@ -214,9 +218,8 @@ def trsv(
     square("trsv", "A", A)
     contracted("trsv", A, x, op)
     level = level_of("trsv", precision, A)
-    system = 1.0, A, x[..., None], True, upper, op, unit
-    solution = run_trsm(*system) if level is None else trsm_at(level, *system)
-    return delivered("trsv", solution[..., 0], out)
+    found = solution(1.0, A, x[..., None], (True, upper, op, unit), level)
+    return delivered("trsv", found[..., 0], out)
 
 
 def _symmetric(

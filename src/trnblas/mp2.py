@@ -14,20 +14,26 @@ about 1e-13 of the energy; float64 operands are accepted by kernels at this leve
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from trnblas._library import LIBRARY
+from trnblas._mp2 import derivatives as rules
+from trnblas._mp2 import energies
 from trnblas._mp2.energies import orbitals_at_once
 from trnblas._paths.arguments import check_dimensions
-from trnblas._paths.doublefloat_operations import DOUBLEFLOAT_MP2_ENERGY
 from trnblas._paths.level_names import level_name
-from trnblas._paths.operations import BATCHED_PAIR_ENERGY, MP2_ENERGY, PAIR_ENERGY
-from trnblas.level3 import gemm
+from trnblas.matrix_products import gemm
 from trnsci.core.arguments import agree, tensor
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
+from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import ShapeError
+from trnsci.core.examples import Case, Example, example
+from trnsci.core.testing import random_tensor, unit_roundoff
 
 __all__ = ["nki_batched_pair_energy", "nki_fused_gemm_energy", "nki_mp2_energy"]
 
@@ -64,12 +70,12 @@ def nki_mp2_energy(
     """
     function = "nki_mp2_energy"
     check_dimensions(function, 2, T_flat=T_flat)
-    for name, energies in (
+    for name, values in (
         ("eps_occ_chunk", eps_occ_chunk),
         ("eps_occ_full", eps_occ_full),
         ("eps_vir", eps_vir),
     ):
-        tensor(function, name, energies)
+        tensor(function, name, values)
     ic, nocc, nvir = eps_occ_chunk.numel(), eps_occ_full.numel(), eps_vir.numel()
     if T_flat.shape != (ic * nvir, nocc * nvir):
         raise ShapeError(
@@ -188,11 +194,243 @@ def _stored_energy(
     wide = left.dtype if level == "float16x3" else torch.float64
     left_wide, right_wide = left.to(wide), right.to(wide)
     integrals = gemm(1.0, left_wide, right_wide, transB=True, precision=level)
-    energies = (x.to(wide) for x in (eps_left, eps_right, eps_vir))
-    return nki_mp2_energy(integrals, *energies, precision=level).to(left.dtype)
+    orbitals = (x.to(wide) for x in (eps_left, eps_right, eps_vir))
+    return nki_mp2_energy(integrals, *orbitals, precision=level).to(left.dtype)
 
 
 def _lowered(values: Tensor, level: PrecisionLevel) -> Tensor:
     """Return float32 values in bfloat16 at that level; others are left to the operation."""
     lowered = level == "bfloat16" and values.dtype is torch.float32
     return values.to(torch.bfloat16) if lowered else values
+
+
+def _energies(values: Tensor) -> Tensor:
+    """Return orbital energies in the form of the kernels: float32, 1-D."""
+    return values.reshape(-1).to(torch.float32)
+
+
+# -- of integrals ----------------------------------------------------------------------------------
+
+
+def _mp2_launch(
+    launch: Launcher, t_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor
+) -> Tensor:
+    from trnblas._kernels.energy import mp2_energy
+
+    orbitals = (_energies(x) for x in (eps_occ_chunk, eps_occ_full, eps_vir))
+    return launch(mp2_energy, t_flat, *orbitals).reshape(())
+
+
+def _wide_mp2(
+    t_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor
+) -> Tensor:
+    wide = (x.double() for x in (t_flat, eps_occ_chunk, eps_occ_full, eps_vir))
+    return energies.mp2_energy(*wide).to(t_flat.dtype)
+
+
+def _t_flops(t_flat: Tensor, *rest: Any) -> float:
+    return 6.0 * t_flat.numel()
+
+
+def _orbitals() -> tuple[Tensor, Tensor, Tensor]:
+    """Return positive integrals and energies, so that all terms of the sum have one sign."""
+    occupied = -torch.linspace(1.0, 0.2, 5)
+    return random_tensor(5, 40, 70).abs() + 1, occupied, torch.linspace(0.1, 1.5, 40)
+
+
+def _integrals(b: Tensor) -> Tensor:
+    flat = b.double().flatten(0, 1)
+    return (flat @ flat.mT).float()
+
+
+def _pair_by_definition(
+    b_i: Tensor, b_j: Tensor, e_i: float, e_j: float, virtual: Tensor
+) -> Tensor:
+    t = b_i.double() @ b_j.double().mT
+    e = virtual.double()
+    return (t * (2 * t - t.mT) / (e_i + e_j - e[:, None] - e)).sum()
+
+
+def _pairs_by_definition(b: Tensor, occupied: Tensor, virtual: Tensor) -> Tensor:
+    e = occupied.tolist()
+    n = range(len(e))
+    return torch.stack(
+        [_pair_by_definition(b[i], b[j], e[i], e[j], virtual) for i in n for j in n]
+    ).sum()
+
+
+def _energy_bound(b: Tensor, occupied: Tensor, virtual: Tensor) -> float:
+    """Return the bound from the roundings of two integrals, of a term and of its sums.
+
+    Sums go over the virtual orbitals on the free axis, then on partitions, then over pairs. A term
+    is T (2 T - T') with T and T' of one sign, so a relative error of T is amplified by up to
+    2 T (2 T + T') / (T (2 T - T')).
+    """
+    t = torch.einsum("iap,jbp->ijab", b.double(), b.double())
+    grown = float((2 * t * (2 * t + t.mT)).sum() / (t * (2 * t - t.mT)).sum())
+    roundings = b.shape[2] * grown + 10 + 2 * len(virtual) + len(occupied) ** 2
+    return roundings * unit_roundoff(torch.float32)
+
+
+def _wide_orbitals() -> tuple[Tensor, Tensor, Tensor]:
+    """Return integrals of 3 occupied and 50 virtual orbitals that float32 cannot represent."""
+    values = random_tensor(150, 40).double()
+    factors = values.sign() * (1 + values.abs()) * (1 + 2.0**-30)
+    occupied = -torch.linspace(1.0, 0.2, 3, dtype=torch.float64)
+    return factors @ factors.mT, occupied, torch.linspace(0.1, 1.5, 50, dtype=torch.float64)
+
+
+def _terms_by_definition(t: Tensor, occupied: Tensor, virtual: Tensor) -> Tensor:
+    integrals = t.reshape(len(occupied), len(virtual), len(occupied), len(virtual))
+    gaps = (occupied[:, None] - virtual)[..., None, None] + (occupied[:, None] - virtual)
+    return integrals * (2 * integrals - integrals.transpose(1, 3)) / gaps
+
+
+def _wide_bound(t: Tensor, occupied: Tensor, virtual: Tensor) -> float:
+    """Return 21 roundings of a term, 3.1 for each of 2 rows of tiles, 1 column and 16 halvings.
+
+    A rounding is 2**-48; that of an operand to two planes is 2**-49.
+    """
+    terms = _terms_by_definition(t, occupied, virtual)
+    once = (21 + 3.1 * 19) * 2.0**-48 + 3 * 2.0**-49 + 2.0**-53 * 200
+    return once * float(terms.abs().sum() / terms.sum().abs())
+
+
+def _example_orbitals() -> tuple[Tensor, Tensor]:
+    squares = random_tensor(4, seed=3)[:2] ** 2
+    return -1 - squares, 1 + squares
+
+
+def _mp2_example() -> Example:
+    occupied, virtual = _example_orbitals()
+    return example(random_tensor(4, 4), occupied, occupied, virtual)
+
+
+MP2_ENERGY = Operation(
+    LIBRARY,
+    "mp2_energy",
+    reference=energies.mp2_energy,
+    launch=_mp2_launch,
+    flops=_t_flops,
+    examples={"mp2.nki_mp2_energy": _mp2_example},
+    evidence=(
+        Case(
+            "mp2_energy",
+            "MP2 energy of integrals",
+            _orbitals,
+            lambda b, occ, vir: nki_mp2_energy(_integrals(b), occ, occ, vir),
+            _pairs_by_definition,
+            "the definition in float64",
+            _energy_bound,
+        ),
+    ),
+)
+DOUBLEFLOAT_MP2_ENERGY = Operation(
+    LIBRARY,
+    "doublefloat_mp2_energy",
+    reference=_wide_mp2,
+    launch="trnblas._paths.doublefloat_launches:doublefloat_mp2_energy",
+    dtypes=("float32", "float64"),
+    flops=_t_flops,
+    evidence=(
+        Case(
+            "doublefloat_mp2_energy",
+            "MP2 energy in pairs of float32",
+            _wide_orbitals,
+            lambda t, occ, vir: nki_mp2_energy(t, occ, occ, vir, precision="doublefloat"),
+            lambda t, occ, vir: _terms_by_definition(t, occ, vir).sum(),
+            "the definition in float64",
+            _wide_bound,
+        ),
+    ),
+)
+
+
+# -- of factors ------------------------------------------------------------------------------------
+
+
+def _pair_launch(
+    launch: Launcher, b_i: Tensor, b_j: Tensor, eps_i: float, eps_j: float, eps_vir: Tensor
+) -> Tensor:
+    from trnblas._kernels.energy import pair_energy
+
+    # Energies are data, not constants of the program: one program serves all pairs.
+    of_i, of_j = (torch.full((1,), e, dtype=torch.float32) for e in (eps_i, eps_j))
+    return launch(pair_energy, b_i, b_j, of_i, of_j, _energies(eps_vir)).reshape(())
+
+
+def _pairs_launch(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+    from trnblas._kernels.energy import batched_pair_energy
+
+    return launch(batched_pair_energy, b, _energies(eps_occ), _energies(eps_vir)).reshape(())
+
+
+def _too_many_functions(b: Tensor, *rest: Any) -> str:
+    from trnblas._kernels.energy_panels import most_functions
+
+    most, naux = most_functions(dtype_name(b.dtype)), b.shape[-1]
+    return f"the kernel takes up to {most} auxiliary functions, not {naux}" if naux > most else ""
+
+
+def _pair_example() -> Example:
+    factors = random_tensor(4, 4)
+    return example(factors[:2], factors[2:], -1.0, -2.0, _example_orbitals()[1])
+
+
+def _first_pair() -> tuple[Tensor, Tensor, float, float, Tensor]:
+    b, occupied, virtual = _orbitals()
+    return b[0], b[1], float(occupied[0]), float(occupied[1]), virtual
+
+
+def _pair_bound(b_i: Tensor, b_j: Tensor, e_i: float, e_j: float, virtual: Tensor) -> float:
+    return _energy_bound(torch.stack([b_i, b_j]), torch.tensor([e_i, e_j]), virtual)
+
+
+PAIR_ENERGY = Operation(
+    LIBRARY,
+    "pair_energy",
+    reference=energies.pair_energy,
+    launch=_pair_launch,
+    backward=rules.pair_energy_backward,
+    jvp=rules.pair_energy_jvp,
+    flops=lambda b_i, *rest: 2.0 * b_i.numel() * b_i.shape[0],
+    unsuited=_too_many_functions,
+    examples={"mp2.nki_fused_gemm_energy": _pair_example},
+    evidence=(
+        Case(
+            "pair_energy",
+            "fused MP2 energy of a pair",
+            _first_pair,
+            nki_fused_gemm_energy,
+            _pair_by_definition,
+            "the definition in float64",
+            _pair_bound,
+        ),
+    ),
+)
+BATCHED_PAIR_ENERGY = Operation(
+    LIBRARY,
+    "batched_pair_energy",
+    reference=energies.batched_pair_energy,
+    launch=_pairs_launch,
+    backward=rules.batched_pair_energy_backward,
+    jvp=rules.batched_pair_energy_jvp,
+    flops=lambda b, *rest: 2.0 * b.numel() * b.shape[0] * b.shape[1],
+    unsuited=_too_many_functions,
+    examples={
+        "mp2.nki_batched_pair_energy": lambda: example(
+            random_tensor(4, 4).reshape(2, 2, 4), *_example_orbitals()
+        )
+    },
+    evidence=(
+        Case(
+            "batched_pair_energy",
+            "fused MP2 energy",
+            _orbitals,
+            nki_batched_pair_energy,
+            _pairs_by_definition,
+            "the definition in float64",
+            _energy_bound,
+        ),
+    ),
+)

@@ -7,19 +7,37 @@ triangle and leaves the other unchanged.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from trnblas._paths.accumulation import is_number
-from trnblas._paths.arguments import Scalar, checked_product, rank_k_arguments, square_accumulator
-from trnblas._paths.dispatch import run_hermitian, run_syr2k, run_syrk
-from trnblas._paths.flags import Trans, is_upper, transposition
-from trnblas._paths.levels import level_of, syr2k_at, syrk_at
-from trnblas._paths.torch_path import torch_her2k, torch_herk
+from trnblas._library import LIBRARY
+from trnblas._paths import scipy_blas
+from trnblas._paths.arguments import (
+    Scalar,
+    broadcast_batch,
+    checked_product,
+    rank_k_arguments,
+    real_factor,
+    square_accumulator,
+)
+from trnblas._paths.flags import Trans, applied, is_upper, transposition
+from trnblas._paths.levels import level_of, multiply_at
+from trnblas._paths.products import matrix_product
 from trnblas._paths.triangles import mirrored
+from trnblas.matrix_products import layout, multiplied
+from trnsci.core.accumulation import accumulated, is_number
 from trnsci.core.arguments import agree, tensor
+from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.backend.update import Multiply, Update
+from trnsci.core.dtypes import dtype_name
+from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.evidence import product_bound
+from trnsci.core.examples import Case, example
 from trnsci.core.output import delivered
+from trnsci.core.testing import random_tensor
+from trnsci.core.tiles.tiling import Blocks
 
 __all__ = ["her2k", "herk", "syr2k", "syrk"]
 
@@ -58,7 +76,8 @@ def syrk(
     op = _transposed("syrk", A, trans)
     alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
     below = _accumulator(C, beta, upper)
-    return delivered("syrk", _rank_k("syrk", alpha, A, beta, below, op, precision), out)
+    level = level_of("syrk", precision, A)
+    return delivered("syrk", SYRK.updated(alpha, (A,), beta, below, op, False, level=level), out)
 
 
 def herk(
@@ -96,10 +115,12 @@ def herk(
     upper = is_upper("herk", uplo)
     op = _conjugated("herk", A, trans)
     alpha, beta = rank_k_arguments("herk", alpha, A, beta, C, op)
-    _check_real("herk", "alpha", alpha)
-    _check_real("herk", "beta", beta)
-    below = _accumulator(C, beta, upper, A.is_complex())
-    return delivered("herk", _rank_k("herk", alpha, A, beta, below, op, precision), out)
+    alpha, beta = real_factor("herk", "alpha", alpha), real_factor("herk", "beta", beta)
+    hermitian = A.is_complex()
+    below = _accumulator(C, beta, upper, hermitian)
+    level = level_of("herk", precision, A)
+    result = SYRK.updated(alpha, (A,), beta, below, op, hermitian, level=level)
+    return delivered("herk", result, out)
 
 
 def syr2k(
@@ -138,7 +159,8 @@ def syr2k(
     op = _transposed("syr2k", A, trans)
     alpha, beta = _two_arguments("syr2k", alpha, A, B, beta, C, op)
     below = _accumulator(C, beta, upper)
-    return delivered("syr2k", _rank_2k("syr2k", alpha, A, B, beta, below, op, precision), out)
+    level = level_of("syr2k", precision, A)
+    return delivered("syr2k", SYR2K.updated(alpha, (A, B), beta, below, op, level=level), out)
 
 
 def her2k(
@@ -179,46 +201,17 @@ def her2k(
     upper = is_upper("her2k", uplo)
     op = _conjugated("her2k", A, trans)
     alpha, beta = _two_arguments("her2k", alpha, A, B, beta, C, op)
-    _check_real("her2k", "beta", beta)
+    beta = real_factor("her2k", "beta", beta)
     below = _accumulator(C, beta, upper, A.is_complex())
-    return delivered("her2k", _rank_2k("her2k", alpha, A, B, beta, below, op, precision), out)
-
-
-def _rank_k(
-    function: str,
-    alpha: Scalar,
-    A: Tensor,
-    beta: Scalar,
-    C: Tensor | None,
-    op: Trans,
-    precision: PrecisionLevel | None,
-) -> Tensor:
-    """Return ``syrk`` or ``herk`` of validated arguments."""
-    level = level_of(function, precision, A)
-    if function == "herk" and A.is_complex():
-        return run_hermitian("syrk", torch_herk, alpha, A, beta, C, op)
-    if level is not None:
-        return syrk_at(level, alpha, A, beta, C, op)
-    return run_syrk(alpha, A, beta, C, op)
-
-
-def _rank_2k(
-    function: str,
-    alpha: Scalar,
-    A: Tensor,
-    B: Tensor,
-    beta: Scalar,
-    C: Tensor | None,
-    op: Trans,
-    precision: PrecisionLevel | None,
-) -> Tensor:
-    """Return ``syr2k`` or ``her2k`` of validated arguments."""
-    level = level_of(function, precision, A)
-    if function == "her2k" and A.is_complex():
-        return run_hermitian("syr2k", torch_her2k, alpha, A, B, beta, C, op)
-    if level is not None:
-        return syr2k_at(level, alpha, A, B, beta, C, op)
-    return run_syr2k(alpha, A, B, beta, C, op)
+    level = level_of("her2k", precision, A)
+    if not A.is_complex():
+        result = SYR2K.updated(alpha, (A, B), beta, below, op, level=level)
+    else:
+        SYR2K.refuse_dtype(A)
+        left, right = (A.mH, B) if op != "N" else (A, B.mH)
+        half = matrix_product(alpha, left, right, 0, None)
+        result = accumulated(half + half.mH, beta, below)
+    return delivered("her2k", result, out)
 
 
 def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:
@@ -271,6 +264,155 @@ def _accumulator(
     return mirrored(C, upper, conjugate)
 
 
-def _check_real(function: str, name: str, factor: Scalar) -> None:
-    if factor.is_complex() if isinstance(factor, Tensor) else factor.imag != 0:
-        raise DTypeError(f"{function}: {name} must be real, got {factor!r}")
+# -- rank k ----------------------------------------------------------------------------------------
+
+
+def _syrk(multiply: Multiply, A: Tensor, trans: str, hermitian: bool) -> Tensor:
+    if hermitian:
+        left = A if trans == "N" else A.mH
+        return mirrored(multiply(left, left.mH), True, conjugate=True)
+    left = A if trans == "N" else A.mT
+    return mirrored(multiply(left, left.mT, triangle=True), True)
+
+
+def _syrk_on_host(alpha: Scalar, A: Tensor, trans: str, hermitian: bool) -> Tensor | None:
+    return (scipy_blas.herk if hermitian else scipy_blas.syrk)(alpha, A, trans != "N")
+
+
+def _syrk_shape(A: Tensor, trans: str, *hermitian: bool) -> tuple[int, ...]:
+    order = A.shape[-2 if trans == "N" else -1]
+    return (*A.shape[:-2], order, order)
+
+
+def _syrk_launch(
+    launch: Launcher,
+    alpha: float,
+    A: Tensor,
+    beta: float,
+    C: Tensor | None,
+    trans: str,
+    hermitian: bool,
+) -> Tensor:
+    from trnblas._kernels.syrk import syrk
+
+    return launch(syrk, A, C, alpha, beta, trans != "N", _blocks(A, trans, 1))
+
+
+def _syrk_pullback(
+    grad: Tensor, needed: Needed, alpha: float, A: Tensor, trans: str, hermitian: bool
+) -> Gradients:
+    """Return (G + G^T) A, or A (G + G^T) if transposed."""
+    return (_sided(grad + grad.mT, A, trans, alpha) if needed[0] else None,)
+
+
+def _syrk_pushforward(
+    tangents: Tangents, alpha: float, A: Tensor, trans: str, hermitian: bool
+) -> Tensor:
+    """Return ``syr2k`` of TA and A."""
+    tangent: Tensor = SYR2K(alpha, tangents[0], A, 0.0, None, trans)
+    return tangent
+
+
+def _sided(symmetric: Tensor, A: Tensor, trans: str, alpha: float) -> Tensor:
+    operands = (symmetric, A) if trans == "N" else (A, symmetric)
+    return multiplied(*operands, "N", "N", alpha)
+
+
+def _blocks(A: Tensor, trans: str, operands: int) -> Blocks:
+    from trnblas._kernels.tiling_syrk import syrk_tiling
+
+    size, depth = applied(trans, A).shape
+    dtype, dense = dtype_name(A.dtype), layout(trans != "N")
+    return syrk_tiling(size, depth, dtype, layout=dense, operands=operands).blocks
+
+
+SYRK = Update(
+    LIBRARY,
+    "syrk",
+    product=_syrk,
+    shape=_syrk_shape,
+    launch=_syrk_launch,
+    pullback=_syrk_pullback,
+    pushforward=_syrk_pushforward,
+    multiply_at=multiply_at,
+    host=_syrk_on_host,
+    flops=lambda A, trans, hermitian: 1.0 * A.numel() * _syrk_shape(A, trans)[-1],
+    examples={
+        "syrk": lambda: example(1.0, random_tensor(4, 4)),
+        "herk": lambda: example(1.0, random_tensor(4, 4)),
+    },
+    evidence=(
+        Case(
+            "syrk",
+            "rank-k update",
+            lambda: (random_tensor(150, 200),),
+            lambda a: syrk(1.0, a),
+            lambda a: a.double() @ a.double().mT,
+            "torch in float64",
+            lambda a: product_bound(a, a.mT),
+        ),
+    ),
+)
+
+
+# -- rank 2k ---------------------------------------------------------------------------------------
+
+
+def _syr2k(multiply: Multiply, A: Tensor, B: Tensor, trans: str) -> Tensor:
+    half = multiply(A, B.mT) if trans == "N" else multiply(A.mT, B)
+    return half + half.mT
+
+
+def _syr2k_shape(A: Tensor, B: Tensor, trans: str) -> tuple[int, ...]:
+    return (*broadcast_batch("syr2k", A, B), *_syrk_shape(A, trans)[-2:])
+
+
+def _syr2k_launch(
+    launch: Launcher,
+    alpha: float,
+    A: Tensor,
+    B: Tensor,
+    beta: float,
+    C: Tensor | None,
+    trans: str,
+) -> Tensor:
+    from trnblas._kernels.syrk import syr2k
+
+    return launch(syr2k, A, B, C, alpha, beta, trans != "N", _blocks(A, trans, 2))
+
+
+def _syr2k_pullback(
+    grad: Tensor, needed: Needed, alpha: float, A: Tensor, B: Tensor, trans: str
+) -> Gradients:
+    """Return (G + G^T) B for A and (G + G^T) A for B, reversed if transposed."""
+    both = grad + grad.mT
+    for_a = _sided(both, B, trans, alpha) if needed[0] else None
+    for_b = _sided(both, A, trans, alpha) if needed[1] else None
+    return for_a, for_b
+
+
+SYR2K = Update(
+    LIBRARY,
+    "syr2k",
+    product=_syr2k,
+    shape=_syr2k_shape,
+    launch=_syr2k_launch,
+    pullback=_syr2k_pullback,
+    multiply_at=multiply_at,
+    flops=lambda A, B, trans: 2.0 * A.numel() * _syrk_shape(A, trans)[-1],
+    examples={
+        "syr2k": lambda: example(1.0, random_tensor(4, 4), random_tensor(4, 4, seed=1)),
+        "her2k": lambda: example(1.0, random_tensor(4, 4), random_tensor(4, 4, seed=1)),
+    },
+    evidence=(
+        Case(
+            "syr2k",
+            "rank-2k update",
+            lambda: (random_tensor(150, 200), random_tensor(150, 200, seed=1)),
+            lambda a, b: syr2k(1.0, a, b),
+            lambda a, b: a.double() @ b.double().mT + b.double() @ a.double().mT,
+            "torch in float64",
+            lambda a, b: product_bound(torch.cat([a, b], 1), torch.cat([b, a], 1).mT),
+        ),
+    ),
+)

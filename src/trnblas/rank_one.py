@@ -9,17 +9,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas._library import no_kernel
-from trnblas._paths.accumulation import accumulated, is_number, scaled, vanished
-from trnblas._paths.arguments import Scalar, number, square_accumulator
-from trnblas._paths.dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
+from trnblas._library import kernels_wanted, no_kernel
+from trnblas._paths.arguments import Scalar, number, real_factor, square_accumulator
 from trnblas._paths.flags import is_upper
-from trnblas._paths.levels import level_of, outer_at, syr2k_at, syrk_at, unlowered
+from trnblas._paths.levels import level_of, outer_at, unlowered
 from trnblas._paths.triangles import mirrored
 from trnblas._precise.ladder import Level
+from trnblas.rank_k import SYR2K, SYRK
+from trnsci.core.accumulation import accumulated, is_number, scaled, vanished
 from trnsci.core.arguments import agree, broadcast, expandable, tensor
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import ShapeError
 from trnsci.core.output import delivered
 
 __all__ = ["ger", "gerc", "her", "her2", "syr", "syr2"]
@@ -98,7 +98,7 @@ def syr(
     """
     alpha, upper = _update_arguments("syr", alpha, x, x, A, uplo)
     level = level_of("syr", precision, x)
-    return delivered("syr", _symmetric_one(level, alpha, x, A, upper), out)
+    return delivered("syr", _rank_one(level, alpha, x, A, upper, False), out)
 
 
 def syr2(
@@ -129,7 +129,7 @@ def syr2(
     """
     alpha, upper = _update_arguments("syr2", alpha, x, y, A, uplo)
     level = level_of("syr2", precision, x)
-    return delivered("syr2", _symmetric_two(level, alpha, x, y, A, upper), out)
+    return delivered("syr2", _rank_two(level, alpha, x, y, A, upper), out)
 
 
 def her(
@@ -153,12 +153,8 @@ def her(
     """
     alpha, upper = _update_arguments("her", alpha, x, x, A, uplo)
     level = level_of("her", precision, x)
-    if not x.is_complex():
-        return delivered("her", _symmetric_one(level, alpha, x, A, upper), out)
-    if alpha.is_complex() if isinstance(alpha, Tensor) else alpha.imag != 0:
-        raise DTypeError(f"her: alpha must be real, got {alpha!r}")
-    below = None if A is None else mirrored(A, upper, conjugate=True)
-    return delivered("her", run_hermitian("syrk", _hermitian_one, alpha, x, below), out)
+    alpha = real_factor("her", "alpha", alpha)
+    return delivered("her", _rank_one(level, alpha, x, A, upper, x.is_complex()), out)
 
 
 def her2(
@@ -184,43 +180,34 @@ def her2(
     alpha, upper = _update_arguments("her2", alpha, x, y, A, uplo)
     level = level_of("her2", precision, x)
     if not x.is_complex():
-        return delivered("her2", _symmetric_two(level, alpha, x, y, A, upper), out)
+        return delivered("her2", _rank_two(level, alpha, x, y, A, upper), out)
+    SYR2K.refuse_dtype(x)
     below = None if A is None else mirrored(A, upper, conjugate=True)
-    return delivered("her2", run_hermitian("syr2k", _hermitian_two, alpha, x, y, below), out)
+    half = _outer(alpha, x, y.conj())
+    return delivered("her2", accumulated(half + half.mH, 1, below), out)
 
 
-def _symmetric_one(
-    level: Level | None, alpha: Scalar, x: Tensor, A: Tensor | None, upper: bool
+def _rank_one(
+    level: Level | None, alpha: Scalar, x: Tensor, A: Tensor | None, upper: bool, hermitian: bool
 ) -> Tensor:
-    below = None if A is None else mirrored(A, upper)
-    if level is not None:
-        return syrk_at(level, alpha, x[..., None], 1, below, "N")
-    if kernels_wanted():
-        return run_syrk(alpha, x[..., None], 1, below, "N")
-    product = _outer(alpha, x, x)
-    return accumulated(mirrored(product, True) if x.is_complex() else product, 1, below)
+    """Return ``syr`` or ``her`` of validated arguments: ``syrk`` of one column, where it runs."""
+    below = None if A is None else mirrored(A, upper, hermitian)
+    if level is not None or kernels_wanted():
+        return SYRK.updated(alpha, (x[..., None],), 1, below, "N", hermitian, level=level)
+    product = _outer(alpha, x, x.conj() if hermitian else x)
+    return accumulated(mirrored(product, True, hermitian) if x.is_complex() else product, 1, below)
 
 
-def _symmetric_two(
+def _rank_two(
     level: Level | None, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, upper: bool
 ) -> Tensor:
+    """Return ``syr2`` of validated arguments: ``syr2k`` of one column, where it runs."""
     below = None if A is None else mirrored(A, upper)
-    if level is not None:
-        return syr2k_at(level, alpha, x[..., None], y[..., None], 1, below, "N")
-    if kernels_wanted():
-        return run_syr2k(alpha, x[..., None], y[..., None], 1, below, "N")
+    if level is not None or kernels_wanted():
+        columns = x[..., None], y[..., None]
+        return SYR2K.updated(alpha, columns, 1, below, "N", level=level)
     half = _outer(alpha, x, y)
     return accumulated(half + half.mT, 1, below)
-
-
-def _hermitian_one(alpha: Scalar, x: Tensor, below: Tensor | None) -> Tensor:
-    product = mirrored(_outer(alpha, x, x.conj()), True, conjugate=True)
-    return accumulated(product, 1, below)
-
-
-def _hermitian_two(alpha: Scalar, x: Tensor, y: Tensor, below: Tensor | None) -> Tensor:
-    half = _outer(alpha, x, y.conj())
-    return accumulated(half + half.mH, 1, below)
 
 
 def _outer(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:

@@ -12,9 +12,7 @@ from torch import Tensor
 
 from trnblas._library import no_kernel
 from trnblas._paths.arguments import Scalar, number
-from trnblas._paths.level_names import elementwise
 from trnsci.core.arguments import agree, floating
-from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = ["Rotation", "rot", "rotg"]
@@ -37,9 +35,7 @@ class Rotation(NamedTuple):
     s: Tensor
 
 
-def rot(
-    x: Tensor, y: Tensor, c: Scalar, s: Scalar, *, precision: PrecisionLevel | None = None
-) -> tuple[Tensor, Tensor]:
+def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
     """Return ``c * x + s * y`` and ``c * y - conj(s) * x``.
 
     Args:
@@ -47,14 +43,10 @@ def rot(
         y: Tensor of the same shape and dtype.
         c: Real number or 0-d tensor.
         s: Number or 0-d tensor.
-        precision: Level of precision; None for that of the library. At ``"doublefloat"`` torch
-            computes in float64 and rounds once; there is no kernel.
 
     Raises:
         ShapeError: The shapes differ.
-        DTypeError: The dtypes differ, are integers or have no such level, c is not real, or s is
-            incompatible.
-        FlagError: The level is not known.
+        DTypeError: The dtypes differ or are integers, c is not real, or s is incompatible.
     """
     no_kernel("rot")
     agree("rot", "x", x, "y", y)
@@ -66,13 +58,11 @@ def rot(
     c, s = number("rot", "c", c, x), number("rot", "s", s, x)
     if c.is_complex() if isinstance(c, Tensor) else c.imag != 0:
         raise DTypeError(f"rot: c must be real, got {c!r}")
-    dtype = x.dtype
-    x, y = elementwise("rot", precision, x, y)
     real = x.dtype.to_real() if x.is_complex() else x.dtype
     cosine = c.to(real) if isinstance(c, Tensor) else c.real
     sine = s.to(x.dtype) if isinstance(s, Tensor) else s
     mirrored = sine.conj() if isinstance(sine, Tensor) else sine.conjugate()
-    return (x * cosine + y * sine).to(dtype), (y * cosine - x * mirrored).to(dtype)
+    return x * cosine + y * sine, y * cosine - x * mirrored
 
 
 def rotg(a: Tensor, b: Tensor) -> Rotation:

@@ -69,6 +69,21 @@ def test_what_only_type_checkers_import_is_a_circle_too(contracts, packages):
     assert not checked(contracts.AcyclicContract, "pb").kept
 
 
+@pytest.mark.parametrize("name", ['"gemm"', "name", "f'{name}'"])
+def test_a_look_up_of_an_operation_by_name_is_an_import(contracts, packages, name):
+    package = f"look{len(name)}"
+    packages(
+        **{
+            f"{package}__rules": f"def rule(name):\n    return LIBRARY.operations[{name}](1)",
+            f"{package}__table": f"import {package}.rules\nGEMM = Operation(LIBRARY, 'gemm')",
+            f"{package}__reader": "found = LIBRARY.operations['gemm']",
+            f"{package}__other": "LIBRARY.operations['other'] = 1",
+        }
+    )
+    check = checked(contracts.AcyclicContract, package)
+    assert check.metadata["circles"] == [[f"{package}.rules", f"{package}.table"]]
+
+
 def test_private_modules_of_others_are_found(contracts, packages):
     packages(
         pc__one="import pd._inner\nimport pd.outer\nimport pc._own",

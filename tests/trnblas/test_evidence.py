@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,6 +13,8 @@ from trnblas.evidence import CASES
 from trnsci.core.evidence import relative_error
 
 U = 2.0**-24
+SOURCE = Path(trnblas.__file__).parents[1]
+BY_KERNEL = {case.kernel: case for case in CASES}
 SHAPES = {
     "gemm": [(150, 260), (260, 530)],
     "batched_gemm": [(3, 100, 140), (3, 140, 90)],
@@ -63,13 +68,28 @@ def test_what_torch_gives_is_inside_of_the_bound_and_a_little_more_is_not(case):
     assert relative_error(want * (1 + 2 * bound), want) > bound
 
 
+def test_the_truth_is_computed_by_no_function_of_the_libraries_but_its_own_definition(case):
+    """Functions of the module that declares the case may state the definition."""
+    called, inputs = set(), case.inputs()
+    sys.setprofile(lambda frame, event, argument: called.add(frame.f_code.co_filename))
+    try:
+        case.expected(*inputs)
+    finally:
+        sys.setprofile(None)
+    ours = {file for file in called if Path(file).is_relative_to(SOURCE)}
+    assert ours <= {case.expected.__code__.co_filename}
+
+
 def test_bounds_of_products_are_their_depth_in_roundings_times_their_cancellation():
     def bound(a, b):
         return a.shape[-1] * U * float((a.abs() @ b.abs()).norm() / (a @ b).norm())
 
-    found = {c.kernel: c.bound(*(x.double() for x in c.inputs())) for c in CASES[:7]}
-    inputs = {c.kernel: [x.double() for x in c.inputs()] for c in CASES[:7]}
-    wanted = {name: bound(*inputs[name]) for name in ("gemm", "batched_gemm", "trmm")}
+    names = ("gemm", "batched_gemm", "symm", "gemmt", "syrk", "syr2k", "trmm")
+    inputs = {name: [x.double() for x in BY_KERNEL[name].inputs()] for name in names}
+    found = {name: BY_KERNEL[name].bound(*inputs[name]) for name in names}
+    wanted = {name: bound(*inputs[name]) for name in ("gemm", "batched_gemm")}
+    a, b = inputs["trmm"]
+    wanted["trmm"] = bound(a.triu(), b)
     a, b = inputs["symm"]
     wanted["symm"] = bound(a.triu() + a.triu(1).mT, b)
     wanted["gemmt"] = 2 * bound(*inputs["gemmt"])
@@ -81,7 +101,7 @@ def test_bounds_of_products_are_their_depth_in_roundings_times_their_cancellatio
 
 
 def test_triangles_are_far_from_singular_and_their_bound_is_their_condition():
-    for case in CASES[7:9]:
+    for case in (BY_KERNEL["trsm"], BY_KERNEL["batched_trsm"]):
         a, b = case.inputs()
         assert torch.equal(a, a.triu())
         assert torch.equal(a.diagonal(dim1=-2, dim2=-1), torch.full(a.shape[:-1], 2.0))
@@ -91,7 +111,8 @@ def test_triangles_are_far_from_singular_and_their_bound_is_their_condition():
 
 
 def test_terms_of_an_energy_have_one_sign_and_their_bound_is_what_sums_may_lose():
-    pair, pairs, of_integrals = CASES[9:12]
+    names = ("pair_energy", "batched_pair_energy", "mp2_energy")
+    pair, pairs, of_integrals = (BY_KERNEL[name] for name in names)
     b, occupied, virtual = pairs.inputs()
     assert (b >= 1).all()
     assert occupied.tolist() == pytest.approx([-1.0, -0.8, -0.6, -0.4, -0.2])
@@ -114,7 +135,8 @@ def test_terms_of_an_energy_have_one_sign_and_their_bound_is_what_sums_may_lose(
 
 
 def test_operands_of_doublefloat_are_not_float32_and_the_bounds_are_those_of_the_levels():
-    doublefloat, float16x3, bfloat16 = CASES[12:15]
+    levels = ("doublefloat", "float16x3", "bfloat16")
+    doublefloat, float16x3, bfloat16 = (BY_KERNEL[f"{level}_gemm"] for level in levels)
     a, b = doublefloat.inputs()
     for x in (a, b):
         assert x.dtype is torch.float64

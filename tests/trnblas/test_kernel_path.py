@@ -315,14 +315,19 @@ def test_complex_hermitian_products_are_refused(routine, operation, operands):
         assert sum((counts() - before).refusals.values()) == 1
 
 
-def test_gemmt_with_a_factor_that_is_a_tensor_is_refused():
-    alpha, a = torch.tensor(2.0, requires_grad=True), random_tensor(3, 3)
-    with pytest.raises(RuntimeError, match=r"gemmt: a factor is a tensor .* TRNBLAS_REQUIRE_NKI"):
-        trnblas.gemmt(alpha, a, a)
-    with requiring("trnblas", level=""):
-        before = counts()
-        trnblas.gemmt(alpha, a, a)
-        assert [name for name, _ in (counts() - before).refusals] == ["trnblas.gemmt"]
+def test_factors_of_gemmt_that_are_tensors_leave_the_other_triangle_of_c():
+    alpha, beta = (torch.tensor(value, requires_grad=True) for value in (2.0, -0.5))
+    a, c = random_tensor(3, 3), random_tensor(3, 3, seed=1)
+    for upper in (True, False):
+        with launched("gemmt"):
+            got = trnblas.gemmt(alpha, a, a, beta, c, uplo="upper" if upper else "lower")
+        part, rest = (np.triu, np.tril) if upper else (np.tril, np.triu)
+        want = part(2 * array(a) @ array(a) - 0.5 * array(c)) + rest(array(c), -1 if upper else 1)
+        magnitude = 2 * np.abs(array(a)) @ np.abs(array(a)) + np.abs(array(c))
+        assert_agrees(got.detach(), want, torch.float32, 3 + 4, magnitude)
+        found = torch.autograd.grad(got.sum(), (alpha, beta))
+        for value, terms in zip(found, (array(a) @ array(a), array(c)), strict=True):
+            assert float(value) == pytest.approx(part(terms).sum(), rel=1e-5)
 
 
 def test_strided_operands_reach_the_kernel_as_they_are_meant():

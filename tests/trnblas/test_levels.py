@@ -172,26 +172,9 @@ CALLS = {
     "dot": (lambda x, y, **o: trnblas.dot(x, y, **o), torch.dot, (X, A[0].contiguous())),
     "dotc": (lambda x, y, **o: trnblas.dotc(x, y, **o), torch.dot, (X, A[0].contiguous())),
     "nrm2": (lambda x, **o: trnblas.nrm2(x, **o), lambda x: (x**2).sum().sqrt(), (A,)),
-    "scal": (lambda x, **o: trnblas.scal(0.1, x, **o), lambda x: 0.1 * x, (A,)),
-    "rot": (
-        lambda x, y, **o: torch.stack(trnblas.rot(x, y, 0.1, 0.7, **o)),
-        lambda x, y: torch.stack([0.1 * x + 0.7 * y, 0.1 * y - 0.7 * x]),
-        (A, PANEL),
-    ),
-    "geam": (
-        lambda a, b, **o: trnblas.geam(0.1, a, 0.7, b, transB=True, **o),
-        lambda a, b: 0.1 * a + 0.7 * b.mT,
-        (A, PANEL.mT.contiguous()),
-    ),
-    "dgmm": (
-        lambda a, x, **o: trnblas.dgmm(a, x, "right", **o),
-        lambda a, x: a * x,
-        (A, X),
-    ),
 }
 VECTORS = ("gemv", "symv", "hemv", "trmv", "ger", "gerc")
-ELEMENTWISE = ("scal", "rot", "geam", "dgmm")
-NOT_PRODUCTS = {"asum", "iamax", "rotg", "swap"}
+NOT_PRODUCTS = {"asum", "dgmm", "geam", "iamax", "rot", "rotg", "scal", "swap"}
 SOLUTIONS = ("trsm", "batched_trsm", "trsv")
 
 # Errors of products of entries up to 3 with K = 20: by the magnitudes of the operands, at most
@@ -206,8 +189,6 @@ BOUNDS = {
 
 
 def kernel_of(name: str, level: str) -> str:
-    if name in ELEMENTWISE:
-        return ""
     if name in ("axpy", "dot", "dotc", "nrm2"):
         kernel = "axpy" if name == "axpy" else "dot"
         return f"doublefloat_{kernel}" if level == "doublefloat" else ""

@@ -7,10 +7,6 @@ import torch
 import trnblas
 from trnblas import nki as low_level
 from trnblas._library import LIBRARY
-from trnblas._paths import (  # noqa: F401  (they declare the operations)
-    doublefloat_operations,
-    operations,
-)
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 

@@ -19,11 +19,11 @@ SIGNATURES = {
     "dot": "(x, y, *, precision=None, out=None)",
     "dotc": "(x, y, *, precision=None, out=None)",
     "nrm2": "(x, *, precision=None, out=None)",
-    "scal": "(alpha, x, *, precision=None, out=None)",
+    "scal": "(alpha, x, *, out=None)",
     "asum": "(x, *, out=None)",
     "iamax": "(x)",
     "swap": "(x, y)",
-    "rot": "(x, y, c, s, *, precision=None)",
+    "rot": "(x, y, c, s)",
     "rotg": "(a, b)",
     "gemv": "(alpha, A, x, beta=0.0, y=None, trans=False, *, precision=None, out=None)",
     "symv": "(alpha, A, x, beta=0.0, y=None, uplo='upper', *, precision=None, out=None)",
@@ -49,8 +49,8 @@ SIGNATURES = {
     "trsm": TRIANGLE,
     "trmm": TRIANGLE,
     "batched_trsm": TRIANGLE,
-    "geam": "(alpha, A, beta, B, transA=False, transB=False, *, precision=None, out=None)",
-    "dgmm": "(A, x, side='left', *, precision=None, out=None)",
+    "geam": "(alpha, A, beta, B, transA=False, transB=False, *, out=None)",
+    "dgmm": "(A, x, side='left', *, out=None)",
 }
 
 

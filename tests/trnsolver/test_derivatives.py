@@ -13,7 +13,7 @@ from each_case import each_case
 from trnsci.core.testing import random_tensor
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths import (
-    operations,  # noqa: F401  (declares the operations)
+    operations,
     torch_path,
 )
 
@@ -86,14 +86,16 @@ def test_the_gradient_of_a_solution_is_that_of_the_inverse():
     start = torch.zeros_like(SIDES)
     result = torch_path.fixed_cg(POSITIVE, SIDES, start, 1e-15, 8)
     grad = random_tensor(2, 5, dtype=torch.float64, seed=2)
-    for_a, for_b, *_ = rules.cg_backward(
+    for_a, for_b, *_ = operations.cg_backward(
         (grad, torch.zeros(2, 9)), (True, True), POSITIVE, SIDES, start, 1e-15, 8, result=result
     )
     pull = vjp(lambda a, b: torch.linalg.solve(a, b.unsqueeze(-1)).squeeze(-1), POSITIVE, SIDES)[1]
     want_a, want_b = pull(grad)
     torch.testing.assert_close(for_a, want_a, rtol=0, atol=1e-9 * float(want_a.abs().max()))
     torch.testing.assert_close(for_b, want_b, rtol=0, atol=1e-9 * float(want_b.abs().max()))
-    moved, _ = rules.cg_jvp((POSITIVE, grad, None), POSITIVE, SIDES, start, 1e-15, 8, result=result)
+    moved, _ = operations.cg_jvp(
+        (POSITIVE, grad, None), POSITIVE, SIDES, start, 1e-15, 8, result=result
+    )
     right = grad - (POSITIVE @ result[0].unsqueeze(-1)).squeeze(-1)
     want = torch.linalg.solve(POSITIVE, right.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(moved, want, rtol=0, atol=1e-9 * float(want.abs().max()))

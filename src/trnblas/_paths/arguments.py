@@ -13,8 +13,17 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from trnblas._paths.flags import Trans, flipped, transposition
-from trnsci.core.arguments import agree, broadcast, expandable, matrix, tensor
+from trnblas._paths.flags import (
+    Trans,
+    flipped,
+    is_left,
+    is_unit,
+    is_upper,
+    transposition,
+)
+from trnblas._paths.triangles import TriangleFlags
+from trnsci.core import accumulation
+from trnsci.core.arguments import agree, broadcast, expandable, matrix, square, tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
@@ -29,14 +38,16 @@ __all__ = [
     "no_accumulator",
     "number",
     "rank_k_arguments",
+    "real_factor",
     "sided_arguments",
     "square_accumulator",
+    "triangle_arguments",
     "vector_arguments",
     "widened",
 ]
 
-Number: TypeAlias = int | float | complex
-Scalar: TypeAlias = Number | Tensor
+Number: TypeAlias = accumulation.Number
+Scalar: TypeAlias = accumulation.Scalar
 
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -44,11 +55,11 @@ _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2
 class Product(NamedTuple):
     """Validated arguments of ``alpha * op(A) @ op(B) + beta * C``, and the shape of the result."""
 
+    alpha: Scalar
     A: Tensor
     B: Tensor
-    C: Tensor | None
-    alpha: Scalar
     beta: Scalar
+    C: Tensor | None
     trans_a: Trans
     trans_b: Trans
     shape: tuple[int, ...]
@@ -83,7 +94,7 @@ def checked_product(
     shape = (*batch, size_a[rows], size_b[columns])
     alpha = number(function, "alpha", alpha, A)
     beta = _factor_of(C, function, beta, A, shape)
-    return Product(A, B, C, alpha, beta, trans_a, trans_b, shape)
+    return Product(alpha, A, B, beta, C, trans_a, trans_b, shape)
 
 
 def sided_arguments(
@@ -106,6 +117,16 @@ def sided_arguments(
     shape = (*broadcast_batch(function, A, B), *B.shape[-2:])
     alpha = number(function, "alpha", alpha, A)
     return alpha, _factor_of(C, function, beta, A, shape)
+
+
+def triangle_arguments(
+    function: str, A: Tensor, side: str, uplo: str, trans: bool | str, diag: str
+) -> TriangleFlags:
+    """Return the flags of a triangular A, which must be square; ``Triangle`` names them."""
+    left, upper, unit = is_left(function, side), is_upper(function, uplo), is_unit(function, diag)
+    op = transposition(function, "trans", trans, A)
+    square(function, "A", A)
+    return left, upper, op, unit
 
 
 def rank_k_arguments(
@@ -234,6 +255,13 @@ def number(function: str, name: str, value: Scalar, like: Tensor) -> Scalar:
     if not float(given).is_integer():
         raise DTypeError(f"{function}: {name} must be whole for {like.dtype}, got {value!r}")
     return int(value) if isinstance(value, int) else int(float(given))
+
+
+def real_factor(function: str, name: str, factor: Scalar) -> Scalar:
+    """Return a real factor; raise if it is complex."""
+    if factor.is_complex() if isinstance(factor, Tensor) else factor.imag != 0:
+        raise DTypeError(f"{function}: {name} must be real, got {factor!r}")
+    return factor if isinstance(factor, Tensor) else factor.real
 
 
 def _factor_of(

@@ -13,8 +13,8 @@ from torch.nn.functional import pad
 
 from trnblas._kernels import doublefloat_energy as energy_kernels
 from trnblas._kernels import doublefloat_vectors as vector_kernels
-from trnblas._paths.accumulation import scaled
 from trnblas._precise.planes import joined, planes, row_exponents, times_power
+from trnsci.core.accumulation import scaled
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.tiles.hardware import TILE
 

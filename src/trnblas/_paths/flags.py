@@ -13,6 +13,7 @@ from torch import Tensor
 from trnsci.core.errors import FlagError
 
 __all__ = [
+    "TRANSPOSED",
     "Trans",
     "applied",
     "flipped",
@@ -23,6 +24,9 @@ __all__ = [
 ]
 
 Trans = Literal["N", "T", "C"]
+
+TRANSPOSED: dict[str, Trans] = {"N": "T", "T": "N"}
+"""The flag of the transpose of op(A), for real matrices."""
 
 _TRANSPOSITIONS: dict[object, Trans] = {False: "N", True: "T", "N": "N", "T": "T", "C": "C"}
 _UPPER: dict[object, bool] = {"upper": True, "lower": False, "U": True, "L": False}
@@ -55,14 +59,14 @@ def is_unit(function: str, value: str) -> bool:
     return value != "nonunit" and _looked_up(_UNIT, function, "diag", value)
 
 
-def applied(trans: Trans, matrix: Tensor) -> Tensor:
+def applied(trans: str, matrix: Tensor) -> Tensor:
     """Return a view of the matrix, or of a batch of matrices, transposed according to ``trans``."""
     if trans == "N":
         return matrix
     return matrix.mT if trans == "T" else matrix.mH
 
 
-def flipped(trans: Trans) -> bool:
+def flipped(trans: str) -> bool:
     """Return whether ``trans`` is a transpose."""
     return trans != "N"
 

@@ -38,6 +38,7 @@ from trnblas._precise.slicing import (
     fewest_slices,
     pair_groups,
 )
+from trnsci.core.accumulation import scaled
 from trnsci.core.arguments import broadcast
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import KernelError
@@ -118,7 +119,14 @@ def sliced_product(
 
 
 def doublefloat_trsm(
-    launch: Launcher, a: Tensor, b: Tensor, left: bool, upper: bool, trans: str, unit: bool
+    launch: Launcher,
+    alpha: float,
+    a: Tensor,
+    b: Tensor,
+    left: bool,
+    upper: bool,
+    trans: str,
+    unit: bool,
 ) -> Tensor:
     """Solve in float32, and again for the residual, until that is at most 2**-45 of its terms.
 
@@ -131,7 +139,7 @@ def doublefloat_trsm(
     matrix = triangular(a, upper, unit)
     if (trans != "N") == left:  # op(A) for A on the left, its transpose for A on the right
         matrix, upper = matrix.mT, not upper
-    batch, matrices, sides = _one_batch(matrix, b if left else b.mT)
+    batch, matrices, sides = _one_batch(matrix, scaled(alpha, b if left else b.mT))
     diagonal = torch.diagonal(matrices, dim1=-2, dim2=-1)
     if not (torch.isfinite(matrices).all() and diagonal.all() and torch.isfinite(sides).all()):
         raise KernelError("A is singular, or A or B is not finite: float32 has nothing to refine")

@@ -9,26 +9,9 @@ from trnblas._library import LIBRARY
 from trnsci.core.backend.precision import CHOSEN, PrecisionLevel, check_level
 from trnsci.core.errors import DTypeError
 
-__all__ = ["elementwise", "level_name"]
+__all__ = ["level_name"]
 
 _REAL = (torch.float32, torch.float64)
-
-
-def elementwise(
-    function: str, precision: PrecisionLevel | None, *operands: Tensor
-) -> tuple[Tensor, ...]:
-    """Return operands in the dtype in which torch computes an elementwise function at a level.
-
-    This is float64 at ``"doublefloat"``, their own dtype otherwise. The result is rounded to the
-    dtype of the operands by the caller.
-
-    Raises:
-        FlagError: The level is unknown.
-        DTypeError: The dtype has no such level.
-    """
-    if level_name(function, precision, operands[0]) != "doublefloat":
-        return operands
-    return tuple(x.double() for x in operands)
 
 
 def level_name(function: str, precision: PrecisionLevel | None, operand: Tensor) -> PrecisionLevel:

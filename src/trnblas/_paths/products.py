@@ -7,8 +7,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from trnblas._paths.accumulation import accumulated, scaled, vanished
 from trnblas._paths.arguments import Number, Scalar
+from trnsci.core.accumulation import accumulated, scaled, vanished
 from trnsci.core.arguments import broadcast
 from trnsci.core.eager import inert
 from trnsci.core.products import addmm, baddbmm, bmm, matmul, mm

@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypeAlias
+
 import torch
 from torch import Tensor
 
+from trnblas._paths.flags import TRANSPOSED, Trans
 from trnsci.core.products import matmul
 
-__all__ = ["mirrored", "one_triangle", "triangle_product", "triangular"]
+__all__ = [
+    "Triangle",
+    "TriangleFlags",
+    "mirrored",
+    "one_triangle",
+    "triangle_product",
+    "triangular",
+]
 
 # Below this order, one product and a mask cost less than four products and their assembly.
 _LEAF = 512
+
+
+TriangleFlags: TypeAlias = tuple[bool, bool, Trans, bool]
+"""The fields of ``Triangle``, without its names: small calls are fast."""
+
+
+class Triangle(NamedTuple):
+    """How a triangular A enters a product or a system: the flags of their operations, in order.
+
+    Attributes:
+        left: Whether A is on the left.
+        upper: Whether its upper triangle is read.
+        trans: ``"N"``, ``"T"`` or ``"C"``.
+        unit: Whether its diagonal is ones, and is not read.
+    """
+
+    left: bool
+    upper: bool
+    trans: Trans
+    unit: bool
+
+    def transposed(self) -> Triangle:
+        """Return the flags of the transpose of a real op(A)."""
+        return self._replace(trans=TRANSPOSED[self.trans])
+
+    def elements(self, matrix: Tensor) -> Tensor:
+        """Return the elements of a matrix that are read, and zeros."""
+        return one_triangle(matrix, self.upper, 1 if self.unit else 0)
+
+    def by_a(self, grad: Tensor, other: Tensor) -> tuple[Tensor, Tensor, str, str]:
+        """Return operands and transpositions of the product that is the gradient by a full A.
+
+        ``grad`` is the gradient by op(A) times ``other``, or by ``other`` times op(A).
+        """
+        if self.left:
+            return (grad, other, "N", "T") if self.trans == "N" else (other, grad, "N", "T")
+        return (other, grad, "T", "N") if self.trans == "N" else (grad, other, "T", "N")
 
 
 def one_triangle(A: Tensor, upper: bool, diagonal: int = 0) -> Tensor:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from trnblas import level3
-from trnblas._paths.accumulation import is_number
 from trnblas._paths.arguments import Scalar, checked_product
 from trnblas._paths.flags import applied
 from trnblas._paths.level_names import level_name
@@ -23,6 +22,7 @@ from trnblas.distributed.operands import (
     split_of,
 )
 from trnblas.distributed.schedule import INDICES, Move, Panel, Schedule, schedule
+from trnsci.core.accumulation import is_number
 from trnsci.core.arguments import agree
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement

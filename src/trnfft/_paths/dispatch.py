@@ -95,14 +95,14 @@ def product(a: Value, b: Value, *, narrow: bool = False) -> Value:
 
     ``narrow`` states that their parts are exact in bfloat16.
     """
-    from trnfft._paths.operations import COMPLEX_GEMM, COMPLEX_GEMM_BF16
+    from trnfft._paths.complex_products import COMPLEX_GEMM, COMPLEX_GEMM_BF16
 
     return as_spectrum((COMPLEX_GEMM_BF16 if narrow else COMPLEX_GEMM)(as_parts(a), as_parts(b)))
 
 
 def linear(x: Value, weight: Value, bias: Value | None) -> Value:
     """Return ``x @ weight.mT + bias`` over the last dimension of a complex x, by an operation."""
-    from trnfft._paths.operations import COMPLEX_LINEAR
+    from trnfft._paths.complex_products import COMPLEX_LINEAR
 
     rows = as_parts(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))
     added = None if bias is None else as_parts(bias)
@@ -112,7 +112,7 @@ def linear(x: Value, weight: Value, bias: Value | None) -> Value:
 
 def mask(weights: Value, spectrum: Value) -> Value:
     """Return the element-wise product of two complex tensors, broadcast, by an operation."""
-    from trnfft._paths.operations import COMPLEX_MASK
+    from trnfft._paths.complex_products import COMPLEX_MASK
 
     shape = broadcast(weights.shape, spectrum.shape)
     if shape is None:

@@ -1,7 +1,8 @@
-"""The operations of trnfft that have a kernel, each declared once.
+"""Transforms and short-time transforms with a kernel, as operations with their derivatives.
 
 Operands and results are real tensors: a complex one has its parts in a last dimension of two, which
-shares the memory of a native complex tensor.
+shares the memory of a native complex tensor. Gradients are by the parts; G is the gradient by the
+result.
 """
 
 from __future__ import annotations
@@ -15,24 +16,21 @@ from torch import Tensor
 
 from trnfft._complex.arguments import HALVES, has_complex
 from trnfft._library import LIBRARY
-from trnfft._paths import derivatives as rules
-from trnfft._paths.interleaved import as_complex, as_parts
+from trnfft._paths.interleaved import as_complex, as_parts, resized
 from trnfft._planning.recipe import recipe
+from trnsci.core.backend.derivatives import Gradients, Needed, each_entry
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import ShapeError
 from trnsci.core.interop import constant_to_compile
 
 __all__ = [
-    "COMPLEX_GEMM",
-    "COMPLEX_LINEAR",
-    "COMPLEX_MASK",
     "SHORT_TIME",
     "TRANSFORM",
     "TRANSFORM_ND",
 ]
 
 
-def _native(x: Tensor, is_complex: bool) -> Tensor:
+def native(x: Tensor, is_complex: bool) -> Tensor:
     """Return an operand in the form that torch computes on.
 
     It is moved to the host if the device has no complex dtypes, and widened if its dtype has none.
@@ -43,11 +41,13 @@ def _native(x: Tensor, is_complex: bool) -> Tensor:
     return as_complex(held) if is_complex else held
 
 
-def _result(value: Tensor, x: Tensor) -> Tensor:
+def result_like(value: Tensor, x: Tensor) -> Tensor:
+    """Return a result of torch with its parts, on the device and in the dtype of the operand."""
     return as_parts(value).to(x.device, x.dtype)
 
 
-def _operation(name: str, **declaration: Any) -> Operation:
+def operation(name: str, **declaration: Any) -> Operation:
+    """Declare an operation whose launch has its name."""
     return Operation(LIBRARY, name, launch=f"trnfft._paths.kernel_path:{name}", **declaration)
 
 
@@ -59,7 +59,7 @@ def _length(x: Tensor, is_complex: bool) -> int:
 
 
 def _transform(x: Tensor, is_complex: bool, kind: str, n: int, norm: str) -> Tensor:
-    return _result(getattr(torch.fft, kind)(_native(x, is_complex), n, -1, norm), x)
+    return result_like(getattr(torch.fft, kind)(native(x, is_complex), n, -1, norm), x)
 
 
 def _transform_flops(x: Tensor, is_complex: bool, kind: str, n: int, norm: str) -> float:
@@ -81,12 +81,64 @@ def _refusal(kind: str, n: int) -> str:
     return ""
 
 
-TRANSFORM = _operation(
+# The adjoint has the opposite sign of the exponent; a half spectrum is extended by zeros.
+_ADJOINT = {
+    "fft": "ifft",
+    "ifft": "fft",
+    "rfft": "ifft",
+    "ihfft": "fft",
+    "irfft": "rfft",
+    "hfft": "ihfft",
+}
+# A forward transform of one norm has the same factor as an inverse transform of the other norm.
+_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+_HERMITIAN = ("irfft", "hfft")
+
+
+def _transform_backward(
+    grad: Tensor, needed: Needed, x: Tensor, is_complex: bool, kind: str, n: int, norm: str
+) -> Gradients:
+    """Return the transform of G with the other sign."""
+    found = TRANSFORM(grad, kind not in _HERMITIAN, _ADJOINT[kind], n, _NORM[norm])
+    return _adapted(found, x, is_complex, kind in _HERMITIAN, [n]), None, None, None, None
+
+
+def _transform_batched(
+    info: Any, in_dims: Sequence[Any], x: Tensor, *flags: Any
+) -> tuple[Tensor, int]:
+    """Return the transform of all signals of a batch in one launch."""
+    return _in_one(TRANSFORM, in_dims[0], x, flags)
+
+
+def _adapted(
+    found: Tensor, x: Tensor, is_complex: bool, hermitian: bool, sizes: Sequence[int]
+) -> Tensor:
+    """Return the gradient of all n points converted to the shape and type of the operand."""
+    if hermitian:
+        # A bin also represents its mirror image, except for the first and the middle bin.
+        bins = found.shape[-2]
+        weights = found.new_full((bins, 1), 2.0)
+        weights[0] = 1.0
+        if sizes[-1] % 2 == 0:
+            weights[-1] = 1.0
+        found = found * weights
+    for place in range(1, 1 + len(sizes)):
+        found = resized(found, place, x.shape[place])
+    return found if is_complex else found[..., 0]
+
+
+def _in_one(operation: Any, dim: int, x: Tensor, flags: tuple[Any, ...]) -> tuple[Tensor, int]:
+    front = x.movedim(dim, 0)
+    result: Tensor = operation(front.flatten(0, 1), *flags)
+    return result.reshape(*front.shape[:2], *result.shape[1:]), 0
+
+
+TRANSFORM = operation(
     "transform",
     reference=_transform,
-    backward=rules.transform_backward,
-    jvp=rules.transform_jvp,
-    batched=rules.transform_batched,
+    backward=_transform_backward,
+    linear=(0,),
+    batched=_transform_batched,
     flops=_transform_flops,
     unsuited=_no_plan,
 )
@@ -97,7 +149,7 @@ def _transform_nd(
 ) -> Tensor:
     dims = tuple(range(-len(sizes), 0))
     transform = getattr(torch.fft, kind[:-1] + "n")
-    return _result(transform(_native(x, is_complex), sizes, dims, norm), x)
+    return result_like(transform(native(x, is_complex), sizes, dims, norm), x)
 
 
 def _transform_nd_flops(
@@ -107,12 +159,34 @@ def _transform_nd_flops(
     return 5.0 * x.shape[0] * points * max(math.log2(points), 1.0)
 
 
-TRANSFORM_ND = _operation(
+def _transform_nd_backward(
+    grad: Tensor,
+    needed: Needed,
+    x: Tensor,
+    is_complex: bool,
+    kind: str,
+    sizes: Sequence[int],
+    norm: str,
+) -> Gradients:
+    """Return the transform of G with the other sign."""
+    base = kind[:-1]
+    found = TRANSFORM_ND(grad, base not in _HERMITIAN, f"{_ADJOINT[base]}n", sizes, _NORM[norm])
+    return _adapted(found, x, is_complex, base in _HERMITIAN, sizes), None, None, None, None
+
+
+def _transform_nd_batched(
+    info: Any, in_dims: Sequence[Any], x: Tensor, *flags: Any
+) -> tuple[Tensor, int]:
+    """Return the transform of all images of a batch in one launch."""
+    return _in_one(TRANSFORM_ND, in_dims[0], x, flags)
+
+
+TRANSFORM_ND = operation(
     "transform_nd",
     reference=_transform_nd,
-    backward=rules.transform_nd_backward,
-    jvp=rules.transform_nd_jvp,
-    batched=rules.transform_nd_batched,
+    backward=_transform_nd_backward,
+    linear=(0,),
+    batched=_transform_nd_batched,
     flops=_transform_nd_flops,
 )
 
@@ -123,7 +197,7 @@ TRANSFORM_ND = _operation(
 def _short_time(
     x: Tensor, is_complex: bool, window: Tensor, hop: int, onesided: bool, normalized: bool
 ) -> Tensor:
-    signal = _native(x, is_complex)
+    signal = native(x, is_complex)
     n_fft = window.shape[0]
     bins = torch.stft(
         signal,
@@ -135,7 +209,7 @@ def _short_time(
         onesided=onesided,
         return_complex=True,
     )
-    return _result(bins.mT, x)
+    return result_like(bins.mT, x)
 
 
 def _short_time_flops(x: Tensor, is_complex: bool, window: Tensor, hop: int, *rest: Any) -> float:
@@ -151,77 +225,56 @@ def _too_long(x: Tensor, is_complex: bool, window: Tensor, *rest: Any) -> str:
     return f"the kernel takes frames of up to {LARGEST_N} points" if n_fft > LARGEST_N else ""
 
 
-SHORT_TIME = _operation(
+def _short_time_backward(
+    grad: Tensor,
+    needed: Needed,
+    x: Tensor,
+    is_complex: bool,
+    window: Tensor,
+    hop: int,
+    onesided: bool,
+    normalized: bool,
+) -> Gradients:
+    """Return the overlap-added windowed frames of G for the signal, and the window's gradient."""
+    n_fft = window.shape[0]
+    kind = "rfft" if onesided and not is_complex else "fft"
+    flags = _ADJOINT[kind], n_fft, "ortho" if normalized else "forward"
+    framed = TRANSFORM(grad.flatten(0, 1), True, *flags)
+    framed = framed.reshape(*grad.shape[:2], *framed.shape[1:])  # batch, frames, points, parts
+    framed = framed if is_complex else framed[..., 0]
+    frames, pull, *_ = torch.func.vjp(lambda signal: _frames(signal, n_fft, hop), x)
+    over_points = (-1, *(1,) * (framed.ndim - 3))
+    for_x = pull(framed * window.reshape(over_points).to(framed.dtype))[0] if needed[0] else None
+    for_window = None
+    if needed[2]:
+        products = (framed * frames).movedim(2, 0).flatten(1)
+        for_window = products.sum(1).to(window.dtype)
+    return for_x, None, for_window, None, None, None
+
+
+def _short_time_batched(
+    info: Any, in_dims: Sequence[Any], x: Tensor, is_complex: bool, window: Tensor, *flags: Any
+) -> tuple[Tensor, int]:
+    """Return the transform of all signals, in one launch if they share a window."""
+    if in_dims[2] is None:
+        return _in_one(SHORT_TIME, in_dims[0], x, (is_complex, window, *flags))
+    found: tuple[Tensor, int] = each_entry(
+        SHORT_TIME, info.batch_size, in_dims, (x, is_complex, window, *flags)
+    )
+    return found
+
+
+def _frames(signal: Tensor, n_fft: int, hop: int) -> Tensor:
+    """Return (batch, frames, points), with a last dimension of parts for a complex signal."""
+    return signal.unfold(1, n_fft, hop).movedim(-1, 2)
+
+
+SHORT_TIME = operation(
     "short_time",
     reference=_short_time,
-    backward=rules.short_time_backward,
-    jvp=rules.short_time_jvp,
-    batched=rules.short_time_batched,
+    backward=_short_time_backward,
+    linear=(0, 2),
+    batched=_short_time_batched,
     flops=_short_time_flops,
     unsuited=_too_long,
-)
-
-
-# -- products --------------------------------------------------------------------------------------
-
-
-def _complex_gemm(a: Tensor, b: Tensor) -> Tensor:
-    return _result(_native(a, True) @ _native(b, True), a)
-
-
-def _gemm_flops(a: Tensor, b: Tensor) -> float:
-    return 4.0 * a.numel() * b.shape[-2]
-
-
-COMPLEX_GEMM = _operation(
-    "complex_gemm",
-    reference=_complex_gemm,
-    backward=rules.gemm_backward,
-    jvp=rules.gemm_jvp,
-    flops=_gemm_flops,
-)
-
-# For operands whose parts are exact in bfloat16. Gradients and tangents are not, so their products
-# use COMPLEX_GEMM.
-COMPLEX_GEMM_BF16 = _operation(
-    "complex_gemm_bf16",
-    reference=_complex_gemm,
-    backward=rules.gemm_backward,
-    jvp=rules.gemm_jvp,
-    flops=_gemm_flops,
-)
-
-
-def _complex_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    product = _native(x, True) @ _native(weight, True).mT
-    return _result(product if bias is None else product + _native(bias, True), x)
-
-
-def _linear_flops(x: Tensor, weight: Tensor, bias: Tensor | None) -> float:
-    return 4.0 * x.numel() * weight.shape[0]
-
-
-COMPLEX_LINEAR = _operation(
-    "complex_linear",
-    reference=_complex_linear,
-    backward=rules.linear_backward,
-    jvp=rules.linear_jvp,
-    flops=_linear_flops,
-)
-
-
-def _complex_mask(mask: Tensor, spectrum: Tensor) -> Tensor:
-    return _result(_native(mask, True) * _native(spectrum, True), mask)
-
-
-def _mask_flops(mask: Tensor, spectrum: Tensor) -> float:
-    return 3.0 * spectrum.numel()
-
-
-COMPLEX_MASK = _operation(
-    "complex_mask",
-    reference=_complex_mask,
-    backward=rules.mask_backward,
-    jvp=rules.mask_jvp,
-    flops=_mask_flops,
 )

@@ -1,15 +1,13 @@
 """Kernel inventory of a library, and the validation cases of its kernels.
 
-A library declares its cases in its module ``evidence``: for each kernel a call of the public
-interface, the expected result, and the allowed error. ``trnsci validate`` runs them; ``trnsci
-status`` shows the results.
+A library has its cases in its module ``evidence``. ``trnsci validate`` runs them; ``trnsci status``
+shows the results.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -21,40 +19,12 @@ from torch import Tensor
 
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.library import Library
+from trnsci.core.examples import Case
 from trnsci.core.testing import unit_roundoff
 
 __all__ = ["Case", "KernelSource", "kernels_of", "launcher", "product_bound", "relative_error"]
 
 _SECTION = re.compile(r"^Lever\s+(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A validation case: one call that runs a kernel, and its expected result.
-
-    Attributes:
-        kernel: The name of the kernel's function, as in the launch counters.
-        title: Name for people.
-        inputs: Returns the arguments; the same ones at each call.
-        call: The public function, as a function of the inputs.
-        expected: The expected result as a function of the inputs, computed independently.
-        reference: Description of that computation, such as ``"torch in float64"``.
-        bound: Largest relative error in the L2 norm, as a function of the inputs; 0 for equal bits.
-        public: Whether the call reaches the kernel through a public function under
-            ``set_backend``; kernels meant for use inside other kernels are launched directly.
-        decided_by_values: Whether the executed instructions depend on values, as in a loop that
-            ends on the device; such a kernel cannot be checked without values.
-    """
-
-    kernel: str
-    title: str
-    inputs: Callable[[], tuple[Any, ...]]
-    call: Callable[..., Any]
-    expected: Callable[..., Any]
-    reference: str
-    bound: Callable[..., float]
-    public: bool = True
-    decided_by_values: bool = False
 
 
 @dataclass(frozen=True)

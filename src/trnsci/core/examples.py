@@ -1,7 +1,8 @@
-"""Example calls: one small legal call of each public function that computes with tensors.
+"""Calls that are declared with an operation: examples, and validation cases of its kernels.
 
-A library declares them in its module ``examples``, under the name of the function. A name such as
-``"fft, prime length"`` is a further call of the same function that may take another path.
+An example is one small legal call of a public function that computes with tensors. A library has
+its examples in its module ``examples``, under the name of the function. A name such as ``"fft,
+prime length"`` is a further call of the same function that may take another path.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ from trnsci.core.dtypes import real_dtype
 
 __all__ = [
     "DTYPES",
+    "Case",
     "Example",
     "example",
     "examples_of",
@@ -40,6 +43,35 @@ class Example(NamedTuple):
     def of(self, dtype: torch.dtype) -> Example:
         """Return the call with operands of another dtype; see ``with_dtype``."""
         return Example(*with_dtype(tuple(self), dtype))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A validation case: one call that runs a kernel, and its expected result.
+
+    Attributes:
+        kernel: The name of the kernel's function, as in the launch counters.
+        title: Name for people.
+        inputs: Returns the arguments; the same ones at each call.
+        call: The public function, as a function of the inputs.
+        expected: The expected result as a function of the inputs, computed independently.
+        reference: Description of that computation, such as ``"torch in float64"``.
+        bound: Largest relative error in the L2 norm, as a function of the inputs; 0 for equal bits.
+        public: Whether the call reaches the kernel through a public function under
+            ``set_backend``; kernels meant for use inside other kernels are launched directly.
+        decided_by_values: Whether the executed instructions depend on values, as in a loop that
+            ends on the device; such a kernel cannot be checked without values.
+    """
+
+    kernel: str
+    title: str
+    inputs: Callable[[], tuple[Any, ...]]
+    call: Callable[..., Any]
+    expected: Callable[..., Any]
+    reference: str
+    bound: Callable[..., float]
+    public: bool = True
+    decided_by_values: bool = False
 
 
 def example(*args: Any, **options: Any) -> Example:

@@ -7,23 +7,19 @@ factorization does not read has the same derivatives as in ``torch.linalg``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsolver._factors.symmetric import symmetric_part
-from trnsolver._library import LIBRARY
 
 __all__ = [
-    "cg_backward",
-    "cg_jvp",
     "cholesky_backward",
     "cholesky_jvp",
     "eigh_backward",
     "eigh_jvp",
-    "folded",
     "lu_backward",
     "lu_jvp",
     "pinv_backward",
@@ -33,30 +29,6 @@ __all__ = [
     "svd_backward",
     "svd_jvp",
 ]
-
-Gradients = tuple[Tensor | None, ...]
-Needed = Sequence[bool]
-Tangents = Sequence[Tensor | None]
-
-
-def folded(name: str) -> Callable[..., tuple[Any, Any]]:
-    """Return the ``vmap`` rule of an operation on batches: a larger batch."""
-
-    def rule(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
-        size = info.batch_size
-        sizes, flat = (size, 0), []
-        for arg, dim in zip(args, in_dims, strict=True):
-            if isinstance(arg, Tensor):
-                front = arg.expand(size, *arg.shape) if dim is None else arg.movedim(dim, 0)
-                sizes = size, front.shape[1]
-                arg = front.flatten(0, 1)
-            flat.append(arg)
-        result = LIBRARY.operations[name](*flat)
-        if isinstance(result, tuple):
-            return tuple(part.unflatten(0, sizes) for part in result), (0,) * len(result)
-        return result.unflatten(0, sizes), 0
-
-    return rule
 
 
 # -- eigenvalues and singular values ---------------------------------------------------------------
@@ -214,49 +186,6 @@ def lu_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tenso
     inner = _inverse_times(lower, p.mT @ _given(tangents[0]), upper=False)
     inner = _times_inverse(inner, upper, upper=True)
     return torch.zeros_like(p), lower @ inner.tril(-1), inner.triu() @ upper
-
-
-# -- solutions -------------------------------------------------------------------------------------
-
-
-def cg_backward(
-    grads: Gradients,
-    needed: Needed,
-    a: Tensor,
-    b: Tensor,
-    x0: Tensor,
-    tol: float,
-    max_iter: int,
-    *,
-    result: Any,
-) -> Gradients:
-    """Return -y x^T and y with A y = Gx: the derivatives of the solution, not of the steps to it.
-
-    The initial solution and the residuals have no derivatives.
-    """
-    given = _or_zeros(grads[0], result[0])
-    y, _ = LIBRARY.operations["cg"](a, given, torch.zeros_like(x0), tol, max_iter)
-    for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2) if needed[0] else None
-    return for_a, y if needed[1] else None, None, None, None
-
-
-def cg_jvp(
-    tangents: Tangents,
-    a: Tensor,
-    b: Tensor,
-    x0: Tensor,
-    tol: float,
-    max_iter: int,
-    *,
-    result: Any,
-) -> tuple[Tensor, Tensor]:
-    """Return the solution of A y = Tb - Ta x."""
-    x, norms = result
-    right = torch.zeros_like(b) if tangents[1] is None else tangents[1]
-    if tangents[0] is not None:
-        right = right - (tangents[0] @ x.unsqueeze(-1)).squeeze(-1)
-    y, _ = LIBRARY.operations["cg"](a, right, torch.zeros_like(x0), tol, max_iter)
-    return y, torch.zeros_like(norms)
 
 
 # -- helpers ---------------------------------------------------------------------------------------

@@ -27,10 +27,13 @@ those of the references in ``torch_path``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.operation import Operation
 from trnsolver._kernels import limits as limits
 from trnsolver._library import LIBRARY
@@ -53,16 +56,33 @@ __all__ = [
 ]
 
 
-def _operation(name: str, **declaration: Any) -> Operation:
-    return Operation(
-        LIBRARY,
-        name,
-        launch=f"trnsolver._paths.kernel_path:{name}",
-        batched=rules.folded(name),
-        autocast="float32",
-        dtypes=("float32",),
-        **declaration,
-    )
+class _Batched(Operation):
+    """An operation on one batch of problems: ``vmap`` makes the batch larger."""
+
+    def __init__(self, name: str, **declaration: Any) -> None:
+        super().__init__(
+            LIBRARY,
+            name,
+            launch=f"trnsolver._paths.kernel_path:{name}",
+            batched=self._folded,
+            autocast="float32",
+            dtypes=("float32",),
+            **declaration,
+        )
+
+    def _folded(self, info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
+        size = info.batch_size
+        sizes, flat = (size, 0), []
+        for arg, dim in zip(args, in_dims, strict=True):
+            if isinstance(arg, Tensor):
+                front = arg.expand(size, *arg.shape) if dim is None else arg.movedim(dim, 0)
+                sizes = size, front.shape[1]
+                arg = front.flatten(0, 1)
+            flat.append(arg)
+        result = self(*flat)
+        if isinstance(result, tuple):
+            return tuple(part.unflatten(0, sizes) for part in result), (0,) * len(result)
+        return result.unflatten(0, sizes), 0
 
 
 def _cubes(factor: float) -> Any:
@@ -124,7 +144,7 @@ def _msign_unsuited(a: Tensor, *rest: Any) -> str:
     return _too_large(limits.msign_bytes(rows, columns))
 
 
-EIGH = _operation(
+EIGH = _Batched(
     "eigh",
     reference=torch_path.torch_eigh,
     backward=rules.eigh_backward,
@@ -133,7 +153,7 @@ EIGH = _operation(
     flops=_cubes(9.0),
     unsuited=_up_to(limits.DIVIDED_ORDER),
 )
-CHOLESKY = _operation(
+CHOLESKY = _Batched(
     "cholesky",
     reference=torch_path.torch_cholesky,
     backward=rules.cholesky_backward,
@@ -142,7 +162,7 @@ CHOLESKY = _operation(
     flops=_cubes(1 / 3),
     unsuited=_up_to(limits.CHOLESKY_ORDER),
 )
-LU = _operation(
+LU = _Batched(
     "lu",
     reference=torch_path.torch_lu,
     backward=rules.lu_backward,
@@ -151,7 +171,7 @@ LU = _operation(
     flops=_cubes(2 / 3),
     unsuited=_lu_unsuited,
 )
-QR = _operation(
+QR = _Batched(
     "qr",
     reference=torch_path.torch_qr,
     backward=rules.qr_backward,
@@ -160,7 +180,7 @@ QR = _operation(
     flops=_cubes(4.0),
     unsuited=_qr_unsuited,
 )
-SVD = _operation(
+SVD = _Batched(
     "svd",
     reference=torch_path.torch_svd,
     backward=rules.svd_backward,
@@ -169,7 +189,7 @@ SVD = _operation(
     flops=_cubes(12.0),
     unsuited=_svd_unsuited,
 )
-PINV = _operation(
+PINV = _Batched(
     "pinv",
     reference=torch_path.torch_pinv,
     backward=rules.pinv_backward,
@@ -178,24 +198,66 @@ PINV = _operation(
     flops=_cubes(14.0),
     unsuited=_svd_unsuited,
 )
-INV_SQRT_SPD_NS = _operation(
+INV_SQRT_SPD_NS = _Batched(
     "inv_sqrt_spd_ns",
     reference=torch_path.fixed_inv_sqrt,
     flops=_per_step(6.0),
     unsuited=_up_to(limits.ROOT_ORDER),
 )
-MSIGN = _operation(
+MSIGN = _Batched(
     "msign",
     reference=torch_path.fixed_msign,
     flops=_per_step(6.0),
     unsuited=_msign_unsuited,
 )
-CG = _operation(
+
+
+def cg_backward(
+    grads: Gradients,
+    needed: Needed,
+    a: Tensor,
+    b: Tensor,
+    x0: Tensor,
+    tol: float,
+    max_iter: int,
+    *,
+    result: Any,
+) -> Gradients:
+    """Return -y x^T and y with A y = Gx: the derivatives of the solution, not of the steps to it.
+
+    The initial solution and the residuals have no derivatives.
+    """
+    given = torch.zeros_like(result[0]) if grads[0] is None else grads[0]
+    y, _ = CG(a, given, torch.zeros_like(x0), tol, max_iter)
+    for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2) if needed[0] else None
+    return for_a, y if needed[1] else None, None, None, None
+
+
+def cg_jvp(
+    tangents: Tangents,
+    a: Tensor,
+    b: Tensor,
+    x0: Tensor,
+    tol: float,
+    max_iter: int,
+    *,
+    result: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return the solution of A y = Tb - Ta x."""
+    x, norms = result
+    right = torch.zeros_like(b) if tangents[1] is None else tangents[1]
+    if tangents[0] is not None:
+        right = right - (tangents[0] @ x.unsqueeze(-1)).squeeze(-1)
+    y, _ = CG(a, right, torch.zeros_like(x0), tol, max_iter)
+    return y, torch.zeros_like(norms)
+
+
+CG = _Batched(
     "cg",
     reference=torch_path.fixed_cg,
     fake=torch_path.cg_shape,
-    backward=rules.cg_backward,
-    jvp=rules.cg_jvp,
+    backward=cg_backward,
+    jvp=cg_jvp,
     from_result=True,
     flops=lambda a, b, x0, tol, max_iter: 2.0 * a.numel() * max_iter,
     unsuited=_up_to(limits.CG_ORDER),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trntensor._paths.derivatives import product_of
+from trntensor._paths.operations import CHAIN, CONTRACT, DOUBLEFLOAT_CONTRACT
 from trntensor._paths.precision import Precision
 from trntensor._planning.chains import chain_block, roles_of
 from trntensor._planning.pairs import Unary, unary_call
@@ -125,11 +125,8 @@ def run_stages(
     precision: Precision,
 ) -> Tensor:
     """Run the stages; return the result of the last one. At doublefloat no stages are fused."""
-    from trntensor._paths.operations import CHAIN
-
     doublefloat = precision == "doublefloat"
-    name = "doublefloat_contract" if doublefloat else "contract"
-
+    pair = DOUBLEFLOAT_CONTRACT if doublefloat else CONTRACT
     tensors: list[Any] = [
         x if u.trivial else unary_call(u)(x) for x, u in zip(operands, unaries, strict=True)
     ]
@@ -138,15 +135,15 @@ def run_stages(
             a, b, t, c, out = labels
             i, j, k = numbers
             if doublefloat:
-                between = product_of(tensors[i], tensors[j], a, b, t, name)
-                tensors.append(product_of(between, tensors[k], t, c, out, name))
+                between = pair.of(tensors[i], tensors[j], a, b, t)
+                tensors.append(pair.of(between, tensors[k], t, c, out))
             else:
                 equations = f"{a},{b}->{t}", f"{t},{c}->{out}"
                 tensors.append(CHAIN(tensors[i], tensors[j], tensors[k], *equations))
         else:
             a, b, out = labels
             i, j = numbers
-            tensors.append(product_of(tensors[i], tensors[j], a, b, out, name))
+            tensors.append(pair.of(tensors[i], tensors[j], a, b, out))
         for at in numbers:
             tensors[at] = None
     result: Tensor = tensors[-1]

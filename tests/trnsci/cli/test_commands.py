@@ -39,10 +39,10 @@ def test_validate_then_status(trnsci, tmp_path):
 
 
 def test_a_broken_kernel_turns_its_row_red(trnsci, monkeypatch):
-    import trnblas._paths.kernel_path as launches
+    from trnblas.symmetric import SYMM
 
-    right = launches.symm
-    monkeypatch.setattr(launches, "symm", lambda launch, *operands: -right(launch, *operands))
+    right = SYMM.launch
+    monkeypatch.setattr(SYMM, "launch", lambda launch, *operands: -right(launch, *operands))
     found = trnsci(*QUICK)
     assert found.exit_code == 1
     assert "trnblas.symm failed: the result is off by 2, allowed" in found.output

@@ -25,11 +25,23 @@ from trnsci.core.interop import (
     with_forward_mode,
 )
 
-__all__ = ["each_entry", "make_node", "pulled_back", "pushed_forward", "total"]
+__all__ = [
+    "Gradients",
+    "Needed",
+    "Tangents",
+    "each_entry",
+    "make_node",
+    "multilinear_jvp",
+    "pulled_back",
+    "pushed_forward",
+    "total",
+]
 
 _unpack_dual: Any = forward_ad.unpack_dual
 
 Gradients = tuple[Tensor | None, ...]
+Needed = Sequence[bool]
+Tangents = Sequence[Tensor | None]
 Blanks = Sequence[tuple[Any, torch.dtype, torch.device]]
 
 
@@ -210,28 +222,18 @@ def _no_entries(operation: Any, in_dims: Sequence[Any], args: Sequence[Any]) -> 
 
 
 def multilinear_jvp(
-    operation: Callable[..., Tensor], linear: Sequence[int], added: tuple[int, int] | None
+    operation: Callable[..., Tensor], linear: Sequence[int]
 ) -> Callable[..., Tensor]:
-    """Return the tangent rule of an operation that is linear in each of some arguments.
-
-    Args:
-        operation: The operation.
-        linear: Positions of these arguments.
-        added: Positions of a tensor that the operation adds and of its factor, or None.
-    """
+    """Return the tangent rule of an operation that is linear in the arguments at each position."""
 
     def jvp(tangents: Sequence[Tensor | None], *args: Any) -> Tensor:
-        product = list(args)
-        if added is not None:
-            product[added[0]], product[added[1]] = None, 0.0
-        parts = [
-            operation(*product[:place], tangent, *product[place + 1 :])
-            for place in linear
-            if (tangent := tangents[place]) is not None
-        ]
-        if added is not None and (tangent := tangents[added[0]]) is not None:
-            parts.append(args[added[1]] * tangent)
-        return total(parts)
+        return total(
+            [
+                operation(*args[:place], tangent, *args[place + 1 :])
+                for place in linear
+                if (tangent := tangents[place]) is not None
+            ]
+        )
 
     return jvp
 

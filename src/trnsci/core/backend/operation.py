@@ -8,9 +8,10 @@ torch.export and vmap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
 import torch
@@ -26,6 +27,7 @@ from trnsci.core.backend.library import Library, Path, device_ready
 from trnsci.core.counters import count_refusal
 from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import BackendError, KernelError
+from trnsci.core.examples import Case, Example
 from trnsci.core.interop import constant_to_compile
 
 __all__ = ["Operation", "each_entry", "total"]
@@ -38,14 +40,16 @@ class Operation:
         library: The library, whose backend decides the path.
         name: Name of the operation within the library.
         reference: Torch function of the operation's arguments, differentiable and out of place,
-            that returns a tensor or a tuple of them; its annotations (``Tensor``, ``Tensor |
-            None``, ``float``, ``int``, ``bool``, ``str``; ``tuple[Tensor, Tensor]`` for two
-            results) define the operator's schema, unless ``fake`` does.
+            that returns a tensor or a tuple of them.
         launch: A function, or ``"module:function"`` to be imported at the first kernel call. It
             receives a ``Launcher`` and the operation's arguments, calls ``launcher(kernel, *args)``
             at least once, and returns results of the reference's shapes and dtypes.
         fake: Function of the arguments that returns tensors of the result's shape and dtype
             without computing; None runs the reference on tensors without values.
+        schema: Schema of the torch operator, such as ``"(Tensor x, float scale) -> Tensor"``. None
+            takes that of the annotations of ``fake``, or of ``reference``: ``Tensor``, ``Tensor |
+            None``, ``float``, ``int``, ``bool``, ``str``; ``tuple[Tensor, Tensor]`` for two
+            results.
         backward: ``backward(grad, needed, *args)`` returns one gradient for each argument, None
             where ``needed`` (one bool for each argument) is False; with several results ``grad`` is
             a tuple, None for a result that is not differentiated. None differentiates the
@@ -55,7 +59,6 @@ class Operation:
         linear: Positions of arguments in each of which the operation is linear; its tangent is then
             the sum of its results with one of them replaced by its tangent, and ``jvp`` is not
             given.
-        added: With ``linear``: positions of a tensor that is added, and of its factor.
         from_result: Whether ``backward`` and ``jvp`` also take the result, as the keyword
             ``result``; derivatives of solutions use it.
         batched: ``batched(info, in_dims, *args)`` is the rule for ``torch.vmap``, as in
@@ -70,6 +73,9 @@ class Operation:
             present, since a launch would take longer.
         unsuited: Function of the arguments that returns the reason why the kernel does not accept
             them, or the empty string.
+        examples: For each public function that runs the operation, a function that returns a small
+            legal call; see ``trnsci.core.examples``.
+        evidence: Validation cases of its kernels; see ``trnsci.core.evidence``.
     """
 
     def __init__(
@@ -80,10 +86,10 @@ class Operation:
         reference: Callable[..., Any],
         launch: str | Callable[..., Any],
         fake: Callable[..., Any] | None = None,
+        schema: str | None = None,
         backward: Callable[..., tuple[Tensor | None, ...]] | None = None,
         jvp: Callable[..., Any] | None = None,
         linear: tuple[int, ...] = (),
-        added: tuple[int, int] | None = None,
         from_result: bool = False,
         batched: Callable[..., tuple[Any, Any]] | None = None,
         autocast: Autocast = "keep",
@@ -91,6 +97,8 @@ class Operation:
         flops: Callable[..., float] | None = None,
         min_flops: float = 2e9,
         unsuited: Callable[..., str] | None = None,
+        examples: Mapping[str, Callable[[], Example]] = MappingProxyType({}),
+        evidence: tuple[Case, ...] = (),
     ) -> None:
         self.library = library
         self.name = name
@@ -99,10 +107,13 @@ class Operation:
         self.autocast = autocast
         self.dtypes = frozenset(getattr(torch, dtype) for dtype in dtypes)
         self.min_flops = min_flops
-        self._launch = launch
+        self.examples = examples
+        self.evidence = evidence
+        self.launch = launch
         self._fake = fake or reference
+        self._schema = schema
         self._backward = backward
-        self._jvp = multilinear_jvp(self, linear, added) if linear else jvp
+        self._jvp = multilinear_jvp(self, linear) if linear else jvp
         self._from_result = from_result
         self._batched = batched or self._each
         self._flops = flops
@@ -195,6 +206,11 @@ class Operation:
             self._require(reason)
         self._count_refusal(reason)
 
+    def refuse_dtype(self, operand: Tensor) -> None:
+        """Report that torch will compute a call whose dtype the kernel does not take."""
+        if self.library.kernels_wanted():
+            self.refuse(f"the kernel does not take {operand.dtype}")
+
     def shape_of_result(self, *args: Any) -> Any:
         """Return dense empty tensors like the result; computes nothing for fake tensors."""
         return _each_of(self._fake(*args), _empty_like)
@@ -250,7 +266,7 @@ class Operation:
         name, space = self.name, self.library.name
         # Registrations last as long as this object.
         home = self._home = cast(Any, torch.library.Library)(space, "FRAGMENT")
-        schema = torch.library.infer_schema(self._fake, mutates_args=())
+        schema = self._schema or torch.library.infer_schema(self._fake, mutates_args=())
         home.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
         operator = getattr(getattr(torch.ops, space), name).default
         self._node, dispatched = make_node(
@@ -287,17 +303,17 @@ class Operation:
     def _run_kernel(self, launcher: Launcher, *args: Any) -> Any:
         if launcher.path == "nki" and not self.library.has_nki:
             raise self.library.no_nki(self.name)
-        launch = self._launch
+        launch = self.launch
         if isinstance(launch, str):
             module, _, function = launch.partition(":")
             launch = getattr(import_module(module), function)
         result: object = launch(launcher, *args)
         if not launcher.launches:
-            raise KernelError(f"{self.qualified_name}: {self._launch!r} launched no kernel")
+            raise KernelError(f"{self.qualified_name}: {self.launch!r} launched no kernel")
         for part in result if isinstance(result, tuple) else (result,):
             if not isinstance(part, Tensor):
                 raise KernelError(
-                    f"{self.qualified_name}: {self._launch!r} returned a {type(part).__name__}, "
+                    f"{self.qualified_name}: {self.launch!r} returned a {type(part).__name__}, "
                     f"not a tensor"
                 )
         return result

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from trnblas._paths.arguments import Scalar
+__all__ = ["Number", "Scalar", "accumulated", "is_number", "scaled", "vanished"]
 
-__all__ = ["accumulated", "is_number", "scaled", "vanished"]
+Number: TypeAlias = int | float | complex
+Scalar: TypeAlias = Number | Tensor
 
 
 def is_number(value: Scalar, wanted: complex) -> bool:

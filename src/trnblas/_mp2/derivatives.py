@@ -12,8 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trnblas._paths.derivatives import Gradients, Needed, Tangents, multiplied
-from trnsci.core.backend.operation import total
+from trnblas.matrix_products import multiplied
+from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 
 __all__ = [
     "batched_pair_energy_backward",

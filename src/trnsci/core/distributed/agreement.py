@@ -13,12 +13,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core import errors
 from trnsci.core.distributed.collectives import all_gather
-from trnsci.core.distributed.groups import Ranks, comparing_ranks, group_device
+from trnsci.core.distributed.groups import Ranks, comparing_ranks
 from trnsci.core.distributed.layout import mesh_among
 from trnsci.core.errors import RankError, TrnsciError
 
@@ -134,11 +133,12 @@ def _compare(
 
 def _signatures(ranks: Sequence[Ranks], told: bytes) -> list[bytes]:
     """Return the signatures of all ranks, gathered in one group after another."""
-    who = dist.get_rank().to_bytes(_RANK, "little")
+    first = ranks[0]
+    who = first.transport.members[first.rank].to_bytes(_RANK, "little")
     packed = sha256(told).digest() + who + told[:_TEXT].ljust(_TEXT, b"\0")
     found = torch.frombuffer(bytearray(packed), dtype=torch.uint8)[None]
     for each in ranks:
-        found = found.to(group_device(each.group))
+        found = found.to(each.transport.device)
         sizes = [found.shape[0]] * each.size
         found = all_gather(found, each, sizes, gradient="replicated")
     rows = [bytes(row.tolist()) for row in found.cpu()]

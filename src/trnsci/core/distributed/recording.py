@@ -56,8 +56,8 @@ class Recording:
     """What one rank does in a call.
 
     Attributes:
-        forward: Collectives of the call.
-        backward: Collectives of the gradients.
+        forward: Collectives of the call without gradients.
+        backward: Collectives of the gradients, and those of the call that only they need.
         peak_bytes: Bytes of live tensors in the call without gradients, at most.
     """
 
@@ -189,8 +189,8 @@ def operand(
     shape: Sequence[int],
     placements: Sequence[Any],
     dtype: torch.dtype,
-) -> VirtualTensor:
-    """Return a tensor on a virtual mesh, whose part is a new meta tensor."""
+) -> Any:
+    """Return a tensor on a virtual mesh, whose part is a new meta tensor; it is as a DTensor."""
     local = list(shape)
     for group, placement in zip(mesh.groups, placements, strict=True):
         if placement.is_shard():
@@ -205,17 +205,21 @@ def record(mesh: VirtualMesh, operands: Sequence[Any], call: Callable[..., Any])
     Args:
         mesh: The mesh.
         operands: Operands of the call; those that are floating-point or complex get gradients.
-        call: The call, of the operands and ``check=``; it returns tensors with gradients.
+        call: The call, of the operands and ``check=``; it returns tensors, whose gradients are 1.
     """
-    peak = peak_of(operands, call)
     log = mesh.world.log
+    peak = peak_of(operands, call)
+    log.clear()
+    with torch.no_grad():
+        call(*operands, check=True)
+    forward = tuple(log)
     log.clear()
     leaves = [x.requires_grad_() for x in map(_part, operands) if _is_inexact(x)]
     found = [x for x in map(_part, call(*operands, check=True)) if x.requires_grad]
-    forward = tuple(log)
-    log.clear()
     if found:
-        torch.autograd.grad(found, leaves, [torch.empty_like(x) for x in found], allow_unused=True)
+        torch.autograd.grad(found, leaves, [torch.ones_like(x) for x in found], allow_unused=True)
+    for each in forward:
+        log.remove(each)
     return Recording(forward, tuple(log), peak)
 
 

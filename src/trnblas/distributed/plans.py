@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 _FUNCTIONS = ("gemm", "syrk", "trsm", "batched_pair_energy")
-_WORDS = {"": "nothing", "m": "rows", "n": "columns", "k": "the sum"}
+_WORDS = {"": "", "m": "rows", "n": "columns", "k": "the sum"}
 
 
 def plan(
@@ -112,7 +112,8 @@ def plan(
         if function == "syrk":
             there, back = _mirror_steps(chosen)
             steps, backward = steps + there, back + backward
-    words = ", ".join(f"{word} over {size}" for word, size in zip(splits, grid, strict=True))
+    over = [f"{word} over {size}" for word, size in zip(splits, grid, strict=True) if size > 1]
+    words = ", ".join(over) or "one rank"
     return Communication(
         function=f"trnblas.distributed.{function}",
         problem=f"{problem} in {dtype}, {words}",

@@ -152,7 +152,7 @@ def _step(step: Transform | Exchange) -> Step:
     ranks = coordinates(grid)
     if isinstance(step, Exchange):
         mesh = Mesh(grid, step.before.itemsize)
-        return mesh.step(step.move, f"Shard({step.old}) to Shard({step.new})", step.before.shape)
+        return mesh.step(step.move, f"split {step.old} to {step.new}", step.before.shape)
     wide = step.before if step.kind == "irfftn" else step.after
     flops = tuple(
         _flops(prod(wide.local_shape(rank)), prod(step.sizes), step.kind in ("rfftn", "irfftn"))

@@ -3,8 +3,12 @@
 Received bytes are counted by one convention. A broadcast counts once at each receiver, and not at
 its root. An all-gather counts the parts of the others, a reduce-scatter the own part once for each
 other rank, an all-to-all the parts from others. An all-reduce of n bytes over p ranks counts
-2 n (p - 1) / p, rounded up. A reduction counts its bytes at the root, once for
-each other rank.
+2 n (p - 1) / p, rounded up. A reduction counts its bytes at the root, once for each other rank.
+
+Messages are those of the rank with most of them. A broadcast or a reduction is one message, an
+all-reduce 2 (p - 1); an all-gather and an all-to-all have one from each other rank that sends
+something, a reduce-scatter one for each rank with a part, at most p - 1. ``recording.Recorder``
+counts by this convention.
 """
 
 from __future__ import annotations

@@ -372,10 +372,16 @@ def _distinct(by: Sequence[str]) -> bool:
 def _free_result(
     output: str, sizes: dict[str, int], mesh: tuple[int, ...], by: tuple[str, ...]
 ) -> Split:
-    """Return the split of a result that needs the fewest bytes: addends are scattered."""
+    """Return the split of a result that needs the fewest bytes: addends are scattered.
+
+    A mesh dimension of one rank splits the first dimension that is left, as more ranks would.
+    """
     found: list[int | None] = [output.index(x) if x and x in output else None for x in by]
     for at, label in enumerate(by):
         if label and label not in output:
             free = [d for d, x in enumerate(output) if d not in found and sizes[x] >= mesh[at]]
             found[at] = max(free, key=lambda d: sizes[output[d]], default=None)
+    for at, ranks in enumerate(mesh):
+        if ranks == 1:
+            found[at] = next((d for d in range(len(output)) if d not in found), None)
     return tuple(found)

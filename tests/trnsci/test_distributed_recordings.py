@@ -99,7 +99,7 @@ def _both(library, function, shapes, mesh, given, *, text=(), factors=(), dtype=
     return plan, recorded(mesh, operands, lambda *x, check: [routine(*x, check=check)])
 
 
-gemm = partial(_both, blas, "gemm", factors=(1.0,))
+gemm = partial(_both, blas, "gemm", factors=(2.0,))
 product_of_two = partial(_both, tensor, "einsum", text=("mk,kn->mn",))
 ONE = [(a, b) for a in SPLITS for b in SPLITS]
 TWO = list(product(((ROWS, COLUMNS), (COLUMNS, EVERY), (EVERY, EVERY)), repeat=2))
@@ -143,7 +143,7 @@ def test_gemm_and_einsum_have_one_schedule():
 def test_symmetric_products(mesh):
     places = [(each,) for each in SPLITS] if len(mesh) == 1 else [x for x, _ in TWO[::3]]
     for given, trans in product(places, (False, True)):
-        compare(*_both(blas, "syrk", [(5, 7)], mesh, [given], factors=(1.0,), trans=trans))
+        compare(*_both(blas, "syrk", [(5, 7)], mesh, [given], factors=(2.0,), trans=trans))
 
 
 @pytest.mark.parametrize("mesh", [(1,), (3,), (4,), (2, 2), (2, 3)], ids=str)
@@ -152,7 +152,7 @@ def test_triangular_systems(mesh):
     for given, side, columns in product(splits, ("left", "right"), (2, 30)):
         shape = (5, columns) if side == "left" else (columns, 5)
         uplo = "upper" if columns == 2 else "lower"
-        options = {"factors": (1.0,), "side": side, "uplo": uplo}
+        options = {"factors": (2.0,), "side": side, "uplo": uplo}
         compare(*_both(blas, "trsm", [(5, 5), shape], mesh, given, **options))
 
 

@@ -44,7 +44,8 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
-    Peak memory is that at the default level of precision; other levels hold copies of operands.
+    Peak memory is that at the default level of precision, where other levels hold copies of
+    operands, and of a factor other than 1, for which ``trsm`` copies the right-hand sides.
 
     Args:
         function: ``"gemm"``, ``"syrk"``, ``"trsm"`` or ``"batched_pair_energy"``.
@@ -119,7 +120,7 @@ def plan(
         problem=f"{problem} in {dtype}, {words}",
         mesh=grid,
         steps=(agreement_step(grid), *steps),
-        held=peaks(grid, operands, partial(routine, 1.0, placements=placements)),
+        held=peaks(grid, operands, partial(routine, 2.0, placements=placements)),
         lower_bound=bound,
         backward=backward,
     )

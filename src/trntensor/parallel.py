@@ -1,11 +1,11 @@
-"""Contractions of sharded tensors, and contractions distributed over ranks.
+"""Contractions of sharded tensors in one process.
 
 A shard is a part of a tensor along one of its dimensions. ``einsum`` takes sharded operands: if the
 index of that dimension is in the result, the result is sharded too; if it is summed, the shards are
-contracted one by one and added. ``einsum_over_ranks`` distributes slices of one contraction of
-tensors that every rank has, and adds the results with one all-reduce.
+contracted one by one and added.
 
-``trntensor.distributed`` contracts DTensors, of which each rank has a part.
+``trntensor.distributed`` contracts DTensors over ranks, of which each has a part, and tensors that
+every rank has.
 """
 
 from __future__ import annotations
@@ -13,32 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
-from trnsci.core.distributed.agreement import agreement, gradients
-from trnsci.core.distributed.collectives import all_reduce, replicate
-from trnsci.core.distributed.groups import Ranks, ranks_of
 from trnsci.core.distributed.layout import Layout
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trntensor._paths.arguments import check_operands, read_arguments
-from trntensor._paths.precision import Precision
-from trntensor._planning.memory import Slices
-from trntensor._planning.program import Program
+from trnsci.core.errors import DTypeError, ShapeError
 from trntensor._planning.subscripts import Equation, parse, sizes_of
-from trntensor.plans import make_plan
 
-if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
-
-__all__ = ["ShardedTensor", "einsum_over_ranks", "gather", "scatter", "shard_boundaries"]
-
-_PIECES = 16
+__all__ = ["ShardedTensor", "gather", "scatter", "shard_boundaries"]
 
 
 @dataclass(frozen=True)
@@ -215,77 +201,6 @@ def _taken(x: Any, term: str, at: dict[str, tuple[int, int]]) -> Tensor:
                 x = x.narrow(dim, start, stop - start)
     found: Tensor = x
     return found
-
-
-# -- ranks -----------------------------------------------------------------------------------------
-
-
-def einsum_over_ranks(
-    subscripts: str | Tensor,
-    *operands: Any,
-    group: ProcessGroup | None = None,
-    pieces: int = _PIECES,
-    precision: Precision = "fast",
-) -> Tensor:
-    """Return a contraction distributed over ranks in slices, added with one all-reduce.
-
-    Every rank calls it with the same operands and gets the whole result, and whole gradients. Ranks
-    first compare their arguments, so that other arguments on a rank are an error on every rank. The
-    slices do not depend on the number of ranks; only the order of their sum does. Results on
-    different numbers of ranks thus differ by at most ``pieces * u`` times the contraction of the
-    magnitudes, with u the unit roundoff of the dtype.
-
-    Args:
-        subscripts: As for ``einsum``.
-        *operands: Tensors, the same on every rank.
-        group: Process group; None for all ranks, or for this process if none is initialized.
-        pieces: Minimum number of slices, if the indices are large enough.
-        precision: ``"fast"`` only, for each slice and for the sum.
-
-    Raises:
-        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``, on every rank if one rank
-            raises it. ShapeError too if the ranks differ in subscripts, shapes, dtypes or pieces;
-            it names them.
-        BackendError: The group was destroyed, or does not contain this rank.
-    """
-    function = "einsum_over_ranks"
-    ranks = Ranks(function, None, 0, 1)
-    if group is not None or (dist.is_available() and dist.is_initialized()):
-        ranks = ranks_of(function, group)
-    with agreement(function, group=group, check=ranks.size > 1, error=ShapeError) as describe:
-        text, tensors = read_arguments(function, subscripts, operands)
-        check_operands(function, text, tensors)
-        if precision != "fast":
-            raise FlagError(f"{function}: precision must be fast, got {precision!r}")
-        pieces = whole(function, "pieces", pieces, 1, error=ShapeError)
-        program = make_plan(function, text, tensors, "fast", None, "flops").program
-        shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
-        tracked = gradients(*tensors)
-        describe(f"{text!r} of {shapes} in {tensors[0].dtype}, {pieces} pieces, {tracked}")
-    cut = _cut(program, pieces)
-    mine = [at for number, at in enumerate(cut.ranges()) if number % ranks.size == ranks.rank]
-    return all_reduce(cut.summed([replicate(x, ranks) for x in tensors], mine), ranks)
-
-
-def _cut(program: Program, pieces: int) -> Program:
-    """Return a program in slices: along summed indices first, the largest one first."""
-    output, sizes = program.equation.output, program.sizes
-    order = sorted(sizes, key=lambda label: (label in output, -sizes[label], label))
-    slices: list[tuple[str, int]] = []
-    count = 1
-    for label in order:
-        if count >= pieces:
-            break
-        parts = min(sizes[label], -(-pieces // count))
-        if parts > 1:
-            part = -(-sizes[label] // parts)
-            slices.append((label, part))
-            count *= -(-sizes[label] // part)
-    return _with_slices(program, tuple(slices))
-
-
-def _with_slices(p: Program, slices: Slices) -> Program:
-    return Program(p.equation, p.shapes, p.sizes, p.itemsize, p.unaries, p.path, slices, p.searched)
 
 
 def _without(shape: Sequence[int], dim: int) -> tuple[int, ...]:

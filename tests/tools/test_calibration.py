@@ -18,9 +18,8 @@ def calibrate():
     sys.path[:] = before
 
 
-def test_a_few_blockings_are_in_order(calibrate):
-    wanted = {(1, 2, 8), (2, 4, 8), (4, 4, 16), (16, 2, 8), (16, 2, 16)}
-    found = calibrate.compare([row for row in calibrate.GRID if row.tiles in wanted])
+def test_every_fourth_blocking_is_in_order(calibrate):
+    found = calibrate.compare(list(calibrate.GRID[::4]))
     assert found.rank >= 0.8
     assert found.error <= 4
     assert found.regret <= 3

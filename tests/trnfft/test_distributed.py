@@ -224,7 +224,7 @@ def test_the_lower_bound_is_the_rank_of_blocks_of_the_transform():
 
 def test_a_plan_of_many_ranks_reads_as_a_table():
     text = str(distributed.plan("fftn", (1024, 1024, 1024), (16, 32)))
-    assert "Shard(1) to Shard(2), mesh 1" in text
+    assert "split 1 to 2, mesh dimension 1" in text
     assert "any linear algorithm" in text
     assert "backward" in text
 

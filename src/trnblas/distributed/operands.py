@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from trnblas._paths.arguments import Scalar
-from trnblas.distributed.schedule import INDICES
+from trnblas.distributed.panels import flipped
 from trnsci.core.backend.precision import CHOSEN, PrecisionLevel
 from trnsci.core.distributed.agreement import gradients
-from trnsci.core.distributed.layout import dims_of
+from trnsci.core.distributed.layout import dims_of, is_dtensor
+from trnsci.core.distributed.schedule import Split
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeError
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 def check_operand(function: str, name: str, x: Any, mesh: Any, ndim: int = 2) -> None:
     """Raise unless ``x`` is a DTensor on a mesh, with a number of dimensions and a dtype."""
-    from torch.distributed.tensor import DTensor
-
-    if not isinstance(x, DTensor):
+    if not is_dtensor(x):
         raise DTypeError(f"{function}: {name} must be a DTensor, got {type(x).__name__}")
     if x.device_mesh != mesh:
         raise FlagError(
@@ -83,21 +82,15 @@ def described(operands: Mapping[str, Any], **options: Any) -> str:
 
 
 def split_of(
-    function: str,
-    name: str,
-    placements: Sequence[Placement],
-    mesh_ndim: int,
-    matrix: str,
-    flipped: bool = False,
-) -> tuple[str, ...]:
-    """Return the index that each mesh dimension splits; empty where a matrix is replicated."""
-    indices = INDICES[matrix][::-1] if flipped else INDICES[matrix]
+    function: str, name: str, placements: Sequence[Placement], mesh_ndim: int, flip: bool = False
+) -> Split:
+    """Return the dimension of a matrix, or of its transpose, that each mesh dimension splits."""
     dims = dims_of(function, name, placements, 2, mesh_ndim)
-    return tuple("" if dim is None else indices[dim] for dim in dims)
+    return flipped(dims) if flip else dims
 
 
-def placements_of(split: tuple[str, ...]) -> tuple[Placement, ...]:
-    """Return the placements of a C that is split in a given way."""
+def placements_of(split: Split) -> tuple[Placement, ...]:
+    """Return the placements of a matrix that is split in a given way."""
     from torch.distributed.tensor import Replicate, Shard
 
-    return tuple(Shard("mn".index(index)) if index else Replicate() for index in split)
+    return tuple(Replicate() if dim is None else Shard(dim) for dim in split)

@@ -174,8 +174,8 @@ def _energies(
 
 def pair_steps(
     shape: tuple[int, int, int], mesh: tuple[int, ...], itemsize: int
-) -> tuple[list[Step], list[Step], tuple[int, ...]]:
-    """Return the steps of the energy and of its gradient, and the peak memory of each rank."""
+) -> tuple[list[Step], list[Step]]:
+    """Return the steps of the energy and of its gradient."""
     nocc, nvir, naux = shape
     size, places = mesh[0], mesh[1] if len(mesh) > 1 else 1
     sizes, row = even_sizes(nocc, size), nvir * naux * itemsize
@@ -210,12 +210,4 @@ def pair_steps(
     energies = sum(all_reduced(n * itemsize, p) for n in (nocc, nvir) for p in mesh)
     messages = 4 * sum(p - 1 for p in mesh)  # two rings along each mesh dimension
     back.append(Step("all_reduce", "gradients of energies", (energies,) * len(at), messages))
-    widest = max(sizes)
-    # Seven tensors like the integrals of an orbital with those of another rank: the integrals, the
-    # denominators and what the energy is computed from.
-    peak = tuple(
-        (sizes[r] + 2 * widest) * row
-        + itemsize * (7 * nvir * nvir * widest + 4 * (nocc + nvir) + 16)
-        for r, _ in at
-    )
-    return forward, back, peak
+    return forward, back

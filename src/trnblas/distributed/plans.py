@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trnblas._paths.flags import is_left, is_upper
-from trnblas.distributed.operands import split_of
-from trnblas.distributed.pairs import pair_steps
-from trnblas.distributed.schedule import Move, Schedule, moves_back, schedule
-from trnblas.distributed.symmetric import mirror_moves
-from trnblas.distributed.triangular import substitution
+from trnblas.distributed.pairs import batched_pair_energy, pair_steps
+from trnblas.distributed.panels import product_steps
+from trnblas.distributed.products import accumulation, gemm, gradient_schedule
+from trnblas.distributed.symmetric import mirror_moves, symmetric_product, syrk
+from trnblas.distributed.triangular import triangular_system, trsm
 from trnsci.core.arguments import whole
-from trnsci.core.distributed.plans import Communication, LowerBound, agreement_step
+from trnsci.core.distributed.plans import Communication, LowerBound, Step, agreement_step
+from trnsci.core.distributed.recording import operand, peaks, virtual_mesh
+from trnsci.core.distributed.schedule import FREE, Move, Schedule
 from trnsci.core.errors import FlagError, ShapeError
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 _FUNCTIONS = ("gemm", "syrk", "trsm", "batched_pair_energy")
-_WORDS = {"m": "rows", "n": "columns", "k": "the sum"}
+_WORDS = {"": "", "m": "rows", "n": "columns", "k": "the sum"}
 
 
 def plan(
@@ -42,7 +44,8 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
-    Peak memory is that at the default level of precision; other levels hold copies of operands.
+    Peak memory is that at the default level of precision, where other levels hold copies of
+    operands, and of a factor other than 1, for which ``trsm`` copies the right-hand sides.
 
     Args:
         function: ``"gemm"``, ``"syrk"``, ``"trsm"`` or ``"batched_pair_energy"``.
@@ -77,127 +80,90 @@ def plan(
     if function == "batched_pair_energy":
         return _pairs(dims[0], grid, dtype)
     given = tuple(_default(grid)[:count] if in_placements is None else in_placements)
+    operands = [(shape, each, dtype) for shape, each in zip(dims, given, strict=True)]
+    here = virtual_mesh(grid, 0)
+    tensors = [operand(here, *each) for each in operands]
+    routine: Any
+    bound = None
     if function == "trsm":
-        return _trsm(
-            dims,
-            grid,
-            given,
-            placements,
-            dtype,
-            is_left("plan", side),
-            is_upper("plan", uplo),
-            _flipped(trans),
-        )
-    flips = (_flipped(transA), _flipped(transB))
-    if function == "syrk":
-        flips = (_flipped(trans), not _flipped(trans))
-        dims, given = (dims[0],) * 2, (given[0],) * 2
-    return _product(function, dims, grid, given, placements, dtype, flips)
-
-
-def _flipped(trans: bool | str) -> bool:
-    return trans not in (False, "N", "n")
-
-
-def _product(
-    function: str,
-    shapes: tuple[tuple[int, ...], ...],
-    grid: tuple[int, ...],
-    given: tuple[Sequence[Placement], ...],
-    placements: Sequence[Placement] | None,
-    dtype: torch.dtype,
-    flips: tuple[bool, bool],
-) -> Communication:
-    a, b = (
-        split_of("plan", f"in_placements[{place}]", each, len(grid), "AB"[place], flips[place])
-        for place, each in enumerate(given)
-    )
-    (m, k), (inner, n) = (s[::-1] if flip else s for s, flip in zip(shapes, flips, strict=True))
-    if k != inner:
-        raise ShapeError(f"plan: A and B must agree in the contracted dimension, got {shapes}")
-    c = None
-    if placements is not None:
-        c = split_of("plan", "placements", placements, len(grid), "C")
-    chosen = schedule((m, k, n), grid, dtype.itemsize, a, b, c)
-    backward = [step for name in ("A", "B") for step in chosen.gradient(name).steps]
-    steps, peak = chosen.steps, chosen.peak_bytes
-    if function == "syrk":
-        swap = mirror_moves(chosen)
-        mirror = [chosen.step(move) for move in swap if move.kind != "slice"]
-        steps += tuple(mirror)
-        back = [chosen.step(m) for m in moves_back(swap) if m.kind != "slice"]
-        backward = [*back, *backward]
-        peak = tuple(
-            max(before, _mirror_peak(chosen, swap, at))
-            for before, at in zip(peak, chosen.coordinates, strict=True)
-        )
-    splits = ", ".join(f"{_WORDS[i]} over {size}" for i, size in zip(chosen.by, grid, strict=True))
+        flags = (side, uplo, trans, "nonunit")
+        solved = triangular_system(
+            "plan", 1.0, tensors[0], tensors[1], flags, placements
+        ).system.plan
+        n, columns = solved.sizes
+        problem = f"order {n}, {columns} right-hand sides"
+        splits = [("rows", "columns")[dim or 0] for dim in solved.by]
+        steps = solved.steps
+        backward = (*solved.adjoint().steps, *product_steps(solved.gradient()))
+        routine = partial(trsm, side=side, uplo=uplo, trans=trans)
+    else:
+        if function == "gemm":
+            factors, pair = (1.0, 0.0), (tensors[0], tensors[1], None)
+            made = accumulation("plan", factors, pair, (transA, transB), placements)
+            routine = partial(gemm, transA=transA, transB=transB)
+            bound = _bound(made.product.plan)
+        else:
+            made = symmetric_product("plan", (1.0, 0.0), tensors[0], None, trans, placements)
+            routine = partial(syrk, trans=trans, uplo=uplo)
+        chosen = made.product.plan
+        (m, k), (_, n) = chosen.shapes
+        problem = f"({m}, {k}) @ ({k}, {n})"
+        splits = [_WORDS[index] for index in chosen.by]
+        steps, backward = product_steps(chosen), _product_backward(chosen)
+        if function == "syrk":
+            there, back = _mirror_steps(chosen)
+            steps, backward = steps + there, back + backward
+    over = [f"{word} over {size}" for word, size in zip(splits, grid, strict=True) if size > 1]
+    words = ", ".join(over) or "one rank"
     return Communication(
         function=f"trnblas.distributed.{function}",
-        problem=f"({m}, {k}) @ ({k}, {n}) in {dtype}, {splits}",
+        problem=f"{problem} in {dtype}, {words}",
         mesh=grid,
         steps=(agreement_step(grid), *steps),
-        peak_bytes=peak,
-        lower_bound=_bound((m, k, n), grid, dtype.itemsize, (a, b, chosen.c))
-        if function == "gemm"
-        else None,
-        backward=tuple(backward),
+        held=peaks(grid, operands, partial(routine, 2.0, placements=placements)),
+        lower_bound=bound,
+        backward=backward,
     )
 
 
-def _mirror_peak(chosen: Schedule, swap: Sequence[Move], at: tuple[int, ...]) -> int:
-    """Return the bytes that a rank holds at most while triangles are exchanged."""
-
-    def count(matrix: str, split: tuple[str, ...]) -> int:
-        return prod(chosen.local_shape(matrix, split, at))
-
-    given = count("A", chosen.a)
-    own = count("C", chosen.c)
-    most = max([count("C", m.old) + 2 * count("C", m.new) for m in swap], default=0)
-    indices = 8 * 4 * sum(chosen.local_shape("C", chosen.c, at)) + own
-    return chosen.itemsize * (given + own + max(most, 3 * own)) + indices
+def _product_backward(chosen: Schedule) -> tuple[Step, ...]:
+    gradients = (gradient_schedule(chosen, place) for place in (0, 1))
+    return tuple(step for each in gradients for step in product_steps(each))
 
 
-def _trsm(
-    shapes: tuple[tuple[int, ...], ...],
-    grid: tuple[int, ...],
-    given: tuple[Sequence[Placement], ...],
-    placements: Sequence[Placement] | None,
-    dtype: torch.dtype,
-    left: bool,
-    upper: bool,
-    transposed: bool,
-) -> Communication:
-    (n, other), b_shape = shapes
-    if n != other or b_shape[0 if left else 1] != n:
-        raise ShapeError(f"plan: A must be square and fit B, got {shapes}")
-    flipped = transposed == left
-    wanted = given[1] if placements is None else placements
-    a = split_of("plan", "in_placements[0]", given[0], len(grid), "A", flipped)
-    b = split_of("plan", "in_placements[1]", given[1], len(grid), "C", not left)
-    x = split_of("plan", "placements", wanted, len(grid), "C", not left)
-    columns = b_shape[1 if left else 0]
-    chosen = substitution((n, columns), grid, dtype.itemsize, a, b, x, upper != flipped)
-    splits = ", ".join(f"{_WORDS[i]} over {size}" for i, size in zip(chosen.by, grid, strict=True))
-    return Communication(
-        function="trnblas.distributed.trsm",
-        problem=f"order {n}, {columns} right-hand sides in {dtype}, {splits}",
-        mesh=grid,
-        steps=(agreement_step(grid), *chosen.steps),
-        peak_bytes=chosen.peak_bytes,
-        backward=(*chosen.adjoint().steps, *chosen.gradient().steps),
+def _mirror_steps(chosen: Schedule) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Return the exchange of triangles, and that of its gradient."""
+    turned = {"slice": "all_gather", "all_gather": "slice", "all_to_all": "all_to_all"}
+    there = mirror_moves(chosen)
+    back = [Move(turned[m.kind], m.mesh_dim, m.new, m.old) for m in reversed(there)]
+    forward, backward = (
+        tuple(chosen.mesh.step(m, "C", chosen.shape) for m in each if m.kind not in FREE)
+        for each in (there, back)
     )
+    return forward, backward
 
 
 def _pairs(shape: tuple[int, ...], grid: tuple[int, ...], dtype: torch.dtype) -> Communication:
+    from torch.distributed.tensor import Replicate, Shard
+
     nocc, nvir, naux = shape
-    steps, backward, peak = pair_steps((nocc, nvir, naux), grid, dtype.itemsize)
+    steps, backward = pair_steps((nocc, nvir, naux), grid, dtype.itemsize)
+    every = (Replicate(),) * len(grid)
+    given = [
+        (shape, (Shard(0), *every[1:]), dtype),
+        ((nocc,), every, dtype),
+        ((nvir,), every, dtype),
+    ]
+
+    def call(B: Any, occupied: Any, virtual: Any, check: bool) -> None:
+        batched_pair_energy(B, occupied.to_local(), virtual.to_local(), check=check)
+
     return Communication(
         function="trnblas.distributed.batched_pair_energy",
         problem=f"{nocc} occupied and {nvir} virtual orbitals, {naux} functions, in {dtype}",
         mesh=grid,
         steps=(agreement_step(grid), *steps),
-        peak_bytes=peak,
+        held=peaks(grid, given, call),
         backward=tuple(backward),
     )
 
@@ -209,23 +175,20 @@ def _default(grid: tuple[int, ...]) -> tuple[tuple[Placement, ...], ...]:
     return split, split
 
 
-def _bound(
-    sizes: tuple[int, int, int],
-    grid: tuple[int, ...],
-    itemsize: int,
-    splits: tuple[tuple[str, ...], ...],
-) -> LowerBound | None:
+def _bound(chosen: Schedule) -> LowerBound | None:
     """Return the memory-independent lower bound of products of which there is one copy.
 
     It is that of Al Daas, Ballard, Grigori, Kumar and Rouse (SPAA 2022): with sides
     d1 >= d2 >= d3 and p ranks, a rank accesses at least D elements and starts and ends with a p-th
     of all, so it communicates the difference.
     """
+    grid = chosen.mesh.shape
+    splits = (*chosen.given, chosen.result)
     pairs = (pair for split in splits for pair in zip(split, grid, strict=True))
-    if any(not index and size > 1 for index, size in pairs):
+    if any(dim is None and size > 1 for dim, size in pairs):
         return None
     p = prod(grid)
-    first, second, third = sorted(sizes, reverse=True)
+    first, second, third = sorted(chosen.sizes.values(), reverse=True)
     if not third:
         return None
     if p * second <= first:
@@ -236,4 +199,4 @@ def _bound(
         accessed = 3 * (first * second * third / p) ** (2 / 3)
     owned = (first * second + first * third + second * third) / p
     name = "Al Daas et al. 2022, any algorithm with one copy of each matrix"
-    return LowerBound(max(0, int((accessed - owned) * itemsize)), name)
+    return LowerBound(max(0, int((accessed - owned) * chosen.mesh.itemsize)), name)

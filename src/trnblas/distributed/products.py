@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,24 +21,33 @@ from trnblas.distributed.operands import (
     precision_of,
     split_of,
 )
-from trnblas.distributed.schedule import INDICES, Move, Panel, Schedule, schedule
+from trnblas.distributed.panels import Panel, flipped, panels_of
 from trnsci.core.accumulation import is_number
 from trnsci.core.arguments import agree
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import Pending, start_broadcast
 from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
-from trnsci.core.distributed.layout import local_of, mesh_of, with_local
-from trnsci.core.distributed.splits import resplit
+from trnsci.core.distributed.layout import even_offsets, local_of, mesh_of, with_local
+from trnsci.core.distributed.schedule import Mesh, Schedule, Split, schedule
+from trnsci.core.distributed.splits import moved
 from trnsci.core.errors import FlagError, ShapeError
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["accumulated", "gemm", "moved", "product"]
+__all__ = [
+    "Accumulation",
+    "Product",
+    "accumulation",
+    "gemm",
+    "gradient_schedule",
+    "product_schedule",
+]
 
 FUNCTION = "trnblas.distributed.gemm"
+_FACTORS = ("alpha", "beta")
 
 
 def gemm(
@@ -85,230 +94,230 @@ def gemm(
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.
     """
-    found = accumulated(
-        FUNCTION,
-        (alpha, beta),
-        (A, B, C),
-        lambda: (transA, transB, None),
-        placements,
-        precision,
-        check,
-    )
-    return with_local(found.local, found.mesh, found.placements, found.shape)
+    with agreement(FUNCTION, A, B, C, check=check) as describe:
+        found = accumulation(
+            FUNCTION, (alpha, beta), (A, B, C), (transA, transB), placements, precision
+        )
+        describe(found.text)
+    return with_local(found.computed(), found.mesh, found.placements, found.product.plan.shape)
 
 
 @dataclass(frozen=True)
-class Accumulated:
-    """A product of parts, with what describes it as a DTensor."""
+class Accumulation:
+    """``alpha * A @ B + beta * C`` of this rank's parts.
 
-    local: Tensor
+    Attributes:
+        factors: alpha and beta.
+        parts: Parts of A and B as they are multiplied, and of C.
+        product: The product of A and B.
+        mesh: The mesh.
+        placements: Placements of the result.
+        text: The arguments that all ranks must share.
+    """
+
+    factors: tuple[Any, Any]
+    parts: tuple[Tensor, Tensor, Tensor | None]
+    product: Product
     mesh: DeviceMesh
     placements: tuple[Placement, ...]
-    shape: tuple[int, ...]
-    plan: Schedule
-    ranks: tuple[Ranks, ...]
+    text: str
+
+    def computed(self) -> Tensor:
+        """Return this rank's part of the result."""
+        (alpha, beta), (a, b, c) = self.factors, self.parts
+        found = self.product(a, b, alpha)
+        return found if c is None or is_number(beta, 0) else found + beta * c
 
 
-def accumulated(
+def accumulation(
     function: str,
     factors: tuple[Scalar, Scalar],
     operands: tuple[DTensor, DTensor, DTensor | None],
-    options: Callable[[], tuple[bool | str, bool | str, str | None]],
-    placements: Sequence[Placement] | None,
-    precision: PrecisionLevel | None,
-    check: bool,
-) -> Accumulated:
-    """Return this rank's part of ``alpha * op(A) @ op(B) + beta * C``.
-
-    ``options`` validates the other arguments. It returns the transpositions of A and B, and an
-    argument of the function that ranks must share, beyond those of a product.
-    """
-    (A, B, C), (alpha, beta) = operands, factors
-    with agreement(function, *operands, check=check) as describe:
-        mesh = mesh_of(function, A=A, B=B, C=C)
-        ranks = ranks_of_mesh(function, mesh)
-        for name, x in (("A", A), ("B", B), ("C", C)):
-            if x is not None:
-                check_operand(function, name, x, mesh)
-        transA, transB, also = options()
-        agree(function, "A", A, "B", B)
-        level = level_name(function, precision, A)
-        alpha, beta = constant(function, "alpha", alpha), constant(function, "beta", beta)
-        request = checked_product(function, alpha, A, B, beta, C, transA, transB)
-        shape, ops = request.shape, (request.trans_a, request.trans_b)
-        if C is not None and tuple(C.shape) != shape:
-            raise ShapeError(f"{function}: C must have shape {shape}, got {tuple(C.shape)}")
-        splits = [
-            split_of(function, name, x.placements, mesh.ndim, name, op != "N")
-            for name, x, op in (("A", A, ops[0]), ("B", B, ops[1]))
-        ]
-        if placements is None and C is not None:
-            placements = C.placements
-        wanted = None
-        if placements is not None:
-            wanted = split_of(function, "placements", placements, mesh.ndim, "C")
-        if C is not None and split_of(function, "C", C.placements, mesh.ndim, "C") != wanted:
-            raise FlagError(
-                f"{function}: C must have the placements of the result, {tuple(placements or ())}"
-                f", got {tuple(C.placements)}"
-            )
-        a, b = local_of(function, "A", A), local_of(function, "B", B)
-        c = None if C is None else local_of(function, "C", C)
-        sizes = (shape[0], A.shape[1 if ops[0] == "N" else 0], shape[1])
-        chosen = schedule(sizes, tuple(mesh.shape), A.dtype.itemsize, splits[0], splits[1], wanted)
-        text = described(
-            {"A": A, "B": B, "C": C},
-            alpha=request.alpha,
-            beta=request.beta,
-            transA=ops[0],
-            transB=ops[1],
-            placements=placements and tuple(placements),
-            uplo=also,
-            precision=level,
+    transposed: tuple[bool | str, bool | str],
+    placements: Sequence[Placement] | None = None,
+    precision: PrecisionLevel | None = None,
+) -> Accumulation:
+    """Return the checked operands of ``alpha * op(A) @ op(B) + beta * C``, and its schedule."""
+    A, B, C = operands
+    mesh = mesh_of(function, A=A, B=B, C=C)
+    ranks = ranks_of_mesh(function, mesh)
+    for name, x in (("A", A), ("B", B), ("C", C)):
+        if x is not None:
+            check_operand(function, name, x, mesh)
+    agree(function, "A", A, "B", B)
+    level = level_name(function, precision, A)
+    alpha, beta = (constant(function, name, x) for name, x in zip(_FACTORS, factors, strict=True))
+    request = checked_product(function, alpha, A, B, beta, C, *transposed)
+    shape, ops = request.shape, (request.trans_a, request.trans_b)
+    if C is not None and tuple(C.shape) != shape:
+        raise ShapeError(f"{function}: C must have shape {shape}, got {tuple(C.shape)}")
+    a, b = (
+        split_of(function, name, x.placements, mesh.ndim, op != "N")
+        for name, x, op in (("A", A, ops[0]), ("B", B, ops[1]))
+    )
+    if placements is None and C is not None:
+        placements = C.placements
+    wanted = None
+    if placements is not None:
+        wanted = split_of(function, "placements", placements, mesh.ndim)
+    if C is not None and split_of(function, "C", C.placements, mesh.ndim) != wanted:
+        raise FlagError(
+            f"{function}: C must have the placements of the result, {tuple(placements or ())}"
+            f", got {tuple(C.placements)}"
         )
-        describe(text)
-    alpha, beta = request.alpha, request.beta
-    found = product(applied(ops[0], a), applied(ops[1], b), alpha, chosen, ranks, level)
-    if c is not None and not is_number(beta, 0):
-        found = found + beta * c
-    if placements is None:
-        placements = placements_of(chosen.c)
-    return Accumulated(found, mesh, tuple(placements), shape, chosen, ranks)
+    parts = (
+        applied(ops[0], local_of(function, "A", A)),
+        applied(ops[1], local_of(function, "B", B)),
+        None if C is None else local_of(function, "C", C),
+    )
+    sizes = (shape[0], A.shape[1 if ops[0] == "N" else 0], shape[1])
+    chosen = product_schedule(sizes, Mesh(tuple(mesh.shape), A.dtype.itemsize), (a, b), wanted)
+    text = described(
+        {"A": A, "B": B, "C": C},
+        alpha=request.alpha,
+        beta=request.beta,
+        transA=ops[0],
+        transB=ops[1],
+        placements=placements and tuple(placements),
+        precision=level,
+    )
+    return Accumulation(
+        (request.alpha, request.beta),
+        parts,
+        Product(chosen, ranks, level),
+        mesh,
+        placements_of(chosen.result) if placements is None else tuple(placements),
+        text,
+    )
 
 
 # -- computation -----------------------------------------------------------------------------------
 
 
-class _Product(torch.autograd.Function):
-    """A product of parts; its gradients are products of parts."""
+def product_schedule(
+    sizes: tuple[int, int, int], mesh: Mesh, given: tuple[Split, Split], result: Split | None
+) -> Schedule:
+    """Return the schedule of ``(m, k) @ (k, n)``."""
+    m, k, n = sizes
+    return schedule(("mk", "kn"), "mn", ((m, k), (k, n)), mesh, given, result)
 
+
+@dataclass(frozen=True)
+class Product:
+    """A product of parts of matrices; its gradients are products of parts.
+
+    Attributes:
+        plan: How it is split.
+        ranks: The ranks along each mesh dimension.
+        level: Arithmetic of each rank's products.
+    """
+
+    plan: Schedule
+    ranks: tuple[Ranks, ...]
+    level: PrecisionLevel
+
+    def __call__(self, A: Tensor, B: Tensor, alpha: Scalar) -> Tensor:
+        """Return this rank's part of ``alpha * A @ B``; it is differentiable."""
+        found: Tensor = _Product.apply(A, B, alpha, self)  # type: ignore[no-untyped-call]
+        return found
+
+    def gradient(self, operand: int) -> Product:
+        """Return the product of the gradient by A, ``G @ B.mH``, or by B, ``A.mH @ G``."""
+        return Product(gradient_schedule(self.plan, operand), self.ranks, self.level)
+
+    def computed(self, A: Tensor, B: Tensor, alpha: Scalar) -> Tensor:
+        """Return this rank's part of ``alpha * A @ B``."""
+        plan, parts, streamed = self.plan, [A, B], panels_of(self.plan).streamed
+        for operand, found in enumerate(plan.before):
+            for move in found[: len(found) - (operand in streamed)]:
+                parts[operand] = moved(parts[operand], move, plan.shapes[operand], self.ranks)
+        total = self._multiplied(parts, alpha)
+        for move in plan.after:
+            total = moved(total, move, plan.shape, self.ranks)
+        return total
+
+    def _multiplied(self, parts: list[Tensor], alpha: Scalar) -> Tensor:
+        """Return the product of matrices of which some are received in panels."""
+        plan, precision = self.plan, precision_of(self.level)
+        index, panels = panels_of(plan).index, panels_of(plan).every
+        if not index:
+            return level3.gemm(alpha, parts[0], parts[1], precision=precision)
+        at = [each.rank for each in self.ranks]
+        shape = plan.mesh.part(plan.shape, plan.contracted, at)
+        dim = plan.output.find(index)
+        if dim < 0 and not panels:
+            return parts[0].new_zeros(shape)
+        total = parts[0].new_empty(shape)
+        coming = self._started(parts, panels[0]) if panels else []
+        for number, panel in enumerate(panels):
+            current = coming
+            if number + 1 < len(panels):
+                coming = self._started(parts, panels[number + 1])
+            beta, place = float(number > 0), total
+            if dim >= 0:
+                beta, place = 0.0, total.narrow(dim, panel.start, panel.stop - panel.start)
+            # No name holds the panels, so that two of a matrix exist at a time and not three.
+            level3.gemm(
+                alpha,
+                current[0].wait(),
+                current[1].wait(),
+                beta,
+                place,
+                precision=precision,
+                out=place,
+            )
+        return total
+
+    def _started(self, parts: list[Tensor], panel: Panel) -> list[Pending]:
+        """Return the panels of A and B, of which the broadcasts have been started."""
+        index, streamed = panels_of(self.plan).index, panels_of(self.plan).streamed
+        width, found = panel.stop - panel.start, []
+        for operand, (x, term) in enumerate(zip(parts, self.plan.terms, strict=True)):
+            dim = term.find(index)
+            if operand in streamed:
+                group = self.ranks[streamed[operand].mesh_dim]
+                owner = panel.owners[operand]
+                if group.rank == owner:
+                    first = even_offsets(self.plan.sizes[index], group.size)[owner]
+                    sent = x.narrow(dim, panel.start - first, width).resolve_conj().contiguous()
+                else:
+                    sent = x.new_empty((x.shape[0], width) if dim else (width, x.shape[1]))
+                found.append(start_broadcast(sent, group, owner))
+            else:
+                if dim >= 0:
+                    x = x.narrow(dim, panel.start, width)
+                found.append(Pending(x, None, self.ranks[0]))
+        return found
+
+
+def gradient_schedule(plan: Schedule, operand: int) -> Schedule:
+    """Return the schedule of the gradient of a product by one of its operands."""
+    (a, b), (shape_a, shape_b), (of_a, of_b) = plan.terms, plan.shapes, plan.given
+    if operand == 0:
+        terms, output, result = (plan.output, b[::-1]), a, of_a
+        shapes, given = (plan.shape, shape_b[::-1]), (plan.result, flipped(of_b))
+    else:
+        terms, output, result = (a[::-1], plan.output), b, of_b
+        shapes, given = (shape_a[::-1], plan.shape), (flipped(of_a), plan.result)
+    return schedule(terms, output, shapes, plan.mesh, given, result)
+
+
+class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        A: Tensor,
-        B: Tensor,
-        alpha: Any,
-        plan: Schedule,
-        ranks: tuple[Ranks, ...],
-        level: PrecisionLevel,
-    ) -> Tensor:
+    def forward(ctx: Any, A: Tensor, B: Tensor, alpha: Any, product: Product) -> Tensor:
         """Return this rank's part of the product."""
         ctx.save_for_backward(A, B)
-        ctx.others = alpha, plan, ranks, level
-        return _multiplied(A, B, alpha, plan, ranks, level)
+        ctx.alpha, ctx.product = alpha, product
+        return product.computed(A, B, alpha)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return this rank's part of the gradients."""
         A, B = ctx.saved_tensors
-        alpha, plan, ranks, level = ctx.others
-        alpha = alpha.conjugate()
+        alpha, product = ctx.alpha.conjugate(), ctx.product
         by_a = by_b = None
         if ctx.needs_input_grad[0]:
-            by_a = product(grads[0], B.mH, alpha, plan.gradient("A"), ranks, level)
+            by_a = product.gradient(0)(grads[0], B.mH, alpha)
         if ctx.needs_input_grad[1]:
-            by_b = product(A.mH, grads[0], alpha, plan.gradient("B"), ranks, level)
-        return by_a, by_b, None, None, None, None
-
-
-def product(
-    A: Tensor,
-    B: Tensor,
-    alpha: Scalar,
-    plan: Schedule,
-    ranks: tuple[Ranks, ...],
-    level: PrecisionLevel,
-) -> Tensor:
-    """Return this rank's part of ``alpha * A @ B``; it is differentiable."""
-    found: Tensor = _Product.apply(A, B, alpha, plan, ranks, level)  # type: ignore[no-untyped-call]
-    return found
-
-
-def _multiplied(
-    A: Tensor,
-    B: Tensor,
-    alpha: Scalar,
-    plan: Schedule,
-    ranks: tuple[Ranks, ...],
-    level: PrecisionLevel,
-) -> Tensor:
-    """Return this rank's part of ``alpha * A @ B``."""
-    parts = {"A": A, "B": B}
-    for move in plan.before:
-        parts[move.matrix] = moved(parts[move.matrix], move, plan, ranks)
-    found = _summed_panels(parts, alpha, plan, ranks, precision_of(level))
-    for move in plan.after:
-        found = moved(found, move, plan, ranks)
-    return found
-
-
-def _summed_panels(
-    parts: dict[str, Tensor],
-    alpha: Scalar,
-    plan: Schedule,
-    ranks: tuple[Ranks, ...],
-    precision: PrecisionLevel | None,
-) -> Tensor:
-    """Return the product of matrices of which some are received in panels."""
-    index = plan.streamed_index
-    if not index:
-        return level3.gemm(alpha, parts["A"], parts["B"], precision=precision)
-    at = [each.rank for each in ranks]
-    shape = plan.local_shape("C", plan.multiplied[2], at)
-    if index == "k" and not plan.panels:
-        return parts["A"].new_zeros(shape)
-    total = parts["A"].new_empty(shape)
-    coming = _started(parts, plan.panels[0], plan, ranks) if plan.panels else {}
-    for number, panel in enumerate(plan.panels):
-        current = coming
-        if number + 1 < len(plan.panels):
-            coming = _started(parts, plan.panels[number + 1], plan, ranks)
-        beta, place = float(number > 0), total
-        if index != "k":
-            beta = 0.0
-            place = total.narrow("mn".index(index), panel.start, panel.stop - panel.start)
-        # No name holds the panels, so that two of a matrix exist at a time and not three.
-        level3.gemm(
-            alpha,
-            current["A"].wait(),
-            current["B"].wait(),
-            beta,
-            place,
-            precision=precision,
-            out=place,
-        )
-    return total
-
-
-def _started(
-    parts: dict[str, Tensor], panel: Panel, plan: Schedule, ranks: tuple[Ranks, ...]
-) -> dict[str, Pending]:
-    """Return the panels of A and B, of which the broadcasts have been started."""
-    index, width = plan.streamed_index, panel.stop - panel.start
-    meshes = {move.matrix: move.mesh_dim for move in plan.streamed}
-    found = {}
-    for matrix, x in parts.items():
-        if matrix in meshes:
-            group, owner = ranks[meshes[matrix]], panel.owners[matrix]
-            dim = INDICES[matrix].index(index)
-            if group.rank == owner:
-                first = sum(plan.parts(index, meshes[matrix])[:owner])
-                sent = x.narrow(dim, panel.start - first, width).resolve_conj().contiguous()
-            else:
-                shape = (x.shape[0], width) if dim else (width, x.shape[1])
-                sent = x.new_empty(shape)
-            found[matrix] = start_broadcast(sent, group, owner)
-        else:
-            if index in INDICES[matrix]:
-                x = x.narrow(INDICES[matrix].index(index), panel.start, width)
-            found[matrix] = Pending(x, None, ranks[0])
-    return found
-
-
-def moved(x: Tensor, move: Move, plan: Schedule, ranks: tuple[Ranks, ...]) -> Tensor:
-    """Return a part of a matrix in another split along one mesh dimension; gradients move back."""
-    indices = INDICES[move.matrix]
-    shape = [plan.size(index) for index in indices]
-    places = {index: dim for dim, index in enumerate(indices)}
-    old, new = (places.get(split[move.mesh_dim]) for split in (move.old, move.new))
-    return resplit(x, move.kind, ranks[move.mesh_dim], shape, old, new)
+            by_b = product.gradient(1)(A.mH, grads[0], alpha)
+        return by_a, by_b, None, None

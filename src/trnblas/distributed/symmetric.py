@@ -10,16 +10,20 @@ from torch import Tensor
 
 from trnblas._paths.arguments import Scalar
 from trnblas._paths.flags import is_upper, transposition
-from trnblas.distributed.products import Accumulated, accumulated, moved
-from trnblas.distributed.schedule import Move, Schedule, moves
+from trnblas.distributed.operands import check_operand
+from trnblas.distributed.panels import flipped
+from trnblas.distributed.products import Accumulation, accumulation
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.distributed.layout import even_offsets, with_local
+from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.layout import even_offsets, mesh_of, with_local
+from trnsci.core.distributed.schedule import Move, Schedule, moves
+from trnsci.core.distributed.splits import moved
 from trnsci.core.errors import FlagError
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["mirror_moves", "syrk"]
+__all__ = ["mirror_moves", "symmetric_product", "syrk"]
 
 FUNCTION = "trnblas.distributed.syrk"
 
@@ -57,47 +61,50 @@ def syrk(
         ShapeError, DTypeError, DerivativeError, BackendError, RankError: As ``gemm``.
         FlagError: An option, a mesh or placements are invalid.
     """
-
-    def options() -> tuple[str, str, str]:
-        is_upper(FUNCTION, uplo)
-        op = transposition(FUNCTION, "trans", trans, A)
-        if op == "C":
-            raise FlagError(f"{FUNCTION}: trans must not be C for a complex A, got {trans!r}")
-        return ("N", "T", uplo) if op == "N" else ("T", "N", uplo)
-
-    found = accumulated(FUNCTION, (alpha, beta), (A, A, C), options, placements, precision, check)
-    return with_local(
-        _mirrored(found, is_upper(FUNCTION, uplo)), found.mesh, found.placements, found.shape
-    )
+    with agreement(FUNCTION, A, C, check=check) as describe:
+        found = symmetric_product(FUNCTION, (alpha, beta), A, C, trans, placements, precision)
+        upper = is_upper(FUNCTION, uplo)
+        describe(f"{found.text}, upper {upper}")
+    local = _mirrored(found, upper)
+    return with_local(local, found.mesh, found.placements, found.product.plan.shape)
 
 
-def _mirrored(found: Accumulated, upper: bool) -> Tensor:
+def symmetric_product(
+    function: str,
+    factors: tuple[Scalar, Scalar],
+    A: DTensor,
+    C: DTensor | None = None,
+    trans: bool | str = False,
+    placements: Sequence[Placement] | None = None,
+    precision: PrecisionLevel | None = None,
+) -> Accumulation:
+    """Return the checked operands of the product of a matrix and its transpose."""
+    check_operand(function, "A", A, mesh_of(function, A=A, C=C))
+    op = transposition(function, "trans", trans, A)
+    if op == "C":
+        raise FlagError(f"{function}: trans must not be C for a complex A, got {trans!r}")
+    ops = ("N", "T") if op == "N" else ("T", "N")
+    return accumulation(function, factors, (A, A, C), ops, placements, precision)
+
+
+def _mirrored(found: Accumulation, upper: bool) -> Tensor:
     """Return this rank's part of the matrix whose triangle is mirrored to the other one."""
-    transposed = found.local
-    for move in mirror_moves(found.plan):
-        transposed = moved(transposed, move, found.plan, found.ranks)
+    plan, ranks = found.product.plan, found.product.ranks
+    local = transposed = found.computed()
+    for move in mirror_moves(plan):
+        transposed = moved(transposed, move, plan.shape, ranks)
+    first = [0, 0]  # global index of the first row and column of this rank's part
+    for dim, group in zip(plan.result, ranks, strict=True):
+        if dim is not None:
+            first[dim] = even_offsets(plan.shape[dim], group.size)[group.rank]
     rows, columns = (
-        torch.arange(size, device=found.local.device) + first
-        for size, first in zip(found.local.shape, _first(found), strict=True)
+        torch.arange(size, device=local.device) + start
+        for size, start in zip(local.shape, first, strict=True)
     )
     own = rows[:, None] <= columns if upper else rows[:, None] >= columns
-    return torch.where(own, found.local, transposed.mT)
+    return torch.where(own, local, transposed.mT)
 
 
-def _first(found: Accumulated) -> tuple[int, ...]:
-    """Return the global index of the first row and column of this rank's part."""
-    split, plan = found.plan.c, found.plan
-    return tuple(
-        even_offsets(plan.size(index), plan.mesh[split.index(index)])[
-            found.ranks[split.index(index)].rank
-        ]
-        if index in split
-        else 0
-        for index in "mn"
-    )
-
-
-def mirror_moves(plan: Schedule) -> list[Move]:
+def mirror_moves(plan: Schedule) -> tuple[Move, ...]:
     """Return the moves after which each rank has the transpose of its part."""
-    swapped = tuple({"m": "n", "n": "m"}.get(index, index) for index in plan.c)
-    return moves("C", plan.c, swapped, plan.mesh)
+    return moves(plan.result, flipped(plan.result), plan.mesh.shape)

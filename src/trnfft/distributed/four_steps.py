@@ -19,9 +19,10 @@ from torch import Tensor
 from trnfft._kernels.angles import roots
 from trnsci.core.distributed.collectives import all_to_all
 from trnsci.core.distributed.groups import Ranks
-from trnsci.core.distributed.layout import even_offsets
+from trnsci.core.distributed.layout import even_offsets, even_sizes
+from trnsci.core.distributed.steps import messages_between
 
-__all__ = ["Matrix", "factors", "rows_at_once", "to_columns", "to_vector", "twiddled"]
+__all__ = ["Matrix", "factors", "to_columns", "to_vector", "twiddled"]
 
 _offsets = lru_cache(even_offsets)
 _BLOCK = 2**16  # twiddle factors at a time, in float64
@@ -53,6 +54,26 @@ class Matrix:
             return row * len(columns) + within
 
         return before(points.stop) - before(points.start)
+
+    @property
+    def messages(self) -> tuple[int, int]:
+        """Messages of the rank with most of them: points to columns, and columns to points."""
+        points, columns = (
+            np.array(_offsets(size, self.ranks))
+            for size in (self.rows * self.columns, self.columns)
+        )
+        row, column = np.divmod(points[:, None], self.columns)
+        width = np.diff(columns)
+        before = row * width + np.clip(column - columns[:-1], 0, width)
+        shared = np.diff(before, axis=0) > 0  # of each holder of points, with each rank
+        np.fill_diagonal(shared, False)
+        return int(shared.sum(0).max()), int(shared.sum(1).max())
+
+    @property
+    def exchanges(self) -> tuple[int, int]:
+        """Messages of the rank with most of them: columns to rows, and rows to columns."""
+        filled = [sum(map(bool, even_sizes(n, self.ranks))) for n in (self.columns, self.rows)]
+        return messages_between(*filled), messages_between(*filled[::-1])
 
     def pieces(self, x: Tensor, holder: int, rank: int) -> list[Tensor]:
         """Return the points of ``holder`` in the columns of ``rank``, in order, as views.
@@ -155,7 +176,7 @@ class _Twiddled(torch.autograd.Function):
         """Return the product."""
         ctx.given = points, columns, inverse
         found = torch.empty_like(x)
-        step = rows_at_once(len(columns))
+        step = max(1, _BLOCK // max(1, len(columns)))  # rows at a time
         across = np.arange(columns.start, columns.stop, dtype=np.int64)
         batch = [1] * (x.ndim - 2)
         for start in range(0, x.shape[0], step):
@@ -171,11 +192,6 @@ class _Twiddled(torch.autograd.Function):
         """Return the product with the conjugates."""
         points, columns, inverse = ctx.given
         return twiddled(grads[0], points, columns, not inverse), None, None, None
-
-
-def rows_at_once(columns: int) -> int:
-    """Return the number of rows whose twiddle factors are in memory at a time."""
-    return max(1, _BLOCK // max(1, columns))
 
 
 def _part(size: int, ranks: int, rank: int) -> range:

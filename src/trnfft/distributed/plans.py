@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import log2, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from trnfft._paths.arguments import REAL_INPUT, Dims
+from trnfft.distributed import nd, vectors
 from trnfft.distributed.bounds import NAME, Axis, least_received, lower_bound, mirrored
-from trnfft.distributed.four_steps import Matrix, rows_at_once
+from trnfft.distributed.four_steps import Matrix
 from trnfft.distributed.nd import problem_of, split_of
 from trnfft.distributed.schedule import (
     Exchange,
-    Parts,
     Problem,
     Transform,
     coordinates,
@@ -25,6 +26,8 @@ from trnfft.distributed.vectors import Vectors, vectors_of
 from trnsci.core.arguments import several, whole
 from trnsci.core.distributed.layout import even_sizes
 from trnsci.core.distributed.plans import Communication, LowerBound, Step, agreement_step
+from trnsci.core.distributed.recording import peaks
+from trnsci.core.distributed.schedule import Mesh
 from trnsci.core.errors import FlagError, ShapeError
 
 if TYPE_CHECKING:
@@ -50,8 +53,8 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
-    Memory is that of the operand, the result and the buffers of exchanges, without the workspace
-    of local transforms and without tensors that autograd saves.
+    Memory is that of the call on meta tensors without gradients, without the workspace of local
+    transforms.
 
     Args:
         function: ``"fftn"``, ``"ifftn"``, ``"rfftn"``, ``"irfftn"``, ``"fft"`` or ``"ifft"``.
@@ -86,8 +89,10 @@ def plan(
     if function in _VECTORS:
         if placements is not None or s is not None or dim is not None:
             raise FlagError(f"plan: {function} has no placements, s and dim")
-        vectors = vectors_of("plan", function, x, grid, split, transposed)
-        return _plan_of_vectors(function, x, grid, split, vectors)
+        found = vectors_of("plan", function, x, grid, split, transposed)
+        call: Any = partial(getattr(vectors, function), transposed=transposed)
+        held = peaks(grid, [(sizes, given, dtype)], call)
+        return _plan_of_vectors(function, x, grid, split, found, held)
     if transposed:
         raise FlagError(f"plan: {function} is transposed by placements, got transposed=True")
     wanted = (
@@ -96,7 +101,9 @@ def plan(
         else split_of("plan", "placements", placements, x.ndim, len(grid))
     )
     problem = problem_of("plan", function, x, grid, split, s, dim, None)
-    return _plan_of_dimensions(problem, dtype, wanted)
+    call = partial(getattr(nd, function), s=s, dim=dim, placements=placements)
+    held = peaks(grid, [(sizes, given, dtype)], call)
+    return _plan_of_dimensions(problem, dtype, wanted, held)
 
 
 def _default(function: str, ndim: int, grid: tuple[int, ...]) -> tuple[Placement, ...]:
@@ -111,7 +118,10 @@ def _default(function: str, ndim: int, grid: tuple[int, ...]) -> tuple[Placement
 
 
 def _plan_of_dimensions(
-    problem: Problem, dtype: torch.dtype, wanted: tuple[int, ...] | None
+    problem: Problem,
+    dtype: torch.dtype,
+    wanted: tuple[int, ...] | None,
+    held: Callable[[int], int],
 ) -> Communication:
     steps = schedule("plan", problem, wanted)
     operand, result = problem.operand, steps[-1].after
@@ -122,7 +132,7 @@ def _plan_of_dimensions(
         problem=f"{_named(operand.split)} {operand.shape} in {dtype} to {_named(result.split)}",
         mesh=operand.grid,
         steps=(agreement_step(operand.grid), *map(_step, work)),
-        peak_bytes=tuple(_peak(operand, work, rank) for rank in coordinates(operand.grid)),
+        held=held,
         lower_bound=lower_bound(problem, result),
         backward=tuple(_step(each.transposed) for each in reversed(exchanges)),
     )
@@ -141,9 +151,8 @@ def _step(step: Transform | Exchange) -> Step:
     grid = step.before.grid
     ranks = coordinates(grid)
     if isinstance(step, Exchange):
-        what = f"Shard({step.old}) to Shard({step.new}), mesh {step.mesh_dim}"
-        received = tuple(map(step.received, ranks))
-        return Step("all_to_all", what, received, grid[step.mesh_dim] - 1)
+        mesh = Mesh(grid, step.before.itemsize)
+        return mesh.step(step.move, f"split {step.old} to {step.new}", step.before.shape)
     wide = step.before if step.kind == "irfftn" else step.after
     flops = tuple(
         _flops(prod(wide.local_shape(rank)), prod(step.sizes), step.kind in ("rfftn", "irfftn"))
@@ -162,47 +171,25 @@ def _flops(elements: int, points: int, real: bool) -> int:
     return int((2.5 if real else 5) * elements * log2(max(points, 2)))
 
 
-def _peak(operand: Parts, steps: Sequence[Transform | Exchange], rank: Sequence[int]) -> int:
-    """Return the largest sum of the operand, the operand of a step, and what it allocates."""
-    held, peak = 0, 0
-    for step in steps:
-        after = step.after.local_bytes(rank)
-        if isinstance(step, Exchange):
-            made = step.before.local_bytes(rank) + after * (1 if step.old == 0 else 2)
-        else:
-            made = after + _widened(step, rank)
-        peak = max(peak, operand.local_bytes(rank) + held + made)
-        held = after
-    return peak
-
-
-def _widened(step: Transform, rank: Sequence[int]) -> int:
-    """Return the bytes of a copy of the operand, zero-padded, cut or converted to complex."""
-    before, after = step.before, step.after
-    lengths = dict(zip(step.dims, step.sizes, strict=True))
-    shape = [lengths.get(dim, size) for dim, size in enumerate(before.local_shape(rank))]
-    if step.kind == "irfftn":
-        shape[step.dims[-1]] = step.sizes[-1] // 2 + 1
-        itemsize = 2 * after.itemsize
-    else:
-        itemsize = before.itemsize if step.kind == "rfftn" else after.itemsize
-    same = tuple(shape) == before.local_shape(rank) and itemsize == before.itemsize
-    return 0 if same else prod(shape) * itemsize
-
-
 # -- vectors ---------------------------------------------------------------------------------------
 
 
 def _plan_of_vectors(
-    function: str, x: Tensor, grid: tuple[int, ...], split: tuple[int, ...], vectors: Vectors
+    function: str,
+    x: Tensor,
+    grid: tuple[int, ...],
+    split: tuple[int, ...],
+    vectors: Vectors,
+    held: Callable[[int], int],
 ) -> Communication:
     before, after = vectors.before, vectors.after
     ranks = coordinates(grid)
     narrow, wide = x.dtype.itemsize, x.dtype.to_complex().itemsize
     parts = [_VectorPart(vectors, rank, grid, split) for rank in ranks]
 
-    def exchanged(what: str, counts: Sequence[int], itemsize: int) -> Step:
-        return Step("all_to_all", what, tuple(n * itemsize for n in counts), before.ranks - 1)
+    def exchanged(what: str, counts: Sequence[int], itemsize: int, messages: int) -> Step:
+        received = tuple(n * itemsize for n in counts)
+        return Step("all_to_all", what, received, messages if any(received) else 0)
 
     def computed(what: str, counts: Sequence[int], points: int) -> Step:
         flops = tuple(_flops(count, points, real=False) for count in counts)
@@ -210,22 +197,24 @@ def _plan_of_vectors(
         return Step("compute", f"{function} of {what}", (0,) * len(ranks), 0, flops, touched)
 
     columns, rows = [each.columns for each in parts], [each.rows for each in parts]
+    across = before.exchanges
     steps = [
         computed(f"{before.columns} columns", columns, before.rows),
-        exchanged("columns to rows", [each.received_rows for each in parts], wide),
+        exchanged("columns to rows", [each.received_rows for each in parts], wide, across[0]),
         computed(f"{before.rows} rows", rows, before.columns),
     ]
-    backward = [exchanged("rows to columns", [each.received_columns for each in parts], wide)]
+    counts = [each.received_columns for each in parts]
+    backward = [exchanged("rows to columns", counts, wide, across[1])]
     if not vectors.from_matrix:
         counts = [each.points_to_columns(before) for each in parts]
-        steps.insert(0, exchanged("points to columns", counts, narrow))
+        steps.insert(0, exchanged("points to columns", counts, narrow, before.messages[0]))
         counts = [each.columns_to_points(before) for each in parts]
-        backward.append(exchanged("columns to points", counts, narrow))
+        backward.append(exchanged("columns to points", counts, narrow, before.messages[1]))
     if not vectors.to_matrix:
         counts = [each.columns_to_points(after) for each in parts]
-        steps.append(exchanged("columns to points", counts, wide))
+        steps.append(exchanged("columns to points", counts, wide, after.messages[1]))
         counts = [each.points_to_columns(after) for each in parts]
-        backward.insert(0, exchanged("points to columns", counts, wide))
+        backward.insert(0, exchanged("points to columns", counts, wide, after.messages[0]))
     if before.ranks == 1:
         steps = [step for step in steps if step.kind == "compute"]
         backward = []
@@ -238,7 +227,7 @@ def _plan_of_vectors(
         problem=f"{tuple(x.shape)} in {x.dtype} as {before.rows} x {before.columns} {layout}",
         mesh=grid,
         steps=(agreement_step(grid), *steps),
-        peak_bytes=tuple(each.peak(narrow, wide) for each in parts),
+        held=held,
         lower_bound=LowerBound(bound, NAME),
         backward=tuple(backward),
     )
@@ -295,26 +284,3 @@ class _VectorPart:
             common = after.rows * mirrored(after.columns_of(self.place), after.columns)
         batch = Axis(0, self.batch, self.batch, self.batch)
         return [batch, Axis(after.rows * after.columns, held, computed, common)]
-
-    def peak(self, narrow: int, wide: int) -> int:
-        """Return the largest sum of the operand, the operand of a step, and what it allocates."""
-        vectors, alone = self.vectors, self.vectors.before.ranks == 1
-        columns, rows, points = self.columns * wide, self.rows * wide, self.points * wide
-        # Each step: bytes of its operand unless it is that of the call, and of what it allocates.
-        steps = []
-        if not vectors.from_matrix:
-            steps.append((0, self.points * narrow + (0 if alone else self.columns * narrow)))
-        held = 0 if vectors.from_matrix else self.columns * narrow
-        steps.append((held, columns + (columns if narrow < wide else 0)))
-        block = min(rows_at_once(self.width), vectors.before.rows) * self.width
-        steps.append((columns, columns + block * (2 * wide + 16)))
-        if not alone:
-            steps.append((columns, columns + 2 * rows))
-        steps.append((rows, rows))
-        if vectors.to_matrix:
-            steps.append((rows, rows))
-        else:
-            steps.append((rows, rows + (0 if alone else points) + points))
-            steps.append((points, points if self.batch > 1 else 0))
-        operand = self.columns if vectors.from_matrix else self.points
-        return operand * narrow + max(held + made for held, made in steps)

@@ -16,6 +16,7 @@ from itertools import product
 from math import prod
 
 from trnsci.core.distributed.layout import even_sizes
+from trnsci.core.distributed.schedule import Move
 from trnsci.core.errors import FlagError
 
 __all__ = ["Exchange", "Parts", "Problem", "Transform", "coordinates", "schedule"]
@@ -51,10 +52,6 @@ class Parts:
         for mesh_dim, dim in enumerate(self.split):
             shape[dim] = self.sizes(mesh_dim)[rank[mesh_dim]]
         return tuple(shape)
-
-    def local_bytes(self, rank: Sequence[int]) -> int:
-        """Return the bytes of the part of a rank."""
-        return prod(self.local_shape(rank)) * self.itemsize
 
     def ranges(self, rank: Sequence[int]) -> list[range]:
         """Return the indices of the part of a rank, along each dimension."""
@@ -103,11 +100,10 @@ class Exchange:
     old: int
     new: int
 
-    def received(self, rank: Sequence[int]) -> int:
-        """Return the bytes that a rank receives."""
-        whole = self.before.shape[self.old]
-        own = self.before.local_shape(rank)[self.old]
-        return self.after.local_bytes(rank) // whole * (whole - own) if whole else 0
+    @property
+    def move(self) -> Move:
+        """The change of the split."""
+        return Move("all_to_all", self.mesh_dim, self.before.split, self.after.split)
 
     @property
     def most_received(self) -> int:

@@ -26,6 +26,7 @@ __all__ = [
     "compiler_loaded",
     "constant_to_compile",
     "current_transform",
+    "dispatch_mode",
     "dispatch_modes",
     "fake_mode",
     "fake_tensor_mode",
@@ -116,6 +117,15 @@ def without_modes() -> AbstractContextManager[Any]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
+
+
+def dispatch_mode() -> Any:
+    """Return the base class of modes that see every operation of torch, below autograd."""
+    # private: "Extending PyTorch" documents TorchDispatchMode and its import from this module,
+    # which has no public name. Without it: ImportError at the first call.
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    return TorchDispatchMode
 
 
 def without_function_modes() -> AbstractContextManager[Any]:

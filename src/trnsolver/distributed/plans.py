@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -17,7 +18,10 @@ from trnsci.core.distributed.plans import (
     agreement_step,
     all_reduced,
 )
+from trnsci.core.distributed.recording import peak_of, virtual_mesh
+from trnsci.core.distributed.steps import messages_between
 from trnsci.core.errors import FlagError, ShapeError
+from trnsolver.distributed import positive, tall
 from trnsolver.distributed._costs import (
     bound_of,
     computed,
@@ -87,6 +91,10 @@ def plan(
         wanted = "square" if square else "at least as tall as wide"
         raise ShapeError(f"plan: the matrix must be {wanted}, got {height} x {width}")
     steps = [agreement_step((layout.ranks,))]
+    options: dict[str, int] = {}
+    if function == "rsvd":
+        options = {"k": k, "oversampling": oversampling, "power_iterations": power_iterations}
+    held = _recorded(function, layout, right_sides, dtype, options)
     if exchanged and A is None:
         others = layout.ranks - 1
         steps.append(_every(layout, "all_gather", "rows of each rank", _SCALAR * others, others))
@@ -97,10 +105,8 @@ def plan(
         more, backward = _tall(function, layout, right_sides, sketch, power_iterations, dtype)
         arguments = function, layout, right_sides, sketch, power_iterations, dtype
         more.append(tall_computed(*arguments))
-        peak = _tall_bytes(function, layout, right_sides, sketch, dtype)
     elif function in ("cholesky", "solve_spd"):
         more, backward = _positive(function, layout, right_sides, dtype)
-        peak = _positive_bytes(layout, right_sides * (function == "solve_spd"), dtype.itemsize)
     else:
         product = _product(layout, right_sides, A, dtype)
         more = _iterative(function, layout, right_sides, iterations, preconditioned, product)
@@ -109,12 +115,35 @@ def plan(
         )
         more.append(vectors)
         backward = [*product(1, "halo of x" if A is not None else "parts of x"), *more]
-        peak = _iterative_bytes(layout, right_sides, A, dtype)
+        held = _iterative_bytes(function, layout, right_sides, A, dtype).__getitem__
         problem += f", {iterations} iterations"
     bound = bound_of(function, layout, right_sides, dtype)
     return Communication(
-        function, problem, (layout.ranks,), (*steps, *more), peak, bound, tuple(backward)
+        function,
+        problem,
+        (layout.ranks,),
+        (*steps, *more),
+        held,
+        bound,
+        tuple(backward),
+        largest=layout.sizes.index(max(layout.sizes)),
     )
+
+
+def _recorded(
+    function: str, layout: Layout, sides: int, dtype: torch.dtype, options: dict[str, int]
+) -> Callable[[int], int]:
+    """Return a function that records the memory of a rank."""
+    module = positive if function in _SQUARE else tall
+    widths = [layout.shape[1], sides][: 1 + (function in ("lstsq", "solve_spd"))]
+
+    def held(rank: int) -> int:
+        given = [torch.empty(layout.sizes[rank], n, dtype=dtype, device="meta") for n in widths]
+        world = virtual_mesh((layout.ranks,), rank).world
+        call = partial(getattr(module, function), group=world, layout=layout, **options)
+        return peak_of(given, call)
+
+    return held
 
 
 def _layout(rows: Layout | Sequence[int], columns: int | None) -> tuple[Layout, bool]:
@@ -175,20 +204,6 @@ def _tall(
     ], []
 
 
-def _tall_bytes(
-    function: str, layout: Layout, sides: int, sketch: int, dtype: torch.dtype
-) -> tuple[int, ...]:
-    """Return the bytes of the rows of A and Q, with one more for products, and of triangles."""
-    n, size = layout.shape[1], dtype.itemsize
-    if function == "msign":
-        wide = _wide(dtype)
-        return tuple(m * n * (2 * size + 4 * wide) + 14 * n * n * wide for m in layout.sizes)
-    width = sketch if function == "rsvd" else n
-    tall = n + (4 * sketch if function == "rsvd" else 2 * n) + 4 * sides
-    small = (3 * layout.ranks + 8) * width * width + 4 * width * n + 4 * n * sides
-    return tuple(size * (m * tall + small) for m in layout.sizes)
-
-
 # -- positive definite matrices --------------------------------------------------------------------
 
 
@@ -204,7 +219,9 @@ def _positive(
             following, top, bottom = cuts[at + 1]
             sent[following] += (bottom - top) * start
         before = start
-    factor = _from_others(layout, "panels of the factor", sent, size, 2 * len(cuts))
+    # Every panel, and all of its columns but the last ones before, which the first two have not.
+    broadcasts = len(cuts) + max(0, len(cuts) - 2)
+    factor = _from_others(layout, "panels of the factor", sent, size, broadcasts)
     blocks = len(filled(layout))
     triangle = [m * end for m, end in zip(layout.sizes, layout.offsets[1:], strict=True)]
 
@@ -217,7 +234,8 @@ def _positive(
 
     if function == "solve_spd":
         gathered = [2 * m * sides for m in layout.sizes]
-        last = _from_others(layout, "solution and gradient", gathered, size, 2, "all_gather")
+        messages = 2 * min(blocks, p - 1)
+        last = _from_others(layout, "solution and gradient", gathered, size, messages, "all_gather")
         both = substitutions(layout, sides, dtype)
         logdet = _summed(layout, "log-determinant", _SCALAR)
         steps = [factor, factorized(layout, dtype), *substituted(sides), both, logdet]
@@ -227,7 +245,7 @@ def _positive(
         _to_owner(layout, "L^H times the gradient", triangle, size, blocks),
         _to_owner(layout, "sums for L^-H", [m * n for m in layout.sizes], size, blocks),
         _from_others(layout, "rows of the factor", triangle, size, blocks),
-        Step("all_to_all", "adjoint of the gradient", exchanged, p - 1),
+        Step("all_to_all", "adjoint of the gradient", exchanged, messages_between(blocks, blocks)),
     ]
 
 
@@ -244,17 +262,6 @@ def _to_owner(layout: Layout, what: str, parts: list[int], size: int, messages: 
     p = layout.ranks
     received = tuple(size * (p - 1) * own for own in parts)
     return Step("reduce_scatter", what, received, messages * (p > 1))
-
-
-def _positive_bytes(layout: Layout, sides: int, size: int) -> tuple[int, ...]:
-    """Return the bytes of A, the factor, three panels, a product, and vectors."""
-    n = layout.shape[0]
-    panel = max((end - start for _, start, end in panels(layout)), default=0)
-    tallest = max(layout.sizes)
-    return tuple(
-        size * (2 * m * n + 3 * panel * n + 2 * m * panel + (4 * m + 3 * tallest) * sides)
-        for m in layout.sizes
-    )
 
 
 # -- iterative methods -----------------------------------------------------------------------------
@@ -334,11 +341,15 @@ def _iterative(
 
 
 def _iterative_bytes(
-    layout: Layout, sides: int, A: SparseMatrix | Communication | None, dtype: torch.dtype
+    function: str,
+    layout: Layout,
+    sides: int,
+    A: SparseMatrix | Communication | None,
+    dtype: torch.dtype,
 ) -> tuple[int, ...]:
-    """Return the bytes of a product and of eight vectors, of which two are in float64."""
+    """Return the bytes of a product and of eight vectors, nine of MINRES, two in float64."""
     n, size = layout.shape[0], dtype.itemsize
-    vectors = (6 * size + 2 * _wide(dtype)) * sides
+    vectors = ((7 if function == "minres" else 6) * size + 2 * _wide(dtype)) * sides
     if A is None:
         return tuple(m * n * size + (2 * n + m) * sides * size + m * vectors for m in layout.sizes)
     of_product = _plan_of(A, layout, sides).peak_bytes

@@ -288,7 +288,7 @@ class _LeastSquares(torch.autograd.Function):
         u, s, vh = torch.linalg.svd(R)
         kept = s > torch.finfo(s.dtype).eps * height * s[:1]
         rank = kept.sum()
-        if int(rank) == A.shape[1]:
+        if rank.is_meta or int(rank) == A.shape[1]:
             X = torch.linalg.solve_triangular(R, inner, upper=True)
         elif any(ctx.needs_input_grad):
             raise DerivativeError(

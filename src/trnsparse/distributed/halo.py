@@ -113,15 +113,16 @@ def plan(
     columns = column_layout(columns, layout)
     ends = torch.tensor(columns.offsets[1:])
     pointers, indices = csr.pattern.pointers.cpu(), csr.pattern.indices.cpu()
-    halos, sent = [], [0] * ranks
+    needed = []  # elements that each rank needs of each other one
     for rank in range(ranks):
         at = layout.rows(rank)
         entries = indices[int(pointers[at.start]) : int(pointers[at.stop])].to(torch.int64)
         _, halo = halo_of(entries, columns.offsets[rank], columns.offsets[rank + 1])
-        halos.append(halo.numel())
         owners = torch.searchsorted(ends, halo, right=True)
-        for owner, count in enumerate(torch.bincount(owners, minlength=ranks).tolist()):
-            sent[owner] += count
+        needed.append(torch.bincount(owners, minlength=ranks))
+    table = torch.stack(needed)
+    halos, sent = table.sum(1).tolist(), table.sum(0).tolist()
+    peers = [int((table > 0).sum(dim).max()) for dim in (1, 0)]
     item = right_sides * A.dtype.itemsize
     entries_of = pointers[torch.tensor(layout.offsets)].diff().tolist()
     backward: tuple[Step, ...] = ()
@@ -130,7 +131,7 @@ def plan(
         steps = [
             agreement_step((ranks,)),
             Step("all_to_all", "numbers of needed elements", every, ranks - 1),
-            Step("all_to_all", "needed elements", tuple(8 * n for n in sent), ranks - 1),
+            Step("all_to_all", "needed elements", tuple(8 * n for n in sent), peers[1]),
             Step(
                 "all_reduce",
                 "elements sent by all",
@@ -140,8 +141,11 @@ def plan(
         ]
     else:
         there, back = (
-            Step("all_to_all", what, tuple(n * item for n in counts), ranks - 1)
-            for what, counts in (("halo of X", halos), ("sums for other ranks", sent))
+            Step("all_to_all", what, tuple(n * item for n in counts), messages)
+            for what, counts, messages in (
+                ("halo of X", halos, peers[0]),
+                ("sums for other ranks", sent, peers[1]),
+            )
         )
         compute = _computed(entries_of, layout.sizes, columns.sizes, halos, right_sides, A.dtype)
         steps = [agreement_step((ranks,)), there, compute]
@@ -155,7 +159,10 @@ def plan(
         )
     )
     problem = f"{A.shape[0]} x {A.shape[1]}, {csr.nnz} entries in {A.dtype}, {right_sides} columns"
-    return Communication(function, problem, (ranks,), tuple(steps), peak, None, backward)
+    largest = peak.index(max(peak))
+    return Communication(
+        function, problem, (ranks,), tuple(steps), peak.__getitem__, None, backward, largest
+    )
 
 
 def _computed(
@@ -184,7 +191,8 @@ def _bytes_of_product(
     If it is not one call of a library, the pattern is transposed or expanded, and entries are
     multiplied one by one and then summed.
     """
-    matrix = entries * (size + 8) + 8 * (rows + 1) + 8 * sent
+    pointers = 8 * (rows + 1) + 16 * (own + halo + 2)  # of rows, and of a transposed pattern
+    matrix = entries * (size + 8) + pointers + 8 * sent
     terms = entries * ((2 * columns + 1) * size + 32)
     operands = 2 * (own + halo) + 2 * rows + halo + sent
     return matrix + terms + operands * columns * size

@@ -9,17 +9,16 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from trnsci.core.distributed.agreement import agreement, gradients
-from trnsci.core.distributed.collectives import replicate
-from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
-from trnsci.core.distributed.layout import dims_of, even_sizes, local_of, mesh_among, with_local
-from trnsci.core.distributed.splits import resplit
+from trnsci.core.distributed.groups import ranks_of_mesh
+from trnsci.core.distributed.layout import dims_of, is_dtensor, local_of, mesh_among, with_local
+from trnsci.core.distributed.schedule import Mesh, Split, schedule
+from trnsci.core.distributed.splits import contracted_part, moved
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError
 from trnsci.core.interop import forward_level, transform_level
 from trntensor._paths.arguments import check_operands, read_arguments
 from trntensor._paths.precision import checked_precision
 from trntensor._planning.subscripts import parse, sizes_of
 from trntensor.contraction import einsum as local_einsum
-from trntensor.distributed.schedule import Move, Schedule, Split, schedule
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -93,18 +92,17 @@ def einsum(
         wanted = None
         if placements is not None:
             wanted = dims_of(_FUNCTION, "placements", placements, len(equation.output), mesh.ndim)
-        itemsize = tensors[0].element_size()
-        plan = schedule(equation, shapes, tuple(mesh.shape), itemsize, tuple(given), wanted)
+        grid = Mesh(tuple(mesh.shape), tensors[0].element_size())
+        plan = schedule(equation.inputs, equation.output, shapes, grid, tuple(given), wanted)
         splits = ", ".join(f"{s} {g}" for s, g in zip(shapes, given, strict=True))
         describe(
             f"{text!r} of {splits} in {tensors[0].dtype} to {wanted}, precision "
             f"{chosen_precision}, memory_limit {memory_limit}, {gradients(*tensors)}"
         )
-    for operand, local in enumerate(locals_):
-        locals_[operand] = _needed(local, operand, plan, ranks)
+    locals_ = [contracted_part(x, number, plan, ranks) for number, x in enumerate(locals_)]
     found = local_einsum(equation.plain, *locals_, precision=precision, memory_limit=memory_limit)
     for move in plan.after:
-        found = _moved(found, move, plan.shape, ranks, gradient="replicated")
+        found = moved(found, move, plan.shape, ranks)
     if placements is None:
         placements = placements_of(plan.result)
     return with_local(found, mesh, placements, plan.shape)
@@ -122,11 +120,9 @@ def placements_of(split: Split) -> tuple[Placement, ...]:
 
 def _check_derivatives(arguments: Sequence[Any]) -> None:
     """Raise in transforms and in forward mode, which collectives and DTensors do not support."""
-    from torch.distributed.tensor import DTensor
-
     dual = forward_level() >= 0 and any(
         isinstance(x, Tensor)
-        and not isinstance(x, DTensor)  # forward mode refuses these itself
+        and not is_dtensor(x)  # forward mode refuses these itself
         and forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]
         for x in arguments
     )
@@ -146,9 +142,7 @@ def _unpacked(arguments: Sequence[Any]) -> list[Any]:
 
 def _part_of(name: str, x: Any, mesh: DeviceMesh) -> tuple[Tensor, Split]:
     """Return this rank's part of an operand, and its split."""
-    from torch.distributed.tensor import DTensor
-
-    if not isinstance(x, DTensor):
+    if not is_dtensor(x):
         return x, (None,) * mesh.ndim
     if x.device_mesh != mesh:
         raise FlagError(
@@ -157,36 +151,3 @@ def _part_of(name: str, x: Any, mesh: DeviceMesh) -> tuple[Tensor, Split]:
         )
     local = local_of(_FUNCTION, name, x)
     return local, dims_of(_FUNCTION, name, x.placements, x.ndim, mesh.ndim)
-
-
-# -- moves -----------------------------------------------------------------------------------------
-
-
-def _needed(x: Tensor, operand: int, plan: Schedule, ranks: tuple[Ranks, ...]) -> Tensor:
-    """Return the part of an operand that this rank contracts."""
-    shape = plan.shapes[operand]
-    for move in plan.before[operand]:
-        split = bool(plan.by[move.mesh_dim])
-        x = _moved(x, move, shape, ranks, gradient="partial" if split else "replicated")
-    for mesh_dim, group in enumerate(ranks):
-        for dim in plan.places(operand, mesh_dim)[1:]:
-            x = _sliced(x, dim, shape[dim], group)
-    return x
-
-
-def _moved(
-    x: Tensor, move: Move, shape: Sequence[int], ranks: tuple[Ranks, ...], *, gradient: Any
-) -> Tensor:
-    """Return a part of a tensor of a given shape in another split."""
-    group = ranks[move.mesh_dim]
-    if move.kind == "replicate":
-        return replicate(x, group)
-    old, new = move.old[move.mesh_dim], move.new[move.mesh_dim]
-    if move.kind == "slice" and new is not None and not move.whole and gradient == "partial":
-        return _sliced(x, new, shape[new], group)
-    return resplit(x, move.kind, group, shape, old, new, gradient=gradient)
-
-
-def _sliced(x: Tensor, dim: int, size: int, group: Ranks) -> Tensor:
-    sizes = even_sizes(size, group.size)
-    return x.narrow(dim, sum(sizes[: group.rank]), sizes[group.rank])

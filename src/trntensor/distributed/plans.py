@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from trnsci.core.arguments import whole
 from trnsci.core.distributed.layout import dims_of
-from trnsci.core.distributed.plans import Communication, agreement_step
+from trnsci.core.distributed.plans import Communication, Step, agreement_step
+from trnsci.core.distributed.recording import peaks
+from trnsci.core.distributed.schedule import Mesh, Schedule, schedule
 from trnsci.core.errors import FlagError
-from trntensor._planning.subscripts import parse, sizes_of
-from trntensor.distributed.schedule import Schedule, schedule
+from trntensor._planning.program import make_program
+from trntensor._planning.subscripts import Equation, parse, sizes_of
+from trntensor.distributed.contraction import einsum, placements_of
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement
@@ -73,21 +77,41 @@ def plan(
     wanted = None
     if placements is not None:
         wanted = dims_of("plan", "placements", placements, len(equation.output), len(grid))
-    chosen = schedule(equation, sizes, grid, dtype.itemsize, given, wanted)
+    there = Mesh(grid, dtype.itemsize)
+    chosen = schedule(equation.inputs, equation.output, sizes, there, given, wanted)
+    before, after = chosen.collectives
+    operands = [
+        (shape, placements_of(split), dtype) for shape, split in zip(sizes, given, strict=True)
+    ]
+    call = partial(einsum, subscripts, placements=placements)
     return Communication(
         function="trntensor.distributed.einsum",
         problem=f"{subscripts} of {', '.join(map(str, sizes))} in {dtype}, {_splits(chosen)}",
         mesh=grid,
-        steps=(agreement_step(grid), *chosen.steps),
-        peak_bytes=chosen.peak_bytes,
+        steps=(agreement_step(grid), *before, _computed(equation, chosen), *after),
+        held=peaks(grid, operands, call),
         backward=chosen.backward,
     )
+
+
+def _computed(equation: Equation, chosen: Schedule) -> Step:
+    """Return the local contractions."""
+
+    @cache
+    def flops(shapes: tuple[tuple[int, ...], ...]) -> int:
+        itemsize = chosen.mesh.itemsize
+        return make_program("plan", equation, shapes, itemsize, "flops", None, None, None).flops
+
+    ranks = chosen.mesh.coordinates
+    counts = tuple(flops(chosen.contracted_shapes(at)) for at in ranks)
+    touched = tuple(map(chosen.touched, ranks))
+    return Step("compute", "contraction", (0,) * len(ranks), 0, counts, touched)
 
 
 def _splits(chosen: Schedule) -> str:
     found = [
         f"index {label} over {ranks} ranks" if label else f"the same on {ranks} ranks"
-        for label, ranks in zip(chosen.by, chosen.mesh, strict=True)
+        for label, ranks in zip(chosen.by, chosen.mesh.shape, strict=True)
         if ranks > 1
     ]
     return ", ".join(found) or "one rank"

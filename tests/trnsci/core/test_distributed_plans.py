@@ -17,7 +17,13 @@ STEPS = (
 
 def test_sums_of_steps():
     found = Communication(
-        "f", "problem", (2, 1), STEPS, (50, 60), LowerBound(40, "name"), (Step("x", "y", (7, 9)),)
+        "f",
+        "problem",
+        (2, 1),
+        STEPS,
+        [50, 60].__getitem__,
+        LowerBound(40, "name"),
+        (Step("x", "y", (7, 9)),),
     )
     assert found.ranks == 2
     assert [found.received(rank) for rank in (0, 1)] == [512, 612]
@@ -25,6 +31,7 @@ def test_sums_of_steps():
     assert found.most_received == 100
     assert found.total == 1124
     assert found.ratio == 2.5
+    assert found.peak_bytes == (50, 60)
     assert str(found).splitlines() == [
         "f on 2 x 1 ranks: problem",
         "step            what                            bytes received at most  messages",
@@ -33,14 +40,14 @@ def test_sums_of_steps():
         "compute         products                                             0         0",
         "in all                                                             612         2",
         "lower bound 40 bytes (name), ratio 2.50",
-        "peak memory 60 bytes per rank",
+        "peak memory 50 bytes on rank 0",
         "backward 9 bytes received at most in 1 steps",
     ]
 
 
 def test_without_a_bound_there_is_no_ratio():
-    assert Communication("f", "", (2,), STEPS, (0, 0)).ratio is None
-    assert Communication("f", "", (2,), STEPS, (0, 0), LowerBound(0, "")).ratio is None
+    assert Communication("f", "", (2,), STEPS, [0, 0].__getitem__).ratio is None
+    assert Communication("f", "", (2,), STEPS, [0, 0].__getitem__, LowerBound(0, "")).ratio is None
 
 
 def test_all_reduce_is_rounded_up():

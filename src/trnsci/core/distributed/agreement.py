@@ -13,12 +13,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core import errors
 from trnsci.core.distributed.collectives import all_gather
-from trnsci.core.distributed.groups import Ranks, comparing_ranks, group_device
+from trnsci.core.distributed.groups import Ranks, comparing_ranks
 from trnsci.core.distributed.layout import mesh_among
 from trnsci.core.errors import RankError, TrnsciError
 
@@ -43,7 +42,6 @@ def agreement(
     mesh: DeviceMesh | None = None,
     group: ProcessGroup | None = None,
     check: bool = True,
-    error: type[TrnsciError] = RankError,
 ) -> Iterator[Callable[[str], None]]:
     """Validate arguments in the context; at its end ranks compare what they found.
 
@@ -68,7 +66,6 @@ def agreement(
         group: The group of a call without a mesh; None for the default one.
         check: Whether ranks exchange signatures. If not, a rank that differs can make the others
             wait until the time-out of the process group.
-        error: Class of the error for arguments that differ.
     """
     mesh = mesh_among(operands) if mesh is None else mesh
     ranks = comparing_ranks(function, mesh, group) if check else ()
@@ -83,12 +80,12 @@ def agreement(
     except Exception as own:
         if check:
             with suppress(RankError):  # the own error says more than that others did not answer
-                _compare(ranks, f"{_FAILED}{type(own).__name__}:{own}", error, own)
+                _compare(ranks, f"{_FAILED}{type(own).__name__}:{own}", own)
         raise
     if check:
         if mesh is not None:
             told += f", mesh {mesh.mesh.tolist()}"
-        _compare(ranks, told, error, None)
+        _compare(ranks, told, None)
 
 
 def gradients(*operands: Any) -> str:
@@ -99,12 +96,7 @@ def gradients(*operands: Any) -> str:
     return f"gradients {tracked}"
 
 
-def _compare(
-    ranks: Sequence[Ranks],
-    told: str,
-    error: type[TrnsciError],
-    own: Exception | None,
-) -> None:
+def _compare(ranks: Sequence[Ranks], told: str, own: Exception | None) -> None:
     """Raise, unless every rank gave the same text; a rank that failed raises its own error."""
     found: dict[bytes, list[str]] = {}
     for signature in _signatures(ranks, told.encode()):
@@ -121,7 +113,7 @@ def _compare(
     failures = [(text[1:].partition(":"), who) for text, who in texts if text.startswith(_FAILED)]
     if not failures:
         given = "; ".join(f"on {who}: {text}" for text, who in texts)
-        raise error(f"{function}: all ranks must give the same arguments, got {given}")
+        raise RankError(f"{function}: all ranks must give the same arguments, got {given}")
     kinds = {kind for (kind, _, _), _ in failures}
     raised = getattr(errors, kinds.pop(), None) if len(kinds) == 1 else None
     if not (isinstance(raised, type) and issubclass(raised, TrnsciError)):
@@ -134,11 +126,12 @@ def _compare(
 
 def _signatures(ranks: Sequence[Ranks], told: bytes) -> list[bytes]:
     """Return the signatures of all ranks, gathered in one group after another."""
-    who = dist.get_rank().to_bytes(_RANK, "little")
+    first = ranks[0]
+    who = first.transport.members[first.rank].to_bytes(_RANK, "little")
     packed = sha256(told).digest() + who + told[:_TEXT].ljust(_TEXT, b"\0")
     found = torch.frombuffer(bytearray(packed), dtype=torch.uint8)[None]
     for each in ranks:
-        found = found.to(group_device(each.group))
+        found = found.to(each.transport.device)
         sizes = [found.shape[0]] * each.size
         found = all_gather(found, each, sizes, gradient="replicated")
     rows = [bytes(row.tolist()) for row in found.cpu()]

@@ -16,7 +16,6 @@ from math import prod
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core.distributed.groups import Ranks
@@ -64,7 +63,7 @@ def start_broadcast(tensor: Tensor, ranks: Ranks, root: int) -> Pending:
     if ranks.size == 1 or tensor.numel() == 0:
         return Pending(tensor, None, ranks)
     with _named(ranks, "broadcast"):
-        work = dist.broadcast(tensor, group=ranks.group, group_src=root, async_op=True)
+        work = ranks.transport.broadcast(tensor, root)
     return Pending(tensor, work, ranks)
 
 
@@ -83,7 +82,7 @@ def broadcast(tensor: Tensor, ranks: Ranks, root: int) -> Tensor:
     def transposed(grad: Tensor) -> Tensor:
         total = _copied(grad)
         with _named(ranks, "reduce"):
-            dist.reduce(total, group=ranks.group, group_dst=root)
+            ranks.transport.reduce(total, root)
         return total if ranks.rank == root else torch.zeros_like(total)
 
     return _linear(tensor, forward, transposed)
@@ -240,11 +239,8 @@ def start_shift(x: Tensor, ranks: Ranks, by: int, sizes: Sequence[int]) -> Pendi
         own = _buffer(x)
         found = own.new_empty(rows, *own.shape[1:])
         with _named(ranks, "all_to_all"):
-            work = dist.all_to_all_single(
-                found, own, received, sent, group=ranks.group, async_op=pending
-            )
-        works.append(work)
-        return found
+            works.append(ranks.transport.all_to_all(found, own, received, sent))
+        return found if pending else Pending(found, works[-1], ranks, "all_to_all").wait()
 
     there, here = sizes[(ranks.rank + by) % ranks.size], sizes[ranks.rank]
     found = _linear(
@@ -263,14 +259,9 @@ _DENSE = torch.contiguous_format
 def _gathered(part: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int) -> Tensor:
     own = _buffer(part.movedim(dim, 0))
     found = own.new_empty(sum(sizes), *own.shape[1:])
-    parts = list(torch.split(found, list(sizes)))
-    if len(set(sizes)) == 1:
+    if found.numel():
         with _named(ranks, "all_gather"):
-            dist.all_gather(parts, own, group=ranks.group)
-        return found.movedim(0, dim)
-    parts[ranks.rank].copy_(own)  # gloo gathers equal parts only
-    for pending in [start_broadcast(each, ranks, root) for root, each in enumerate(parts)]:
-        pending.wait()
+            ranks.transport.all_gather(list(torch.split(found, list(sizes))), own)
     return found.movedim(0, dim)
 
 
@@ -279,7 +270,7 @@ def _scattered(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int) -> Tenso
     total = torch.empty_like(addends[ranks.rank])
     if x.numel():
         with _named(ranks, "reduce_scatter"):
-            dist.reduce_scatter(total, addends, group=ranks.group)
+            ranks.transport.reduce_scatter(total, addends)
     return total.movedim(0, dim)
 
 
@@ -287,7 +278,7 @@ def _summed(x: Tensor, ranks: Ranks) -> Tensor:
     total = _copied(x)
     if x.numel():
         with _named(ranks, "all_reduce"):
-            dist.all_reduce(total, group=ranks.group)
+            ranks.transport.all_reduce(total)
     return total
 
 
@@ -295,8 +286,8 @@ def _sent(x: Tensor, ranks: Ranks, sent: Sequence[int], received: Sequence[int])
     rows = _buffer(x)
     found = rows.new_empty(sum(received), *rows.shape[1:])
     with _named(ranks, "all_to_all"):
-        dist.all_to_all_single(found, rows, list(received), list(sent), group=ranks.group)
-    return found
+        work = ranks.transport.all_to_all(found, rows, list(received), list(sent))
+    return Pending(found, work, ranks, "all_to_all").wait()
 
 
 def _own(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int) -> Tensor:

@@ -6,31 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 import torch.distributed as dist
 
+from trnsci.core.distributed.transport import Transport, VirtualMesh
 from trnsci.core.errors import BackendError, FlagError
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["Ranks", "comparing_ranks", "group_device", "ranks_of", "ranks_of_mesh"]
+__all__ = ["Ranks", "comparing_ranks", "ranks_of", "ranks_of_mesh"]
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of one process group, in a call of one function.
+    """The ranks of one group, in a call of one function.
 
     Attributes:
         function: Name of the function, for messages.
-        group: The process group; None for the default one.
+        transport: The collectives of the group.
         rank: This rank within the group.
         size: Number of ranks of the group.
     """
 
     function: str
-    group: Any
+    transport: Transport
     rank: int
     size: int
 
@@ -40,12 +40,14 @@ class Ranks:
         return self.size - 1
 
 
-def ranks_of(function: str, group: ProcessGroup | None = None) -> Ranks:
-    """Return the ranks of a process group; None for the default one.
+def ranks_of(function: str, group: ProcessGroup | Transport | None = None) -> Ranks:
+    """Return the ranks of a process group or a transport; None for the default group.
 
     Raises:
         BackendError: There is no process group, it was destroyed, or this rank is not in it.
     """
+    if isinstance(group, Transport):
+        return Ranks(function, group, group.rank, group.size)
     _check_initialized(function)
     if group is not None and not _is_group(group):
         raise BackendError(
@@ -62,11 +64,11 @@ def ranks_of(function: str, group: ProcessGroup | None = None) -> Ranks:
             f"{function}: group must contain the calling rank, got one without rank "
             f"{dist.get_rank()}"
         )
-    return Ranks(function, group, rank, size)
+    return Ranks(function, Transport(group), rank, size)
 
 
 def ranks_of_mesh(
-    function: str, mesh: DeviceMesh, dims: Sequence[int] | None = (1, 2)
+    function: str, mesh: DeviceMesh | VirtualMesh, dims: Sequence[int] | None = (1, 2)
 ) -> tuple[Ranks, ...]:
     """Return the ranks along each dimension of a mesh, in order.
 
@@ -79,7 +81,8 @@ def ranks_of_mesh(
         BackendError: There is no process group, it was destroyed, or this rank is not in the mesh.
         FlagError: The mesh has another number of dimensions.
     """
-    _check_initialized(function)
+    if not isinstance(mesh, VirtualMesh):
+        _check_initialized(function)
     if dims is not None and mesh.ndim not in dims:
         accepted = " or ".join(map(str, dims))
         raise FlagError(f"{function}: the mesh must have {accepted} dimensions, got {mesh.ndim}")
@@ -101,7 +104,9 @@ def ranks_of_mesh(
 
 
 def comparing_ranks(
-    function: str, mesh: DeviceMesh | None = None, group: ProcessGroup | None = None
+    function: str,
+    mesh: DeviceMesh | VirtualMesh | None = None,
+    group: ProcessGroup | Transport | None = None,
 ) -> tuple[Ranks, ...]:
     """Return the groups in which ranks compare the arguments of a call, one after another.
 
@@ -117,6 +122,10 @@ def comparing_ranks(
     Raises:
         BackendError: There is no process group, it was destroyed, or this rank is not in it.
     """
+    if isinstance(mesh, VirtualMesh):
+        return (ranks_of(function, mesh.world),)
+    if isinstance(group, Transport):
+        return (ranks_of(function, group),)
     every = ranks_of(function)
     if mesh is None:
         if not _is_group(group):
@@ -126,15 +135,6 @@ def comparing_ranks(
     if mesh.size() == every.size:
         return (every,)
     return ranks_of_mesh(function, mesh, None)
-
-
-def group_device(group: ProcessGroup | None) -> torch.device:
-    """Return a device whose tensors a process group communicates: the CPU where it can."""
-    if "cpu:" in dist.get_backend_config(group):
-        return torch.device("cpu")
-    device = torch.accelerator.current_accelerator()
-    assert device is not None
-    return torch.device(device.type, torch.accelerator.current_device_index())
 
 
 def _is_group(group: Any) -> bool:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
+from trnsci.core.distributed.transport import VirtualMesh, VirtualTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 if TYPE_CHECKING:
@@ -205,9 +206,7 @@ def split_dims(function: str, name: str, x: Any) -> tuple[int | None, ...]:
         DTypeError: ``x`` is not a DTensor.
         FlagError: It is Partial, or a dimension is split along two mesh dimensions.
     """
-    from torch.distributed.tensor import DTensor
-
-    if not isinstance(x, DTensor):
+    if not is_dtensor(x):
         raise DTypeError(
             f"{function}: {name} must be a DTensor, got {type(x).__name__}; distribute_tensor and "
             f"DTensor.from_local make one"
@@ -268,6 +267,8 @@ def is_dtensor(x: Any) -> TypeGuard[DTensor]:
     """Return whether x is a DTensor, which is imported for subclasses of ``Tensor`` only."""
     if not isinstance(x, Tensor) or type(x) in (Tensor, torch.nn.Parameter):
         return False
+    if isinstance(x, VirtualTensor):
+        return True
     from torch.distributed.tensor import DTensor
 
     return isinstance(x, DTensor)
@@ -314,9 +315,14 @@ def local_of(function: str, name: str, x: Any) -> Tensor:
 
 
 def with_local(
-    local: Tensor, mesh: DeviceMesh, placements: Sequence[Placement], shape: Sequence[int]
-) -> DTensor:
+    local: Tensor,
+    mesh: DeviceMesh | VirtualMesh,
+    placements: Sequence[Placement],
+    shape: Sequence[int],
+) -> Any:
     """Return the DTensor with this local part and global shape; gradients pass through."""
+    if isinstance(mesh, VirtualMesh):
+        return VirtualTensor.made(local, mesh, placements, shape)
     from torch.distributed.tensor import DTensor
 
     stride = tuple(prod(shape[at + 1 :]) for at in range(len(shape)))

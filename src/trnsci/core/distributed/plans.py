@@ -3,19 +3,25 @@
 Received bytes are counted by one convention. A broadcast counts once at each receiver, and not at
 its root. An all-gather counts the parts of the others, a reduce-scatter the own part once for each
 other rank, an all-to-all the parts from others. An all-reduce of n bytes over p ranks counts
-2 n (p - 1) / p, rounded up. A reduction counts its bytes at the root, once for
-each other rank.
+2 n (p - 1) / p, rounded up. A reduction counts its bytes at the root, once for each other rank.
+
+Messages are those of the rank with most of them. A broadcast or a reduction is one message, an
+all-reduce 2 (p - 1); an all-gather and an all-to-all have one from each other rank that sends
+something, a reduce-scatter one for each rank with a part, at most p - 1. ``recording.Recorder``
+counts by this convention.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
 from trnsci.core.distributed.agreement import SIGNATURE_BYTES
 from trnsci.core.distributed.predictions import Link, Prediction, predicted
-from trnsci.core.distributed.steps import Step
+from trnsci.core.distributed.steps import Step, all_reduced
 
 __all__ = ["AGREEMENT", "Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
 
@@ -42,18 +48,27 @@ class Communication:
         problem: Shapes, dtype and chosen algorithm, as text.
         mesh: Number of ranks along each mesh dimension. Ranks are numbered by rows.
         steps: Parts of the call, in order.
-        peak_bytes: Bytes of live tensors of each rank at most: operands, result and buffers.
+        held: Returns the bytes of live tensors of a rank at most: operands, result and buffers. It
+            records the call of that rank on meta tensors, or is a bound where memory depends on
+            values.
         lower_bound: A lower bound of the bytes; None where none is known.
         backward: Parts of the gradient of all operands, in order.
+        largest: The rank with the largest parts.
     """
 
     function: str
     problem: str
     mesh: tuple[int, ...]
     steps: tuple[Step, ...]
-    peak_bytes: tuple[int, ...]
+    held: Callable[[int], int] = field(compare=False, repr=False)
     lower_bound: LowerBound | None = None
     backward: tuple[Step, ...] = ()
+    largest: int = 0
+
+    @cached_property
+    def peak_bytes(self) -> tuple[int, ...]:
+        """Bytes of live tensors of each rank at most; it takes milliseconds for each rank."""
+        return tuple(map(self.held, range(self.ranks)))
 
     @property
     def ranks(self) -> int:
@@ -109,7 +124,7 @@ class Communication:
             lines.append(
                 f"lower bound {self.lower_bound.bytes:,} bytes ({self.lower_bound.name}){ratio}"
             )
-        lines.append(f"peak memory {max(self.peak_bytes):,} bytes per rank")
+        lines.append(f"peak memory {self.held(self.largest):,} bytes on rank {self.largest}")
         if self.backward:
             most = max(self.received(rank, backward=True) for rank in range(self.ranks))
             lines.append(f"backward {most:,} bytes received at most in {len(self.backward)} steps")
@@ -124,11 +139,6 @@ def agreement_step(mesh: tuple[int, ...]) -> Step:
     """Return the exchange of signatures at the start of a call, by a mesh of all ranks."""
     ranks = prod(mesh)
     return Step("all_gather", AGREEMENT, (SIGNATURE_BYTES * (ranks - 1),) * ranks, ranks - 1)
-
-
-def all_reduced(count: int, ranks: int) -> int:
-    """Return the bytes that each rank receives in an all-reduce of ``count`` bytes."""
-    return -(-2 * count * (ranks - 1) // ranks)
 
 
 def _row(step: Step) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core.arguments import floating
@@ -42,7 +41,7 @@ def part_of(
     if is_dtensor(x):
         mesh = x.device_mesh
         (of_mesh,) = ranks_of_mesh(function, mesh, (1,))
-        there, here = (dist.get_process_group_ranks(each.group) for each in (of_mesh, ranks))
+        there, here = (each.transport.members for each in (of_mesh, ranks))
         if there != here:
             raise FlagError(
                 f"{function}: {name} must be on a mesh of the ranks {here}, got {there}"

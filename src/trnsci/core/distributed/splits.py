@@ -13,20 +13,32 @@ from trnsci.core.distributed.collectives import (
     exchange,
     own_part,
     reduce_scatter,
+    replicate,
 )
 from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import even_sizes
+from trnsci.core.distributed.schedule import Move, Schedule
 
-__all__ = ["resplit"]
+__all__ = ["contracted_part", "moved"]
 
 
-def resplit(
+def contracted_part(x: Tensor, operand: int, plan: Schedule, ranks: Sequence[Ranks]) -> Tensor:
+    """Return the part of an operand that this rank contracts; gradients move back."""
+    shape = plan.shapes[operand]
+    for move in plan.before[operand]:
+        split = bool(plan.by[move.mesh_dim])
+        x = moved(x, move, shape, ranks, gradient="partial" if split else "replicated")
+    for mesh_dim, group in enumerate(ranks):
+        for dim in plan.places(operand, mesh_dim)[1:]:
+            x = _sliced(x, dim, shape[dim], group)
+    return x
+
+
+def moved(
     x: Tensor,
-    kind: str,
-    ranks: Ranks,
+    move: Move,
     shape: Sequence[int],
-    old: int | None,
-    new: int | None,
+    ranks: Sequence[Ranks],
     *,
     gradient: Literal["partial", "replicated"] = "replicated",
 ) -> Tensor:
@@ -34,24 +46,32 @@ def resplit(
 
     Args:
         x: This rank's part, or its term of a sum.
-        kind: ``"all_gather"``, ``"all_to_all"``, ``"reduce_scatter"``, ``"all_reduce"``, or
-            ``"slice"`` of a tensor that every rank has.
-        ranks: The ranks along the mesh dimension.
+        move: The change of the split.
         shape: Shape of the whole tensor.
-        old: The dimension that is split; None for none.
-        new: The dimension that is split afterwards; None for none.
-        gradient: Of a gathered tensor, as for ``all_gather``.
+        ranks: The ranks along each mesh dimension.
+        gradient: Of a gathered tensor, as for ``all_gather``. The slice of a tensor that was
+            gathered has no gradient to gather if it is ``"partial"``.
     """
-    if kind == "all_reduce":
-        return all_reduce(x, ranks)
-    if kind == "all_gather":
+    group, (old, new) = ranks[move.mesh_dim], move.dims
+    if move.kind == "replicate":
+        return replicate(x, group)
+    if move.kind == "all_reduce":
+        return all_reduce(x, group)
+    if move.kind == "all_gather":
         assert old is not None
-        return all_gather(x, ranks, even_sizes(shape[old], ranks.size), old, gradient=gradient)
+        return all_gather(x, group, even_sizes(shape[old], group.size), old, gradient=gradient)
     assert new is not None
-    after = even_sizes(shape[new], ranks.size)
-    if kind == "slice":
-        return own_part(x, ranks, after, new)
-    if kind == "reduce_scatter":
-        return reduce_scatter(x, ranks, after, new)
+    if move.kind == "slice" and gradient == "partial" and not move.whole:
+        return _sliced(x, new, shape[new], group)
+    after = even_sizes(shape[new], group.size)
+    if move.kind == "slice":
+        return own_part(x, group, after, new)
+    if move.kind == "reduce_scatter":
+        return reduce_scatter(x, group, after, new)
     assert old is not None
-    return exchange(x, ranks, old, new, even_sizes(shape[old], ranks.size), after)
+    return exchange(x, group, old, new, even_sizes(shape[old], group.size), after)
+
+
+def _sliced(x: Tensor, dim: int, size: int, group: Ranks) -> Tensor:
+    sizes = even_sizes(size, group.size)
+    return x.narrow(dim, sum(sizes[: group.rank]), sizes[group.rank])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Step"]
+__all__ = ["Step", "all_reduced", "messages_between"]
 
 
 @dataclass(frozen=True)
@@ -32,3 +32,13 @@ class Step:
     hbm_bytes: tuple[int, ...] = ()
     overlapped: bool = False
     launches: int = 1
+
+
+def all_reduced(count: int, ranks: int) -> int:
+    """Return the bytes that each rank receives in an all-reduce of ``count`` bytes."""
+    return -(-2 * count * (ranks - 1) // ranks)
+
+
+def messages_between(senders: int, receivers: int) -> int:
+    """Return the messages of the rank that receives most, if the first ranks send to the first."""
+    return senders if receivers > senders else max(0, senders - 1)

@@ -1,5 +1,6 @@
 """Transforms over ranks: values, gradients, bytes and memory, against one rank and the plan."""
 
+import functools
 import math
 import random
 from functools import cache
@@ -151,7 +152,12 @@ def _single(kind, x, norm, options, shape):
     s, dims = options.get("s"), options["dim"]
     if s is not None and kind != "irfftn":
         s = [x.shape[dim] if size == -1 else size for size, dim in zip(s, dims, strict=True)]
-    found = getattr(torch.fft, kind)(x, s=s, dim=dims, norm=norm)
+    transform = functools.partial(getattr(torch.fft, kind), s=s, dim=dims, norm=norm)
+    if x.numel():
+        found = transform(x)
+    else:  # MKL refuses to transform nothing
+        empty = transform(x.to("meta"))
+        found = torch.zeros(empty.shape, dtype=empty.dtype) + 0 * x.sum()
     return found, math.prod(max(x.shape[dim], found.shape[dim]) for dim in dims)
 
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor
 
 from trnsci.core.accumulation import Scalar, accumulated, is_number, scaled, vanished
-from trnsci.core.backend.autocast import Autocast
+from trnsci.core.backend.autocast import Autocast, without_autocast
 from trnsci.core.backend.derivatives import total
 from trnsci.core.backend.library import Library
 from trnsci.core.backend.operation import Operation
@@ -132,7 +131,7 @@ class Update(Operation):
             return self._on_torch(alpha, operands, beta, C, flags)
         multiply = self._multiply_at(level)
         if multiply is None or is_number(alpha, 0):
-            with torch.autocast(operands[0].device.type, enabled=False):
+            with without_autocast(operands):
                 return self.updated(alpha, operands, beta, C, *flags)
         product = self._product(multiply, *operands, *flags)
         return accumulated(scaled(alpha, product), beta, C).to(operands[0].dtype)

@@ -440,3 +440,41 @@ def good_P011_gpsimd(x, y):
         nisa.tensor_reduce(dst=total, op=nl.add, data=product, axis=1)
         nisa.dma_copy(dst=out[rows], src=total, dge_mode=mode, engine=sync)
     return out
+
+
+@advised_twin(zeros(1024, 512))
+def bad_P013(x):
+    powers = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    gates = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=power, op=nl.exp, data=tile)  # here
+        nisa.dma_copy(dst=powers[rows], src=power)
+        gate = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=gate, op=nl.sigmoid, data=tile)
+        nisa.dma_copy(dst=gates[rows], src=gate)
+    return powers, gates
+
+
+def good_P013(x):
+    powers = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    gates = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    kept_tile = []
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=power, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=powers[rows], src=power)
+        kept_tile.append(tile)
+    for i in nl.affine_range(x.shape[0] // 128):
+        tile = kept_tile[i]
+        rows = slice(i * 128, (i + 1) * 128)
+        gate = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=gate, op=nl.sigmoid, data=tile)
+        nisa.dma_copy(dst=gates[rows], src=gate)
+    return powers, gates

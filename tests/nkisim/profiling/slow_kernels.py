@@ -510,6 +510,101 @@ def step_that_is_read_again(x):
     return out
 
 
+# -- tables of activation functions ----------------------------------------------------------------
+
+
+@slow((1024, 512), second=((640, 384),))
+def functions_of_two_tables(x):
+    powers = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    gates = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        # Both functions read the same rows.
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=power, op=nl.exp, data=tile)
+        gate = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=gate, op=nl.sigmoid, data=tile)  # another table
+        nisa.dma_copy(dst=powers[rows], src=power)
+        nisa.dma_copy(dst=gates[rows], src=gate)
+    return powers, gates
+
+
+@slow((2048, 256), second=((640, 384),))
+def functions_after_each_other(x):
+    """Three functions in a row, in place, with halves and a step of rows."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    half = x.shape[1] // 2
+    for r in range(128, x.shape[0] + 128, 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[r - 128 : r])
+        right = tile[:, half:]
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        for h in range(2):
+            columns = slice(h * half, (h + 1) * half)
+            nisa.tensor_scalar(
+                dst=tile[:, columns], data=tile[:, columns], op0=nl.add, operand0=0.5 * h
+            )
+        nisa.activation(dst=right, op=nl.sigmoid, data=right)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[r - 128 : r], src=tile)
+    return out
+
+
+@slow((128, 512), second=((128, 384),))
+def functions_without_a_loop(x):
+    out = nl.ndarray((4, 128, x.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    a = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    b = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    c = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    d = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.activation(dst=a, op=nl.exp, data=tile)
+    nisa.activation(dst=b, op=nl.sigmoid, data=tile)
+    nisa.activation(dst=c, op=nl.exp, data=a)
+    nisa.activation(dst=d, op=nl.sigmoid, data=c)
+    nisa.dma_copy(dst=out[0], src=a)
+    nisa.dma_copy(dst=out[1], src=b)
+    nisa.dma_copy(dst=out[2], src=c)
+    nisa.dma_copy(dst=out[3], src=d)
+    return out
+
+
+@slow((1024, 512), second=((640, 384),))
+def tables_with_a_sum(x):
+    """Every iteration reads the sum of the one before."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    total = nl.zeros((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    for i in nl.sequential_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=total, op=nl.subtract)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=result, op=nl.sigmoid, data=tile)
+        nisa.tensor_tensor(dst=total, data1=total, data2=result, op=nl.add)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
+    return out
+
+
+@slow((1024, 512), second=((640, 384),))
+def tables_with_a_tile_from_before(x):
+    """The tile of an iteration is read in the next one."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    last = nl.zeros((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+    for i in nl.sequential_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=result, op=nl.sigmoid, data=last)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
+        last = tile
+    return out
+
+
 # -- engines ---------------------------------------------------------------------------------------
 
 

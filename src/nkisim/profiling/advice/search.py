@@ -12,6 +12,7 @@ from nkisim.profiling.advice.engines import engine_advice
 from nkisim.profiling.advice.queues import queue_advice
 from nkisim.profiling.advice.reloads import reload_advice
 from nkisim.profiling.advice.sentences import sentences
+from nkisim.profiling.advice.tables import table_advice
 from nkisim.profiling.program import Program
 from nkisim.profiling.result import Advice, ProfileData, Together
 from nkisim.rewriting import applied, disjoint, unified_diff
@@ -24,6 +25,7 @@ RULES: tuple[Callable[[Found], Iterator[Candidate]], ...] = (
     engine_advice,
     activation_advice,
     reload_advice,
+    table_advice,
     sentences,
 )
 """Functions that yield the candidates of a program."""

@@ -478,3 +478,30 @@ def good_P013(x):
         nisa.activation(dst=gate, op=nl.sigmoid, data=tile)
         nisa.dma_copy(dst=gates[rows], src=gate)
     return powers, gates
+
+
+@advised_twin(zeros(128, 2048), zeros(128, 2048))
+def bad_P014(x, y):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=late, src=y)  # here
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def good_P014(x, y):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=late, src=y)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
+    nisa.dma_copy(dst=out, src=tile)
+    return out

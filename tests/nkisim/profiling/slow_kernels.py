@@ -605,6 +605,59 @@ def tables_with_a_tile_from_before(x):
     return out
 
 
+# -- order of loads --------------------------------------------------------------------------------
+
+
+@slow((128, 2048), (128, 2048), second=((128, 1024), (128, 1024)))
+def late_load_first(x, y):
+    """The first function waits for a tile that only the last instruction reads."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=late, src=y)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@slow((128, 4096), (512, 1024), second=((128, 2048), (256, 512)))
+def late_loads_in_a_loop(x, w):
+    """The filters fill a list before the first tile of the image is there."""
+    out = nl.ndarray((128, w.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
+    filters = []
+    for k in range(w.shape[0] // 128):
+        weights = nl.load(w[k * 128 : (k + 1) * 128])
+        filters.append(weights)
+    image = nl.load(x)
+    nisa.activation(dst=image, op=nl.exp, data=image)
+    total = nl.ndarray((128, w.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=total, src=image[:, 0 : w.shape[1]])
+    for k in range(w.shape[0] // 128):
+        nisa.tensor_tensor(dst=total, data1=total, data2=filters[k], op=nl.multiply)
+        nisa.tensor_tensor(dst=total, data1=total, data2=image[:, 0 : w.shape[1]], op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+@slow((128, 2048), (128, 2048), second=((128, 1024), (128, 1024)))
+def late_load_of_what_is_stored(x, y):
+    """The source of the late load is overwritten before its tile is used."""
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=late, src=y)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.dma_copy(dst=y, src=tile)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
+    nisa.dma_copy(dst=x, src=tile)
+    return x, y
+
+
 # -- engines ---------------------------------------------------------------------------------------
 
 

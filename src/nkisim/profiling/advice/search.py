@@ -9,6 +9,7 @@ from pathlib import Path
 from nkisim.profiling.advice.activations import activation_advice
 from nkisim.profiling.advice.candidate import Candidate, Found
 from nkisim.profiling.advice.engines import engine_advice
+from nkisim.profiling.advice.load_order import order_advice
 from nkisim.profiling.advice.queues import queue_advice
 from nkisim.profiling.advice.reloads import reload_advice
 from nkisim.profiling.advice.sentences import sentences
@@ -26,6 +27,7 @@ RULES: tuple[Callable[[Found], Iterator[Candidate]], ...] = (
     activation_advice,
     reload_advice,
     table_advice,
+    order_advice,
     sentences,
 )
 """Functions that yield the candidates of a program."""

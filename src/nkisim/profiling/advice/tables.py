@@ -14,7 +14,7 @@ from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import declare
 from nkisim.memory.region import is_psum
 from nkisim.profiling.advice.candidate import Candidate, Found, Line
-from nkisim.profiling.advice.edits import line_end
+from nkisim.profiling.advice.edits import line_end, reordered, texts_of
 from nkisim.profiling.advice.effects import Effect, Effects
 from nkisim.profiling.advice.loads import Load
 from nkisim.rewriting import Edit
@@ -104,16 +104,12 @@ def _edits(found: Found, case: Case, owner: ast.AST, tables: Mapping[ast.stmt, s
     if len(done) < len(body) or not all(tree.begins_line(statement) for statement in body):
         return []
     groups = _groups([tables.get(statement, "") for statement in body], done)
-    ends = [line_end(tree, statement) for statement in body]
-    start = tree.data.rfind(b"\n", 0, tree.span(body[0])[0]) if loop is None else -1
-    if loop is not None:
-        start = tree.data.find(b"\n", tree.span(loop.iter)[1])
-        if start > tree.span(body[0])[0]:
-            return []
-    texts = [tree.data[a:b].decode() for a, b in itertools.pairwise([start, *ends])]
     if loop is None:
-        order = sorted(range(len(body)), key=lambda i: groups[i])
-        return [Edit(start, ends[-1], "".join(texts[i] for i in order))]
+        return [reordered(tree, body, sorted(body, key=lambda s: groups[body.index(s)]))]
+    start = tree.data.find(b"\n", tree.span(loop.iter)[1])
+    if start > tree.span(body[0])[0]:
+        return []
+    texts = texts_of(tree, start, body)
     return _split(found, case, loop, _Body(body, done, groups, texts, effects))
 
 

@@ -658,6 +658,63 @@ def late_load_of_what_is_stored(x, y):
     return x, y
 
 
+# -- stages of a loop ------------------------------------------------------------------------------
+
+
+@slow((1024, 512), second=((640, 384),))
+def stages_in_program_order(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    with nl.no_reorder():
+        for i in range(x.shape[0] // 128):
+            rows = slice(i * 128, (i + 1) * 128)
+            tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x[rows])
+            power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.activation(dst=power, op=nl.exp, data=tile)
+            # The second stage.
+            result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.tensor_scalar(
+                dst=result,
+                data=power,
+                op0=nl.add,
+                operand0=1.0,
+            )
+            nisa.tensor_tensor(dst=result, data1=result, data2=power, op=nl.multiply)
+            nisa.dma_copy(dst=out[rows], src=result)
+    return out
+
+
+@slow((2048, 1024), second=((640, 384),), targets=FROM_GEN3)
+def store_that_holds_its_engine(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=power, op=nl.exp, data=tile)
+        result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=tile, data2=power, op=nl.multiply)
+        nisa.tensor_tensor(dst=result, data1=result, data2=power, op=nl.add)
+        nisa.dma_copy(dst=out[rows], src=result, dge_mode=HARDWARE, engine=nisa.engine.scalar)
+    return out
+
+
+@slow((1024, 512), second=((640, 384),))
+def stages_of_one_sum(x):
+    """The first stage of an iteration reads what the last one of another has written."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    total = nl.zeros((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    with nl.no_reorder():
+        for i in range(x.shape[0] // 128):
+            tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+            nisa.activation(dst=tile, op=nl.exp, data=total)
+            nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+            nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
 # -- engines ---------------------------------------------------------------------------------------
 
 

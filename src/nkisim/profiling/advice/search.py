@@ -13,6 +13,7 @@ from nkisim.profiling.advice.load_order import order_advice
 from nkisim.profiling.advice.queues import queue_advice
 from nkisim.profiling.advice.reloads import reload_advice
 from nkisim.profiling.advice.sentences import sentences
+from nkisim.profiling.advice.stages import stage_advice
 from nkisim.profiling.advice.tables import table_advice
 from nkisim.profiling.program import Program
 from nkisim.profiling.result import Advice, ProfileData, Together
@@ -28,6 +29,7 @@ RULES: tuple[Callable[[Found], Iterator[Candidate]], ...] = (
     reload_advice,
     table_advice,
     order_advice,
+    stage_advice,
     sentences,
 )
 """Functions that yield the candidates of a program."""
@@ -69,7 +71,12 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
         elif most >= _LEAST_SENTENCE * found.latency_us:
             untried.append(candidate)
     pieces.sort(key=lambda piece: piece[1].latency_us)
-    shown = pieces[:_MOST]
+    shown: list[_Piece] = []
+    for piece in pieces:  # of several forms of one change, the best
+        same = [c.edits for c, _ in shown if c.rule is piece[0].rule]
+        if all(disjoint(piece[0].edits, edits) for edits in same):
+            shown.append(piece)
+    shown = shown[:_MOST]
     found.advice = [search.advice(*piece) for piece in shown]
     found.advice += [_sentence(candidate) for candidate in untried[: _MOST - len(shown)]]
     found.together = search.together(shown)

@@ -440,3 +440,105 @@ def good_P011_gpsimd(x, y):
         nisa.tensor_reduce(dst=total, op=nl.add, data=product, axis=1)
         nisa.dma_copy(dst=out[rows], src=total, dge_mode=mode, engine=sync)
     return out
+
+
+@advised_twin(zeros(1024, 512))
+def bad_P013(x):
+    powers = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    gates = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=power, op=nl.exp, data=tile)  # here
+        nisa.dma_copy(dst=powers[rows], src=power)
+        gate = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=gate, op=nl.sigmoid, data=tile)
+        nisa.dma_copy(dst=gates[rows], src=gate)
+    return powers, gates
+
+
+def good_P013(x):
+    powers = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    gates = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    kept_tile = []
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=power, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=powers[rows], src=power)
+        kept_tile.append(tile)
+    for i in nl.affine_range(x.shape[0] // 128):
+        tile = kept_tile[i]
+        rows = slice(i * 128, (i + 1) * 128)
+        gate = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=gate, op=nl.sigmoid, data=tile)
+        nisa.dma_copy(dst=gates[rows], src=gate)
+    return powers, gates
+
+
+@advised_twin(zeros(128, 2048), zeros(128, 2048))
+def bad_P014(x, y):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=late, src=y)  # here
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def good_P014(x, y):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=late, src=y)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@advised_twin(zeros(1024, 512))
+def bad_P015(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    with nl.no_reorder():
+        for i in range(x.shape[0] // 128):
+            rows = slice(i * 128, (i + 1) * 128)
+            tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x[rows])
+            power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.activation(dst=power, op=nl.exp, data=tile)  # here
+            nisa.tensor_tensor(dst=power, data1=power, data2=power, op=nl.multiply)
+            nisa.dma_copy(dst=out[rows], src=power)
+    return out
+
+
+def good_P015(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    with nl.no_reorder():
+        kept_tile = []
+        for step in range(x.shape[0] // 128 + 1):
+            if step < x.shape[0] // 128:
+                i = step
+                rows = slice(i * 128, (i + 1) * 128)
+                tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+                nisa.dma_copy(dst=tile, src=x[rows])
+                kept_tile.append(tile)
+            if step > 0:
+                i = step - 1
+                tile = kept_tile[i]
+                rows = slice(i * 128, (i + 1) * 128)
+                power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+                nisa.activation(dst=power, op=nl.exp, data=tile)
+                nisa.tensor_tensor(dst=power, data1=power, data2=power, op=nl.multiply)
+                nisa.dma_copy(dst=out[rows], src=power)
+    return out

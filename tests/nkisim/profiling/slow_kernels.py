@@ -544,6 +544,211 @@ def step_that_is_read_again(x):
     return out
 
 
+# -- tables of activation functions ----------------------------------------------------------------
+
+
+@slow((1024, 512), second=((640, 384),))
+def functions_of_two_tables(x):
+    powers = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    gates = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        # Both functions read the same rows.
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=power, op=nl.exp, data=tile)
+        gate = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=gate, op=nl.sigmoid, data=tile)  # another table
+        nisa.dma_copy(dst=powers[rows], src=power)
+        nisa.dma_copy(dst=gates[rows], src=gate)
+    return powers, gates
+
+
+@slow((2048, 256), second=((640, 384),))
+def functions_after_each_other(x):
+    """Three functions in a row, in place, with halves and a step of rows."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    half = x.shape[1] // 2
+    for r in range(128, x.shape[0] + 128, 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[r - 128 : r])
+        right = tile[:, half:]
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        for h in range(2):
+            columns = slice(h * half, (h + 1) * half)
+            nisa.tensor_scalar(
+                dst=tile[:, columns], data=tile[:, columns], op0=nl.add, operand0=0.5 * h
+            )
+        nisa.activation(dst=right, op=nl.sigmoid, data=right)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[r - 128 : r], src=tile)
+    return out
+
+
+@slow((128, 512), second=((128, 384),))
+def functions_without_a_loop(x):
+    out = nl.ndarray((4, 128, x.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    a = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    b = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    c = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    d = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.activation(dst=a, op=nl.exp, data=tile)
+    nisa.activation(dst=b, op=nl.sigmoid, data=tile)
+    nisa.activation(dst=c, op=nl.exp, data=a)
+    nisa.activation(dst=d, op=nl.sigmoid, data=c)
+    nisa.dma_copy(dst=out[0], src=a)
+    nisa.dma_copy(dst=out[1], src=b)
+    nisa.dma_copy(dst=out[2], src=c)
+    nisa.dma_copy(dst=out[3], src=d)
+    return out
+
+
+@slow((1024, 512), second=((640, 384),))
+def tables_with_a_sum(x):
+    """Every iteration reads the sum of the one before."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    total = nl.zeros((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    for i in nl.sequential_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=total, op=nl.subtract)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=result, op=nl.sigmoid, data=tile)
+        nisa.tensor_tensor(dst=total, data1=total, data2=result, op=nl.add)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
+    return out
+
+
+@slow((1024, 512), second=((640, 384),))
+def tables_with_a_tile_from_before(x):
+    """The tile of an iteration is read in the next one."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    last = nl.zeros((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+    for i in nl.sequential_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=result, op=nl.sigmoid, data=last)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
+        last = tile
+    return out
+
+
+# -- order of loads --------------------------------------------------------------------------------
+
+
+@slow((128, 2048), (128, 2048), second=((128, 1024), (128, 1024)))
+def late_load_first(x, y):
+    """The first function waits for a tile that only the last instruction reads."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=late, src=y)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@slow((128, 4096), (512, 1024), second=((128, 2048), (256, 512)))
+def late_loads_in_a_loop(x, w):
+    """The filters fill a list before the first tile of the image is there."""
+    out = nl.ndarray((128, w.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
+    filters = []
+    for k in range(w.shape[0] // 128):
+        weights = nl.load(w[k * 128 : (k + 1) * 128])
+        filters.append(weights)
+    image = nl.load(x)
+    nisa.activation(dst=image, op=nl.exp, data=image)
+    total = nl.ndarray((128, w.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=total, src=image[:, 0 : w.shape[1]])
+    for k in range(w.shape[0] // 128):
+        nisa.tensor_tensor(dst=total, data1=total, data2=filters[k], op=nl.multiply)
+        nisa.tensor_tensor(dst=total, data1=total, data2=image[:, 0 : w.shape[1]], op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+@slow((128, 2048), (128, 2048), second=((128, 1024), (128, 1024)))
+def late_load_of_what_is_stored(x, y):
+    """The source of the late load is overwritten before its tile is used."""
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=late, src=y)
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.dma_copy(dst=y, src=tile)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
+    nisa.dma_copy(dst=x, src=tile)
+    return x, y
+
+
+# -- stages of a loop ------------------------------------------------------------------------------
+
+
+@slow((1024, 512), second=((640, 384),))
+def stages_in_program_order(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    with nl.no_reorder():
+        for i in range(x.shape[0] // 128):
+            rows = slice(i * 128, (i + 1) * 128)
+            tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x[rows])
+            power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.activation(dst=power, op=nl.exp, data=tile)
+            # The second stage.
+            result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.tensor_scalar(
+                dst=result,
+                data=power,
+                op0=nl.add,
+                operand0=1.0,
+            )
+            nisa.tensor_tensor(dst=result, data1=result, data2=power, op=nl.multiply)
+            nisa.dma_copy(dst=out[rows], src=result)
+    return out
+
+
+@slow((2048, 1024), second=((640, 384),), targets=FROM_GEN3)
+def store_that_holds_its_engine(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=power, op=nl.exp, data=tile)
+        result = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=result, data1=tile, data2=power, op=nl.multiply)
+        nisa.tensor_tensor(dst=result, data1=result, data2=power, op=nl.add)
+        nisa.dma_copy(dst=out[rows], src=result, dge_mode=HARDWARE, engine=nisa.engine.scalar)
+    return out
+
+
+@slow((1024, 512), second=((640, 384),))
+def stages_of_one_sum(x):
+    """The first stage of an iteration reads what the last one of another has written."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    total = nl.zeros((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    with nl.no_reorder():
+        for i in range(x.shape[0] // 128):
+            tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+            nisa.activation(dst=tile, op=nl.exp, data=total)
+            nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+            nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
 # -- engines ---------------------------------------------------------------------------------------
 
 

@@ -14,13 +14,13 @@ from nkisim.profiling.advice.candidate import Found, Line
 from nkisim.source import File, Function, base_name, nki_arguments
 from nkisim.suggestions.statement import Case
 
-__all__ = ["Load", "load_at"]
+__all__ = ["JUMPS", "PURE", "RANGES", "Load", "load_at"]
 
-_PURE = {"int", "len", "max", "min", "nki.language.ds", "range", "slice"}
+PURE = {"int", "len", "max", "min", "nki.language.ds", "range", "slice"}
 """Functions that a copied assignment may call."""
 
-_RANGES = ("range", *(f"nki.language.{x}_range" for x in ("affine", "sequential", "static")))
-_JUMPS = (ast.Break, ast.Continue, ast.Return)
+RANGES = ("range", *(f"nki.language.{x}_range" for x in ("affine", "sequential", "static")))
+JUMPS = (ast.Break, ast.Continue, ast.Return)
 
 
 class Load:
@@ -107,7 +107,7 @@ class Load:
         if not isinstance(statement, ast.Assign) or statement.targets != [name]:
             return None
         calls = (n for n in ast.walk(statement.value) if isinstance(n, ast.Call))
-        pure = all(self.case.path(call.func) in _PURE for call in calls)
+        pure = all(self.case.path(call.func) in PURE for call in calls)
         return statement if pure and self.is_unconditional(statement) else None
 
     def is_unconditional(self, statement: ast.stmt) -> bool:
@@ -117,7 +117,7 @@ class Load:
                 return True
             if not isinstance(above, ast.For) or above.orelse:
                 return False
-            if any(isinstance(node, _JUMPS) for node in ast.walk(above)):
+            if any(isinstance(node, JUMPS) for node in ast.walk(above)):
                 return False
         return False
 
@@ -152,7 +152,7 @@ class Load:
         text = ""
         for loop in loops:
             call = loop.iter
-            if not isinstance(call, ast.Call) or self.case.path(call.func) not in _RANGES:
+            if not isinstance(call, ast.Call) or self.case.path(call.func) not in RANGES:
                 return None
             if call.keywords or not isinstance(loop.target, ast.Name):
                 return None

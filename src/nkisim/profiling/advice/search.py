@@ -9,9 +9,12 @@ from pathlib import Path
 from nkisim.profiling.advice.activations import activation_advice
 from nkisim.profiling.advice.candidate import Candidate, Found
 from nkisim.profiling.advice.engines import engine_advice
+from nkisim.profiling.advice.load_order import order_advice
 from nkisim.profiling.advice.queues import queue_advice
 from nkisim.profiling.advice.reloads import reload_advice
 from nkisim.profiling.advice.sentences import sentences
+from nkisim.profiling.advice.stages import stage_advice
+from nkisim.profiling.advice.tables import table_advice
 from nkisim.profiling.program import Program
 from nkisim.profiling.result import Advice, ProfileData, Together
 from nkisim.rewriting import applied, disjoint, unified_diff
@@ -24,6 +27,9 @@ RULES: tuple[Callable[[Found], Iterator[Candidate]], ...] = (
     engine_advice,
     activation_advice,
     reload_advice,
+    table_advice,
+    order_advice,
+    stage_advice,
     sentences,
 )
 """Functions that yield the candidates of a program."""
@@ -66,7 +72,12 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
         elif most >= _LEAST_SENTENCE * found.latency_us:
             untried.append(candidate)
     pieces.sort(key=lambda piece: piece[1].latency_us)
-    shown = pieces[:_MOST]
+    shown: list[_Piece] = []
+    for piece in pieces:  # of several forms of one change, the best
+        same = [c.edits for c, _ in shown if c.rule is piece[0].rule]
+        if all(disjoint(piece[0].edits, edits) for edits in same):
+            shown.append(piece)
+    shown = shown[:_MOST]
     found.advice = [search.advice(*piece) for piece in shown]
     found.advice += [_sentence(candidate) for candidate in untried[: _MOST - len(shown)]]
     found.together = search.together(shown)

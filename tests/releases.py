@@ -4,7 +4,7 @@ import pytest
 
 import nkisim.language as nl
 
-VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0")
+VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0")
 
 
 def newest(name):

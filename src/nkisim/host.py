@@ -28,6 +28,7 @@ from nkisim.memory import (
 from nkisim.source import with_parameters
 from nkisim.traversal import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor
+from nkisim.versions.rules import held, is_off
 
 __all__ = [
     "HostBoundary",
@@ -173,9 +174,10 @@ class HostBoundary:
                     allowed="a tuple",
                     fix=f"pass a tuple for {name}",
                     place=definition_place(self._function),
+                    severity=held("A018").level,
                 )
         only = [p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY]
-        if only:
+        if only and not is_off("A016"):
             flag(
                 KEYWORD_ONLY,
                 f"kernel {kernel_name(self._function)} has keyword-only parameters: "

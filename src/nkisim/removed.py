@@ -147,6 +147,8 @@ _METHODS = {
     "device_value": _NO_READING_BACK,
     "is_identity": _PATTERN,
     "sim_value": _NO_READING_BACK,
+    # 0.7.0 and later
+    "data": "use the tensor itself",
     # 0.5.0 and later
     "broadcast": "use .ap with step 0 in that dimension",
     "expand_dim": _RESHAPE,

@@ -29,6 +29,7 @@ from nkisim.checks import (
     report_unbound,
 )
 from nkisim.checks.history import bits_of
+from nkisim.collectives.varying import check_triggered
 from nkisim.compiled import arithmetic, run_with
 from nkisim.diagnostics import (
     RECORDER,
@@ -323,6 +324,7 @@ class Run:
         check_outputs(result, cores[0], self.place)
         for core in cores:
             check_capacity(core, self.place)
+            check_triggered(core)
         if self._recorder.watches_values and self.options.values:
             outputs = nonfinite_outputs(result)
             if outputs and host.inputs_are_finite():

@@ -115,7 +115,12 @@ def documented(text):
     for row, default in zip(rows[::-1], arguments.defaults[::-1], strict=False):
         row["default"] = ast.unparse(default)
     more = [("*", arguments.vararg), ("**", arguments.kwarg)]
-    return rows + [{"name": f"{stars}{found.arg}"} for stars, found in more if found]
+    starred = [{"name": f"{stars}{found.arg}"} for stars, found in more if found]
+    by_name = [
+        {"name": argument.arg} | ({} if default is None else {"default": ast.unparse(default)})
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    return rows + starred + by_name
 
 
 def plain(row):
@@ -183,7 +188,7 @@ def test_enums_have_the_members_of_each_version(modules, version, monkeypatch):
 def test_no_function_is_left_without_a_meaning():
     """Every function of nki.isa is declared as an instruction, or is written out by hand."""
     by_hand = {"get_nc_sub_version", "get_nc_version", "register_alloc", "register_load"}
-    by_hand |= {"register_move", "register_store"}
+    by_hand |= {"register_move", "register_store", "scalar_load", "scalar_store"}
     by_hand |= {"tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"}
     listed = {name for version in VERSIONS for name in names_of(version)["nki.isa"]["functions"]}
     assert set(RECORDED["nki.isa"]["functions"]) <= listed
@@ -226,4 +231,5 @@ def test_positional_arguments_are_those_of_the_version(monkeypatch):
         monkeypatch.setenv("NKISIM_NKI", version)
         third = "oob_mode" if version == "0.3.0" else "priority"
         assert parameters_of("dma_copy")[:3] == ["dst", "src", third]
-        assert parameters_of("topk") == ["val_dst", "idx_dst", "src", "n", "name"]
+        added = ["sorted"] if version >= "0.7.0" else []
+        assert parameters_of("topk") == ["val_dst", "idx_dst", "src", "n", *added, "name"]

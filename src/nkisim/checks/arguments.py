@@ -15,6 +15,8 @@ from nkisim.dtypes import DType
 from nkisim.memory import MemoryRegion
 from nkisim.objects import NKIObject
 from nkisim.spec import Op, as_op
+from nkisim.versions import is_traced
+from nkisim.versions.rules import held, is_off
 
 __all__ = ["check_arguments"]
 
@@ -55,9 +57,9 @@ def _check(name: str, value: Any, place: Place) -> None:
         for key, part in value.items():
             _check(f"{name}[{key!r}]", part, place)
     else:
-        if isinstance(value, NKIObject):
+        if isinstance(value, NKIObject) and not is_off("L069"):
             _check_class(name, type(value), place)
-        fix = _refused(value)
+        fix = _unkeyed(value) if is_traced() else _refused(value)
         if fix:
             kind = type(value)
             flag(
@@ -68,7 +70,18 @@ def _check(name: str, value: Any, place: Place) -> None:
                 allowed="tensors, nl dtypes, int, float, bool, str, None, tuples, NKIObject",
                 fix=fix,
                 place=place,
+                severity=held("L057").level,
             )
+
+
+def _unkeyed(value: Any) -> str:
+    """Return the fix for an object that cannot be a key of the compilation cache."""
+    if not _refused(value) or isinstance(value, (np.generic, np.dtype, slice, range, type, *_CODE)):
+        return ""
+    hashes: Any = type(value).__hash__
+    if hashes in (None, object.__hash__) and not hasattr(value, "__array__"):
+        return "give its class __eq__ and __hash__, such as @dataclass(frozen=True)"
+    return ""
 
 
 def _check_class(name: str, kind: type, place: Place) -> None:

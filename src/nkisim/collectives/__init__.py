@@ -1,6 +1,6 @@
 """``nki.collectives``: communication between simulated ranks in one process."""
 
-from nkisim.collectives.groups import ReplicaGroup
+from nkisim.collectives.groups import ReplicaGroup, rg_partition_op
 from nkisim.collectives.operations import (
     all_gather,
     all_reduce,
@@ -14,7 +14,14 @@ from nkisim.collectives.rings import (
     collective_permute_implicit_reduce,
     rank_id,
 )
-from nkisim.collectives.varying import all_gather_v, all_to_all_v
+from nkisim.collectives.varying import (
+    all_gather_v,
+    all_gather_v_prepare,
+    all_gather_v_trigger,
+    all_to_all_v,
+    all_to_all_v_prepare,
+    all_to_all_v_trigger,
+)
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules
 
@@ -23,15 +30,20 @@ __all__ = [
     "ReplicaGroup",
     "all_gather",
     "all_gather_v",
+    "all_gather_v_prepare",
+    "all_gather_v_trigger",
     "all_reduce",
     "all_to_all",
     "all_to_all_v",
+    "all_to_all_v_prepare",
+    "all_to_all_v_trigger",
     "collective_permute",
     "collective_permute_implicit",
     "collective_permute_implicit_current_processing_rank_id",
     "collective_permute_implicit_reduce",
     "rank_id",
     "reduce_scatter",
+    "rg_partition_op",
 ]
 
 __getattr__ = by_version("nki.collectives", globals())

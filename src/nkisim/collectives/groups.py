@@ -2,19 +2,60 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nkisim.collectives import rules
 from nkisim.diagnostics import Place, Rule, flag, user_place
-from nkisim.machine import Core, Event, current_core
+from nkisim.machine import Core, Event, NkiInstruction, current_core, handle_of
 from nkisim.memory import NkiTensor
 from nkisim.objects import NKIObject
 from nkisim.spec.enums import engine as Engine
+from nkisim.versions import since
 
-__all__ = ["Contribution", "GroupRank", "ReplicaGroup", "Table", "exchange", "group_rank"]
+__all__ = [
+    "Contribution",
+    "GroupRank",
+    "ReplicaGroup",
+    "Table",
+    "collective",
+    "exchange",
+    "group_rank",
+    "rg_partition_op",
+]
+
+
+def collective(function: Callable[..., None]) -> Callable[..., NkiInstruction | None]:
+    """Return a transfer that returns its handle, as from NKI 0.7.0 on."""
+
+    @functools.wraps(function)
+    def run(*values: Any) -> NkiInstruction | None:
+        function(*values)
+        name = function.__name__
+        core = current_core(f"nki.collectives.{name}")
+        return handle_of(core, name) if since("0.7.0") else None
+
+    return run
+
+
+class rg_partition_op(Enum):
+    """Operation that splits ranks into groups: ranks with equal results form one."""
+
+    bitwise_and = "bitwise_and"
+    div = "div"
+    mod = "mod"
+
+
+_PARTITIONS: dict[rg_partition_op, Callable[[int, int], int]] = {
+    rg_partition_op.bitwise_and: operator.and_,
+    rg_partition_op.div: operator.floordiv,
+    rg_partition_op.mod: operator.mod,
+}
 
 
 class ReplicaGroup(NKIObject):
@@ -25,6 +66,23 @@ class ReplicaGroup(NKIObject):
     """
 
     groups: Any = None
+
+    @staticmethod
+    def from_partition_op(world_size: int, op: Any, operand: int) -> ReplicaGroup:
+        """Return the groups of ranks with equal ``op(rank, operand)``, from NKI 0.7.0 on.
+
+        Args:
+            world_size: Number of ranks.
+            op: A member of ``rg_partition_op``.
+            operand: Its second operand.
+        """
+        if not isinstance(op, rg_partition_op):
+            accepted = ", ".join(f"rg_partition_op.{member.name}" for member in rg_partition_op)
+            raise TypeError(f"from_partition_op: op is {op!r}, accepted: {accepted}")
+        groups: dict[int, list[int]] = {}
+        for rank in range(world_size):
+            groups.setdefault(_PARTITIONS[op](rank, operand), []).append(rank)
+        return ReplicaGroup(list(groups.values()))
 
 
 class GroupRank(NamedTuple):

@@ -6,6 +6,7 @@ destination.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from nkisim.machine.transfer import make_narrower, make_widener, overlaps
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec import as_op
 from nkisim.spec import rules as spec_rules
+from nkisim.versions import since
 
 __all__ = [
     "Array",
@@ -110,6 +112,8 @@ def paired(
             "call the collective once per tensor, or use HBM",
             "srcs",
         )
+    if in_hbm == {True} and name in ("all_reduce", "all_gather") and since("0.7.0"):
+        _check_regions(name, sources, targets)
     if only_hbm and in_hbm == {False}:
         rule = rules.PERMUTE if "permute" in name else rules.ALL_TO_ALL
         complain(rule, name, "tensors are in SBUF", "use HBM tensors", "srcs")
@@ -165,6 +169,24 @@ def write(at: GroupRank, tensor: NkiTensor, values: Array, where: Array | None =
             commit(tensor, values.reshape(tensor.shape))
         else:
             commit_where(tensor, values.reshape(tensor.shape), where.reshape(tensor.shape))
+
+
+def _check_regions(name: str, sources: list[NkiTensor], targets: list[NkiTensor]) -> None:
+    """Flag lists that mix private and shared HBM, and shared HBM of a single core."""
+    alone = current_core(f"nki.collectives.{name}").num_programs == 1
+    allowed = os.environ.get("NKI_LNC1_SHARED_HBM") == "1"
+    for operand, tensors in (("srcs", sources), ("dsts", targets)):
+        regions = {tensor.buffer for tensor in tensors}
+        # The region of arguments is the caller's, and no page states it.
+        own = {tensor.buffer for tensor in tensors if not tensor.origin.is_argument}
+        shared = alone and MemoryRegion.shared_hbm in own
+        if len(regions) > 1:
+            fix = "use nl.private_hbm, or nl.shared_hbm, for the whole list"
+            complain(rules.REGION, name, f"{operand} are in private and shared HBM", fix, operand)
+        elif shared and not (operand == "dsts" and allowed):
+            fix = "use nl.private_hbm"
+            fix += ", or set NKI_LNC1_SHARED_HBM=1" if operand == "dsts" else ""
+            complain(rules.REGION, name, f"{operand} are in shared HBM at LNC 1", fix, operand)
 
 
 def run(

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from nkisim.collectives import rules
-from nkisim.collectives.groups import GroupRank, Table, complain, exchange, group_rank, world
+from nkisim.collectives.groups import (
+    GroupRank,
+    Table,
+    collective,
+    complain,
+    exchange,
+    group_rank,
+    world,
+)
 from nkisim.collectives.operands import (
     Array,
     check_dimension,
@@ -35,6 +43,7 @@ __all__ = [
 
 
 @checked_call("all_reduce")
+@collective
 def all_reduce(
     srcs: Any,
     dsts: Any,
@@ -56,6 +65,7 @@ def all_reduce(
 
 
 @checked_call("all_gather")
+@collective
 def all_gather(
     srcs: Any,
     dsts: Any,
@@ -80,6 +90,7 @@ def all_gather(
 
 
 @checked_call("reduce_scatter")
+@collective
 def reduce_scatter(
     srcs: Any,
     dsts: Any,
@@ -110,6 +121,7 @@ def reduce_scatter(
 
 
 @checked_call("all_to_all")
+@collective
 def all_to_all(
     srcs: Any,
     dsts: Any,
@@ -146,6 +158,7 @@ def all_to_all(
 
 
 @checked_call("collective_permute")
+@collective
 def collective_permute(
     srcs: Any,
     dsts: Any,

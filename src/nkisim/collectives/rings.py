@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from nkisim.collectives import rules
-from nkisim.collectives.groups import GroupRank, Moved, Table, complain, exchange, group_rank, world
+from nkisim.collectives.groups import (
+    GroupRank,
+    Moved,
+    Table,
+    collective,
+    complain,
+    exchange,
+    group_rank,
+    world,
+)
 from nkisim.collectives.operands import (
     Array,
     check_options,
@@ -67,6 +76,7 @@ def _ring(
 
 
 @checked_call("collective_permute_implicit")
+@collective
 def collective_permute_implicit(
     srcs_by_channel: Any,
     dsts_by_channel: Any,
@@ -95,6 +105,7 @@ def collective_permute_implicit(
 
 
 @checked_call("collective_permute_implicit_reduce")
+@collective
 def collective_permute_implicit_reduce(
     srcs0_by_channel: Any,
     srcs1_by_channel: Any,

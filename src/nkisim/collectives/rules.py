@@ -118,6 +118,20 @@ VARYING_LIMIT = declare(
     "all_to_all_v or all_gather_v runs with a group, a grid or an option that it does not support.",
     "the runtime refuses the collective",
 )
+SPLIT = _declare(
+    "C038",
+    "split-collective",
+    "The prepare and the trigger of a collective are not paired one to one, or another prepare "
+    "comes in between.",
+    "there is one slot: a prepared collective is lost, or a trigger finds none",
+)
+REGION = declare(
+    "C039",
+    "collective-region",
+    "error",
+    "A list of all_reduce or all_gather mixes private and shared HBM, or one core uses shared HBM.",
+    "at LNC 1 sources are private, and destinations are shared only with NKI_LNC1_SHARED_HBM=1",
+)
 PARTIAL_OVERLAP = _declare(
     "C032",
     "collective-overlap",

@@ -20,14 +20,31 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.collectives import rules
-from nkisim.collectives.groups import GroupRank, Table, complain, exchange, group_rank, world
+from nkisim.collectives.groups import (
+    GroupRank,
+    Table,
+    collective,
+    complain,
+    exchange,
+    group_rank,
+    world,
+)
 from nkisim.collectives.operands import Array, check_options, paired, read, write
+from nkisim.machine import Core, NkiInstruction, current_core, handle_of
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec.signatures import checked_call
 from nkisim.versions import at as by_version
 from nkisim.versions import in_force
 
-__all__ = ["all_gather_v", "all_to_all_v"]
+__all__ = [
+    "all_gather_v",
+    "all_gather_v_prepare",
+    "all_gather_v_trigger",
+    "all_to_all_v",
+    "all_to_all_v_prepare",
+    "all_to_all_v_trigger",
+    "check_triggered",
+]
 
 _RANKS_OF_A_DEVICE = 4  # with two cores each
 
@@ -137,10 +154,13 @@ _GATHER = Layout(True, _of_one_device)
 _ALL_TO_ALL = {
     "0.4.0": Layout(True, _of_switches),
     "0.6.0": Layout(True, _placed_on_switches),
+    # has_rdispls needs groups that span nodes; the ranks of a node are not known here.
+    "0.7.0": Layout(True, _of_switches),
 }
 
 
 @checked_call("all_to_all_v")
+@collective
 def all_to_all_v(
     srcs: Any,
     dsts: Any,
@@ -168,10 +188,11 @@ def all_to_all_v(
             "has_rdispls",
         )
     call = _call("all_to_all_v", at, srcs, dsts, metadata_tensor, recv_counts_known, has_rdispls)
-    _send(call, layout, lambda rows, column: (int(rows[0, column]), int(rows[1, column])))
+    _send(call, layout, _sent_to_each)
 
 
 @checked_call("all_gather_v")
+@collective
 def all_gather_v(
     srcs: Any,
     dsts: Any,
@@ -191,7 +212,134 @@ def all_gather_v(
     check_options("all_gather_v", priority, name)
     at = group_rank("all_gather_v", replica_group)
     call = _call("all_gather_v", at, srcs, dsts, metadata_tensor, recv_counts_known, has_rdispls)
-    _send(call, _GATHER, lambda rows, _: (int(rows[0, 0]), int(rows[1, 0])))
+    _send(call, _GATHER, _sent_to_all)
+
+
+def _sent_to_each(rows: Array, column: int) -> tuple[int, int]:
+    return int(rows[0, column]), int(rows[1, column])
+
+
+def _sent_to_all(rows: Array, column: int) -> tuple[int, int]:
+    return int(rows[0, 0]), int(rows[1, 0])
+
+
+class _Prepared(NamedTuple):
+    """A collective whose metadata has been read; ``handle`` is what its prepare returned."""
+
+    handle: NkiInstruction | None
+    call: Call
+    layout: Layout
+    sent: Sent
+    metadata: tuple[list[NkiTensor], Callable[[], Array]]
+
+
+def _prepare(name: str, layout: Layout, sent: Sent, given: tuple[Any, ...]) -> NkiInstruction:
+    """Read the metadata of a collective and put it into the core's slot."""
+    srcs, dsts, replica_group, metadata_tensor, known, placed, priority, label = given
+    check_options(name, priority, label)
+    at = group_rank(name, replica_group)
+    call = _call(name, at, srcs, dsts, metadata_tensor, known, placed)
+    if at.core.generation.number >= 4:
+        fix = f"use {name.removesuffix('_prepare')}"
+        complain(rules.VARYING_LIMIT, name, "it needs chips without switches", fix)
+    if at.core.prepared is not None:
+        first = at.core.prepared.call.name
+        why = f"{first} has not been triggered"
+        complain(rules.SPLIT, name, why, f"trigger {first} first", "prepare_instr")
+    rows, read_rows = _metadata(call, layout)
+    at.core.begin(shared=True)
+    meta = read_rows()
+    handle = handle_of(at.core, name)
+    assert handle is not None
+    at.core.prepared = _Prepared(handle, call, layout, sent, (rows, lambda: meta))
+    return handle
+
+
+def _trigger(name: str, prepare_instr: Any, label: str | None) -> NkiInstruction | None:
+    """Run the collective in the core's slot."""
+    check_options(name, None, label)
+    core = current_core(f"nki.collectives.{name}")
+    found = core.prepared
+    kind = name.removesuffix("_trigger")
+    if found is None or found.handle is not prepare_instr or not found.call.name.startswith(kind):
+        why = "its prepare has been triggered, or is not the last one"
+        fix = f"pass what {kind}_prepare returned, once"
+        complain(rules.SPLIT, name, why, fix, "prepare_instr")
+        return handle_of(core, name)
+    core.prepared = None
+    _transfer(found.call, found.layout, found.sent, found.metadata)
+    return handle_of(core, name)
+
+
+@checked_call("all_to_all_v_prepare")
+def all_to_all_v_prepare(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    metadata_tensor: Any,
+    recv_counts_known: bool = False,
+    has_rdispls: bool = False,
+    priority: int | None = None,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Read the metadata of an ``all_to_all_v``; the trigger moves the elements.
+
+    The tensors are not read, so they may be filled after this call.
+    """
+    given = (srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls)
+    layout = by_version(in_force(), _FIRST, _ALL_TO_ALL)
+    return _prepare("all_to_all_v_prepare", layout, _sent_to_each, (*given, priority, name))
+
+
+@checked_call("all_gather_v_prepare")
+def all_gather_v_prepare(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    metadata_tensor: Any,
+    recv_counts_known: bool = False,
+    has_rdispls: bool = False,
+    priority: int | None = None,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Read the metadata of an ``all_gather_v``; the trigger moves the elements.
+
+    The tensors are not read, so they may be filled after this call.
+    """
+    given = (srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls)
+    return _prepare("all_gather_v_prepare", _GATHER, _sent_to_all, (*given, priority, name))
+
+
+@checked_call("all_to_all_v_trigger")
+def all_to_all_v_trigger(prepare_instr: Any, name: str | None = None) -> NkiInstruction | None:
+    """Move the elements of the ``all_to_all_v`` that was prepared last.
+
+    Args:
+        prepare_instr: What ``all_to_all_v_prepare`` returned; each is triggered once.
+        name: For messages.
+    """
+    return _trigger("all_to_all_v_trigger", prepare_instr, name)
+
+
+@checked_call("all_gather_v_trigger")
+def all_gather_v_trigger(prepare_instr: Any, name: str | None = None) -> NkiInstruction | None:
+    """Move the elements of the ``all_gather_v`` that was prepared last.
+
+    The documentation has the name only; the parameters are those of ``all_to_all_v_trigger``.
+
+    Args:
+        prepare_instr: What ``all_gather_v_prepare`` returned; each is triggered once.
+        name: For messages.
+    """
+    return _trigger("all_gather_v_trigger", prepare_instr, name)
+
+
+def check_triggered(core: Core) -> None:
+    """Flag a prepared collective that the kernel of a core has not triggered."""
+    if core.prepared is not None:
+        name = core.prepared.call.name
+        fix = f"call {name.removesuffix('_prepare')}_trigger with its result"
+        complain(rules.SPLIT, name, "the kernel ends without its trigger", fix, "prepare_instr")
 
 
 def _call(
@@ -249,18 +397,37 @@ class _Run(NamedTuple):
 
 def _send(call: Call, layout: Layout, sent: Sent) -> None:
     """Exchange the runs of all ranks of the group."""
-    at, name, dst = call.at, call.name, call.dst
+    _transfer(call, layout, sent, _metadata(call, layout))
+
+
+def _metadata(call: Call, layout: Layout) -> tuple[list[NkiTensor], Callable[[], Array]]:
+    """Return the rows of the metadata and a function that reads them, after the checks."""
     for fault in layout.limits(call):
-        complain(rules.VARYING_LIMIT, name, fault.why, fault.fix, fault.operand)
-    columns = call.size if layout.grouped else world(at.core)[1]
+        complain(rules.VARYING_LIMIT, call.name, fault.why, fault.fix, fault.operand)
+    columns = call.size if layout.grouped else world(call.at.core)[1]
     rows = _row_views(call, layout, columns)
-    reports = layout.grouped and not call.known
     used = [i for i in range(len(rows)) if i != 2 or not layout.grouped]
 
-    def bring() -> list[Array]:
+    def read_rows() -> Array:
         meta = np.zeros((4, columns), np.int64)
         for i in used:
-            meta[i] = read(at, rows[i], name, "metadata_tensor").reshape(-1)
+            meta[i] = read(call.at, rows[i], call.name, "metadata_tensor").reshape(-1)
+        return meta
+
+    return rows, read_rows
+
+
+def _transfer(
+    call: Call, layout: Layout, sent: Sent, metadata: tuple[list[NkiTensor], Callable[[], Array]]
+) -> None:
+    """Exchange the runs that the metadata describes."""
+    at, name, dst = call.at, call.name, call.dst
+    rows, read_rows = metadata
+    columns = call.size if layout.grouped else world(at.core)[1]
+    reports = layout.grouped and not call.known
+
+    def bring() -> list[Array]:
+        meta = read_rows()
         _check_source(call, [sent(meta, _column(at, layout, r)) for r in at.group])
         return [read(at, call.src, name, "srcs[0]"), meta]
 

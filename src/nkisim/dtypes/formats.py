@@ -38,6 +38,7 @@ __all__ = [
     "int8",
     "int16",
     "int32",
+    "int64",
     "promote",
     "tfloat32",
     "uint8",
@@ -108,6 +109,8 @@ int16 = DType("int16", "int", np.int16)
 uint16 = DType("uint16", "uint", np.uint16)
 int32 = DType("int32", "int", np.int32)
 uint32 = DType("uint32", "uint", np.uint32)
+# For scalars only; NKI has it since 0.7.0.
+int64 = DType("int64", "int", np.int64)
 # Largest finite value: (2 - 2^-fraction bits) * 2^largest exponent, less one step for e4m3fn, whose
 # last pattern is NaN.
 float8_e4m3 = DType("float8_e4m3", "float", ml_dtypes.float8_e4m3, 240.0)
@@ -128,6 +131,7 @@ UNSIGNED: dict[int, np.dtype[np.generic]] = {
     1: np.dtype(np.uint8),
     2: np.dtype(np.uint16),
     4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
 }
 
 #: Every format by its NKI name.
@@ -141,6 +145,7 @@ DTYPES: dict[str, DType] = {
         uint16,
         int32,
         uint32,
+        int64,
         float8_e4m3,
         float8_e4m3fn,
         float8_e5m2,

@@ -22,6 +22,7 @@ from nkisim.isa.movement.gather import (
     nonzero_with_count,
     sequence_bounds,
 )
+from nkisim.isa.nki_scalar import NkiScalar
 from nkisim.isa.normalisation import bn_aggr, bn_stats
 from nkisim.isa.products.matmul import nc_matmul
 from nkisim.isa.products.mx import nc_matmul_mx, quantize_mx
@@ -40,6 +41,8 @@ from nkisim.isa.registers import (
     register_load,
     register_move,
     register_store,
+    scalar_load,
+    scalar_store,
 )
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
 from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8, topk
@@ -56,6 +59,7 @@ from nkisim.machine import NkiInstruction
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules
 from nkisim.spec.enums import (
+    dependency,
     dge_mode,
     dma_engine,
     engine,
@@ -75,6 +79,7 @@ del _assign
 __all__ = [
     "NKIObject",
     "NkiInstruction",
+    "NkiScalar",
     "NkiValidationError",
     "VirtualRegister",
     "activate2",
@@ -85,6 +90,7 @@ __all__ = [
     "bn_stats",
     "constants",
     "core_barrier",
+    "dependency",
     "dge_mode",
     "dma_compute",
     "dma_copy",
@@ -124,6 +130,8 @@ __all__ = [
     "register_store",
     "rng",
     "scalar_engine",
+    "scalar_load",
+    "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
     "sendrecv",

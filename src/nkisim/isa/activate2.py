@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.isa.accumulate import accumulate, follow_chain
-from nkisim.isa.activation import ACTIVATION_REDUCTION, reduce_res_fits
+from nkisim.isa.activation import ACTIVATION_REDUCTION, ON_GPSIMD, reduce_res_fits
 from nkisim.isa.elementwise import apply
 from nkisim.isa.evaluation import evaluate
 from nkisim.machine import Core, instruction
@@ -92,6 +92,27 @@ def _reduction(call: Call) -> None:
         )
 
 
+_REQUIRES = (
+    Constraint("op an activation function, or prelu", (rules.OPERATOR_KIND,), _function),
+    Constraint(
+        "op0 and op1 multiply with add, subtract or bypass; add, subtract or bypass with "
+        "bypass; no reversed bypass",
+        (rules.OPERATOR_KIND, rules.BAD_CALL),
+        _steps,
+    ),
+    Constraint(
+        "reductions add, maximum, minimum, abs_max or abs_min; no load_reduce",
+        (ACTIVATION_REDUCTION, rules.BAD_CALL),
+        _reduction,
+    ),
+    same_partitions("dst", "data", "imm0", "imm1", "relu_param"),
+    same_free_size("dst", "data"),
+    same_dtype("imm0", "imm1"),
+    small_immediate("imm0", "imm1", "relu_param"),
+    reduce_res_fits("reduce_res", "data"),
+)
+
+
 @instruction(
     engines=(Engine.scalar,),
     operands={
@@ -102,31 +123,16 @@ def _reduction(call: Call) -> None:
         "relu_param": Column(ON_CHIP),
         "reduce_res": Out(ON_CHIP, optional=True),
     },
-    require=(
-        Constraint("op an activation function, or prelu", (rules.OPERATOR_KIND,), _function),
-        Constraint(
-            "op0 and op1 multiply with add, subtract or bypass; add, subtract or bypass with "
-            "bypass; no reversed bypass",
-            (rules.OPERATOR_KIND, rules.BAD_CALL),
-            _steps,
-        ),
-        Constraint(
-            "reductions add, maximum, minimum, abs_max or abs_min; no load_reduce",
-            (ACTIVATION_REDUCTION, rules.BAD_CALL),
-            _reduction,
-        ),
-        same_partitions("dst", "data", "imm0", "imm1", "relu_param"),
-        same_free_size("dst", "data"),
-        same_dtype("imm0", "imm1"),
-        small_immediate("imm0", "imm1", "relu_param"),
-        reduce_res_fits("reduce_res", "data"),
-    ),
+    require=_REQUIRES,
     since=4,
     stateful=True,
     follow=follow_chain(Engine.scalar),
     spread="elements",
     cost=stream(over="data"),
     source="nki.isa.activate2, 0.4.0",
+    changes={
+        "0.7.0": {"engines": (Engine.scalar, Engine.gpsimd), "require": (*_REQUIRES, ON_GPSIMD)}
+    },
 )
 def activate2(
     core: Core,
@@ -143,6 +149,7 @@ def activate2(
     reduce_op: Op | None = None,
     reduce_res: Any = None,
     reduce_cmd: ReduceCmd = ReduceCmd.idle,
+    engine: Engine = Engine.scalar,
     name: str | None = None,
 ) -> Any:
     """Return ``op((data <op0> imm0) <op1> imm1)``, and with ``reduce_cmd`` its reduction.

@@ -18,7 +18,7 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 from nkisim.spec.instruction import ValueWatch
 
-__all__ = ["activation", "activation_reduce", "exponential"]
+__all__ = ["ON_GPSIMD", "activation", "activation_reduce", "exponential"]
 
 Array = np.ndarray
 
@@ -170,6 +170,26 @@ def _sum_only(call: Call) -> None:
         )
 
 
+def _on_gpsimd(call: Call) -> None:
+    if call["engine"] is not Engine.gpsimd:
+        return
+    reduces = call["reduce_cmd"] is not ReduceCmd.idle or call["reduce_res"] is not None
+    if call.generation.number < 4 or reduces:
+        why = "with a reduction" if reduces else f"on {call.generation}"
+        call.fail(
+            rules.WRONG_ENGINE,
+            f"cannot run on engine.gpsimd {why}",
+            operand="engine",
+            seen=call["engine"],
+            allowed="engine.scalar; on gen4 without a reduction also engine.gpsimd",
+            fix="leave engine out",
+        )
+
+
+ON_GPSIMD = Constraint(
+    "engine.gpsimd on gen4, without a reduction", (rules.WRONG_ENGINE,), _on_gpsimd
+)
+
 _COMMON = (
     Constraint("op an activation function", (rules.OPERATOR_KIND,), _is_activation),
     Constraint("bias a (P, 1) tile, on gen3+ also a number", (BIAS_KIND,), _bias),
@@ -200,6 +220,9 @@ _COMMON = (
     spread="elements",
     cost=stream(over="data"),
     source="nki.isa.activation, 0.3.0",
+    changes={
+        "0.7.0": {"engines": (Engine.scalar, Engine.gpsimd), "require": (*_COMMON, ON_GPSIMD)}
+    },
 )
 def activation(
     core: Core,
@@ -211,6 +234,7 @@ def activation(
     reduce_op: Op | None = None,
     reduce_res: Any = None,
     reduce_cmd: ReduceCmd = ReduceCmd.idle,
+    engine: Engine = Engine.scalar,
     name: str | None = None,
 ) -> Any:
     """Return ``op(data * scale + bias)``, and with ``reduce_cmd`` its sum along the free dimension.

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import declare, flag
+from nkisim.diagnostics import NkiCallError, declare, flag
+from nkisim.dtypes import int32, int64
+from nkisim.isa.nki_scalar import NkiScalar
 from nkisim.isa.virtual_register import LOOP_VARIABLE, VirtualRegister
 from nkisim.machine import (
+    Core,
     NkiInstruction,
     commit,
     current_core,
@@ -19,12 +22,16 @@ from nkisim.machine import (
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
+from nkisim.versions import FRONTEND_VARIABLE, is_traced, since
+from nkisim.versions.rules import held
 
 __all__ = [
     "register_alloc",
     "register_load",
     "register_move",
     "register_store",
+    "scalar_load",
+    "scalar_store",
 ]
 
 REGISTER_ELEMENT = declare(
@@ -131,7 +138,8 @@ def _writable(name: str, value: Any) -> VirtualRegister:
             seen=repr(value),
             allowed="a register of nisa.register_alloc",
             fix="use a register of your own",
-            stops=True,
+            severity=held("L035").level,
+            stops=held("L035").level is None,
         )
     return register
 
@@ -177,6 +185,7 @@ def register_load(dst: Any, src: Any) -> NkiInstruction | None:
     """
     core = current_core("nisa.register_load")
     target = _writable("register_load", dst)
+    _no_pack("register_load", "src", src)
     target.set(int(_scalar("register_load", "src", src)))
     target.loaded = True
     return handle_of(core, "register_load")
@@ -196,16 +205,94 @@ def register_store(dst: Any, src: Any) -> NkiInstruction | None:
         src: Register that is read.
     """
     core = current_core("nisa.register_store")
-    target = resolve_static(
-        core, _one_element("register_store", "dst", dst), "register_store", "dst"
-    )
-    value = _register("register_store", "src", src).read()
+    tensor = _one_element("register_store", "dst", dst)
+    _no_pack("register_store", "dst", tensor)
+    _store(core, "register_store", tensor, _register("register_store", "src", src).read())
+    return handle_of(core, "register_store")
+
+
+def _store(core: Core, name: str, dst: NkiTensor, value: int) -> None:
+    """Write an integer to a tensor with one element."""
+    target = resolve_static(core, dst, name, "dst")
     core.begin(shared=target.buffer is MemoryRegion.shared_hbm)
     storage = target.origin.storage_dtype(target.dtype)
     bits = np.array([value], np.int64)
-    with core.tracked("register_store", written=target):
+    with core.tracked(name, written=target):
         commit(target, bits.astype(storage).reshape(target.shape))
     target.life.written(core.clock)
     if target.life.placed:
         target.life.reach(target)
-    return handle_of(core, "register_store")
+
+
+@checked_call("scalar_load")
+def scalar_load(src: Any) -> NkiScalar:
+    """Return the one element of an int32 or int64 tensor in SBUF or HBM as a scalar.
+
+    Args:
+        src: Tensor with one element.
+    """
+    if not is_traced():
+        _only_traced("scalar_load")
+    current_core("nisa.scalar_load")
+    tensor = _one_element("scalar_load", "src", src)
+    if tensor.dtype not in (int32, int64):
+        _refuse_dtype("scalar_load", "src", tensor, "int32 or int64")
+    made = NkiScalar(int(_scalar("scalar_load", "src", tensor)), tensor.dtype)
+    made.loaded = True
+    return made
+
+
+@checked_call("scalar_store")
+def scalar_store(dst: Any, value: Any) -> None:
+    """Write a scalar to a tensor with one element, of the scalar's width.
+
+    Args:
+        dst: Tensor with one element in SBUF or HBM that is written.
+        value: Scalar that is read.
+    """
+    if not is_traced():
+        _only_traced("scalar_store")
+    core = current_core("nisa.scalar_store")
+    tensor = _one_element("scalar_store", "dst", dst)
+    if not isinstance(value, NkiScalar):
+        flag(
+            rules.BAD_CALL,
+            f"scalar_store: value must be a scalar, got {type(value).__name__}",
+            instruction="scalar_store",
+            operand="value",
+            seen=repr(value)[:80],
+            allowed="an NkiScalar",
+            fix="write a number with nisa.memset(dst, number)",
+            error=NkiCallError,
+        )
+    if tensor.dtype != value.dtype:
+        _refuse_dtype("scalar_store", "dst", tensor, str(value.dtype))
+    _store(core, "scalar_store", tensor, value.read())
+
+
+def _only_traced(name: str) -> None:
+    flag(
+        rules.BAD_CALL,
+        f"{name} needs tracing, and {FRONTEND_VARIABLE} selects the old front end",
+        instruction=name,
+        fix=f"unset {FRONTEND_VARIABLE}, or use nisa.register_load",
+        error=NkiCallError,
+    )
+
+
+def _no_pack(name: str, argument: str, tensor: Any) -> None:
+    """Refuse an x4 pack, which has no value for a register, from NKI 0.7.0 on."""
+    if isinstance(tensor, NkiTensor) and tensor.dtype.kind == "packed" and since("0.7.0"):
+        _refuse_dtype(name, argument, tensor, "any dtype but the x4 packs")
+
+
+def _refuse_dtype(name: str, argument: str, tensor: NkiTensor, allowed: str) -> None:
+    flag(
+        rules.SCALAR_DTYPE,
+        f"{name}: {argument} is {tensor.dtype}, accepted: {allowed}",
+        instruction=name,
+        operand=argument,
+        seen=tensor.dtype,
+        allowed=allowed,
+        fix="allocate the tile with an accepted dtype",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -247,9 +248,48 @@ def _searched_part(call: Call) -> Array:
     return np.asarray(mask).reshape(src.shape)
 
 
+def _snake_part(name: str) -> Callable[[Call], Array]:
+    """Return the mask of the K results of each group: result j on partition j % 16."""
+
+    def part(call: Call) -> Array:
+        dst = call.operand(name)
+        row = np.arange(dst.shape[0])[:, None] % GROUP
+        mask = row + GROUP * np.arange(dst.free_size)[None, :] < dst.free_size
+        return np.asarray(mask).reshape(dst.shape)
+
+    return part
+
+
+def _snake_topk(
+    val_dst: Any, idx_dst: Any, src: Any, n: int, sorted: bool = False, name: str | None = None
+) -> tuple[Array, Array]:
+    """Return the K largest in the layout of the source; as ``topk`` from NKI 0.7.0 on."""
+    rows, k = src.shape[0], val_dst.free_size
+    results = _largest(src, n, k)
+    placed = []
+    for result in results if not sorted else [result[:, ::-1] for result in results]:
+        full = np.zeros((rows // GROUP, GROUP * k), result.dtype)
+        full[:, :k] = result
+        groups = full.reshape(rows // GROUP, k, GROUP).transpose(0, 2, 1)
+        placed.append(groups.reshape(rows, k))
+    return placed[0], placed[1]
+
+
+def _largest(src: Array, n: int, k: int) -> tuple[Array, Array]:
+    """Return the K largest of each group, ascending, and their indices."""
+    groups = src.shape[0] // GROUP
+    lists = src.reshape(groups, GROUP, -1).transpose(0, 2, 1).reshape(groups, -1)[:, :n]
+    # Stable on the negated values: equal ones stay in the order of their indices.
+    order = np.argsort(-lists, axis=1, kind="stable")[:, :k][:, ::-1]
+    return np.take_along_axis(lists, order, axis=1), order.astype(np.uint32)
+
+
+_SEARCHED = In(SBUF, part=_searched_part)
+
+
 @instruction(
     engines=(Engine.gpsimd,),
-    operands={"val_dst": Out(SBUF), "idx_dst": Out(SBUF), "src": In(SBUF, part=_searched_part)},
+    operands={"val_dst": Out(SBUF), "idx_dst": Out(SBUF), "src": _SEARCHED},
     require=(
         same_partitions("src", "val_dst", "idx_dst"),
         same_free_size("val_dst", "idx_dst"),
@@ -266,9 +306,19 @@ def _searched_part(call: Call) -> Array:
     cost=search(over="n", result="val_dst", factor=4),
     raw_results=("idx_dst",),
     source="nki.isa.topk, 0.6.0",
+    changes={
+        "0.7.0": {
+            "body": _snake_topk,
+            "operands": {
+                "val_dst": Out(SBUF, part=_snake_part("val_dst")),
+                "idx_dst": Out(SBUF, part=_snake_part("idx_dst")),
+                "src": _SEARCHED,
+            },
+        }
+    },
 )
 def topk(
-    val_dst: Any, idx_dst: Any, src: Any, n: int, name: str | None = None
+    val_dst: Any, idx_dst: Any, src: Any, n: int, sorted: bool = False, name: str | None = None
 ) -> tuple[Array, Array]:
     """Return the K largest of ``n`` values and their indices, for each group of 16 partitions.
 
@@ -277,16 +327,16 @@ def topk(
     indices are taken, the smallest index last. All 16 partitions of a group receive the result:
     the documentation does not say which do, and returns whole tiles in its example.
 
+    From NKI 0.7.0 on the results have the layout of the list: result j is on partition j % 16, in
+    column j // 16, and the other elements are not written. Without ``sorted`` no order is
+    promised; the order is that of 0.6.0.
+
     Args:
         val_dst: Tile (P, K) of bfloat16 in SBUF that receives the values.
         idx_dst: Tile (P, K) of uint32 in SBUF that receives the indices.
         src: Tile of bfloat16 in SBUF, with a multiple of 16 partitions.
         n: Number of elements in the list of a group, 8 to 65535.
+        sorted: Whether values descend; assumed, the documentation leaves the order open.
     """
-    rows, k = src.shape[0], val_dst.free_size
-    lists = src.reshape(rows // GROUP, GROUP, -1).transpose(0, 2, 1).reshape(rows // GROUP, -1)
-    lists = lists[:, :n]
-    # Stable on the negated values: equal ones stay in the order of their indices.
-    order = np.argsort(-lists, axis=1, kind="stable")[:, :k][:, ::-1]
-    values = np.take_along_axis(lists, order, axis=1)
-    return np.repeat(values, GROUP, axis=0), np.repeat(order, GROUP, axis=0).astype(np.uint32)
+    values, order = _largest(src, n, val_dst.free_size)
+    return np.repeat(values, GROUP, axis=0), np.repeat(order, GROUP, axis=0)

@@ -13,9 +13,9 @@ from typing import Any
 from nkisim.diagnostics import NkiCallError, called_by_user, declare, flag, repeats_while
 from nkisim.machine import CORE
 from nkisim.objects import NKIObject
-from nkisim.versions import VERSIONS, in_force
+from nkisim.versions import VERSIONS, in_force, is_traced
 
-__all__ = ["LOOP_VARIABLE", "LoopIndex", "Progress", "VirtualRegister"]
+__all__ = ["LOOP_VARIABLE", "REGISTER_CONDITION", "LoopIndex", "Progress", "VirtualRegister"]
 
 _BITS = 32
 
@@ -39,8 +39,9 @@ REGISTER_CONDITION = declare(
     "L031",
     "register-condition",
     "error",
-    "A register or the index of a dynamic loop is compared, or decides a branch.",
-    "its value is known only on the device; only `while register` and nl.dynamic_range can use it",
+    "A register, a scalar or the index of a device loop is compared, or decides a branch; from NKI "
+    "0.7.0 on also `while register` and nl.dynamic_range.",
+    "its value is known only on the device; loops of the device can use it",
 )
 INDEX_ARITHMETIC = declare(
     "L033",
@@ -188,7 +189,7 @@ class VirtualRegister(NKIObject):
 
     def __bool__(self) -> bool:
         """Return whether the register is not 0, for ``while register:``."""
-        if _is_traced() and not repeats_while():
+        if is_traced() or (_is_traced() and not repeats_while()):
             _refuse_value("decides a branch", "nl.while_loop, or an instruction with a mask")
         return self._progress.goes_on(self.read())
 

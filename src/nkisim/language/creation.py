@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from nkisim.diagnostics import declare, flag
+from nkisim.diagnostics import NkiCallError, declare, flag
 from nkisim.dtypes import encode
 from nkisim.isa import dma_copy, memset
+from nkisim.language.grids import NkiGrid, like_grid
 from nkisim.machine import CORE, commit, current_core
-from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip, require_dtype
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip, require_dtype
+from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
+from nkisim.versions import since
 
 __all__ = [
     "empty_like",
@@ -34,6 +37,9 @@ CONSTANT_KIND = declare(
     meaningless=True,
 )
 
+_TRANSPOSED = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+"""Values of ``transpose_axes`` by number of dimensions."""
+
 
 @checked_call("nl.ndarray")
 def ndarray(
@@ -41,7 +47,7 @@ def ndarray(
     dtype: Any,
     buffer: MemoryRegion = MemoryRegion.sbuf,
     name: str = "",
-    address: tuple[int, int] | None = None,
+    address: tuple[int, ...] | None = None,
 ) -> NkiTensor:
     """Return a new tensor; its contents are undefined until written.
 
@@ -50,10 +56,13 @@ def ndarray(
         dtype: A dtype of ``nki.language``.
         buffer: ``nl.sbuf``, ``nl.psum``, ``nl.shared_hbm`` or ``nl.private_hbm``.
         name: For messages; unique in a kernel.
-        address: (partition, byte offset) to place an on-chip tensor at.
+        address: (partition, byte offset) to place an on-chip tensor at; in HBM from NKI 0.7.0 on
+            (byte offset,).
     """
     core = CORE.get() or current_core("nl.ndarray")
-    return core.memory.allocate(shape, dtype, buffer, name, address)
+    if address is not None and len(address) == 1 and is_hbm(buffer) and since("0.7.0"):
+        address = None  # HBM tensors have their own storage here
+    return core.memory.allocate(shape, dtype, buffer, name, cast(Any, address))
 
 
 def _filled(where: str, shape: Any, value: Any, dtype: Any, buffer: Any, name: str) -> NkiTensor:
@@ -99,11 +108,42 @@ def full(
 
 @checked_call("nl.empty_like")
 def empty_like(
-    x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
-) -> NkiTensor:
-    """Return a new tensor with the shape and, by default, the dtype and buffer of ``x``."""
+    x: Any,
+    dtype: Any = None,
+    buffer: MemoryRegion | None = None,
+    name: str = "",
+    *,
+    transpose_axes: tuple[int, ...] | None = None,
+    address: Any = None,
+) -> Any:
+    """Return a new tensor with the shape and, by default, the dtype and buffer of ``x``.
+
+    Args:
+        x: Tensor, or from NKI 0.7.0 on a grid, which gives a grid.
+        dtype: Dtype, None for that of ``x``.
+        buffer: Memory, None for that of ``x``.
+        name: For messages.
+        transpose_axes: Order of the dimensions for a later ``dma_transpose``: ``(1, 0)``,
+            ``(2, 1, 0)`` or ``(3, 1, 2, 0)``.
+        address: Place of the tensor, as in ``nl.ndarray``.
+    """
+    rank = len(x.element_shape if isinstance(x, NkiGrid) else x.shape)
+    if transpose_axes is not None and transpose_axes != _TRANSPOSED.get(rank):
+        flag(
+            rules.BAD_CALL,
+            f"nl.empty_like: transpose_axes is {transpose_axes!r} for {rank} dimensions",
+            instruction="nl.empty_like",
+            operand="transpose_axes",
+            seen=repr(transpose_axes),
+            allowed=", ".join(map(str, _TRANSPOSED.values())),
+            fix="exchange the first and the last dimension",
+            error=NkiCallError,
+        )
+    if isinstance(x, NkiGrid):
+        return like_grid(x, dtype, buffer, name, transpose_axes, address)
+    shape = tuple(x.shape[axis] for axis in transpose_axes or range(rank))
     return current_core("nl.empty_like").memory.allocate(
-        x.shape, dtype or x.dtype, buffer or x.buffer, name, where="nl.empty_like"
+        shape, dtype or x.dtype, buffer or x.buffer, name, address, where="nl.empty_like"
     )
 
 

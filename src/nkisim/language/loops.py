@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import NkiCallError, declare, flag
-from nkisim.isa.virtual_register import LoopIndex, Progress, VirtualRegister
+from nkisim.isa.nki_scalar import NkiScalar
+from nkisim.isa.virtual_register import REGISTER_CONDITION, LoopIndex, Progress, VirtualRegister
 from nkisim.language.control import RETIRED, followed, unrolled
 from nkisim.machine import CORE, Core, LoopKind, current_core
+from nkisim.memory.rules import SCALAR_WIDTH
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
-from nkisim.versions import at, in_force
+from nkisim.versions import at, in_force, is_traced
 
 __all__ = ["dynamic_range", "fori_loop", "while_loop"]
 
@@ -50,6 +52,9 @@ LOOP_BODY = declare(
 _REGISTER_INDEX: dict[str, Callable[[int], Any]] = {"0.4.0": LoopIndex}
 """Type of the index of ``nl.dynamic_range`` by version; an integer before."""
 
+_SCALAR_INDEX: dict[str, Callable[[int], Any]] = {"0.7.0": NkiScalar}
+"""Type of the index of ``nl.fori_loop`` without a register as bound; a register before."""
+
 _ENDLESS = range(1 << 62)
 
 
@@ -57,6 +62,15 @@ _ENDLESS = range(1 << 62)
 def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     """Return the iterations of a loop that runs on the device; bounds may be registers."""
     name = "nl.dynamic_range"
+    if is_traced():
+        flag(
+            REGISTER_CONDITION,
+            f"{name} does not run under NKI {in_force()}, which traces Python's own loops",
+            instruction=name,
+            fix="put the body into a function and call nl.fori_loop; nkisim upgrade rewrites it",
+            error=NkiCallError,
+            stops=True,
+        )
     _check_loop(name, step)
     first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
     values = followed(_kind(start, stop), unrolled("dynamic_range", first, last, step), name)
@@ -72,10 +86,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Any, step: int = 1) -> None:
     """Call ``body_fun`` with each index from ``lower`` to ``upper``, as a loop of the device.
 
     Args:
-        lower: First index, an integer or a register.
+        lower: First index: an integer, a register, or from NKI 0.7.0 on a scalar of 32 bits.
         upper: End of the indices, which is excluded.
-        body_fun: Function of the index, a register that cannot be written. It returns nothing;
-            tensors that it makes are not used after it.
+        body_fun: Function of the index, a register that cannot be written; from NKI 0.7.0 on a
+            scalar unless a bound is a register. It returns nothing; tensors that it makes are not
+            used after it.
         step: Distance of the indices, a positive integer.
     """
     name = "nl.fori_loop"
@@ -83,8 +98,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Any, step: int = 1) -> None:
     _check_loop(name, step)
     _check_callable(name, body_fun)
     bounds = (_bound(name, "lower", lower), _bound(name, "upper", upper))
+    registers = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
+    scalar = None if registers else at(in_force(), None, _SCALAR_INDEX)
     for value in core.turns(followed(_kind(lower, upper), range(*bounds, step), name)):
-        index = VirtualRegister(value, frozen=True)
+        index = scalar(value) if scalar else VirtualRegister(value, frozen=True)
         index.loaded = True
         result = _call(core, body_fun, index)
         if result is not None:
@@ -130,7 +147,7 @@ def _call(core: Core, body: Callable[..., Any], register: VirtualRegister) -> An
 
 
 def _kind(*bounds: Any) -> LoopKind:
-    loaded = any(isinstance(b, VirtualRegister) and b.loaded for b in bounds)
+    loaded = any(isinstance(b, (VirtualRegister, NkiScalar)) and b.loaded for b in bounds)
     return "counted" if loaded else "dynamic"
 
 
@@ -160,7 +177,17 @@ def _check_loop(name: str, step: Any) -> None:
 
 def _bound(name: str, argument: str, value: Any) -> int:
     """Return a bound of a loop: an integer, or the value of a register."""
-    if isinstance(value, VirtualRegister):
+    if isinstance(value, NkiScalar) and value.dtype != "int32":
+        flag(
+            SCALAR_WIDTH,
+            f"{name}: {argument} is a scalar of {value.dtype}",
+            instruction=name,
+            operand=argument,
+            seen=value.dtype,
+            allowed="a scalar of int32",
+            fix="load the bound from a tile of nl.int32",
+        )
+    if isinstance(value, (VirtualRegister, NkiScalar)):
         return value.read()
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         _refuse_argument(name, argument, value, "an int or a VirtualRegister", "//, or a register")

@@ -119,6 +119,7 @@ class Core:
         no_reorder_depth: Number of open ``nl.no_reorder`` regions.
         scope: Device loops that are running, outermost first: number of the entry, and iteration.
         handles: Whether instructions return handles.
+        prepared: The prepared collective that awaits its trigger, or None.
         edges: Edges that handles added: the numbers of the instructions that each waits for.
         register_spans: Instruction numbers of the creation and the last read of each register.
         mask_fills: Places where the lowest float32 number first became minus infinity.
@@ -144,6 +145,7 @@ class Core:
         "num_programs",
         "plain",
         "plans",
+        "prepared",
         "program_id",
         "recorder",
         "register_spans",
@@ -197,6 +199,7 @@ class Core:
         self.scope: tuple[tuple[int, int], ...] = ()
         self._entered = 0
         self.handles = has(version, "nki.isa", "NkiInstruction")
+        self.prepared: Any = None
         self.edges: dict[int, set[int]] = {}
         self.asked: set[str] = set()
         self._accumulators: dict[Engine, Accumulators] = {}

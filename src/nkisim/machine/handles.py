@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 from nkisim.diagnostics import NkiCallError, declare, flag
 from nkisim.machine.core import Core
 from nkisim.objects import NKIObject
+from nkisim.removed import ByVersion
 from nkisim.spec import rules
+from nkisim.spec.enums import dependency
+from nkisim.versions import VERSIONS
 
 __all__ = ["Issued", "NkiInstruction", "handle_of"]
 
@@ -46,18 +49,35 @@ class Issued(NamedTuple):
 
 
 class NkiInstruction(NKIObject):
-    """Handle of an instruction: the result of every ``nki.isa`` instruction from NKI 0.6.0 on."""
+    """Handle of an instruction: the result of every ``nki.isa`` instruction from NKI 0.6.0 on.
+
+    From NKI 0.7.0 on collectives return one too.
+    """
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 
-    def depends_on(self, *producers: Any) -> NkiInstruction:
+    def _of_kind(self, *producers: Any, kind: Any = None) -> NkiInstruction:
         """Make this instruction run after other ones; return its handle.
 
         Args:
             *producers: Handles of earlier instructions, in the same iteration of the same device
                 loops or outside of them.
+            kind: From NKI 0.7.0 on: ``nisa.dependency.runtime`` waits on the device;
+                ``nisa.dependency.schedule`` orders the issue only, so engines may still overlap.
+                None is ``runtime``.
         """
+        if kind is not None and not isinstance(kind, dependency):
+            flag(
+                rules.BAD_CALL,
+                f"depends_on: kind must be a nisa.dependency, got {kind!r}",
+                instruction="depends_on",
+                operand="kind",
+                seen=repr(kind)[:80],
+                allowed="nisa.dependency.runtime, nisa.dependency.schedule",
+                fix="kind=nisa.dependency.runtime",
+                error=NkiCallError,
+            )
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
                 flag(
@@ -70,8 +90,23 @@ class NkiInstruction(NKIObject):
                     fix="pass the result of the instruction to wait for",
                     error=NkiCallError,
                 )
-            _add_edge(producer._handle, self._handle)
+            if kind is not dependency.schedule:
+                _add_edge(producer._handle, self._handle)
         return self
+
+    def _at_runtime(self, *producers: Any) -> NkiInstruction:
+        """Make this instruction run after other ones; return its handle.
+
+        Args:
+            *producers: As from NKI 0.7.0 on.
+        """
+        return self._of_kind(*producers)
+
+    _of_kind.__name__ = _at_runtime.__name__ = "depends_on"
+    depends_on = ByVersion(
+        "depends_on",
+        dict.fromkeys(VERSIONS[: VERSIONS.index("0.7.0")], _at_runtime) | {"0.7.0": _of_kind},
+    )
 
     def __repr__(self) -> str:
         return f"NkiInstruction({self._handle})"

@@ -24,6 +24,9 @@ __all__ = ["check_call"]
 _ENUMERATED = 1 << 20
 """Elements up to which the addresses of an interleaved pattern are compared one by one."""
 
+_OF_SCALARS = ("dma_copy", "memset")
+"""Instructions that fill and move tiles of int64, which hold scalars."""
+
 _COMPUTE = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd)
 
 
@@ -139,6 +142,8 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             allowed=accepted,
             fix="make the array an argument of the kernel"
             if of_host
+            else f"pass the .data of the grid for {name}"
+            if hasattr(value, "is_data_representable")
             else f"pass {accepted} for {name}; the signature is "
             f"{call_text(call.name, CALLS[call.name][in_force()].signature)}",
             data={"is_none": value is None},
@@ -151,6 +156,15 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             seen="vector_offset",
             allowed="a static view or a scalar_offset",
             fix="gather with nisa.dma_copy in swdge mode, or nc_n_gather or local_gather on chip",
+        )
+    if value.dtype == "int64" and call.name not in _OF_SCALARS:
+        call.fail(
+            rules.SCALAR_DTYPE,
+            f"{name} is int64, which {call.name} does not take",
+            operand=name,
+            seen=value.describe(),
+            allowed="dtypes of at most 32 bits",
+            fix="use int64 tiles for nisa.scalar_load and nisa.scalar_store only",
         )
     check_selected(call, name)
     if value.buffer not in operand.buffers:

@@ -167,6 +167,15 @@ def dynamic_offset(
                 )
         elif not hasattr(scalar_offset, "__index__"):
             bad_offset(view, f"scalar_offset is a {type(scalar_offset).__name__}", method)
+        elif getattr(scalar_offset, "dtype", "") == "int64" and not is_hbm(view.form.buffer):
+            flag(
+                rules.SCALAR_WIDTH,
+                f"{method}() of {view.describe()}: scalar_offset is a scalar of int64",
+                operand=view.name,
+                seen="int64",
+                allowed="a scalar of int32 on chip",
+                fix="load the offset from a tile of nl.int32",
+            )
         return Indirection("scalar", scalar_offset, stride, extent)
     if not isinstance(vector_offset, View):
         bad_offset(view, f"vector_offset is a {type(vector_offset).__name__}", method)

@@ -204,3 +204,9 @@ class PatternMethods(ViewMethods):
         """Return None: there is no data of a device."""
 
     device_value = documented(property(_device_value), "device_value")
+
+    def _data(self) -> Any:
+        """Return the tensor itself, which is its own operand; grids have the same attribute."""
+        return self
+
+    data = documented(property(_data), "data")

@@ -7,12 +7,16 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import DType, as_dtype, float8_e8m0fnu
+from nkisim.dtypes import DType, as_dtype, float8_e8m0fnu, int64
 from nkisim.memory import rules
 from nkisim.memory.region import MemoryRegion
 from nkisim.versions import has, in_force
 
 __all__ = ["is_tuple_of_ints", "require_dtype", "require_region", "whole_shape"]
+
+
+_LATER = (float8_e8m0fnu, int64)
+"""Formats that the first version does not have."""
 
 
 def require_region(region: Any, where: str) -> MemoryRegion:
@@ -34,10 +38,10 @@ def require_region(region: Any, where: str) -> MemoryRegion:
 
 def require_dtype(dtype: Any, where: str) -> DType:
     """Return the supported dtype that ``dtype`` names, or raise D001; foreign dtypes are D045."""
-    if type(dtype) is DType and dtype is not float8_e8m0fnu:
+    if type(dtype) is DType and dtype not in _LATER:
         return dtype
     found = as_dtype(dtype)
-    if found is float8_e8m0fnu and not has(in_force(), "nki.language", found):
+    if found in _LATER and not has(in_force(), "nki.language", found):
         found = None
     if found is None:
         flag(

@@ -187,6 +187,14 @@ PARTITION_DROPPED = declare(
     "the first dimension of the result is then really a free dimension of one partition; from "
     "0.5.0 on the partition dimension stays, with extent 1",
 )
+SCALAR_WIDTH = declare(
+    "L072",
+    "scalar-width",
+    "error",
+    "A 64-bit NkiScalar is a bound of nl.fori_loop, or the offset of a tensor on chip.",
+    "loop counters and on-chip addresses have 32 bits; the value is not narrowed",
+    meaningless=True,
+)
 SUBSCRIPT_ASSIGNMENT = declare(
     "L028",
     "subscript-assignment",

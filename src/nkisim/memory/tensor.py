@@ -20,6 +20,7 @@ from nkisim.memory.layout import Form
 from nkisim.memory.patterns import PatternMethods
 from nkisim.memory.requests import is_tuple_of_ints
 from nkisim.removed import NoOperators
+from nkisim.versions.rules import is_off
 
 __all__ = ["NkiTensor"]
 
@@ -113,7 +114,10 @@ class NkiTensor(PatternMethods, NoOperators):
         return view
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
-        """Copy ``value`` into a view; a finding, because the compiler has no such statement."""
+        """Copy ``value`` into a view; a finding before NKI 0.6.0, and for what is no tensor."""
+        if isinstance(value, NkiTensor) and is_off("L028"):
+            NkiTensor.assign(self[key], value)
+            return
         flag(
             rules.SUBSCRIPT_ASSIGNMENT,
             f"assignment to a subscript of tensor `{self.name}`",

@@ -27,6 +27,13 @@ class _Choice(Enum):
     __hash__ = object.__hash__
 
 
+class dependency(_Choice):
+    """What an edge between two instructions does, from NKI 0.7.0 on."""
+
+    runtime = "runtime"
+    schedule = "schedule"
+
+
 class dge_mode(_Choice):
     """Generator of the descriptors of a DMA."""
 

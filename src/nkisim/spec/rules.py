@@ -432,3 +432,12 @@ FLOAT_OVERFLOW = declare(
     "it becomes infinity or NaN where some libraries saturate",
     on_values=True,
 )
+SCALAR_DTYPE = declare(
+    "D053",
+    "scalar-dtype",
+    "error",
+    "scalar_load has a tile of another dtype than int32 and int64, scalar_store one of another "
+    "width than the scalar, a register one of an x4 pack, or a compute instruction one of int64.",
+    "scalars have 32 or 64 bits and a sign; the engines have no 64-bit arithmetic",
+    meaningless=True,
+)

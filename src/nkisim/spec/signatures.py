@@ -47,6 +47,8 @@ def call_text(name: str, signature: inspect.Signature) -> str:
     """Return the text of a call: the parameters and their defaults, without annotations."""
     parts = []
     for p in signature.parameters.values():
+        if p.kind is p.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
         value = str(p.default) if isinstance(p.default, Enum) else repr(p.default)
         parts.append(p.name if p.default is p.empty else f"{p.name}={value}")
     return f"{name}({', '.join(parts)})"
@@ -79,19 +81,26 @@ def open_function(
 
     Args:
         name: Its name.
-        signature: Of parameters that can be given by position and by name.
+        signature: Of parameters that can be given by position and by name, or by name alone.
         call: Implementation; takes an argument for every parameter.
         refuse: Called with the arguments by name, the surplus ones, and those of unknown names.
         declared: All parameters of ``call``; those that the signature lacks get their defaults.
     """
     parameters = signature.parameters.values()
     every = (declared or signature).parameters
-    listed = ", ".join(f"{p.name}=_default_{p.name}" for p in parameters)
+    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    given = {p.name: f"{p.name}=_default_{p.name}" for p in parameters}
+    listed = "".join(f"{text}, " for name, text in given.items() if name not in by_name)
+    listed += "*_more, " + "".join(f"{given[name]}, " for name in by_name)
     lacking = "".join(f" or {p.name} is _MISSING" for p in parameters if p.default is p.empty)
     named = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
-    passed = ", ".join(p if p in signature.parameters else f"_default_{p}" for p in every)
+    passed = ", ".join(
+        (f"{p.name}=" if p.kind is p.KEYWORD_ONLY else "")
+        + (p.name if p.name in signature.parameters else f"_default_{p.name}")
+        for p in every.values()
+    )
     source = (
-        f"def {name}({listed}{', ' if listed else ''}*_more, **_unknown):\n"
+        f"def {name}({listed}**_unknown):\n"
         "    try:\n"
         f"        if _more or _unknown{lacking}:\n"
         f"            _refuse({{{named}}}, _more, _unknown)\n"

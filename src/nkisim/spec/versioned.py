@@ -50,14 +50,13 @@ def signatures(name: str, declared: inspect.Signature) -> dict[str, inspect.Sign
 def _signature(text: str, declared: inspect.Signature) -> inspect.Signature:
     """Return the signature that a version's text describes."""
     arguments = ast.parse(f"lambda {text}: 0", mode="eval").body.args  # type: ignore[attr-defined]
-    names = [argument.arg for argument in arguments.args]
-    required = len(names) - len(arguments.defaults)
+    required = [None] * (len(arguments.args) - len(arguments.defaults))
+    by_position = zip(arguments.args, [*required, *arguments.defaults], strict=True)
+    by_name = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     parameters = []
-    for i, name in enumerate(names):
-        parameter = declared.parameters[name]
-        default: Any = inspect.Parameter.empty
-        if i >= required:
-            default = _value(arguments.defaults[i - required], parameter.default)
+    for argument, value in (*by_position, *by_name):
+        parameter = declared.parameters[argument.arg]
+        default: Any = parameter.empty if value is None else _value(value, parameter.default)
         parameters.append(parameter.replace(default=default))
     same = tuple(parameters) == tuple(declared.parameters.values())
     return declared if same else inspect.Signature(parameters)

@@ -20,6 +20,7 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 __all__ = [
+    "FRONTEND_VARIABLE",
     "NKI_VARIABLE",
     "VERSIONS",
     "at",
@@ -29,7 +30,9 @@ __all__ = [
     "found_in",
     "has",
     "in_force",
+    "is_traced",
     "judged_by",
+    "language",
     "members",
     "names_of",
     "parameter_names",
@@ -38,10 +41,19 @@ __all__ = [
     "since",
 ]
 
-VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0")
+VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0")
 """The known versions, oldest first."""
 
 NKI_VARIABLE = "NKISIM_NKI"
+
+FRONTEND_VARIABLE = "NKI_COMPILER_FRONTEND"
+"""Variable of NKI 0.7.0: ``custom`` keeps the language of 0.6.0 under the names of 0.7.0."""
+
+_TRACING = {"": True, "tracer": True, "custom": False, "parser": False}
+"""Whether Python traces a kernel, by value of the variable; the pages know only ``custom``."""
+
+_TRACED = VERSIONS[VERSIONS.index("0.7.0") :]
+"""Versions whose compiler executes a kernel's Python code."""
 
 _RUNNING: ContextVar[str | None] = ContextVar("nkisim_version", default=None)
 """The version that the kernel of this context runs by; None outside a kernel."""
@@ -80,6 +92,27 @@ def in_force() -> str:
 def since(version: str) -> bool:
     """Return whether the version in force is this one or a later one."""
     return VERSIONS.index(in_force()) >= VERSIONS.index(version)
+
+
+def language() -> str:
+    """Return the version whose language kernels are written in: mostly the version in force.
+
+    Raises:
+        ValueError: NKI_COMPILER_FRONTEND has an unknown value.
+    """
+    version = in_force()
+    if version not in _TRACED:
+        return version
+    value = os.environ.get(FRONTEND_VARIABLE, "")
+    if value not in _TRACING:
+        accepted = ", ".join(filter(None, _TRACING))
+        raise ValueError(f"{FRONTEND_VARIABLE}: got {value!r}, accepted: {accepted}")
+    return version if _TRACING[value] else "0.6.0"
+
+
+def is_traced() -> bool:
+    """Return whether Python executes the kernels of the version in force, as from 0.7.0 on."""
+    return language() in _TRACED
 
 
 @contextmanager

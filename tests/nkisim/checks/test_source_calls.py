@@ -78,15 +78,15 @@ def test_conditions_on_sizes_excuse_nothing(tmp_path, body, size):
 
 
 MEMBERS = {
-    "t.permute((1, 0))": ("0.5.0", "0.6.0"),
-    "t.slice(0, 0, 2).expand_dim(1)": ("0.5.0", "0.6.0"),
+    "t.permute((1, 0))": ("0.5.0", "0.6.0", "0.7.0"),
+    "t.slice(0, 0, 2).expand_dim(1)": ("0.5.0", "0.6.0", "0.7.0"),
     "t.is_identity()": ("0.4.0",),
     "t.sim_value": ("0.4.0",),
     "t.ap([[1, 1]])": VERSIONS,
     "t.reshape((2, 2)).get_pattern()": VERSIONS,
-    "nl.tile_size.sbuf_fmax": ("0.4.0", "0.5.0", "0.6.0"),
+    "nl.tile_size.sbuf_fmax": ("0.4.0", "0.5.0", "0.6.0", "0.7.0"),
     "nl.tile_size.pmax": VERSIONS,
-    "nl.float8_e8m0fnu": ("0.5.0", "0.6.0"),
+    "nl.float8_e8m0fnu": ("0.5.0", "0.6.0", "0.7.0"),
     "nl.DType": ("0.6.0",),
 }
 

@@ -25,6 +25,7 @@ TABLE = [
     ("uint16", "uint", 2, np.uint16),
     ("int32", "int", 4, np.int32),
     ("uint32", "uint", 4, np.uint32),
+    ("int64", "int", 8, np.int64),
     ("float8_e4m3", "float", 1, ml_dtypes.float8_e4m3),
     ("float8_e4m3fn", "float", 1, ml_dtypes.float8_e4m3fn),
     ("float8_e5m2", "float", 1, ml_dtypes.float8_e5m2),
@@ -187,7 +188,7 @@ class OwnDtype:
 @each_case(
     "obj",
     [
-        np.int64,
+        np.uint64,
         np.float64,
         np.dtype("complex64"),
         np.dtype(">f4"),

@@ -102,15 +102,15 @@ def test_the_destination_of_a_transpose_has_the_permuted_rank():
 
 HWDGE = {
     (16, 128): set(),
-    (16, 64): ALL - {"0.6.0"},
+    (16, 64): ALL - {"0.6.0", "0.7.0"},
     (8, 128): ALL,
     (32, 128): ALL,
     (16, 3, 128): set(),
-    (8, 2, 128): ALL - {"0.6.0"},
+    (8, 2, 128): ALL - {"0.6.0", "0.7.0"},
     (8, 3, 128): ALL,
-    (1, 16, 100): ALL - {"0.6.0"},
+    (1, 16, 100): ALL - {"0.6.0", "0.7.0"},
     (3, 16, 128): ALL,
-    (4, 2, 4, 64): ALL - {"0.6.0"},
+    (4, 2, 4, 64): ALL - {"0.6.0", "0.7.0"},
     (4, 4, 2, 64): ALL,
 }
 
@@ -259,7 +259,7 @@ def test_engines_of_random_numbers():
     def unknown(x):
         return drawn(x, engine=nisa.engine.unknown)
 
-    x, newer = normal(1, 1), {"0.5.0", "0.6.0"}
+    x, newer = normal(1, 1), {"0.5.0", "0.6.0", "0.7.0"}
     assert versions_with("A034", drawn, x) == set()
     assert versions_with("A034", unknown, x) == newer
     assert versions_with("A034", lambda x: drawn(x, engine=nisa.engine.vector), x) == set()
@@ -280,12 +280,12 @@ def test_states_are_those_of_gpsimd_unless_told_from_0_5_0_on():
     small = np.arange(1, 25, dtype=np.uint32).reshape(4, 6)
     large = np.arange(1, 97, dtype=np.uint32).reshape(4, 24)
     assert versions_with("D039", kernel, small) == set()
-    assert versions_with("D039", kernel, large) == {"0.5.0", "0.6.0"}
+    assert versions_with("D039", kernel, large) == {"0.5.0", "0.6.0", "0.7.0"}
     named = lambda words: kernel(words, engine=nisa.engine.vector)  # noqa: E731
     assert versions_with("D039", named, large) == set()
     assert versions_with("D039", named, small) == ALL
     unnamed = lambda words: kernel(words, engine=nisa.engine.unknown)  # noqa: E731
-    assert versions_with("A034", unnamed, small) == {"0.5.0", "0.6.0"}
+    assert versions_with("A034", unnamed, small) == {"0.5.0", "0.6.0", "0.7.0"}
 
 
 # -- products and accumulators ---------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_activation_reduce_may_leave_its_result_in_the_registers_from_0_6_0_on()
         nisa.activation_reduce(out, nl.copy, tile, nl.add, total)
         return stored(total)
 
-    assert versions_with("A025", kernel, normal(4, 4)) == ALL - {"0.6.0"}
+    assert versions_with("A025", kernel, normal(4, 4)) == ALL - {"0.6.0", "0.7.0"}
 
 
 @each_case("version", VERSIONS)

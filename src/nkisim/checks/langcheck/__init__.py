@@ -42,7 +42,8 @@ from nkisim.source import (
     file_globals,
     raise_if_unreadable,
 )
-from nkisim.versions import in_force
+from nkisim.versions import in_force, language
+from nkisim.versions.rules import held, is_off
 
 __all__ = ["KernelSource", "file_findings", "kernel_findings", "source_rules"]
 
@@ -101,9 +102,9 @@ def kernel_findings(kernel: Any) -> list[Finding]:
         function = type(function).__call__
     try:
         known = _KNOWN.setdefault(function, {})
-        found = known.get(in_force())
+        found = known.get(_judged_by())
         if found is None:
-            found = known[in_force()] = _of_function(function)
+            found = known[_judged_by()] = _of_function(function)
     except TypeError:  # objects defined in C have no weak references
         found = _of_function(function)
     return [dataclasses.replace(finding) for finding in found]
@@ -129,6 +130,7 @@ def _without_source(name: str, place: Place, seen: str) -> Finding:
         place,
         seen=seen,
         fix="define the kernel with def, in a file",
+        level=held(NO_SOURCE.id).level,
     )
 
 
@@ -205,8 +207,13 @@ def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:
 
 
 def _of_unit(unit: Unit) -> list[Finding]:
-    version = in_force()
-    if version not in unit.found:
-        found = [f.finding(unit.tree.file) for check in _CHECKS for f in check(unit)]
-        unit.found[version] = found
-    return unit.found[version]
+    key = _judged_by()
+    if key not in unit.found:
+        found = [f for check in _CHECKS for f in check(unit) if not is_off(f.rule.id)]
+        unit.found[key] = [f.at_level(held(f.rule.id).level).finding(unit.tree.file) for f in found]
+    return unit.found[key]
+
+
+def _judged_by() -> str:
+    """Return the key of results: names of one version, and the language of one."""
+    return f"{in_force()} {language()}"

@@ -11,7 +11,7 @@ from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import counterpart
 from nkisim.source import Kinds
-from nkisim.versions import at, in_force
+from nkisim.versions import at, in_force, is_traced
 
 __all__ = ["check_calls"]
 
@@ -180,7 +180,7 @@ def _foreign(call: ast.Call, path: str, in_header: bool, kinds: Kinds) -> Iterat
     if module in _DECLARING or path.startswith("neuronxcc"):
         return
     of_tile = any(_holds_tensor(node, kinds) for node in (*call.args, *call.keywords))
-    if module == "math" and name in _MATH.split() and not of_tile:
+    if not of_tile and (is_traced() or (module == "math" and name in _MATH.split())):
         return
     fix = _foreign_fix(call, module, name, of_tile=of_tile)
     if in_header:

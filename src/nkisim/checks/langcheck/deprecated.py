@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit
-from nkisim.diagnostics import declare
-from nkisim.versions import VERSIONS, in_force
+from nkisim.diagnostics import RULES, declare
+from nkisim.versions import FRONTEND_VARIABLE, VERSIONS, in_force, is_traced
 
 __all__ = ["check_deprecated"]
 
@@ -39,6 +40,7 @@ _NAMES = {
 }
 """Deprecated names: the first version that deprecates them, and the replacement."""
 
+_GONE = "nki.language.dynamic_range"
 _WHILE = ("0.6.0", "nl.while_loop with the body in a function")
 
 
@@ -47,10 +49,23 @@ def check_deprecated(unit: Unit) -> Iterator[Found]:
     for node, meaning in unit.references():
         if meaning.path in _NAMES and not meaning.assumed:
             since, instead = _NAMES[meaning.path]
+            if meaning.path == _GONE and is_traced():
+                message = f"nl.dynamic_range does not run under NKI {in_force()}"
+                yield Found(RULES["L031"], node, message, f"use {instead}", seen=_GONE)
+                continue
             yield from _deprecated(node, meaning.path, since, instead)
     kinds = unit.kinds
+    if in_force() == "0.7.0":
+        if not is_traced() and unit.is_kernel:
+            what = f"{FRONTEND_VARIABLE}={os.environ[FRONTEND_VARIABLE]}"
+            yield from _deprecated(unit.node, what, "0.7.0", "the default, which traces the kernel")
+        for call in unit.of(ast.Call):
+            waits = isinstance(call.func, ast.Attribute) and call.func.attr == "depends_on"
+            if waits and not {"kind", None} & {keyword.arg for keyword in call.keywords}:
+                what = "depends_on without kind"
+                yield from _deprecated(call, what, "0.7.0", "kind=nisa.dependency.runtime")
     for loop in unit.of(ast.While):
-        if kinds.of(loop.test) == "register":
+        if kinds.of(loop.test) == "register" and not is_traced():
             yield from _deprecated(loop, f"`while {ast.unparse(loop.test)}`", *_WHILE)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nkisim.diagnostics import Finding, Place, Rule, Severity
@@ -41,6 +41,10 @@ class Found:
     instruction: str = ""
     level: Severity | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+
+    def at_level(self, level: Severity | None) -> Found:
+        """Return the result with the severity of a version; None leaves it."""
+        return self if level is None else replace(self, level=level)
 
     def finding(self, file: str) -> Finding:
         """Return the finding in a file."""

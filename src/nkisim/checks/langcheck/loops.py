@@ -10,7 +10,7 @@ from nkisim.checks.langcheck.kinds import is_dynamic_loop
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.source import LOOPS, Kinds, is_none, nki_arguments
-from nkisim.versions import at, in_force
+from nkisim.versions import at, in_force, is_traced
 
 __all__ = ["check_loops"]
 
@@ -30,6 +30,15 @@ DYNAMIC_STATE = declare(
     "the body is compiled once; what it binds in Python is not what the device has after the loop",
 )
 
+BODY_EFFECT = declare(
+    "L073",
+    "body-effect",
+    "warning",
+    "The body of a device loop prints, or changes a list or a dictionary from around the loop.",
+    "the body is traced once, so it happens once; a simulation calls the body in each iteration",
+)
+
+_CHANGING = (".append", ".clear", ".extend", ".insert", ".pop", ".remove", ".update")
 _REGISTER_INDEX = {"0.4.0": True}
 """Versions in which the index of a device loop is a register, which is an offset."""
 _REGISTER_WRITES = ("nki.isa.register_load", "nki.isa.register_move")
@@ -38,10 +47,14 @@ _REGISTER_WRITES = ("nki.isa.register_load", "nki.isa.register_move")
 def check_loops(unit: Unit) -> Iterator[Found]:
     """Find constructs that a device loop does not support."""
     loops = [loop for loop in unit.of(ast.For) if is_dynamic_loop(unit, loop)]
+    if is_traced():
+        loops = []  # refused as a whole
     calls = [(call, LOOPS[m.path][0]) for call, m in unit.calls() if m.path in LOOPS]
     for call, name in calls:
         yield from _header(unit, call, call, f"nl.{name}")
     yield from _results(unit)
+    if unit.loop and is_traced():
+        yield from _effects(unit)
     if not (loops or unit.outer):
         return
     kinds = unit.kinds
@@ -101,6 +114,9 @@ def _header(unit: Unit, loop: ast.AST, call: ast.Call, name: str) -> Iterator[Fo
 
 def _index_arithmetic(unit: Unit, kinds: Kinds) -> Iterator[Found]:
     registers = at(in_force(), False, _REGISTER_INDEX)
+    if is_traced() and not _counts_in_register(unit):
+        yield from _scalar_operators(unit, kinds)
+        return
     refused = ("counter",) if registers else ("index",)
     for operation in unit.of(ast.BinOp):
         for side in (operation.left, operation.right):
@@ -114,6 +130,40 @@ def _index_arithmetic(unit: Unit, kinds: Kinds) -> Iterator[Found]:
         for keyword in call.keywords:
             if keyword.arg == "scalar_offset" and kinds.of(keyword.value) == "index":
                 yield _on_index(call, ast.unparse(keyword.value), ast.unparse(keyword))
+
+
+def _counts_in_register(unit: Unit) -> bool:
+    """Return whether a bound of the loop around a body is a register, so that its index is one."""
+    for call, meaning in unit.outer.calls() if unit.outer else ():
+        given = nki_arguments(call, meaning.path) if meaning.path in LOOPS else {}
+        body = given.get("body_fun")
+        if isinstance(body, ast.Name) and body.id == unit.node.name and unit.outer:
+            kinds = unit.outer.kinds
+            return any(kinds.of(given.get(name)) == "register" for name in ("lower", "upper"))
+    return False
+
+
+def _scalar_operators(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    """Find operators that the index of a loop, a scalar, does not have."""
+    for operation in unit.of(ast.BinOp):
+        sides = [side for side in (operation.left, operation.right) if kinds.of(side) == "counter"]
+        if sides and not isinstance(operation.op, (ast.Add, ast.Sub, ast.Mult)):
+            message = f"`{ast.unparse(operation)}`: scalars have + - * only"
+            fix = "calculate in a tile and load the result with nisa.scalar_load"
+            yield Found(RULES["L071"], operation, message, fix, operand=ast.unparse(sides[0]))
+
+
+def _effects(unit: Unit) -> Iterator[Found]:
+    """Find Python effects in a body, which happen once and not in each iteration."""
+    for call, meaning in unit.calls():
+        name = call.func.value if isinstance(call.func, ast.Attribute) else None
+        changes = isinstance(name, ast.Name) and unit.is_captured(name)
+        changes = changes and unit.kinds.of(name) in ("list", "dict")
+        if meaning.path == "print" or (changes and ast.unparse(call.func).endswith(_CHANGING)):
+            text = ast.unparse(call)
+            message = f"`{text}` happens once, when the body of the loop is traced"
+            fix = "do it outside the loop, or write to a tile"
+            yield Found(BODY_EFFECT, call, message, fix, seen=text, operand=unit.name)
 
 
 def _on_index(node: ast.AST, name: str, text: str) -> Found:

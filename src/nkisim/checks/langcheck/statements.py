@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
+from nkisim.versions import is_traced
 
 __all__ = ["check_statements"]
 
@@ -79,6 +80,8 @@ def check_statements(unit: Unit) -> Iterator[Found]:
         fix = "import it at the top of the module"
         yield Found(INNER_IMPORT, statement, f"{names} is imported inside {unit.name}", fix)
     for declared in unit.of(ast.Global, ast.Nonlocal):
+        if is_traced() and isinstance(declared, ast.Nonlocal) and not unit.loop:
+            continue  # a variable of the kernel
         names = ", ".join(declared.names)
         fix = "return the value, or keep it in a field of an nl.NKIObject"
         word = type(declared).__name__.lower()
@@ -92,7 +95,7 @@ def check_statements(unit: Unit) -> Iterator[Found]:
 def _definitions(unit: Unit) -> Iterator[Found]:
     if isinstance(unit.node, ast.ClassDef):
         return
-    if isinstance(unit.node, ast.AsyncFunctionDef):
+    if isinstance(unit.node, ast.AsyncFunctionDef) and (unit.is_kernel or not is_traced()):
         yield Found(COROUTINE, unit.node, f"{unit.name} is async", "make it a plain function")
     bodies = [body.node for body in unit.bodies]
     for inner in unit.of(ast.FunctionDef, ast.AsyncFunctionDef):
@@ -114,7 +117,7 @@ def _definitions(unit: Unit) -> Iterator[Found]:
 
 
 def _parameters(unit: Unit) -> Iterator[Found]:
-    if isinstance(unit.node, ast.ClassDef):
+    if isinstance(unit.node, ast.ClassDef) or (is_traced() and not unit.is_kernel):
         return
     if (many := unit.node.args.vararg) is not None:
         fix = f"name the parameters, or take one tuple {many.arg}"
@@ -132,6 +135,8 @@ def _blocks(unit: Unit) -> Iterator[Found]:
         fix = 'write assert condition, "text"'
         yield Found(EXCEPTION, raised, f"{unit.name} raises", fix)
     for node in unit.of(ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Yield, ast.YieldFrom):
+        if is_traced() and not unit.is_kernel:
+            break
         fix = "make it a plain function, which returns a tuple or a list"
         word = "yields" if isinstance(node, (ast.Yield, ast.YieldFrom)) else "waits"
         yield Found(COROUTINE, node, f"{unit.name} {word}", fix)

@@ -16,7 +16,7 @@ from nkisim.diagnostics import RULES, declare
 from nkisim.intents import CONDITION
 from nkisim.memory.rules import REGISTER_EXTENT
 from nkisim.source import Kinds, is_none, nki_arguments, number
-from nkisim.versions import at, in_force
+from nkisim.versions import at, in_force, is_traced
 
 __all__ = ["check_tensors"]
 
@@ -133,7 +133,9 @@ def _truth(unit: Unit, kinds: Kinds) -> Iterator[Found]:
             message = f"tensor {text} is used as a condition"
             fix = f"test its shape or dtype; {CONDITION}"
             yield Found(RULES["L030"], test, message, fix, operand=text)
-        elif kind in RUNTIME and not (kind == "register" and _is_while_test(unit, test)):
+        elif kind in RUNTIME and (
+            is_traced() or not (kind == "register" and _is_while_test(unit, test))
+        ):
             word = "index" if kind == "index" else RUNTIME[kind]
             message = f"{word} {text} decides a branch"
             yield Found(RULES["L031"], test, message, at(in_force(), *_LOOPS), operand=text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bisect
 import heapq
-import itertools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -200,7 +199,8 @@ class Space:
         missing = self._end[tile] - self._limit - self._freed
         if missing <= 0:  # also if a later tile is allocated already
             return self._floor
-        for when, cause, size in itertools.islice(self._releases, self._taken, None):
+        for number in range(self._taken, len(self._releases)):
+            when, cause, size = self._releases[number]
             missing -= size
             if missing <= 0:
                 return max(self._floor, (when, cause))

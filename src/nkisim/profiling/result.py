@@ -185,6 +185,7 @@ class ProfileData:
         capacity: Bytes per partition of SBUF and PSUM.
         advice: Changes, those with the largest gain first, then sentences without one.
         together: The changes that gain together; None without a change.
+        no_advice: Why a search for advice found none; empty if it found some.
         findings: Findings of the run.
     """
 
@@ -220,6 +221,7 @@ class ProfileData:
     arguments: dict[str, str] = field(default_factory=dict)
     advice: list[Advice] = field(default_factory=list)
     together: Together | None = None
+    no_advice: str = ""
     findings: list[Finding] = field(default_factory=list)
 
     @property

@@ -234,7 +234,9 @@ class _Drawing:
         return (head + text).rstrip()
 
     def advice(self, profile: ProfileData) -> list[str]:
-        """Return the changes that gain, and what they gain together."""
+        """Return the changes that gain and what they gain together, or why there are none."""
+        if profile.no_advice:
+            return self._table([("advice", f"none, because {profile.no_advice}")])
         lines = [self._styled("advice", "head")] if profile.advice else []
         for advice in profile.advice:
             lines.append(self._styled(advice_title(advice), "head"))

@@ -183,13 +183,16 @@ def source_twin(
 
 
 def advised_twin(
-    *inputs: Any, targets: tuple[str, ...] = ALL
+    *inputs: Any, targets: tuple[str, ...] = ALL, cores: int | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as found by a profile."""
+    """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as found by a profile.
+
+    ``cores`` is the grid of the good one.
+    """
 
     def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
         name = bad.__name__.removeprefix("bad_")
-        TWINS.append(Twin(name, bad, inputs, inputs, targets, advised=True))
+        TWINS.append(Twin(name, bad, inputs, inputs, targets, cores=cores, advised=True))
         return bad
 
     return declare

@@ -542,3 +542,27 @@ def good_P015(x):
                 nisa.tensor_tensor(dst=power, data1=power, data2=power, op=nl.multiply)
                 nisa.dma_copy(dst=out[rows], src=power)
     return out
+
+
+@advised_twin(zeros(4096, 2048), targets=GEN3_UP, cores=2)
+def bad_P016(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])  # here
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
+def good_P016(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    count = x.shape[0] // 128 // nl.num_programs(0)
+    first = nl.program_id(0) * count
+    for i in nl.affine_range(count):
+        rows = slice((first + i) * 128, (first + i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[rows])
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[rows], src=tile)
+    return out

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import statistics
 from collections import Counter
+from collections.abc import Iterator
 
 from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import Finding, Place
 from nkisim.memory.region import is_on_chip
 from nkisim.profiling.assumptions import ASSUMPTIONS, alternatives
 from nkisim.profiling.program import Operation, Program
-from nkisim.profiling.result import ENGINES, Doubt, LineTime, MemoryUse, Span
+from nkisim.profiling.result import ENGINES, Cycle, Doubt, LineTime, MemoryUse, Span
 from nkisim.profiling.schedule import Schedule, schedule
 from nkisim.profiling.shown import Profile
 from nkisim.profiling.spills import SPILL, with_spills
@@ -156,6 +158,7 @@ def profile_of(prediction: Prediction, kernel: str, findings: list[Finding], nki
         hbm_gbps=float(timing.dma_core_rate) * program.cores,
         instructions=dict(Counter(o.name for o in program.operations).most_common()),
         lines=_lines(program, times),
+        cycle=_cycle(program, times) if bound_by == "dependencies" else None,
         timeline=_timeline(program, times),
         memory=_memory(program, times),
         assumptions=prediction.doubts,
@@ -245,24 +248,52 @@ def _lines(program: Program, times: Schedule) -> list[LineTime]:
 
 
 def _critical(program: Program, times: Schedule) -> dict[tuple[str, int], float]:
-    """Return the share of each line in the critical path, from the last result to the start.
+    """Return the share of each line in the critical path."""
+    found: dict[tuple[str, int], float] = {}
+    for operation, ns in _path(program, times):
+        key = (operation.place.file, operation.place.line)
+        found[key] = found.get(key, 0.0) + ns
+    return found
+
+
+def _path(program: Program, times: Schedule) -> Iterator[tuple[Operation, float]]:
+    """Yield the critical path from the last result to the start, with ns of each operation.
 
     Waiting belongs to the operation that is waited for.
     """
-    found: dict[tuple[str, int], float] = {}
     if not program.operations:
-        return found
+        return
     number = max(range(len(program.operations)), key=times.ready.__getitem__)
     until = times.ready[number]
     while number >= 0:
-        place = program.operations[number].place
         waits = number in times.waited_for
         begin = times.moved[number] if waits else times.start[number]
-        key = (place.file, place.line)
-        found[key] = found.get(key, 0.0) + max(0.0, until - begin)
+        yield program.operations[number], max(0.0, until - begin)
         until = min(until, begin)
         number = times.waited_for[number] if waits else times.cause[number]
-    return found
+
+
+def _cycle(program: Program, times: Schedule) -> Cycle | None:
+    """Return the loop with most of the critical path; None if it has less than half of it."""
+    spent: dict[tuple[str, ...], dict[tuple[str, str, int], Counter[object]]] = {}
+    totals: Counter[tuple[str, ...]] = Counter()
+    for o, ns in _path(program, times):
+        loop = tuple(name for name, _ in o.place.loops)
+        rounds = spent.setdefault(loop, {}).setdefault(
+            (o.name, o.place.file, o.place.line), Counter()
+        )
+        rounds[o.place.loops] += round(ns)
+        totals[loop] += round(ns)
+    loop = max(totals, key=totals.__getitem__, default=())
+    if not loop or 2 * totals[loop] < totals.total():
+        return None
+    every = {o.place.loops for o in program.operations}
+    every = {loops for loops in every if tuple(name for name, _ in loops) == loop}
+    steps = []
+    for key, rounds in sorted(spent[loop].items(), key=lambda step: step[0][2]):
+        ns = statistics.median(rounds[loops] for loops in every)
+        steps += [(*key, ns)] if ns else []
+    return Cycle(loop[-1], len(every), steps)
 
 
 def _timeline(program: Program, times: Schedule) -> list[Span]:

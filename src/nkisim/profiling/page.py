@@ -165,7 +165,8 @@ def _advice(profile: ProfileData) -> str:
             + (f"<pre>{escape(code)}</pre></div>" if code else "</div>")
         )
     together = together_text(profile)
-    cards += [f"<p>{escape(together)}</p>"] if together else []
+    none = f"None, because {profile.no_advice}." if profile.no_advice else ""
+    cards += [f"<p>{escape(text)}</p>" for text in (together, none) if text]
     return f"<h2>Advice</h2>{''.join(cards)}" if cards else ""
 
 

@@ -60,6 +60,20 @@ class LineTime(NamedTuple):
     instructions: int
 
 
+class Cycle(NamedTuple):
+    """The loop with most of the critical path, by the instructions of one iteration.
+
+    Attributes:
+        variable: The loop variable.
+        iterations: Number of iterations.
+        steps: Instruction, file, line and ns on the critical path, the median over iterations.
+    """
+
+    variable: str
+    iterations: int
+    steps: list[tuple[str, str, int, float]]
+
+
 class MemoryUse(NamedTuple):
     """One tile over time.
 
@@ -180,11 +194,14 @@ class ProfileData:
         peak_tflops, hbm_gbps: The roofline's roofs for the types used.
         instructions: Number of instructions by name.
         lines: Time by line, longest share of the critical path first.
+        cycle: The repeating part of the critical path of a kernel that is bound by dependencies;
+            else None.
         timeline: The instructions in order of start.
         memory: Tiles over time.
         capacity: Bytes per partition of SBUF and PSUM.
         advice: Changes, those with the largest gain first, then sentences without one.
         together: The changes that gain together; None without a change.
+        no_advice: Why a search for advice found none; empty if it found some.
         findings: Findings of the run.
     """
 
@@ -215,11 +232,13 @@ class ProfileData:
     timeline: list[Span] = field(repr=False)
     memory: list[MemoryUse] = field(repr=False)
     capacity: dict[str, int]
+    cycle: Cycle | None = None
     assumptions: list[Doubt] = field(default_factory=list)
     file: str = ""
     arguments: dict[str, str] = field(default_factory=dict)
     advice: list[Advice] = field(default_factory=list)
     together: Together | None = None
+    no_advice: str = ""
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -250,6 +269,7 @@ class ProfileData:
             plain[name] = [value._asdict() for value in plain[name]]
         plain["assumptions"] = [doubt._asdict() for doubt in self.assumptions]
         plain["advice"] = [asdict(piece) for piece in self.advice]
+        plain["cycle"] = None if self.cycle is None else self.cycle._asdict()
         if self.together is not None:
             plain["together"] = {k: v for k, v in asdict(self.together).items() if k != "text"}
         plain["findings"] = [

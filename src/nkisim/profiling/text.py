@@ -218,13 +218,19 @@ class _Drawing:
         return lines
 
     def critical_path(self, profile: ProfileData) -> list[str]:
-        """Return the lines with the largest shares of the critical path."""
+        """Return the lines with the largest shares of the critical path, and its cycle."""
         shown = [line for line in profile.lines if line.critical_us > 0][:_MOST_LINES]
         if not shown:
             return []
         whole = sum(line.critical_us for line in profile.lines)
         lines = [self._styled(f"critical path, {duration(whole)}", "head")]
-        return lines + [self._line(line, whole) for line in shown]
+        lines += [self._line(line, whole) for line in shown]
+        if profile.cycle is not None:
+            variable, count, steps = profile.cycle
+            total = sum(ns for *_, ns in steps)
+            lines.append(f"one of {count:,} iterations of `{variable}` on it, {total:,.0f} ns")
+            lines += [f"{ns:>7,.0f} ns  {place(file, n)}  {name}" for name, file, n, ns in steps]
+        return lines
 
     def _line(self, line: LineTime, whole: float) -> str:
         share = f"{line.critical_us / whole:.0%}"
@@ -234,7 +240,9 @@ class _Drawing:
         return (head + text).rstrip()
 
     def advice(self, profile: ProfileData) -> list[str]:
-        """Return the changes that gain, and what they gain together."""
+        """Return the changes that gain and what they gain together, or why there are none."""
+        if profile.no_advice:
+            return self._table([("advice", f"none, because {profile.no_advice}")])
         lines = [self._styled("advice", "head")] if profile.advice else []
         for advice in profile.advice:
             lines.append(self._styled(advice_title(advice), "head"))

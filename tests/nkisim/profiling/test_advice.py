@@ -105,6 +105,29 @@ def test_without_source_advice_is_sentences():
     assert {(piece.code, piece.gain_us) for piece in found.advice} == {("", None)}
 
 
+def doubled(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(x.shape[0] // 128):
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
+def test_the_absence_of_advice_has_a_reason():
+    short = nkisim.profile(doubled)(zeros(128, 64))
+    long = nkisim.profile(doubled, "trn1")(zeros(4096, 4096))
+    assert short.advice == long.advice == []
+    assert short.no_advice == (
+        f"the fixed cost of a call is {short.fixed_us / short.latency_us:.0%} of the time"
+    )
+    assert long.no_advice == f"the kernel is at {long.bound_share:.0%} of its bound by dma"
+    assert "none, because the kernel is at" in " ".join(str(long).split())
+    assert nkisim.profile(weighted)(*WEIGHTED).no_advice == ""
+    assert nkisim.profile(doubled, advice=False)(zeros(128, 64)).no_advice == ""
+
+
 def test_progress_counts_trials_up_to_the_limit():
     seen = []
     nkisim.profile(weighted, progress=lambda number, most: seen.append((number, most)))(*WEIGHTED)
@@ -112,8 +135,15 @@ def test_progress_counts_trials_up_to_the_limit():
     assert {most for _, most in seen} == {running.MOST_TRIALS}
     assert len(seen) <= running.MOST_TRIALS
     nkisim.profile(weighted, advice=False, progress=seen.append)(*WEIGHTED)
-    stopped = nkisim.profile(weighted, progress=lambda number, most: number < 2)(*WEIGHTED)
-    assert sum(bool(piece.code) for piece in stopped.advice) == 1
+    numbers = []
+
+    def one(number, most):
+        numbers.append(number)
+        return number < 2
+
+    stopped = nkisim.profile(weighted, progress=one)(*WEIGHTED)
+    assert numbers == [1, 2]  # the second one is not made
+    assert sum(bool(piece.code) for piece in stopped.advice) <= 1
 
 
 def powers_of(x, reads_difference=False, bias=False, overwrites=False):

@@ -279,3 +279,28 @@ def test_events_name_core_arguments_and_order():
     assert first.work.transfer.run_bytes == 256
     assert second.work.transfer.mode == "software"
     assert second.needs == (0,)
+
+
+def test_the_cycle_of_dependent_instructions_has_their_times():
+    def chained(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        for _ in nl.sequential_range(20):
+            nisa.activation(dst=tile, op=nl.exp, data=tile)
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    found = nkisim.profile(chained, advice=False)(np.zeros((128, 512), np.float32))
+    variable, iterations, steps = found.cycle
+    assert (found.bound_by, variable, iterations) == ("dependencies", "_", 20)
+    assert [name for name, *_ in steps] == ["activation", "tensor_scalar"]
+    whole = sum(line.critical_us for line in found.lines if line.instructions == 20)
+    assert 20 * sum(ns for *_, ns in steps) == pytest.approx(1e3 * whole, rel=0.05)
+    assert "one of 20 iterations" in str(found)
+    assert found.to_dict()["cycle"]["iterations"] == 20
+
+
+def test_a_kernel_that_an_engine_binds_has_no_cycle():
+    assert nkisim.profile(copied, advice=False)(np.zeros((4096, 4096), np.float32)).cycle is None

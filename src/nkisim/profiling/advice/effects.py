@@ -120,9 +120,7 @@ class Effects:
         """Return the names whose tensors a call may write; None for effects on other state."""
         path = self._path(call.func)
         module, _, name = path.rpartition(".")
-        if path in PURE or (module == "nki.language" and name in tensor_functions()):
-            return set()
-        if path in RANGES:
+        if path in (*PURE, *RANGES) or (module == "nki.language" and name in tensor_functions()):
             return set()
         given = nki_arguments(call, path)
         if path == "nki.language.store":

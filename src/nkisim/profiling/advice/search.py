@@ -43,6 +43,9 @@ _LEAST_SHARE = 0.01
 _LEAST_SENTENCE = 0.1
 """Share of the critical path of the lines that a sentence without a gain is about."""
 
+_AT_ITS_BOUND = 0.9
+"""Share of the bound from which on a kernel has little left to gain."""
+
 _Piece = tuple[Candidate, Tried]
 
 
@@ -62,6 +65,7 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
         key=lambda pair: -pair[0],
     )
     pieces: list[_Piece] = []
+    count = trials.left
     untried: list[Candidate] = []
     for most, candidate in candidates:
         if candidate.edits and most < _LEAST_SHARE * found.latency_us:
@@ -81,6 +85,21 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
     found.advice = [search.advice(*piece) for piece in shown]
     found.advice += [_sentence(candidate) for candidate in untried[: _MOST - len(shown)]]
     found.together = search.together(shown)
+    if not found.advice:
+        found.no_advice = _reason(found, count - trials.left, file is not None)
+
+
+def _reason(found: ProfileData, tried: int, has_source: bool) -> str:
+    """Return why there is no advice."""
+    if found.bound_by == "launch":
+        return f"the fixed cost of a call is {found.fixed_us / found.latency_us:.0%} of the time"
+    if found.bound_share >= _AT_ITS_BOUND:
+        return f"the kernel is at {found.bound_share:.0%} of its bound by {found.bound_by}"
+    if not has_source:
+        return "the source of the kernel is not available"
+    if tried:
+        return f"none of {tried} changes that were tried saves {_LEAST_SHARE:.0%}"
+    return "no rule has a change for the lines on the critical path"
 
 
 class _Search:

@@ -1,4 +1,4 @@
-"""Advice without code: P001, P003, P004, P006 and P008.
+"""Advice without code: P001, P003, P004, P006, P008 and P016.
 
 The change depends on the purpose of the kernel: tiles of other sizes, another layout.
 """
@@ -55,6 +55,17 @@ TRANSPOSING_LOAD = declare(
     "every element costs a DMA engine the time of a descriptor",
     advice=True,
 )
+IDLE_CORE = declare(
+    "P016",
+    "idle-core",
+    "note",
+    "A long kernel runs on one core of a pair, and does not use program ids.",
+    "the second core of the pair is idle",
+    advice=True,
+)
+
+_LEAST_LAUNCHES = 10
+"""Fixed costs of a call from which on a kernel is long enough for two cores."""
 
 _EFFICIENT_RUN = 4096
 """Bytes per contiguous run from which on a transfer is efficient."""
@@ -70,6 +81,7 @@ def sentences(found: Found) -> Iterator[Candidate]:
         elif operations[0].work.flops:
             yield from _products(line, operations)
     yield from _spills(found)
+    yield from _idle_core(found)
 
 
 def _transfers(line: Line, operations: list[Operation]) -> Iterator[Candidate]:
@@ -148,4 +160,26 @@ def _spills(found: Found) -> Iterator[Candidate]:
         line=largest.line,
         lines=frozenset(found.by_line),
         values={"spill_bytes": nbytes, "tile": largest.name},
+    )
+
+
+def _idle_core(found: Found) -> Iterator[Candidate]:
+    program, profile = found.program, found.profile
+    short = profile.latency_us < _LEAST_LAUNCHES * profile.fixed_us
+    if program.cores > 1 or program.generation.lnc_max < 2 or short:
+        return
+    rows, functions = {row for _, row in found.by_line}, found.file.functions if found.file else ()
+    run = [f for f in functions if rows & set(range(f.lineno, (f.end_lineno or 0) + 1))]
+    if found.file is None or any("program_id" in found.file.code(f) for f in run):
+        return
+    longest = profile.lines[0]
+    yield Candidate(
+        rule=IDLE_CORE,
+        title="one core of a pair is idle",
+        cause=f"the kernel is launched on one core; `{profile.kernel}[2]` would run on "
+        f"{program.generation.lnc_max} cores, each with engines and SBUF of its own",
+        action="divide the tiles by nl.program_id(0) and launch the kernel on both cores",
+        line=(longest.file, longest.line),
+        lines=frozenset(found.by_line),
+        values={"cores": program.generation.lnc_max},
     )

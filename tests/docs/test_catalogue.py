@@ -46,11 +46,7 @@ BESIDE = {
     "M049",
     "S072",
     # advice of nkisim.profile: the kernel has no fault
-<<<<<<< HEAD
-    *(f"P{number:03}" for number in range(1, 13) if number != 5),
-=======
-    *(f"P{number:03}" for number in range(1, 17)),
->>>>>>> w-adv3
+    *(f"P{number:03}" for number in range(1, 17) if number != 5),
 }  # rules that the list does not have
 
 

@@ -82,6 +82,7 @@ class Trials:
 
     Attributes:
         file: The kernel with its file; None without source.
+        made: Number of trials so far.
     """
 
     def __init__(
@@ -99,14 +100,17 @@ class Trials:
         self._latency = latency
         self._progress = progress
         self.file: KernelFile | None = kernel_file(kernel)
-        self._left = self._most = min(MOST_TRIALS, _MOST_INSTRUCTIONS // max(instructions, 1))
+        self.made = 0
+        self._most = min(MOST_TRIALS, _MOST_INSTRUCTIONS // max(instructions, 1))
+        self._stopped = False
 
     def may_go_on(self) -> bool:
         """Return whether another trial may be made."""
-        number = self._most - self._left + 1
-        if self._left and self._progress is not None:
-            self._left = 0 if self._progress(number, self._most) is False else self._left
-        return self._left > 0
+        if self.made >= self._most or self._stopped:
+            return False
+        if self._progress is not None:
+            self._stopped = self._progress(self.made + 1, self._most) is False
+        return not self._stopped
 
     def tried(self, text: str, below_us: float, most_change: float = 0.0) -> Tried | None:
         """Return the result of a trial of another text of the kernel's file.
@@ -120,7 +124,7 @@ class Trials:
             The result; None if the text is no Python, the kernel is too slow, a check has findings
             that the original has not, or an output changes too much.
         """
-        self._left -= 1
+        self.made += 1
         assert self.file is not None
         try:
             edited = self.file.edited(text)

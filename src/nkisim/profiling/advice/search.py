@@ -65,7 +65,6 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
         key=lambda pair: -pair[0],
     )
     pieces: list[_Piece] = []
-    count = trials.left
     untried: list[Candidate] = []
     for most, candidate in candidates:
         if candidate.edits and most < _LEAST_SHARE * found.latency_us:
@@ -86,7 +85,7 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
     found.advice += [_sentence(candidate) for candidate in untried[: _MOST - len(shown)]]
     found.together = search.together(shown)
     if not found.advice:
-        found.no_advice = _reason(found, count - trials.left, file is not None)
+        found.no_advice = _reason(found, trials.made, file is not None)
 
 
 def _reason(found: ProfileData, tried: int, has_source: bool) -> str:

@@ -6,15 +6,19 @@ from nkisim.diagnostics import NkiValidationError as NkiValidationError
 from nkisim.isa import constants as constants
 from nkisim.isa.dynamic_copies import tensor_copy_dynamic_dst as tensor_copy_dynamic_dst
 from nkisim.isa.dynamic_copies import tensor_copy_dynamic_src as tensor_copy_dynamic_src
+from nkisim.isa.nki_scalar import NkiScalar as NkiScalar
 from nkisim.isa.registers import register_alloc as register_alloc
 from nkisim.isa.registers import register_load as register_load
 from nkisim.isa.registers import register_move as register_move
 from nkisim.isa.registers import register_store as register_store
+from nkisim.isa.registers import scalar_load as scalar_load
+from nkisim.isa.registers import scalar_store as scalar_store
 from nkisim.isa.version import get_nc_sub_version as get_nc_sub_version
 from nkisim.isa.version import get_nc_version as get_nc_version
 from nkisim.isa.virtual_register import VirtualRegister as VirtualRegister
 from nkisim.machine import NkiInstruction as NkiInstruction
 from nkisim.objects import NKIObject as NKIObject
+from nkisim.spec.enums import dependency as dependency
 from nkisim.spec.enums import dge_mode as dge_mode
 from nkisim.spec.enums import dma_engine as dma_engine
 from nkisim.spec.enums import engine as engine
@@ -31,6 +35,7 @@ from nkisim.spec.enums import vector_engine as vector_engine
 __all__ = [
     "NKIObject",
     "NkiInstruction",
+    "NkiScalar",
     "NkiValidationError",
     "VirtualRegister",
     "activate2",
@@ -41,6 +46,7 @@ __all__ = [
     "bn_stats",
     "constants",
     "core_barrier",
+    "dependency",
     "dge_mode",
     "dma_compute",
     "dma_copy",
@@ -80,6 +86,8 @@ __all__ = [
     "register_store",
     "rng",
     "scalar_engine",
+    "scalar_load",
+    "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
     "sendrecv",
@@ -116,6 +124,7 @@ def activate2(
     reduce_op: Any = ...,
     reduce_res: NkiTensor | None = ...,
     reduce_cmd: reduce_cmd | str = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None:
     """Return ``op((data <op0> imm0) <op1> imm1)``, and with ``reduce_cmd`` its reduction.
@@ -145,6 +154,8 @@ def activate2(
             ``idle`` reduces nothing, ``reset`` sets them to the operator's neutral element,
             ``reduce`` combines the results with them, ``reset_reduce`` does both, and
             ``load_reduce`` combines the results with a given value.
+        engine: Engine that runs the call; with ``unknown`` it is the first of those that
+            can.
         name: Label of the call; it has no effect.
     """
 
@@ -157,6 +168,7 @@ def activation(
     reduce_op: Any = ...,
     reduce_res: NkiTensor | None = ...,
     reduce_cmd: reduce_cmd | str = ...,
+    engine: engine | str = ...,
     name: str | None = ...,
 ) -> None:
     """Return ``op(data * scale + bias)``, and with ``reduce_cmd`` its sum along the free dimension.
@@ -179,6 +191,8 @@ def activation(
             ``idle`` reduces nothing, ``reset`` sets them to the operator's neutral element,
             ``reduce`` combines the results with them, ``reset_reduce`` does both, and
             ``load_reduce`` combines the results with a given value.
+        engine: Engine that runs the call; with ``unknown`` it is the first of those that
+            can.
         name: Label of the call; it has no effect.
     """
 
@@ -1166,6 +1180,7 @@ def topk(
     idx_dst: NkiTensor,
     src: NkiTensor,
     n: Any,
+    sorted: bool = ...,
     name: str | None = ...,
 ) -> None:
     """Return the K largest of ``n`` values and their indices, for each group of 16 partitions.
@@ -1175,10 +1190,15 @@ def topk(
     indices are taken, the smallest index last. All 16 partitions of a group receive the result:
     the documentation does not say which do, and returns whole tiles in its example.
 
+    From NKI 0.7.0 on the results have the layout of the list: result j is on partition j % 16, in
+    column j // 16, and the other elements are not written. Without ``sorted`` no order is
+    promised; the order is that of 0.6.0.
+
     Args:
         val_dst: Tile (P, K) of bfloat16 in SBUF that receives the values.
         idx_dst: Tile (P, K) of uint32 in SBUF that receives the indices.
         src: Tile of bfloat16 in SBUF, with a multiple of 16 partitions.
         n: Number of elements in the list of a group, 8 to 65535.
+        sorted: Whether values descend; assumed, the documentation leaves the order open.
         name: Label of the call; it has no effect.
     """

@@ -15,6 +15,7 @@ from nkisim.dtypes import float8_e5m2_x4 as float8_e5m2_x4
 from nkisim.dtypes import float8_e8m0fnu as float8_e8m0fnu
 from nkisim.dtypes import int16 as int16
 from nkisim.dtypes import int32 as int32
+from nkisim.dtypes import int64 as int64
 from nkisim.dtypes import int8 as int8
 from nkisim.dtypes import tfloat32 as tfloat32
 from nkisim.dtypes import uint16 as uint16
@@ -101,6 +102,13 @@ from nkisim.language.elementwise import square as square
 from nkisim.language.elementwise import subtract as subtract
 from nkisim.language.elementwise import tanh as tanh
 from nkisim.language.elementwise import where as where
+from nkisim.language.grids import NkiBlockGrid as NkiBlockGrid
+from nkisim.language.grids import NkiGrid as NkiGrid
+from nkisim.language.grids import NkiTileGrid as NkiTileGrid
+from nkisim.language.grids import alloc_blocks as alloc_blocks
+from nkisim.language.grids import alloc_tiles as alloc_tiles
+from nkisim.language.grids import blocks as blocks
+from nkisim.language.grids import tiles as tiles
 from nkisim.language.limits import tile_size as tile_size
 from nkisim.language.loops import dynamic_range as dynamic_range
 from nkisim.language.loops import fori_loop as fori_loop
@@ -140,19 +148,25 @@ __all__ = [
     "DType",
     "MemoryRegion",
     "NKIObject",
+    "NkiBlockGrid",
+    "NkiGrid",
     "NkiTensor",
+    "NkiTileGrid",
     "abs",
     "abs_max",
     "abs_min",
     "add",
     "affine_range",
     "all",
+    "alloc_blocks",
+    "alloc_tiles",
     "arctan",
     "average",
     "bfloat16",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
+    "blocks",
     "bool",
     "bool_",
     "broadcast_to",
@@ -196,6 +210,7 @@ __all__ = [
     "int8",
     "int16",
     "int32",
+    "int64",
     "invert",
     "is_hbm",
     "is_on_chip",
@@ -263,6 +278,7 @@ __all__ = [
     "tanh",
     "tfloat32",
     "tile_size",
+    "tiles",
     "transpose",
     "trunc",
     "uint8",

@@ -42,6 +42,7 @@ from nkisim.diagnostics import CHECKED, RULES, Rule  # noqa: E402
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE  # noqa: E402
 from nkisim.filecheck.modules import imported  # noqa: E402
 from nkisim.spec import INSTRUCTIONS  # noqa: E402
+from nkisim.versions.rules import rows as by_version  # noqa: E402
 
 FAMILIES = {
     "L": "Language",
@@ -114,6 +115,7 @@ def rule_page(rule: Rule, twins: Sequence[kernels.Twin]) -> str:
         ("severity", rule.severity),
         *consequences(rule, twins),
         ("since", f"nkisim {rule.since}"),
+        *by_version(rule.id),
     ]
     users = [name for name, rules in rules_of_instructions().items() if rule in rules]
     if users:

@@ -35,7 +35,7 @@ HEAD = """\
 # Upgrade older kernels
 
 `nkisim upgrade` rewrites kernels of NKI Beta 1 (`neuronxcc.nki`), Beta 2 (NKI 0.1 and 0.2) and
-0.3.0 to 0.5.0 for a newer version, up to 0.6.0. Code in format strings is
+0.3.0 to 0.6.0 for a newer version, up to 0.7.0. Code in format strings is
 rewritten from Python 3.12 on; an older Python reports it.
 
 ```sh
@@ -111,6 +111,7 @@ STEPS = {
     ("0.3", "0.4.0"): "From 0.3.0 to 0.4.0",
     ("0.4", "0.5.0"): "From 0.4.0 to 0.5.0",
     ("0.5", "0.6.0"): "From 0.5.0 to 0.6.0",
+    ("0.6", "0.7.0"): "From 0.6.0 to 0.7.0",
 }
 
 FORMS = """\
@@ -122,7 +123,7 @@ works and does something else, *no* is refused or no longer does what it did, *-
 NAMES = """\
 ### Names and parameters
 
-Names, parameters and methods of tensors that are not in all of 0.3.0 to 0.6.0, from the
+Names, parameters and methods of tensors that are not in all of 0.3.0 to 0.7.0, from the
 documentation of the versions. The betas have no such list."""
 
 SHORT = {"nki": "nki", "nki.collectives": "ncc", "nki.isa": "nisa", "nki.language": "nl"}

@@ -108,3 +108,187 @@ def good_C037(a, runs):
     out, group = hbm((8,)), ncc.ReplicaGroup([[0, 1, 2, 3]])
     ncc.all_gather_v([a], [out], group, runs, True)
     return out
+
+
+# -- 0.7.0 -----------------------------------------------------------------------------------------
+
+TRACED = {"nki": "0.7.0"}
+COUNT = np.full((1, 1), 3, np.int32)
+
+
+def _count(n):
+    tile = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=n)
+    return tile
+
+
+def _tile(a):
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    return tile
+
+
+@twin(f32(64, 32), COUNT, options=TRACED)
+def bad_L071(a, n):
+    tile, count = _tile(a), nisa.scalar_load(_count(n))
+
+    def body(i):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, count // 2, body)  # here
+    return stored(tile)
+
+
+def good_L071(a, n):
+    tile, count = _tile(a), nisa.scalar_load(_count(n))
+
+    def body(i):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, count - 1, body)
+    return stored(tile)
+
+
+@twin(f32(64, 32), np.full((1, 1), 3, np.int64), options=TRACED, fixed=(f32(64, 32), COUNT))
+def bad_L072(a, n):
+    tile, held = _tile(a), nl.ndarray((1, 1), dtype=n.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=held, src=n)
+
+    def body(i):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, nisa.scalar_load(held), body)  # here
+    return stored(tile)
+
+
+def good_L072(a, n):
+    tile, held = _tile(a), nl.ndarray((1, 1), dtype=n.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=held, src=n)
+
+    def body(i):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, nisa.scalar_load(held), body)
+    return stored(tile)
+
+
+@source_twin(f32(64, 32), options=TRACED)
+def bad_L073(a):
+    tile, rounds = _tile(a), []
+
+    def body(i):
+        rounds.append(i)  # here
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, 3, body)
+    return stored(tile)
+
+
+def good_L073(a):
+    tile, rounds = _tile(a), [0, 1, 2]
+
+    def body(i):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, len(rounds), body)
+    return stored(tile)
+
+
+@twin(f32(64, 32), COUNT.astype(np.uint32), options=TRACED, fixed=(f32(64, 32), COUNT))
+def bad_D053(a, n):
+    tile, held = _tile(a), nl.ndarray((1, 1), dtype=n.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=held, src=n)
+
+    def body(i):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, nisa.scalar_load(held), body)  # here
+    return stored(tile)
+
+
+def good_D053(a, n):
+    tile, held = _tile(a), nl.ndarray((1, 1), dtype=n.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=held, src=n)
+
+    def body(i):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, nisa.scalar_load(held), body)
+    return stored(tile)
+
+
+@twin(np.full((1, 1), 100000, np.int32), options=TRACED, fixed=(np.full((1, 1), 4, np.int32),))
+def bad_D054(n):
+    tile = _count(n)
+    count = nisa.scalar_load(tile)
+    nisa.scalar_store(tile, count * count)  # here
+    return stored(tile)
+
+
+def good_D054(n):
+    tile = _count(n)
+    count = nisa.scalar_load(tile)
+    nisa.scalar_store(tile, count * count)
+    return stored(tile)
+
+
+@twin(f32(256, 64), options=TRACED)
+def bad_S073(a):
+    out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+    kept = nl.alloc_tiles(
+        tile_shape=(64, 64), element_shape=(256, 64), buffer=nl.sbuf, dtype=a.dtype
+    )
+    grid = nl.tiles(a, tile_shape=(64, 64))
+    for i in range(grid.shape[0]):
+        nisa.dma_copy(dst=kept[i].data, src=grid[i].data)
+    nisa.dma_copy(dst=out[0:64], src=kept[::2].data)  # here
+    nisa.dma_copy(dst=out[64:128], src=kept[2].data)
+    return out
+
+
+def good_S073(a):
+    out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+    kept = nl.alloc_tiles(
+        tile_shape=(64, 64), element_shape=(256, 64), buffer=nl.sbuf, dtype=a.dtype
+    )
+    grid = nl.tiles(a, tile_shape=(64, 64))
+    for i in (0, 2):
+        nisa.dma_copy(dst=kept[i].data, src=grid[i].data)
+    nisa.dma_copy(dst=out[0:64], src=kept[0].data)
+    nisa.dma_copy(dst=out[64:128], src=kept[2].data)
+    return out
+
+
+@twin(f32(8), np.zeros((3, 2), np.uint32), options=TRACED, ranks=2, targets=("gen3",))
+def bad_C038(a, meta):
+    out = nl.zeros((8,), dtype=a.dtype, buffer=nl.shared_hbm)
+    group = ncc.ReplicaGroup([[0, 1]])
+    ready = ncc.all_to_all_v_prepare([a], [out], group, meta)
+    ncc.all_to_all_v_trigger(ready)
+    ncc.all_to_all_v_trigger(ready)  # here
+    return out, meta
+
+
+def good_C038(a, meta):
+    out = nl.zeros((8,), dtype=a.dtype, buffer=nl.shared_hbm)
+    group = ncc.ReplicaGroup([[0, 1]])
+    ready = ncc.all_to_all_v_prepare([a], [out], group, meta)
+    ncc.all_to_all_v_trigger(ready)
+    return out, meta
+
+
+@twin(f32(8, 8), options=TRACED, ranks=2)
+def bad_C039(a):
+    shared = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    ncc.all_reduce([a], [shared], ncc.ReplicaGroup([[0, 1]]), nl.add)  # here
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=shared)
+    return out
+
+
+def good_C039(a):
+    private = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.private_hbm)
+    ncc.all_reduce([a], [private], ncc.ReplicaGroup([[0, 1]]), nl.add)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=private)
+    return out

@@ -86,7 +86,8 @@ ON_HOST = [twin for twin in TWINS if twin.on_host]
 
 def needs_values(twin):
     """Whether a kernel loads a value into a register, which a run without values refuses."""
-    return "register_load" in twin.bad.__code__.co_names + twin.good.__code__.co_names
+    named = {*twin.bad.__code__.co_names, *twin.good.__code__.co_names}
+    return bool(named & {"register_load", "scalar_load"})
 
 
 def named(pairs):

@@ -12,6 +12,7 @@ from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
 from nkisim.filecheck import all_rules
 from nkisim.filecheck.rules import OWN_RULES
 from nkisim.intents import nearest
+from nkisim.versions.rules import rows
 
 __all__ = ["rule", "rules"]
 
@@ -61,6 +62,7 @@ def page_text(rule: Rule) -> str:
     return (
         f"# {rule.id} {rule.slug}\n\n{rule.checks}\n\nWhy it matters: {rule.matters}.\n\n"
         f"Severity: {rule.severity}.\n"
+        + "".join(f"{version}: {text}.\n" for version, text in rows(rule.id))
     )
 
 

@@ -13,7 +13,7 @@ import click
 import nkisim
 from nkisim.cli.group import commands, nki_option
 from nkisim.compiled import arithmetic, numba_problem
-from nkisim.versions import NKI_VARIABLE, chosen
+from nkisim.versions import FRONTEND_VARIABLE, NKI_VARIABLE, VERSIONS, chosen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +31,8 @@ _VARIABLES = (
     "NKISIM_IGNORE",
     "NKISIM_FAST",
     NKI_VARIABLE,
+    FRONTEND_VARIABLE,
+    "NKI_LNC1_SHARED_HBM",
     "NKISIM_TRACEBACK",
 )
 
@@ -73,8 +75,22 @@ def info(target: str | None) -> None:
     ]
     variables = [(name, os.environ.get(name, "not set")) for name in _VARIABLES]
     console = Console(highlight=False)
-    for title, rows in (("Versions", versions), ("Target", limits), ("Environment", variables)):
+    releases = [(f"NKI {version}", _release(version)) for version in VERSIONS]
+    sections = [("Versions", versions), ("NKI", releases)]
+    for title, rows in (*sections, ("Target", limits), ("Environment", variables)):
         _print_section(console, title, rows)
+
+
+def _release(version: str) -> str:
+    """Return what a version adds, changes and removes, and how much of it is stated."""
+    from nkisim.versions.facts import differences, evidence
+
+    found = ", ".join(f"{kind} {len(names)}" for kind, names in differences(version).items())
+    counts = evidence(version)
+    if not counts["assumed"]:
+        return f"{found} names; all stated by its documentation"
+    basis = ", ".join(f"{counts[kind]} {kind}" for kind in ("stated", "deduced", "assumed"))
+    return f"{found} names; facts: {basis}"
 
 
 def _numba() -> str:

@@ -29,7 +29,7 @@ __all__ = ["upgrade"]
 
 DONE, LEFT = 0, 1
 
-_RELEASES = ("auto", "beta1", "beta2", "0.3", "0.4", "0.5")
+_RELEASES = ("auto", "beta1", "beta2", "0.3", "0.4", "0.5", "0.6")
 _MANY = 50
 
 

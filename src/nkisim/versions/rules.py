@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from nkisim.versions import VERSIONS, at, language
 
-__all__ = ["CHANGES", "Held", "Verdict", "held", "is_off", "verdicts"]
+__all__ = ["CHANGES", "Held", "Verdict", "held", "is_off", "rows", "verdicts"]
 
 Verdict = Literal["holds", "off", "changes"]
 
@@ -99,3 +99,14 @@ def is_off(id: str) -> bool:
 def verdicts(id: str) -> dict[str, Held]:
     """Return what holds of a rule in each version; empty for a rule that never changes."""
     return {version: held(id, version) for version in VERSIONS} if id in CHANGES else {}
+
+
+def rows(id: str) -> list[tuple[str, str]]:
+    """Return the rows of a rule in the table rule x version: the version and what holds."""
+    texts = {}
+    for version, found in verdicts(id).items():
+        text = found.verdict if found.level is None else f"{found.verdict}, {found.level}"
+        if found.verdict != "holds":
+            text += f": {found.note} ({found.basis})"
+        texts[f"NKI {version}"] = text
+    return list(texts.items())

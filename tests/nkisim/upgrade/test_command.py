@@ -90,7 +90,7 @@ def test_text_diff_and_json(upgrade, tmp_path):
     ("arguments", "message"),
     [
         (("missing.py",), "'missing.py' does not exist"),
-        ((".", "--to", "0.7"), "--to: got '0.7', accepted: 0.3.0, 0.4.0, 0.5.0, 0.6.0"),
+        ((".", "--to", "0.8"), "--to: got '0.8', accepted: 0.3.0, 0.4.0, 0.5.0, 0.6.0, 0.7.0"),
         ((".", "--from", "0.5", "--to", "0.4"), "--from 0.5 is newer than --to 0.4.0"),
         ((".", "--from", "0.4"), "--from 0.4 is newer than --to 0.3.0"),
         ((".", "--from", "0.9"), "'0.9' is not one of"),

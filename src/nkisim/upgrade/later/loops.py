@@ -17,7 +17,7 @@ from nkisim.upgrade.later.nki06 import is_register
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 
-__all__: list[str] = []
+__all__ = ["conditional", "counted"]
 
 _LANGUAGE = "nki.language"
 
@@ -46,9 +46,10 @@ _BINDS: tuple[type[ast.AST], ...] = (
     "    def body(step):\n"
     "        nisa.dma_copy(dst=row, src=table.ap([[1, 1], [1, 8]], scalar_offset=step))\n\n"
     "    nl.fori_loop(0, rows, body)",
-    deprecated=True,
+    refused="0.7.0",
 )
-def _counted(source: Source) -> Iterator[Match]:
+def counted(source: Source) -> Iterator[Match]:
+    """Find loops over ``dynamic_range``."""
     for loop in source.all(ast.For):
         if not _is_device(source, loop):
             continue
@@ -88,9 +89,10 @@ def _counted(source: Source) -> Iterator[Match]:
     "    nisa.register_load(left, n)\n"
     "    return left\n\n"
     "nl.while_loop(left, body)",
-    deprecated=True,
+    refused="0.7.0",
 )
-def _conditional(source: Source) -> Iterator[Match]:
+def conditional(source: Source) -> Iterator[Match]:
+    """Find loops while a register is not 0."""
     for loop in source.all(ast.While):
         if not _is_device(source, loop):
             continue

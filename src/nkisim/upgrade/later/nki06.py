@@ -10,7 +10,7 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
 
-__all__ = ["RANGES", "is_builtin", "is_register"]
+__all__ = ["RANGES", "is_builtin", "is_register", "ranges"]
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 RANGES = ("affine_range", "sequential_range", "static_range")
@@ -45,7 +45,8 @@ def is_register(source: Source, node: ast.AST) -> bool:
     after="for k in range(4):\n    nisa.memset(tiles[k], 0)",
     deprecated=True,
 )
-def _ranges(source: Source) -> Iterator[Match]:
+def ranges(source: Source) -> Iterator[Match]:
+    """Find the ranges of NKI that are Python's."""
     for call in source.calls(_LANGUAGE, *RANGES):
         name = source.nki_name(call.func, _LANGUAGE)
         arguments = source.arguments(call, ("start", "stop", "step")) or {}

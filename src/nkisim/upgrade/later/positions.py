@@ -13,7 +13,7 @@ from nkisim.upgrade.releases import MODULES, parameter_names
 from nkisim.upgrade.rules import Finder, Match, rule
 from nkisim.upgrade.source import Source
 
-__all__ = ["first_moved", "moved_functions"]
+__all__ = ["first_moved", "keywords", "moved_functions"]
 
 
 def first_moved(older: str, newer: str, module: str, name: str) -> int | None:
@@ -44,7 +44,7 @@ def moved_functions(older: str, newer: str) -> dict[tuple[str, str], int]:
     return found
 
 
-def _keywords(older: str, newer: str, *names: str, others: tuple[str, ...] = ()) -> Finder:
+def keywords(older: str, newer: str, *names: str, others: tuple[str, ...] = ()) -> Finder:
     """Return the function that passes moved arguments of functions of nki.isa by keyword.
 
     Without ``names`` it covers all functions of NKI but ``others``.
@@ -86,7 +86,7 @@ rule(
     certain=False,
     before="nisa.dma_copy(tile, table, nisa.oob_mode.skip)",
     after="nisa.dma_copy(tile, table, oob_mode=nisa.oob_mode.skip)",
-)(_keywords("0.3.0", "0.4.0", "dma_copy"))
+)(keywords("0.3.0", "0.4.0", "dma_copy"))
 rule(
     "MG-402",
     "dma_transpose: priority was inserted before dge_mode",
@@ -96,7 +96,7 @@ rule(
     certain=False,
     before="nisa.dma_transpose(turned, block, (1, 0), nisa.dge_mode.swdge)",
     after="nisa.dma_transpose(turned, block, (1, 0), dge_mode=nisa.dge_mode.swdge)",
-)(_keywords("0.3.0", "0.4.0", "dma_transpose"))
+)(keywords("0.3.0", "0.4.0", "dma_transpose"))
 rule(
     "MG-403",
     "dma_compute: oob_mode was inserted before name",
@@ -106,7 +106,7 @@ rule(
     certain=False,
     before='nisa.dma_compute(total, [left, right], nl.add, None, True, "sum")',
     after='nisa.dma_compute(total, [left, right], nl.add, None, True, name="sum")',
-)(_keywords("0.3.0", "0.4.0", "dma_compute"))
+)(keywords("0.3.0", "0.4.0", "dma_compute"))
 rule(
     "MG-403a",
     "other functions whose parameters moved in 0.4.0",
@@ -116,7 +116,7 @@ rule(
     certain=False,
     before='nisa.tensor_scalar_reduce(y, x, nl.multiply, 2.0, nl.add, total, False, "double")',
     after='nisa.tensor_scalar_reduce(y, x, nl.multiply, 2.0, nl.add, total, False, name="double")',
-)(_keywords("0.3.0", "0.4.0", others=("dma_copy", "dma_transpose", "dma_compute")))
+)(keywords("0.3.0", "0.4.0", others=("dma_copy", "dma_transpose", "dma_compute")))
 rule(
     "MG-609a",
     "functions whose parameters moved in 0.6.0",
@@ -128,4 +128,4 @@ rule(
     'nisa.reduce_cmd.reset_reduce, None, "double")',
     after="nisa.tensor_scalar_reduce(y, x, nl.multiply, 2.0, nl.add, total, False, "
     'nisa.reduce_cmd.reset_reduce, None, name="double")',
-)(_keywords("0.5.0", "0.6.0"))
+)(keywords("0.5.0", "0.6.0"))

@@ -39,16 +39,6 @@ from nkisim.suggestions import suggestion
 from nkisim.versions import VERSIONS, at, dropped, in_force, judged_by
 from nkisim.versions import chosen as chosen_version
 
-__all__ = [
-    "Kernel",
-    "Simulation",
-    "as_kernel",
-    "check",
-    "check_source",
-    "jit",
-    "simulate",
-]
-
 PLATFORM_TARGET = declare(
     "A019",
     "platform-target",

@@ -9,8 +9,6 @@ import numpy as np
 
 from nkisim.traversal import parts_of
 
-__all__ = ["arrays_of", "differences", "relative_change"]
-
 
 def arrays_of(outputs: Any) -> list[np.ndarray]:
     """Return the arrays of a kernel's result, one after the other."""

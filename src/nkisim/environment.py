@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["variable_set"]
-
 
 @contextmanager
 def variable_set(name: str, value: str) -> Iterator[None]:

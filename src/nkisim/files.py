@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["python_files", "require_writable", "write_text", "write_whole"]
-
 
 def python_files(path: Path, skipped: list[Path] | None = None) -> Iterator[Path]:
     """Yield a file itself, or the Python files of a folder without the hidden ones.

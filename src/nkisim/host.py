@@ -30,19 +30,6 @@ from nkisim.traversal import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 from nkisim.versions.rules import held, is_off
 
-__all__ = [
-    "HostBoundary",
-    "argument_names",
-    "array_of",
-    "definition_place",
-    "described",
-    "digest",
-    "kernel_name",
-    "kernel_parameters",
-    "tensor_annotations",
-    "tensors_of",
-]
-
 ANNOTATION = declare(
     "L064",
     "annotation-mismatch",

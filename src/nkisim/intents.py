@@ -8,19 +8,6 @@ from typing import Literal, NamedTuple
 
 from nkisim.versions import has, in_force
 
-__all__ = [
-    "ARGUMENTS",
-    "CONDITION",
-    "DTYPE_NAMES",
-    "METHODS",
-    "Intent",
-    "argument_meant",
-    "counterpart",
-    "intent_of",
-    "language_name",
-    "nearest",
-]
-
 Kind = Literal["binary", "unary", "reduce", "move", "matmul", "transpose", "fill", "select"]
 
 

@@ -6,8 +6,6 @@ import dataclasses
 import inspect
 from typing import Any
 
-__all__ = ["NKIObject"]
-
 
 class NKIObject:
     """Base class of kernel-side objects, constructed as by the NKI compiler.

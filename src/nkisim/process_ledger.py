@@ -23,8 +23,6 @@ from nkisim.diagnostics.formats import format_of, rendered
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.files import write_text
 
-__all__ = ["REPORT_VARIABLE", "close_ledger", "enter", "open_if_asked", "open_ledger", "unrecorded"]
-
 REPORT_VARIABLE = "NKISIM_REPORT"
 _PARTS_VARIABLE = "NKISIM_REPORT_PARTS"
 

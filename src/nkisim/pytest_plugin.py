@@ -14,14 +14,6 @@ from typing import Any
 
 import pytest
 
-__all__ = [
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_load_initial_conftests",
-    "pytest_sessionfinish",
-    "pytest_terminal_summary",
-]
-
 _LEDGER = pytest.StashKey[Any]()
 _MISSING = "No module named 'nki'"
 _HINT = (

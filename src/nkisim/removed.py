@@ -33,24 +33,6 @@ from nkisim.intents import (
     nearest,
 )
 
-__all__ = [
-    "BAD_CALL",
-    "ByVersion",
-    "NkiRemovedError",
-    "NoOperators",
-    "by_version",
-    "flag_dynamic_copy",
-    "hide_modules",
-    "is_deprecated",
-    "method_remedy",
-    "missing_name",
-    "missing_text",
-    "removed_names",
-    "report_missing",
-    "tensor_attributes",
-    "why_missing",
-]
-
 BAD_CALL = declare(
     "A025",
     "bad-call",

@@ -59,8 +59,6 @@ from nkisim.suggestions import complete, explained, settle
 from nkisim.traversal import rebuilt
 from nkisim.versions import judged_by
 
-__all__ = ["LAUNCH_GRID", "Run", "add_source_findings"]
-
 _LOG = logging.getLogger(__name__)
 
 LAUNCH_GRID = declare(

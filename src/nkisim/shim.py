@@ -21,8 +21,6 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-__all__ = ["install", "installed", "real_nki_found", "uninstall"]
-
 _FIRST_REAL_VERSION = (0, 3)  # the 0.0.1 of the public index is an empty placeholder
 _PACKAGE = "nki"
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from nkisim.objects import NKIObject
 
-__all__ = ["parts_of", "rebuilt"]
-
 _WHOLE = frozenset({np.ndarray, bool, int, float, str, type(None)})
 """Common types of arguments without parts."""
 

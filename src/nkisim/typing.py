@@ -15,8 +15,6 @@ from typing import Any
 
 from nkisim.dtypes import DType
 
-__all__ = ["AnnotationError", "TensorSpec", "mutable_tensor", "tensor"]
-
 Extent = int | str | None | EllipsisType
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from trnsci.core.backend.library import Library
 
-__all__ = ["LIBRARY", "kernels_wanted", "no_kernel"]
-
 LIBRARY = Library("trnblas", widens=False)
 kernels_wanted = LIBRARY.kernels_wanted
 no_kernel = LIBRARY.no_kernel

@@ -9,8 +9,6 @@ from trnblas._library import LIBRARY
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
 
-__all__ = ["EXAMPLES"]
-
 _A, _B = (random_tensor(4, 4, seed=seed) for seed in range(2))
 _SPD = _A @ _A.mT + 4 * torch.eye(4)
 _X, _Y = random_tensor(4, seed=3), random_tensor(4, seed=4)

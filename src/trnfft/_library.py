@@ -5,8 +5,6 @@ from __future__ import annotations
 from trnsci.core.backend.library import Library
 from trnsci.core.backend.precision import PrecisionLevel
 
-__all__ = ["LIBRARY", "no_kernel"]
-
 _PUBLISHED: dict[str, PrecisionLevel] = {
     "fast": "bfloat16",
     "fp32": "float32",

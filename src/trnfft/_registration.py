@@ -14,8 +14,6 @@ import torch
 from trnfft.complex_tensor import ComplexTensor, rebuilt
 from trnsci.core.interop import pytree, register_collate
 
-__all__ = ["register"]
-
 _NATIVE, _PARTS = "native", "parts"
 _KEYS = {_NATIVE: ("native",), _PARTS: ("real", "imag")}
 

@@ -7,8 +7,6 @@ import torch
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
 
-__all__ = ["EXAMPLES"]
-
 _FILTER = random_tensor(4, seed=3)
 _SIGNAL = random_tensor(64, seed=5)
 _SPECTRUM = torch.fft.fft(_SIGNAL)

@@ -7,8 +7,6 @@ from trnsci.core import errors
 from trnsci.core.backend.library import Library
 from trnsci.core.errors import BackendError
 
-__all__ = ["LIBRARY", "no_kernel"]
-
 
 class _RandomLibrary(Library):
     """The shared backend setting, with the exception types of trnrand."""

@@ -10,8 +10,6 @@ from trnrand.generator import Generator
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
 
-__all__ = ["EXAMPLES"]
-
 _A, _X = random_tensor(4, 4), random_tensor(4, seed=3)
 _COVARIANCE = _A @ _A.mT + 4 * torch.eye(4)
 _WEIGHTS = torch.tensor([1.0, 3.0])

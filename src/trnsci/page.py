@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
-__all__ = ["PageRow", "page"]
-
 
 class PageRow(NamedTuple):
     """A row of the table.

@@ -14,8 +14,6 @@ from torch import Tensor
 
 import trnblas
 
-__all__ = ["gemm", "trsm"]
-
 
 def gemm(
     alpha: float, A: Tensor, B: Tensor, beta: float = 0.0, C: Tensor | None = None, **options: Any

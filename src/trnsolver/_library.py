@@ -4,7 +4,5 @@ from __future__ import annotations
 
 from trnsci.core.backend.library import Library
 
-__all__ = ["LIBRARY", "no_kernel"]
-
 LIBRARY = Library("trnsolver")
 no_kernel = LIBRARY.no_kernel

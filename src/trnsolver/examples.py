@@ -7,8 +7,6 @@ import torch
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
 
-__all__ = ["EXAMPLES"]
-
 _A, _X = random_tensor(4, 4), random_tensor(4, seed=3)
 _SPD = _A @ _A.mT + 4 * torch.eye(4)
 

@@ -19,8 +19,6 @@ from trnsparse._patterns.pattern import pattern_of
 from trnsparse._products.block_products import block_product
 from trnsparse.formats import BSRMatrix
 
-__all__ = ["BSR_CG", "resident_cg"]
-
 _MOST_BLOCK = 128
 _MOST_BYTES = 160 * 1024
 """SBUF capacity of the kernel, in bytes per partition."""

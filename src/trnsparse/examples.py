@@ -12,8 +12,6 @@ from trnsci.core.testing import random_tensor
 from trnsparse.formats import BSRMatrix, CSRMatrix
 from trnsparse.masks import causal_mask
 
-__all__ = ["EXAMPLES"]
-
 _A, _B = random_tensor(4, 4), random_tensor(4, 4, seed=1)
 _X = random_tensor(4, seed=3)
 _SPD = _A @ _A.mT + 4 * torch.eye(4)

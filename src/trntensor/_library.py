@@ -5,8 +5,6 @@ from __future__ import annotations
 from trnsci.core.backend.library import Library
 from trnsci.core.backend.precision import PrecisionLevel
 
-__all__ = ["LIBRARY"]
-
 _PUBLISHED: dict[str, PrecisionLevel] = {
     "fast": "float32",
     "sr": "float32",

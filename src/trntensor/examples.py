@@ -5,8 +5,6 @@ from __future__ import annotations
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
 
-__all__ = ["EXAMPLES"]
-
 _A, _B, _C = (random_tensor(4, 4, seed=seed) for seed in range(3))
 _X = random_tensor(4, seed=3)
 _CUBE = random_tensor(4, 3, 2, seed=7)

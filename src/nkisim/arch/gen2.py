@@ -2,8 +2,6 @@
 
 from nkisim.arch.generation import KIB, Generation
 
-__all__ = ["GEN2"]
-
 GEN2 = Generation(
     number=2,
     name="gen2",

@@ -2,8 +2,6 @@
 
 from nkisim.arch.generation import KIB, Generation
 
-__all__ = ["GEN3"]
-
 GEN3 = Generation(
     number=3,
     name="gen3",

@@ -2,8 +2,6 @@
 
 from nkisim.arch.generation import KIB, Generation
 
-__all__ = ["GEN4"]
-
 GEN4 = Generation(
     number=4,
     name="gen4",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import total_ordering
 
-__all__ = ["Generation"]
-
 KIB = 1024
 
 

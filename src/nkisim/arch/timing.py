@@ -16,8 +16,6 @@ from typing import Literal
 
 from nkisim.arch.generation import Generation
 
-__all__ = ["TIMINGS", "Confidence", "Constant", "Timing", "timing_of"]
-
 Confidence = Literal["documented", "measured", "fitted", "assumed"]
 """How a constant is known, from the surest to the least sure."""
 

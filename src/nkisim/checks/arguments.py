@@ -18,8 +18,6 @@ from nkisim.spec import Op, as_op
 from nkisim.versions import is_traced
 from nkisim.versions.rules import held, is_off
 
-__all__ = ["check_arguments"]
-
 ARGUMENT_TYPE = declare(
     "L057",
     "argument-type",

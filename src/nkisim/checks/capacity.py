@@ -19,8 +19,6 @@ from nkisim.memory import Lifetime, MemoryRegion
 from nkisim.memory.log import QUADRANT, SHARES, AllocationLog, collisions, device_bytes, space
 from nkisim.memory.rules import ADDRESSES_MIXED, SBUF_OVERFLOW
 
-__all__ = ["check_capacity"]
-
 PSUM_OVERFLOW = declare(
     "M010",
     "psum-overflow",

@@ -13,8 +13,6 @@ import numpy as np
 from nkisim.diagnostics import Place, declare, flag, user_place
 from nkisim.memory import NkiTensor
 
-__all__ = ["CountedLoops"]
-
 NO_TURN = declare(
     "R017",
     "no-turn",

@@ -23,8 +23,6 @@ from nkisim.diagnostics import RULES, Place, flag
 from nkisim.machine import Effect, LoopKind, Step
 from nkisim.memory import Lifetime, NkiTensor
 
-__all__ = ["DETECTORS", "Detectors"]
-
 DETECTORS = ("arguments", "lostwork", "races", "size")
 """Names of the detectors."""
 

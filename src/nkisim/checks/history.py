@@ -21,8 +21,6 @@ from nkisim.memory.storage import Storage
 from nkisim.memory.written_map import Grains
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["History", "Site", "Turn"]
-
 _MOST_PLACES = 1 << 17
 """Number of instructions after which loop indices are not recorded, to limit memory."""
 

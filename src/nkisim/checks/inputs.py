@@ -31,8 +31,6 @@ from nkisim.memory import Lifetime, NkiTensor
 from nkisim.memory.written_map import Marks
 from nkisim.source import definition_of, with_parameters
 
-__all__ = ["InputCoverage"]
-
 UNREAD_INPUT = declare(
     "W005",
     "unread-input",

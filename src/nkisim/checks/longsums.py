@@ -14,8 +14,6 @@ from nkisim.dtypes import DType
 from nkisim.machine import Step
 from nkisim.memory import Lifetime
 
-__all__ = ["NARROW", "LongSums"]
-
 LONG_SUM = declare(
     "D043",
     "long-sum",

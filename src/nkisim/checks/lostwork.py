@@ -18,8 +18,6 @@ from nkisim.diagnostics import Rule, declare, flag, loops_around
 from nkisim.machine import Effect, Step
 from nkisim.memory import Lifetime, MemoryRegion, NkiTensor, is_hbm
 
-__all__ = ["LostWork"]
-
 UNREAD_LOAD = declare(
     "W003",
     "unread-load",

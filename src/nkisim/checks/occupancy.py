@@ -8,8 +8,6 @@ from nkisim.diagnostics.pictures import Occupancy, Tile
 from nkisim.machine import Core
 from nkisim.memory import MemoryRegion
 
-__all__ = ["occupancy_of"]
-
 
 def occupancy_of(core: Core, where: str = "") -> list[Occupancy]:
     """Return the use of SBUF and PSUM over a finished run."""

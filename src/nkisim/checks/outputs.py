@@ -13,8 +13,6 @@ from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
 from nkisim.spec import rules
 from nkisim.traversal import parts_of
 
-__all__ = ["check_outputs", "lead_with_origins", "nonfinite_outputs"]
-
 OUTPUT_BUFFER = declare(
     "A012",
     "output-buffer",

@@ -27,8 +27,6 @@ from nkisim.diagnostics import declare, flag
 from nkisim.machine import Effect, Step
 from nkisim.memory import Lifetime, NkiTensor, is_hbm
 
-__all__ = ["Overwritten"]
-
 OVERWRITTEN_OUTPUT = declare(
     "M007",
     "overwritten-output",

@@ -18,8 +18,6 @@ from nkisim.diagnostics import declare, flag
 from nkisim.machine import Step
 from nkisim.memory import Lifetime, NkiTensor
 
-__all__ = ["PartialSums"]
-
 NARROW_PARTIAL_SUM = declare(
     "D052",
     "narrow-partial-sum",

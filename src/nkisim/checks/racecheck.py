@@ -19,8 +19,6 @@ from nkisim.diagnostics import declare, flag, user_place
 from nkisim.machine import Core, Effect, Step
 from nkisim.memory import Lifetime, NkiTensor, is_hbm
 
-__all__ = ["Races"]
-
 ALIASED_READ = declare(
     "R001",
     "aliased-read",

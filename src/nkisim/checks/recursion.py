@@ -8,8 +8,6 @@ from types import CodeType, TracebackType
 from nkisim.checks.langcheck.endless import Step, recursion
 from nkisim.diagnostics import NkiValidationError, Place, is_own_file
 
-__all__ = ["report_recursion"]
-
 _FEWEST = 10
 """Number of times that a function is on the stack of a recursion; others fill it once or twice."""
 

@@ -15,8 +15,6 @@ from nkisim.diagnostics import Place, declare, flag, loops_around
 from nkisim.machine import Step
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["Size"]
-
 TOO_LONG = declare(
     "L039",
     "long-program",

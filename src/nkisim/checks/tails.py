@@ -18,8 +18,6 @@ from nkisim.diagnostics import Place, declare, flag, user_place
 from nkisim.machine import Effect, Step
 from nkisim.memory import Lifetime, MemoryRegion, NkiTensor, is_hbm
 
-__all__ = ["StaleTails"]
-
 PARTIAL_TILE = declare(
     "S067",
     "partial-tile",

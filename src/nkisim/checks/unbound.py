@@ -9,8 +9,6 @@ from types import TracebackType
 from nkisim.diagnostics import NkiValidationError, Place, declare, flag, is_own_file
 from nkisim.source import definition_of
 
-__all__ = ["NkiUnboundError", "report_unbound"]
-
 UNBOUND = declare(
     "L059",
     "unbound-name",

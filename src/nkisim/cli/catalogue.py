@@ -14,8 +14,6 @@ from nkisim.filecheck.rules import OWN_RULES
 from nkisim.intents import nearest
 from nkisim.versions.rules import rows
 
-__all__ = ["rule", "rules"]
-
 
 @commands.command()
 @click.argument("name")

@@ -35,8 +35,6 @@ from nkisim.files import python_files, write_text
 from nkisim.rewriting import unified_diff
 from nkisim.versions import NKI_VARIABLE
 
-__all__ = ["check", "project_of", "split_name", "targets_of"]
-
 CLEAN, FINDINGS, NOTHING, BROKEN = 0, 1, 3, 4
 
 _COMMAS = "ids or families, separated by commas; may be repeated"

@@ -18,8 +18,6 @@ import nkisim
 from nkisim.environment import variable_set
 from nkisim.versions import NKI_VARIABLE, resolve
 
-__all__ = ["PROCESS", "commands", "main", "nki_option", "put_in_force"]
-
 PROCESS = object()
 """The object of click's context in a process that ends after the command."""
 

@@ -12,8 +12,6 @@ from nkisim.profiling.text import duration
 from nkisim.rewriting import SourceError, SourceText, read_source, unified_diff, write_source
 from nkisim.trials import kernel_file
 
-__all__ = ["LEAST_GAIN", "ImprovedFile", "improve"]
-
 LEAST_GAIN = 0.02
 """Share of the time that a step must save; the steps end where none does."""
 

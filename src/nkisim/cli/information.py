@@ -18,8 +18,6 @@ from nkisim.versions import FRONTEND_VARIABLE, NKI_VARIABLE, VERSIONS, chosen
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["info"]
-
 _VARIABLES = (
     "NKI_SIMULATOR",
     "NKI_PRECISE_FP",

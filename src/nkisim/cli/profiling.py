@@ -49,8 +49,6 @@ from nkisim.profiling.trace import write_trace
 from nkisim.rewriting import SourceError
 from nkisim.trials import Progress
 
-__all__ = ["profile"]
-
 PROFILED, REFUSED, NOTHING = 0, 1, 3
 
 SCHEMA = 3

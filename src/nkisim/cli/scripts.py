@@ -22,8 +22,6 @@ from nkisim.diagnostics.text import ledger_text, wants_colour
 from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
 from nkisim.process_ledger import close_ledger, open_ledger
 
-__all__ = ["ScriptCall", "run"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:

@@ -12,8 +12,6 @@ import click
 
 from nkisim.cli.group import PROCESS
 
-__all__ = ["Stdout", "claimed_stdout"]
-
 
 class Stdout:
     """The stream and the descriptor that were stdout before they were claimed.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from nkisim.upgrade.engine import Change
     from nkisim.upgrade.verify import KernelResult, Verification
 
-__all__ = ["UpgradedFile", "as_json", "as_text", "summary"]
-
 
 @dataclass
 class UpgradedFile:

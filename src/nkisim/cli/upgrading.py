@@ -25,8 +25,6 @@ from nkisim.files import python_files
 from nkisim.rewriting import SourceError, read_source, write_source
 from nkisim.versions import VERSIONS, resolve
 
-__all__ = ["upgrade"]
-
 DONE, LEFT = 0, 1
 
 _RELEASES = ("auto", "beta1", "beta2", "0.3", "0.4", "0.5", "0.6")

@@ -18,17 +18,6 @@ from nkisim.objects import NKIObject
 from nkisim.spec.enums import engine as Engine
 from nkisim.versions import since
 
-__all__ = [
-    "Contribution",
-    "GroupRank",
-    "ReplicaGroup",
-    "Table",
-    "collective",
-    "exchange",
-    "group_rank",
-    "rg_partition_op",
-]
-
 
 def collective(function: Callable[..., None]) -> Callable[..., NkiInstruction | None]:
     """Return a transfer that returns its handle, as from NKI 0.7.0 on."""

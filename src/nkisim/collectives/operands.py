@@ -22,21 +22,6 @@ from nkisim.spec import as_op
 from nkisim.spec import rules as spec_rules
 from nkisim.versions import since
 
-__all__ = [
-    "Array",
-    "check_dimension",
-    "check_divisible",
-    "check_extent",
-    "check_options",
-    "check_same_shape",
-    "operator",
-    "paired",
-    "read",
-    "reduced",
-    "run",
-    "write",
-]
-
 Array = np.ndarray
 Result = Callable[[Table, int], Array]
 """Computes the result for the i-th tensor of this rank from the inputs of all ranks."""

@@ -33,14 +33,6 @@ from nkisim.collectives.operands import (
 from nkisim.machine import current_core
 from nkisim.spec.signatures import checked_call
 
-__all__ = [
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "collective_permute",
-    "reduce_scatter",
-]
-
 
 @checked_call("all_reduce")
 @collective

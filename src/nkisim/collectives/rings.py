@@ -31,13 +31,6 @@ from nkisim.machine import current_core
 from nkisim.memory import is_hbm
 from nkisim.spec.signatures import checked_call
 
-__all__ = [
-    "collective_permute_implicit",
-    "collective_permute_implicit_current_processing_rank_id",
-    "collective_permute_implicit_reduce",
-    "rank_id",
-]
-
 
 def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: int) -> None:
     limit = 4 if group == ranks else 2

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nkisim.diagnostics import Rule, declare
 
-__all__: list[str] = []
-
 
 def _declare(id: str, slug: str, checks: str, matters: str, *, on_values: bool = False) -> Rule:
     return declare(id, slug, "error", checks, matters, meaningless=True, on_values=on_values)

@@ -36,16 +36,6 @@ from nkisim.spec.signatures import checked_call
 from nkisim.versions import at as by_version
 from nkisim.versions import in_force
 
-__all__ = [
-    "all_gather_v",
-    "all_gather_v_prepare",
-    "all_gather_v_trigger",
-    "all_to_all_v",
-    "all_to_all_v_prepare",
-    "all_to_all_v_trigger",
-    "check_triggered",
-]
-
 _RANKS_OF_A_DEVICE = 4  # with two cores each
 
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from nkisim.compiled.loops import compiled_loop, compiled_ufunc
 
-__all__ = ["float8_patterns", "float8_values", "rounded", "to_bfloat16", "widened"]
-
 _ONE, _HALF_BITS = np.uint32(1), np.uint32(16)
 _BELOW_HALF = np.uint32(0x7FFF)
 _SIGN, _QUIET_NAN = np.uint32(0x8000_0000), np.uint32(0x7FC0_0000)

@@ -17,8 +17,6 @@ import numpy as np
 from nkisim.compiled.conversions import rounded, widened
 from nkisim.compiled.loops import compiled_loop
 
-__all__ = ["CODES", "combine"]
-
 _NOTHING, _ADD, _SUBTRACT, _SUBTRACT_FROM, _MULTIPLY = range(5)
 
 CODES: dict[tuple[np.ufunc, bool], int] = {

@@ -16,8 +16,6 @@ import numpy as np
 
 from nkisim.compiled.loops import compiled_loop, compiled_ufunc
 
-__all__ = ["evaluate_in_place"]
-
 
 def evaluate_in_place(name: str, values: np.ndarray) -> None:
     """Replace the elements of a dense float32 array by their values under one of ``FUNCTIONS``."""

@@ -11,8 +11,6 @@ from typing import Any
 
 import numba
 
-__all__ = ["compiled_loop", "compiled_ufunc"]
-
 
 def compiled_loop(function: Callable[..., None]) -> Callable[..., None]:
     """Return a loop over arrays, compiled for each combination of types that it is called with."""

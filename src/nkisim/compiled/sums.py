@@ -9,8 +9,6 @@ import numpy as np
 
 from nkisim.compiled.loops import compiled_loop
 
-__all__ = ["sums_in_order"]
-
 
 def sums_in_order(rows: np.ndarray) -> np.ndarray:
     """Return the float32 sum of each row of a float32 array, from its first element on."""

@@ -7,8 +7,6 @@ from html import escape
 
 from nkisim.diagnostics.pictures import Occupancy, Tile
 
-__all__ = ["occupancy_chart"]
-
 _MOST_TILES = 400
 _WIDTH, _HEIGHT = 640, 220
 _LEFT, _TOP, _BOTTOM = 92, 54, 50

@@ -9,8 +9,6 @@ from html import escape
 from nkisim.diagnostics.findings import Finding
 from nkisim.diagnostics.pictures import Bitmap, pattern_bitmap
 
-__all__ = ["access_drawings", "map_drawing", "two_sides"]
-
 _MOST_PATTERNS = 3
 
 

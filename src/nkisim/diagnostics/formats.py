@@ -13,8 +13,6 @@ from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.page import ledger_page
 from nkisim.diagnostics.text import ledger_text
 
-__all__ = ["FORMATS", "format_of", "rendered", "to_github", "to_sarif"]
-
 _LEVELS = {"error": "error", "warning": "warning", "note": "note"}
 _SUFFIXES = {".json": "json", ".sarif": "sarif", ".html": "html", ".txt": "text"}
 

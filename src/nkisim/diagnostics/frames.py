@@ -15,26 +15,6 @@ from typing import Any
 
 from nkisim.diagnostics.syntax import tree_of
 
-__all__ = [
-    "TRACEBACK_VARIABLE",
-    "Place",
-    "assigned_name",
-    "called_by_user",
-    "decides",
-    "defined_at",
-    "hide_own_frames",
-    "is_own_file",
-    "loops_around",
-    "note_if_raised_inside",
-    "own_frames_shown",
-    "raised_at",
-    "repeats_while",
-    "user_line",
-    "user_locals",
-    "user_place",
-    "user_stacklevel",
-]
-
 TRACEBACK_VARIABLE = "NKISIM_TRACEBACK"
 
 _Loops = tuple[tuple[int, int, int, str], ...]

@@ -11,8 +11,6 @@ from nkisim.diagnostics.drawings import access_drawings, map_drawing, two_sides
 from nkisim.diagnostics.findings import MOST_SHOWN, Finding
 from nkisim.diagnostics.pictures import Occupancy
 
-__all__ = ["PALETTE", "body", "fragment", "indented"]
-
 _AROUND = 20
 """Maximum number of context lines before the first and after the last finding of a file."""
 

@@ -15,8 +15,6 @@ from functools import lru_cache
 
 from nkisim.diagnostics.syntax import tree_of
 
-__all__ = ["Comment", "comments_of", "silencing_line"]
-
 Comment = tuple[int, tuple[str, ...]]
 """Line of a comment, and the ids in it."""
 

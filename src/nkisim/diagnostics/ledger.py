@@ -17,8 +17,6 @@ from nkisim.diagnostics.pictures import Occupancy
 from nkisim.diagnostics.report import Report, called, counted
 from nkisim.diagnostics.rules import CHECKED, RULES, Rule
 
-__all__ = ["FailOn", "KernelRecord", "Ledger"]
-
 FailOn = Literal["error", "warning"]
 
 SCHEMA = 1

@@ -9,9 +9,6 @@ from nkisim.diagnostics.html import body
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.report import counted
 
-__all__ = ["document", "ledger_page"]
-
-
 _FRAME = """
 :root { color-scheme: light dark; }
 body { margin: 20px; background: #fff; }

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Bitmap", "Occupancy", "Tile", "bitmap", "pattern_bitmap"]
-
 _SIDE = 64
 """Maximum number of cells along each side of a map."""
 

@@ -15,8 +15,6 @@ from nkisim.diagnostics.frames import Place, user_locals, user_place
 from nkisim.diagnostics.ignores import silencing_line
 from nkisim.diagnostics.rules import Rule, Severity
 
-__all__ = ["RECORDER", "Recorder", "Strictness", "flag"]
-
 Strictness = Literal["simulate", "strict", "check"]
 
 

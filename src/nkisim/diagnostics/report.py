@@ -12,8 +12,6 @@ from nkisim.diagnostics.findings import Finding
 from nkisim.diagnostics.html import fragment
 from nkisim.diagnostics.pictures import Occupancy
 
-__all__ = ["Report", "called", "counted"]
-
 
 def counted(findings: Iterable[Finding]) -> str:
     """Return the number of findings by severity, as text."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-__all__ = ["CHECKED", "RULES", "Rule", "Severity", "declare"]
-
 Severity = Literal["error", "warning", "note"]
 
 _REGISTRY: dict[str, Rule] = {}

@@ -10,8 +10,6 @@ import ast
 import threading
 from functools import lru_cache
 
-__all__ = ["SYNTAX_LOCK", "module_of", "parsed", "tree_of"]
-
 SYNTAX_LOCK = threading.RLock()
 """Lock held while a syntax tree is built."""
 

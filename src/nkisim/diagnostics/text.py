@@ -9,8 +9,6 @@ from typing import TextIO
 from nkisim.diagnostics.findings import MOST_SHOWN, Finding
 from nkisim.diagnostics.ledger import Ledger
 
-__all__ = ["finding_text", "ledger_text", "wants_colour"]
-
 _RESET = "\x1b[0m"
 _STYLES = {
     "error": "\x1b[1;31m",

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["SPOKEN_FOR", "UNDECIDABLE"]
-
 UNDECIDABLE: Mapping[str, str] = MappingProxyType(
     {
         "S033": "a kernel does not state which of two square operands is meant to be transposed",

@@ -34,8 +34,6 @@ from nkisim.dtypes.formats import (
     tfloat32,
 )
 
-__all__ = ["decode", "encode", "exact_up_to", "holds"]
-
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]

@@ -24,8 +24,6 @@ from nkisim.dtypes.formats import (
     float8_e5m2_x4,
 )
 
-__all__ = ["ELEMENT_TYPES", "pack", "unpack", "unpack_planes"]
-
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]

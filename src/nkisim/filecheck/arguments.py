@@ -19,17 +19,6 @@ from nkisim.dtypes import DTYPES, DType
 from nkisim.host import kernel_parameters, tensor_annotations
 from nkisim.intents import DTYPE_NAMES
 
-__all__ = [
-    "ArraySpec",
-    "Shapes",
-    "argument",
-    "arguments_of",
-    "made_array",
-    "parse_shapes",
-    "shapes_hint",
-    "without_value",
-]
-
 _ENTRY = re.compile(r"(\w+)\s*=\s*(?:(\w+)\s*\[([^\]]*)\]|([^\s;\[\]]+)(?=[\s;]|$))")
 _EXAMPLE = '--shapes "x=bf16[128,512] w=f32[512] eps=1e-6"'
 

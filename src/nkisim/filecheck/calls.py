@@ -28,18 +28,6 @@ from nkisim.host import argument_names, definition_place, digest
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 
-__all__ = [
-    "EXAMPLES",
-    "BadExamples",
-    "KernelCall",
-    "attribute_of",
-    "example_calls",
-    "generated_call",
-    "run_kernels",
-    "where_raised",
-    "with_shapes",
-]
-
 EXAMPLES = "nkisim_examples"
 """Name of the function in a file that yields kernels with arguments."""
 

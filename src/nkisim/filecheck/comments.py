@@ -11,8 +11,6 @@ from nkisim.diagnostics.ledger import Ledger
 from nkisim.filecheck.rules import UNUSED_IGNORE
 from nkisim.filecheck.settings import CheckSettings
 
-__all__ = ["unused_ignores"]
-
 
 def unused_ignores(
     file: str, found: Ledger, settings: CheckSettings, all_ran: bool

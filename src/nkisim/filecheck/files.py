@@ -18,8 +18,6 @@ from nkisim.filecheck.settings import CheckSettings
 from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import in_force
 
-__all__ = ["SourceFile", "check_files", "check_shape_names", "named_kernel"]
-
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:

@@ -33,8 +33,6 @@ from nkisim.rewriting import (
     write_source,
 )
 
-__all__ = ["FixedFile", "fix_files"]
-
 _MOST_TRIALS = 200
 """Trials after which no further fix is tried."""
 

@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["GaveUp", "instruction_limit", "time_limit"]
-
 
 class GaveUp(BaseException):
     """A kernel exceeded a limit; not caught by the user's ``except Exception``."""

@@ -15,8 +15,6 @@ from nkisim import shim
 from nkisim.filecheck.limits import GaveUp, time_limit
 from nkisim.rewriting import draft_loader
 
-__all__ = ["CannotImport", "imported", "raising_line"]
-
 
 class CannotImport(Exception):
     """A file cannot be imported.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nkisim.diagnostics import Rule
 
-__all__ = ["BROKEN_FILE", "NOT_RUN", "OWN_RULES", "UNUSED_IGNORE"]
-
 UNUSED_IGNORE = Rule(
     "X001",
     "unused-ignore",

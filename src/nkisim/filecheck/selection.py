@@ -10,8 +10,6 @@ from pathlib import Path
 
 from nkisim.diagnostics import CHECKED, RULES, Finding, Rule
 
-__all__ = ["Selection", "all_rules"]
-
 _HOMES = ("isa", "language", "collectives", "api")
 _ADVICE = "profiling.advice"
 

@@ -13,8 +13,6 @@ from nkisim.filecheck.arguments import Shapes
 from nkisim.filecheck.selection import Selection
 from nkisim.versions import resolve
 
-__all__ = ["CheckSettings", "ProjectSettings", "SettingsError", "project_settings"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSettings:

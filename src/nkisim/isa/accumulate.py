@@ -19,8 +19,6 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 from nkisim.spec.instruction import Follow
 
-__all__ = ["REDUCING", "accumulate", "fold", "follow_chain"]
-
 Array = np.ndarray
 
 _BEGINNING = (ReduceCmd.reset, ReduceCmd.reset_reduce, ReduceCmd.load_reduce)

@@ -17,8 +17,6 @@ from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 
-__all__ = ["activate2"]
-
 _STEPS = (
     ("multiply", "add"),
     ("multiply", "subtract"),

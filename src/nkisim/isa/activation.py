@@ -18,8 +18,6 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 from nkisim.spec.instruction import ValueWatch
 
-__all__ = ["ON_GPSIMD", "activation", "activation_reduce", "exponential"]
-
 Array = np.ndarray
 
 BIAS_KIND = declare(

@@ -10,8 +10,6 @@ from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.signatures import checked_call
 
-__all__ = ["tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"]
-
 _DTYPE = {"dtype": (rules.REMOVED_DTYPE, "allocate dst with the wanted dtype")}
 
 

@@ -37,8 +37,6 @@ from nkisim.spec.operator_constraints import (
     unused_operand,
 )
 
-__all__ = ["reciprocal", "scalar_tensor_tensor", "tensor_copy", "tensor_scalar", "tensor_tensor"]
-
 Array = np.ndarray
 
 _INTEGER_OPS = ("add", "subtract", "multiply", "maximum", "minimum")

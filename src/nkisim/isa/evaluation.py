@@ -26,8 +26,6 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 from nkisim.spec.instruction import Shortcut
 
-__all__ = ["evaluate", "function_of", "in_blocks", "small_activation"]
-
 Array = np.ndarray
 
 _F32 = np.dtype(np.float32)

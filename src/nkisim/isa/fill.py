@@ -16,8 +16,6 @@ from nkisim.spec.constraints import UNHELD, holds_constant, misfit, unpacked
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["affine_values", "iota", "memset", "pattern_fits", "stored_scalar"]
-
 Array = np.ndarray
 
 _F32 = np.dtype(np.float32)

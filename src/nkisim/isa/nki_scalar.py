@@ -15,8 +15,6 @@ from nkisim.dtypes import DType, int32
 from nkisim.isa.virtual_register import REGISTER_CONDITION
 from nkisim.objects import NKIObject
 
-__all__ = ["NkiScalar"]
-
 SCALAR_OPERATION = declare(
     "L071",
     "scalar-operation",

@@ -13,8 +13,6 @@ from nkisim.spec.constraints import elements_per_partition, same_partitions
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["bn_aggr", "bn_stats"]
-
 Array = np.ndarray
 
 STATISTICS_SHAPE = declare(

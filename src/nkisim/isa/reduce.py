@@ -43,8 +43,6 @@ from nkisim.spec.operator_constraints import (
     unused_operand,
 )
 
-__all__ = ["reduced_axes", "tensor_partition_reduce", "tensor_reduce", "tensor_scalar_reduce"]
-
 Array = np.ndarray
 
 REDUCTION_AXIS = declare(

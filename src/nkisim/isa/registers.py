@@ -25,15 +25,6 @@ from nkisim.spec.signatures import checked_call
 from nkisim.versions import FRONTEND_VARIABLE, is_traced, since
 from nkisim.versions.rules import held
 
-__all__ = [
-    "register_alloc",
-    "register_load",
-    "register_move",
-    "register_store",
-    "scalar_load",
-    "scalar_store",
-]
-
 REGISTER_ELEMENT = declare(
     "S059",
     "register-element",

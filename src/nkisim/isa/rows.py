@@ -18,17 +18,6 @@ from nkisim.memory import NkiTensor
 from nkisim.spec import Call
 from nkisim.spec.instruction import Shortcut
 
-__all__ = [
-    "BLOCK",
-    "as_rows",
-    "blocks_of_rows",
-    "chained",
-    "reads_rows",
-    "store_rows",
-    "widened_rows",
-    "writes_rows",
-]
-
 Array = np.ndarray
 
 BLOCK = 131072

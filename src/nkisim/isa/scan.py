@@ -29,8 +29,6 @@ from nkisim.spec.operator_constraints import (
     reduction_operator,
 )
 
-__all__ = ["tensor_scalar_cumulative", "tensor_tensor_scan"]
-
 Array = np.ndarray
 
 

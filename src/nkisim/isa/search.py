@@ -21,8 +21,6 @@ from nkisim.spec.constraints import (
 from nkisim.spec.cost import search, stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["max8", "nc_find_index8", "nc_match_replace8", "topk"]
-
 Array = np.ndarray
 
 WIDTH = 8

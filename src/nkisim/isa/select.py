@@ -43,8 +43,6 @@ from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 
-__all__ = ["affine_select", "range_select", "select_reduce", "tensor_copy_predicated"]
-
 Array = np.ndarray
 
 FP32_MIN = -3.4028235e38

@@ -17,8 +17,6 @@ from nkisim.spec.enums import dma_engine as DmaEngine
 from nkisim.spec.enums import engine as Engine
 from nkisim.versions import since
 
-__all__ = ["core_barrier", "sendrecv"]
-
 BARRIER = declare(
     "C009",
     "core-barrier",

@@ -6,8 +6,6 @@ from nkisim.arch import resolve_target
 from nkisim.machine import CORE
 from nkisim.spec.enums import nc_version
 
-__all__ = ["get_nc_sub_version", "get_nc_version"]
-
 
 def get_nc_version() -> nc_version:
     """Return the generation of the running kernel's target, or of the environment's."""

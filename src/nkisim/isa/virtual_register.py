@@ -15,8 +15,6 @@ from nkisim.machine import CORE
 from nkisim.objects import NKIObject
 from nkisim.versions import VERSIONS, in_force, is_traced
 
-__all__ = ["LOOP_VARIABLE", "REGISTER_CONDITION", "LoopIndex", "Progress", "VirtualRegister"]
-
 _BITS = 32
 
 REGISTER_UNSET = declare(

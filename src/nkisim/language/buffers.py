@@ -6,18 +6,6 @@ from nkisim import memory
 from nkisim.memory import MemoryRegion
 from nkisim.spec.signatures import checked_call
 
-__all__ = [
-    "hbm",
-    "is_hbm",
-    "is_on_chip",
-    "is_psum",
-    "is_sbuf",
-    "private_hbm",
-    "psum",
-    "sbuf",
-    "shared_hbm",
-]
-
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum
 private_hbm = MemoryRegion.private_hbm

@@ -14,17 +14,6 @@ from nkisim.memory import DynSlice
 from nkisim.memory.rules import FRACTIONAL_EXTENT
 from nkisim.spec.signatures import checked_call
 
-__all__ = [
-    "affine_range",
-    "ds",
-    "no_reorder",
-    "num_programs",
-    "program_id",
-    "program_ndim",
-    "sequential_range",
-    "static_range",
-]
-
 RETIRED_RANGE_KEYWORD = declare(
     "A038",
     "retired-range-keyword",

@@ -17,17 +17,6 @@ from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
 from nkisim.versions import since
 
-__all__ = [
-    "empty_like",
-    "full",
-    "ndarray",
-    "ones",
-    "shared_constant",
-    "shared_identity_matrix",
-    "zeros",
-    "zeros_like",
-]
-
 CONSTANT_KIND = declare(
     "A043",
     "constant-kind",

@@ -19,17 +19,6 @@ from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
 
-__all__ = [
-    "NkiBlockGrid",
-    "NkiGrid",
-    "NkiTileGrid",
-    "alloc_blocks",
-    "alloc_tiles",
-    "blocks",
-    "like_grid",
-    "tiles",
-]
-
 GRID = declare(
     "S073",
     "grid-selection",

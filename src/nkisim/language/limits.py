@@ -10,8 +10,6 @@ from nkisim.arch import Generation, resolve_target
 from nkisim.machine import CORE
 from nkisim.versions import VERSIONS, in_force
 
-__all__ = ["tile_size"]
-
 _AS_MATMUL = "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE"
 
 

@@ -23,8 +23,6 @@ from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
 from nkisim.versions import at, in_force, is_traced
 
-__all__ = ["dynamic_range", "fori_loop", "while_loop"]
-
 DYNAMIC_STEP = declare(
     "L034",
     "dynamic-step",

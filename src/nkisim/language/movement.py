@@ -12,8 +12,6 @@ from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
 
-__all__ = ["device_print", "load", "load_transpose2d", "store"]
-
 STORE_FROM_PSUM = declare(
     "M025",
     "store-from-psum",

@@ -17,8 +17,6 @@ from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip, require_dtype
 from nkisim.spec import OPS
 from nkisim.spec.signatures import checked_call
 
-__all__ = ["dropout", "rand", "random_seed"]
-
 SEED_ENGINE = declare(
     "A042",
     "seed-engine",

@@ -17,8 +17,6 @@ from nkisim.memory import NkiTensor
 from nkisim.spec import OPS
 from nkisim.spec.signatures import checked_call
 
-__all__ = ["ceil", "floor", "trunc"]
-
 _NO_FRACTIONS = 2.0**23
 """From this magnitude on every float32 is an integer."""
 

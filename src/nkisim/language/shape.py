@@ -12,8 +12,6 @@ from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, require_dtype
 from nkisim.spec.signatures import checked_call
 
-__all__ = ["broadcast_to", "expand_dims", "expand_tile", "gather_flattened", "transpose"]
-
 BROADCAST_SHAPE = declare(
     "S063",
     "broadcast-shape",

@@ -13,8 +13,6 @@ from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
 from nkisim.spec import rules
 
-__all__ = ["fresh", "is_tile", "need_tile", "result_dtype"]
-
 FUNCTION_OF_HBM = declare(
     "M049",
     "function-of-hbm",

@@ -14,8 +14,6 @@ from nkisim.memory import NkiTensor
 from nkisim.spec import OPS
 from nkisim.spec.signatures import checked_call
 
-__all__ = ["cos", "sin", "tan"]
-
 _TWO_PI = (6.28125, 0.0019350051879882812, 3.0199159819567e-07)
 """Parts of 2 pi: the first two have 8 and 12 bits, so that whole multiples of them are exact."""
 

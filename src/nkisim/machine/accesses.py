@@ -12,17 +12,6 @@ from nkisim.machine.unwritten import report_unwritten, with_sentinel
 from nkisim.memory import NkiTensor, is_on_chip
 from nkisim.memory.written_map import runs_of
 
-__all__ = [
-    "commit",
-    "commit_where",
-    "note_read",
-    "note_written",
-    "note_written_somewhere",
-    "prepare_read",
-    "reads_garbage",
-    "trace_read",
-]
-
 
 def prepare_read(
     tensor: NkiTensor,

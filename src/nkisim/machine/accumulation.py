@@ -9,8 +9,6 @@ from nkisim.machine.core import Core, Garbage
 from nkisim.machine.unwritten import with_sentinel
 from nkisim.memory import NkiTensor
 
-__all__ = ["begin_selected_sum", "begin_sum", "note_sum"]
-
 ACCUMULATE_UNWRITTEN = declare(
     "M003",
     "accumulate-unwritten",

@@ -9,8 +9,6 @@ from typing import Any
 from nkisim.diagnostics import Rule, declare, flag, user_line
 from nkisim.machine.schedule import Schedule
 
-__all__ = ["Cluster", "Member"]
-
 DIVERGING = declare(
     "C006",
     "diverging-cores",

@@ -23,17 +23,6 @@ from nkisim.memory.access import bad_offset
 from nkisim.memory.layout import Form
 from nkisim.spec.rules import INDIRECT_OPERAND
 
-__all__ = [
-    "Columns",
-    "check_same_index",
-    "columns_of",
-    "places_of",
-    "scatter",
-    "staged_operand",
-    "staged_result",
-    "staged_sum",
-]
-
 
 class Columns(NamedTuple):
     """Elements of a tile, selected in each partition.

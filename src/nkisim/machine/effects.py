@@ -16,8 +16,6 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.instruction import Instruction
 from nkisim.spec.ops import OPS
 
-__all__ = ["added_operands", "event_of", "step_of"]
-
 _ADDITIONS = (OPS["add"], OPS["subtract"])
 
 Behind = Sequence[tuple[str, Any, np.ndarray | None]]

@@ -31,8 +31,6 @@ from nkisim.memory import NkiTensor
 from nkisim.spec.call import Call
 from nkisim.spec.instruction import Instruction, Shortcut
 
-__all__ = ["Fast", "Function", "make_function", "with_function", "with_shortcut"]
-
 _EXACT = 1 << 24
 """Integers up to this are exact in float32."""
 

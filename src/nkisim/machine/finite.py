@@ -17,8 +17,6 @@ from nkisim.machine.core import CORE, Core
 from nkisim.memory import NkiTensor
 from nkisim.spec import rules
 
-__all__ = ["check_finite", "note_mask_fill"]
-
 _LOWEST = -3.3961775e38
 """Float32 values at or below this become minus infinity in bfloat16."""
 

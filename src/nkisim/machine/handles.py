@@ -18,8 +18,6 @@ from nkisim.spec import rules
 from nkisim.spec.enums import dependency
 from nkisim.versions import VERSIONS
 
-__all__ = ["Issued", "NkiInstruction", "handle_of"]
-
 SCHEDULE_EDGE = declare(
     "R011",
     "schedule-edge",

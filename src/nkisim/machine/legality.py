@@ -19,8 +19,6 @@ from nkisim.spec.operator_constraints import check_operators
 from nkisim.spec.signatures import CALLS, call_text
 from nkisim.versions import in_force
 
-__all__ = ["check_call"]
-
 _ENUMERATED = 1 << 20
 """Elements up to which the addresses of an interleaved pattern are compared one by one."""
 

@@ -20,8 +20,6 @@ from nkisim.memory import Indirection, NkiTensor, is_hbm
 from nkisim.memory import rules as memory_rules
 from nkisim.memory.access import bad_offset
 
-__all__ = ["Rows", "resolve_operand", "resolve_static"]
-
 
 class Rows(NamedTuple):
     """Rows of a table, selected by an index tile.

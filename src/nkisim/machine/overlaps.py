@@ -12,8 +12,6 @@ from nkisim.memory import NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.instruction import Instruction
 
-__all__ = ["check_overlaps"]
-
 Named = Sequence[tuple[int, str]]
 """Arguments by number, with their names."""
 

@@ -24,9 +24,6 @@ from nkisim.spec.call import Call
 from nkisim.spec.enums import oob_mode as OobMode
 from nkisim.spec.instruction import Instruction
 
-__all__ = ["Resolution", "Selected", "accessed", "scatter_results"]
-
-
 Selected = Mapping[int, Columns]
 """Selected columns of each operand of tensor indirection, by its place in the arguments."""
 

@@ -20,8 +20,6 @@ from typing import Any
 
 from nkisim.diagnostics import Place, Rule, flag, user_place
 
-__all__ = ["Schedule", "Stopped"]
-
 
 class Stopped(BaseException):
     """Unwinds a core after another core has ended the run; never reaches the user."""

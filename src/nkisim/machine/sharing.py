@@ -23,8 +23,6 @@ from nkisim.memory.storage import Guards
 from nkisim.memory.tensor import NkiTensor
 from nkisim.memory.written_map import Runs
 
-__all__ = ["SharedAccess"]
-
 UNORDERED_READ = declare(
     "C007",
     "unordered-read",

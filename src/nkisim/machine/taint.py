@@ -20,8 +20,6 @@ from nkisim.machine.transfer import Partial
 from nkisim.memory import NkiTensor
 from nkisim.spec.instruction import Instruction, Spread
 
-__all__ = ["Target", "propagate_taint"]
-
 Array = np.ndarray
 
 

@@ -14,8 +14,6 @@ import numpy as np
 from nkisim.memory import Lifetime, NkiTensor
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["Effect", "LoopKind", "Step", "Tracked", "Tracker"]
-
 LoopKind = Literal["affine", "dynamic", "counted"]
 """Kinds of tracked loops: unordered loops, and device loops with bounds from memory or constant."""
 

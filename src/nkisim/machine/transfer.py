@@ -28,26 +28,6 @@ from nkisim.spec import rules
 from nkisim.spec.instruction import Arithmetic
 from nkisim.spec.operands import Operand
 
-__all__ = [
-    "Convert",
-    "Loaded",
-    "Loader",
-    "Note",
-    "Partial",
-    "Store",
-    "Storer",
-    "is_small_bfloat16",
-    "keeps_float32",
-    "make_converter",
-    "make_loader",
-    "make_narrower",
-    "make_storer",
-    "make_widener",
-    "overlaps",
-    "store_results",
-    "unconverted",
-]
-
 Convert = Callable[[np.ndarray], np.ndarray]
 Loader = Callable[[Any], Any]
 Storer = Callable[[Any, Any], None]

@@ -18,14 +18,6 @@ from nkisim.memory.geometry import View
 from nkisim.memory.region import MemoryRegion
 from nkisim.memory.written_map import MOST_ORIGINS
 
-__all__ = [
-    "INTEGER_SENTINEL",
-    "Unwritten",
-    "confirm_garbage",
-    "report_unwritten",
-    "with_sentinel",
-]
-
 INTEGER_SENTINEL = 4
 """Value of unwritten integers; unwritten floats are NaN."""
 

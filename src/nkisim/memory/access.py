@@ -16,17 +16,6 @@ from nkisim.memory.indirect import Indirection
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip
 from nkisim.memory.requests import require_dtype
 
-__all__ = [
-    "bad_offset",
-    "dynamic_offset",
-    "has_fixed_rows",
-    "pattern_geometry",
-    "pattern_of_part",
-    "refuse_columns",
-    "reinterpreted_geometry",
-    "reshaped_strides",
-]
-
 Geometry = tuple[tuple[int, ...], DType, int, tuple[int, ...]]
 """Shape, type, byte start and byte strides."""
 

@@ -22,8 +22,6 @@ from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_regi
 from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
 
-__all__ = ["CoreMemory", "SharedHbm"]
-
 _SBUF = MemoryRegion.sbuf
 
 Request = tuple[tuple[int, ...], DType, MemoryRegion, tuple[int, ...] | None]

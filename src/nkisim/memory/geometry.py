@@ -19,8 +19,6 @@ from nkisim.memory.storage import Storage
 from nkisim.memory.written_map import Region, Runs, runs_of
 from nkisim.objects import NKIObject
 
-__all__ = ["View"]
-
 _NO_SLICES: dict[Form, Any] = {}
 """Empty mapping of slices, shared by tensors that were never sliced."""
 

@@ -13,8 +13,6 @@ from nkisim.memory.geometry import View
 from nkisim.memory.region import is_on_chip
 from nkisim.versions import since
 
-__all__ = ["DynSlice", "Index", "index_view"]
-
 
 @dataclass(frozen=True, slots=True)
 class DynSlice:

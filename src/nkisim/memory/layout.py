@@ -10,8 +10,6 @@ from nkisim.dtypes import DType
 from nkisim.memory.region import MemoryRegion
 from nkisim.memory.written_map import Region, Runs
 
-__all__ = ["Form", "layout_id", "through"]
-
 _LAYOUTS: dict[tuple[Any, ...], int] = {}
 _MOST_LAYOUTS = 1 << 14
 _NUMBERS = itertools.count()

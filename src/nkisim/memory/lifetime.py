@@ -13,8 +13,6 @@ from nkisim.memory.layout import Form, through
 from nkisim.memory.psum import Box, box_of, union_of
 from nkisim.memory.region import MemoryRegion, is_on_chip
 
-__all__ = ["Address", "Lifetime", "Origin", "wide"]
-
 _FLOAT32 = np.dtype(np.float32)
 
 Address = tuple[int, int]

@@ -27,8 +27,6 @@ from nkisim.arch import Generation
 from nkisim.memory.lifetime import Address, Lifetime, Origin
 from nkisim.memory.region import MemoryRegion, is_on_chip
 
-__all__ = ["QUADRANT", "SHARES", "AllocationLog", "Line", "collisions", "device_bytes", "space"]
-
 QUADRANT = 32
 """Partitions of a quarter of SBUF or PSUM."""
 

@@ -12,17 +12,6 @@ from nkisim.memory.geometry import View
 from nkisim.removed import BAD_CALL, ByVersion
 from nkisim.versions import VERSIONS, at, members
 
-__all__ = [
-    "changed",
-    "dimension",
-    "documented",
-    "integer",
-    "no_such_element",
-    "other_count",
-    "refuse",
-    "rows_stay",
-]
-
 M = TypeVar("M")
 
 

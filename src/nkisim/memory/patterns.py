@@ -25,8 +25,6 @@ from nkisim.memory.region import is_on_chip, is_sbuf
 from nkisim.memory.views import ViewMethods
 from nkisim.versions import since
 
-__all__ = ["PatternMethods"]
-
 
 class PatternMethods(ViewMethods):
     """The methods of tensors for another shape, type or access pattern."""

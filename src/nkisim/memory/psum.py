@@ -22,8 +22,6 @@ import numpy as np
 
 from nkisim.memory.written_map import Region
 
-__all__ = ["AccumulationState", "Box", "box_of", "union_of"]
-
 Box = tuple[int, int, int, int]
 """First and last row, and first and last byte in a row, ends excluded."""
 

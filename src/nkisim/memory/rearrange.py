@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["grouping"]
-
 
 def grouping(
     shape: Sequence[int], source: Sequence[Any], target: Sequence[Any], sizes: Mapping[str, int]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["MemoryRegion", "is_hbm", "is_on_chip", "is_psum", "is_sbuf"]
-
 
 class MemoryRegion(Enum):
     """A memory that can hold a tensor."""

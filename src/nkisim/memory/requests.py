@@ -12,9 +12,6 @@ from nkisim.memory import rules
 from nkisim.memory.region import MemoryRegion
 from nkisim.versions import has, in_force
 
-__all__ = ["is_tuple_of_ints", "require_dtype", "require_region", "whole_shape"]
-
-
 _LATER = (float8_e8m0fnu, int64)
 """Formats that the first version does not have."""
 

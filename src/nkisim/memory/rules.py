@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nkisim.diagnostics import declare
 
-__all__: list[str] = []
-
 # -- allocation ------------------------------------------------------------------------------------
 
 PARTITION_LIMIT = declare(

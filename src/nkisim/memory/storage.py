@@ -24,8 +24,6 @@ import numpy as np
 from nkisim.memory.psum import AccumulationState
 from nkisim.memory.written_map import Marks, Region, Runs
 
-__all__ = ["Guards", "Sharing", "Storage"]
-
 _BYTE = np.dtype(np.uint8)
 
 

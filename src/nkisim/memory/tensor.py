@@ -22,8 +22,6 @@ from nkisim.memory.requests import is_tuple_of_ints
 from nkisim.removed import NoOperators
 from nkisim.versions.rules import is_off
 
-__all__ = ["NkiTensor"]
-
 _KEPT_SLICES = 256
 
 

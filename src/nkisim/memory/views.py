@@ -35,8 +35,6 @@ from nkisim.memory.rearrange import grouping
 from nkisim.memory.region import is_on_chip
 from nkisim.versions import since
 
-__all__ = ["ViewMethods"]
-
 _ALL = slice(None)
 
 

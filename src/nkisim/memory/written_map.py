@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["MOST_ORIGINS", "Grains", "Marks", "Region", "Runs", "runs_of"]
-
 Region = tuple[int, tuple[int, ...], tuple[int, ...], int]
 """Byte start, shape, byte strides and item size of a view."""
 

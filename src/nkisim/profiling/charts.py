@@ -11,16 +11,6 @@ from typing import Any, NamedTuple
 from nkisim.profiling.result import MemoryUse, ProfileData, Span
 from nkisim.profiling.text import flop_rate, schedule_us
 
-__all__ = [
-    "COLOURS",
-    "MOST_BLOCKS",
-    "Block",
-    "blocks_of",
-    "chart_data",
-    "memory_changes",
-    "roofline_drawing",
-]
-
 MOST_BLOCKS = 20_000
 """Blocks of a timeline; beyond it neighbours of one row are merged."""
 

@@ -18,8 +18,6 @@ from nkisim.profiling.spills import DoesNotFitError
 from nkisim.runs import Run
 from nkisim.trials import Arguments, Progress, Trials
 
-__all__ = ["Descriptors", "ProfileError", "profile"]
-
 _MOST_INSTRUCTIONS = 2_000_000
 
 Descriptors = Literal["software", "prebuilt"]

@@ -14,8 +14,6 @@ import numpy as np
 
 from nkisim.memory.written_map import Region
 
-__all__ = ["Accesses"]
-
 _FEW = 8
 """Footprints that are compared one by one; more are looked up in the grid."""
 

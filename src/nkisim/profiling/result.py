@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from nkisim.diagnostics import Finding
 
-__all__ = ["ENGINES", "Advice", "LineTime", "MemoryUse", "ProfileData", "Span", "Together"]
-
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dge", "dma")
 """Keys of the engines, in the order of tables; ``dge`` is the generation of DMA descriptors."""
 

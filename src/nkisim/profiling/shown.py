@@ -6,8 +6,6 @@ from nkisim.profiling.page import fragment
 from nkisim.profiling.result import ProfileData
 from nkisim.profiling.text import summary
 
-__all__ = ["Profile"]
-
 
 class Profile(ProfileData):
     """The predicted device time of one call of a kernel; its attributes are in ``ProfileData``.

@@ -11,8 +11,6 @@ from nkisim.memory import NkiTensor
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 from nkisim.spec.ops import as_op
 
-__all__ = ["Step", "Term", "step_of"]
-
 
 class Term(NamedTuple):
     """One operator of a ``tensor_scalar`` with its second input.

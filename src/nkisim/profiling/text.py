@@ -9,24 +9,6 @@ from collections.abc import Iterable, Sequence
 from nkisim.diagnostics import Finding
 from nkisim.profiling.result import Advice, LineTime, ProfileData, Span
 
-__all__ = [
-    "advice_title",
-    "arguments_text",
-    "busy_columns",
-    "comparison",
-    "descriptors_text",
-    "duration",
-    "flop_rate",
-    "hunks",
-    "labels",
-    "place",
-    "roofline_text",
-    "schedule_us",
-    "size",
-    "summary",
-    "together_text",
-]
-
 _RATES = ((1.0, "TFLOP/s"), (1e3, "GFLOP/s"))
 
 _MOST_LINES = 5

@@ -6,8 +6,6 @@ import difflib
 import re
 from pathlib import Path
 
-__all__ = ["unified_diff"]
-
 
 def unified_diff(path: Path, before: str, after: str) -> str:
     """Return the unified diff of two texts of a file, empty where they are equal."""

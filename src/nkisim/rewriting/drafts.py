@@ -14,8 +14,6 @@ from types import CodeType, ModuleType
 
 from nkisim.rewriting.sources import SourceText
 
-__all__ = ["draft_loader", "drafts"]
-
 _DRAFTS: dict[str, bytes] = {}
 """The contents of each draft, by the resolved path of its file."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from nkisim.diagnostics.syntax import module_of
 
-__all__ = ["Edit", "NotPythonError", "applied", "disjoint", "edited", "loses_comment"]
-
 
 class NotPythonError(ValueError):
     """Edits would leave a text that is not valid Python; the message is the reason."""

@@ -17,8 +17,6 @@ from nkisim.diagnostics.syntax import SYNTAX_LOCK, parsed, tree_of
 from nkisim.rewriting.edits import Edit, NotPythonError, edited, loses_comment
 from nkisim.rewriting.trees import SourceTree, same_program
 
-__all__ = ["NotPastedError", "code_with_comments", "edits_of"]
-
 
 class NotPastedError(ValueError):
     """A rewrite cannot be applied to a text; the message is the reason."""

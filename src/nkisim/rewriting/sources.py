@@ -11,8 +11,6 @@ from typing import BinaryIO
 
 from nkisim.files import write_whole
 
-__all__ = ["SourceError", "SourceText", "read_source", "write_source"]
-
 
 class SourceError(Exception):
     """A source file cannot be read or written; the message is the reason."""

@@ -14,8 +14,6 @@ from difflib import SequenceMatcher
 from nkisim.rewriting.edits import Edit
 from nkisim.source import Lines
 
-__all__ = ["SourceTree", "same_program"]
-
 _Argument = ast.expr | ast.keyword
 
 _SYMBOLS: dict[type[ast.AST], str] = {

@@ -8,8 +8,6 @@ from functools import cache
 
 from nkisim import versions
 
-__all__ = ["arguments_of", "nki_arguments", "tensor_functions", "writes_tile"]
-
 # Functions of nki.language that give no tensor.
 _NO_TENSOR = {
     *("abs_max", "abs_min", "affine_range", "device_print", "ds", "dynamic_range", "fori_loop"),

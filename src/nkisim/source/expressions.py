@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["base_name", "indices", "is_none", "is_simple", "literal_integer", "number", "string"]
-
 _COMPOUND = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
     *(ast.For, ast.AsyncFor, ast.While, ast.If, ast.Match),

@@ -13,15 +13,6 @@ from typing import Any, TypeAlias
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.source.names import Names
 
-__all__ = [
-    "Definition",
-    "File",
-    "definition_of",
-    "raise_if_unreadable",
-    "read_file",
-    "with_parameters",
-]
-
 _READ: dict[str, tuple[list[str], File | None]] = {}
 _MOST_READ = 256
 

@@ -14,8 +14,6 @@ from nkisim.source.expressions import number
 from nkisim.source.names import Names
 from nkisim.source.scopes import Assignment, Function
 
-__all__ = ["LOOPS", "Kind", "Kinds"]
-
 # fmt: off
 Kind: TypeAlias = Literal[
     "tile", "tensor", "number", "register", "index", "counter",

@@ -22,17 +22,6 @@ from nkisim.source.files import Definition, File, definition_of, read_file
 from nkisim.source.names import SHORT_NAMES
 from nkisim.source.scopes import Assignment, Scope
 
-__all__ = [
-    "UNKNOWN",
-    "FileGlobals",
-    "Globals",
-    "LiveGlobals",
-    "Meaning",
-    "called",
-    "file_globals",
-    "meaning_of",
-]
-
 Kind = Literal["nki", "foreign", "builtin", "definition", "module", "value", "unknown"]
 
 # Not part of NKI, and not source that a compiler of kernels could follow.

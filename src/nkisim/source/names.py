@@ -13,8 +13,6 @@ from nkisim.source.calls import arguments_of
 from nkisim.source.nodes import Nodes
 from nkisim.source.scopes import Assignment, Function
 
-__all__ = ["OLD_PACKAGE", "SHORT_NAMES", "Argument", "Names"]
-
 OLD_PACKAGE = "neuronxcc."
 SHORT_NAMES = {
     "nki.collectives": "ncc",

@@ -14,8 +14,6 @@ from nkisim.source.expressions import is_simple
 from nkisim.source.positions import EXACT_IN_FORMAT_STRINGS, Lines, Parentheses
 from nkisim.source.scopes import Assignment, Function, Scope, Tree
 
-__all__ = ["Nodes"]
-
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _STRINGS = (ast.Constant, ast.JoinedStr)
 

@@ -7,8 +7,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-__all__ = ["EXACT_IN_FORMAT_STRINGS", "Lines", "Parentheses"]
-
 EXACT_IN_FORMAT_STRINGS = sys.version_info >= (3, 12)
 """Whether Python gives the positions of code in format strings; before 3.12 they are wrong."""
 

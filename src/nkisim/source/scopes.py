@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-__all__ = ["Assignment", "Function", "Scope", "Tree"]
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

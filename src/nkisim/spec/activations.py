@@ -15,8 +15,6 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import chebyshev
 
-__all__ = ["FUNCTIONS", "prelu"]
-
 Array = np.ndarray
 Function = Callable[[Array], Array]
 _F = np.float32

@@ -16,8 +16,6 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
 from nkisim.spec.ops import Op, as_op
 
-__all__ = ["Call", "Violation", "arguments_read"]
-
 
 @dataclass(frozen=True, slots=True)
 class Violation:

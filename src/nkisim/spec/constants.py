@@ -12,8 +12,6 @@ from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import not_constant
 
-__all__ = ["check_constant", "check_constants", "check_enums"]
-
 
 class _Kind(NamedTuple):
     says: str

@@ -14,28 +14,6 @@ from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.call import Call
 
-__all__ = [
-    "UNHELD",
-    "Constraint",
-    "at_most_one_in_psum",
-    "columns_are_float32",
-    "dtype_in",
-    "elements_per_partition",
-    "holds_constant",
-    "int32_constant",
-    "listed",
-    "misfit",
-    "not_constant",
-    "number_constant",
-    "one_start_partition",
-    "refuse_pack",
-    "same_dtype",
-    "same_free_size",
-    "same_partitions",
-    "small_immediate",
-    "unpacked",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Constraint:

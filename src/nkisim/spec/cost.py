@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Cost", "fixed", "matmul", "runs", "search", "startup_stream", "stream", "transfer"]
-
 Formula = Literal["stream", "startup_stream", "runs", "search", "matmul", "transfer", "fixed"]
 
 

@@ -9,8 +9,6 @@ from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["check_indirection", "check_selected", "group_of", "is_selected", "pairs_of"]
-
 _QUADRANT = 32
 
 

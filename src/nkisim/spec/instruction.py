@@ -17,17 +17,6 @@ from nkisim.spec.operands import Operand
 from nkisim.spec.parameters import SHARED, arguments_section, described
 from nkisim.versions import VERSIONS
 
-__all__ = [
-    "INSTRUCTIONS",
-    "Arithmetic",
-    "Follow",
-    "Instruction",
-    "Shortcut",
-    "Spread",
-    "ValueWatch",
-    "unconverted",
-]
-
 Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 """Conversion of values by an instruction.
 

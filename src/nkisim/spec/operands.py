@@ -11,8 +11,6 @@ import numpy as np
 from nkisim.diagnostics import Rule
 from nkisim.memory import MemoryRegion
 
-__all__ = ["HBM", "ON_CHIP", "PSUM", "SBUF", "Column", "In", "Named", "Operand", "Out", "Sum"]
-
 SBUF = (MemoryRegion.sbuf,)
 PSUM = (MemoryRegion.psum,)
 ON_CHIP = SBUF + PSUM

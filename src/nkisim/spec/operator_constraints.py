@@ -14,16 +14,6 @@ from nkisim.spec.constraints import Constraint, listed
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.ops import Op, as_op
 
-__all__ = [
-    "alu_operator",
-    "check_operators",
-    "engine_among",
-    "engine_named",
-    "matches_bits",
-    "reduction_operator",
-    "unused_operand",
-]
-
 
 def alu_operator(
     *names: str, bitvec: bool = True, optional: bool = False, also: Collection[str] = ()

@@ -16,8 +16,6 @@ from nkisim.diagnostics import NkiValidationError, hide_own_frames
 from nkisim.spec import activations as act
 from nkisim.spec.signatures import checked_call
 
-__all__ = ["OPS", "Op", "as_op"]
-
 Array = np.ndarray
 Binary = Callable[[Any, Any], Array]
 Kind = Literal["arithmetic", "compare", "bitvec", "function"]

@@ -10,8 +10,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-__all__ = ["SHARED", "arguments_section", "described"]
-
 SHARED: Mapping[str, str] = {
     "dge_mode": "Generator of the descriptors of the transfer: ``swdge`` (software), ``hwdge`` "
     "(hardware, gen3 and later), ``none`` for descriptors that are made before the kernel runs, "

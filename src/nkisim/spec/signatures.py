@@ -17,18 +17,6 @@ from nkisim.intents import argument_meant, nearest
 from nkisim.spec import rules
 from nkisim.spec.versioned import signatures
 
-__all__ = [
-    "CALLS",
-    "CallFault",
-    "CheckedCall",
-    "Removed",
-    "call_text",
-    "checked_call",
-    "open_function",
-    "parameters_of",
-    "publish",
-]
-
 Removed = Mapping[str, tuple[Rule, str]]
 """Keywords of earlier releases: the violated rule and the fix."""
 

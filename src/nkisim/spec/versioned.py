@@ -9,8 +9,6 @@ from typing import Any
 from nkisim import versions
 from nkisim.spec import enums
 
-__all__ = ["home_of", "signatures"]
-
 _MODULES = ("nki.isa", "nki.collectives")
 
 

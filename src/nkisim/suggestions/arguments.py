@@ -9,8 +9,6 @@ from nkisim.diagnostics import Rewrite
 from nkisim.source import indices, nki_arguments, number
 from nkisim.suggestions.statement import Case
 
-__all__ = ["ARGUMENT_FIXES", "with_keyword"]
-
 _ALU = ("add", "subtract", "multiply", "maximum", "minimum")
 
 

@@ -12,8 +12,6 @@ from nkisim.spec.signatures import parameters_of
 from nkisim.suggestions.arguments import with_keyword
 from nkisim.suggestions.statement import Case
 
-__all__ = ["CALL_FIXES"]
-
 _DESTINATIONS = {"dst", *ARGUMENTS["dst"].split()} - {"y", "o"}
 
 _ALIKE = {

@@ -12,8 +12,6 @@ from nkisim.source import indices
 from nkisim.suggestions.staging import written_part
 from nkisim.suggestions.statement import Case
 
-__all__ = ["LOOP_FIXES"]
-
 _NEUTRAL = {"add": "0.0", "multiply": "1.0"}
 """Values that an operation leaves as they are."""
 

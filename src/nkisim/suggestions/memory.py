@@ -10,8 +10,6 @@ from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.staging import new_tile, with_arguments
 from nkisim.suggestions.statement import Case
 
-__all__ = ["MEMORY_FIXES"]
-
 _PARTITIONS = 128
 
 

@@ -12,8 +12,6 @@ from nkisim.suggestions.staging import with_arguments
 from nkisim.suggestions.statement import Case
 from nkisim.suggestions.tiling import COLUMNWISE
 
-__all__ = ["OPERAND_FIXES"]
-
 
 def _column(case: Case) -> Rewrite | None:
     """``tensor_tensor`` with a (P, 1) operand is ``tensor_scalar``."""

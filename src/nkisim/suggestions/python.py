@@ -9,8 +9,6 @@ from nkisim.diagnostics import Rewrite
 from nkisim.intents import language_name
 from nkisim.suggestions.statement import Case
 
-__all__ = ["PYTHON_FIXES"]
-
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.Sub: "subtract",

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from nkisim.diagnostics import Rewrite
 from nkisim.suggestions.statement import Case
 
-__all__ = ["RESULT_FIXES"]
-
 
 def _returned(case: Case) -> Rewrite | None:
     """A kernel returns whole tensors in HBM."""

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from nkisim.diagnostics import Rewrite
 from nkisim.suggestions.statement import Case
 
-__all__ = ["SOURCE_FIXES"]
-
 
 def _comprehension(case: Case) -> Rewrite | None:
     """A list comprehension becomes a loop that appends."""

@@ -10,8 +10,6 @@ from nkisim.source import base_name
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
-__all__ = ["STAGING_FIXES", "new_tile", "with_arguments", "written_part"]
-
 _PARTITIONS = 128
 
 

@@ -14,8 +14,6 @@ from nkisim.diagnostics.syntax import parsed
 from nkisim.rewriting import code_with_comments
 from nkisim.source import FileGlobals, Function, file_globals, nki_arguments
 
-__all__ = ["Case", "Simple", "case_of", "function_case_of"]
-
 Simple = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 """Statements without a body."""
 

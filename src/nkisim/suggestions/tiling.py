@@ -10,8 +10,6 @@ from nkisim.diagnostics import Rewrite
 from nkisim.spec import OPS
 from nkisim.suggestions.statement import Case, Simple
 
-__all__ = ["COLUMNWISE", "TILING_FIXES"]
-
 _PARTITIONS = 128
 _COLUMNS = 2048
 """Columns of a tile; 8 KiB per partition of float32, long enough for efficient DMA."""

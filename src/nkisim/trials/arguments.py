@@ -13,8 +13,6 @@ from nkisim.dtypes import as_dtype
 from nkisim.host import array_of
 from nkisim.traversal import rebuilt
 
-__all__ = ["Arguments", "fresh", "given", "other_shapes"]
-
 _TILE = 128
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from nkisim.api import Kernel
 from nkisim.source import File, definition_of
 
-__all__ = ["KernelFile", "kernel_file"]
-
 _NUMBERS = itertools.count(1)
 
 

@@ -24,8 +24,6 @@ from nkisim.runs import Run
 from nkisim.trials.arguments import Arguments, fresh, given, other_shapes
 from nkisim.trials.editions import KernelFile, kernel_file
 
-__all__ = ["MOST_TRIALS", "Progress", "Trials", "Tried"]
-
 MOST_TRIALS = 16
 """Trials of a report."""
 

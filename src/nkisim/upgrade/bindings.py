@@ -7,8 +7,6 @@ import ast
 from nkisim.source import is_simple
 from nkisim.upgrade.source import Source
 
-__all__ = ["assigned_value", "binding", "same_values"]
-
 
 def binding(source: Source, name: ast.Name, at: ast.AST | None = None) -> ast.AST | None:
     """Return the node that binds a name when ``at`` is evaluated, or None if it is not certain.

@@ -12,8 +12,6 @@ from nkisim.upgrade.releases import ERAS, TARGETS, Since, release_of, rules_betw
 from nkisim.upgrade.rules import Era, Match, Rule
 from nkisim.upgrade.source import Source
 
-__all__ = ["Change", "Outcome", "upgrade_text"]
-
 assert beta1.__name__ and beta2.__name__ and later.__name__  # importing them fills the table
 
 _MOST_ROUNDS = 40

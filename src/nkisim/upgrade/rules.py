@@ -11,8 +11,6 @@ from nkisim.rewriting import Edit
 from nkisim.upgrade.source import Source
 from nkisim.versions import VERSIONS
 
-__all__ = ["RULES", "Era", "Kind", "Match", "Rule", "rule"]
-
 Era = Literal["beta1", "beta2", "0.3", "0.4", "0.5", "0.6", "0.7"]
 Kind = Literal["safe", "partial", "report"]
 

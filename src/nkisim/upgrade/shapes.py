@@ -8,8 +8,6 @@ from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, allocated
 
-__all__ = ["broadcast", "is_number", "tile_dtype", "tile_shape"]
-
 _KEEP = ("copy", "exp", "negative", "rsqrt", "sqrt", "square", "tanh", "reciprocal", "sigmoid")
 
 

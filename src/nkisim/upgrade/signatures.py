@@ -7,8 +7,6 @@ from functools import cache
 
 from nkisim import versions
 
-__all__ = ["binds"]
-
 
 @cache
 def _signatures(name: str) -> tuple[ast.arguments, ...]:

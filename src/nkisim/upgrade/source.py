@@ -10,8 +10,6 @@ from functools import cached_property
 from nkisim.rewriting import Edit
 from nkisim.source import OLD_PACKAGE, SHORT_NAMES, Argument, Kinds, Names
 
-__all__ = ["Source"]
-
 
 class Source(Names):
     """One module, parsed once for all rules."""

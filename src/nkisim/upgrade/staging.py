@@ -8,8 +8,6 @@ from nkisim.rewriting import Edit
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name
 
-__all__ = ["staged"]
-
 
 def staged(source: Source, operand: ast.expr) -> tuple[Edit, ...] | None:
     """Return the edits that copy an operand to SBUF in front of its statement and use the copy.

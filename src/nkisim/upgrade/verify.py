@@ -27,8 +27,6 @@ from nkisim.upgrade.releases import version_of
 from nkisim.upgrade.rules import Era
 from nkisim.versions import NKI_VARIABLE
 
-__all__ = ["KernelResult", "Upgraded", "Verification", "verify"]
-
 Status = Literal["same", "differs", "run", "stopped", "read"]
 
 

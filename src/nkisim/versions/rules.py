@@ -11,8 +11,6 @@ from typing import Literal, NamedTuple
 
 from nkisim.versions import VERSIONS, at, language
 
-__all__ = ["CHANGES", "Held", "Verdict", "held", "is_off", "rows", "verdicts"]
-
 Verdict = Literal["holds", "off", "changes"]
 
 

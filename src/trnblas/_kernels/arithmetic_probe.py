@@ -13,8 +13,6 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["KINDS", "arithmetic_probe"]
-
 VECTOR, GPSIMD = nisa.engine.vector, nisa.engine.gpsimd
 KINDS = (
     "Vector sum",

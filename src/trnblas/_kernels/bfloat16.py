@@ -13,8 +13,6 @@ from trnsci.core.tiles.gemm_schedule import Product, multiply_all
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
-__all__ = ["bfloat16_gemm"]
-
 
 @nki.jit
 def bfloat16_gemm(a: Tile, b: Tile, blocks: Blocks) -> Tile:

@@ -30,8 +30,6 @@ from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles
 
-__all__ = ["doublefloat_gemm"]
-
 VECTOR, GPSIMD = nisa.engine.vector, nisa.engine.gpsimd
 RIGHT_ENGINES, LEFT_ENGINES = (GPSIMD, VECTOR), (VECTOR,)
 

@@ -33,23 +33,6 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = [
-    "Pair",
-    "add",
-    "divide",
-    "filled",
-    "load_pair",
-    "multiply",
-    "store_pair",
-    "store_total",
-    "subtract",
-    "sum_columns",
-    "sum_partitions",
-    "two_product",
-    "two_sum",
-    "zero_pair",
-]
-
 Pair = tuple[Tile, Tile]
 """The high and the low part of a tile of numbers."""
 

@@ -34,8 +34,6 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["doublefloat_mp2_energy"]
-
 FILL = 16.0  # in place of a part of D, which is in [-4, 4], beyond the edge: D is not 0
 
 

@@ -25,8 +25,6 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["doublefloat_axpy", "doublefloat_dot", "doublefloat_elementwise", "doublefloat_sum"]
-
 WIDTH = 512
 
 

@@ -59,8 +59,6 @@ from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import row_tiles
 
-__all__ = ["batched_pair_energy", "mp2_energy", "pair_energy"]
-
 
 @nki.jit
 def mp2_energy(t_flat: Tile, eps_occ_chunk: Tile, eps_occ_full: Tile, eps_vir: Tile) -> Tile:

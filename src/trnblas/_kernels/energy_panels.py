@@ -22,21 +22,6 @@ from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles, row_tiles
 
-__all__ = [
-    "GROUP",
-    "PANEL_BYTES",
-    "WINDOW",
-    "Strip",
-    "Window",
-    "group_size",
-    "load_panel",
-    "most_functions",
-    "multiply_panels",
-    "row_windows",
-    "window_strips",
-    "window_width",
-]
-
 Strip = tuple[int, int, int, int, float]
 """First row, rows, first column, end column and weight of a part of T, within a panel."""
 Window = tuple[int, int, int, int]

@@ -15,19 +15,6 @@ from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import row_tiles
 
-__all__ = [
-    "broadcast_rows",
-    "combine",
-    "minus_columns",
-    "minus_rows",
-    "pair_base",
-    "store_total",
-    "value_count",
-    "weigh",
-    "window_energies",
-    "zero_columns",
-]
-
 THREE_QUARTERS_ROOT = 0.8660254037844386
 
 

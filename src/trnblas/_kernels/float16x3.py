@@ -32,8 +32,6 @@ from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles
 
-__all__ = ["MOST", "float16x3_gemm"]
-
 MOST = 65520.0  # float16 numbers round to less
 CHUNK = 4096  # rows of the contraction whose panels fit in SBUF
 PAIRS = ((1, 2), (2, 1), (1, 1))  # the smallest products first; that of both rests is left out

@@ -20,8 +20,6 @@ from trnsci.core.tiles.gemm_schedule import Product, multiply_all
 from trnsci.core.tiles.gemm_tiles import Tile, extents
 from trnsci.core.tiles.tiling import Blocks
 
-__all__ = ["gemm"]
-
 
 @nki.jit
 def gemm(

@@ -24,8 +24,6 @@ from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.symmetric_panels import triangle_mask
 from trnsci.core.tiles.tiling import Blocks, column_tiles
 
-__all__ = ["gemmt"]
-
 
 @nki.jit
 def gemmt(

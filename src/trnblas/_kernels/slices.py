@@ -18,17 +18,6 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = [
-    "cut_digits",
-    "cut_halves",
-    "fast_two_sum",
-    "group_sum",
-    "load_parts",
-    "store_parts",
-    "store_zeros",
-    "tiles_above",
-]
-
 _ELEMENTS = 1024  # columns of one instruction
 
 

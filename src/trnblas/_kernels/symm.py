@@ -16,8 +16,6 @@ from trnsci.core.tiles.gemm_schedule import Product, multiply_all
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
-__all__ = ["symm"]
-
 
 @nki.jit
 def symm(

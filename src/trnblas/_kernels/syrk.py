@@ -28,8 +28,6 @@ from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.symmetric_panels import triangle_mask
 from trnsci.core.tiles.tiling import Blocks, column_tiles
 
-__all__ = ["syr2k", "syrk"]
-
 
 @nki.jit
 def syrk(a: Tile, c: Tile | None, alpha: float, beta: float, trans: bool, blocks: Blocks) -> Tile:

@@ -28,8 +28,6 @@ from trnsci.core.tiles.hardware import (
 from trnsci.core.tiles.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
 from trnsci.core.tiles.tiling_gemm import DEPTH_TILES, best, part, splits, stage_tiles
 
-__all__ = ["syrk_tiling"]
-
 _BLOCK_TILES = BANK // TILE
 
 

@@ -25,26 +25,6 @@ from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile, transpose_tiles
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles, row_tiles
 
-__all__ = [
-    "PANEL_BYTES",
-    "Chunk",
-    "Triangle",
-    "add_product",
-    "block_rows",
-    "column_chunks",
-    "even_width",
-    "load_diagonal",
-    "load_panel",
-    "load_transposed",
-    "panel_strip",
-    "panel_width",
-    "result_strips",
-    "select_triangle",
-    "store_panel",
-    "store_zeros",
-    "triangle",
-]
-
 BANKS = 4
 """Maximum PSUM banks of one row of results."""
 PANEL_BYTES = 144 * 1024

@@ -38,8 +38,6 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.tiling import row_tiles
 
-__all__ = ["trmm"]
-
 
 @nki.jit
 def trmm(a: Tile, b: Tile, alpha: float, left: bool, upper: bool, trans: bool, unit: bool) -> Tile:

@@ -51,8 +51,6 @@ from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import row_tiles
 
-__all__ = ["MAX_ORDER", "batched_trsm", "trsm"]
-
 LEVELS = 7
 """Doublings from 1 to 128."""
 MAX_ORDER = PANEL_BYTES // (4 * 2 * TILE) * TILE

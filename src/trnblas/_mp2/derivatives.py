@@ -15,13 +15,6 @@ from torch import Tensor
 from trnblas.matrix_products import multiplied
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 
-__all__ = [
-    "batched_pair_energy_backward",
-    "batched_pair_energy_jvp",
-    "pair_energy_backward",
-    "pair_energy_jvp",
-]
-
 
 def pair_energy_backward(
     grad: Tensor,

@@ -9,8 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["batched_pair_energy", "mp2_energy", "orbitals_at_once", "pair_energy"]
-
 _MOST_INTEGRALS = 2**24  # of one product, at the levels that store them
 
 

@@ -27,25 +27,6 @@ from trnsci.core.arguments import agree, broadcast, expandable, matrix, square, 
 from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
-__all__ = [
-    "Number",
-    "Product",
-    "Scalar",
-    "broadcast_batch",
-    "check_dimensions",
-    "checked_product",
-    "contracted",
-    "no_accumulator",
-    "number",
-    "rank_k_arguments",
-    "real_factor",
-    "sided_arguments",
-    "square_accumulator",
-    "triangle_arguments",
-    "vector_arguments",
-    "widened",
-]
-
 Number: TypeAlias = accumulation.Number
 Scalar: TypeAlias = accumulation.Scalar
 

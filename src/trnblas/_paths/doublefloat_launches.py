@@ -18,8 +18,6 @@ from trnsci.core.accumulation import scaled
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["doublefloat_axpy", "doublefloat_dot", "doublefloat_mp2_energy", "doublefloat_nrm2"]
-
 MOST_ELEMENTS = 16 * TILE * vector_kernels.WIDTH
 """Elements of one launch: with 16 tiles the error of a sum is at most 2**-41 of its moduli.
 

@@ -12,17 +12,6 @@ from torch import Tensor
 
 from trnsci.core.errors import FlagError
 
-__all__ = [
-    "TRANSPOSED",
-    "Trans",
-    "applied",
-    "flipped",
-    "is_left",
-    "is_unit",
-    "is_upper",
-    "transposition",
-]
-
 Trans = Literal["N", "T", "C"]
 
 TRANSPOSED: dict[str, Trans] = {"N": "T", "T": "N"}

@@ -44,14 +44,6 @@ from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import KernelError
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
-__all__ = [
-    "bfloat16_gemm",
-    "doublefloat_gemm",
-    "doublefloat_trsm",
-    "float16x3_gemm",
-    "sliced_product",
-]
-
 _MOST_STEPS = 20  # of refinement; each gains a factor of two at least
 
 

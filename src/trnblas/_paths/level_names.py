@@ -9,8 +9,6 @@ from trnblas._library import LIBRARY
 from trnsci.core.backend.precision import CHOSEN, PrecisionLevel, check_level
 from trnsci.core.errors import DTypeError
 
-__all__ = ["level_name"]
-
 _REAL = (torch.float32, torch.float64)
 
 

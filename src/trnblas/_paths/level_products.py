@@ -20,14 +20,6 @@ from trnsci.core.backend.derivatives import Gradients, Needed
 from trnsci.core.backend.operation import Operation
 from trnsci.core.products import matmul
 
-__all__ = [
-    "BFLOAT16_GEMM",
-    "DOUBLEFLOAT_GEMM",
-    "FLOAT16X3_GEMM",
-    "aligned_batch",
-    "doublefloat_product",
-]
-
 
 def aligned_batch(in_dims: Sequence[int | None], a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Return two operands that broadcast, for a ``vmap`` rule: its batch dimension in front."""

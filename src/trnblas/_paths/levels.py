@@ -23,8 +23,6 @@ from trnsci.core.backend.precision import LEVELS, PrecisionLevel
 from trnsci.core.backend.update import Multiply
 from trnsci.core.errors import FlagError
 
-__all__ = ["level_of", "multiply_at", "outer_at", "targeted", "unlowered", "vector_at"]
-
 _FLOAT32 = Level("float32")
 
 

@@ -13,8 +13,6 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.eager import inert
 from trnsci.core.products import addmm, baddbmm, bmm, matmul, mm
 
-__all__ = ["matrix_product", "vector_product", "written_product"]
-
 
 def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None) -> Tensor:
     """Return ``alpha * A @ B + beta * C`` for matrices or batches of compatible shapes."""

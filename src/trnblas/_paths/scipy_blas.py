@@ -23,8 +23,6 @@ from trnblas._paths.flags import Trans
 from trnsci.core.arrays import array_of
 from trnsci.core.eager import inert
 
-__all__ = ["herk", "symm", "symv", "syrk", "trmm", "trmv"]
-
 _PREFIX = {
     torch.float32: "s",
     torch.float64: "d",

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from trnsci.core.eager import concrete
 
-__all__ = ["moduli_sum", "two_norm"]
-
 # Up to this count the norm is one torch call.
 _FEW = 256
 # Squares added at a time: 16 of them in each lane of a vector register, of 16 lanes or of 8.

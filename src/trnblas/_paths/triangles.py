@@ -10,15 +10,6 @@ from torch import Tensor
 from trnblas._paths.flags import TRANSPOSED, Trans
 from trnsci.core.products import matmul
 
-__all__ = [
-    "Triangle",
-    "TriangleFlags",
-    "mirrored",
-    "one_triangle",
-    "triangle_product",
-    "triangular",
-]
-
 # Below this order, one product and a mask cost less than four products and their assembly.
 _LEAF = 512
 

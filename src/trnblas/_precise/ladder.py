@@ -26,8 +26,6 @@ from trnblas._precise.slicing import MOST_DEPTH, MOST_SLICES, PROMISE, bound
 from trnsci.core.backend.precision import LEVELS
 from trnsci.core.errors import FlagError
 
-__all__ = ["Level", "cheapest", "level_bound"]
-
 _U = 2.0**-24
 _FLOAT16X3_ORDER = 1024  # float16x3 is predicted to be faster than float32 from here on
 

@@ -23,8 +23,6 @@ from trnblas._precise.slicing import (
 )
 from trnsci.core.errors import KernelError
 
-__all__ = ["magnitude_bound", "slices_for_ranges"]
-
 _U = 2.0**-24
 _DIGITS = 9.1  # largest sum of magnitudes of digits' products, relative to T
 

@@ -14,8 +14,6 @@ from trnblas._precise.slicing import block_starts, chunk_rows, pair_groups
 from trnsci.core.tiles.hardware import CORES, Core
 from trnsci.core.tiles.tiling import column_tiles, row_tiles
 
-__all__ = ["SliceWork", "doublefloat_work", "float16x3_work"]
-
 _GPSIMD = 1.75
 _APART = 0.2
 """Share of the second engine's work that does not overlap; fitted to profiles of both kernels."""

@@ -12,8 +12,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["joined", "plane", "planes", "row_exponents", "row_range", "times_power"]
-
 _BIAS, _MANTISSA_BITS = 1023, 52  # of float64
 
 

@@ -21,8 +21,6 @@ from torch import Tensor
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["Check", "main", "probe", "probe_inputs"]
-
 RECIPROCAL_ERROR = 2.0**-20
 COLUMNS, DEPTH = 512, 4096
 SHIFT = 1.5 * 2.0**17  # rounds to multiples of 2**-6, the first digit

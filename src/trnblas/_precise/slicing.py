@@ -36,18 +36,6 @@ from math import sqrt
 from trnsci.core.errors import FlagError
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = [
-    "FEWEST_SLICES",
-    "MOST_DEPTH",
-    "MOST_SLICES",
-    "PROMISE",
-    "block_starts",
-    "bound",
-    "chunk_rows",
-    "fewest_slices",
-    "pair_groups",
-]
-
 Groups = tuple[tuple[tuple[int, int], ...], ...]
 
 PROMISE = 2.0**-45

@@ -19,15 +19,6 @@ from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeErro
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement
 
-__all__ = [
-    "check_operand",
-    "constant",
-    "described",
-    "placements_of",
-    "precision_of",
-    "split_of",
-]
-
 _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 

@@ -31,8 +31,6 @@ from trnsci.core.errors import DTypeError, FlagError, ShapeError
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-__all__ = ["batched_pair_energy", "pair_steps"]
-
 FUNCTION = "trnblas.distributed.batched_pair_energy"
 
 

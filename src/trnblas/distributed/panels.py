@@ -14,8 +14,6 @@ from trnsci.core.distributed.layout import even_offsets
 from trnsci.core.distributed.plans import Step
 from trnsci.core.distributed.schedule import FREE, Move, Schedule, Split
 
-__all__ = ["Panel", "Panels", "flipped", "panels_of", "product_steps"]
-
 _WIDTH = 512
 """Largest width of a panel: a rank holds two of each matrix, and 512 is four tiles of a kernel."""
 

@@ -23,8 +23,6 @@ from trnsci.core.errors import FlagError, ShapeError
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement
 
-__all__ = ["plan"]
-
 _FUNCTIONS = ("gemm", "syrk", "trsm", "batched_pair_energy")
 _WORDS = {"": "", "m": "rows", "n": "columns", "k": "the sum"}
 

@@ -37,15 +37,6 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = [
-    "Accumulation",
-    "Product",
-    "accumulation",
-    "gemm",
-    "gradient_schedule",
-    "product_schedule",
-]
-
 FUNCTION = "trnblas.distributed.gemm"
 _FACTORS = ("alpha", "beta")
 

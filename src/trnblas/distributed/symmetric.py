@@ -23,8 +23,6 @@ from trnsci.core.errors import FlagError
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["mirror_moves", "symmetric_product", "syrk"]
-
 FUNCTION = "trnblas.distributed.syrk"
 
 

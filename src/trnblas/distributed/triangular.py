@@ -44,8 +44,6 @@ from trnsci.core.distributed.splits import moved
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["Substitution", "substitution", "triangular_system", "trsm"]
-
 FUNCTION = "trnblas.distributed.trsm"
 
 

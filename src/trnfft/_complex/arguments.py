@@ -9,18 +9,6 @@ from torch import Tensor
 
 from trnsci.core.errors import DTypeError, ShapeError
 
-__all__ = [
-    "COMPLEX_DEVICES",
-    "HALVES",
-    "NATIVE",
-    "PART",
-    "check_parts",
-    "check_product",
-    "has_complex",
-    "interleaved",
-    "keeps_native",
-]
-
 NATIVE = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 PART = {complex_dtype: dtype for dtype, complex_dtype in NATIVE.items()}
 HALVES = (torch.float16, torch.bfloat16)

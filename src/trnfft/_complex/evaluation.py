@@ -19,8 +19,6 @@ from trnfft._complex.methods import ComplexMethods
 from trnfft._complex.parts import Parts
 from trnsci.core.errors import DTypeError
 
-__all__ = ["evaluate", "from_native", "from_parts", "to_native", "to_parts"]
-
 Kind: TypeAlias = type[ComplexMethods]
 
 # Keyword names of the operands, in the positional order that rules expect.

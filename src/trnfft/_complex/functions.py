@@ -17,8 +17,6 @@ from trnfft._complex import parts as parts
 from trnfft._complex.parts import Parts, split
 from trnsci.core.errors import DTypeError
 
-__all__ = ["ON_PARTS_ALWAYS", "RULES", "Rule", "matrix_product"]
-
 Function: TypeAlias = Callable[..., Any]
 Rule: TypeAlias = Callable[..., Any]
 

@@ -9,8 +9,6 @@ from typing import Any, Self, TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["ComplexMethods", "Number"]
-
 Number: TypeAlias = int | float | complex
 Dims: TypeAlias = int | Sequence[int] | None
 Binary: TypeAlias = Callable[[Any, Any], Any]

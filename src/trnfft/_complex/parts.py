@@ -17,25 +17,6 @@ from torch import Tensor
 from trnfft._complex.arguments import HALVES
 from trnsci.core.errors import DTypeError
 
-__all__ = [
-    "Operand",
-    "Parts",
-    "add",
-    "conjugate",
-    "differ",
-    "divide",
-    "exponential",
-    "magnitude",
-    "matmul",
-    "multiply",
-    "phase",
-    "power",
-    "reciprocal",
-    "same",
-    "split",
-    "subtract",
-]
-
 
 class Parts(NamedTuple):
     """The real and the imaginary part of a complex tensor (of a complex number: two floats)."""

@@ -21,8 +21,6 @@ from trnfft._kernels.four_step_stage import Sink, Source
 from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
-__all__ = ["bluestein"]
-
 
 @nki.jit
 def bluestein(

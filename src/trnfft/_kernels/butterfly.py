@@ -21,8 +21,6 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["LARGEST", "butterfly", "butterfly_stage_kernel"]
-
 LARGEST = 4096
 """Largest number of points of a row. Two rows, the table and the terms of a stage take 26 bytes of
 SBUF per partition and point; the smallest SBUF has 176 KiB."""

@@ -16,8 +16,6 @@ from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
-__all__ = ["complex_gemm", "complex_gemm_bf16"]
-
 
 @nki.jit
 def complex_gemm(

@@ -33,8 +33,6 @@ from trnsci.core.tiles.gemm_tiles import (
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import Blocks, column_tiles
 
-__all__ = ["Frames", "PartsProduct", "multiply_parts", "new_outputs"]
-
 
 class Frames(NamedTuple):
     """Rows of a left operand that are overlapping frames of signals.

@@ -17,8 +17,6 @@ from trnsci.core.tiles.hardware import BANK, ITEMSIZE, TILE
 from trnsci.core.tiles.tiling import Blocks, Layout, row_tiles
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
-__all__ = ["PartsTiling", "column_step", "parts_tiling"]
-
 
 @dataclass(frozen=True)
 class PartsTiling:

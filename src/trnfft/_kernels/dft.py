@@ -18,8 +18,6 @@ from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
-__all__ = ["LARGEST_N", "dft"]
-
 LARGEST_N = 2048
 """The longest transform by a float32 matrix product within 2e-6 in the relative L2 norm.
 

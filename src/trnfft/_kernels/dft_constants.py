@@ -11,8 +11,6 @@ import numpy as np
 
 from trnfft._kernels.angles import Array, Pair, dft_matrix
 
-__all__ = ["dft_constants", "irfft_constants", "rfft_constants", "stft_constants"]
-
 
 def dft_constants(n: int, inverse: bool, scale: float) -> Pair:
     """Return W of ``x @ W``, (n, n): ``scale * exp(-2*pi*i*j*k/n)``, or with +i if ``inverse``."""

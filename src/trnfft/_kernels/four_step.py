@@ -21,8 +21,6 @@ from trnfft._kernels.four_step_stage import Sink, Source, Stage, run_stage
 from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
-__all__ = ["four_step", "new_outputs", "operand_parts", "real_points", "transform"]
-
 
 @nki.jit
 def four_step(

@@ -18,18 +18,6 @@ from typing import NamedTuple
 
 from trnsci.core.tiles.hardware import BANK
 
-__all__ = [
-    "NOWHERE",
-    "PSUM_COLUMNS",
-    "Geometry",
-    "Segments",
-    "chirp_lengths",
-    "chunk_columns",
-    "even_step",
-    "group_columns",
-    "segments",
-]
-
 NOWHERE = -1
 """Offset of a table that does not exist in a stage."""
 

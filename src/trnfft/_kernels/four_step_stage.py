@@ -30,8 +30,6 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile, moving_columns
 from trnsci.core.tiles.hardware import BANK
 
-__all__ = ["Sink", "Source", "Stage", "run_stage"]
-
 _FIRST_BANKS = 4
 
 

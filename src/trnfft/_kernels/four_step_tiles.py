@@ -13,8 +13,6 @@ from typing import NamedTuple
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
-__all__ = ["View", "load", "multiply_complex", "part_of", "rows_used", "store"]
-
 
 class View(NamedTuple):
     """A block (rows, mids, width) of HBM: element (r, m, i) at r * row + m * mid + start + i.

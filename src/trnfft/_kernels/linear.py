@@ -14,8 +14,6 @@ from trnsci.core.nki import nki
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
-__all__ = ["complex_linear"]
-
 
 @nki.jit
 def complex_linear(

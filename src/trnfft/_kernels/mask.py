@@ -15,8 +15,6 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = ["complex_mask"]
-
 COLUMNS = 2048  # 8 KiB rows in float32; four operands, two results and four products fit twice
 
 

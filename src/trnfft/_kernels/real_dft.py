@@ -17,8 +17,6 @@ from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
-__all__ = ["irfft", "rfft"]
-
 
 @nki.jit
 def rfft(x: Tile, w_re: Tile, w_im: Tile, blocks: Blocks) -> tuple[Tile, Tile]:

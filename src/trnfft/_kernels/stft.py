@@ -18,8 +18,6 @@ from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
-__all__ = ["frame_count", "stft"]
-
 
 def frame_count(length: int, n_fft: int, hop: int) -> int:
     """Return the number of whole frames of a signal."""

@@ -21,8 +21,6 @@ from trnsci.core.tiles.gemm_tiles import Tile, load_panel
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import row_tiles
 
-__all__ = ["matrix_panel", "transform_images", "two_d"]
-
 _PANEL = BANK // 2
 
 

@@ -19,8 +19,6 @@ from trnsci.core.backend.derivatives import (
     total,
 )
 
-__all__ = ["COMPLEX_GEMM", "COMPLEX_GEMM_BF16", "COMPLEX_LINEAR", "COMPLEX_MASK"]
-
 
 def _complex_gemm(a: Tensor, b: Tensor) -> Tensor:
     return result_like(native(a, True) @ native(b, True), a)

@@ -22,18 +22,6 @@ from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import broadcast
 from trnsci.core.errors import ShapeError
 
-__all__ = [
-    "fits",
-    "kernels_wanted",
-    "linear",
-    "mask",
-    "product",
-    "refuse_short_time",
-    "short_time",
-    "transform",
-    "transform_nd",
-]
-
 _NORMS = (None, "backward", "forward", "ortho")
 # N-D transforms whose exponent has the sign of ``fft``.
 _FORWARD = frozenset({"fftn", "rfftn", "hfftn"})

@@ -12,8 +12,6 @@ from torch.compiler import is_dynamo_compiling
 from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT
 from trnsci.core.interop import is_wrapped, unwrapped
 
-__all__ = ["empty_like", "empty_result", "is_empty"]
-
 
 def is_empty(x: Tensor) -> bool:
     """Return whether a tensor has no elements, or is inside ``vmap`` over an empty batch.

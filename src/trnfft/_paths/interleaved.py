@@ -13,8 +13,6 @@ from trnfft._complex.arguments import NATIVE, has_complex
 from trnfft._complex.parts import Parts
 from trnfft.complex_tensor import ComplexTensor
 
-__all__ = ["as_complex", "as_parts", "as_spectrum", "resized"]
-
 
 def as_parts(value: Tensor | ComplexTensor) -> Tensor:
     """Return a complex tensor as parts in a last dimension of two, a real tensor unchanged."""

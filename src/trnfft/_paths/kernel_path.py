@@ -25,16 +25,6 @@ from trnfft._planning.tables import constants, frame_matrices
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.dtypes import dtype_name
 
-__all__ = [
-    "complex_gemm",
-    "complex_gemm_bf16",
-    "complex_linear",
-    "complex_mask",
-    "short_time",
-    "transform",
-    "transform_nd",
-]
-
 _tiling = complex_gemm_tiling.parts_tiling
 
 

@@ -21,17 +21,6 @@ from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.backend.precision import CHOSEN
 from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
-__all__ = [
-    "Opened",
-    "Spectrum",
-    "closed",
-    "closed_real",
-    "opened",
-    "opened_real",
-    "rounded_native",
-    "stored",
-]
-
 Spectrum: TypeAlias = Tensor | ComplexTensor
 Out = TypeVar("Out", Tensor, ComplexTensor, Spectrum)
 

@@ -23,12 +23,6 @@ from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import ShapeError
 from trnsci.core.interop import constant_to_compile
 
-__all__ = [
-    "SHORT_TIME",
-    "TRANSFORM",
-    "TRANSFORM_ND",
-]
-
 
 def native(x: Tensor, is_complex: bool) -> Tensor:
     """Return an operand in the form that torch computes on.

@@ -10,8 +10,6 @@ from torch import Tensor
 from trnfft.lengths import next_fast_len
 from trnsci.core.eager import concrete
 
-__all__ = ["block_length", "overlap_added", "overlapped", "resized"]
-
 # Sums of squared windows up to this are treated as zero: division would amplify rounding errors.
 NEGLIGIBLE = 1e-8
 

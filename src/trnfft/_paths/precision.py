@@ -19,8 +19,6 @@ import torch
 
 from trnfft._library import LIBRARY
 
-__all__ = ["get_precision", "operand_dtype"]
-
 
 def get_precision() -> str:
     """Return the current precision, under the name it was set by; ``"fp32"`` by default."""

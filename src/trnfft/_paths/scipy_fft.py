@@ -18,8 +18,6 @@ from trnfft._paths.arguments import HALF_SPECTRUM, Norm
 from trnsci.core.arrays import array_of
 from trnsci.core.eager import inert
 
-__all__ = ["SHORTEST", "scipy_fft", "scipy_vector"]
-
 _DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 
 # Measured with torch 2.11, MKL and SciPy 1.18 on a Xeon, torch / SciPy in us: complex 256 9 / 9,

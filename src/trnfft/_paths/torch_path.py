@@ -10,8 +10,6 @@ from torch import Tensor
 from trnfft._paths.arguments import Norm
 from trnfft._paths.scipy_fft import SHORTEST, scipy_vector
 
-__all__ = ["transform", "transform_nd"]
-
 
 def transform(kind: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor:
     """Return the transform ``kind`` along one dimension."""

@@ -19,8 +19,6 @@ from trnsci.core.arrays import array_of
 from trnsci.core.constants import Constants
 from trnsci.core.eager import inert
 
-__all__ = ["trigonometric"]
-
 _HALF_ROOT = math.sqrt(0.5)
 
 

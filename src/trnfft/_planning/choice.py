@@ -14,19 +14,6 @@ from trnfft._kernels.angles import chirp, dft_matrix, roots, twiddles
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, chunk_columns
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = [
-    "DFT_BEST",
-    "DFT_LARGEST",
-    "LARGEST_IMAGE",
-    "LARGEST_RANK",
-    "bluestein_constants",
-    "butterfly_constants",
-    "find_geometry",
-    "four_step_constants",
-    "padded_length",
-    "two_d_constants",
-]
-
 Table = npt.NDArray[np.float32]
 _Wide = npt.NDArray[np.float64]
 

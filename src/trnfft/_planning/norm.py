@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["Norm"]
-
 Norm: TypeAlias = Literal["forward", "backward", "ortho"] | None

@@ -32,8 +32,6 @@ from trnfft._planning.norm import Norm
 from trnsci.core.errors import ShapeError
 from trnsci.core.plan import planned
 
-__all__ = ["KINDS", "FFTAlgorithm", "Form", "Recipe", "recipe"]
-
 Array = npt.NDArray[np.float32]
 Form = Literal["full", "half", "hermitian"]
 

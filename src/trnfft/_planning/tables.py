@@ -16,8 +16,6 @@ from trnsci.core.backend.device import neuron_device
 from trnsci.core.constants import Constants
 from trnsci.core.dtypes import real_dtype
 
-__all__ = ["cacheable", "clear_tables", "constants", "frame_matrices", "hann_window"]
-
 
 def constants(found: Recipe, path: str, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
     """Return the constants of a recipe on the device of a launch on ``path``."""

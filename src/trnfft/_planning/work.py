@@ -17,17 +17,6 @@ from typing import NamedTuple
 
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, segments
 
-__all__ = [
-    "Problem",
-    "Work",
-    "added",
-    "bluestein_work",
-    "dft_work",
-    "four_step_work",
-    "n_d_work",
-    "two_d_work",
-]
-
 _ROUNDOFF = 2.0**-24
 _TABLE = 2.0
 """Squared error of a product with a table, in units of squared roundoff: at most six roundings of

@@ -20,8 +20,6 @@ from math import prod
 from trnfft.distributed.schedule import Parts, Problem, coordinates
 from trnsci.core.distributed.plans import LowerBound
 
-__all__ = ["Axis", "least_received", "lower_bound", "mirrored"]
-
 NAME = "rank of the transform between the layouts, any linear algorithm"
 
 

@@ -22,8 +22,6 @@ from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import even_offsets, even_sizes
 from trnsci.core.distributed.steps import messages_between
 
-__all__ = ["Matrix", "factors", "to_columns", "to_vector", "twiddled"]
-
 _offsets = lru_cache(even_offsets)
 _BLOCK = 2**16  # twiddle factors at a time, in float64
 

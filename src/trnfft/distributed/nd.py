@@ -21,8 +21,6 @@ from trnsci.core.errors import DTypeError, FlagError, ShapeError
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["check_dtype", "fftn", "ifftn", "irfftn", "problem_of", "rfftn", "split_of"]
-
 _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 

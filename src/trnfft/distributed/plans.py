@@ -33,8 +33,6 @@ from trnsci.core.errors import FlagError, ShapeError
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement
 
-__all__ = ["plan"]
-
 _ND = ("fftn", "ifftn", "rfftn", "irfftn")
 _VECTORS = ("fft", "ifft")
 

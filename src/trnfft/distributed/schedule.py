@@ -19,8 +19,6 @@ from trnsci.core.distributed.layout import even_sizes
 from trnsci.core.distributed.schedule import Move
 from trnsci.core.errors import FlagError
 
-__all__ = ["Exchange", "Parts", "Problem", "Transform", "coordinates", "schedule"]
-
 Split = tuple[int, ...]
 _sizes = lru_cache(even_sizes)
 

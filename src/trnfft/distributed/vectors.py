@@ -27,8 +27,6 @@ from trnsci.core.errors import FlagError, ShapeError
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-__all__ = ["Vectors", "fft", "ifft", "vectors_of"]
-
 _LONGEST = 2**31 - 1
 """Limit of the exactly reduced angles of twiddle factors."""
 

@@ -10,8 +10,6 @@ from trnfft._paths.kinds import Spectrum
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DTypeError, ShapeError
 
-__all__ = ["complex_gemm", "complex_gemm_bf16", "complex_linear", "complex_mask_apply"]
-
 
 def complex_gemm(a: Spectrum, b: Spectrum) -> Spectrum:
     """Return ``a @ b`` of two complex matrices.

@@ -11,8 +11,6 @@ from trnfft.transforms import fft, ifft
 from trnsci.core.backend.environment import library_switch
 from trnsci.core.errors import FlagError
 
-__all__ = ["get_multicore", "multi_core_fft", "set_multicore"]
-
 _VARIABLE = library_switch("trnfft", "MULTICORE")
 
 

@@ -14,17 +14,6 @@ from trnrand._calls.transforms import is_transformed, values_of
 from trnrand.errors import DeviceError, DTypeError, ParameterError, ShapeError
 from trnsci.core.interop import without_transforms
 
-__all__ = [
-    "Device",
-    "Parameter",
-    "Size",
-    "broadcast",
-    "check_expands",
-    "like_out",
-    "parsed_size",
-    "real",
-]
-
 Parameter: TypeAlias = float | Tensor
 Size: TypeAlias = int | Sequence[int]
 Device: TypeAlias = str | torch.device | None

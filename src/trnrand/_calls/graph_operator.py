@@ -17,8 +17,6 @@ from trnrand._library import no_kernel
 from trnrand.defaults import get_default_generator
 from trnrand.generator import Generator
 
-__all__ = ["traced"]
-
 _MOST_POSITIVE = (1 << 63) - 1
 
 # Options that are separate arguments of the operator.

@@ -27,8 +27,6 @@ from trnrand.errors import DTypeError, ShapeError
 from trnrand.generator import Generator
 from trnsci.core.dtypes import dtype_name
 
-__all__ = ["Request", "prepared", "prepared_vectors"]
-
 # Bytes that a process can address on current 64-bit processors.
 _ADDRESSABLE = 1 << 47
 

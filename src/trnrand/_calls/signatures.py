@@ -13,8 +13,6 @@ from trnrand._calls.requests import Request
 from trnrand._kernels.definitions import Kind
 from trnrand.defaults import get_default_generator
 
-__all__ = ["LAWS", "Law", "Shape", "broadcast_shape", "device_of"]
-
 Shape: TypeAlias = Sequence[int]
 
 _SEQUENCES = (list, tuple, torch.Size)

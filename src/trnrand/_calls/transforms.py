@@ -23,8 +23,6 @@ from trnsci.core.interop import (
     without_transforms,
 )
 
-__all__ = ["Seekable", "beneath", "holds", "is_transformed", "shown", "values_of"]
-
 Draw = Callable[[Sequence[Any], tuple[int, ...]], Tensor]
 """Function of values, and of batch sizes to prepend to the size of the result."""
 

@@ -8,31 +8,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
-__all__ = [
-    "DOMAINS",
-    "GROUPS",
-    "LEAST_EXPONENTIAL",
-    "LEAST_SQUARE",
-    "LOG",
-    "LOG_SPLIT",
-    "LOG_SPLIT_BITS",
-    "MASK",
-    "MINUS_TWO_LN2",
-    "PHILOX_M0",
-    "PHILOX_M1",
-    "PHILOX_ROUNDS",
-    "PHILOX_W0",
-    "PHILOX_W1",
-    "SINE",
-    "THREEFRY_PARITY",
-    "THREEFRY_ROTATIONS",
-    "THREEFRY_ROUNDS",
-    "TURN24",
-    "WIDE",
-    "Domain",
-    "Kind",
-]
-
 MASK = 0xFFFF_FFFF
 
 PHILOX_M0, PHILOX_M1 = 0xD251_1F53, 0xCD9E_8D57

@@ -26,8 +26,6 @@ from trnrand._kernels.definitions import (
 from trnrand._kernels.words import Tile, bits
 from trnsci.core.nki import nisa, nl
 
-__all__ = ["exponentials", "normals", "uniforms"]
-
 _HALF_TURN = 2.0**23
 _QUARTER_TURN = 2.0**22
 

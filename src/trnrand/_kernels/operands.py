@@ -27,20 +27,6 @@ from trnrand._kernels.definitions import (
 )
 from trnsci.core.errors import ParameterError
 
-__all__ = [
-    "BLOCK_WORDS",
-    "PHILOX_FIRST",
-    "PHILOX_KEYS",
-    "PHILOX_MULTIPLIERS",
-    "START",
-    "THREEFRY_CONSTANTS",
-    "THREEFRY_INJECTIONS",
-    "drawn_words",
-    "first_block",
-    "philox_operand",
-    "threefry_operand",
-]
-
 BLOCK_WORDS = 4
 """Number of words of a block, for both engines."""
 # Indices into the row. The first two are the same for both engines: low and high half of the first

@@ -19,8 +19,6 @@ from trnrand._kernels.operands import (
 from trnrand._kernels.words import Tile, bits, column, counters, products, xored
 from trnsci.core.nki import nl
 
-__all__ = ["philox_blocks"]
-
 _M0, _M1 = PHILOX_MULTIPLIERS, PHILOX_MULTIPLIERS + 3
 
 

@@ -26,17 +26,6 @@ from trnrand._kernels.threefry import threefry_blocks
 from trnrand._kernels.words import Tile
 from trnsci.core.nki import nisa, nki, nl
 
-__all__ = [
-    "philox_exponential",
-    "philox_normal",
-    "philox_uniform",
-    "philox_words",
-    "threefry_exponential",
-    "threefry_normal",
-    "threefry_uniform",
-    "threefry_words",
-]
-
 ROWS, COLUMNS = 128, 1024
 
 

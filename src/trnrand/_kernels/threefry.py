@@ -16,8 +16,6 @@ from trnrand._kernels.operands import BLOCK_WORDS, THREEFRY_CONSTANTS, THREEFRY_
 from trnrand._kernels.words import Tile, added, bits, column, counters, rotated_xor, spread
 from trnsci.core.nki import nl
 
-__all__ = ["threefry_blocks"]
-
 _KEY, _X2, _X3, _X3_ROTATED = range(THREEFRY_CONSTANTS, THREEFRY_CONSTANTS + 4)
 
 

@@ -16,19 +16,6 @@ from typing import Any
 from trnrand._kernels.operands import START
 from trnsci.core.nki import nisa, nl
 
-__all__ = [
-    "Tile",
-    "added",
-    "bits",
-    "column",
-    "counters",
-    "new_words",
-    "products",
-    "rotated_xor",
-    "spread",
-    "xored",
-]
-
 Tile = Any
 """An NKI tensor; shape and dtype are checked when the kernel is traced."""
 

@@ -11,8 +11,6 @@ from trnrand._paths.operations import DRAW, draw
 from trnrand._paths.torch_path import torch_fill
 from trnrand._stream.words import Source
 
-__all__ = ["fill_stream", "note_stream", "stream"]
-
 _TOO_WIDE = "the kernel does not take torch.float64"
 
 

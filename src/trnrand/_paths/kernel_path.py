@@ -9,8 +9,6 @@ from trnrand._kernels import samples
 from trnrand._kernels.operands import BLOCK_WORDS, drawn_words
 from trnsci.core.backend.launch import Launcher
 
-__all__ = ["draw"]
-
 # Distributions with kernels for float32 only; other dtypes are rounded from it.
 _FLOAT32_ONLY = ("normal", "exponential")
 

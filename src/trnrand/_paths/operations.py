@@ -20,8 +20,6 @@ from trnrand.engines import ENGINES, MASK, EngineName
 from trnsci.core.backend.operation import Operation
 from trnsci.core.dtypes import dtype_name
 
-__all__ = ["DRAW", "draw"]
-
 _OPERANDS = {"philox": philox_operand, "threefry": threefry_operand}
 
 

@@ -47,8 +47,6 @@ from trnrand._stream.words import (
     unit53,
 )
 
-__all__ = ["torch_fill", "torch_stream"]
-
 
 def torch_stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
     """Return ``count`` standard samples from the start of a source."""

@@ -19,8 +19,6 @@ from trnrand._stream.compiled_elementary import exp, log, log1p
 from trnrand.engines import MASK
 from trnsci.core.compiled import compiled_loop
 
-__all__ = ["binomial_loop"]
-
 _compiled = partial(numba.njit, error_model="numpy")
 _inlined = partial(numba.njit, inline="always", error_model="numpy")
 

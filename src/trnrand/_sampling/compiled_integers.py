@@ -15,8 +15,6 @@ import numpy as np
 from trnrand._stream.compiled import unit53
 from trnsci.core.compiled import compiled_loop
 
-__all__ = ["integer_loop"]
-
 
 def _proposals(pairs: Any, a: Any, b: Any, centre: Any, v: Any, us: Any, k: Any) -> None:
     """Convert two pairs of words each to a proposal of transformed rejection."""

@@ -24,29 +24,6 @@ from trnrand._stream.elementary import exp, log, log1p, root
 from trnrand._stream.words import FLOATS, Domain, Source, block_numbers, paired, unit53
 from trnrand.errors import DTypeError, ParameterError
 
-__all__ = [
-    "COUNTS",
-    "LARGEST",
-    "BinomialHat",
-    "PoissonHat",
-    "binomial_hat",
-    "binomials",
-    "check_fits",
-    "conditional_binomials",
-    "counts_within",
-    "gamma_end",
-    "geometric_of",
-    "geometrics",
-    "inverted",
-    "inverted_by_number",
-    "negative_binomials",
-    "poisson_end",
-    "poisson_hat",
-    "poissons",
-    "slot_uniforms",
-    "whole_numbers",
-]
-
 COUNTS = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 """Dtypes that hold counts."""
 

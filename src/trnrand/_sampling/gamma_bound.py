@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LEAST", "SQUEEZE", "defined_bound"]
-
 SQUEEZE = 0.0331
 """A uniform below 1 - SQUEEZE z**4 is accepted for every shape, without a logarithm."""
 

@@ -17,13 +17,6 @@ from trnrand._sampling.samplers import Offsets, accepted, at, float64
 from trnrand._stream.elementary import exp, log, log1p, normals, root
 from trnrand._stream.words import WIDE, Domain, Source, paired, unit53
 
-__all__ = [
-    "gammas",
-    "log_acceptance",
-    "log_gammas",
-    "student_normals",
-]
-
 
 def student_normals(source: Source, count: int) -> Tensor:
     """Return the standard normals in the numerator of Student's t."""

@@ -16,15 +16,6 @@ from torch import Tensor
 
 from trnrand._stream.elementary import log, log1p
 
-__all__ = [
-    "INVERTED",
-    "NEGLIGIBLE",
-    "STIRLING_RESTS",
-    "Masses",
-    "defined_masses",
-    "masses",
-]
-
 INVERTED = 10.0
 """Means below this use inversion; the rejection samplers are proven from 10 on."""
 

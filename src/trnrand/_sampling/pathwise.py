@@ -28,21 +28,6 @@ from trnrand._calls.transforms import beneath
 from trnrand._sampling.samplers import Sampler, sampled
 from trnrand._stream.words import Source
 
-__all__ = [
-    "every",
-    "gamma_slope",
-    "live",
-    "located",
-    "log_gamma_slope",
-    "moving",
-    "noise_of",
-    "truncated_slopes",
-    "von_mises_slope",
-    "wide",
-    "wide_rows",
-    "with_values",
-]
-
 Slopes = Callable[..., Sequence[Tensor]]
 """Function of samples and parameters that returns the derivative by each parameter."""
 

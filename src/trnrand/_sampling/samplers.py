@@ -19,22 +19,6 @@ from trnrand._calls.arguments import Parameter
 from trnrand._calls.requests import Request
 from trnrand._stream.words import WIDE, Source, chunk_samples, paired, unit53
 
-__all__ = [
-    "Offsets",
-    "Sampler",
-    "accepted",
-    "at",
-    "by_group",
-    "each",
-    "float64",
-    "hypotenuse",
-    "many",
-    "open_units",
-    "sampled",
-    "sampled_vectors",
-    "units",
-]
-
 Offsets: TypeAlias = Tensor | int
 """Offsets of samples from the start of a source; a number n means the first n samples."""
 

@@ -8,8 +8,6 @@ from torch import Tensor
 
 from trnrand._stream import numba_loops
 
-__all__ = ["sorting_order"]
-
 
 def sorting_order(keys: Tensor) -> Tensor:
     """Return the stable ascending order of a tensor of random int64, as indices."""

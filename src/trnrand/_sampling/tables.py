@@ -20,8 +20,6 @@ from trnrand._sampling.samplers import Offsets
 from trnrand._stream.elementary import exp
 from trnrand._stream.words import Domain, Source, paired, unit53
 
-__all__ = ["LARGEST_TABLE", "Hat", "binomial_table", "poisson_table", "tabled"]
-
 LARGEST_TABLE = 2048
 """Exclusive upper bound of counts in a table."""
 

@@ -9,8 +9,6 @@ from trnrand._sampling.samplers import Sampler, units
 from trnrand._stream.words import FLOATS, Domain, Source
 from trnrand.errors import DTypeError, ParameterError
 
-__all__ = ["INDICES", "check_holds", "of_rows", "of_weights", "scaled_weights"]
-
 INDICES = (torch.int64, torch.int32, torch.int16, torch.uint8, *FLOATS)
 """Dtypes that hold indices."""
 

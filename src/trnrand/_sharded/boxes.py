@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-__all__ = ["Ranges", "boxes", "first_of"]
-
 Ranges = tuple[range, ...]
 _GAP = 1 << 14
 """Samples of other ranks between two runs from which on it is faster to make two calls."""

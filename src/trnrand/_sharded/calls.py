@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["NEVER_SPLIT", "sharded"]
-
 _REPLACED = ("out", "total", "device")
 """Arguments of the functions of one rank that a mesh replaces."""
 NEVER_SPLIT = -1

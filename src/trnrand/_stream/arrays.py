@@ -36,8 +36,6 @@ from trnrand._kernels.definitions import (
 )
 from trnrand.engines import ENGINES, EngineName, block_function
 
-__all__ = ["block_words", "fill_samples", "write_blocks"]
-
 # Up to this number of blocks Python integers are faster than arrays.
 _FEW_BLOCKS = 4
 

@@ -30,15 +30,6 @@ from trnrand._kernels.definitions import (
 from trnrand.engines import ENGINES, EngineName
 from trnsci.core.compiled import compiled_loop
 
-__all__ = [
-    "block_loop",
-    "fill_samples",
-    "philox_of_eight",
-    "threefry_of_eight",
-    "unit53",
-    "unit_loop",
-]
-
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
 
 # Inlined by numba: functions inlined by LLVM keep checks that prevent vectorisation.

@@ -16,8 +16,6 @@ from trnrand._stream.compiled import unit53
 from trnrand._stream.series import SPLIT_BITS, defined
 from trnsci.core.compiled import compiled_loop
 
-__all__ = ["cosine", "elementary_loop", "exp", "log", "log1p", "sine", "unit64"]
-
 _compiled = partial(numba.njit, error_model="numpy")
 
 # Pairs of words per pass of the loop over normals: their uniforms fit in the cache.

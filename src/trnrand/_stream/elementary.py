@@ -16,8 +16,6 @@ from trnrand._stream.words import unit53
 from trnrand.engines import MASK
 from trnsci.core.constants import Constants
 
-__all__ = ["exp", "log", "log1p", "logistic", "normals", "proportions", "root"]
-
 
 def _split(x: Tensor) -> tuple[Tensor, Tensor]:
     bits = x.view(torch.int64)

@@ -10,8 +10,6 @@ from functools import cache
 
 from trnsci.core.compiled import numba_installed
 
-__all__ = ["compiled_wanted"]
-
 # Samples of a call from which loops are compiled: NumPy takes about a millisecond for fewer.
 _LEAST = 1 << 14
 

@@ -23,8 +23,6 @@ from torch import Tensor
 from trnrand._library import LIBRARY
 from trnrand._stream.words import INDEX_LIMIT
 
-__all__ = ["Prefetch", "Stream", "Stretch"]
-
 # Calls for more samples than this are not buffered.
 _MOST = 64
 # Samples of the first and of the largest buffer for some arguments; each has four times the last.

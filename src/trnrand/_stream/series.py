@@ -15,8 +15,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["SPLIT_BITS", "Elementary", "defined"]
-
 SPLIT_BITS = 0x3FE6_A09E_667F_3BCD
 """Bits of sqrt(1/2): significands are reduced to the interval from here to sqrt(2)."""
 

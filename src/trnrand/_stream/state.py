@@ -16,22 +16,6 @@ from torch import Tensor
 from trnrand.errors import ParameterError
 from trnsci.core.interop import without_modes, without_transforms
 
-__all__ = [
-    "CHILDREN",
-    "ENGINE",
-    "FORKS",
-    "OFFSET",
-    "OFFSET_HIGH",
-    "RANK",
-    "SEED",
-    "SEED_NEGATIVE",
-    "SIZE",
-    "new_state",
-    "packed",
-    "slots_of",
-    "unpacked",
-]
-
 ENGINE, SEED, SEED_NEGATIVE, OFFSET, OFFSET_HIGH, CHILDREN, FORKS, RANK, SIZE = range(9)
 """Indices of the numbers; unsigned 64-bit numbers are stored as their bit patterns."""
 

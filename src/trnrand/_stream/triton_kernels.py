@@ -27,8 +27,6 @@ from trnrand._kernels.definitions import (
 )
 from trnrand.engines import MASK, THREEFRY_PARITY, THREEFRY_ROTATIONS, EngineName
 
-__all__ = ["blocks", "fill"]
-
 # Blocks of a program: four for each thread of four warps. Sixteen samples per thread hide the
 # latency of the rounds, and 10**5 samples are enough programs for all multiprocessors.
 _LANES = 512

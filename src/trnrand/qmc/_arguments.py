@@ -9,8 +9,6 @@ import torch
 from trnrand.errors import DTypeError, FlagError, ParameterError
 from trnsci.core import arguments
 
-__all__ = ["DTYPES", "MAX_DIMS", "floating", "given_once", "whole"]
-
 #: Number of dimensions with published direction numbers (Joe and Kuo, 2008).
 MAX_DIMS = 21201
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from trnrand.qmc._directions import WORD
 
-__all__ = ["nested_loop"]
-
 
 @cache
 def nested_loop(levels: int) -> Any:

@@ -12,8 +12,6 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-__all__ = ["BITS", "WORD", "gray_block", "gray_point", "joe_kuo", "linearly_scrambled", "word_bits"]
-
 #: Number of directions of a dimension in words of 32 bits, as in torch.
 BITS = 30
 #: Default number of bits of a word.

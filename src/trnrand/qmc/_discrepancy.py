@@ -17,8 +17,6 @@ from torch import Tensor
 
 from trnrand.errors import FlagError, ParameterError, ShapeError
 
-__all__ = ["discrepancy"]
-
 # Pairs are computed in square tiles with this many points a side, which fit in the level-2 cache.
 _SIDE = 256
 

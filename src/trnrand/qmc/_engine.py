@@ -11,8 +11,6 @@ from torch import Tensor
 from trnrand.errors import ParameterError
 from trnrand.qmc._arguments import MAX_DIMS, floating, whole
 
-__all__ = ["PointEngine"]
-
 
 class PointEngine(ABC):
     """A sequence of points in the unit cube, drawn in order from a position.

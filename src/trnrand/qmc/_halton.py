@@ -30,8 +30,6 @@ from trnrand.qmc._seeding import (
 if TYPE_CHECKING:
     from trnrand.generator import Generator
 
-__all__ = ["HaltonEngine", "halton"]
-
 # One bit less than float64 has, since scrambled fractions end in a half.
 _WHOLE_BITS = 52
 # Largest number of entries in a table of low digits.

@@ -17,8 +17,6 @@ from trnrand.qmc._seeding import random_numbers, random_permutations, seed_from
 if TYPE_CHECKING:
     from trnrand.generator import Generator
 
-__all__ = ["latin_hypercube"]
-
 # Purposes of random numbers; the other point sets use 1 to 4.
 _ORDER, _PLACE = 5, 6
 # The number of an interval and the place in it must be exact in float64 together, with enough bits

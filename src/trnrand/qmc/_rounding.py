@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["one_up", "rounded_down"]
-
 # Non-negative floats are ordered as their bit patterns: the next float is the next bit pattern.
 _PATTERNS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 

@@ -17,8 +17,6 @@ from trnrand.errors import DTypeError, FlagError
 from trnrand.generator import Generator
 from trnrand.qmc._arguments import whole
 
-__all__ = ["checked_seed", "random_numbers", "random_permutations", "seed_from"]
-
 # G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 _GAMMA = 0x9E3779B97F4A7C15
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))

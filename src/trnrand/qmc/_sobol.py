@@ -37,8 +37,6 @@ from trnrand.qmc._seeding import checked_seed, random_numbers, seed_from
 if TYPE_CHECKING:
     from trnrand.generator import Generator
 
-__all__ = ["SobolEngine", "sobol"]
-
 Scramble = bool | Literal["owen", "linear"]
 
 #: Number of leading binary digits that the tree permutes.

@@ -11,8 +11,6 @@ import click
 
 from trnsci.cli.extras import not_installed
 
-__all__ = ["bench", "draw"]
-
 
 @click.command()
 @click.argument("names", nargs=-1)

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from trnsci.core.errors import ParameterError
 
-__all__ = ["Result", "chart", "read_results", "seconds_text"]
-
 OURS = (
     "ours",
     "nkisim",

@@ -7,8 +7,6 @@ import click
 from trnsci.cli.output import write_or_show
 from trnsci.cli.validate import choose_libraries
 
-__all__ = ["coverage"]
-
 
 @click.command()
 @click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")

@@ -21,8 +21,6 @@ import click
 
 from trnsci.cli.extras import install_hint
 
-__all__ = ["Diagnosis", "diagnoses", "doctor"]
-
 _OPTIONAL = {
     "numba": "compiled loops in nkisim and trnrand",
     "matplotlib": "pictures of plans, patterns and convergence",

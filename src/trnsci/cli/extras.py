@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-__all__ = ["Commands", "install_hint", "not_installed"]
-
 _EXTRAS = {
     "cotengra": "path",
     "matplotlib": "plot",

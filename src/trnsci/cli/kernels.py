@@ -10,8 +10,6 @@ import click
 
 from trnsci.cli.validate import choose_libraries
 
-__all__ = ["kernels"]
-
 
 @click.command()
 @click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["write_or_show"]
-
 
 def write_or_show(text: str, output: str | None) -> None:
     """Print a text; or write it to a file, and print the name of the file.

@@ -11,8 +11,6 @@ import click
 from trnsci.cli.output import write_or_show
 from trnsci.cli.validate import choose_libraries
 
-__all__ = ["status"]
-
 _MOST_COLUMNS = 120
 
 

@@ -14,8 +14,6 @@ import click
 if TYPE_CHECKING:
     from trnsci.validation import Record, Task
 
-__all__ = ["choose_libraries", "validate"]
-
 
 @click.command()
 @click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")

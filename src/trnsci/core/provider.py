@@ -13,8 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Literal
 
-__all__ = ["Provider", "has_aws_nki", "provider"]
-
 Provider = Literal["aws", "nkisim"]
 
 _LEAST = (0, 3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TrnsciError"]
-
 
 class TrnsciError(Exception):
     """Base class of all exceptions of the suite."""

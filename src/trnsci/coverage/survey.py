@@ -24,8 +24,6 @@ from trnsci.core.errors import TrnsciError
 from trnsci.core.examples import DTYPES, examples_of, function_of
 from trnsci.validation import LIBRARIES
 
-__all__ = ["BASE", "UNREPORTED", "Cell", "Line", "Outcome", "lines", "on_simulator", "outcome_of"]
-
 BASE = "float32"
 """The default level."""
 UNREPORTED = "the call reports neither a kernel nor that it has none"

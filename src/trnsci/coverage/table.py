@@ -14,8 +14,6 @@ from trnsci.core.examples import DTYPES, public_functions
 from trnsci.coverage.survey import BASE, Cell, Line
 from trnsci.page import PageRow, page
 
-__all__ = ["FORMATS", "WORDS", "render", "summary"]
-
 FORMATS = ("text", "md", "html", "json")
 WIDTH = 120
 WORDS = {

@@ -17,8 +17,6 @@ from trnsci.core.evidence import kernels_of
 from trnsci.validation.record import Record, fingerprint, read_records, write_record
 from trnsci.validation.running import GENERATIONS, run_case
 
-__all__ = ["LIBRARIES", "QUICK", "Task", "tasks", "validate"]
-
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 QUICK = ("gen3",)
 """The generation on which a quick run computes values: trn2."""

@@ -15,8 +15,6 @@ from trnsci.core.errors import KernelError
 from trnsci.core.evidence import Case
 from trnsci.core.examples import DTYPES, with_dtype
 
-__all__ = ["reach", "reach_text"]
-
 
 def reach(library: str, case: Case) -> dict[str, list[str]]:
     """Return the dtypes of operands that reach the kernel, by level of precision.

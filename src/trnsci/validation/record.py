@@ -18,20 +18,6 @@ from typing import Any, Literal
 
 from trnsci.core.errors import FlagError
 
-__all__ = [
-    "HARDWARE",
-    "Record",
-    "Unreadable",
-    "device_stamp",
-    "fingerprint",
-    "hardware_records",
-    "read_records",
-    "records_folder",
-    "stamp",
-    "write_record",
-    "write_whole",
-]
-
 FORMAT = 1
 RECORDS_VARIABLE = "TRNSCI_RECORDS"
 HARDWARE = Path(__file__).with_name("hardware")

@@ -21,8 +21,6 @@ from trnsci.core.provider import provider
 from trnsci.validation.reach import reach
 from trnsci.validation.record import Record, device_stamp, fingerprint, stamp
 
-__all__ = ["GENERATIONS", "find_case", "run_case"]
-
 GENERATIONS = ("gen2", "gen3", "gen4")
 _ADVISED = "gen3"
 

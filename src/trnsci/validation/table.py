@@ -22,8 +22,6 @@ from trnsci.validation.record import (
 )
 from trnsci.validation.running import GENERATIONS
 
-__all__ = ["FORMATS", "Row", "Status", "render", "rows", "summary"]
-
 FORMATS = ("text", "md", "html", "json")
 Status = Literal["passed", "failed", "stale", "unreadable", "not run"]
 

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from trnsolver._eigen.tournament import slot_permutation
 
-__all__ = ["block_jacobi_svd"]
-
 Rotated = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 Product = Callable[[Tensor, Tensor, bool], Tensor]
 

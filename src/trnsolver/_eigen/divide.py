@@ -21,8 +21,6 @@ from trnsci.core.errors import ConvergenceError
 from trnsolver._eigen.refine import pair_correction
 from trnsolver._factors.symmetric import symmetric_part
 
-__all__ = ["Kernels", "divided_eigh"]
-
 _STEEP = (3.4445, -4.7750, 2.0315)
 """A step with slope 3.4 at zero that keeps larger values between 0.7 and 1.2."""
 _EXACT = (1.875, -1.25, 0.375)

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from trnsolver._factors.bounds import halves
 
-__all__ = ["doubled_residual", "rounding_of_doubled"]
-
 _BITS = 53
 _TERMS = 8
 """Terms of a residual: products of slices, and both parts of ``v w``."""

@@ -9,8 +9,6 @@ from trnsci.core.arguments import whole
 from trnsci.core.arrays import array_of
 from trnsci.core.errors import FlagError
 
-__all__ = ["few_pairs", "largest_magnitude", "places_of"]
-
 
 def few_pairs(a: Tensor, first: int, last: int) -> tuple[Tensor, Tensor] | None:
     """Return the pairs in a range of indices, or None without convergence.

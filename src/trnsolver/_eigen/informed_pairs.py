@@ -6,8 +6,6 @@ from typing import Generic, Self, TypeVar
 
 from torch import Tensor
 
-__all__ = ["InformedPairs"]
-
 Info = TypeVar("Info")
 
 

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from trnsolver._eigen.doubled import doubled_residual, rounding_of_doubled
 
-__all__ = ["EighInfo", "frobenius_norm", "judged", "judged_again", "rounding_of"]
-
 _EPS = torch.finfo(torch.float64).eps
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["pair_correction"]
-
 
 def pair_correction(projected: Tensor, gram: Tensor, most: float) -> tuple[Tensor, Tensor]:
     """Return eigenvalues, and E of the refined eigenvectors ``X + X @ E``.

@@ -13,8 +13,6 @@ from trnsci.core.matrix_errors import TorchLinAlgError
 from trnsolver._eigen.quality import EighInfo, judged
 from trnsolver._factors.symmetric import symmetric_part
 
-__all__ = ["Pairs", "approximate_pairs"]
-
 Pairs: TypeAlias = tuple[Tensor, Tensor]
 
 _FILTER_DEGREE = 12

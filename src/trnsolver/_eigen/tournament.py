@@ -11,8 +11,6 @@ import math
 
 import numpy as np
 
-__all__ = ["packed_tables", "slot_permutation", "sweep_bound"]
-
 
 def slot_permutation(order: int) -> list[int]:
     """Return the slot in this round of each slot of the next one; ``order`` is even."""

@@ -10,16 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = [
-    "UNIT",
-    "RealSystem",
-    "Residual",
-    "error_bound",
-    "estimated_bound",
-    "halves",
-    "inverse_norm",
-]
-
 UNIT = 2.0**-53
 _SPLITTER = 2.0**27 + 1
 _ROWS = 1 << 22

@@ -9,8 +9,6 @@ from trnsci.core.arguments import broadcast
 from trnsolver._blas import trsm
 from trnsolver._library import LIBRARY
 
-__all__ = ["refined", "with_factor"]
-
 _STEPS = 5
 
 

@@ -8,8 +8,6 @@ import torch
 
 from trnsci.core.errors import ConvergenceError
 
-__all__ = ["schur_form"]
-
 
 def schur_form(matrix: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return T and Q of a square finite array, in its dtype.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["symmetric_part"]
-
 
 def symmetric_part(x: Tensor) -> Tensor:
     """Return ``(X + X.mH) / 2`` of matrices, halved first so that sums cannot overflow."""

@@ -15,24 +15,6 @@ from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import BANK
 from trnsolver._kernels.symmetric import identity, mirror_lower, rows_of_column, select
 
-__all__ = [
-    "block",
-    "copy_matrix",
-    "largest_of",
-    "load_matrix",
-    "load_symmetric",
-    "multiply_in_place",
-    "new_matrix",
-    "pad_diagonal",
-    "run_starts",
-    "scale_matrix",
-    "shifted_identity",
-    "store_matrix",
-    "strip_starts",
-    "transpose_matrix",
-    "transposed_product",
-]
-
 
 def new_matrix(width: int, blocks: int, columns: int) -> Tile:
     """Return an unwritten block matrix."""

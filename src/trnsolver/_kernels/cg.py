@@ -26,8 +26,6 @@ from trnsolver._kernels.scalars import (
     root_of,
 )
 
-__all__ = ["conjugate_gradients"]
-
 
 @nki.jit
 def conjugate_gradients(

@@ -43,8 +43,6 @@ from trnsolver._kernels.symmetric import (
     select,
 )
 
-__all__ = ["cholesky", "factor_blocks"]
-
 
 @nki.jit
 def cholesky(a: Tile, copies: int) -> Tile:

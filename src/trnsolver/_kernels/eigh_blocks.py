@@ -45,8 +45,6 @@ from trnsolver._kernels.symmetric import (
     unit_columns,
 )
 
-__all__ = ["block_jacobi_eigh"]
-
 
 @nki.jit
 def block_jacobi_eigh(

@@ -34,8 +34,6 @@ from trnsolver._kernels.symmetric import (
     unit_columns,
 )
 
-__all__ = ["jacobi_eigh"]
-
 
 @nki.jit
 def jacobi_eigh(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile]:

@@ -20,8 +20,6 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsolver._kernels.symmetric import belonging, diagonal_column, identity, select
 
-__all__ = ["apply_inverse", "eliminate", "factor_tile", "reciprocal_root"]
-
 LEAST = 2.0**-86
 """Smallest number with a reciprocal root on the engine."""
 

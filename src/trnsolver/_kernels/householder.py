@@ -15,8 +15,6 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
 
-__all__ = ["matvec_kernel", "rank2_update_kernel"]
-
 
 @nki.jit
 def matvec_kernel(a: Tile, v: Tile) -> Tile:

@@ -33,8 +33,6 @@ from typing import NamedTuple
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
-__all__ = ["Tournament", "decay_of", "jacobi_round", "rotate_pairs_kernel", "tournament"]
-
 LEAST_SQUARE = 2.0**-115
 """Smallest damping: the root of the Scalar engine is defined from 2^-116 on."""
 

@@ -8,30 +8,6 @@ from __future__ import annotations
 
 from trnsci.core.tiles.hardware import TILE
 
-__all__ = [
-    "CG_ORDER",
-    "CHOLESKY_ORDER",
-    "DIVIDED_ORDER",
-    "EIGH_ORDER",
-    "LU_ORDER",
-    "PROGRAM",
-    "ROOT_ORDER",
-    "SBUF_BYTES",
-    "SVD_COLUMNS",
-    "SVD_ROWS",
-    "block_width",
-    "cg_instructions",
-    "cholesky_instructions",
-    "eigh_instructions",
-    "lu_instructions",
-    "msign_bytes",
-    "msign_instructions",
-    "qr_bytes",
-    "qr_instructions",
-    "root_instructions",
-    "svd_instructions",
-]
-
 PROGRAM = 150_000
 """Largest number of instructions of one launch: more take minutes to compile or fail."""
 SBUF_BYTES = 144 * 1024

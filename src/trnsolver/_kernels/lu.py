@@ -35,8 +35,6 @@ from trnsolver._kernels.limits import LU_ORDER, block_width
 from trnsolver._kernels.qr import keep_upper
 from trnsolver._kernels.symmetric import exponent_scale, identity, rows_of_column, select
 
-__all__ = ["lu"]
-
 NEARLY_LARGEST = 1.0 - 2.0**-16
 LEAST = 2.0**-100
 """Added to the magnitude of active entries, so that an active zero precedes used rows."""

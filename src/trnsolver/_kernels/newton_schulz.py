@@ -40,8 +40,6 @@ from trnsolver._kernels.scalars import (
     sum_of_squares,
 )
 
-__all__ = ["inverse_root", "msign"]
-
 
 @nki.jit
 def msign(a: Tile, steps: int, first: float, third: float, fifth: float) -> Tile:

@@ -36,8 +36,6 @@ from trnsolver._kernels.elimination import apply_inverse
 from trnsolver._kernels.limits import SBUF_BYTES, block_width, qr_bytes
 from trnsolver._kernels.symmetric import exponent_scale, identity
 
-__all__ = ["cholesky_qr", "keep_upper"]
-
 SHIFTED, PASSES = 3, 5
 SHIFT = 2.0**-19
 """Sixteen units of float32's precision: more than the rounding errors of a Gram matrix's factor."""

@@ -14,17 +14,6 @@ from typing import Any
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
-__all__ = [
-    "add_across",
-    "column_of",
-    "compared",
-    "copy_where",
-    "doubled",
-    "product_of",
-    "root_of",
-    "sum_of_squares",
-]
-
 LEAST = 2.0**-100
 
 

@@ -32,8 +32,6 @@ from trnsolver._kernels.symmetric import (
     unit_columns,
 )
 
-__all__ = ["jacobi_svd"]
-
 STRIP = 512
 LEAST_LENGTH = 2.0**-86
 """Smallest squared length with a reciprocal root."""

@@ -10,20 +10,6 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 
-__all__ = [
-    "belonging",
-    "diagonal_column",
-    "even_exponent_scale",
-    "exponent_scale",
-    "identity",
-    "largest_entries",
-    "mirror_lower",
-    "ranks",
-    "rows_of_column",
-    "select",
-    "unit_columns",
-]
-
 EXPONENT_BITS = 0x7F800000
 LOWEST_EXPONENT_BIT = 0x00800000
 LEAST_SCALE, MOST_SCALE = 2.0**-100, 2.0**116

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from trnsci.core.finite import power_below
 
-__all__ = ["qdwh"]
-
 _MOST_STEPS = 20
 # Up to this weight the Cholesky step is as stable as the QR step, and cheaper.
 _CHOLESKY = 100.0

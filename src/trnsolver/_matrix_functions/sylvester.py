@@ -14,8 +14,6 @@ from torch import Tensor
 
 from trnsolver._factors.symmetric import symmetric_part
 
-__all__ = ["inverse_root", "sylvester", "unitary_factor"]
-
 
 def sylvester(p: Tensor, c: Tensor) -> Tensor:
     """Return S with ``P S + S P = C`` for Hermitian positive definite P."""

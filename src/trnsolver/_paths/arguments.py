@@ -26,23 +26,6 @@ from trnsci.core.errors import (
 )
 from trnsci.core.finite import finite, only_finite
 
-__all__ = [
-    "any_matrix",
-    "batch_of",
-    "batch_shape",
-    "chosen",
-    "columns_of",
-    "finite_below",
-    "in_full_precision",
-    "not_positive_definite",
-    "restored",
-    "right_side",
-    "singular",
-    "spectral_error",
-    "square_matrix",
-    "working",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

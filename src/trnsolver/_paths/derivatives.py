@@ -15,22 +15,6 @@ from torch import Tensor
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsolver._factors.symmetric import symmetric_part
 
-__all__ = [
-    "cholesky_backward",
-    "cholesky_jvp",
-    "eigh_backward",
-    "eigh_jvp",
-    "lu_backward",
-    "lu_jvp",
-    "pinv_backward",
-    "pinv_jvp",
-    "qr_backward",
-    "qr_jvp",
-    "svd_backward",
-    "svd_jvp",
-]
-
-
 # -- eigenvalues and singular values ---------------------------------------------------------------
 
 

@@ -21,18 +21,6 @@ from trnsolver._paths.arguments import batch_of, finite_below, not_positive_defi
 from trnsolver._paths.cuda.batched import batched_eigh, batched_qr, batched_svd
 from trnsolver._paths.cuda.launch import pays
 
-__all__ = [
-    "kernels_wanted",
-    "run_cholesky",
-    "run_eigh",
-    "run_lu",
-    "run_lu_solve",
-    "run_msign",
-    "run_pinv",
-    "run_qr",
-    "run_svd",
-]
-
 kernels_wanted = LIBRARY.kernels_wanted
 
 SWEEPS = 12

@@ -29,24 +29,6 @@ from trnsolver._kernels import lu as lu_kernels
 from trnsolver._kernels import qr as qr_kernels
 from trnsolver._kernels import svd as svd_kernels
 
-__all__ = [
-    "cg",
-    "cholesky",
-    "eigh",
-    "eigh_by_division",
-    "eigh_in_groups",
-    "inv_sqrt_spd_ns",
-    "lu",
-    "matvec",
-    "msign",
-    "noise",
-    "qr",
-    "rank2_update",
-    "rotate_pairs",
-    "svd",
-    "svd_of_groups",
-]
-
 _TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
 _NOISE: Constants[tuple[int, int]] = Constants(lambda key: (noise(*key),))
 

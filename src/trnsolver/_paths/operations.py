@@ -40,21 +40,6 @@ from trnsolver._library import LIBRARY
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths import torch_path
 
-__all__ = [
-    "CG",
-    "CHOLESKY",
-    "EIGH",
-    "INV_SQRT_SPD_NS",
-    "LU",
-    "MATVEC",
-    "MSIGN",
-    "PINV",
-    "QR",
-    "RANK2_UPDATE",
-    "ROTATE_PAIRS",
-    "SVD",
-]
-
 
 class _Batched(Operation):
     """An operation on one batch of problems: ``vmap`` makes the batch larger."""

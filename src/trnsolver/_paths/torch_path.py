@@ -13,21 +13,6 @@ from torch import Tensor
 from trnsci.core.eager import inert
 from trnsci.core.krylov.cg import kernel_reference
 
-__all__ = [
-    "cg_shape",
-    "fixed_cg",
-    "fixed_inv_sqrt",
-    "fixed_msign",
-    "inv_sqrt_steps",
-    "pseudo_inverse",
-    "torch_cholesky",
-    "torch_eigh",
-    "torch_lu",
-    "torch_pinv",
-    "torch_qr",
-    "torch_svd",
-]
-
 MUON = (3.4445, -4.775, 2.0315)
 """Coefficients of Muon's quintic step: large slope at zero, values near one."""
 

@@ -16,15 +16,6 @@ from trnsci.core.distributed.layout import Layout
 from trnsci.core.distributed.plans import LowerBound, Step
 from trnsolver.distributed._panels import panels
 
-__all__ = [
-    "bound_of",
-    "computed",
-    "factorized",
-    "iterations_computed",
-    "substitutions",
-    "tall_computed",
-]
-
 _PASSES = {"cg": (10, 12, 5), "minres": (16, 16, 6)}
 """Operations and elements read or written per row of an iteration, and its vector operations.
 

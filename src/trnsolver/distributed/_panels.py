@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from trnsci.core.distributed.layout import Layout
 
-__all__ = ["Panel", "filled", "panels"]
-
 _WIDEST = 256
 """Rows of a panel at most: enough for products to be fast, and few for buffers to be small."""
 _PER_RANK = 4

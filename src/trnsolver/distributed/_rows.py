@@ -20,16 +20,6 @@ from trnsci.core.errors import DerivativeError, DTypeError, FlagError, OperandEr
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = [
-    "Rows",
-    "check_layout",
-    "first_derivatives_only",
-    "layout_of",
-    "only_plain",
-    "ranks_for",
-    "rows_of",
-]
-
 _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 

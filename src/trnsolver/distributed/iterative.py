@@ -31,8 +31,6 @@ from trnsparse.distributed import RowShardedCSR
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["cg", "minres"]
-
 
 @also_spelled("max_iter", "maxiter")
 def cg(

@@ -32,8 +32,6 @@ from trnsolver.distributed._rows import first_derivatives_only, rows_of
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["SpdSolution", "cholesky", "solve_spd"]
-
 
 class SpdSolution(NamedTuple):
     """A solution by rows, and the logarithm of the determinant on every rank."""

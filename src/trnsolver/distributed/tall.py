@@ -28,8 +28,6 @@ from trnsolver.factor import QRFactors, SVDFactors
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["lstsq", "msign", "rsvd", "tsqr"]
-
 _POLISH = (1.875, -1.25, 0.375)
 
 

@@ -17,8 +17,6 @@ from torch import Tensor
 from trnsci.core.eager import concrete
 from trnsci.core.interop import forward_level
 
-__all__ = ["flex_attention_of", "suits_as_it_is", "suits_flex"]
-
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LEAST_WIDTH = 16
 """Smallest head dimension of FlexAttention."""

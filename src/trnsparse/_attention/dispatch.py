@@ -21,8 +21,6 @@ from trnsparse._attention.torch_path import attention as defined
 from trnsparse._library import LIBRARY
 from trnsparse.masks import AttentionMask
 
-__all__ = ["attention"]
-
 
 def attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float, bias: Tensor | None

@@ -17,8 +17,6 @@ from trnsparse._attention.pattern import pattern_of
 from trnsparse._attention.torch_path import attention, attention_backward
 from trnsparse._library import LIBRARY
 
-__all__ = ["ATTENTION", "ATTENTION_BACKWARD"]
-
 _MOST_WIDTH = 512
 """Largest head dimension of the kernels."""
 

@@ -16,8 +16,6 @@ import numpy as np
 from trnsci.core.interop import constant_to_compile
 from trnsparse._patterns.attention_blocks import Pair, block_counts
 
-__all__ = ["Bucket", "Pattern", "buckets", "pattern_of"]
-
 _HEADER = 7
 _MOST_SCORES = 1 << 22
 """Scores that torch computes at once: 16 MiB, which fits into today's caches."""

@@ -19,8 +19,6 @@ from trnsci.core.interop import flash_attention, flash_attention_backward
 from trnsparse._attention.pattern import Bucket, buckets, pattern_of
 from trnsparse._attention.torch_path import attention, cut, index
 
-__all__ = ["streamed", "suits_flash"]
-
 _TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 

@@ -19,8 +19,6 @@ from torch.nn import functional
 
 from trnsparse._attention.pattern import Bucket, Pattern, buckets, pattern_of
 
-__all__ = ["attention", "attention_backward", "cut", "index"]
-
 Places = list[int] | list[list[int]]
 
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Levels", "cholesky_factor", "cholesky_levels", "lu_factors", "lu_levels"]
-
 Index = NDArray[np.int64]
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 from trnsparse._products.row_products import RowMatrix, csr_product
 from trnsparse.formats import CSRMatrix
 
-__all__ = ["relaxation"]
-
 _STEPS = 6
 _NULL = 64
 """Eigenvalues and norms up to this many roundings are zero; the scaled diagonal is 1."""

@@ -38,8 +38,6 @@ from trnsparse._kernels.attention_pieces import (
     signed,
 )
 
-__all__ = ["MOST_WIDTH", "attention"]
-
 MOST_WIDTH = 512
 """Largest head dimension: a row of results fills one PSUM bank."""
 RESIDENT = 64 * 1024

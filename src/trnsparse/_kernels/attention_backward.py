@@ -55,8 +55,6 @@ from trnsparse._kernels.attention_pieces import (
     signed,
 )
 
-__all__ = ["attention_backward"]
-
 
 class Queries(NamedTuple):
     """One tile of queries with its gradients and statistics, in SBUF.

@@ -16,19 +16,6 @@ from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 from trnsparse._kernels.attention_pieces import Piece, Section, chunks, load_transposed
 
-__all__ = [
-    "Operands",
-    "Panel",
-    "add_piece",
-    "inside",
-    "new_panel",
-    "pieces_per_panel",
-    "section_runs",
-    "slot_of",
-    "store_panel",
-    "store_zeros",
-]
-
 PANEL_BYTES = 96 * 1024
 """Bytes per partition of the keys of a panel, in all layouts, and their gradients."""
 

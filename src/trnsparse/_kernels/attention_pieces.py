@@ -15,24 +15,6 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import BANK, TILE
 
-__all__ = [
-    "FLOOR",
-    "HIDDEN",
-    "Blocks",
-    "Piece",
-    "Section",
-    "add_tables",
-    "chunks",
-    "column",
-    "head_rows",
-    "load_tables",
-    "load_transposed",
-    "piece_numbers",
-    "row_sections",
-    "scores_of",
-    "signed",
-]
-
 HIDDEN = -3.0e38
 """Added by a table to the score of a masked key."""
 FLOOR = -1.0e30

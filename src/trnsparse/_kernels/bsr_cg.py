@@ -20,8 +20,6 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
-__all__ = ["MOST_BYTES", "bsr_cg"]
-
 MOST_BYTES = 160 * 1024
 """Limit of the bytes per partition of blocks and vectors."""
 TINY = 1.0e-30

@@ -30,8 +30,6 @@ from trnsparse._kernels.row_products import (
     store_sums,
 )
 
-__all__ = ["BlockRows", "bsr_spmm", "row_chunks"]
-
 RESIDENT = 96 * 1024
 """Bytes per partition of a panel of the dense operand that stays in SBUF."""
 

@@ -14,8 +14,6 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
 
-__all__ = ["PANEL", "add_chunk", "new_sums", "panels", "store_nothing", "store_sums"]
-
 PANEL = 4 * BANK
 """Largest number of columns of a panel: half of PSUM, so that the next row can overlap."""
 

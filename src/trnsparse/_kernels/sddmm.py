@@ -25,8 +25,6 @@ from trnsparse._kernels.bsr_spmm import BlockRows
 from trnsparse._kernels.row_products import PANEL
 from trnsparse._kernels.spmm import gathered
 
-__all__ = ["bsr_sddmm", "sddmm"]
-
 RESIDENT = 64 * 1024
 """Bytes per partition of transposed rows of ``d`` that stay in SBUF."""
 

@@ -29,8 +29,6 @@ from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 from trnsparse._kernels.row_products import PANEL, add_chunk, new_sums, store_nothing, store_sums
 
-__all__ = ["spmm_one_hot", "spmm_segments"]
-
 
 @nki.jit
 def spmm_one_hot(

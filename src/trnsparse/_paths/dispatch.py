@@ -13,8 +13,6 @@ from trnsparse._products.block_products import blocks_times
 from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
 from trnsparse._products.screened import screened_product
 
-__all__ = ["run_bsr_spmm", "run_screened_spmm", "run_sddmm", "run_spmm"]
-
 kernels_wanted = LIBRARY.kernels_wanted
 
 

@@ -32,18 +32,6 @@ from trnsparse._kernels.spmm import spmm_one_hot as one_hot_kernel
 from trnsparse._kernels.spmm import spmm_segments as segments_kernel
 from trnsparse._products.row_order import plan_rows, segment_order, tile_starts
 
-__all__ = [
-    "attention",
-    "attention_backward",
-    "bsr_cg",
-    "bsr_sddmm",
-    "bsr_spmm",
-    "screened_spmm",
-    "sddmm",
-    "spmm",
-]
-
-
 # -- products --------------------------------------------------------------------------------------
 
 

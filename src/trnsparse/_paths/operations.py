@@ -18,8 +18,6 @@ from trnsparse._products.block_products import block_product, cut, sampled_block
 from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
 from trnsparse._products.screened import screened_product
 
-__all__ = ["BSR_SDDMM", "BSR_SPMM", "SCREENED_SPMM", "SDDMM", "SPMM"]
-
 _DTYPES = ("float32", "bfloat16", "int32", "int64")
 
 

@@ -19,18 +19,6 @@ from torch import Tensor
 from trnsci.core.errors import ShapeError
 from trnsci.core.interop import without_modes, without_transforms
 
-__all__ = [
-    "HIDDEN",
-    "Array",
-    "Layout",
-    "Lists",
-    "block_counts",
-    "evaluated",
-    "from_lists",
-    "joined",
-    "to_lists",
-]
-
 HIDDEN = -3.0e38
 """Added to the scores of masked keys."""
 

@@ -10,8 +10,6 @@ from trnsparse._patterns.index import group_sums
 from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 
-__all__ = ["blocked", "unblocked"]
-
 
 def blocked(values: Tensor, pattern: Pattern, size: int) -> tuple[Tensor, Pattern]:
     """Return the blocks (..., nb, size, size) that contain CSR entries, and their pattern.

@@ -24,8 +24,6 @@ from trnsparse._patterns.index import (
 from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 
-__all__ = ["compressed", "densified", "ordered", "row_places", "transposed", "united"]
-
 
 @outside_transforms
 def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pattern, Tensor]:

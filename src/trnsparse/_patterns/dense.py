@@ -12,8 +12,6 @@ from trnsci.core.errors import FlagError
 from trnsparse._patterns.index import expanded, on_host
 from trnsparse._patterns.pattern import Pattern
 
-__all__ = ["above", "check_threshold", "no_zeros", "nonzero_blocks", "nonzero_entries"]
-
 
 def check_threshold(function: str, threshold: float) -> None:
     """Raise for a threshold that is negative or NaN."""

@@ -17,23 +17,6 @@ from torch.compiler import is_compiling
 from trnsci.core.eager import concrete
 from trnsci.core.interop import is_wrapped, transform_level, unwrapped, without_transforms
 
-__all__ = [
-    "INDEX_DTYPES",
-    "copied",
-    "counted",
-    "expanded",
-    "first_of_each",
-    "group_sums",
-    "is_canonical",
-    "keys_of",
-    "on_host",
-    "outside_transforms",
-    "plain",
-    "pointers",
-    "stable_order",
-    "transposed_order",
-]
-
 INDEX_DTYPES = (torch.int32, torch.int64)
 
 F = TypeVar("F", bound=Callable[..., Any])

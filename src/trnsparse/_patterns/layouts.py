@@ -12,19 +12,6 @@ from trnsci.core.eager import inert
 from trnsparse._patterns.index import on_host
 from trnsparse._patterns.pattern import Pattern, quieten
 
-__all__ = [
-    "NATIVE",
-    "as_scipy_bsr",
-    "as_scipy_csr",
-    "as_torch_bsr",
-    "as_torch_csc",
-    "as_torch_csr",
-    "has_mkl",
-    "parts_for_scipy",
-    "parts_of_scipy",
-    "suits_scipy",
-]
-
 NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 """The dtypes of the sparse matrices of MKL and SciPy."""
 

@@ -30,8 +30,6 @@ from trnsparse._patterns.index import (
     transposed_order,
 )
 
-__all__ = ["Pattern", "Snapshot", "pattern_of", "quieten"]
-
 _INT32_MAX = torch.iinfo(torch.int32).max
 
 

@@ -12,8 +12,6 @@ from trnsparse._patterns.index import counted, group_sums, keys_of
 from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 
-__all__ = ["added", "multiplied", "sparse_product"]
-
 
 def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
     """Return the sum on the union of two patterns; entries that cancel are stored as zeros."""

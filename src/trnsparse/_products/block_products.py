@@ -17,8 +17,6 @@ from trnsparse._patterns.layouts import as_scipy_bsr, as_torch_bsr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import NARROW, RowMatrix
 
-__all__ = ["block_product", "blocks_times", "cut", "sampled_blocks"]
-
 # Below these block sizes a batched product is dominated by overhead and the libraries' own block
 # loops are faster. MKL's takes 1/7 of the time at 16 and twice the time at 32 (one core of an
 # x86-64 with AVX-512), SciPy's half at 4 and the same at 8 (one core of an Arm Neoverse N1).

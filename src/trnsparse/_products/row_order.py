@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from trnsci.core.tiles.hardware import CORES, ITEMSIZE, TILE, resolve_generation
 
-__all__ = ["RowPlan", "plan_rows", "segment_order", "tile_starts"]
-
 Array = npt.NDArray[np.int64]
 
 _PASSES = {"float32": 4, "bfloat16": 1}

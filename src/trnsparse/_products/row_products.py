@@ -20,8 +20,6 @@ from trnsci.core.interop import forward_level
 from trnsparse._patterns.layouts import NATIVE, as_scipy_csr, as_torch_csr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 
-__all__ = ["NARROW", "RowMatrix", "csr_product", "one_node", "sampled_product"]
-
 NARROW = (torch.float16, torch.bfloat16)
 """Dtypes that are summed in float32 and rounded once."""
 

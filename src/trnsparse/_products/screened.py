@@ -7,8 +7,6 @@ from torch import Tensor
 
 from trnsci.core.eager import concrete
 
-__all__ = ["screened_product"]
-
 # Below this share of rows and columns, copying the needed part is faster.
 _WORTH_A_COPY = 0.5
 

@@ -15,8 +15,6 @@ from trnsci.core.arrays import array_of
 from trnsparse._patterns.layouts import as_torch_csr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 
-__all__ = ["Triangle"]
-
 
 class Triangle:
     """A triangle of a matrix without duplicates, on any device, prepared for substitution.

@@ -15,8 +15,6 @@ from trnsci.core.distributed.plans import Communication, Step, agreement_step, a
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse.formats import SparseMatrix
 
-__all__ = ["HaloPlan", "balanced_rows", "column_layout", "halo_of", "plan", "row_layout"]
-
 
 def balanced_rows(row_ptrs: Tensor, parts: int) -> list[int]:
     """Return the bounds of ``parts`` shares of consecutive rows.

@@ -33,8 +33,6 @@ from trnsparse.formats import CSRMatrix, SparseMatrix
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["RowShardedCSR", "ShardedTranspose"]
-
 
 class RowShardedCSR:
     """A matrix by rows, of which each rank holds a share of consecutive rows.

@@ -13,8 +13,6 @@ from trnsci.core.errors import DTypeError, ShapeError
 from trnsparse._patterns.pattern import Pattern
 from trnsparse.formats.matrices import BSRMatrix, COOMatrix, CSCMatrix, CSRMatrix, SparseMatrix
 
-__all__ = ["eye_sparse", "from_dense", "from_scipy", "from_torch_sparse"]
-
 _WIDEST = {"f": 8, "c": 16}
 """Item size in bytes of torch's widest floating-point and complex dtypes."""
 

@@ -24,8 +24,6 @@ from trnsparse.formats._storage.csr import CSRStorage
 from trnsparse.formats._storage.ell import ELLStorage
 from trnsparse.formats._storage.selection import select
 
-__all__ = ["BSRMatrix", "COOMatrix", "CSCMatrix", "CSRMatrix", "ELLMatrix", "SparseMatrix"]
-
 _FORMATS = ("bsr", "coo", "csc", "csr", "ell")
 
 

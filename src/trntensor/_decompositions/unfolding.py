@@ -11,15 +11,6 @@ from trnsci.core.arguments import tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, ShapeError
 
-__all__ = [
-    "check_dtype",
-    "check_parts",
-    "check_tensor",
-    "leading_basis",
-    "split",
-    "unfolded",
-]
-
 
 def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = True) -> None:
     """Raise unless a tensor can be decomposed."""

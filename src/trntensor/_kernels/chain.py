@@ -21,8 +21,6 @@ from trnsci.core.tiles.gemm_tiles import Tile, load_panel, moving_columns, new_p
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import row_tiles
 
-__all__ = ["Extents", "chain"]
-
 _STAGE_TILES = 4
 
 

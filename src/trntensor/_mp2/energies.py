@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["torch_mp2_energy"]
-
 
 def torch_mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     """Return the energy of all pairs, from B of (nocc, nvir, naux).

@@ -11,8 +11,6 @@ from torch import Tensor
 from trnsci.core.errors import DeviceError, DTypeError, ShapeError
 from trntensor._planning.subscripts import from_sublists, pointed
 
-__all__ = ["check_operands", "read_arguments"]
-
 
 def read_arguments(
     function: str, subscripts: Any, operands: Sequence[Any]

@@ -16,8 +16,6 @@ from trntensor._planning.pairs import Unary, unary_call
 from trntensor._planning.program import Program
 from trntensor._planning.subscripts import LETTERS, Equation
 
-__all__ = ["Stage", "contracted", "lowered", "moved", "run_stages", "stages_of"]
-
 Stage = tuple[tuple[int, ...], tuple[str, ...]]
 """Tensor numbers of a stage, and labels: a, b, out; or a, b, t, c, out for a chain.
 

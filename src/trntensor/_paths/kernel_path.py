@@ -24,8 +24,6 @@ from trntensor._kernels import contraction as contraction_kernels
 from trntensor._planning.chains import Roles, chain_block, roles_of, terms_of
 from trntensor._planning.pairs import around, groups_of
 
-__all__ = ["chain", "contract", "doublefloat_contract", "doublefloat_mp2_energy", "mp2_energy"]
-
 
 def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
     left, right, out = terms_of(subscripts)

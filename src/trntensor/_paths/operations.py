@@ -28,8 +28,6 @@ from trntensor._planning.chains import terms_of, why_unfused
 from trntensor._planning.pairs import pair_call, result_labels
 from trntensor._planning.subscripts import LETTERS
 
-__all__ = ["CHAIN", "CONTRACT", "DOUBLEFLOAT_CONTRACT", "DOUBLEFLOAT_MP2_ENERGY", "MP2_ENERGY"]
-
 
 def _operation(name: str, **declaration: Any) -> Operation:
     return Operation(LIBRARY, name, launch=f"trntensor._paths.kernel_path:{name}", **declaration)

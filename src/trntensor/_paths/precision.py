@@ -28,16 +28,6 @@ from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import FlagError, ShapeError
 from trntensor._library import LIBRARY
 
-__all__ = [
-    "Precision",
-    "checked_precision",
-    "dtype_of",
-    "parts_of",
-    "select_precision_for_error",
-    "stochastically_rounded",
-    "with_precision",
-]
-
 Precision = Literal["fast", "kahan", "dd", "sr", "doublefloat"]
 
 _ACCEPTED: dict[str, Precision] = {name: name for name in get_args(Precision)}

@@ -16,8 +16,6 @@ from trntensor._planning.pairs import Unary, unary_call
 from trntensor._planning.program import make_program
 from trntensor._planning.subscripts import LETTERS, Equation, parse
 
-__all__ = ["traced", "traced_terms"]
-
 
 @constant_to_compile
 def _plain(text: str, ranks: tuple[int, ...]) -> str:

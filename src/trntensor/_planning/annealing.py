@@ -20,8 +20,6 @@ from operator import or_
 from random import Random
 from typing import NamedTuple
 
-__all__ = ["Network", "Price", "Tree", "annealed", "linear_path", "tree_of", "trees_of"]
-
 Price = Callable[[int, int, int], float]
 """Cost of contracting two index sets to a third."""
 

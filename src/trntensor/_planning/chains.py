@@ -15,8 +15,6 @@ from trnsci.core.interop import constant_to_compile
 from trnsci.core.tiles.hardware import SMALLEST_SBUF, TILE
 from trnsci.core.tiles.tiling import row_tiles
 
-__all__ = ["Roles", "chain_block", "roles_of", "terms_of", "why_unfused"]
-
 _LARGEST_BLOCK = 64
 
 

@@ -18,19 +18,6 @@ from trnsci.core.tiles.hardware import BANK, CORES, DEFAULT_GENERATION, TILE
 from trntensor._planning.annealing import Network, Price, annealed, linear_path, tree_of, trees_of
 from trntensor._planning.pairs import groups_of, result_labels
 
-__all__ = [
-    "EXACT",
-    "Minimize",
-    "Path",
-    "find_path",
-    "find_paths",
-    "gemm_ns",
-    "pair_flops",
-    "pair_ns",
-    "reordered",
-    "steps_of",
-]
-
 Path = tuple[tuple[int, int], ...]
 """Pairs of positions in the list of tensors; both are removed and the result is appended."""
 

@@ -14,8 +14,6 @@ from trntensor._planning.contraction_paths import Minimize, Path, find_paths, re
 from trntensor._planning.memory import Slices, find_slices, flops_of, slice_count
 from trntensor._planning.pairs import Unary
 
-__all__ = ["fitted"]
-
 _ROUNDS = 6
 
 

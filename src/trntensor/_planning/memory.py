@@ -15,8 +15,6 @@ from math import prod
 from trntensor._planning.contraction_paths import pair_flops
 from trntensor._planning.pairs import Unary, groups_of
 
-__all__ = ["Slices", "Steps", "find_slices", "flops_of", "peak_bytes", "slice_count"]
-
 Steps = Sequence[tuple[int, int, str]]
 Slices = tuple[tuple[str, int], ...]
 """Sliced indices, each with the size of its parts."""

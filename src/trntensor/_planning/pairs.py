@@ -21,17 +21,6 @@ from torch import Tensor
 
 from trnsci.core.products import bmm, mm
 
-__all__ = [
-    "Groups",
-    "Unary",
-    "around",
-    "groups_of",
-    "pair_call",
-    "result_labels",
-    "unary_call",
-    "unary_of",
-]
-
 Pairwise = Callable[[Tensor, Tensor], Tensor]
 Function = Callable[[Tensor], Tensor]
 

@@ -7,8 +7,6 @@ from collections.abc import Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
-__all__ = ["PlanCache"]
-
 P = TypeVar("P")
 
 

@@ -17,8 +17,6 @@ from trntensor._planning.memory import Slices, flops_of, peak_bytes
 from trntensor._planning.pairs import Unary, pair_call, unary_call, unary_of
 from trntensor._planning.subscripts import Equation, pointed, sizes_of
 
-__all__ = ["PathOptimizer", "Program", "make_program"]
-
 Call = Callable[..., Tensor]
 PathOptimizer = Callable[[Sequence[frozenset[str]], frozenset[str], Mapping[str, int]], Any]
 """A path optimizer with the interface of opt_einsum and cotengra."""

@@ -18,8 +18,6 @@ from torch import Tensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.interop import constant_to_compile
 
-__all__ = ["LETTERS", "Equation", "from_sublists", "parse", "sizes_of"]
-
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Letters of the integers in sublists, in the order of torch, capitals first. Subscripts accept
 letters of any alphabet: a network of forty tensors has more than 52 indices."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = ["einsum", "placements_of"]
-
 _FUNCTION = "trntensor.distributed.einsum"
 
 

@@ -21,8 +21,6 @@ from trntensor.distributed.contraction import einsum, placements_of
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement
 
-__all__ = ["plan"]
-
 
 def plan(
     function: str,

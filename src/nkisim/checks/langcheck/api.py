@@ -32,8 +32,6 @@ from nkisim.source import FileGlobals, Meaning
 from nkisim.spec.signatures import CALLS, CheckedCall
 from nkisim.versions import VERSIONS, differs, dropped, has, in_force
 
-__all__ = ["API_RULES", "check_api"]
-
 _MODULES: dict[str, ModuleType] = {
     "nki.collectives": collectives,
     "nki.isa": isa,

@@ -13,8 +13,6 @@ from nkisim.intents import counterpart
 from nkisim.source import Kinds
 from nkisim.versions import at, in_force, is_traced
 
-__all__ = ["check_calls"]
-
 LOOP_SOURCE = declare(
     "L017",
     "loop-source",

@@ -11,8 +11,6 @@ from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.versions import FRONTEND_VARIABLE, VERSIONS, in_force, is_traced
 
-__all__ = ["check_deprecated"]
-
 DEPRECATED = declare(
     "A045",
     "deprecated-name",

@@ -14,8 +14,6 @@ from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 from nkisim.source import indices
 
-__all__ = ["check_early_values"]
-
 READ_AT_IMPORT = declare(
     "A039",
     "read-at-import",

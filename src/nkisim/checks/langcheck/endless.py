@@ -10,8 +10,6 @@ from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit, unit_of
 from nkisim.diagnostics import Finding, Place, declare
 
-__all__ = ["ENDLESS", "Step", "check_endless", "endless_recursion", "recursion"]
-
 ENDLESS = declare(
     "L038",
     "endless-loop",

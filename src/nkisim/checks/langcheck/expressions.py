@@ -9,8 +9,6 @@ from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 
-__all__ = ["check_expressions"]
-
 _REFUSED = "the compiler refuses the expression"
 
 LAMBDA = declare("L002", "lambda", "error", "A function has a lambda expression.", _REFUSED)

@@ -9,8 +9,6 @@ from typing import Any
 
 from nkisim.diagnostics import Finding, Place, Rule, Severity
 
-__all__ = ["Found"]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:

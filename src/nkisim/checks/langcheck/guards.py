@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from nkisim.checks.langcheck.unit import Unit
 
-__all__ = ["is_guarded"]
-
 _BY_NAME = {"delattr", "getattr", "hasattr", "setattr"}
 _VERSIONS = ("nki.__version__", "nki.isa.get_nc_version", "nki.isa.nc_version")
 _ARITHMETIC = {"math", "numpy", "operator"}

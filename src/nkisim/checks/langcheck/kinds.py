@@ -7,8 +7,6 @@ import ast
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.source import indices
 
-__all__ = ["RUNTIME", "is_dynamic_loop", "operand_name"]
-
 RUNTIME = {"register": "register", "index": "loop index", "counter": "loop index"}
 """Kinds whose value is known only on the device, with their names in messages."""
 

@@ -12,8 +12,6 @@ from nkisim.diagnostics import RULES, declare
 from nkisim.source import LOOPS, Kinds, is_none, nki_arguments
 from nkisim.versions import at, in_force, is_traced
 
-__all__ = ["check_loops"]
-
 LEAVES_DYNAMIC_LOOP = declare(
     "L032",
     "leaves-dynamic-loop",

@@ -14,8 +14,6 @@ from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 from nkisim.source import Meaning
 
-__all__ = ["check_names"]
-
 CLASS_BASE = declare(
     "L004",
     "class-base",

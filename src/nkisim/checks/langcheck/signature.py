@@ -14,8 +14,6 @@ from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES
 from nkisim.source import nki_arguments
 
-__all__ = ["check_signature"]
-
 
 def check_signature(unit: Unit) -> Iterator[Found]:
     """Find illegal parameters, written inputs, and outputs that are not returned."""

@@ -10,8 +10,6 @@ from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 from nkisim.versions import is_traced
 
-__all__ = ["check_statements"]
-
 _REFUSED = "the compiler refuses the statement"
 
 INNER_FUNCTION = declare(

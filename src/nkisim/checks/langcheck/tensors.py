@@ -18,8 +18,6 @@ from nkisim.memory.rules import REGISTER_EXTENT
 from nkisim.source import Kinds, is_none, nki_arguments, number
 from nkisim.versions import at, in_force, is_traced
 
-__all__ = ["check_tensors"]
-
 AUGMENTED = declare(
     "L029",
     "augmented-assignment",

@@ -15,8 +15,6 @@ from typing import Any, TypeVar, overload
 from nkisim.source import Definition, File, Globals, Kinds, Meaning, Scope, called, meaning_of
 from nkisim.versions import has, in_force
 
-__all__ = ["Unit", "reached_from", "unit_of"]
-
 A = TypeVar("A", bound=ast.AST)
 B = TypeVar("B", bound=ast.AST)
 

@@ -10,8 +10,6 @@ from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
 from nkisim.source import Kinds
 
-__all__ = ["check_values"]
-
 LIST_METHOD = declare(
     "L047",
     "list-method",

@@ -9,8 +9,6 @@ from nkisim.isa.fill import memset
 from nkisim.isa.movement.dma import dma_copy
 from nkisim.memory import NkiTensor, is_hbm
 
-__all__ = ["assign"]
-
 
 def assign(target: NkiTensor, value: Any) -> None:
     """Copy ``value`` into ``target``: by DMA if one is in HBM, else by a copy or fill on chip."""

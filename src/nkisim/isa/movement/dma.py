@@ -24,8 +24,6 @@ from nkisim.spec.enums import dge_mode as DgeMode
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import oob_mode as OobMode
 
-__all__ = ["dma_compute", "dma_copy", "dma_transpose"]
-
 Array = np.ndarray
 
 

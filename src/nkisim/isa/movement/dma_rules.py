@@ -13,16 +13,6 @@ from nkisim.spec.enums import dge_mode as DgeMode
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import oob_mode as OobMode
 
-__all__ = [
-    "compute_arguments",
-    "compute_order",
-    "descriptor_mode",
-    "priority",
-    "same_count",
-    "skips_indirect_only",
-    "transpose_arguments",
-]
-
 DMA_IN_PSUM = declare(
     "M018",
     "dma-in-psum",

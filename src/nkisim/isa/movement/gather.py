@@ -23,14 +23,6 @@ from nkisim.spec.constraints import (
 from nkisim.spec.cost import runs, startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = [
-    "local_gather",
-    "nc_n_gather",
-    "nc_stream_shuffle",
-    "nonzero_with_count",
-    "sequence_bounds",
-]
-
 Array = np.ndarray
 
 LANES = 16

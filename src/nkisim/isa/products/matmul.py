@@ -28,8 +28,6 @@ from nkisim.spec.cost import matmul
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
-__all__ = ["nc_matmul", "store_sum"]
-
 Array = np.ndarray
 
 _F32 = np.dtype(np.float32)

@@ -14,8 +14,6 @@ from nkisim.spec.constraints import one_start_partition, unpacked
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
-__all__ = ["array_tile", "matmul_constraints"]
-
 _FLOAT8 = ("float8_e4m3", "float8_e5m2")
 _FLOATS = (*_FLOAT8, "bfloat16", "float16", "tfloat32", "float32")
 _OCP = "float8_e4m3fn"

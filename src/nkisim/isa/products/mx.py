@@ -40,8 +40,6 @@ from nkisim.spec.constraints import dtype_in, one_start_partition, unpacked
 from nkisim.spec.cost import matmul, stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["nc_matmul_mx", "quantize_mx"]
-
 Array = np.ndarray
 
 QUADRANT = 32

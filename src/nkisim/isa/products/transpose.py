@@ -23,8 +23,6 @@ from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["as_multiplied", "contaminated", "nc_transpose", "passed"]
-
 TRANSPOSE_SIZE = declare(
     "S039",
     "transpose-size",

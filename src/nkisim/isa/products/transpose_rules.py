@@ -7,8 +7,6 @@ from nkisim.dtypes import DType
 from nkisim.spec import Call
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["TRANSPOSE_8BIT", "TRANSPOSE_DTYPE", "spreads", "transpose_dtype"]
-
 TRANSPOSE_DTYPE = declare(
     "D007",
     "transpose-dtype",

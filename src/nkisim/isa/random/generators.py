@@ -16,8 +16,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["LANES", "WEYL", "XORWOW_WORDS", "Generator", "Lfsr", "Xorwow", "expand_seed", "uniform"]
-
 Array = np.ndarray
 
 LANES = 128

@@ -41,8 +41,6 @@ from nkisim.spec.operator_constraints import (
     engine_named,
 )
 
-__all__ = ["dropout", "rand2", "rand_get_state", "rand_set_state", "rng", "set_rng_seed"]
-
 Array = np.ndarray
 
 DROP_PROBABILITY = declare(

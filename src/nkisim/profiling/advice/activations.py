@@ -16,8 +16,6 @@ from nkisim.profiling.steps import Term
 from nkisim.rewriting import Edit
 from nkisim.suggestions.statement import Case
 
-__all__ = ["activation_advice"]
-
 ONE_ACTIVATION = declare(
     "P010",
     "steps-of-one-activation",

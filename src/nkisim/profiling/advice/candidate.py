@@ -16,8 +16,6 @@ from nkisim.rewriting import Edit
 from nkisim.source import File
 from nkisim.suggestions.statement import Case, case_of
 
-__all__ = ["Candidate", "Found", "Iterations", "Line", "iterations_of"]
-
 Line = tuple[str, int]
 """File and line."""
 

@@ -13,18 +13,6 @@ from nkisim.suggestions.statement import Case
 _COLUMNS = 99
 """Width from which on the arguments of a call get lines of their own."""
 
-__all__ = [
-    "after",
-    "before",
-    "line_end",
-    "lines_of",
-    "removed",
-    "reordered",
-    "replaced",
-    "texts_of",
-    "with_arguments",
-]
-
 
 def with_arguments(case: Case, texts: Mapping[str, str]) -> list[Edit]:
     """Return the edits that set arguments of the call of a statement."""

@@ -15,8 +15,6 @@ from nkisim.profiling.advice.loads import JUMPS, PURE, RANGES
 from nkisim.source import File, Function, nki_arguments, tensor_functions
 from nkisim.spec import INSTRUCTIONS
 
-__all__ = ["Effect", "Effects"]
-
 _OPAQUE = (*JUMPS, Function, ast.With, ast.Try, ast.While, ast.Yield, ast.Await, ast.NamedExpr)
 _NEW = tuple(f"nki.language.{x}" for x in ("ndarray", "zeros", "ones", "full", "load"))
 """Functions whose result is no view of an argument."""

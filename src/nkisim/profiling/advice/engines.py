@@ -19,8 +19,6 @@ from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.call import Call
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["engine_advice"]
-
 ONE_EVACUATOR = declare(
     "P007",
     "psum-emptied-by-one-engine",

@@ -18,8 +18,6 @@ from nkisim.profiling.advice.loads import Load
 from nkisim.rewriting import Edit
 from nkisim.suggestions.statement import Case
 
-__all__ = ["Groups", "groups_of"]
-
 
 def groups_of(case: Case, body: Sequence[ast.stmt], labels: Sequence[str]) -> Groups | None:
     """Return the groups of successive statements; None if their effects are not certain.

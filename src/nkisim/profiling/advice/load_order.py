@@ -11,8 +11,6 @@ from nkisim.profiling.advice.edits import reordered
 from nkisim.profiling.advice.effects import Effects
 from nkisim.suggestions.statement import Case
 
-__all__ = ["order_advice"]
-
 LATE_LOAD_FIRST = declare(
     "P014",
     "late-load-first",

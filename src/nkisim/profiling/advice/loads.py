@@ -14,8 +14,6 @@ from nkisim.profiling.advice.candidate import Found, Line
 from nkisim.source import File, Function, base_name, nki_arguments
 from nkisim.suggestions.statement import Case
 
-__all__ = ["JUMPS", "PURE", "RANGES", "Load", "load_at"]
-
 PURE = {"int", "len", "max", "min", "nki.language.ds", "range", "slice"}
 """Functions that a copied assignment may call."""
 

@@ -19,8 +19,6 @@ from nkisim.rewriting import Edit
 from nkisim.spec.enums import engine as Engine
 from nkisim.suggestions.statement import Case
 
-__all__ = ["queue_advice"]
-
 SOFTWARE_DESCRIPTORS = declare(
     "P002",
     "software-descriptors",

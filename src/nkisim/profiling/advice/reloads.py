@@ -18,8 +18,6 @@ from nkisim.profiling.advice.loads import Load, load_at
 from nkisim.profiling.program import Operation, Program, Tile
 from nkisim.rewriting import Edit
 
-__all__ = ["reload_advice"]
-
 LOADED_AGAIN = declare(
     "P009",
     "loaded-again",

@@ -20,8 +20,6 @@ from nkisim.profiling.result import Advice, ProfileData, Together
 from nkisim.rewriting import applied, disjoint, unified_diff
 from nkisim.trials import Trials, Tried
 
-__all__ = ["RULES", "advise"]
-
 RULES: tuple[Callable[[Found], Iterator[Candidate]], ...] = (
     queue_advice,
     engine_advice,

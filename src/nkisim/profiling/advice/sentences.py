@@ -13,8 +13,6 @@ from nkisim.memory.region import is_psum
 from nkisim.profiling.advice.candidate import Candidate, Found, Line
 from nkisim.profiling.program import Operation
 
-__all__ = ["sentences"]
-
 SHORT_RUNS = declare(
     "P001",
     "short-dma-runs",

@@ -11,8 +11,6 @@ from nkisim.profiling.advice.candidate import Candidate, Found
 from nkisim.profiling.advice.groups import groups_of
 from nkisim.suggestions.statement import Case
 
-__all__ = ["stage_advice"]
-
 STAGES_IN_TURN = declare(
     "P015",
     "stages-in-turn",

@@ -19,8 +19,6 @@ from nkisim.rewriting import Edit
 from nkisim.source import Function
 from nkisim.suggestions.statement import Case
 
-__all__ = ["table_advice"]
-
 TABLES_IN_TURN = declare(
     "P013",
     "tables-in-turn",

@@ -11,19 +11,6 @@ from nkisim.upgrade.bindings import assigned_value, same_values
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import is_tile
 
-__all__ = [
-    "Axis",
-    "Index",
-    "affine",
-    "depends",
-    "derived",
-    "difference",
-    "grid",
-    "product",
-    "total",
-    "wrapped",
-]
-
 _AXES = {"p": 0, "x": 1, "y": 2, "z": 3}
 
 

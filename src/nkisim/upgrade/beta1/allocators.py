@@ -10,8 +10,6 @@ from nkisim.rewriting import Edit
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 
-__all__ = ["without_decorator"]
-
 _LANGUAGE, _COMPILER = "nki.language", "nki.compiler."
 _BUFFERS = {
     f"{_COMPILER}{memory}.{function}": memory

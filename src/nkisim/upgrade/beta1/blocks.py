@@ -11,8 +11,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, is_tile
 
-__all__: list[str] = []
-
 _LANGUAGE = "nki.language"
 _ADVICE = (
     "the partition is now the first dimension: use a list of tiles, put the blocks behind the "

@@ -11,8 +11,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import dtype_of, is_tile
 
-__all__: list[str] = []
-
 _LANGUAGE, _TYPING = "nki.language", "nki.typing"
 
 

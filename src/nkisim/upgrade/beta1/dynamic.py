@@ -12,8 +12,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, is_tile
 
-__all__: list[str] = []
-
 _ADVICE = (
     "write the address as t.ap(pattern=[[step, count], ...], vector_offset=rows), or with "
     "scalar_offset= for one index"

@@ -11,8 +11,6 @@ from nkisim.upgrade.beta1.allocators import without_decorator
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _TIMED = ("nki.baremetal", "nki.benchmark", "nki.profile")
 

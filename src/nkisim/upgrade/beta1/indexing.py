@@ -15,8 +15,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import buffer_of, is_tile, rank_of
 
-__all__ = ["Part", "is_read", "patterned", "selected", "sliced", "target_text", "valid_count"]
-
 _ADVICE = "index with slices, or with t.ap(pattern=[[step, count], ...])"
 
 

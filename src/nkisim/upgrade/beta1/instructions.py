@@ -16,8 +16,6 @@ from nkisim.upgrade.signatures import binds
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import buffer_of, in_psum
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 

@@ -14,8 +14,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import TILE_FUNCTIONS, base_name, is_tile
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _ADVICE = "slice every operand to the valid part, [start:min(start + size, n)], and drop mask="
 

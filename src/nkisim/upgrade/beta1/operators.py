@@ -13,8 +13,6 @@ from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 _BINARY = {

@@ -10,8 +10,6 @@ from nkisim.upgrade.beta1.results import allocated, hoisted, old_calls, replaced
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 

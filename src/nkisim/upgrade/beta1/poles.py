@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name
 
-__all__ = ["pole_of", "rows_apart"]
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _POLES = ("log", "reciprocal", "rsqrt")
 

@@ -10,8 +10,6 @@ from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match
 from nkisim.upgrade.source import Source
 
-__all__ = ["DST", "allocated", "hoisted", "old_calls", "replaced_by", "target_of"]
-
 _ISA = "nki.isa"
 DST = "allocate the result and pass it as dst=: since Beta 2 the instruction returns nothing"
 

@@ -10,8 +10,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, in_psum, shape_of
 
-__all__: list[str] = []
-
 _LANGUAGE = "nki.language"
 _LOOPS = ("range", *(f"{_LANGUAGE}.{kind}_range" for kind in ("affine", "sequential", "static")))
 

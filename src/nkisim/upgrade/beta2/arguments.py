@@ -12,8 +12,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, dtype_text
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 _ENUMS = {

@@ -13,8 +13,6 @@ from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
 from nkisim.versions import VERSIONS
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 # Keywords of older releases that have rules of their own.

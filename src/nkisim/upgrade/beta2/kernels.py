@@ -12,8 +12,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of
 
-__all__: list[str] = []
-
 _LANGUAGE = "nki.language"
 
 

@@ -10,8 +10,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import dtype_of, rank_of, shape_of
 
-__all__: list[str] = []
-
 _ISA = "nki.isa"
 
 

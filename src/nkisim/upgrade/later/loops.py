@@ -17,8 +17,6 @@ from nkisim.upgrade.later.nki06 import is_register
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 
-__all__ = ["conditional", "counted"]
-
 _LANGUAGE = "nki.language"
 
 Loop = ast.For | ast.While

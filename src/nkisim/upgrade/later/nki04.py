@@ -11,8 +11,6 @@ from nkisim.upgrade.rules import RULES, Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
 
-__all__ = ["renamed_attributes"]
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 rule(

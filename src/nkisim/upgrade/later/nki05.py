@@ -16,8 +16,6 @@ from nkisim.upgrade.source import Source
 from nkisim.upgrade.staging import staged
 from nkisim.upgrade.tiles import buffer_of, in_psum, is_tile, shape_of
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 

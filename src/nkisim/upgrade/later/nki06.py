@@ -10,8 +10,6 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
 
-__all__ = ["RANGES", "is_builtin", "is_register", "ranges"]
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 RANGES = ("affine_range", "sequential_range", "static_range")
 

@@ -12,8 +12,6 @@ from nkisim.upgrade.later.positions import keywords
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 
-__all__: list[str] = []
-
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _HBM = tuple(f"{_LANGUAGE}.{name}" for name in ("hbm", "private_hbm", "shared_hbm"))
 

@@ -13,8 +13,6 @@ from nkisim.upgrade.releases import MODULES, parameter_names
 from nkisim.upgrade.rules import Finder, Match, rule
 from nkisim.upgrade.source import Source
 
-__all__ = ["first_moved", "keywords", "moved_functions"]
-
 
 def first_moved(older: str, newer: str, module: str, name: str) -> int | None:
     """Return the first position of a function that has another parameter in a newer version."""

@@ -20,8 +20,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-__all__ = ["Autocast", "autocast_device", "cast_arguments", "without_autocast"]
-
 Autocast = Literal["lower", "float32", "keep"]
 
 _LOWER = (torch.float16, torch.bfloat16)

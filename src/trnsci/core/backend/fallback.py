@@ -9,8 +9,6 @@ from threading import Lock
 from trnsci.core.counters import count_fallback
 from trnsci.core.errors import NkiFallbackWarning
 
-__all__ = ["callers_level", "forget_causes", "report_fallback"]
-
 _LONGEST = 200  # characters of the error's first line that identify a cause
 
 _lock = Lock()

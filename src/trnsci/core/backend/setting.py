@@ -20,8 +20,6 @@ from torch.compiler import is_compiling
 
 from trnsci.core.interop import constant_to_compile
 
-__all__ = ["Setting", "Snapshot", "restored", "snapshot"]
-
 T = TypeVar("T")
 
 _SETTINGS: WeakSet[Setting[Any]] = WeakSet()

@@ -19,8 +19,6 @@ from torch import Tensor
 
 from trnsci.core.interop import without_modes
 
-__all__ = ["Transport", "VirtualMesh", "VirtualTensor"]
-
 
 class Transport:
     """A process group of ``torch.distributed``; None for the default one.

@@ -34,8 +34,6 @@ from trnsci.core.krylov.operators import LinearOperator, as_operator, as_precond
 from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
 from trnsci.core.krylov.vectors import ONE, Number, Vectors
 
-__all__ = ["Method", "Stopping", "System", "run_system", "solution", "solve", "stopping"]
-
 Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Product | None, Watch], Run]
 """``method(op, b, x, M, watch)`` returns a run that begins at x, which it may overwrite."""
 

@@ -33,8 +33,6 @@ from trnsci.core.errors import BackendError
 from trnsci.core.interop import fake_tensor_mode, version_of
 from trnsci.core.testing import BACKENDS, random_tensor, uninitialized_as_nan, unit_roundoff
 
-__all__ = ["DerivativeContract", "OperationContract", "Sample"]
-
 _GRAPHS = ("test_compiled_as_one_graph", "test_exported")
 _GRAPH_BACKENDS = (pytest.param("pytorch", marks=pytest.mark.slow), "simulator")
 """Graphs on torch are slow tests: ``PublicContract`` compiles every public function there."""

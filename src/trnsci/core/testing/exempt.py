@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["EXEMPT", "GUARANTEES", "reason_of"]
-
 GUARANTEES = ("gradient", "torch.func", "compile", "default device")
 
 _DRAWS = "draws samples, on the default device unless device= says otherwise; see rsample"

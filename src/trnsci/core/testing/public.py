@@ -28,8 +28,6 @@ from torch.func import grad, jacrev, jvp
 from trnsci.core.testing import random_tensor, uninitialized_as_nan
 from trnsci.core.testing.exempt import EXEMPT, reason_of
 
-__all__ = ["PublicContract", "functions_of_tensors"]
-
 _PLAIN = {
     *("int", "float", "bool", "str", "complex", "None", "tuple", "list", "Sequence", "Literal"),
     *("Any", "dtype", "device", "torch", "collections", "abc", "typing", "Iterable", "Backend"),

@@ -29,8 +29,6 @@ from trnsolver._paths.cuda.launch import (
 )
 from trnsolver._paths.cuda.small_eigh import MOST_ROWS, SMALL_EIGH
 
-__all__ = ["batched_eigh", "batched_qr", "batched_svd", "refined_pairs"]
-
 EIGH_KERNEL = kernel_of("jacobi_eigh", EIGH)
 SMALL_EIGH_KERNEL = kernel_of("small_eigh", SMALL_EIGH)
 SVD_KERNEL = kernel_of("jacobi_svd", SVD)

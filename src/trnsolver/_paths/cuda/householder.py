@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from trnsolver._paths.cuda.jacobi import COMMON
 
-__all__ = ["QR"]
-
 QR = (
     COMMON
     + """

@@ -15,8 +15,6 @@ sets ``troubled``. If ``sweeps`` is not null, it receives the number of sweeps.
 
 from __future__ import annotations
 
-__all__ = ["COMMON", "EIGH", "PAIRS", "SVD"]
-
 COMMON = """
 // Fast versions, accurate to a few units in the last place.
 __device__ float quick_quotient(float a, float b) { return __fdividef(a, b); }

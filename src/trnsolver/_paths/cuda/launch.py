@@ -11,21 +11,6 @@ from torch import Tensor
 from trnsci.core.cuda import CudaKernel, most_shared_bytes
 from trnsci.core.eager import inert
 
-__all__ = [
-    "LEAST_BATCH",
-    "LEAST_ORDER",
-    "NoKernelError",
-    "fits",
-    "is_large",
-    "kernel_of",
-    "launch",
-    "matrices_in",
-    "pays",
-    "source_of",
-    "suits",
-    "threads_for",
-]
-
 _TYPES = {
     torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f", "1.17549435e-38f"),
     torch.float64: ("double", "2.220446049250313e-16", "1e-150", "2.2250738585072014e-308"),

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from trnsolver._paths.cuda.jacobi import PAIRS
 
-__all__ = ["MOST_ROWS", "SMALL_EIGH"]
-
 MOST_ROWS = 64
 """Largest order for which a warp has a lane for each pair."""
 

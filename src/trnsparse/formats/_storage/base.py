@@ -20,8 +20,6 @@ from trnsparse._patterns.conversions import densified
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import RowMatrix
 
-__all__ = ["StoredMatrix", "check_same_shape", "is_scalar"]
-
 _DERIVED = ("_pattern_cache", "_product_cache")
 
 

@@ -24,8 +24,6 @@ from trnsparse.formats._storage.checks import (
     shape_of,
 )
 
-__all__ = ["BSRStorage"]
-
 
 @dataclass(eq=False, repr=False)
 class BSRStorage(StoredMatrix):

@@ -13,8 +13,6 @@ from trnsci.core.eager import concrete
 from trnsci.core.errors import DeviceError, DTypeError, ShapeError
 from trnsparse._patterns.index import INDEX_DTYPES
 
-__all__ = ["check_compressed", "check_indices", "check_range", "check_values", "shape_of"]
-
 
 def shape_of(owner: str, shape: Sequence[int]) -> tuple[int, int]:
     """Return the shape of a matrix as two integers."""

@@ -18,8 +18,6 @@ from trnsparse.formats._storage.checks import (
     shape_of,
 )
 
-__all__ = ["CSCStorage"]
-
 
 @dataclass(eq=False, repr=False)
 class CSCStorage(StoredMatrix):

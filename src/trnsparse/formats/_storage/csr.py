@@ -25,8 +25,6 @@ from trnsparse.formats._storage.checks import (
     shape_of,
 )
 
-__all__ = ["CSRStorage"]
-
 
 @dataclass(eq=False, repr=False)
 class CSRStorage(StoredMatrix):

@@ -15,8 +15,6 @@ from trnsparse._patterns.pattern import Pattern, Snapshot
 from trnsparse.formats._storage.base import StoredMatrix
 from trnsparse.formats._storage.checks import check_indices, check_range, check_values, shape_of
 
-__all__ = ["ELLStorage"]
-
 _EMPTY = -1
 
 

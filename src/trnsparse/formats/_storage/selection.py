@@ -11,8 +11,6 @@ from trnsci.core.errors import DimensionError, ShapeError
 from trnsparse._patterns.pattern import Pattern
 from trnsparse.formats._storage.csr import CSRStorage
 
-__all__ = ["select"]
-
 
 def select(matrix: CSRStorage, key: Any) -> Any:
     """Return ``matrix[key]``.

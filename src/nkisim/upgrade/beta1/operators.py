@@ -189,9 +189,9 @@ def _written(
         if set(found) == {"src"} and memory == "sbuf" and same:
             return f"{nisa}.dma_copy(dst={dst}, src={source.code(found['src'])})"
     if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.matmul":
-        found = source.arguments(value, ("x", "y", "transpose_x"))
-        flag = None if found is None else found.get("transpose_x")
-        if found is not None and flag is not None and source.code(flag) == "True":
+        found = source.arguments(value, ("x", "y", "transpose_x")) or {}
+        flag = found.get("transpose_x")
+        if flag is not None and source.code(flag) == "True":
             pair = f"stationary={source.code(found['x'])}, moving={source.code(found['y'])}"
             if memory == "psum":
                 return f"{nisa}.nc_matmul(dst={dst}, {pair}, accumulate=False)"

@@ -392,3 +392,17 @@ def test_a_kind_needs_0_7():
         return x
 
     assert codes(kernel, ONE, source=False) == {"A025"}
+
+
+@each_case("nki", ["0.6", "0.7"])
+def test_reductions_take_three_free_dimensions(nki):
+    def kernel(x):
+        tile = nl.zeros((8, 2, 2, 2, 2), dtype=nl.float32, buffer=nl.sbuf)
+        total = nl.ndarray((8, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar_reduce(
+            dst=tile, data=tile, op0=nl.add, operand0=1.0, reduce_op=nl.add, reduce_res=total
+        )
+        return x
+
+    found = nkisim.check(kernel, nki=nki, target="gen3", source=False)(ONE).codes
+    assert ("S054" in found) == (nki == "0.7"), found

@@ -48,8 +48,9 @@ REDUCTION_SHAPE = declare(
     "S054",
     "reduction-shape",
     "error",
-    "reduce_res does not have one element on each of data's partitions.",
-    "the accumulator has one register per lane",
+    "reduce_res does not have one element on each of data's partitions, or from NKI 0.7.0 on data "
+    "has more than three free dimensions.",
+    "the accumulator has one register per lane, and the access pattern three free dimensions",
     meaningless=True,
 )
 
@@ -72,6 +73,24 @@ def reduce_res_fits(name: str, data: str) -> Constraint:
             )
 
     return Constraint(f"{name} is (P, 1) on the partitions of {data}", (REDUCTION_SHAPE,), check)
+
+
+def rank_at_most_four(data: str) -> Constraint:
+    """A tile has at most three free dimensions, as from NKI 0.7.0 on."""
+
+    def check(call: Call) -> None:
+        tensor = call.operand(data)
+        if tensor.ndim > 4:
+            call.fail(
+                REDUCTION_SHAPE,
+                f"{data} has {tensor.ndim - 1} free dimensions",
+                operand=data,
+                seen=tensor.shape,
+                allowed="at most 3 free dimensions",
+                fix="reshape it to (P, elements)",
+            )
+
+    return Constraint(f"{data} has at most 3 free dimensions", (REDUCTION_SHAPE,), check)
 
 
 def _is_activation(call: Call) -> None:
@@ -339,6 +358,18 @@ def _exponential_arguments(call: Call) -> None:
         )
 
 
+_EXPONENTIAL = (
+    same_partitions("dst", "src", "max_value"),
+    same_free_size("dst", "src"),
+    reduce_res_fits("reduce_res", "src"),
+    Constraint(
+        "reduce_init with load_reduce only; max_value float32",
+        (REDUCE_INIT,),
+        _exponential_arguments,
+    ),
+)
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={
@@ -348,22 +379,14 @@ def _exponential_arguments(call: Call) -> None:
         "reduce_res": Out(ON_CHIP, optional=True),
         "reduce_init": Column(ON_CHIP),
     },
-    require=(
-        same_partitions("dst", "src", "max_value"),
-        same_free_size("dst", "src"),
-        reduce_res_fits("reduce_res", "src"),
-        Constraint(
-            "reduce_init with load_reduce only; max_value float32",
-            (REDUCE_INIT,),
-            _exponential_arguments,
-        ),
-    ),
+    require=_EXPONENTIAL,
     since=4,
     stateful=True,
     follow=follow_chain(Engine.vector),
     spread="elements",
     cost=stream(over="src", factor=0.25),
     source="nki.isa.exponential, 0.3.0",
+    changes={"0.7.0": {"require": (*_EXPONENTIAL, rank_at_most_four("src"))}},
 )
 def exponential(
     core: Core,

@@ -11,7 +11,7 @@ import numpy as np
 from nkisim.compiled import compiles_exact
 from nkisim.diagnostics import declare
 from nkisim.isa.accumulate import accumulate, follow_chain
-from nkisim.isa.activation import REDUCE_INIT, reduce_res_fits
+from nkisim.isa.activation import REDUCE_INIT, rank_at_most_four, reduce_res_fits
 from nkisim.isa.elementwise import UNARY_FROM_0_4, apply
 from nkisim.machine import Core, instruction
 from nkisim.spec import (
@@ -382,23 +382,25 @@ def _chained_reduce(reset: float | None) -> Callable[..., Any]:
     return body
 
 
+_CHAINED_REQUIRES = (
+    alu_operator("op0", bitvec=False, also=UNARY_FROM_0_4),
+    unused_operand("op0", "operand0"),
+    reduction_operator("reduce_op", ("add", "multiply", "maximum", "minimum")),
+    Constraint(
+        "reduce_cmd reset_reduce, reduce or load_reduce; reduce_init with load_reduce only",
+        (rules.BAD_CALL, REDUCE_INIT),
+        _chain_arguments,
+    ),
+    *_TENSOR_SCALAR_REDUCE_REQUIRES,
+)
+
 # NKI 0.4.0 and 0.5.0 document a reset to 0 for every operator, 0.6.0 to its neutral element.
 _CHAINED_REDUCE = {
     "0.4.0": {
         "body": _chained_reduce(reset=0.0),
         "follow": follow_chain(Engine.vector),
         "operands": {**_TENSOR_SCALAR_REDUCE, **_ONE_INPUT},
-        "require": (
-            alu_operator("op0", bitvec=False, also=UNARY_FROM_0_4),
-            unused_operand("op0", "operand0"),
-            reduction_operator("reduce_op", ("add", "multiply", "maximum", "minimum")),
-            Constraint(
-                "reduce_cmd reset_reduce, reduce or load_reduce; reduce_init with load_reduce only",
-                (rules.BAD_CALL, REDUCE_INIT),
-                _chain_arguments,
-            ),
-            *_TENSOR_SCALAR_REDUCE_REQUIRES,
-        ),
+        "require": _CHAINED_REQUIRES,
     },
     "0.6.0": {
         "body": _chained_reduce(reset=None),
@@ -408,6 +410,7 @@ _CHAINED_REDUCE = {
             "reduce_res": Out(ON_CHIP, optional=True),
         },
     },
+    "0.7.0": {"require": (*_CHAINED_REQUIRES, rank_at_most_four("data"))},
 }
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._paths.triangles import one_triangle
 from trnblas._precise.slicing import MOST_DEPTH, MOST_SLICES, PROMISE, bound
+from trnsci.core.backend.autocast import without_autocast
 from trnsci.core.backend.derivatives import Gradients, Needed
 from trnsci.core.backend.operation import Operation
 from trnsci.core.products import matmul
@@ -69,7 +69,7 @@ class _Product(Operation):
 
 
 def _plain(a: Tensor, b: Tensor, upper: bool) -> Tensor:
-    with torch.autocast(a.device.type, enabled=False):  # it would lower the level
+    with without_autocast((a,)):  # it would lower the level
         product = matmul(a, b)
     return one_triangle(product, True) if upper else product
 

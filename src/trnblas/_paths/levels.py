@@ -19,6 +19,7 @@ from trnblas._paths.level_products import BFLOAT16_GEMM, DOUBLEFLOAT_GEMM, FLOAT
 from trnblas._paths.products import vector_product
 from trnblas._precise.ladder import Level, cheapest
 from trnsci.core.accumulation import accumulated, is_number, scaled
+from trnsci.core.backend.autocast import without_autocast
 from trnsci.core.backend.precision import LEVELS, PrecisionLevel
 from trnsci.core.backend.update import Multiply
 from trnsci.core.errors import FlagError
@@ -107,7 +108,7 @@ def unlowered(
     """Return ``function(*args)``, which autocast lowers if there is no level."""
     if level is None:
         return function(*args, **options)
-    with torch.autocast(A.device.type, enabled=False):
+    with without_autocast((A,)):
         return function(*args, **options)
 
 

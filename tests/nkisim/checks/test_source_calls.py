@@ -87,7 +87,7 @@ MEMBERS = {
     "nl.tile_size.sbuf_fmax": ("0.4.0", "0.5.0", "0.6.0", "0.7.0"),
     "nl.tile_size.pmax": VERSIONS,
     "nl.float8_e8m0fnu": ("0.5.0", "0.6.0", "0.7.0"),
-    "nl.DType": ("0.6.0",),
+    "nl.DType": ("0.6.0", "0.7.0"),
 }
 
 

@@ -296,3 +296,21 @@ def test_what_is_not_certain_is_a_finding(text, rule):
     assert outcome.problem == ""
     assert rule in {finding.rule for finding in outcome.findings}
     assert upgrade_text(outcome.after, "beta1").after == outcome.after
+
+
+@each_case(
+    ("dtype", "text"),
+    [
+        ("np.float32", "nisa.dma_copy(dst=t[...], src=x)"),
+        ("nl.bfloat16", "nisa.tensor_copy(dst=t[...], src=nl.load(x, dtype=nl.bfloat16))"),
+    ],
+)
+def test_a_load_with_the_dtype_of_its_tile_is_one_transfer(dtype, text):
+    """Another dtype rounds before the tile does, so it stays a tile of its own."""
+    before = (
+        "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\nimport numpy as np\n\n\n"
+        "@nki.jit\ndef kernel(x):\n"
+        "    t = nl.ndarray((128, 64), dtype=np.float32, buffer=nl.sbuf)\n"
+        f"    t[...] = nl.load(x, dtype={dtype})\n    return t\n"
+    )
+    assert f"    {text}\n" in upgrade_text(before).after

@@ -181,13 +181,15 @@ def _written(
     if memory in _HBM:
         return f"{nl}.store({dst}, {code})" if is_tile(source, value) else None
     if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.load":
-        found = source.arguments(value, ("src",))
-        if found is not None and set(found) == {"src"} and memory == "sbuf":
+        found = source.arguments(value, ("src",)) or {}
+        converted = found.pop("dtype", None)
+        same = converted is None or _dtype_of(source, target.value) == _last(source, converted)
+        if set(found) == {"src"} and memory == "sbuf" and same:
             return f"{nisa}.dma_copy(dst={dst}, src={source.code(found['src'])})"
     if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.matmul":
-        found = source.arguments(value, ("x", "y", "transpose_x"))
-        flag = None if found is None else found.get("transpose_x")
-        if found is not None and flag is not None and source.code(flag) == "True":
+        found = source.arguments(value, ("x", "y", "transpose_x")) or {}
+        flag = found.get("transpose_x")
+        if flag is not None and source.code(flag) == "True":
             pair = f"stationary={source.code(found['x'])}, moving={source.code(found['y'])}"
             if memory == "psum":
                 return f"{nisa}.nc_matmul(dst={dst}, {pair}, accumulate=False)"
@@ -198,6 +200,20 @@ def _written(
     if is_tile(source, value):
         return f"{nisa}.tensor_copy(dst={dst}, src={code})"
     return None
+
+
+def _dtype_of(source: Source, tile: ast.expr) -> str:
+    """Return the last part of the dtype that all allocations of a tile name; empty if unknown."""
+    made = [
+        source.keyword(v, "dtype") for v in source.values(tile) or () if isinstance(v, ast.Call)
+    ]
+    names = {"" if dtype is None else _last(source, dtype.value) for dtype in made}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _last(source: Source, dtype: ast.expr) -> str:
+    """Return the name of a dtype without its module."""
+    return source.code(dtype).rpartition(".")[2]
 
 
 def _element(source: Source, target: ast.Subscript) -> str:

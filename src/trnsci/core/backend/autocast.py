@@ -30,7 +30,8 @@ def autocast_device(args: Iterable[Any]) -> str | None:
     for arg in args:
         if isinstance(arg, Tensor):
             kind = arg.device.type
-            return kind if torch.is_autocast_enabled(kind) else None
+            applies = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+            return kind if applies else None
     return None
 
 

@@ -160,3 +160,17 @@ def test_ranks_must_share_a_level():
             assert "precision float32" in error[1]
         assert found[5][0] == "FlagError"
         assert found[6][0] == "DTypeError"
+
+
+def test_the_memory_of_a_call_does_not_depend_on_levels_of_the_past():
+    """A rank holds a block of each matrix and of each operand from elsewhere, and no copy."""
+
+    def peak():
+        return distributed.plan("gemm", (8192, 8192), (8192, 8192), mesh=(4, 4)).peak_bytes[0]
+
+    block = 2048 * 2048 * 4
+    with trnblas.precision("doublefloat"):
+        assert peak() > 5 * block
+    assert peak() == 5 * block
+    with trnblas.precision("float32"):
+        assert peak() == 5 * block

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trnblas._library import LIBRARY
 from trnblas._paths.arguments import Scalar
 from trnblas.distributed.panels import flipped
-from trnsci.core.backend.precision import CHOSEN, PrecisionLevel
+from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import gradients
 from trnsci.core.distributed.layout import dims_of, is_dtensor
 from trnsci.core.distributed.schedule import Split
@@ -55,10 +56,10 @@ def constant(function: str, name: str, value: Scalar) -> Scalar:
 def precision_of(level: PrecisionLevel) -> PrecisionLevel | None:
     """Return the argument by which single-rank functions compute at a level.
 
-    It is None where the level is float32 and nothing has chosen another one, so that these
-    functions write into ``out``.
+    It is None where the level is float32 and these functions would choose it by themselves, so that
+    they write into ``out``.
     """
-    return None if level == "float32" and not CHOSEN.used else level
+    return None if level == "float32" == LIBRARY.level() else level
 
 
 def described(operands: Mapping[str, Any], **options: Any) -> str:

@@ -42,8 +42,8 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
-    Peak memory is that at the default level of precision, where other levels hold copies of
-    operands, and of a factor other than 1, for which ``trsm`` copies the right-hand sides.
+    Peak memory is that of a call with a factor other than 1, for which ``trsm`` copies the
+    right-hand sides, at the level of precision that is set: all levels but float32 copy operands.
 
     Args:
         function: ``"gemm"``, ``"syrk"``, ``"trsm"`` or ``"batched_pair_energy"``.

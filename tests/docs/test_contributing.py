@@ -250,11 +250,6 @@ def test_the_edits_apply(copied, title):
     assert [command for command in commands if f"`{command}" not in example.text] == []
 
 
-def test_a_rule_begins_as_the_page_says(copied):
-    example = copied("a rule")
-    assert_done(example, *next(rule(example)))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_an_example_ends_as_the_page_says(copied, title):

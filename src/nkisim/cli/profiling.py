@@ -40,8 +40,7 @@ from nkisim.filecheck.calls import (
     where_raised,
 )
 from nkisim.filecheck.files import SourceFile, check_shape_names, named_kernel
-from nkisim.filecheck.limits import GaveUp, time_limit
-from nkisim.filecheck.modules import CannotImport, imported
+from nkisim.filecheck.modules import CannotImport, GaveUp, imported, time_limit
 from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.page import profile_page
 from nkisim.profiling.text import comparison, summary

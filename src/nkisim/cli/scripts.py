@@ -20,7 +20,7 @@ from nkisim.diagnostics.formats import format_of
 from nkisim.diagnostics.ledger import FailOn
 from nkisim.diagnostics.text import ledger_text, wants_colour
 from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
-from nkisim.process_ledger import close_ledger, open_ledger
+from nkisim.runs.process_ledger import close_ledger, open_ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nkisim.diagnostics.findings import MOST_SHOWN, Finding
+from nkisim.diagnostics.html import body, document
 from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.page import ledger_page
+from nkisim.diagnostics.report import counted
 from nkisim.diagnostics.text import ledger_text
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "note"}
@@ -146,6 +148,19 @@ def _sarif(finding: Finding) -> dict[str, Any]:
 def _uri(file: str) -> str:
     relative = _relative(file)
     return Path(file).as_uri() if os.path.isabs(relative) else relative
+
+
+def ledger_page(ledger: Ledger) -> str:
+    """Return a ledger as a complete HTML page."""
+    memory = [
+        replace(picture, kernel=ledger.label(kernel))
+        for kernel in ledger.kernels.values()
+        for picture in kernel.memory
+    ]
+    checked = [f"{file}: {', '.join(names)}" for file, names in ledger.by_file().items()]
+    notes = checked + ledger.ran() + ledger.remarks()
+    inner = body("nkisim check", ledger.summary(), notes, ledger.findings, memory)
+    return document(f"nkisim: {counted(ledger.findings)}", inner)
 
 
 FORMATS: dict[str, Callable[[Ledger, bool], str]] = {

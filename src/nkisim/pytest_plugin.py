@@ -140,7 +140,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         if any(_MISSING in report.longreprtext for report in failed):
             terminalreporter.write_line(f"nkisim: {_HINT}")
         return
-    from nkisim.diagnostics.text import ledger_text
+    from nkisim.diagnostics.formats import ledger_text
 
     terminalreporter.section("nkisim")
     terminalreporter.write(ledger_text(ledger, terminalreporter.hasmarkup))

@@ -14,8 +14,8 @@ from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
 from nkisim.diagnostics import CHECKED, RULES, Place
 from nkisim.diagnostics.findings import MOST_SHOWN
+from nkisim.diagnostics.formats import ledger_text
 from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.text import ledger_text
 
 from .checker_cases import COMPREHENSION, EXAMPLES, GOOD, HEAD, UNWRITTEN, WARNED, write
 

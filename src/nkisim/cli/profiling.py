@@ -27,8 +27,8 @@ from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.improving import ImprovedFile, improve
 from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
+from nkisim.diagnostics.formats import finding_text, wants_colour
 from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.text import finding_text, wants_colour
 from nkisim.filecheck import Shapes, parse_shapes
 from nkisim.filecheck.arguments import shapes_hint
 from nkisim.filecheck.calls import (

@@ -39,7 +39,7 @@ def unused_ignores(
             known = [rule for rule in CHECKED if rule.startswith(name)]
             sure = not known or all_ran or all(rule in of_source for rule in known)
             everywhere = len(settings.targets) > 1 or not known
-            if sure and everywhere and all(settings.selection.includes(r) for r in known):
+            if sure and everywhere and settings.selection.rules.issuperset(known):
                 message = f"nothing on this line breaks {name}"
                 message += "" if known else ", which is no rule"
                 fix = f"remove {name} from the comment"
@@ -98,7 +98,9 @@ def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettin
         _check(source, settings, ledger)
     if sources:
         ran = any(kernel.runs for kernel in ledger.kernels.values())
-        ledger.rules = sum(map(settings.selection.includes, CHECKED if ran else source_rules()))
+        ledger.rules = len(
+            settings.selection.rules.intersection(CHECKED if ran else source_rules())
+        )
     return ledger
 
 

@@ -6,6 +6,7 @@ import fnmatch
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def _declare(*homes: str) -> None:
         import_module(f"nkisim.{home}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Selection:
     """A selection of rules.
 
@@ -58,15 +59,17 @@ class Selection:
         rule = finding.rule.id
         if rule not in CHECKED:  # messages about the check itself
             return True
-        if not self.includes(rule):
+        if rule not in self.rules:
             return False
         return not any(
             _begins(rule, ids) for pattern, ids in self.per_file.items() if _fits(finding, pattern)
         )
 
-    def includes(self, rule: str) -> bool:
-        """Return whether a rule is selected in any file."""
-        return (not self.only or _begins(rule, self.only)) and not _begins(rule, self.ignore)
+    @cached_property
+    def rules(self) -> frozenset[str]:
+        """The rules that are selected in any file."""
+        chosen = (rule for rule in CHECKED if not self.only or _begins(rule, self.only))
+        return frozenset(rule for rule in chosen if not _begins(rule, self.ignore))
 
 
 def _begins(rule: str, names: Iterable[str]) -> bool:

@@ -25,7 +25,8 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from kernels import layernorm_problem, problems, softmax_problem
-from nkisim.machine import core, dispatch, plan
+from nkisim.machine import core
+from nkisim.machine.calls import dispatch, plan
 
 VARIANTS: dict[str, tuple[str, ...]] = {
     "both": (),

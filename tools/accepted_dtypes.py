@@ -21,7 +21,7 @@ import nkisim
 import nkisim.language as nl
 from nkisim import NkiValidationError
 from nkisim.dtypes import DType
-from nkisim.machine.legality import check_call
+from nkisim.machine.calls.legality import check_call
 from nkisim.options import SimOptions
 from nkisim.spec.call import Call
 

@@ -25,7 +25,7 @@ import nkisim
 from nkisim.arch import GENERATIONS, resolve_target
 from nkisim.arch.timing import timing_of
 from nkisim.profiling.analysis import Prediction
-from nkisim.profiling.program import Capture
+from nkisim.profiling.model.program import Capture
 
 PAGE = Path(__file__).parent.parent / "docs" / "design" / "profile-calibration.md"
 _ORDER = 2048

@@ -39,7 +39,7 @@ import kernels  # noqa: E402
 import nkisim  # noqa: E402
 from nkisim import NkiValidationError, check, profile, simulate  # noqa: E402
 from nkisim.diagnostics import CHECKED, RULES, Rule  # noqa: E402
-from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE  # noqa: E402
+from nkisim.diagnostics.rules import SPOKEN_FOR, UNDECIDABLE  # noqa: E402
 from nkisim.filecheck.modules import imported  # noqa: E402
 from nkisim.spec import INSTRUCTIONS  # noqa: E402
 from nkisim.versions.rules import rows as by_version  # noqa: E402

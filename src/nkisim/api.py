@@ -31,10 +31,10 @@ from nkisim.diagnostics import (
     own_frames_shown,
     user_stacklevel,
 )
-from nkisim.host import kernel_name, kernel_parameters
 from nkisim.machine import CORE
 from nkisim.options import SimOptions
 from nkisim.runs import LAUNCH_GRID, Run, add_source_findings
+from nkisim.runs.host import kernel_name, kernel_parameters
 from nkisim.suggestions import suggestion
 from nkisim.versions import VERSIONS, at, dropped, in_force, judged_by
 from nkisim.versions import chosen as chosen_version

@@ -1,9 +1,10 @@
-"""Options of a run."""
+"""Options of a run, and the environment variables that set them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nkisim.arch import TARGET_VARIABLE, Generation, resolve_target
@@ -141,3 +142,17 @@ class SimOptions:
         if self.precise_fp is not None:
             return self.precise_fp
         return os.environ.get(PRECISE_VARIABLE, "1") != "0"
+
+
+@contextmanager
+def variable_set(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable, for this process and those that it starts, and restore it."""
+    earlier = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if earlier is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = earlier

@@ -77,7 +77,7 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
     from nkisim.arch import resolve_target
     from nkisim.filecheck.settings import SettingsError, project_settings
     from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
-    from nkisim.process_ledger import REPORT_VARIABLE, open_ledger
+    from nkisim.runs.process_ledger import REPORT_VARIABLE, open_ledger
     from nkisim.versions import NKI_VARIABLE, resolve
 
     shim.install()
@@ -105,7 +105,7 @@ def _set(config: pytest.Config, name: str, option: str, project: str = "") -> No
 
     The environment wins over the setting of a project.
     """
-    from nkisim.environment import variable_set
+    from nkisim.options import variable_set
 
     value = option or ("" if name in os.environ else project)
     if value:
@@ -119,7 +119,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Merge the findings of this run and of its workers."""
     if not session.config.getoption("nkisim"):
         return
-    from nkisim.process_ledger import close_ledger
+    from nkisim.runs.process_ledger import close_ledger
 
     ledger = close_ledger()
     fail_on = session.config.getoption("nkisim_fail_on")
@@ -140,7 +140,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         if any(_MISSING in report.longreprtext for report in failed):
             terminalreporter.write_line(f"nkisim: {_HINT}")
         return
-    from nkisim.diagnostics.text import ledger_text
+    from nkisim.diagnostics.formats import ledger_text
 
     terminalreporter.section("nkisim")
     terminalreporter.write(ledger_text(ledger, terminalreporter.hasmarkup))

@@ -32,7 +32,7 @@ def install(force: bool = False) -> None:
         force: Also replace AWS's own ``nki``, which otherwise takes precedence.
     """
     if os.environ.get("NKISIM_REPORT"):
-        from nkisim.process_ledger import open_if_asked
+        from nkisim.runs.process_ledger import open_if_asked
 
         open_if_asked()
     _FINDER.force = _FINDER.force or force

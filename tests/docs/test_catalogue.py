@@ -18,7 +18,7 @@ import nkisim.profiling.advice  # declares the rules of advice
 from each_case import each_case
 from kernels.told import recorded
 from nkisim.diagnostics import RULES
-from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
+from nkisim.diagnostics.rules import SPOKEN_FOR, UNDECIDABLE
 from nkisim.spec import INSTRUCTIONS
 from nkisim.versions import names_of
 from releases import VERSIONS

@@ -98,7 +98,7 @@ def _flat(text):
 
 
 def rule(example):
-    instruction, twins = "src/nkisim/isa/activation.py", "tests/kernels/values.py"
+    instruction, twins = "src/nkisim/isa/activations/activation.py", "tests/kernels/values.py"
     every = "pytest tests/nkisim/test_rules.py -k every"
     of_file = 'pytest tests/nkisim/test_rules.py -k "values or every"'
     pages = "pytest tests/docs/test_catalogue.py"

@@ -14,8 +14,9 @@ from nkisim.arch import GENERATIONS
 from nkisim.cli import commands
 from nkisim.diagnostics import CHECKED, RULES, Place
 from nkisim.diagnostics.findings import MOST_SHOWN
+from nkisim.diagnostics.formats import ledger_text
 from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.text import ledger_text
+from nkisim.filecheck import CheckSettings, Selection, check_files
 
 from .checker_cases import COMPREHENSION, EXAMPLES, GOOD, HEAD, UNWRITTEN, WARNED, write
 
@@ -600,3 +601,25 @@ def test_info_and_the_lesson_give_one_moving_size(check, generation):
         assert f"| {most} |" in row
         others = {g.moving_free_max for g in GENERATIONS} - {most}
         assert not any(f"| {other} |" in row for other in others)
+
+
+class CountedNames(tuple):
+    """Names of rules that count how often they are read."""
+
+    reads = 0
+
+    def __iter__(self):
+        CountedNames.reads += 1
+        return super().__iter__()
+
+
+def test_a_rule_is_matched_with_the_selection_once_for_all_files(tmp_path):
+    marked = UNWRITTEN.replace("MARK", "  # nkisim: ignore[L0]")
+    files = [(write(tmp_path, marked, COMPREHENSION, name=f"k{i}.py"), None) for i in range(9)]
+    reads = {}
+    for count in (1, 9):
+        CountedNames.reads = 0
+        settings = CheckSettings(selection=Selection(ignore=CountedNames(("M", "D"))))
+        assert len(check_files(files[:count], settings).findings) >= count
+        reads[count] = CountedNames.reads
+    assert reads[9] == reads[1] <= len(CHECKED) + 1  # one more for the check of the names

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nkisim.comparison import arrays_of, differences, relative_change
+from nkisim.trials.running import arrays_of, differences, relative_change
 
 
 def test_the_largest_difference_counts_elements_and_ignores_equal_nan():

@@ -16,7 +16,7 @@ import nkisim.language as nl
 from comparing import assert_same_bits
 from each_case import each_case
 from nkisim.machine import core as machine
-from nkisim.machine.dispatch import _operand_key
+from nkisim.machine.calls.dispatch import _operand_key
 
 from .samples import SAMPLES, Tile, fill, run, whole
 

@@ -12,7 +12,7 @@ import nkisim.language as nl
 from browser import browse, needs_browser
 from kernels import TWINS, cores, races
 from nkisim.arch import resolve_target
-from nkisim.diagnostics.charts import occupancy_chart
+from nkisim.diagnostics.drawings import occupancy_chart
 from nkisim.diagnostics.formats import rendered
 from nkisim.diagnostics.pictures import Occupancy, Tile, bitmap, pattern_bitmap
 from nkisim.filecheck import CheckSettings, check_files

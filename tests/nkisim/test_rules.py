@@ -146,7 +146,7 @@ def finding_of(twin, findings):
 @pytest.fixture
 def soon_endless(monkeypatch):
     """A loop on a register counts as endless after a few tests."""
-    monkeypatch.setattr(import_module("nkisim.isa.virtual_register"), "WHILE_LIMIT", 1000)
+    monkeypatch.setattr(import_module("nkisim.isa.registers.virtual"), "WHILE_LIMIT", 1000)
 
 
 @each_twin

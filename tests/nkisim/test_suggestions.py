@@ -9,7 +9,7 @@ import pytest
 import nkisim
 from each_case import each_case
 from nkisim import NkiValidationError
-from nkisim.diagnostics.text import finding_text
+from nkisim.diagnostics.formats import finding_text
 from nkisim.suggestions import complete
 from scripts import imported
 

@@ -9,7 +9,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.options import SimOptions
-from nkisim.process_ledger import close_ledger, open_ledger
+from nkisim.runs.process_ledger import close_ledger, open_ledger
 from nkisim.trials import Arguments, Trials, kernel_file
 
 

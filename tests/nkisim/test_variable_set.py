@@ -5,7 +5,7 @@ import os
 import pytest
 
 from each_case import each_case
-from nkisim.environment import variable_set
+from nkisim.options import variable_set
 
 NAME = "NKISIM_TEST_OF_VARIABLES"
 

@@ -13,8 +13,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim import check_source, versions
 from nkisim.cli import commands
-from nkisim.spec.signatures import CALLS
-from nkisim.spec.versioned import home_of
+from nkisim.spec.signatures import CALLS, home_of
 from releases import VERSIONS
 
 ONES = np.ones((128, 64), np.float32)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nkisim.arch.gen2 import GEN2
-from nkisim.arch.gen3 import GEN3
-from nkisim.arch.gen4 import GEN4
-from nkisim.arch.generation import Generation
+from nkisim.arch.generation import GEN2, GEN3, GEN4, Generation
 
 __all__ = [
     "DEFAULT_TARGET",

@@ -1,4 +1,4 @@
-"""Sizes and limits of a NeuronCore generation, on which legality depends."""
+"""Sizes and limits of the NeuronCore generations, on which legality depends."""
 
 from __future__ import annotations
 
@@ -68,3 +68,39 @@ class Generation:
 
     def __str__(self) -> str:
         return self.name
+
+
+GEN2 = Generation(
+    number=2,
+    name="gen2",
+    aliases=("trn1", "inf2", "gen2"),
+    sbuf_bytes=192 * KIB,
+    sbuf_usable_bytes=180_224,
+    moving_free_max=512,
+    moving_free_max_bf16=0,
+    lnc_max=1,
+)
+
+
+GEN3 = Generation(
+    number=3,
+    name="gen3",
+    aliases=("trn2", "gen3"),
+    sbuf_bytes=224 * KIB,
+    sbuf_usable_bytes=212_984,
+    moving_free_max=512,
+    moving_free_max_bf16=0,
+    lnc_max=2,
+)
+
+
+GEN4 = Generation(
+    number=4,
+    name="gen4",
+    aliases=("trn3", "gen4"),
+    sbuf_bytes=256 * KIB,
+    sbuf_usable_bytes=245_752,
+    moving_free_max=4096,
+    moving_free_max_bf16=8192,
+    lnc_max=2,
+)

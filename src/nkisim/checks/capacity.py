@@ -1,4 +1,4 @@
-"""Capacity checks: live bytes in SBUF and PSUM, and overlapping explicit addresses.
+"""Capacity checks: live bytes in SBUF and PSUM, overlapping explicit addresses, memory over time.
 
 A tensor is live from its first write to its last use; tensors that are live at the same time must
 fit together. Tiles on few partitions may share a byte range with tiles on other partitions, so a
@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 
 from nkisim.diagnostics import Place, Rule, declare, flag
+from nkisim.diagnostics.pictures import Occupancy, Tile
 from nkisim.dtypes import DType
 from nkisim.machine import Core
 from nkisim.memory import Lifetime, MemoryRegion
@@ -240,3 +241,26 @@ def _check_units(log: AllocationLog, region: MemoryRegion) -> None:
 def _span(tile: Lifetime) -> str:
     top, bottom, left, right = space(tile)
     return f"partitions {top}-{bottom - 1} bytes {left}-{right - 1}"
+
+
+def occupancy_of(core: Core, where: str = "") -> list[Occupancy]:
+    """Return the use of SBUF and PSUM over a finished run."""
+    found = []
+    for region in (MemoryRegion.sbuf, MemoryRegion.psum):
+        psum = region is MemoryRegion.psum
+        unit = core.generation.psum_bank_bytes if psum else 1
+        limit = core.generation.psum_bytes if psum else core.generation.sbuf_usable_bytes
+        tiles = tuple(
+            Tile(
+                life.label if life.label != "unnamed" else f"line {life.line[1]}",
+                -(-math.prod(life.shape[1:]) * life.dtype.itemsize // unit) * unit,
+                life.first_use,
+                life.last_use,
+                f"{life.line[0]}:{life.line[1]}",
+            )
+            for life in core.memory.log
+            if life.region is region and life.first_use >= 0
+        )
+        if tiles:
+            found.append(Occupancy(region.value, limit, tiles, where))
+    return found

@@ -12,10 +12,8 @@ from typing import Any
 from nkisim.checks.counts import CountedLoops
 from nkisim.checks.history import History
 from nkisim.checks.inputs import InputCoverage
-from nkisim.checks.longsums import LongSums
-from nkisim.checks.lostwork import LostWork
-from nkisim.checks.overwritten import Overwritten
-from nkisim.checks.partialsums import PartialSums
+from nkisim.checks.lostwork import LostWork, Overwritten
+from nkisim.checks.narrowsums import LongSums, PartialSums
 from nkisim.checks.racecheck import Races
 from nkisim.checks.size import Size
 from nkisim.checks.tails import StaleTails

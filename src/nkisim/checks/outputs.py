@@ -8,10 +8,10 @@ import numpy as np
 
 from nkisim.diagnostics import Place, Recorder, declare, flag
 from nkisim.machine import Core
-from nkisim.machine.unwritten import confirm_garbage
+from nkisim.machine.accesses import confirm_garbage
 from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
+from nkisim.objects import parts_of
 from nkisim.spec import rules
-from nkisim.traversal import parts_of
 
 OUTPUT_BUFFER = declare(
     "A012",

@@ -8,7 +8,7 @@ import click
 
 from nkisim.cli.group import commands
 from nkisim.diagnostics import Rule
-from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
+from nkisim.diagnostics.rules import SPOKEN_FOR, UNDECIDABLE
 from nkisim.filecheck import all_rules
 from nkisim.filecheck.rules import OWN_RULES
 from nkisim.intents import nearest

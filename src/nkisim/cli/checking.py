@@ -16,9 +16,8 @@ import click
 from nkisim.arch import GENERATIONS, resolve_target
 from nkisim.cli.group import commands, format_option, nki_option, put_in_force
 from nkisim.cli.streams import Stdout, claimed_stdout
-from nkisim.diagnostics.formats import FORMATS, rendered
+from nkisim.diagnostics.formats import FORMATS, rendered, wants_colour
 from nkisim.diagnostics.ledger import FailOn, Ledger
-from nkisim.diagnostics.text import wants_colour
 from nkisim.filecheck import (
     BROKEN_FILE,
     CheckSettings,

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 import nkisim
-from nkisim.environment import variable_set
+from nkisim.options import variable_set
 from nkisim.versions import NKI_VARIABLE, resolve
 
 PROCESS = object()

@@ -27,8 +27,8 @@ from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.improving import ImprovedFile, improve
 from nkisim.cli.streams import claimed_stdout
 from nkisim.diagnostics.findings import MOST_SHOWN
+from nkisim.diagnostics.formats import finding_text, wants_colour
 from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.text import finding_text, wants_colour
 from nkisim.filecheck import Shapes, parse_shapes
 from nkisim.filecheck.arguments import shapes_hint
 from nkisim.filecheck.calls import (
@@ -40,8 +40,7 @@ from nkisim.filecheck.calls import (
     where_raised,
 )
 from nkisim.filecheck.files import SourceFile, check_shape_names, named_kernel
-from nkisim.filecheck.limits import GaveUp, time_limit
-from nkisim.filecheck.modules import CannotImport, imported
+from nkisim.filecheck.modules import CannotImport, GaveUp, imported, time_limit
 from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.page import profile_page
 from nkisim.profiling.text import comparison, summary

@@ -16,11 +16,10 @@ from nkisim.arch import resolve_target
 from nkisim.cli.checking import project_of
 from nkisim.cli.group import commands, nki_option
 from nkisim.diagnostics import hide_own_frames, own_frames_shown
-from nkisim.diagnostics.formats import format_of
+from nkisim.diagnostics.formats import format_of, ledger_text, wants_colour
 from nkisim.diagnostics.ledger import FailOn
-from nkisim.diagnostics.text import ledger_text, wants_colour
 from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
-from nkisim.process_ledger import close_ledger, open_ledger
+from nkisim.runs.process_ledger import close_ledger, open_ledger
 
 
 @dataclass(frozen=True, slots=True)

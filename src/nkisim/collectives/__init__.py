@@ -6,13 +6,11 @@ from nkisim.collectives.operations import (
     all_reduce,
     all_to_all,
     collective_permute,
-    reduce_scatter,
-)
-from nkisim.collectives.rings import (
     collective_permute_implicit,
     collective_permute_implicit_current_processing_rank_id,
     collective_permute_implicit_reduce,
     rank_id,
+    reduce_scatter,
 )
 from nkisim.collectives.varying import (
     all_gather_v,

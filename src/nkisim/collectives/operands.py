@@ -16,7 +16,7 @@ from nkisim.collectives import rules
 from nkisim.collectives.groups import GroupRank, Table, complain, exchange
 from nkisim.diagnostics import NkiCallError, flag
 from nkisim.machine import commit, commit_where, current_core, prepare_read, resolve_static
-from nkisim.machine.transfer import make_narrower, make_widener, overlaps
+from nkisim.machine.calls.transfer import make_narrower, make_widener, overlaps
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec import as_op
 from nkisim.spec import rules as spec_rules

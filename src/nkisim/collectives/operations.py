@@ -1,7 +1,8 @@
-"""Collectives of tensors of one shape on all ranks: reductions, gathers, exchanges."""
+"""Collectives of tensors of one shape on all ranks: reductions, gathers, exchanges, rings."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from nkisim.collectives import rules
 from nkisim.collectives.groups import (
     GroupRank,
+    Moved,
     Table,
     collective,
     complain,
@@ -30,7 +32,9 @@ from nkisim.collectives.operands import (
     run,
     write,
 )
+from nkisim.isa import VirtualRegister
 from nkisim.machine import current_core
+from nkisim.memory import is_hbm
 from nkisim.spec.signatures import checked_call
 
 
@@ -188,3 +192,140 @@ def collective_permute(
 
     signature = (tuple(routes), src.shape)
     exchange(at, name, lambda: [read(at, src, name, "srcs[0]")], signature, take, ([src], [dst]))
+
+
+def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: int) -> None:
+    limit = 4 if group == ranks else 2
+    ids = list(channel_ids)
+    wrong = ""
+    if ids != list(range(len(ids))):
+        wrong = f"channel_ids are {ids}, not 0 to n-1"
+    elif len(ids) > limit:
+        wrong = f"there are {len(ids)} channels, this group has {limit}"
+    elif any(len(part) != len(ids) for part in lists):
+        wrong = f"{len(ids)} channels, but lists of {[len(part) for part in lists]}"
+    elif any(len(inner) != 1 for part in lists for inner in part):
+        wrong = "a channel has several tensors"
+    if wrong:
+        complain(
+            rules.CHANNELS, name, wrong, "give each channel one list with one tensor", "channel_ids"
+        )
+
+
+def _ring(
+    name: str,
+    at: GroupRank,
+    moved: Moved,
+    bring: Callable[[], list[Array]],
+    signature: Any,
+) -> None:
+    """Send to the successor and receive from the predecessor, on every channel."""
+    dsts = moved[1]
+
+    def take(table: Table) -> None:
+        before = at.group[at.position - 1]
+        for i, dst in enumerate(dsts):
+            write(at, dst, table[before].arrays[i])
+
+    exchange(at, name, bring, signature, take, moved, per_core=not is_hbm(dsts[0].buffer))
+
+
+@checked_call("collective_permute_implicit")
+@collective
+def collective_permute_implicit(
+    srcs_by_channel: Any,
+    dsts_by_channel: Any,
+    replica_group: Any,
+    channel_ids: Any = [0],  # noqa: B006
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Send tensors to the next rank of the group's ring, and receive from the previous one."""
+    check_options("collective_permute_implicit", priority, name)
+    name = "collective_permute_implicit"
+    at = group_rank(name, replica_group)
+    _channels(
+        name, [srcs_by_channel, dsts_by_channel], channel_ids, len(at.group), world(at.core)[1]
+    )
+    pairs = [
+        paired(name, src, dst)[0] for src, dst in zip(srcs_by_channel, dsts_by_channel, strict=True)
+    ]
+    check_same_shape(name, pairs)
+
+    def bring() -> list[Array]:
+        return [read(at, src, name, "srcs_by_channel") for src, _ in pairs]
+
+    moved = [src for src, _ in pairs], [dst for _, dst in pairs]
+    _ring(name, at, moved, bring, tuple(src.shape for src, _ in pairs))
+
+
+@checked_call("collective_permute_implicit_reduce")
+@collective
+def collective_permute_implicit_reduce(
+    srcs0_by_channel: Any,
+    srcs1_by_channel: Any,
+    dsts_by_channel: Any,
+    replica_group: Any,
+    op: Any,
+    channel_ids: Any = [0],  # noqa: B006
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Combine two tensors, send the result to the next rank, and receive the previous rank's."""
+    check_options("collective_permute_implicit_reduce", priority, name)
+    name = "collective_permute_implicit_reduce"
+    at = group_rank(name, replica_group)
+    lists = [srcs0_by_channel, srcs1_by_channel, dsts_by_channel]
+    _channels(name, lists, channel_ids, len(at.group), world(at.core)[1])
+    channels = []
+    for first, second, dst in zip(*lists, strict=True):
+        pairs = [*paired(name, first, dst), *paired(name, second, dst)]
+        check_same_shape(name, pairs)
+        channels.append(pairs)
+    operator(name, op)
+
+    def bring() -> list[Array]:
+        brought = []
+        for pairs in channels:
+            parts = [read(at, src, name, "srcs_by_channel") for src, _ in pairs]
+            brought.append(reduced(name, op, pairs[0][0], parts))
+        return brought
+
+    dsts = [pairs[0][1] for pairs in channels]
+    moved = [src for pairs in channels for src, _ in pairs], dsts
+    _ring(name, at, moved, bring, (repr(op), tuple(dst.shape for dst in dsts)))
+
+
+@checked_call(
+    "collective_permute_implicit_current_processing_rank_id",
+    {
+        "num_channels": (
+            rules.REMOVED_CHANNELS,
+            "drop it, and pass channel_ids=[...] to collective_permute_implicit",
+        )
+    },
+)
+def collective_permute_implicit_current_processing_rank_id(
+    iteration_id: int, replica_group: Any, channel_id: int = 0, name: str | None = None
+) -> VirtualRegister:
+    """Return, as a register, the rank whose data this rank holds in an iteration of the ring."""
+    check_options("collective_permute_implicit_current_processing_rank_id", None, name)
+    name = "collective_permute_implicit_current_processing_rank_id"
+    at = group_rank(name, replica_group)
+    step = int(iteration_id)
+    if not 0 <= step < len(at.group):
+        complain(
+            rules.ITERATION,
+            name,
+            f"iteration_id is {step} in a group of {len(at.group)}",
+            f"use 0 to {len(at.group) - 1}",
+            "iteration_id",
+        )
+    return VirtualRegister(at.group[(at.position - step) % len(at.group)])
+
+
+@checked_call("rank_id")
+def rank_id(name: str | None = None) -> VirtualRegister:
+    """Return the rank of the running core, as a register."""
+    check_options("rank_id", None, name)
+    return VirtualRegister(world(current_core("nki.collectives.rank_id"))[0])

@@ -6,8 +6,7 @@ import linecache
 from collections.abc import Iterable
 from html import escape
 
-from nkisim.diagnostics.charts import occupancy_chart
-from nkisim.diagnostics.drawings import access_drawings, map_drawing, two_sides
+from nkisim.diagnostics.drawings import access_drawings, map_drawing, occupancy_chart, two_sides
 from nkisim.diagnostics.findings import MOST_SHOWN, Finding
 from nkisim.diagnostics.pictures import Occupancy
 
@@ -29,6 +28,13 @@ PALETTE = """
 }
 """
 """Colours of pages by purpose, for a light and for a dark screen."""
+
+_FRAME = """
+:root { color-scheme: light dark; }
+body { margin: 20px; background: #fff; }
+@media (prefers-color-scheme: dark) { body { background: #12181f; } }
+@media (max-width: 700px) { body { margin: 12px; } }
+"""
 
 _STYLE = """
 .nkisim { font: 14px/1.45 system-ui, sans-serif; color: var(--text); background: var(--page); }
@@ -216,3 +222,13 @@ def _card(finding: Finding) -> str:
 
 def _labelled(label: str, text: str) -> str:
     return f'<p><span class="label">{label}</span> {escape(text)}</p>' if text else ""
+
+
+def document(title: str, body: str) -> str:
+    """Return a complete HTML page."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_FRAME}</style></head>"
+        f"<body>{body}</body></html>\n"
+    )

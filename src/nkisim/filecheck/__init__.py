@@ -4,11 +4,12 @@ from nkisim.filecheck.arguments import Shapes, parse_shapes
 from nkisim.filecheck.files import check_files
 from nkisim.filecheck.fixes import FixedFile, fix_files
 from nkisim.filecheck.rules import BROKEN_FILE
-from nkisim.filecheck.selection import Selection, all_rules
 from nkisim.filecheck.settings import (
     CheckSettings,
     ProjectSettings,
+    Selection,
     SettingsError,
+    all_rules,
     project_settings,
 )
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from nkisim.checks import KernelSource
 from nkisim.dtypes import DTYPES, DType
-from nkisim.host import kernel_parameters, tensor_annotations
 from nkisim.intents import DTYPE_NAMES
+from nkisim.runs.host import kernel_parameters, tensor_annotations
 
 _ENTRY = re.compile(r"(\w+)\s*=\s*(?:(\w+)\s*\[([^\]]*)\]|([^\s;\[\]]+)(?=[\s;]|$))")
 _EXAMPLE = '--shapes "x=bf16[128,512] w=f32[512] eps=1e-6"'

@@ -20,13 +20,19 @@ from nkisim.filecheck.arguments import (
     shapes_hint,
     without_value,
 )
-from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
-from nkisim.filecheck.modules import CannotImport, imported, raising_line
+from nkisim.filecheck.modules import (
+    CannotImport,
+    GaveUp,
+    imported,
+    instruction_limit,
+    raising_line,
+    time_limit,
+)
 from nkisim.filecheck.rules import BROKEN_FILE
 from nkisim.filecheck.settings import CheckSettings
-from nkisim.host import argument_names, definition_place, digest
 from nkisim.options import SimOptions
 from nkisim.runs import Run
+from nkisim.runs.host import argument_names, definition_place, digest
 
 EXAMPLES = "nkisim_examples"
 """Name of the function in a file that yields kernels with arguments."""

@@ -1,22 +1,50 @@
-"""Check of files: the source of their kernels, and a run of each on every generation."""
+"""Check of files: the source of their kernels, a run of each per generation, unused comments."""
 
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from nkisim.checks import KernelSource, file_findings, source_rules
 from nkisim.diagnostics import CHECKED, Finding, Place, Recorder
+from nkisim.diagnostics.ignores import comments_of
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.filecheck.arguments import Shapes
 from nkisim.filecheck.calls import run_kernels
-from nkisim.filecheck.comments import unused_ignores
-from nkisim.filecheck.rules import BROKEN_FILE, NOT_RUN
+from nkisim.filecheck.rules import BROKEN_FILE, NOT_RUN, UNUSED_IGNORE
 from nkisim.filecheck.settings import CheckSettings
 from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import in_force
+
+
+def unused_ignores(
+    file: str, found: Ledger, settings: CheckSettings, all_ran: bool
+) -> list[Finding]:
+    """Return the comments of a file that suppress nothing, as far as that is decidable."""
+    of_source = source_rules(alone=True)
+    used = {(line, rule) for name, line, rule in found.silenced if name == file}
+    unused = []
+    for line, ids in comments_of("".join(linecache.getlines(file))):
+        place = Place(file, line)
+        if not ids:
+            message = "the comment names no rule, and silences nothing"
+            fix = "name the rule: # nkisim: ignore[M004]"
+            unused.append(Finding(UNUSED_IGNORE, message, place, fix=fix))
+        for name in ids:
+            if any(at == line and rule.startswith(name) for at, rule in used):
+                continue
+            known = [rule for rule in CHECKED if rule.startswith(name)]
+            sure = not known or all_ran or all(rule in of_source for rule in known)
+            everywhere = len(settings.targets) > 1 or not known
+            if sure and everywhere and settings.selection.rules.issuperset(known):
+                message = f"nothing on this line breaks {name}"
+                message += "" if known else ", which is no rule"
+                fix = f"remove {name} from the comment"
+                unused.append(Finding(UNUSED_IGNORE, message, place, operand=name, fix=fix))
+    return unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +98,9 @@ def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettin
         _check(source, settings, ledger)
     if sources:
         ran = any(kernel.runs for kernel in ledger.kernels.values())
-        ledger.rules = sum(map(settings.selection.includes, CHECKED if ran else source_rules()))
+        ledger.rules = len(
+            settings.selection.rules.intersection(CHECKED if ran else source_rules())
+        )
     return ledger
 
 

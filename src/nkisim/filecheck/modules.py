@@ -1,19 +1,58 @@
-"""Temporary import of a file as a module, with ``import nki`` resolving to nkisim."""
+"""Temporary import of a file as a module, and limits on instructions and time of its kernels."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import importlib.util
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from nkisim import shim
-from nkisim.filecheck.limits import GaveUp, time_limit
 from nkisim.rewriting import draft_loader
+
+
+class GaveUp(BaseException):
+    """A kernel exceeded a limit; not caught by the user's ``except Exception``."""
+
+
+def instruction_limit(most: int) -> Callable[[Any], None]:
+    """Return a watcher that aborts a run after a number of instructions."""
+    count = 0
+
+    def watch(_: Any) -> None:
+        nonlocal count
+        count += 1
+        if count > most:
+            raise GaveUp(f"the limit of {most:,} instructions; --max-instructions sets another")
+
+    return watch
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Context manager with a timeout; effective only in a main thread that has signals."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def give_up(*_: Any) -> None:
+        raise GaveUp(f"the limit of {seconds:g} seconds; --max-seconds sets another")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class CannotImport(Exception):

@@ -1,17 +1,84 @@
-"""Settings of a check, and the table ``[tool.nkisim]`` of a project's ``pyproject.toml``."""
+"""Settings of a check: the selected rules, and the table ``[tool.nkisim]`` of a project's file."""
 
 from __future__ import annotations
 
+import fnmatch
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from nkisim.arch import GENERATIONS
+from nkisim.diagnostics import CHECKED, RULES, Finding, Rule
 from nkisim.filecheck.arguments import Shapes
-from nkisim.filecheck.selection import Selection
 from nkisim.versions import resolve
+
+_HOMES = ("isa", "language", "collectives", "api")
+_ADVICE = "profiling.advice"
+
+
+def all_rules() -> Mapping[str, Rule]:
+    """Return every rule by id, with the advice of profiles."""
+    _declare(*_HOMES, _ADVICE)
+    return RULES
+
+
+def _declare(*homes: str) -> None:
+    """Import modules of nkisim with all that they use: each module declares its own rules."""
+    for home in homes:
+        import_module(f"nkisim.{home}")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A selection of rules.
+
+    Attributes:
+        only: Ids or prefixes of ids; empty selects all.
+        ignore: Ids or prefixes to exclude.
+        per_file: Ids or prefixes to exclude in files that match a pattern.
+    """
+
+    only: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _declare(*_HOMES)
+        for name in (*self.only, *self.ignore, *(n for ids in self.per_file.values() for n in ids)):
+            if not any(rule.startswith(name) for rule in CHECKED):
+                raise ValueError(
+                    f"{name!r} is no rule of checks and no family of them; `nkisim rules` lists"
+                )
+
+    def wants(self, finding: Finding) -> bool:
+        """Return whether a finding is selected."""
+        rule = finding.rule.id
+        if rule not in CHECKED:  # messages about the check itself
+            return True
+        if rule not in self.rules:
+            return False
+        return not any(
+            _begins(rule, ids) for pattern, ids in self.per_file.items() if _fits(finding, pattern)
+        )
+
+    @cached_property
+    def rules(self) -> frozenset[str]:
+        """The rules that are selected in any file."""
+        chosen = (rule for rule in CHECKED if not self.only or _begins(rule, self.only))
+        return frozenset(rule for rule in chosen if not _begins(rule, self.ignore))
+
+
+def _begins(rule: str, names: Iterable[str]) -> bool:
+    return any(rule.startswith(name) for name in names)
+
+
+def _fits(finding: Finding, pattern: str) -> bool:
+    file = Path(finding.file)
+    return fnmatch.fnmatch(file.as_posix(), pattern) or file.match(pattern)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,8 @@
 
 from nkisim.diagnostics import NkiValidationError
 from nkisim.isa import constants
-from nkisim.isa.activate2 import activate2
-from nkisim.isa.activation import activation, activation_reduce, exponential
-from nkisim.isa.dynamic_copies import tensor_copy_dynamic_dst, tensor_copy_dynamic_src
+from nkisim.isa.activations.activate2 import activate2
+from nkisim.isa.activations.activation import activation, activation_reduce, exponential
 from nkisim.isa.elementwise import (
     reciprocal,
     scalar_tensor_tensor,
@@ -13,7 +12,8 @@ from nkisim.isa.elementwise import (
     tensor_tensor,
 )
 from nkisim.isa.fill import iota, memset
-from nkisim.isa.movement.assignment import assign as _assign  # implements `t[...] = value`
+from nkisim.isa.movement.copies import assign as _assign  # implements `t[...] = value`
+from nkisim.isa.movement.copies import tensor_copy_dynamic_dst, tensor_copy_dynamic_src
 from nkisim.isa.movement.dma import dma_compute, dma_copy, dma_transpose
 from nkisim.isa.movement.gather import (
     local_gather,
@@ -22,8 +22,6 @@ from nkisim.isa.movement.gather import (
     nonzero_with_count,
     sequence_bounds,
 )
-from nkisim.isa.nki_scalar import NkiScalar
-from nkisim.isa.normalisation import bn_aggr, bn_stats
 from nkisim.isa.products.matmul import nc_matmul
 from nkisim.isa.products.mx import nc_matmul_mx, quantize_mx
 from nkisim.isa.products.transpose import nc_transpose
@@ -35,7 +33,14 @@ from nkisim.isa.random.rng import (
     rng,
     set_rng_seed,
 )
-from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
+from nkisim.isa.reductions.normalisation import bn_aggr, bn_stats
+from nkisim.isa.reductions.reduce import (
+    tensor_partition_reduce,
+    tensor_reduce,
+    tensor_scalar_reduce,
+)
+from nkisim.isa.reductions.scan import tensor_scalar_cumulative, tensor_tensor_scan
+from nkisim.isa.reductions.search import max8, nc_find_index8, nc_match_replace8, topk
 from nkisim.isa.registers import (
     register_alloc,
     register_load,
@@ -44,8 +49,8 @@ from nkisim.isa.registers import (
     scalar_load,
     scalar_store,
 )
-from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
-from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8, topk
+from nkisim.isa.registers.scalar import NkiScalar
+from nkisim.isa.registers.virtual import VirtualRegister
 from nkisim.isa.select import (
     affine_select,
     range_select,
@@ -54,7 +59,6 @@ from nkisim.isa.select import (
 )
 from nkisim.isa.sync import core_barrier, sendrecv
 from nkisim.isa.version import get_nc_sub_version, get_nc_version
-from nkisim.isa.virtual_register import VirtualRegister
 from nkisim.machine import NkiInstruction
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules

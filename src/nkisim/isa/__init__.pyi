@@ -4,18 +4,18 @@ from typing import Any
 from nkisim.memory import NkiTensor
 from nkisim.diagnostics import NkiValidationError as NkiValidationError
 from nkisim.isa import constants as constants
-from nkisim.isa.dynamic_copies import tensor_copy_dynamic_dst as tensor_copy_dynamic_dst
-from nkisim.isa.dynamic_copies import tensor_copy_dynamic_src as tensor_copy_dynamic_src
-from nkisim.isa.nki_scalar import NkiScalar as NkiScalar
+from nkisim.isa.movement.copies import tensor_copy_dynamic_dst as tensor_copy_dynamic_dst
+from nkisim.isa.movement.copies import tensor_copy_dynamic_src as tensor_copy_dynamic_src
 from nkisim.isa.registers import register_alloc as register_alloc
 from nkisim.isa.registers import register_load as register_load
 from nkisim.isa.registers import register_move as register_move
 from nkisim.isa.registers import register_store as register_store
 from nkisim.isa.registers import scalar_load as scalar_load
 from nkisim.isa.registers import scalar_store as scalar_store
+from nkisim.isa.registers.scalar import NkiScalar as NkiScalar
+from nkisim.isa.registers.virtual import VirtualRegister as VirtualRegister
 from nkisim.isa.version import get_nc_sub_version as get_nc_sub_version
 from nkisim.isa.version import get_nc_version as get_nc_version
-from nkisim.isa.virtual_register import VirtualRegister as VirtualRegister
 from nkisim.machine import NkiInstruction as NkiInstruction
 from nkisim.objects import NKIObject as NKIObject
 from nkisim.spec.enums import dependency as dependency

@@ -9,7 +9,7 @@ import numpy as np
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import holds, int8, int16, uint8, uint16, uint32
 from nkisim.isa.accumulate import accumulate, follow_chain
-from nkisim.isa.activation import reduce_res_fits
+from nkisim.isa.activations.activation import reduce_res_fits
 from nkisim.isa.elementwise import apply, same_bits_or_fp32
 from nkisim.isa.fill import PATTERN_COUNT, affine_values, pattern_fits, stored_scalar
 from nkisim.machine import Core, Partial, instruction

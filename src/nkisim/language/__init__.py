@@ -21,17 +21,6 @@ from nkisim.dtypes import (
     uint16,
     uint32,
 )
-from nkisim.language.buffers import (
-    hbm,
-    is_hbm,
-    is_on_chip,
-    is_psum,
-    is_sbuf,
-    private_hbm,
-    psum,
-    sbuf,
-    shared_hbm,
-)
 from nkisim.language.control import (
     affine_range,
     ds,
@@ -119,9 +108,6 @@ from nkisim.language.grids import (
     blocks,
     tiles,
 )
-from nkisim.language.limits import (
-    tile_size,
-)
 from nkisim.language.loops import (
     dynamic_range,
     fori_loop,
@@ -156,6 +142,18 @@ from nkisim.language.shape import (
     expand_dims,
     gather_flattened,
     transpose,
+)
+from nkisim.language.target import (
+    hbm,
+    is_hbm,
+    is_on_chip,
+    is_psum,
+    is_sbuf,
+    private_hbm,
+    psum,
+    sbuf,
+    shared_hbm,
+    tile_size,
 )
 from nkisim.language.trigonometry import cos, sin, tan
 from nkisim.memory import MemoryRegion, NkiTensor

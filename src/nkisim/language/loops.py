@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import NkiCallError, declare, flag
-from nkisim.isa.nki_scalar import NkiScalar
-from nkisim.isa.virtual_register import REGISTER_CONDITION, LoopIndex, Progress, VirtualRegister
+from nkisim.isa.registers.scalar import NkiScalar
+from nkisim.isa.registers.virtual import REGISTER_CONDITION, LoopIndex, Progress, VirtualRegister
 from nkisim.language.control import RETIRED, followed, unrolled
 from nkisim.machine import CORE, Core, LoopKind, current_core
 from nkisim.memory.rules import SCALAR_WIDTH

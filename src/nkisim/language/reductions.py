@@ -18,7 +18,7 @@ from nkisim.isa import (
     tensor_tensor,
 )
 from nkisim.isa import reciprocal as isa_reciprocal
-from nkisim.isa.reduce import reduced_axes
+from nkisim.isa.reductions.reduce import reduced_axes
 from nkisim.language.shape import expand_tile
 from nkisim.language.tiles import fresh, need_tile, result_dtype
 from nkisim.machine import current_core

@@ -1,16 +1,172 @@
-"""Bookkeeping of reads and writes: unwritten elements, written bytes, accesses by core."""
+"""Bookkeeping of reads and writes: written bytes, accesses by core, reads of unwritten memory.
+
+Values computed from unwritten elements are garbage; the map of written bytes stores their origin.
+The finding is a warning until garbage reaches an output, an index, a register or another core.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from nkisim.diagnostics import RECORDER, declare, flag, user_place
+from nkisim.diagnostics.pictures import bitmap
 from nkisim.machine.cluster import Member
 from nkisim.machine.core import CORE, Garbage
-from nkisim.machine.unwritten import report_unwritten, with_sentinel
-from nkisim.memory import NkiTensor, is_on_chip
-from nkisim.memory.written_map import runs_of
+from nkisim.memory import NkiTensor, is_on_chip, rules
+from nkisim.memory.region import MemoryRegion
+from nkisim.memory.tensor.geometry import View
+from nkisim.memory.written_map import MOST_ORIGINS, runs_of
+
+INTEGER_SENTINEL = 4
+"""Value of unwritten integers; unwritten floats are NaN."""
+
+_RULES = {
+    MemoryRegion.sbuf: rules.UNWRITTEN_SBUF,
+    MemoryRegion.psum: rules.UNWRITTEN_PSUM,
+    MemoryRegion.private_hbm: rules.UNWRITTEN_HBM,
+    MemoryRegion.shared_hbm: rules.UNWRITTEN_HBM,
+}
+
+
+PRIVATE_EXCHANGE = declare(
+    "C010",
+    "private-exchange",
+    "error",
+    "A core reads private HBM that only the other core has written, in a tensor of its own.",
+    "each core has its own copy, and nothing is exchanged",
+    silent=True,
+)
+
+
+class Unwritten(NamedTuple):
+    """Unwritten elements and garbage in one read.
+
+    Attributes:
+        hidden: Mask of the unwritten elements, or None.
+        origins: Origin of the garbage by element, 0 for none: the numbers of suspended findings.
+            None if there is no garbage.
+    """
+
+    hidden: np.ndarray | None = None
+    origins: np.ndarray | None = None
+
+
+_SOUND = Unwritten()
+
+
+def report_unwritten(
+    tensor: View,
+    instruction: str,
+    operand: str,
+    part: np.ndarray | None = None,
+    *,
+    decides: bool = False,
+) -> Unwritten:
+    """Flag a read of unwritten elements, and return their mask.
+
+    With ``part`` only these elements are checked. In a read that ``decides``, such as that of an
+    index, garbage is an error.
+    """
+    storage = tensor.storage
+    if storage.sound(tensor.region):
+        return _SOUND
+    unwritten, origins = storage.unwritten(tensor.region), storage.garbage(tensor.region)
+    if origins is not None and part is not None:
+        origins = np.where(part, origins, 0).astype(np.uint8)
+    if decides and origins is not None:
+        _confirm(
+            origins, f"{operand}   {instruction} uses what comes from this read, {user_place()}"
+        )
+    hidden = unwritten if unwritten is None or part is None else unwritten & part
+    if hidden is not None and hidden.any():
+        number = _flag_unwritten(tensor, instruction, operand, hidden, decides=decides)
+        origins = np.zeros(tensor.shape, np.uint8) if origins is None else origins
+        origins[hidden] = number
+    if decides or (origins is not None and not origins.any()):
+        origins = None
+    return Unwritten(unwritten, origins)
+
+
+def _flag_unwritten(
+    tensor: View, instruction: str, operand: str, hidden: np.ndarray, *, decides: bool
+) -> int:
+    """Flag a read of unwritten elements; return the number of the finding."""
+    first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
+    count = int(hidden.sum())
+    file, line = tensor.life.line
+    if _is_the_others(tensor, hidden):
+        flag(
+            PRIVATE_EXCHANGE,
+            f"{instruction} reads {count} elements of {_called(tensor, operand)} that the other "
+            "core wrote in a tensor of its own",
+            instruction=instruction,
+            operand=operand,
+            seen=f"{tensor.describe()}, first such element {first}",
+            allowed="nl.shared_hbm",
+            fix="allocate it with buffer=nl.shared_hbm, and keep the barrier",
+            notes=(f"{operand}   made at {file}:{line}, once by each core",),
+        )
+        return 0
+    finding = flag(
+        _RULES[tensor.buffer],
+        f"{instruction} reads {count} of {tensor.size} elements of {_called(tensor, operand)} "
+        "that nothing has written",
+        instruction=instruction,
+        operand=operand,
+        seen=f"first unwritten element {first}",
+        fix="write the whole tile first (a load, or nisa.memset), or read only the part that was "
+        "written",
+        notes=(f"{operand}   {tensor.describe()}, made at {file}:{line}",),
+        severity=None if decides else "warning",
+        data={"unwritten": count, "elements": int(tensor.size)},
+    )
+    if finding.picture is None:
+        finding.picture = bitmap(hidden, "read, and never written")
+    recorder = RECORDER.get()
+    return 0 if recorder is None else recorder.suspend(finding, MOST_ORIGINS)
+
+
+def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
+    """Return whether the cores have synchronised and the other wrote these in its own tensor."""
+    core = CORE.get()
+    if core is None or core.member is None or not core.member.synchronised:
+        return False
+    twin = core.memory.twin_of(tensor)
+    if twin is None:
+        return False
+    missing = twin.storage.unwritten(tensor.region)
+    return missing is None or not (missing & hidden).any()
+
+
+def confirm_garbage(tensor: View, what: str) -> None:
+    """Change the findings of garbage in a tensor to errors; ``what`` names the tensor."""
+    origins = tensor.storage.garbage(tensor.region)
+    if origins is not None:
+        count = np.count_nonzero(origins)
+        _confirm(origins, f"{what}   {count} of {tensor.size} elements come from this read")
+
+
+def _confirm(origins: np.ndarray, consequence: str) -> None:
+    recorder = RECORDER.get()
+    if recorder is not None:
+        for number in np.unique(origins[origins > 0]):
+            recorder.confirm(int(number), MOST_ORIGINS, consequence)
+
+
+def _called(tensor: View, operand: str) -> str:
+    """Return the name of a tensor for messages: its own, else its role."""
+    return f"`{tensor.life.name}`" if tensor.life.name else operand
+
+
+def with_sentinel(tensor: View, hidden: np.ndarray | None) -> np.ndarray:
+    """Return the elements with the sentinel where ``hidden`` is true; memory is unchanged."""
+    if hidden is None:
+        return tensor.array
+    seen = np.array(tensor.array)
+    seen[hidden] = np.nan if tensor.dtype.kind == "float" else INTEGER_SENTINEL
+    return seen
 
 
 def prepare_read(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
+from nkisim.machine.accesses import with_sentinel
 from nkisim.machine.core import Core, Garbage
-from nkisim.machine.unwritten import with_sentinel
 from nkisim.memory import NkiTensor
 
 ACCUMULATE_UNWRITTEN = declare(

@@ -13,14 +13,13 @@ from nkisim.arch import Generation
 from nkisim.diagnostics import flag, user_line
 from nkisim.dtypes import DType
 from nkisim.memory import rules
-from nkisim.memory.geometry import View
 from nkisim.memory.layout import Form
-from nkisim.memory.lifetime import Address, Lifetime, Origin, wide
-from nkisim.memory.log import AllocationLog
+from nkisim.memory.log import Address, AllocationLog, Lifetime, Origin, wide
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
+from nkisim.memory.tensor.geometry import View
 
 _SBUF = MemoryRegion.sbuf
 

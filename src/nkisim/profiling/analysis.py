@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import Finding, Place
 from nkisim.memory.region import is_on_chip
-from nkisim.profiling.assumptions import ASSUMPTIONS, alternatives
-from nkisim.profiling.program import Operation, Program
+from nkisim.profiling.model.assumptions import ASSUMPTIONS, alternatives
+from nkisim.profiling.model.program import Operation, Program
+from nkisim.profiling.model.schedule import Schedule, schedule
+from nkisim.profiling.model.spills import SPILL, with_spills
 from nkisim.profiling.result import ENGINES, Cycle, Doubt, LineTime, MemoryUse, Span
-from nkisim.profiling.schedule import Schedule, schedule
 from nkisim.profiling.shown import Profile
-from nkisim.profiling.spills import SPILL, with_spills
 from nkisim.spec.enums import engine as Engine
 
 _HIDDEN_SHARE = 0.6

@@ -11,10 +11,10 @@ from nkisim.diagnostics import Finding, Report
 from nkisim.options import SimOptions
 from nkisim.profiling.advice import advise
 from nkisim.profiling.analysis import Prediction, profile_of
-from nkisim.profiling.assumptions import assumed
-from nkisim.profiling.program import Capture
+from nkisim.profiling.model.assumptions import assumed
+from nkisim.profiling.model.program import Capture
+from nkisim.profiling.model.spills import DoesNotFitError
 from nkisim.profiling.shown import Profile
-from nkisim.profiling.spills import DoesNotFitError
 from nkisim.runs import Run
 from nkisim.trials import Arguments, Progress, Trials
 

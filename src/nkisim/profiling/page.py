@@ -10,8 +10,7 @@ from html import escape
 from importlib import resources
 
 from nkisim.diagnostics import Finding
-from nkisim.diagnostics.html import PALETTE, indented
-from nkisim.diagnostics.page import document
+from nkisim.diagnostics.html import PALETTE, document, indented
 from nkisim.profiling.charts import COLOURS, MOST_BLOCKS, chart_data, roofline_drawing
 from nkisim.profiling.result import LineTime, ProfileData
 from nkisim.profiling.text import (

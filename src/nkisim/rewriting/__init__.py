@@ -3,11 +3,24 @@
 Used by ``nkisim upgrade`` and ``nkisim check --fix``.
 """
 
-from nkisim.rewriting.diffs import unified_diff
-from nkisim.rewriting.drafts import draft_loader, drafts
-from nkisim.rewriting.edits import Edit, NotPythonError, applied, disjoint, edited, loses_comment
+from nkisim.rewriting.edits import (
+    Edit,
+    NotPythonError,
+    applied,
+    disjoint,
+    edited,
+    loses_comment,
+    unified_diff,
+)
 from nkisim.rewriting.pasting import NotPastedError, code_with_comments, edits_of
-from nkisim.rewriting.sources import SourceError, SourceText, read_source, write_source
+from nkisim.rewriting.sources import (
+    SourceError,
+    SourceText,
+    draft_loader,
+    drafts,
+    read_source,
+    write_source,
+)
 
 __all__ = [
     "Edit",

@@ -1,10 +1,12 @@
-"""Edits of a source text: replaced ranges of bytes, and what they do to line numbers."""
+"""Edits of a source text: replaced ranges of bytes, moved line numbers, and unified diffs."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nkisim.diagnostics.syntax import module_of
 
@@ -84,3 +86,16 @@ def applied(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str
     add(data[position:], data.count(b"\n", 0, position), True)
     origin.append(lines[-1])
     return b"".join(parts).decode(), origin
+
+
+def unified_diff(path: Path, before: str, after: str) -> str:
+    """Return the unified diff of two texts of a file, empty where they are equal."""
+    name = path.as_posix().lstrip("/")
+    rows = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+    ends = (row if row.endswith("\n") else row + "\n\\ No newline at end of file\n" for row in rows)
+    return "".join(ends)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text with their ends; unlike ``splitlines``, at line feeds only."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)

@@ -3,7 +3,6 @@
 The text is read, not run. Changes of it are in ``nkisim.rewriting``.
 """
 
-from nkisim.source.calls import nki_arguments, tensor_functions, writes_tile
 from nkisim.source.expressions import (
     base_name,
     indices,
@@ -30,7 +29,15 @@ from nkisim.source.meaning import (
     file_globals,
     meaning_of,
 )
-from nkisim.source.names import OLD_PACKAGE, SHORT_NAMES, Argument, Names
+from nkisim.source.names import (
+    OLD_PACKAGE,
+    SHORT_NAMES,
+    Argument,
+    Names,
+    nki_arguments,
+    tensor_functions,
+    writes_tile,
+)
 from nkisim.source.positions import EXACT_IN_FORMAT_STRINGS, Lines
 from nkisim.source.scopes import Assignment, Function, Scope
 

@@ -9,9 +9,8 @@ import ast
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from nkisim.source.calls import arguments_of, nki_arguments, tensor_functions, writes_tile
 from nkisim.source.expressions import number
-from nkisim.source.names import Names
+from nkisim.source.names import Names, arguments_of, nki_arguments, tensor_functions, writes_tile
 from nkisim.source.scopes import Assignment, Function
 
 # fmt: off

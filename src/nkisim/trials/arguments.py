@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.dtypes import as_dtype
-from nkisim.host import array_of
-from nkisim.traversal import rebuilt
+from nkisim.objects import rebuilt
+from nkisim.runs.host import array_of
 
 _TILE = 128
 

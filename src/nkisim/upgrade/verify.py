@@ -11,18 +11,16 @@ from typing import Literal
 import numpy as np
 
 from nkisim.checks import file_findings
-from nkisim.comparison import arrays_of, differences
 from nkisim.diagnostics import Finding
 from nkisim.diagnostics.ledger import Ledger
-from nkisim.environment import variable_set
 from nkisim.filecheck import CheckSettings, check_files
 from nkisim.filecheck.arguments import shapes_hint, without_value
 from nkisim.filecheck.calls import BadExamples, KernelCall, example_calls, generated_call
-from nkisim.filecheck.limits import GaveUp, instruction_limit, time_limit
-from nkisim.filecheck.modules import CannotImport, imported
-from nkisim.options import SimOptions
+from nkisim.filecheck.modules import CannotImport, GaveUp, imported, instruction_limit, time_limit
+from nkisim.options import SimOptions, variable_set
 from nkisim.rewriting import SourceText, drafts
 from nkisim.runs import Run
+from nkisim.trials.running import arrays_of, differences
 from nkisim.upgrade.releases import version_of
 from nkisim.upgrade.rules import Era
 from nkisim.versions import NKI_VARIABLE

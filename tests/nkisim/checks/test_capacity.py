@@ -15,7 +15,7 @@ from nkisim.diagnostics import RECORDER, Place, Recorder
 from nkisim.machine import Core
 from nkisim.memory import Lifetime, log
 from nkisim.memory.layout import Form
-from nkisim.memory.lifetime import Origin
+from nkisim.memory.log import Origin
 from tiles import hbm, sbuf
 
 

@@ -5,8 +5,7 @@ import textwrap
 import pytest
 
 from nkisim import check_source
-from nkisim.spec.signatures import CALLS
-from nkisim.spec.versioned import home_of
+from nkisim.spec.signatures import CALLS, home_of
 from releases import VERSIONS
 
 HEADER = """\

@@ -9,7 +9,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.isa import virtual_register
+from nkisim.isa.registers import virtual as virtual_register
 from tiles import hbm, sbuf
 
 from ..harness_cores import no_hang, no_thread_left, report_of  # noqa: F401

@@ -13,7 +13,7 @@ from drawn import examples
 from each_case import each_case
 from nkisim.arch import resolve_target
 from nkisim.arch.timing import timing_of
-from nkisim.profiling.program import Capture
+from nkisim.profiling.model.program import Capture
 from tiles import loaded, sbuf, stored
 
 GROUP = 16

@@ -10,7 +10,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from drawn import examples
 from each_case import each_case
-from nkisim.isa import virtual_register
+from nkisim.isa.registers import virtual as virtual_register
 from releases import VERSIONS
 
 WITH_BODIES = ("0.6.0", "0.7.0")

@@ -13,17 +13,17 @@ from nkisim.diagnostics import Place, Recorder
 from nkisim.isa import engine as Engine
 from nkisim.isa.random.rng import _Source
 from nkisim.language import NkiTensor
+from nkisim.machine.calls.effects import added_operands, step_of
+from nkisim.machine.calls.operands import Rows
+from nkisim.machine.calls.provenance import Target, propagate_taint
+from nkisim.machine.calls.transfer import Partial
 from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import Accumulators, Core, Event, Garbage, Plans
-from nkisim.machine.effects import added_operands, step_of
-from nkisim.machine.operands import Rows
 from nkisim.machine.schedule import _Task
-from nkisim.machine.taint import Target, propagate_taint
-from nkisim.machine.transfer import Partial
 from nkisim.memory import Storage
-from nkisim.memory.indexing import DynSlice
-from nkisim.memory.indirect import Indirection
-from nkisim.memory.lifetime import Lifetime
+from nkisim.memory.log import Lifetime
+from nkisim.memory.tensor.geometry import Indirection
+from nkisim.memory.tensor.indexing import DynSlice
 from nkisim.spec import as_op
 from releases import VERSIONS
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nkisim.machine.legality import _revisits
+from nkisim.machine.calls.legality import _revisits
 
 
 def view(shape, strides, itemsize):

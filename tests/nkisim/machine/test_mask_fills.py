@@ -7,8 +7,8 @@ import pytest
 
 import nkisim.language as nl
 from nkisim.diagnostics import RECORDER, Place, Recorder
+from nkisim.machine.calls.provenance import check_finite, note_mask_fill
 from nkisim.machine.core import CORE
-from nkisim.machine.finite import check_finite, note_mask_fill
 
 # The middle between the largest bfloat16 and what would come next rounds to infinity.
 EDGE = np.float32((2 - 2**-8) * 2.0**127)

@@ -7,7 +7,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
-from nkisim.machine.dispatch import _operand_key, _static_key
+from nkisim.machine.calls.dispatch import _operand_key, _static_key
 
 
 def run(operand):

@@ -8,10 +8,10 @@ import pytest
 import nkisim.language as nl
 from each_case import each_case
 from nkisim.arch import GEN3
+from nkisim.machine.calls.operands import Rows
+from nkisim.machine.calls.provenance import _mark_rows, _reached
+from nkisim.machine.calls.transfer import Partial, _scatter
 from nkisim.machine.core import Garbage
-from nkisim.machine.operands import Rows
-from nkisim.machine.taint import _mark_rows, _reached
-from nkisim.machine.transfer import Partial, _scatter
 from nkisim.memory import CoreMemory
 
 

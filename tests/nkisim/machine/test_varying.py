@@ -10,7 +10,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.isa import engine as Engine
 from nkisim.machine import CORE, instruction
-from nkisim.machine.dispatch import _callable
+from nkisim.machine.calls.dispatch import _callable
 from nkisim.spec import INSTRUCTIONS, ON_CHIP, Constraint, Out, rules, unconverted
 from nkisim.spec.call import Call, arguments_read
 from nkisim.spec.signatures import CALLS

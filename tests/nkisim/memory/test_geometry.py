@@ -13,8 +13,8 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim.arch import GEN3
 from nkisim.memory import CoreMemory
-from nkisim.memory.geometry import _NO_SLICES, _fits
 from nkisim.memory.psum import AccumulationState
+from nkisim.memory.tensor.geometry import _NO_SLICES, _fits
 from nkisim.memory.written_map import runs_of
 
 ROWS, COLUMNS, PITCH = 3, 5, 20

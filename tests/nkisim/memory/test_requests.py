@@ -6,7 +6,7 @@ import pytest
 import nkisim.language as nl
 from each_case import each_case
 from nkisim.memory.layout import Form
-from nkisim.memory.lifetime import Origin
+from nkisim.memory.log import Origin
 from nkisim.memory.requests import is_tuple_of_ints
 
 

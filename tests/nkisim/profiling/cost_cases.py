@@ -12,7 +12,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.arch import resolve_target
-from nkisim.profiling.program import Capture
+from nkisim.profiling.model.program import Capture
 
 ALL = ("trn1", "trn2", "trn3")
 LATER = ("trn2", "trn3")

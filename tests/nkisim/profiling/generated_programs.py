@@ -23,8 +23,8 @@ import nkisim.language as nl
 from nkisim import Profile
 from nkisim.arch import resolve_target
 from nkisim.profiling.analysis import Prediction, profile_of
-from nkisim.profiling.program import Capture, Program
-from nkisim.profiling.spills import SPILL
+from nkisim.profiling.model.program import Capture, Program
+from nkisim.profiling.model.spills import SPILL
 
 ROWS, COLUMNS = 256, 8192
 TARGETS = ("trn1", "trn2", "trn3")

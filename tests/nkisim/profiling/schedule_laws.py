@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from nkisim.arch.timing import timing_of
 from nkisim.isa import engine as Engine
-from nkisim.profiling.program import Operation, Program
+from nkisim.profiling.model.program import Operation, Program
+from nkisim.profiling.model.schedule import Schedule
+from nkisim.profiling.model.schedule import schedule as scheduled
+from nkisim.profiling.model.spills import SPILL
 from nkisim.profiling.result import LineTime, MemoryUse
-from nkisim.profiling.schedule import Schedule
-from nkisim.profiling.schedule import schedule as scheduled
-from nkisim.profiling.spills import SPILL
 
 NS = 1e-6
 """Rounding of sums of up to 1e6 ns in float64, with room."""

@@ -12,9 +12,9 @@ import nkisim.language as nl
 from nkisim.arch import GEN2, GEN3, resolve_target
 from nkisim.isa import engine as Engine
 from nkisim.profiling.analysis import Prediction, profile_of
-from nkisim.profiling.costs import Work
-from nkisim.profiling.program import Capture
-from nkisim.profiling.schedule import schedule
+from nkisim.profiling.model.costs import Work
+from nkisim.profiling.model.program import Capture
+from nkisim.profiling.model.schedule import schedule
 
 from .test_schedule import Builder
 

@@ -4,8 +4,8 @@ import random
 
 import numpy as np
 
-from nkisim.profiling import footprints
-from nkisim.profiling.footprints import Accesses
+from nkisim.profiling.model import footprints
+from nkisim.profiling.model.footprints import Accesses
 
 from ...each_case import each_case
 

@@ -10,8 +10,8 @@ import drawn
 from nkisim.arch.timing import TIMINGS, Constant
 from nkisim.isa import engine as Engine
 from nkisim.profiling.analysis import Prediction
-from nkisim.profiling.schedule import schedule
-from nkisim.profiling.spills import SPILL
+from nkisim.profiling.model.schedule import schedule
+from nkisim.profiling.model.spills import SPILL
 
 from ...each_case import each_case
 from .generated_programs import KINDS, TARGETS, generated

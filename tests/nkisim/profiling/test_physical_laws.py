@@ -12,10 +12,10 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.arch import GEN3, resolve_target
 from nkisim.arch.timing import timing_of
-from nkisim.profiling import footprints
-from nkisim.profiling.program import Capture
-from nkisim.profiling.resources import peak, row_bytes
-from nkisim.profiling.schedule import schedule
+from nkisim.profiling.model import footprints
+from nkisim.profiling.model.program import Capture
+from nkisim.profiling.model.resources import peak, row_bytes
+from nkisim.profiling.model.schedule import schedule
 
 T3 = timing_of(GEN3)
 BF16 = ml_dtypes.bfloat16

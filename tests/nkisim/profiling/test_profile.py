@@ -11,7 +11,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.arch import GENERATIONS, resolve_target
 from nkisim.arch.timing import TIMINGS, timing_of
-from nkisim.profiling.program import Capture
+from nkisim.profiling.model.program import Capture
 from nkisim.spec import INSTRUCTIONS
 
 

@@ -9,10 +9,10 @@ import nkisim.language as nl
 from nkisim.arch import GEN2, GEN3, resolve_target
 from nkisim.isa import engine as Engine
 from nkisim.language import MemoryRegion
-from nkisim.profiling import footprints
-from nkisim.profiling.costs import Work
-from nkisim.profiling.program import Capture
-from nkisim.profiling.schedule import schedule
+from nkisim.profiling.model import footprints
+from nkisim.profiling.model.costs import Work
+from nkisim.profiling.model.program import Capture
+from nkisim.profiling.model.schedule import schedule
 
 from ...each_case import each_case
 from .schedule_laws import memory_of, over_capacity

@@ -11,12 +11,12 @@ from nkisim.diagnostics import Place
 from nkisim.isa import engine as Engine
 from nkisim.language import MemoryRegion
 from nkisim.profiling.analysis import Prediction
-from nkisim.profiling.assumptions import defaults
-from nkisim.profiling.costs import Work
-from nkisim.profiling.program import Operation, Program, Tile
-from nkisim.profiling.schedule import schedule
-from nkisim.profiling.spills import with_spills
-from nkisim.profiling.transfers import Transfer
+from nkisim.profiling.model.assumptions import defaults
+from nkisim.profiling.model.costs import Work
+from nkisim.profiling.model.program import Operation, Program, Tile
+from nkisim.profiling.model.schedule import schedule
+from nkisim.profiling.model.spills import with_spills
+from nkisim.profiling.model.transfers import Transfer
 
 T3 = timing_of(GEN3)
 ISSUE = {

@@ -7,7 +7,7 @@ import pytest
 from nkisim.arch import GEN3
 from nkisim.isa import engine as Engine
 from nkisim.language import MemoryRegion
-from nkisim.profiling.spills import DoesNotFitError, with_spills
+from nkisim.profiling.model.spills import DoesNotFitError, with_spills
 
 from .test_schedule import Builder
 

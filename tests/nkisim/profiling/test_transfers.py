@@ -11,8 +11,8 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.arch import resolve_target
-from nkisim.profiling.program import Capture
-from nkisim.profiling.schedule import schedule
+from nkisim.profiling.model.program import Capture
+from nkisim.profiling.model.schedule import schedule
 
 from ...each_case import each_case
 

@@ -22,7 +22,6 @@ from weakref import WeakKeyDictionary
 from nkisim.checks.langcheck.api import API_RULES, check_api
 from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.deprecated import check_deprecated
-from nkisim.checks.langcheck.early_values import check_early_values
 from nkisim.checks.langcheck.endless import check_endless, endless_recursion
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
@@ -31,7 +30,7 @@ from nkisim.checks.langcheck.signature import check_signature
 from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
-from nkisim.checks.langcheck.values import check_values
+from nkisim.checks.langcheck.values import check_early_values, check_values
 from nkisim.diagnostics import Finding, Place, Rule, declare, defined_at
 from nkisim.intents import nearest
 from nkisim.source import (

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import is_dynamic_loop
-from nkisim.checks.langcheck.unit import Unit
+from nkisim.checks.langcheck.unit import Unit, is_dynamic_loop
 from nkisim.diagnostics import RULES, declare
 from nkisim.source import LOOPS, Kinds, is_none, nki_arguments
 from nkisim.versions import at, in_force, is_traced

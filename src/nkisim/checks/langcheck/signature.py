@@ -9,8 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import operand_name
-from nkisim.checks.langcheck.unit import Unit
+from nkisim.checks.langcheck.unit import Unit, operand_name
 from nkisim.diagnostics import RULES
 from nkisim.source import nki_arguments
 

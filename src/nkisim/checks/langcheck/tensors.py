@@ -10,8 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.kinds import RUNTIME
-from nkisim.checks.langcheck.unit import Unit
+from nkisim.checks.langcheck.unit import RUNTIME, Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import CONDITION
 from nkisim.memory.rules import REGISTER_EXTENT

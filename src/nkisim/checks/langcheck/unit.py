@@ -1,4 +1,4 @@
-"""One definition that the compiler would translate: its syntax, names and references.
+"""One definition that the compiler would translate: its syntax, names, references and kinds.
 
 Annotations, decorators and defaults are excluded: Python evaluates them at definition time, and the
 compiler does not. The bodies of nested definitions are excluded too; body functions of device loops
@@ -12,7 +12,17 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from nkisim.source import Definition, File, Globals, Kinds, Meaning, Scope, called, meaning_of
+from nkisim.source import (
+    Definition,
+    File,
+    Globals,
+    Kinds,
+    Meaning,
+    Scope,
+    called,
+    indices,
+    meaning_of,
+)
 from nkisim.versions import has, in_force
 
 A = TypeVar("A", bound=ast.AST)
@@ -236,3 +246,25 @@ def _traced(body: list[ast.stmt]) -> Iterator[ast.AST]:
         if isinstance(node, ast.AnnAssign):
             children = [node.target] + ([node.value] if node.value else [])
         waiting.extend(reversed(children))
+
+
+RUNTIME = {"register": "register", "index": "loop index", "counter": "loop index"}
+"""Kinds whose value is known only on the device, with their names in messages."""
+
+
+def is_dynamic_loop(unit: Unit, loop: ast.AST) -> bool:
+    """Return whether a loop runs over ``nl.dynamic_range``."""
+    return (
+        isinstance(loop, ast.For)
+        and isinstance(loop.iter, ast.Call)
+        and unit.meaning(loop.iter.func).path == "nki.language.dynamic_range"
+    )
+
+
+def operand_name(value: ast.AST | None) -> str | None:
+    """Return the name of an operand, itself or sliced; an element may be that of a list."""
+    if isinstance(value, ast.Subscript):
+        if not any(isinstance(part, ast.Slice) for part in indices(value)):
+            return None
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else None

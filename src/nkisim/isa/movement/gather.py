@@ -10,7 +10,7 @@ import numpy as np
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import float32, int32, uint16, uint32
 from nkisim.machine import instruction
-from nkisim.machine.unwritten import INTEGER_SENTINEL
+from nkisim.machine.accesses import INTEGER_SENTINEL
 from nkisim.memory import NkiTensor
 from nkisim.spec import ON_CHIP, SBUF, Call, Constraint, In, Out, rules, unconverted
 from nkisim.spec.constraints import (

@@ -11,8 +11,8 @@ import numpy as np
 from nkisim.diagnostics import declare
 from nkisim.profiling.advice.candidate import Candidate, Found, Line
 from nkisim.profiling.advice.edits import before, removed, replaced, with_arguments
-from nkisim.profiling.program import Operation, Program
-from nkisim.profiling.steps import Term
+from nkisim.profiling.model.program import Operation, Program
+from nkisim.profiling.model.steps import Term
 from nkisim.rewriting import Edit
 from nkisim.suggestions.statement import Case
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from nkisim.diagnostics import Finding, Place, Rule
-from nkisim.profiling.program import Operation, Program
+from nkisim.profiling.model.program import Operation, Program
+from nkisim.profiling.model.spills import SPILL
 from nkisim.profiling.result import ProfileData
-from nkisim.profiling.spills import SPILL
 from nkisim.rewriting import Edit
 from nkisim.source import File
 from nkisim.suggestions.statement import Case, case_of

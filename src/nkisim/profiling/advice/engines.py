@@ -8,12 +8,12 @@ from dataclasses import replace
 from nkisim.arch import Generation
 from nkisim.diagnostics import NkiValidationError, Rule, declare
 from nkisim.machine import Event
-from nkisim.machine.legality import check_call
+from nkisim.machine.calls.legality import check_call
 from nkisim.memory.region import is_psum
 from nkisim.profiling.advice.candidate import Candidate, Found, Line, iterations_of
 from nkisim.profiling.advice.edits import with_arguments
-from nkisim.profiling.costs import work_of
-from nkisim.profiling.program import MOST_EXAMPLES, Operation, Program
+from nkisim.profiling.model.costs import work_of
+from nkisim.profiling.model.program import MOST_EXAMPLES, Operation, Program
 from nkisim.rewriting import Edit
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.call import Call

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from nkisim.diagnostics import Rule, declare
 from nkisim.profiling.advice.candidate import Candidate, Found, Line, iterations_of
 from nkisim.profiling.advice.edits import replaced, with_arguments
-from nkisim.profiling.program import Operation
-from nkisim.profiling.transfers import Transfer
+from nkisim.profiling.model.program import Operation
+from nkisim.profiling.model.transfers import Transfer
 from nkisim.rewriting import Edit
 from nkisim.spec.enums import engine as Engine
 from nkisim.suggestions.statement import Case

@@ -15,7 +15,7 @@ from nkisim.memory.region import is_sbuf
 from nkisim.profiling.advice.candidate import Candidate, Found, Line
 from nkisim.profiling.advice.edits import after, before, lines_of, removed, replaced
 from nkisim.profiling.advice.loads import Load, load_at
-from nkisim.profiling.program import Operation, Program, Tile
+from nkisim.profiling.model.program import Operation, Program, Tile
 from nkisim.rewriting import Edit
 
 LOADED_AGAIN = declare(

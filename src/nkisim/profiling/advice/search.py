@@ -15,7 +15,7 @@ from nkisim.profiling.advice.reloads import reload_advice
 from nkisim.profiling.advice.sentences import sentences
 from nkisim.profiling.advice.stages import stage_advice
 from nkisim.profiling.advice.tables import table_advice
-from nkisim.profiling.program import Program
+from nkisim.profiling.model.program import Program
 from nkisim.profiling.result import Advice, ProfileData, Together
 from nkisim.rewriting import applied, disjoint, unified_diff
 from nkisim.trials import Trials, Tried

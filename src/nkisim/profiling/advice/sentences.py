@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from nkisim.diagnostics import declare
 from nkisim.memory.region import is_psum
 from nkisim.profiling.advice.candidate import Candidate, Found, Line
-from nkisim.profiling.program import Operation
+from nkisim.profiling.model.program import Operation
 
 SHORT_RUNS = declare(
     "P001",

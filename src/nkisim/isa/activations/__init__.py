@@ -1,0 +1,1 @@
+"""The Scalar engine: activation functions with their scale, bias and running sum."""

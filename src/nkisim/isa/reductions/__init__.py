@@ -1,0 +1,1 @@
+"""Results along the free dimension: reductions, recurrences, statistics, largest values."""

@@ -1,0 +1,1 @@
+"""A call of an instruction: its plan, legality, operands, execution and effects."""

@@ -1,0 +1,1 @@
+"""The model of device time: costs of instructions, dependencies, shared resources, schedule."""

@@ -1,0 +1,483 @@
+"""The program of a run for the scheduler: operations with costs, tiles and dependencies.
+
+Dependencies follow from the footprints of the operands (``footprints``). Tiles with an explicit
+address share a storage, so overlapping addresses depend on each other too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from nkisim.arch import Generation
+from nkisim.diagnostics import Place
+from nkisim.machine import Event
+from nkisim.memory import MemoryRegion, NkiTensor
+from nkisim.memory.region import is_hbm, is_psum
+from nkisim.memory.written_map import Region
+from nkisim.profiling.model.assumptions import Assumptions, defaults
+from nkisim.profiling.model.costs import Work, work_of
+from nkisim.profiling.model.footprints import Accesses
+from nkisim.profiling.model.steps import Step, step_of
+from nkisim.profiling.model.transfers import Transfer
+from nkisim.spec import INSTRUCTIONS
+from nkisim.spec.enums import engine as Engine
+
+MOST_EXAMPLES = 16
+"""Signatures of a line that are kept; of a line with more, some are not known."""
+
+_MOST_PARTS = 32
+"""Parts of an allocation with lifetimes of their own; bytes beyond them live together."""
+
+
+@dataclass(slots=True, eq=False)
+class Tile:
+    """An allocation on chip, or a part of one in SBUF that is first accessed on its own.
+
+    The compiler reuses the bytes of a part as soon as nothing needs it: products of blocks that
+    fill SBUF still overlap with the loads of the next blocks.
+
+    Attributes:
+        name: Name of the allocation or of its variable.
+        line: File and line of the allocation.
+        region: SBUF or PSUM.
+        row_bytes: Bytes in one partition.
+        placed: Whether the allocation has an explicit address.
+        core: Core that owns it.
+        site: Equal for allocations made by the same line with the same shape.
+        part: Number of the part in its allocation.
+        allocated_bytes: Bytes of the whole allocation in one partition.
+        bank: Its PSUM bank; the tile itself where the allocator chooses.
+        uses: Operations that access it, in program order.
+    """
+
+    name: str
+    line: tuple[str, int]
+    region: MemoryRegion
+    row_bytes: int
+    placed: bool
+    core: int
+    site: object
+    part: int = 0
+    allocated_bytes: int = 0
+    bank: object = None
+    uses: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One instruction.
+
+    Attributes:
+        number: Position in the program.
+        name: Name of the instruction.
+        work: Its cost.
+        core: Core that runs it.
+        place: Line of the kernel, and loop indices.
+        needs: Operations that it waits for.
+        reuses: Those of them that it waits for only because it overwrites what they read or wrote.
+        tiles: Tiles that it accesses.
+        opens: Tiles that it accesses first.
+        ordered: Whether it is in an ``nl.no_reorder`` region.
+        touches_psum: Whether it accesses PSUM.
+        sbuf_bytes: Bytes of SBUF that its operands cover.
+        joins: Number of the barrier, exchange or collective that several cores reach, or -1.
+        source: Of a product its stationary operand, of a load what it reads from HBM and how: equal
+            for operations that read the same values.
+        writes: Tiles that it writes.
+        step: What it computes, where an ``activation`` could do it too.
+        fed_by: Of such a step, the step that wrote exactly the data that it reads, or -1.
+        runs_ahead: Whether it is a transfer that reads nothing that the kernel computed: it is
+            triggered before earlier operations of its engine if they wait.
+        ring: Of a transfer, its ring: by core, engine that triggers, origin of descriptors,
+            direction and tensor in HBM.
+        call: Index of its call in ``Program.calls``; -1 for a spill.
+    """
+
+    number: int
+    name: str
+    work: Work
+    core: int
+    place: Place
+    needs: tuple[int, ...]
+    tiles: tuple[Tile, ...]
+    opens: tuple[Tile, ...]
+    ordered: bool
+    touches_psum: bool
+    sbuf_bytes: int
+    joins: int = -1
+    reuses: tuple[int, ...] = ()
+    source: object = None
+    writes: tuple[Tile, ...] = ()
+    step: Step | None = None
+    fed_by: int = -1
+    runs_ahead: bool = False
+    ring: object = None
+    call: int = -1
+
+    @property
+    def engine(self) -> Engine:
+        """Engine whose instruction stream it is in; of a transfer, the one that triggers it."""
+        moved = self.work.transfer
+        return self.work.engine if moved is None else moved.trigger
+
+    @property
+    def stays(self) -> bool:
+        """Whether it keeps its place in the order of its engine, and nothing passes it."""
+        waits = self.work.transfer is not None and not self.runs_ahead
+        return self.ordered or self.joins >= 0 or waits
+
+
+@dataclass(slots=True)
+class Program:
+    """The operations of a run in the order in which they were issued.
+
+    Attributes:
+        operations: The instructions.
+        tiles: The allocations on chip.
+        generation: The target.
+        cores: Number of cores, those of all ranks together.
+        assumptions: The value of each assumption of the model.
+        calls: One event of each signature, from which costs can be computed again.
+        assumed_descriptors: Origin of descriptors where the kernel leaves it to the compiler.
+        examples: By file and line, an instruction of each signature; those that several engines
+            run, or that an ``activation`` could do, and at most ``MOST_EXAMPLES`` of a line.
+    """
+
+    generation: Generation
+    operations: list[Operation] = field(default_factory=list)
+    tiles: list[Tile] = field(default_factory=list)
+    cores: int = 1
+    assumptions: Assumptions = field(default_factory=defaults)
+    calls: list[Event] = field(default_factory=list)
+    assumed_descriptors: str = "software"
+    examples: dict[tuple[str, int], dict[object, Event]] = field(default_factory=dict)
+
+    def assuming(self, assumptions: Assumptions) -> Program:
+        """Return the program with the costs under other assumptions."""
+        works = [self._work(event, assumptions) for event in self.calls]
+        operations = [
+            o if o.call < 0 or o.work == works[o.call] else replace(o, work=works[o.call])
+            for o in self.operations
+        ]
+        return replace(self, assumptions=assumptions, operations=operations)
+
+    def _work(self, event: Event, assumptions: Assumptions) -> Work:
+        prebuilt = self.assumed_descriptors == "prebuilt"
+        return work_of(event, self.generation, assumptions, prebuilt=prebuilt, cores=self.cores)
+
+
+class Capture:
+    """Watcher that turns the events of a run into a program.
+
+    Args:
+        generation: The target.
+        descriptors: Origin of descriptors where the kernel leaves it to the compiler,
+            ``"software"`` or ``"prebuilt"``; on gen2 they are always prebuilt.
+        assumptions: The value of each assumption of the model; None for the defaults.
+        ranks: Number of ranks.
+        cores: Number of cores of each rank.
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        descriptors: str = "software",
+        assumptions: Assumptions | None = None,
+        *,
+        ranks: int = 1,
+        cores: int = 1,
+    ) -> None:
+        prebuilt = descriptors == "prebuilt" or generation.number == 2
+        assumed = "prebuilt" if prebuilt else "software"
+        self.program = Program(generation, cores=ranks * cores, assumed_descriptors=assumed)
+        if assumptions is not None:
+            self.program.assumptions = assumptions
+        self._cores_per_rank = cores
+        self._calls: dict[object, tuple[int, Work, Step | None]] = {}
+        self._results: dict[Any, tuple[int, Region]] = {}
+        """The last step that wrote to an allocation, and where."""
+        # Freed with the storage of the tile.
+        self._accesses: WeakKeyDictionary[Any, Accesses] = WeakKeyDictionary()
+        self._parts: dict[Any, _Parts] = {}
+        self._joins: dict[object, int] = {}
+        self._counts: Counter[object] = Counter()
+        self._core_of: list[int] = []
+
+    def __call__(self, event: Event) -> None:
+        """Add an event to the program."""
+        program = self.program
+        call, work, step = self._called(event)
+        if step is not None or "engine" in event.arguments:
+            self._keep_example(event)
+        number = len(program.operations)
+        core = event.rank * self._cores_per_rank + event.core
+        needs: set[int] = set()
+        reuses: set[int] = set()
+        tiles: dict[Tile, None] = {}
+        sbuf_bytes = 0
+        source: Any = None
+        fed_by = -1
+        if step is not None and step.kind == "square" and not _is_square(event):
+            step = None
+        for name, tensor in event.reads:
+            written = self._accesses_of(tensor).read(tensor.region, number, core)
+            needs |= written
+            if name == "stationary" or work.transfer is not None:
+                source = (tensor.life, tensor.region, max(written, default=-1))
+            elif step is not None and name == step.reads:
+                last = self._results.get(tensor.life)
+                if last is not None and last[1] == tensor.region and written == {last[0]}:
+                    fed_by = last[0]
+            if not is_hbm(tensor.buffer):
+                tiles |= dict.fromkeys(self._tiles(tensor, core))
+                sbuf_bytes += 0 if is_psum(tensor.buffer) else tensor.size * tensor.itemsize
+        writes: dict[Tile, None] = {}
+        for name, tensor in event.writes:
+            if _starts_a_tile(event, name, tensor):
+                self._begin(tensor)
+            reuses |= self._accesses_of(tensor).write(tensor.region, number, core)
+            if step is not None and name == "dst":
+                self._results[tensor.life] = number, tensor.region
+            if not is_hbm(tensor.buffer):
+                writes |= dict.fromkeys(self._tiles(tensor, core))
+                sbuf_bytes += 0 if is_psum(tensor.buffer) else tensor.size * tensor.itemsize
+        tiles |= writes
+        if work.transfer is not None:
+            source = _loaded(event, source)
+        if event.instruction == "core_barrier":
+            data = self._accesses_of(event.arguments["data"])
+            needs |= data.fence(number, core, self._core_of)
+        needs.discard(number)
+        reuses -= needs | {number}
+        opens = tuple(tile for tile in tiles if not tile.uses)
+        for tile in tiles:
+            tile.uses.append(number)
+        program.cores = max(program.cores, core + 1)
+        self._core_of.append(core)
+        program.operations.append(
+            Operation(
+                number,
+                event.instruction,
+                work,
+                core,
+                event.place,
+                (*sorted(needs), *sorted(reuses)),
+                tuple(tiles),
+                opens,
+                event.ordered,
+                any(is_psum(tile.region) for tile in tiles),
+                sbuf_bytes,
+                self._join(event),
+                tuple(sorted(reuses)),
+                source,
+                tuple(writes),
+                step,
+                fed_by,
+                work.transfer is not None and not needs and not event.ordered,
+                None if work.transfer is None else _ring(event, work.transfer, core),
+                call,
+            )
+        )
+
+    def _called(self, event: Event) -> tuple[int, Work, Step | None]:
+        """Return the index of a call among those of other signatures, its cost and its step."""
+        found = self._calls.get(event.signature)
+        if found is None:
+            program = self.program
+            work = program._work(event, program.assumptions)
+            found = self._calls[event.signature] = len(program.calls), work, step_of(event)
+            program.calls.append(event)
+        return found
+
+    def _join(self, event: Event) -> int:
+        """Return the number of the barrier, exchange or collective that an event takes part in."""
+        if not event.meets:
+            return -1
+        key = (event.rank, event.core, event.meets)
+        count = self._counts[key]
+        self._counts[key] += 1
+        return self._joins.setdefault((event.meets, count), len(self._joins))
+
+    def _begin(self, tensor: NkiTensor) -> None:
+        """Give an allocation that is overwritten whole a new place."""
+        self._accesses.pop(tensor.storage, None)
+        self._parts.pop(tensor.life, None)
+
+    def _keep_example(self, event: Event) -> None:
+        """Keep an instruction of each signature of a line."""
+        place = event.place
+        found = self.program.examples.setdefault((place.file, place.line), {})
+        if event.signature not in found and len(found) < MOST_EXAMPLES:
+            found[event.signature] = event
+
+    def _accesses_of(self, tensor: NkiTensor) -> Accesses:
+        found = self._accesses.get(tensor.storage)
+        if found is None:
+            pitch = tensor.storage.pitch
+            if is_hbm(tensor.buffer):
+                form = tensor.life.origin.form
+                pitch = form.shape[-1] * form.itemsize if len(form.shape) > 1 else pitch
+            found = self._accesses[tensor.storage] = Accesses(pitch)
+        return found
+
+    def _tiles(self, tensor: NkiTensor, core: int) -> list[Tile]:
+        """Return the parts of an allocation that an operand covers."""
+        life = tensor.life
+        parts = self._parts.get(life)
+        if parts is None:
+            parts = self._parts[life] = _Parts(life.origin.row_bytes)
+        columns = self._accesses_of(tensor).columns(tensor.region)
+        if is_psum(tensor.buffer):
+            columns = (0, parts.row_bytes)
+        if parts.misses(columns):
+            new = Tile(
+                life.label,
+                life.line,
+                life.region,
+                parts.add(columns),
+                life.address is not None,
+                core,
+                (life.line, life.shape, life.dtype, core),
+                len(parts.tiles),
+                parts.row_bytes,
+            )
+            new.bank = new
+            if life.address is not None:
+                new.bank = (core, life.address[1] // self.program.generation.psum_bank_bytes)
+            parts.tiles.append(new)
+            self.program.tiles.append(new)
+        return parts.covering(columns)
+
+
+def _ring(event: Event, moved: Transfer, core: int) -> object:
+    tensors = [t for _, t in (*event.reads, *event.writes) if is_hbm(t.buffer)]
+    return core, moved.trigger, moved.mode, moved.stores, tensors[0].life if tensors else None
+
+
+def _starts_a_tile(event: Event, name: str, tensor: NkiTensor) -> bool:
+    """Return whether an instruction overwrites an allocation whole without reading it.
+
+    The compiler gives such a tile a new place, unless it has an address.
+    """
+    declared = INSTRUCTIONS.get(event.instruction)
+    if declared is None or is_hbm(tensor.buffer) or tensor.life.address is not None:
+        return False
+    operand = declared.operands[name]
+    if operand.masked or operand.part is not None:
+        return False
+    if operand.role == "sum" and event.arguments["accumulate"] is not False:
+        return False
+    given = event.arguments[name]
+    if given.indirection is not None or 0 in tensor.form.strides:
+        return False
+    form = tensor.life.origin.form
+    whole = tensor.size * tensor.itemsize == math.prod(form.shape) * form.itemsize
+    return whole and all(other.storage is not tensor.storage for _, other in event.reads)
+
+
+def _is_square(event: Event) -> bool:
+    """Return whether both operands of an instruction are the same elements."""
+    (_, a), (_, b) = event.reads[:2]
+    return a.life is b.life and a.region == b.region
+
+
+def _loaded(event: Event, read: tuple[Any, Region, int]) -> object:
+    """Return what a transfer loads and how.
+
+    None for stores, for data that the kernel itself writes, and for addresses known at run time.
+    """
+    (_, target), (_, origin) = event.writes[0], event.reads[0]
+    given = (event.arguments.get("src"), event.arguments.get("dst"))
+    dynamic = any(isinstance(t, NkiTensor) and t.indirection is not None for t in given)
+    if len(event.reads) > 1 or dynamic or is_hbm(target.buffer) or not is_hbm(origin.buffer):
+        return None
+    if read[2] >= 0:
+        return None
+    return event.instruction, read, target.shape, target.dtype, target.start_partition, event.core
+
+
+class _Parts:
+    """The parts of an allocation, each the bytes that one access was the first to cover.
+
+    Attributes:
+        row_bytes: Bytes of the allocation in one partition.
+        tiles: The parts.
+    """
+
+    __slots__ = ("_covered", "_covering", "_spans", "row_bytes", "tiles")
+
+    def __init__(self, row_bytes: int) -> None:
+        self.row_bytes = row_bytes
+        self.tiles: list[Tile] = []
+        self._spans: list[list[tuple[int, int]]] = []
+        self._covered: list[tuple[int, int]] = []
+        """The bytes of all parts, as sorted intervals."""
+        self._covering: dict[tuple[int, int], list[Tile]] = {}
+
+    def misses(self, columns: tuple[int, int]) -> bool:
+        """Return whether no part has some of these bytes."""
+        if columns in self._covering or len(self.tiles) == _MOST_PARTS:
+            return False
+        return bool(_missing(self._covered, columns)) or not self.tiles
+
+    def add(self, columns: tuple[int, int]) -> int:
+        """Add a part with those of the bytes that no part has, and return their number.
+
+        The last part that is allowed has all bytes that are left.
+        """
+        # Bytes that are new to an access are in no other part, so existing parts do not change.
+        if len(self.tiles) == _MOST_PARTS - 1:
+            taken = sum(tile.row_bytes for tile in self.tiles)
+            self._spans.append([])
+            return self.row_bytes - taken
+        spans = _missing(self._covered, columns)
+        self._spans.append(spans)
+        self._covered = _joined(sorted([*self._covered, *spans]))
+        return sum(end - start for start, end in spans)
+
+    def covering(self, columns: tuple[int, int]) -> list[Tile]:
+        """Return the parts with some of these bytes."""
+        found = self._covering.get(columns)
+        if found is None:
+            start, end = columns
+            found = [
+                tile
+                for tile, spans in zip(self.tiles, self._spans, strict=True)
+                if any(a < end and start < b for a, b in spans)
+            ]
+            if len(self.tiles) == _MOST_PARTS and _missing(self._covered, columns):
+                found.append(self.tiles[-1])
+            self._covering[columns] = found
+        return found
+
+
+def _missing(covered: list[tuple[int, int]], wanted: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return the parts of an interval that sorted, disjoint intervals leave."""
+    found = []
+    start, end = wanted
+    for a, b in covered:
+        if b <= start:
+            continue
+        if a >= end:
+            break
+        if a > start:
+            found.append((start, a))
+        start = b
+    if start < end:
+        found.append((start, end))
+    return found
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return sorted intervals with adjacent ones joined."""
+    found: list[tuple[int, int]] = []
+    for start, end in spans:
+        if found and found[-1][1] >= start:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci.core.dtypes import real_dtype
+from trnsci.core.numbers.conversions import real_dtype
 
 __all__ = [
     "DTYPES",

@@ -18,8 +18,8 @@ from trnsci.core.distributed.plans import (
     agreement_step,
     all_reduced,
 )
+from trnsci.core.distributed.predictions import messages_between
 from trnsci.core.distributed.recording import peak_of, virtual_mesh
-from trnsci.core.distributed.steps import messages_between
 from trnsci.core.errors import FlagError, ShapeError
 from trnsolver.distributed import positive, tall
 from trnsolver.distributed._costs import (

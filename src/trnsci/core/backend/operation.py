@@ -25,10 +25,10 @@ from trnsci.core.backend.fallback import report_fallback
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.library import Library, Path, device_ready
 from trnsci.core.counters import count_refusal
-from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.examples import Case, Example
 from trnsci.core.interop import constant_to_compile
+from trnsci.core.numbers.conversions import real_dtype
 
 __all__ = ["Operation", "each_entry", "total"]
 

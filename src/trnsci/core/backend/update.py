@@ -13,12 +13,11 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from trnsci.core.accumulation import Scalar, accumulated, is_number, scaled, vanished
 from trnsci.core.backend.autocast import Autocast, without_autocast
 from trnsci.core.backend.derivatives import total
 from trnsci.core.backend.library import Library
 from trnsci.core.backend.operation import Operation
-from trnsci.core.products import matmul
+from trnsci.core.numbers.products import Scalar, accumulated, is_number, matmul, scaled, vanished
 
 __all__ = ["Multiply", "Update"]
 

@@ -20,8 +20,7 @@ from math import prod
 from typing import Any
 
 from trnsci.core.distributed.agreement import SIGNATURE_BYTES
-from trnsci.core.distributed.predictions import Link, Prediction, predicted
-from trnsci.core.distributed.steps import Step, all_reduced
+from trnsci.core.distributed.predictions import Link, Prediction, Step, all_reduced, predicted
 
 __all__ = ["AGREEMENT", "Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
 

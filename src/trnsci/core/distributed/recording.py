@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.distributed.layout import even_sizes
-from trnsci.core.distributed.steps import all_reduced
+from trnsci.core.distributed.predictions import all_reduced
 from trnsci.core.distributed.transport import Transport, VirtualMesh, VirtualTensor
 from trnsci.core.interop import dispatch_mode, without_modes
 

@@ -1,9 +1,8 @@
 """Krylov methods on linear operators, their preconditioners and derivatives, for all libraries.
 
-One module for each method: ``cg``, ``minres``, ``bicgstab``, ``gmres``, ``chebyshev``,
-``richardson``, ``power_iteration``. ``solved`` validates the operands of a public function and
-calls ``solve``, which runs a method on scaled systems and returns a ``Solution`` with the
-derivatives of the exact one.
+The methods are in ``short_recurrences``, ``gmres``, ``fixed_steps`` and ``power_iteration``.
+``solved`` validates the operands of a public function and calls ``solve``, which runs a method on
+scaled systems and returns a ``Solution`` with the derivatives of the exact one.
 """
 
 from trnsci.core.krylov.front import Operands, solved

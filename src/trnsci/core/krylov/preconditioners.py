@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trnsci.core.errors import NotPositiveDefiniteError, SingularMatrixError
-from trnsci.core.finite import readable
 from trnsci.core.krylov.runs import Product
+from trnsci.core.numbers.values import readable
 
 __all__ = ["as_column", "block_jacobi", "checked_diagonal", "jacobi", "on_columns"]
 

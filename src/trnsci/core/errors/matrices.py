@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from trnsci.core.root_error import TrnsciError
+from trnsci.core.errors.root import TrnsciError
 
 __all__ = [
     "AccuracyError",

@@ -118,16 +118,8 @@ def plan(
         held = _iterative_bytes(function, layout, right_sides, A, dtype).__getitem__
         problem += f", {iterations} iterations"
     bound = bound_of(function, layout, right_sides, dtype)
-    return Communication(
-        function,
-        problem,
-        (layout.ranks,),
-        (*steps, *more),
-        held,
-        bound,
-        tuple(backward),
-        largest=layout.sizes.index(max(layout.sizes)),
-    )
+    mesh = (layout.ranks,)
+    return Communication(function, problem, mesh, (*steps, *more), held, bound, tuple(backward))
 
 
 def _recorded(

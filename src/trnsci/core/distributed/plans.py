@@ -52,7 +52,6 @@ class Communication:
             values.
         lower_bound: A lower bound of the bytes; None where none is known.
         backward: Parts of the gradient of all operands, in order.
-        largest: The rank with the largest parts.
     """
 
     function: str
@@ -62,7 +61,6 @@ class Communication:
     held: Callable[[int], int] = field(compare=False, repr=False)
     lower_bound: LowerBound | None = None
     backward: tuple[Step, ...] = ()
-    largest: int = 0
 
     @cached_property
     def peak_bytes(self) -> tuple[int, ...]:
@@ -123,7 +121,6 @@ class Communication:
             lines.append(
                 f"lower bound {self.lower_bound.bytes:,} bytes ({self.lower_bound.name}){ratio}"
             )
-        lines.append(f"peak memory {self.held(self.largest):,} bytes on rank {self.largest}")
         if self.backward:
             most = max(self.received(rank, backward=True) for rank in range(self.ranks))
             lines.append(f"backward {most:,} bytes received at most in {len(self.backward)} steps")

@@ -19,7 +19,7 @@ from trnsci.core.errors import (
 )
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure, checked_action, report_failure
-from trnsci.core.krylov import differentiated
+from trnsci.core.krylov.implicit import differentiated
 from trnsci.core.numbers.values import STEPS, concrete, finite, inert, power_below, untraced
 from trnsolver._blas import trsm
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of

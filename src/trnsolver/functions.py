@@ -20,7 +20,7 @@ from trnsci.core.iterations import (
     report_failure,
     report_iteration,
 )
-from trnsci.core.krylov import differentiated
+from trnsci.core.krylov.implicit import differentiated
 from trnsci.core.numbers.products import matmul
 from trnsci.core.numbers.values import STEPS, concrete, finite, only_finite, untraced
 from trnsolver._factors.symmetric import symmetric_part

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
 from trnsci.core.iterations import OnFailure, checked_action, report_failure
-from trnsci.core.krylov import Watch, differentiated
 from trnsci.core.krylov.gmres import flexible_gmres
+from trnsci.core.krylov.implicit import differentiated
+from trnsci.core.krylov.runs import Watch
 from trnsci.core.numbers.values import STEPS, concrete, finite, untraced
 from trnsolver._factors.bounds import (
     UNIT,

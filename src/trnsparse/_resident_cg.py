@@ -9,8 +9,8 @@ from torch import Tensor
 
 from trnsci.core.backend.operation import Operation
 from trnsci.core.iterations import Reason
-from trnsci.core.krylov import LinearOperator, Product, Run, Watch
-from trnsci.core.krylov.runs import ended
+from trnsci.core.krylov.operators import LinearOperator
+from trnsci.core.krylov.runs import Product, Run, Watch, ended
 from trnsci.core.krylov.short_recurrences import conjugate_gradients, kernel_reference
 from trnsci.core.numbers.values import inert, power_below
 from trnsparse._library import LIBRARY

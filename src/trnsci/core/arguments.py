@@ -24,21 +24,6 @@ from trnsci.core.errors import (
     TrnsciError,
 )
 
-__all__ = [
-    "agree",
-    "also_spelled",
-    "broadcast",
-    "delivered",
-    "expandable",
-    "floating",
-    "matrix",
-    "several",
-    "square",
-    "tensor",
-    "vector",
-    "whole",
-]
-
 _STORED = {torch.bool} | {
     dtype
     for dtype in vars(torch).values()

@@ -19,18 +19,6 @@ from trnsci.core.errors import ConvergenceError, ConvergenceWarning, FlagError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Eigenpair",
-    "IterationInfo",
-    "OnFailure",
-    "Reason",
-    "Solution",
-    "checked_action",
-    "plot_residuals",
-    "report_failure",
-    "report_iteration",
-]
-
 Reason: TypeAlias = Literal["converged", "limit", "breakdown", "stagnated", "diverged"]
 """Stopping reason: the tolerance is met; the iteration limit is reached, which is the normal end of
 methods with a fixed number of steps; the next step would divide by zero; nothing improves any more;

@@ -28,15 +28,6 @@ from torch import Tensor
 from trnsci.core.backend.fallback import callers_level
 from trnsci.core.errors import KernelError
 
-__all__ = [
-    "CudaKernel",
-    "Extent",
-    "compiled_loop",
-    "most_shared_bytes",
-    "numba_installed",
-    "numba_loaded",
-]
-
 Extent = tuple[int, int, int]
 
 

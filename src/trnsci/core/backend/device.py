@@ -15,16 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "NeuronDevice",
-    "forget_device",
-    "from_device",
-    "neuron_device",
-    "probe",
-    "probed",
-    "to_device",
-]
-
 _NODES = "/dev/neuron[0-9]*"
 
 

@@ -17,8 +17,6 @@ from trnsci.core.counters import count_launch
 from trnsci.core.errors import BackendError
 from trnsci.core.numbers.conversions import read_only_array_of, tensor_of
 
-__all__ = ["SIMULATE", "Launcher"]
-
 SIMULATE: Setting[Callable[[Any], Callable[..., Any]] | None] = Setting("trnsci.simulate", None)
 """Converts a kernel to a function of arrays; None uses the ``nki.simulate`` of the current NKI."""
 

@@ -44,8 +44,6 @@ from trnsci.core.errors import BackendError, FlagError
 from trnsci.core.interop import constant_to_compile
 from trnsci.core.nki import has_aws_nki
 
-__all__ = ["Backend", "Library", "Path", "device_ready", "surface"]
-
 Backend = Literal["auto", "pytorch", "nki", "simulator"]
 Path = Literal["pytorch", "nki", "simulator"]
 

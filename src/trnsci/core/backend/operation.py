@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.backend.autocast import Autocast, autocast_device, cast_arguments
-from trnsci.core.backend.derivatives import each_entry, make_node, multilinear_jvp, total
+from trnsci.core.backend.derivatives import each_entry, make_node, multilinear_jvp
 from trnsci.core.backend.explanation import Step, note, recording
 from trnsci.core.backend.fallback import report_fallback
 from trnsci.core.backend.launch import Launcher
@@ -29,8 +29,6 @@ from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.examples import Case, Example
 from trnsci.core.interop import constant_to_compile
 from trnsci.core.numbers.conversions import real_dtype
-
-__all__ = ["Operation", "each_entry", "total"]
 
 
 class Operation:

@@ -19,8 +19,6 @@ from trnsci.core.backend.library import Library
 from trnsci.core.backend.operation import Operation
 from trnsci.core.numbers.products import Scalar, accumulated, is_number, matmul, scaled, vanished
 
-__all__ = ["Multiply", "Update"]
-
 Multiply: TypeAlias = Callable[..., Tensor]
 """``multiply(left, right)`` is a matrix product of matrices or batches that broadcast.
 

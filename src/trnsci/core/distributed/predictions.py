@@ -23,18 +23,6 @@ from typing import Literal
 from trnsci.core.errors import FlagError
 from trnsci.core.tiles.hardware import CORES, Generation
 
-__all__ = [
-    "ULTRASERVERS",
-    "Link",
-    "Prediction",
-    "Step",
-    "Timed",
-    "UltraServer",
-    "all_reduced",
-    "messages_between",
-    "predicted",
-]
-
 
 @dataclass(frozen=True)
 class Step:

@@ -22,17 +22,6 @@ from trnsci.core.distributed.predictions import all_reduced
 from trnsci.core.distributed.transport import Transport, VirtualMesh, VirtualTensor
 from trnsci.core.interop import dispatch_mode, without_modes
 
-__all__ = [
-    "Collective",
-    "Recorder",
-    "Recording",
-    "operand",
-    "peak_of",
-    "peaks",
-    "record",
-    "virtual_mesh",
-]
-
 
 @dataclass(frozen=True)
 class Collective:

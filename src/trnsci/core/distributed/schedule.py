@@ -20,8 +20,6 @@ from math import prod
 from trnsci.core.distributed.layout import even_sizes
 from trnsci.core.distributed.predictions import Step, all_reduced, messages_between
 
-__all__ = ["FREE", "Mesh", "Move", "Schedule", "Split", "moves", "schedule"]
-
 Split = tuple[int | None, ...]
 """The dimension of a tensor that each mesh dimension splits; None where it is replicated."""
 _ADDENDS = -1

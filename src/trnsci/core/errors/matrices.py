@@ -6,15 +6,6 @@ import torch
 
 from trnsci.core.errors.root import TrnsciError
 
-__all__ = [
-    "AccuracyError",
-    "ConvergenceError",
-    "LinAlgError",
-    "NotFiniteError",
-    "NotPositiveDefiniteError",
-    "SingularMatrixError",
-]
-
 TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 """The error of ``torch.linalg``, a base class of the errors below."""
 

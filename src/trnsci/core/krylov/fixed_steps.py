@@ -14,8 +14,6 @@ from trnsci.core.errors import FlagError
 from trnsci.core.krylov.runs import Product, Run, Watch, ended
 from trnsci.core.krylov.vectors import Number
 
-__all__ = ["chebyshev", "coefficients", "needed_steps", "richardson", "stepped"]
-
 
 def richardson(product: Product, b: Tensor, x: Tensor, watch: Watch, omega: float) -> Run:
     """Return a run of ``watch.limit`` steps ``x + omega * (b - A x)``."""

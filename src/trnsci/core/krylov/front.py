@@ -15,8 +15,6 @@ from trnsci.core.errors import DTypeError, OperandError
 from trnsci.core.iterations import OnFailure, Solution
 from trnsci.core.krylov.solve import Method, Stopping, System, solve
 
-__all__ = ["NARROW", "Operands", "check_matrix", "check_right_side", "solved"]
-
 NARROW = (torch.float16, torch.bfloat16)
 """Dtypes of systems that are solved in float32."""
 

@@ -13,8 +13,6 @@ from trnsci.core.krylov.runs import Product, Run, Watch, begun, ended, report
 from trnsci.core.krylov.vectors import norm
 from trnsci.core.numbers.values import finite
 
-__all__ = ["Recycled", "flexible_gmres", "projected"]
-
 Recycled: TypeAlias = tuple[Tensor, Tensor]
 """Directions, and their orthonormal images."""
 

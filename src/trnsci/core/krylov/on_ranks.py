@@ -27,8 +27,6 @@ from trnsci.core.krylov.solve import Method, Stopping, System, solve
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-__all__ = ["Sharded", "solved_on_ranks"]
-
 
 @dataclass(frozen=True)
 class Sharded:

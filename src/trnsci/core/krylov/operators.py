@@ -16,8 +16,6 @@ from torch import Tensor
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsci.core.numbers.conversions import array_of
 
-__all__ = ["LinearOperator", "OperatorLike", "Preconditioner", "as_operator", "as_preconditioner"]
-
 OperatorLike: TypeAlias = Any
 """A tensor, a ``LinearOperator``, a function, or an object with ``matvec`` or ``@``."""
 

@@ -16,8 +16,6 @@ from trnsci.core.errors import NotPositiveDefiniteError, SingularMatrixError
 from trnsci.core.krylov.runs import Product
 from trnsci.core.numbers.values import readable
 
-__all__ = ["as_column", "block_jacobi", "checked_diagonal", "jacobi", "on_columns"]
-
 _NARROW = (torch.float16, torch.bfloat16)
 
 

@@ -18,8 +18,6 @@ from torch import Tensor
 from trnsci.core.krylov.runs import Product, Run, Watch, begun, ended, report
 from trnsci.core.krylov.vectors import ONE, Number, Vectors, inner, norm
 
-__all__ = ["bicgstab", "conjugate_gradients", "kernel_reference", "minres"]
-
 _GAIN = 0.5
 """Restarts from the true residual continue while the last one gained more than this factor."""
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["array_of", "dtype_name", "read_only_array_of", "real_dtype", "tensor_of"]
-
 
 def array_of(tensor: torch.Tensor) -> Any:
     """Return a CPU tensor as an array on the same memory.

@@ -19,21 +19,6 @@ from torch import Tensor
 
 from trnsci.core.interop import has_bfloat16_products
 
-__all__ = [
-    "Number",
-    "Scalar",
-    "accumulated",
-    "addmm",
-    "baddbmm",
-    "bmm",
-    "in_float32",
-    "is_number",
-    "matmul",
-    "mm",
-    "scaled",
-    "vanished",
-]
-
 Product: TypeAlias = Callable[..., Tensor]
 
 

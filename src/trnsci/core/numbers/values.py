@@ -28,22 +28,6 @@ from trnsci.core.interop import (
     unwrapped,
 )
 
-__all__ = [
-    "STEPS",
-    "autocast_on",
-    "batched",
-    "concrete",
-    "finite",
-    "inert",
-    "one_problem",
-    "only_finite",
-    "power_below",
-    "readable",
-    "recorded",
-    "shapes_are_static",
-    "untraced",
-]
-
 _PLAIN = (Tensor, Parameter)
 
 recorded: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]

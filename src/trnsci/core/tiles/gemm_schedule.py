@@ -24,8 +24,6 @@ from trnsci.core.tiles.gemm_tiles import (
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import Blocks, column_start, column_tiles
 
-__all__ = ["Product", "loaded", "multiply_all"]
-
 
 class Product(NamedTuple):
     """A matrix product, or a batch of them; a 2-D operand is shared by the whole batch.

@@ -21,22 +21,6 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import column_start
 
-__all__ = [
-    "Tile",
-    "extents",
-    "finish",
-    "group_starts",
-    "load_panel",
-    "load_symmetric_panel",
-    "new_panel",
-    "new_totals",
-    "row_sums",
-    "store_tiles",
-    "transpose_tile",
-    "transpose_tiles",
-    "triangle_mask",
-]
-
 Tile = Any
 """An NKI tensor; shape, dtype and buffer are checked when the kernel is traced."""
 

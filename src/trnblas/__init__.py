@@ -12,8 +12,8 @@ from trnblas.level2 import gemv, ger, gerc, hemv, her, her2, symv, syr, syr2, tr
 from trnblas.level3 import gemm, gemmt, hemm, her2k, herk, symm, syr2k, syrk, trmm, trsm
 from trnblas.rotations import Rotation, rot, rotg
 from trnsci import __version__ as __version__
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 
 if TYPE_CHECKING:
     from trnblas import distributed as distributed

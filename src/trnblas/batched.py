@@ -20,10 +20,9 @@ from trnblas._paths.levels import level_of
 from trnblas._precise.ladder import Level
 from trnblas.matrix_products import computed
 from trnblas.triangular_systems import solved
-from trnsci.core.arguments import agree, matrix, tensor
+from trnsci.core.arguments import agree, delivered, matrix, tensor
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
-from trnsci.core.output import delivered
 
 __all__ = ["batched_gemm", "batched_trsm", "grouped_gemm"]
 

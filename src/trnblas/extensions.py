@@ -8,10 +8,9 @@ from torch import Tensor
 from trnblas._library import no_kernel
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.flags import applied, is_left, transposition
-from trnsci.core.accumulation import accumulated, scaled, vanished
-from trnsci.core.arguments import agree, broadcast, matrix
+from trnsci.core.arguments import agree, broadcast, delivered, matrix
 from trnsci.core.errors import ShapeError
-from trnsci.core.output import delivered
+from trnsci.core.numbers.products import accumulated, scaled, vanished
 
 __all__ = ["dgmm", "geam"]
 

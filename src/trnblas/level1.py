@@ -18,14 +18,13 @@ from trnblas._library import LIBRARY, no_kernel
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.level_names import level_name
 from trnblas._paths.sums import moduli_sum, two_norm
-from trnsci.core.accumulation import is_number, scaled, vanished
-from trnsci.core.arguments import agree, floating, tensor, vector
+from trnsci.core.arguments import agree, delivered, floating, tensor, vector
 from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.eager import one_problem
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsci.core.examples import Case, example
-from trnsci.core.output import delivered
+from trnsci.core.numbers.products import is_number, scaled, vanished
+from trnsci.core.numbers.values import one_problem
 from trnsci.core.testing import random_tensor
 
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]

@@ -23,11 +23,9 @@ from trnblas._paths.products import vector_product
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
 from trnblas.triangular_systems import solution
-from trnsci.core.accumulation import accumulated, is_number
-from trnsci.core.arguments import agree, floating, square
+from trnsci.core.arguments import agree, delivered, floating, square
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.output import delivered
-from trnsci.core.products import matmul
+from trnsci.core.numbers.products import accumulated, is_number, matmul
 
 __all__ = [
     "gemv",

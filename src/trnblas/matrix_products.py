@@ -16,17 +16,16 @@ from trnblas._paths.levels import level_of, multiply_at, targeted
 from trnblas._paths.products import matrix_product, written_product
 from trnblas._paths.triangles import one_triangle, triangle_product
 from trnblas._precise.ladder import Level
-from trnsci.core.accumulation import is_number, scaled
-from trnsci.core.arguments import agree
+from trnsci.core.arguments import agree, delivered
 from trnsci.core.backend.derivatives import Gradients, Needed
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.precision import CHOSEN, PrecisionLevel
 from trnsci.core.backend.update import Multiply, Update
-from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import ShapeError
 from trnsci.core.evidence import product_bound
 from trnsci.core.examples import Case, example
-from trnsci.core.output import delivered
+from trnsci.core.numbers.conversions import dtype_name
+from trnsci.core.numbers.products import is_number, scaled
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsci.core.tiles.tiling import Layout
 from trnsci.core.tiles.tiling_gemm import gemm_tiling

@@ -30,9 +30,9 @@ from trnsci.core.arguments import agree, tensor
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import ShapeError
 from trnsci.core.examples import Case, Example, example
+from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.testing import random_tensor, unit_roundoff
 
 __all__ = ["nki_batched_pair_energy", "nki_fused_gemm_energy", "nki_mp2_energy"]

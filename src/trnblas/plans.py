@@ -10,10 +10,10 @@ from trnblas._precise.ladder import level_bound
 from trnblas._precise.model import SliceWork, doublefloat_work, float16x3_work
 from trnblas._precise.slicing import PROMISE, bound, fewest_slices
 from trnblas.level3 import gemm
+from trnsci.core.backend.plan import Cost, Plan
 from trnsci.core.backend.precision import PrecisionLevel, check_level
-from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DTypeError, ShapeError
-from trnsci.core.plan import Cost, Plan
+from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE, resolve_generation
 from trnsci.core.tiles.tiling import Tiling, column_tiles, fewest_bytes, row_tiles
 from trnsci.core.tiles.tiling_gemm import gemm_tiling

@@ -25,17 +25,16 @@ from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.products import matrix_product
 from trnblas._paths.triangles import mirrored
 from trnblas.matrix_products import layout, multiplied
-from trnsci.core.accumulation import accumulated, is_number
-from trnsci.core.arguments import agree, tensor
+from trnsci.core.arguments import agree, delivered, tensor
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.backend.update import Multiply, Update
-from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.evidence import product_bound
 from trnsci.core.examples import Case, example
-from trnsci.core.output import delivered
+from trnsci.core.numbers.conversions import dtype_name
+from trnsci.core.numbers.products import accumulated, is_number
 from trnsci.core.testing import random_tensor
 from trnsci.core.tiles.tiling import Blocks
 

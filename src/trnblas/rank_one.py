@@ -16,11 +16,10 @@ from trnblas._paths.levels import level_of, outer_at, unlowered
 from trnblas._paths.triangles import mirrored
 from trnblas._precise.ladder import Level
 from trnblas.rank_k import SYR2K, SYRK
-from trnsci.core.accumulation import accumulated, is_number, scaled, vanished
-from trnsci.core.arguments import agree, broadcast, expandable, tensor
+from trnsci.core.arguments import agree, broadcast, delivered, expandable, tensor
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
-from trnsci.core.output import delivered
+from trnsci.core.numbers.products import accumulated, is_number, scaled, vanished
 
 __all__ = ["ger", "gerc", "her", "her2", "syr", "syr2"]
 

@@ -12,15 +12,14 @@ from trnblas._paths.flags import is_left, is_upper
 from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.triangles import mirrored, one_triangle
 from trnblas.matrix_products import multiplied
-from trnsci.core.arguments import agree, square
+from trnsci.core.arguments import agree, delivered, square
 from trnsci.core.backend.derivatives import Gradients, Needed
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.backend.update import Multiply, Update
-from trnsci.core.dtypes import dtype_name
 from trnsci.core.evidence import product_bound
 from trnsci.core.examples import Case, example
-from trnsci.core.output import delivered
+from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.testing import random_tensor
 from trnsci.core.tiles.tiling import Layout
 from trnsci.core.tiles.tiling_gemm import gemm_tiling

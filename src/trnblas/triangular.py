@@ -14,14 +14,13 @@ from trnblas._paths.flags import applied
 from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.triangles import Triangle, triangular
 from trnblas.matrix_products import multiplied
-from trnsci.core.arguments import agree
+from trnsci.core.arguments import agree, delivered
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.backend.update import Multiply, Update
 from trnsci.core.evidence import product_bound
 from trnsci.core.examples import Case, example
-from trnsci.core.output import delivered
 from trnsci.core.testing import random_tensor
 
 __all__ = ["trmm"]

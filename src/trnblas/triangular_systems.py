@@ -16,14 +16,13 @@ from trnblas._paths.levels import level_of, unlowered
 from trnblas._paths.triangles import Triangle, TriangleFlags
 from trnblas._precise.ladder import Level
 from trnblas.matrix_products import in_front, multiplied, one_batch
-from trnsci.core.accumulation import is_number, scaled, vanished
-from trnsci.core.arguments import agree, floating
+from trnsci.core.arguments import agree, delivered, floating
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.examples import Case, Example, example
-from trnsci.core.output import delivered
+from trnsci.core.numbers.products import is_number, scaled, vanished
 from trnsci.core.testing import random_tensor, unit_roundoff
 
 __all__ = ["trsm"]

@@ -35,8 +35,8 @@ from trnfft.plan import FFTPlan, clear_plan_cache, plan
 from trnfft.short_time import istft, stft
 from trnfft.transforms import fft, hfft, ifft, ihfft, irfft, rfft
 from trnsci import __version__ as __version__
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 
 if TYPE_CHECKING:
     from trnfft import distributed as distributed

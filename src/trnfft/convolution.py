@@ -16,8 +16,8 @@ from trnfft._paths.overlap_add import block_length, overlapped, resized
 from trnfft.complex_tensor import ComplexTensor
 from trnfft.lengths import next_fast_len
 from trnsci.core.arguments import several
-from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.numbers.conversions import real_dtype
 
 __all__ = ["correlate", "fftconvolve", "oaconvolve"]
 

@@ -28,9 +28,9 @@ from trnfft._library import no_kernel
 from trnfft._paths.arguments import along
 from trnfft._paths.kinds import closed_real, opened_real
 from trnfft._planning.tables import cacheable
-from trnsci.core.constants import Constants
 from trnsci.core.errors import ShapeError
 from trnsci.core.interop import constant_to_compile
+from trnsci.core.numbers.constants import Constants
 
 __all__ = ["fht", "fhtoffset", "ifht"]
 

@@ -30,9 +30,9 @@ from trnfft._planning.work import (
     two_d_work,
 )
 from trnsci.core.arguments import whole
-from trnsci.core.dtypes import dtype_name
+from trnsci.core.backend.plan import Cost, Plan, forget_plans, planned
 from trnsci.core.errors import DimensionError, DTypeError, FlagError, ShapeError
-from trnsci.core.plan import Cost, Plan, forget_plans, planned
+from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.tiles.hardware import (
     DEFAULT_GENERATION,
     ITEMSIZE,

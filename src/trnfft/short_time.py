@@ -30,8 +30,8 @@ from trnfft._paths.overlap_add import overlap_added
 from trnfft._planning.tables import hann_window
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import whole
-from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError
+from trnsci.core.numbers.conversions import real_dtype
 
 __all__ = ["istft", "stft"]
 

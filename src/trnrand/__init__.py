@@ -38,8 +38,8 @@ from trnrand.distributions.vectors import multivariate_normal
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 from trnsci import __version__ as __version__
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 
 if TYPE_CHECKING:
     from trnrand import distributed as distributed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnsci import __version__ as __version__
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 from trnsolver._library import LIBRARY
 from trnsolver.direct import det, inv, inv_spd, lstsq, pinv, slogdet, solve, solve_spd
 from trnsolver.eigen import eigh, eigh_generalized, eigvalsh

@@ -10,11 +10,10 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, LinAlgError
-from trnsci.core.failures import OnFailure
-from trnsci.core.finite import finite, only_finite
-from trnsci.core.matrix_errors import TorchLinAlgError
+from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.iterations import OnFailure
+from trnsci.core.numbers.values import finite, inert, only_finite
 from trnsolver._factors.factored import refined, with_factor
 from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import (

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, whole
-from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,
@@ -18,11 +17,10 @@ from trnsci.core.errors import (
     LinAlgError,
     ShapeError,
 )
-from trnsci.core.failures import OnFailure, checked_action, report_failure
-from trnsci.core.finite import finite, power_below
-from trnsci.core.krylov import differentiated
-from trnsci.core.matrix_errors import TorchLinAlgError
-from trnsci.core.untraced import STEPS, untraced
+from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.iterations import OnFailure, checked_action, report_failure
+from trnsci.core.krylov.implicit import differentiated
+from trnsci.core.numbers.values import STEPS, concrete, finite, inert, power_below, untraced
 from trnsolver._blas import trsm
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.informed_pairs import InformedPairs

@@ -12,12 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import DerivativeError, LinAlgError, ShapeError
-from trnsci.core.finite import finite, power_below
-from trnsci.core.matrix_errors import TorchLinAlgError
-from trnsci.core.untraced import untraced
+from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.values import concrete, finite, inert, power_below, untraced
 from trnsolver._factors.schur import schur_form
 from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import (

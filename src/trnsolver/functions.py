@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import also_spelled, whole
-from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsci.core.failures import (
+from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.iterations import (
+    IterationInfo,
     OnFailure,
+    Reason,
+    Solution,
     checked_action,
     report_failure,
     report_iteration,
 )
-from trnsci.core.finite import finite, only_finite
-from trnsci.core.iterations import IterationInfo, Reason, Solution
-from trnsci.core.krylov import differentiated
-from trnsci.core.matrix_errors import TorchLinAlgError
-from trnsci.core.products import matmul
-from trnsci.core.untraced import STEPS, untraced
+from trnsci.core.krylov.implicit import differentiated
+from trnsci.core.numbers.products import matmul
+from trnsci.core.numbers.values import STEPS, concrete, finite, only_finite, untraced
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._library import no_kernel
 from trnsolver._matrix_functions.polar import qdwh

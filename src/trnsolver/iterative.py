@@ -28,17 +28,16 @@ from torch import Tensor
 
 from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.errors import FlagError
-from trnsci.core.failures import OnFailure
-from trnsci.core.finite import power_below
-from trnsci.core.iterations import Solution, plot_residuals
-from trnsci.core.krylov import Operands, Run, Stopping, Watch, solved, stopping
-from trnsci.core.krylov.bicgstab import bicgstab as bicgstab_method
-from trnsci.core.krylov.cg import conjugate_gradients
+from trnsci.core.iterations import OnFailure, Solution, plot_residuals
+from trnsci.core.krylov.front import Operands, solved
 from trnsci.core.krylov.gmres import Recycled, flexible_gmres, projected
-from trnsci.core.krylov.minres import minres as minres_method
-from trnsci.core.krylov.runs import Callback, Product, Progress, ended
+from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
+from trnsci.core.krylov.short_recurrences import bicgstab as bicgstab_method
+from trnsci.core.krylov.short_recurrences import conjugate_gradients
+from trnsci.core.krylov.short_recurrences import minres as minres_method
+from trnsci.core.krylov.solve import Stopping, stopping
 from trnsci.core.krylov.vectors import norm
-from trnsci.core.untraced import STEPS, untraced
+from trnsci.core.numbers.values import STEPS, power_below, untraced
 from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import in_full_precision
 from trnsolver._paths.dispatch import kernels_wanted

@@ -18,10 +18,14 @@ from trnsci.core.errors import (
     NotPositiveDefiniteError,
     ShapeError,
 )
-from trnsci.core.failures import OnFailure, checked_action, report_iteration
-from trnsci.core.finite import finite, only_finite, power_below, readable
-from trnsci.core.iterations import IterationInfo, Reason
-from trnsci.core.untraced import STEPS, untraced
+from trnsci.core.iterations import (
+    IterationInfo,
+    OnFailure,
+    Reason,
+    checked_action,
+    report_iteration,
+)
+from trnsci.core.numbers.values import STEPS, finite, only_finite, power_below, readable, untraced
 from trnsolver._eigen.informed_pairs import InformedPairs
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import in_full_precision, working

@@ -17,14 +17,13 @@ from torch.nn.functional import pad
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsci.core.finite import readable
 from trnsci.core.krylov.preconditioners import (
     as_column,
     block_jacobi,
     checked_diagonal,
     jacobi,
 )
-from trnsci.core.untraced import untraced
+from trnsci.core.numbers.values import readable, untraced
 from trnsolver._library import no_kernel
 from trnsolver._paths.arguments import square_matrix
 from trnsolver.operators import Preconditioner

@@ -19,8 +19,8 @@ from trnsci.core.errors import (
     NotPositiveDefiniteError,
     ShapeError,
 )
-from trnsci.core.finite import finite, only_finite, power_below
-from trnsci.core.matrix_errors import TorchLinAlgError
+from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.numbers.values import finite, only_finite, power_below
 from trnsolver._blas import gemm
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import (

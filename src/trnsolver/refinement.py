@@ -23,13 +23,12 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import concrete
 from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
-from trnsci.core.failures import OnFailure, checked_action, report_failure
-from trnsci.core.finite import finite
-from trnsci.core.krylov import Watch, differentiated
+from trnsci.core.iterations import OnFailure, checked_action, report_failure
 from trnsci.core.krylov.gmres import flexible_gmres
-from trnsci.core.untraced import STEPS, untraced
+from trnsci.core.krylov.implicit import differentiated
+from trnsci.core.krylov.runs import Watch
+from trnsci.core.numbers.values import STEPS, concrete, finite, untraced
 from trnsolver._factors.bounds import (
     UNIT,
     RealSystem,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnsci import __version__ as __version__
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 from trnsparse._library import LIBRARY
 from trnsparse.attention import block_sparse_attention
 from trnsparse.direct import SparseLU, splu, spsolve, sptrsv

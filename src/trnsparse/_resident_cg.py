@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.operation import Operation
-from trnsci.core.eager import inert
-from trnsci.core.finite import power_below
 from trnsci.core.iterations import Reason
-from trnsci.core.krylov import LinearOperator, Product, Run, Watch
-from trnsci.core.krylov.cg import conjugate_gradients, kernel_reference
-from trnsci.core.krylov.runs import ended
+from trnsci.core.krylov.operators import LinearOperator
+from trnsci.core.krylov.runs import Product, Run, Watch, ended
+from trnsci.core.krylov.short_recurrences import conjugate_gradients, kernel_reference
+from trnsci.core.numbers.values import inert, power_below
 from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import pattern_of
 from trnsparse._products.block_products import block_product

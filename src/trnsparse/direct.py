@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from trnsci.core.arguments import agree
-from trnsci.core.arrays import array_of, tensor_of
 from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
 from trnsci.core.interop import is_wrapped, with_forward_mode, without_transforms
 from trnsci.core.krylov.implicit import values_of
-from trnsci.core.untraced import untraced
+from trnsci.core.numbers.conversions import array_of, tensor_of
+from trnsci.core.numbers.values import untraced
 from trnsparse._library import no_kernel
 from trnsparse._patterns.conversions import transposed
 from trnsparse._patterns.index import outside_transforms, plain

@@ -19,27 +19,19 @@ from torch import Tensor
 from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.backend.explanation import recording
 from trnsci.core.errors import FlagError, OperandError
-from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.interop import with_forward_mode
-from trnsci.core.iterations import Eigenpair, Solution
-from trnsci.core.krylov import (
-    Callback,
-    Method,
-    Operands,
-    Product,
-    Stopping,
-    as_operator,
-    solved,
-    stopping,
-)
-from trnsci.core.krylov.cg import conjugate_gradients
-from trnsci.core.krylov.chebyshev import chebyshev as chebyshev_steps_of
-from trnsci.core.krylov.chebyshev import coefficients, needed_steps
-from trnsci.core.krylov.front import NARROW, check_matrix, check_right_side
-from trnsci.core.krylov.minres import minres as minres_method
+from trnsci.core.iterations import Eigenpair, OnFailure, Solution, checked_action, report_iteration
+from trnsci.core.krylov.fixed_steps import chebyshev as chebyshev_steps_of
+from trnsci.core.krylov.fixed_steps import coefficients, needed_steps
+from trnsci.core.krylov.fixed_steps import richardson as richardson_steps_of
+from trnsci.core.krylov.front import NARROW, Operands, check_matrix, check_right_side, solved
+from trnsci.core.krylov.operators import as_operator
 from trnsci.core.krylov.power_iteration import power_iteration as dominant_pair
-from trnsci.core.krylov.richardson import richardson as richardson_steps_of
-from trnsci.core.untraced import STEPS, untraced
+from trnsci.core.krylov.runs import Callback, Product
+from trnsci.core.krylov.short_recurrences import conjugate_gradients
+from trnsci.core.krylov.short_recurrences import minres as minres_method
+from trnsci.core.krylov.solve import Method, Stopping, stopping
+from trnsci.core.numbers.values import STEPS, untraced
 from trnsparse._library import LIBRARY
 from trnsparse.formats import SparseMatrix
 

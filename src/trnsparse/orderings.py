@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, OperandError
-from trnsci.core.untraced import untraced
+from trnsci.core.numbers.values import untraced
 from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix
 
 __all__ = ["BlockOrdering", "bandwidth", "block_ordering", "permuted", "rcm"]

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.arrays import array_of, tensor_of
 from trnsci.core.errors import (
     DTypeError,
     FlagError,
@@ -25,9 +24,9 @@ from trnsci.core.errors import (
     OperandError,
     SingularMatrixError,
 )
-from trnsci.core.finite import finite
 from trnsci.core.krylov.preconditioners import block_jacobi, checked_diagonal, jacobi, on_columns
-from trnsci.core.untraced import untraced
+from trnsci.core.numbers.conversions import array_of, tensor_of
+from trnsci.core.numbers.values import finite, untraced
 from trnsparse._factors.incomplete import (
     cholesky_factor,
     cholesky_levels,

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, expandable
-from trnsci.core.eager import shapes_are_static
 from trnsci.core.errors import DTypeError, FlagError, OperandError
+from trnsci.core.numbers.values import shapes_are_static
 from trnsparse._library import no_kernel
 from trnsparse._paths.dispatch import run_sddmm
 from trnsparse.formats import CSRMatrix, SparseMatrix

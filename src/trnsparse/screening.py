@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor
-from trnsci.core.dtypes import real_dtype
-from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, FlagError, OperandError
+from trnsci.core.numbers.conversions import real_dtype
+from trnsci.core.numbers.values import inert
 from trnsparse._library import no_kernel
 from trnsparse._paths.dispatch import run_screened_spmm
 from trnsparse._patterns.dense import check_threshold

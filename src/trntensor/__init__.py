@@ -10,8 +10,8 @@ from trntensor._library import (
 
 # isort: split
 from trnsci import __version__ as __version__
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 from trntensor._paths.precision import select_precision_for_error
 from trntensor.contraction import einsum, multi_einsum
 from trntensor.convergence import ConvergenceReport

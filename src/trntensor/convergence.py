@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trnsci.core.failures import OnFailure, report_failure
+from trnsci.core.iterations import OnFailure, report_failure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,11 +17,9 @@ from torch import Tensor
 
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
-from trnsci.core.eager import one_problem
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trnsci.core.failures import OnFailure, checked_action
-from trnsci.core.finite import finite, power_below
-from trnsci.core.untraced import STEPS, untraced
+from trnsci.core.iterations import OnFailure, checked_action
+from trnsci.core.numbers.values import STEPS, finite, one_problem, power_below, untraced
 from trntensor._decompositions.unfolding import (
     check_parts,
     check_tensor,

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
-from trnsci.core.dtypes import dtype_name
-from trnsci.core.eager import autocast_on
+from trnsci.core.backend.plan import Cost, Plan
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trnsci.core.plan import Cost, Plan
+from trnsci.core.numbers.conversions import dtype_name
+from trnsci.core.numbers.values import autocast_on
 from trnsci.core.tiles.hardware import SMALLEST_SBUF, TILE
 from trntensor._library import LIBRARY
 from trntensor._paths.arguments import check_operands, read_arguments

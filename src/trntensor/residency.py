@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnsci.core.backend.device import neuron_device
+from trnsci.core.backend.device import from_device, neuron_device, to_device
 from trnsci.core.backend.library import device_ready
-from trnsci.core.backend.residency import from_device, to_device
 from trnsci.core.errors import BackendError
 
 __all__ = ["from_xla", "to_xla"]

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.eager import one_problem
 from trnsci.core.errors import FlagError, ShapeError
-from trnsci.core.finite import finite, power_below
-from trnsci.core.untraced import untraced
+from trnsci.core.numbers.values import finite, one_problem, power_below, untraced
 from trntensor._decompositions.unfolding import check_dtype, check_parts, check_tensor, split
 from trntensor.contraction import einsum
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trnsci.core.cuda import CudaKernel
+from trnsci.core.backend.compiled import CudaKernel
 from trnsolver._paths.cuda import batched
 from trnsolver._paths.cuda.launch import is_large
 from trnsolver._paths.cuda.small_eigh import MOST_ROWS

@@ -19,9 +19,9 @@ from trnsci.core.tiles.gemm_tiles import (
     group_starts,
     new_totals,
     row_sums,
+    triangle_mask,
 )
 from trnsci.core.tiles.hardware import BANK, TILE
-from trnsci.core.tiles.symmetric_panels import triangle_mask
 from trnsci.core.tiles.tiling import Blocks, column_tiles
 
 

@@ -23,9 +23,9 @@ from trnsci.core.tiles.gemm_tiles import (
     new_totals,
     row_sums,
     transpose_tile,
+    triangle_mask,
 )
 from trnsci.core.tiles.hardware import TILE
-from trnsci.core.tiles.symmetric_panels import triangle_mask
 from trnsci.core.tiles.tiling import Blocks, column_tiles
 
 

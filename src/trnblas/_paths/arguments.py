@@ -22,10 +22,10 @@ from trnblas._paths.flags import (
     transposition,
 )
 from trnblas._paths.triangles import TriangleFlags
-from trnsci.core import accumulation
 from trnsci.core.arguments import agree, broadcast, expandable, matrix, square, tensor
-from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.numbers import products as accumulation
+from trnsci.core.numbers.values import inert
 
 Number: TypeAlias = accumulation.Number
 Scalar: TypeAlias = accumulation.Scalar

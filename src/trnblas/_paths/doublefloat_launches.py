@@ -14,8 +14,8 @@ from torch.nn.functional import pad
 from trnblas._kernels import doublefloat_energy as energy_kernels
 from trnblas._kernels import doublefloat_vectors as vector_kernels
 from trnblas._precise.planes import joined, planes, row_exponents, times_power
-from trnsci.core.accumulation import scaled
 from trnsci.core.backend.launch import Launcher
+from trnsci.core.numbers.products import scaled
 from trnsci.core.tiles.hardware import TILE
 
 MOST_ELEMENTS = 16 * TILE * vector_kernels.WIDTH

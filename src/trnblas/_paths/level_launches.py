@@ -38,10 +38,10 @@ from trnblas._precise.slicing import (
     fewest_slices,
     pair_groups,
 )
-from trnsci.core.accumulation import scaled
 from trnsci.core.arguments import broadcast
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import KernelError
+from trnsci.core.numbers.products import scaled
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 _MOST_STEPS = 20  # of refinement; each gains a factor of two at least

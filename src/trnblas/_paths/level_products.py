@@ -18,7 +18,7 @@ from trnblas._precise.slicing import MOST_DEPTH, MOST_SLICES, PROMISE, bound
 from trnsci.core.backend.autocast import without_autocast
 from trnsci.core.backend.derivatives import Gradients, Needed
 from trnsci.core.backend.operation import Operation
-from trnsci.core.products import matmul
+from trnsci.core.numbers.products import matmul
 
 
 def aligned_batch(in_dims: Sequence[int | None], a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

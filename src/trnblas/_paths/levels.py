@@ -18,11 +18,11 @@ from trnblas._paths.level_names import level_name
 from trnblas._paths.level_products import BFLOAT16_GEMM, DOUBLEFLOAT_GEMM, FLOAT16X3_GEMM
 from trnblas._paths.products import vector_product
 from trnblas._precise.ladder import Level, cheapest
-from trnsci.core.accumulation import accumulated, is_number, scaled
 from trnsci.core.backend.autocast import without_autocast
 from trnsci.core.backend.precision import LEVELS, PrecisionLevel
 from trnsci.core.backend.update import Multiply
 from trnsci.core.errors import FlagError
+from trnsci.core.numbers.products import accumulated, is_number, scaled
 
 _FLOAT32 = Level("float32")
 

@@ -8,10 +8,18 @@ import torch
 from torch import Tensor
 
 from trnblas._paths.arguments import Number, Scalar
-from trnsci.core.accumulation import accumulated, scaled, vanished
 from trnsci.core.arguments import broadcast
-from trnsci.core.eager import inert
-from trnsci.core.products import addmm, baddbmm, bmm, matmul, mm
+from trnsci.core.numbers.products import (
+    accumulated,
+    addmm,
+    baddbmm,
+    bmm,
+    matmul,
+    mm,
+    scaled,
+    vanished,
+)
+from trnsci.core.numbers.values import inert
 
 
 def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None) -> Tensor:

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from trnblas._paths.arguments import Scalar
 from trnblas._paths.flags import Trans
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import inert
+from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.values import inert
 
 _PREFIX = {
     torch.float32: "s",

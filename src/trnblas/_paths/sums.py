@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import concrete
+from trnsci.core.numbers.values import concrete
 
 # Up to this count the norm is one torch call.
 _FEW = 256

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnblas._paths.flags import TRANSPOSED, Trans
-from trnsci.core.products import matmul
+from trnsci.core.numbers.products import matmul
 
 # Below this order, one product and a mask cost less than four products and their assembly.
 _LEAF = 512

@@ -22,7 +22,6 @@ from trnblas.distributed.operands import (
     split_of,
 )
 from trnblas.distributed.panels import Panel, flipped, panels_of
-from trnsci.core.accumulation import is_number
 from trnsci.core.arguments import agree
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement
@@ -32,6 +31,7 @@ from trnsci.core.distributed.layout import even_offsets, local_of, mesh_of, with
 from trnsci.core.distributed.schedule import Mesh, Schedule, Split, schedule
 from trnsci.core.distributed.splits import moved
 from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.numbers.products import is_number
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -19,7 +19,7 @@ from trnblas.nki.dispatch import (
     nki_syrk,
     nki_trsm,
 )
-from trnsci.core.package import surface
+from trnsci.core.backend.library import surface
 
 if TYPE_CHECKING:
     HAS_NKI: bool

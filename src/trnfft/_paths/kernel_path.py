@@ -23,7 +23,7 @@ from trnfft._planning.choice import LARGEST_RANK
 from trnfft._planning.recipe import FFTAlgorithm, Recipe, recipe
 from trnfft._planning.tables import constants, frame_matrices
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.dtypes import dtype_name
+from trnsci.core.numbers.conversions import dtype_name
 
 _tiling = complex_gemm_tiling.parts_tiling
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnfft.lengths import next_fast_len
-from trnsci.core.eager import concrete
+from trnsci.core.numbers.values import concrete
 
 # Sums of squared windows up to this are treated as zero: division would amplify rounding errors.
 NEGLIGIBLE = 1e-8

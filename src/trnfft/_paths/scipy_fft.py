@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnfft._paths.arguments import HALF_SPECTRUM, Norm
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import inert
+from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.values import inert
 
 _DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 

@@ -15,9 +15,9 @@ from trnfft._paths.arguments import Norm
 from trnfft._paths.empty import is_empty
 from trnfft._paths.scipy_fft import scipy_fft
 from trnfft._planning.tables import cacheable
-from trnsci.core.arrays import array_of
-from trnsci.core.constants import Constants
-from trnsci.core.eager import inert
+from trnsci.core.numbers.constants import Constants
+from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.values import inert
 
 _HALF_ROOT = math.sqrt(0.5)
 

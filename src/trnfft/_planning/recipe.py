@@ -29,8 +29,8 @@ from trnfft._planning.choice import (
     two_d_constants,
 )
 from trnfft._planning.norm import Norm
+from trnsci.core.backend.plan import planned
 from trnsci.core.errors import ShapeError
-from trnsci.core.plan import planned
 
 Array = npt.NDArray[np.float32]
 Form = Literal["full", "half", "hermitian"]

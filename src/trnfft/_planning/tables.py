@@ -13,8 +13,8 @@ from trnfft._kernels.angles import roots
 from trnfft._kernels.dft_constants import stft_constants
 from trnfft._planning.recipe import Array, Recipe
 from trnsci.core.backend.device import neuron_device
-from trnsci.core.constants import Constants
-from trnsci.core.dtypes import real_dtype
+from trnsci.core.numbers.constants import Constants
+from trnsci.core.numbers.conversions import real_dtype
 
 
 def constants(found: Recipe, path: str, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ from trnfft._kernels.angles import roots
 from trnsci.core.distributed.collectives import all_to_all
 from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import even_offsets, even_sizes
-from trnsci.core.distributed.steps import messages_between
+from trnsci.core.distributed.predictions import messages_between
 
 _offsets = lru_cache(even_offsets)
 _BLOCK = 2**16  # twiddle factors at a time, in float64

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from trnfft._library import LIBRARY
 from trnfft.nki.dispatch import complex_gemm, complex_gemm_bf16, complex_linear, complex_mask_apply
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 
 if TYPE_CHECKING:
     from typing import Any

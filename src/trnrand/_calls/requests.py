@@ -25,7 +25,7 @@ from trnrand._stream.words import FLOATS, Source
 from trnrand.defaults import get_default_generator
 from trnrand.errors import DTypeError, ShapeError
 from trnrand.generator import Generator
-from trnsci.core.dtypes import dtype_name
+from trnsci.core.numbers.conversions import dtype_name
 
 # Bytes that a process can address on current 64-bit processors.
 _ADDRESSABLE = 1 << 47

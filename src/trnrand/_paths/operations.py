@@ -18,7 +18,7 @@ from trnrand._paths.torch_path import torch_stream
 from trnrand._stream.words import Source
 from trnrand.engines import ENGINES, MASK, EngineName
 from trnsci.core.backend.operation import Operation
-from trnsci.core.dtypes import dtype_name
+from trnsci.core.numbers.conversions import dtype_name
 
 _OPERANDS = {"philox": philox_operand, "threefry": threefry_operand}
 

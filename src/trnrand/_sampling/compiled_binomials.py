@@ -17,7 +17,7 @@ from trnrand._sampling.mass import INVERTED, NEGLIGIBLE, STIRLING_RESTS, defined
 from trnrand._stream.compiled import philox_of_eight, threefry_of_eight
 from trnrand._stream.compiled_elementary import exp, log, log1p
 from trnrand.engines import MASK
-from trnsci.core.compiled import compiled_loop
+from trnsci.core.backend.compiled import compiled_loop
 
 _compiled = partial(numba.njit, error_model="numpy")
 _inlined = partial(numba.njit, inline="always", error_model="numpy")

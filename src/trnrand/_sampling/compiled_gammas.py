@@ -15,7 +15,7 @@ import numpy as np
 from trnrand._sampling.gamma_bound import LEAST, SQUEEZE, defined_bound
 from trnrand._stream.compiled import unit53
 from trnrand._stream.compiled_elementary import cosine, exp, log, log1p, unit64
-from trnsci.core.compiled import compiled_loop
+from trnsci.core.backend.compiled import compiled_loop
 
 # Samples per pass, whose intermediate values fit in the level-1 cache of a core. A pass consists of
 # short loops, since one with conversions of integers or branches is not vectorised.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trnrand._stream.compiled import unit53
-from trnsci.core.compiled import compiled_loop
+from trnsci.core.backend.compiled import compiled_loop
 
 
 def _proposals(pairs: Any, a: Any, b: Any, centre: Any, v: Any, us: Any, k: Any) -> None:

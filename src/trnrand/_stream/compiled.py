@@ -28,7 +28,7 @@ from trnrand._kernels.definitions import (
     Kind,
 )
 from trnrand.engines import ENGINES, EngineName
-from trnsci.core.compiled import compiled_loop
+from trnsci.core.backend.compiled import compiled_loop
 
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
 

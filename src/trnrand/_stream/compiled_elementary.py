@@ -14,7 +14,7 @@ import numpy as np
 
 from trnrand._stream.compiled import unit53
 from trnrand._stream.series import SPLIT_BITS, defined
-from trnsci.core.compiled import compiled_loop
+from trnsci.core.backend.compiled import compiled_loop
 
 _compiled = partial(numba.njit, error_model="numpy")
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from trnrand._stream.series import SPLIT_BITS, Elementary, defined
 from trnrand._stream.words import unit53
 from trnrand.engines import MASK
-from trnsci.core.constants import Constants
+from trnsci.core.numbers.constants import Constants
 
 
 def _split(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from trnsci.core.compiled import numba_installed
+from trnsci.core.backend.compiled import numba_installed
 
 # Samples of a call from which loops are compiled: NumPy takes about a millisecond for fewer.
 _LEAST = 1 << 14

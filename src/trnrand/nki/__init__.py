@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnrand._library import LIBRARY
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 
 if TYPE_CHECKING:
     HAS_NKI: bool

@@ -9,11 +9,9 @@ import click
 
 import nkisim
 from trnsci.cli.bench import bench
-from trnsci.cli.coverage import coverage
 from trnsci.cli.doctor import doctor
 from trnsci.cli.extras import Commands
-from trnsci.cli.kernels import kernels
-from trnsci.cli.status import status
+from trnsci.cli.tables import coverage, kernels, status
 from trnsci.cli.validate import validate
 
 __all__ = ["main"]

@@ -153,7 +153,7 @@ def _neuron() -> Iterator[Diagnosis]:
         yield Diagnosis(what, "no", "the libraries need torch")
         return
     from trnsci.core.backend.device import neuron_device
-    from trnsci.core.provider import has_aws_nki
+    from trnsci.core.nki import has_aws_nki
 
     device, toolchain = neuron_device(), has_aws_nki()
     tools = shutil.which("neuron-ls") is not None

@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trnsci.core.backend.device import from_device, to_device
     from trnsci.core.backend.explanation import explain
-    from trnsci.core.backend.residency import from_device, to_device
 
 __all__ = ["explain", "from_device", "to_device"]
 
 _HOMES = {
     "explain": "backend.explanation",
-    "from_device": "backend.residency",
-    "to_device": "backend.residency",
+    "from_device": "backend.device",
+    "to_device": "backend.device",
 }
 
 

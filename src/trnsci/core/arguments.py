@@ -15,21 +15,14 @@ from typing import ParamSpec, SupportsIndex, TypeVar
 import torch
 from torch import Tensor
 
-from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError, TrnsciError
-
-__all__ = [
-    "agree",
-    "also_spelled",
-    "broadcast",
-    "expandable",
-    "floating",
-    "matrix",
-    "several",
-    "square",
-    "tensor",
-    "vector",
-    "whole",
-]
+from trnsci.core.errors import (
+    DerivativeError,
+    DeviceError,
+    DTypeError,
+    FlagError,
+    ShapeError,
+    TrnsciError,
+)
 
 _STORED = {torch.bool} | {
     dtype
@@ -204,3 +197,26 @@ def _accepted(least: int | None, most: int | None) -> str:
     if most is None:
         return f"an integer of at least {least}"
     return f"an integer from {least} to {most}"
+
+
+def delivered(function: str, result: Tensor, out: Tensor | None) -> Tensor:
+    """Return ``result``, or ``out`` with its values.
+
+    The result is complete before ``out`` changes, so ``out`` may be an operand, as C is in BLAS.
+
+    Raises:
+        ShapeError: ``out`` has another shape than the result; it is never resized.
+        DTypeError: ``out`` has another dtype.
+        DerivativeError: A gradient is required, which ``out`` does not support.
+    """
+    if out is None:
+        return result
+    agree(function, "the result", result, "out", out)
+    if out.shape != result.shape:
+        raise ShapeError(
+            f"{function}: out must have the result's shape {tuple(result.shape)}, "
+            f"got {tuple(out.shape)}"
+        )
+    if torch.is_grad_enabled() and (result.requires_grad or out.requires_grad):
+        raise DerivativeError(f"{function}: out must be None where a gradient is required")
+    return out.copy_(result)

@@ -15,16 +15,6 @@ from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 
-__all__ = [
-    "Counts",
-    "count_fallback",
-    "count_launch",
-    "count_no_kernel",
-    "count_refusal",
-    "counts",
-    "reset",
-]
-
 _lock = Lock()
 _launches: Counter[str] = Counter()
 _fallbacks: Counter[str] = Counter()

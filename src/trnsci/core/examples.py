@@ -17,18 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci.core.dtypes import real_dtype
-
-__all__ = [
-    "DTYPES",
-    "Case",
-    "Example",
-    "example",
-    "examples_of",
-    "function_of",
-    "public_functions",
-    "with_dtype",
-]
+from trnsci.core.numbers.conversions import real_dtype
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int64")
 """Dtypes of operands that the suite is examined with."""

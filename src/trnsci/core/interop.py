@@ -19,39 +19,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = [
-    "SingleLevelFunction",
-    "Transform",
-    "below_autograd",
-    "compiler_loaded",
-    "constant_to_compile",
-    "current_transform",
-    "dispatch_mode",
-    "dispatch_modes",
-    "fake_mode",
-    "fake_tensor_mode",
-    "fake_tensor_module",
-    "flash_attention",
-    "flash_attention_backward",
-    "forward_level",
-    "has_bfloat16_products",
-    "is_batched",
-    "is_fake",
-    "is_wrapped",
-    "pytree",
-    "register_collate",
-    "single_level",
-    "transform_level",
-    "unwrapped",
-    "values_are_traced",
-    "version_of",
-    "versions_of",
-    "with_forward_mode",
-    "without_function_modes",
-    "without_modes",
-    "without_transforms",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 # private: the level of the innermost torch.func transform, None outside of all; there is no public
@@ -232,9 +199,7 @@ flash_attention_backward: Any = getattr(  # private: the backward of the operato
 
 # private: an operator under torch.compile is differentiated level by level, and the public
 # autograd.Function serves all levels at once; no public name. Without it: ImportError at import.
-from torch.autograd.function import (  # noqa: E402
-    _SingleLevelFunction as SingleLevelFunction,
-)
+SingleLevelFunction = torch.autograd.function._SingleLevelFunction
 
 
 def single_level() -> AbstractContextManager[Any]:

@@ -17,7 +17,7 @@ from trnsci.core.backend.launch import SIMULATE
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
 from trnsci.core.evidence import Case, relative_error
-from trnsci.core.provider import provider
+from trnsci.core.nki import provider
 from trnsci.validation.reach import reach
 from trnsci.validation.record import Record, device_stamp, fingerprint, stamp
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.arrays import array_of
 from trnsci.core.errors import FlagError
+from trnsci.core.numbers.conversions import array_of
 
 
 def few_pairs(a: Tensor, first: int, last: int) -> tuple[Tensor, Tensor] | None:

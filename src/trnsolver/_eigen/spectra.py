@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
-from trnsci.core.matrix_errors import TorchLinAlgError
+from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsolver._eigen.quality import EighInfo, judged
 from trnsolver._factors.symmetric import symmetric_part
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci.core.finite import power_below
+from trnsci.core.numbers.values import power_below
 
 _MOST_STEPS = 20
 # Up to this weight the Cholesky step is as stable as the QR step, and cheaper.

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, broadcast, floating, matrix, square, tensor
-from trnsci.core.eager import autocast_on
 from trnsci.core.errors import (
     ConvergenceError,
     FlagError,
@@ -24,7 +23,7 @@ from trnsci.core.errors import (
     ShapeError,
     SingularMatrixError,
 )
-from trnsci.core.finite import finite, only_finite
+from trnsci.core.numbers.values import autocast_on, finite, only_finite
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,9 +12,8 @@ from cmath import isnan
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
-from trnsci.core.finite import finite, only_finite
+from trnsci.core.numbers.values import concrete, finite, only_finite
 from trnsolver._blas import trsm
 from trnsolver._library import LIBRARY
 from trnsolver._paths.arguments import batch_of, finite_below, not_positive_definite, singular

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import trnblas
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.constants import Constants
+from trnsci.core.numbers.constants import Constants
 from trnsci.core.tiles.hardware import TILE
 from trnsolver._eigen.columns import block_jacobi_svd
 from trnsolver._eigen.divide import Kernels, divided_eigh

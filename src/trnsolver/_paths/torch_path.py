@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import inert
-from trnsci.core.krylov.cg import kernel_reference
+from trnsci.core.krylov.short_recurrences import kernel_reference
+from trnsci.core.numbers.values import inert
 
 MUON = (3.4445, -4.775, 2.0315)
 """Coefficients of Muon's quintic step: large slope at zero, values near one."""

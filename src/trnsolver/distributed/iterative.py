@@ -18,13 +18,13 @@ from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import Layout
 from trnsci.core.distributed.rows import part_of
 from trnsci.core.errors import OperandError
-from trnsci.core.failures import OnFailure
-from trnsci.core.iterations import Solution
-from trnsci.core.krylov import Method, Operands, Stopping, stopping
-from trnsci.core.krylov.cg import conjugate_gradients
-from trnsci.core.krylov.minres import minres as minres_method
+from trnsci.core.iterations import OnFailure, Solution
+from trnsci.core.krylov.front import Operands
 from trnsci.core.krylov.on_ranks import Sharded, solved_on_ranks
 from trnsci.core.krylov.runs import Callback
+from trnsci.core.krylov.short_recurrences import conjugate_gradients
+from trnsci.core.krylov.short_recurrences import minres as minres_method
+from trnsci.core.krylov.solve import Method, Stopping, stopping
 from trnsolver.distributed._rows import check_layout, layout_of, only_plain, ranks_for
 from trnsparse.distributed import RowShardedCSR
 

@@ -18,8 +18,8 @@ from trnsci.core.distributed.plans import (
     agreement_step,
     all_reduced,
 )
+from trnsci.core.distributed.predictions import messages_between
 from trnsci.core.distributed.recording import peak_of, virtual_mesh
-from trnsci.core.distributed.steps import messages_between
 from trnsci.core.errors import FlagError, ShapeError
 from trnsolver.distributed import positive, tall
 from trnsolver.distributed._costs import (
@@ -118,16 +118,8 @@ def plan(
         held = _iterative_bytes(function, layout, right_sides, A, dtype).__getitem__
         problem += f", {iterations} iterations"
     bound = bound_of(function, layout, right_sides, dtype)
-    return Communication(
-        function,
-        problem,
-        (layout.ranks,),
-        (*steps, *more),
-        held,
-        bound,
-        tuple(backward),
-        largest=layout.sizes.index(max(layout.sizes)),
-    )
+    mesh = (layout.ranks,)
+    return Communication(function, problem, mesh, (*steps, *more), held, bound, tuple(backward))
 
 
 def _recorded(

@@ -18,7 +18,7 @@ from trnsci.core.distributed.collectives import all_gather, all_reduce
 from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import Layout
 from trnsci.core.errors import DerivativeError, FlagError
-from trnsci.core.finite import finite
+from trnsci.core.numbers.values import finite
 from trnsolver import factor as single
 from trnsolver._paths.torch_path import MUON
 from trnsolver.direct import LeastSquares

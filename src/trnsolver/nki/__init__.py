@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnsci.core.package import surface
+from trnsci.core.backend.library import surface
 from trnsolver._library import LIBRARY
 from trnsolver.nki.dispatch import (
     PMAX,

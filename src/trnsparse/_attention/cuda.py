@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import concrete
 from trnsci.core.interop import forward_level
+from trnsci.core.numbers.values import concrete
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LEAST_WIDTH = 16

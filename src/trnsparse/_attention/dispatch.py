@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.nn import functional
 
-from trnsci.core.eager import inert
+from trnsci.core.numbers.values import inert
 from trnsparse._attention.cuda import flex_attention_of, suits_flex
 from trnsparse._attention.pattern import pattern_of
 from trnsparse._attention.stream import streamed, suits_flash

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trnsci.core.eager import inert
 from trnsci.core.interop import flash_attention, flash_attention_backward
+from trnsci.core.numbers.values import inert
 from trnsparse._attention.pattern import Bucket, buckets, pattern_of
 from trnsparse._attention.torch_path import attention, cut, index
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.dtypes import dtype_name
+from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsparse._attention.pattern import Pattern, pattern_of
 from trnsparse._kernels.attention import attention as attention_kernel

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.backend.operation import Operation, total
+from trnsci.core.backend.derivatives import total
+from trnsci.core.backend.operation import Operation
 from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import pattern_of
 from trnsparse._products.block_products import block_product, cut, sampled_blocks

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import shapes_are_static
+from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.values import shapes_are_static
 from trnsparse._patterns.index import (
     expanded,
     first_of_each,

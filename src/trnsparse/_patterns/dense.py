@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import floating, matrix, tensor
-from trnsci.core.arrays import array_of
 from trnsci.core.errors import FlagError
+from trnsci.core.numbers.conversions import array_of
 from trnsparse._patterns.index import expanded, on_host
 from trnsparse._patterns.pattern import Pattern
 

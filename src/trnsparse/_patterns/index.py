@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from trnsci.core.eager import concrete
 from trnsci.core.interop import is_wrapped, transform_level, unwrapped, without_transforms
+from trnsci.core.numbers.values import concrete
 
 INDEX_DTYPES = (torch.int32, torch.int64)
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import inert
+from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.values import inert
 from trnsparse._patterns.index import on_host
 from trnsparse._patterns.pattern import Pattern, quieten
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from trnsci.core.eager import shapes_are_static
 from trnsci.core.interop import versions_of
+from trnsci.core.numbers.values import shapes_are_static
 from trnsparse._patterns.index import (
     copied,
     expanded,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast
-from trnsci.core.eager import shapes_are_static
+from trnsci.core.numbers.values import shapes_are_static
 from trnsparse._patterns.conversions import united
 from trnsparse._patterns.index import counted, group_sums, keys_of
 from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy

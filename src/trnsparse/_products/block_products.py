@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import inert
+from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.values import inert
 from trnsparse._patterns.layouts import as_scipy_bsr, as_torch_bsr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import NARROW, RowMatrix

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import concrete, inert
 from trnsci.core.interop import forward_level
+from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.values import concrete, inert
 from trnsparse._patterns.layouts import NATIVE, as_scipy_csr, as_torch_csr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 

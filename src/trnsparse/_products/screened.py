@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import concrete
+from trnsci.core.numbers.values import concrete
 
 # Below this share of rows and columns, copying the needed part is faster.
 _WORTH_A_COPY = 0.5

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
+from trnsci.core.numbers.conversions import array_of
 from trnsparse._patterns.layouts import as_torch_csr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 

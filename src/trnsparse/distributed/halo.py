@@ -157,9 +157,8 @@ def plan(
         )
     )
     problem = f"{A.shape[0]} x {A.shape[1]}, {csr.nnz} entries in {A.dtype}, {right_sides} columns"
-    largest = peak.index(max(peak))
     return Communication(
-        function, problem, (ranks,), tuple(steps), peak.__getitem__, None, backward, largest
+        function, problem, (ranks,), tuple(steps), peak.__getitem__, None, backward
     )
 
 

@@ -16,11 +16,12 @@ from trnsci.core.distributed.groups import Ranks, ranks_of
 from trnsci.core.distributed.layout import Layout, to_dtensor
 from trnsci.core.distributed.rows import part_of, reverse_mode_only
 from trnsci.core.errors import DTypeError, OperandError
-from trnsci.core.failures import OnFailure
-from trnsci.core.iterations import Solution
-from trnsci.core.krylov import Operands, Product, Stopping, stopping
-from trnsci.core.krylov.cg import conjugate_gradients
+from trnsci.core.iterations import OnFailure, Solution
+from trnsci.core.krylov.front import Operands
 from trnsci.core.krylov.on_ranks import Sharded, solved_on_ranks
+from trnsci.core.krylov.runs import Product
+from trnsci.core.krylov.short_recurrences import conjugate_gradients
+from trnsci.core.krylov.solve import Stopping, stopping
 from trnsparse.distributed.halo import (
     HaloPlan,
     balanced_rows,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import floating, whole
-from trnsci.core.arrays import tensor_of
 from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.numbers.conversions import tensor_of
 from trnsparse._patterns.pattern import Pattern
 from trnsparse.formats.matrices import BSRMatrix, COOMatrix, CSCMatrix, CSRMatrix, SparseMatrix
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnsci.core.package import surface
+from trnsci.core.backend.library import surface
 from trnsparse._library import LIBRARY
 from trnsparse.nki.dispatch import (
     NkiFallbackWarning,

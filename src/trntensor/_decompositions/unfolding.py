@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import tensor
-from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.numbers.values import inert
 
 
 def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = True) -> None:

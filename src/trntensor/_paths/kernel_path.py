@@ -16,7 +16,7 @@ from torch import Tensor
 from trnblas.nki import kernels as energy_kernels
 from trnblas.nki.launches import doublefloat_energy, doublefloat_product, orbitals_at_once
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.dtypes import dtype_name
+from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.tiles.tiling import Layout
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 from trntensor._kernels import chain as chain_kernels

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.backend.precision import CHOSEN, LEVELS
-from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.numbers.conversions import real_dtype
 from trntensor._library import LIBRARY
 
 Precision = Literal["fast", "kahan", "dd", "sr", "doublefloat"]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci.core.products import bmm, mm
+from trnsci.core.numbers.products import bmm, mm
 
 Pairwise = Callable[[Tensor, Tensor], Tensor]
 Function = Callable[[Tensor], Tensor]

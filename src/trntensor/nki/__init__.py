@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
-from trnsci.core.package import surface
 from trntensor._library import LIBRARY
 from trntensor.nki.dispatch import nki_batched_matmul, nki_matmul
 

@@ -11,7 +11,7 @@ import torch
 
 import nkisim
 from nkisim.language import psum, sbuf
-from trnsci.core.arrays import read_only_array_of
+from trnsci.core.numbers.conversions import read_only_array_of
 
 DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 

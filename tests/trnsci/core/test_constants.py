@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from trnsci.core.constants import Constants
+from trnsci.core.numbers.constants import Constants
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trnsci.core import errors, matrix_errors
+from trnsci.core import errors
+from trnsci.core.errors import matrices
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ from trnsci.core import errors, matrix_errors
         ("RankError", RuntimeError),
         ("LinAlgError", torch.linalg.LinAlgError),
         ("LinAlgError", ValueError),
-        *((name, errors.LinAlgError) for name in matrix_errors.__all__),
+        *((name, errors.LinAlgError) for name in matrices.__all__),
     ],
 )
 def test_an_error_is_one_of_the_suite_and_the_builtin_that_callers_expect(name, builtin):
@@ -43,7 +44,7 @@ def test_the_fallback_warning_is_a_user_warning_and_no_error():
 def test_every_class_is_public_and_in_the_drawn_tree():
     made = {
         name
-        for module in (errors, matrix_errors)
+        for module in (errors, matrices)
         for name, value in vars(module).items()
         if isinstance(value, type) and value.__module__.startswith("trnsci.")
     }

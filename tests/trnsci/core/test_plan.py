@@ -1,6 +1,6 @@
 import pytest
 
-from trnsci.core.plan import Cost, Plan, forget_plans, planned
+from trnsci.core.backend.plan import Cost, Plan, forget_plans, planned
 
 
 class Doubling(Plan):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from trnsci.core import products
-from trnsci.core.products import in_float32
+from trnsci.core.numbers import products
+from trnsci.core.numbers.products import in_float32
 from trnsci.core.testing import random_tensor, unit_roundoff
 
 NARROW = frozenset((torch.float16, torch.bfloat16))

@@ -25,18 +25,6 @@ from trnsci.core.interop import (
     with_forward_mode,
 )
 
-__all__ = [
-    "Gradients",
-    "Needed",
-    "Tangents",
-    "each_entry",
-    "make_node",
-    "multilinear_jvp",
-    "pulled_back",
-    "pushed_forward",
-    "total",
-]
-
 _unpack_dual: Any = forward_ad.unpack_dual
 
 Gradients = tuple[Tensor | None, ...]

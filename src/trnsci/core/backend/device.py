@@ -1,13 +1,19 @@
-"""Detection of a NeuronCore that torch can use."""
+"""The NeuronCore that torch can use, and operands that stay on it between calls.
+
+``to_device`` returns an ordinary torch tensor. With a NeuronCore it is on the device: kernels
+use it without a copy, and their results stay on the device until ``from_device`` copies them
+back. Without a NeuronCore it is the given tensor.
+"""
 
 from __future__ import annotations
 
 import glob
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-__all__ = ["NeuronDevice", "forget_device", "neuron_device", "probe", "probed"]
+if TYPE_CHECKING:
+    import torch
 
 _NODES = "/dev/neuron[0-9]*"
 
@@ -72,3 +78,17 @@ def _xla() -> NeuronDevice | None:
     xla_model: Any = import_module("torch_xla.core.xla_model")
     device = xla_model.xla_device()
     return NeuronDevice("xla", device) if xla_model.xla_device_hw(device) == "NEURON" else None
+
+
+def to_device(tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``tensor`` on the NeuronCore; without one, ``tensor`` itself."""
+    device = neuron_device()
+    return tensor if device is None else tensor.to(device.torch_device)
+
+
+def from_device(tensor: torch.Tensor, device: str | torch.device = "cpu") -> torch.Tensor:
+    """Return a tensor of the NeuronCore on ``device``; any other tensor unchanged."""
+    neuron = neuron_device()
+    if neuron is None or tensor.device.type != neuron.torch_device.type:
+        return tensor
+    return tensor.to(device)

@@ -13,14 +13,6 @@ from typing import Generic, Literal, TypeVar
 
 from trnsci.core.errors import FlagError
 
-__all__ = [
-    "UMBRELLA",
-    "Level",
-    "Variable",
-    "library_requirement",
-    "library_switch",
-]
-
 UMBRELLA = "TRNSCI"
 Level = Literal["", "1", "all"]
 

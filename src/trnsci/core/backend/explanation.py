@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-__all__ = ["RUNNING", "Explanation", "Step", "explain", "note", "recording"]
-
 
 @dataclass(frozen=True)
 class Step:

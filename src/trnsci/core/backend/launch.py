@@ -11,13 +11,11 @@ from typing import Any, Literal
 
 import torch
 
-from trnsci.core.arrays import read_only_array_of, tensor_of
 from trnsci.core.backend.device import neuron_device
 from trnsci.core.backend.setting import Setting
 from trnsci.core.counters import count_launch
 from trnsci.core.errors import BackendError
-
-__all__ = ["SIMULATE", "Launcher"]
+from trnsci.core.numbers.conversions import read_only_array_of, tensor_of
 
 SIMULATE: Setting[Callable[[Any], Callable[..., Any]] | None] = Setting("trnsci.simulate", None)
 """Converts a kernel to a function of arrays; None uses the ``nki.simulate`` of the current NKI."""

@@ -19,18 +19,16 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.backend.autocast import Autocast, autocast_device, cast_arguments
-from trnsci.core.backend.derivatives import each_entry, make_node, multilinear_jvp, total
+from trnsci.core.backend.derivatives import each_entry, make_node, multilinear_jvp
 from trnsci.core.backend.explanation import Step, note, recording
 from trnsci.core.backend.fallback import report_fallback
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.library import Library, Path, device_ready
 from trnsci.core.counters import count_refusal
-from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.examples import Case, Example
 from trnsci.core.interop import constant_to_compile
-
-__all__ = ["Operation", "each_entry", "total"]
+from trnsci.core.numbers.conversions import real_dtype
 
 
 class Operation:

@@ -26,16 +26,6 @@ from typing import Literal, get_args
 from trnsci.core.backend.setting import Setting
 from trnsci.core.errors import FlagError
 
-__all__ = [
-    "CHOSEN",
-    "LEVELS",
-    "PrecisionLevel",
-    "check_level",
-    "get_precision",
-    "precision",
-    "set_precision",
-]
-
 PrecisionLevel = Literal["bfloat16", "float16x3", "float32", "doublefloat"]
 LEVELS: tuple[str, ...] = get_args(PrecisionLevel)
 

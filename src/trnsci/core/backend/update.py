@@ -13,14 +13,11 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from trnsci.core.accumulation import Scalar, accumulated, is_number, scaled, vanished
 from trnsci.core.backend.autocast import Autocast, without_autocast
 from trnsci.core.backend.derivatives import total
 from trnsci.core.backend.library import Library
 from trnsci.core.backend.operation import Operation
-from trnsci.core.products import matmul
-
-__all__ = ["Multiply", "Update"]
+from trnsci.core.numbers.products import Scalar, accumulated, is_number, matmul, scaled, vanished
 
 Multiply: TypeAlias = Callable[..., Tensor]
 """``multiply(left, right)`` is a matrix product of matrices or batches that broadcast.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["SIGNATURE_BYTES", "agreement", "gradients"]
-
 SIGNATURE_BYTES = 512
 """Bytes that each rank sends to every other one."""
 _HASH, _RANK = 32, 4

@@ -21,20 +21,6 @@ from torch import Tensor
 from trnsci.core.distributed.groups import Ranks
 from trnsci.core.errors import RankError
 
-__all__ = [
-    "Pending",
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "broadcast",
-    "exchange",
-    "own_part",
-    "reduce_scatter",
-    "replicate",
-    "start_broadcast",
-    "start_shift",
-]
-
 Linear = Callable[[Tensor], Tensor]
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["Ranks", "comparing_ranks", "ranks_of", "ranks_of_mesh"]
-
 
 @dataclass(frozen=True)
 class Ranks:

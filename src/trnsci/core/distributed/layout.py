@@ -25,21 +25,6 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
 
-__all__ = [
-    "Layout",
-    "dims_of",
-    "even_offsets",
-    "even_sizes",
-    "from_dtensor",
-    "is_dtensor",
-    "local_of",
-    "mesh_among",
-    "mesh_of",
-    "split_dims",
-    "to_dtensor",
-    "with_local",
-]
-
 
 @lru_cache(maxsize=1024)
 def even_sizes(size: int, ranks: int) -> tuple[int, ...]:

@@ -20,8 +20,7 @@ from math import prod
 from typing import Any
 
 from trnsci.core.distributed.agreement import SIGNATURE_BYTES
-from trnsci.core.distributed.predictions import Link, Prediction, predicted
-from trnsci.core.distributed.steps import Step, all_reduced
+from trnsci.core.distributed.predictions import Link, Prediction, Step, all_reduced, predicted
 
 __all__ = ["AGREEMENT", "Communication", "LowerBound", "Step", "agreement_step", "all_reduced"]
 
@@ -53,7 +52,6 @@ class Communication:
             values.
         lower_bound: A lower bound of the bytes; None where none is known.
         backward: Parts of the gradient of all operands, in order.
-        largest: The rank with the largest parts.
     """
 
     function: str
@@ -63,7 +61,6 @@ class Communication:
     held: Callable[[int], int] = field(compare=False, repr=False)
     lower_bound: LowerBound | None = None
     backward: tuple[Step, ...] = ()
-    largest: int = 0
 
     @cached_property
     def peak_bytes(self) -> tuple[int, ...]:
@@ -124,7 +121,6 @@ class Communication:
             lines.append(
                 f"lower bound {self.lower_bound.bytes:,} bytes ({self.lower_bound.name}){ratio}"
             )
-        lines.append(f"peak memory {self.held(self.largest):,} bytes on rank {self.largest}")
         if self.backward:
             most = max(self.received(rank, backward=True) for rank in range(self.ranks))
             lines.append(f"backward {most:,} bytes received at most in {len(self.backward)} steps")

@@ -1,4 +1,4 @@
-"""Predicted times of distributed calls: links between ranks, UltraServers, and time per step.
+"""Steps of distributed calls with their bytes and operations, and their predicted times.
 
 A step that communicates takes ``bytes / bandwidth + messages * latency``, with the bytes of the
 rank that receives most and the messages that a rank waits for one after another, those of a ring.
@@ -20,11 +20,46 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
-from trnsci.core.distributed.steps import Step
 from trnsci.core.errors import FlagError
 from trnsci.core.tiles.hardware import CORES, Generation
 
-__all__ = ["ULTRASERVERS", "Link", "Prediction", "Timed", "UltraServer", "predicted"]
+
+@dataclass(frozen=True)
+class Step:
+    """One part of a distributed call: a collective, or a computation.
+
+    Attributes:
+        kind: ``"broadcast"``, ``"all_gather"``, ``"reduce_scatter"``, ``"all_reduce"``,
+            ``"all_to_all"``, ``"reduce"``, or ``"compute"``.
+        what: The operand or the computation.
+        received: Bytes that each rank receives.
+        messages: Messages that a rank waits for, one after another.
+        flops: Floating-point operations of each rank.
+        hbm_bytes: Bytes that each rank's computation reads and writes at least: its operands and
+            its result, once.
+        overlapped: Whether it runs while the next computation does.
+        launches: Kernels that each rank's computation launches, one after another.
+    """
+
+    kind: str
+    what: str
+    received: tuple[int, ...]
+    messages: int = 0
+    flops: tuple[int, ...] = ()
+    hbm_bytes: tuple[int, ...] = ()
+    overlapped: bool = False
+    launches: int = 1
+
+
+def all_reduced(count: int, ranks: int) -> int:
+    """Return the bytes that each rank receives in an all-reduce of ``count`` bytes."""
+    return -(-2 * count * (ranks - 1) // ranks)
+
+
+def messages_between(senders: int, receivers: int) -> int:
+    """Return the messages of the rank that receives most, if the first ranks send to the first."""
+    return senders if receivers > senders else max(0, senders - 1)
+
 
 _LAUNCH = 9.4e-6
 _MESSAGE = 2e-6

@@ -18,20 +18,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.distributed.layout import even_sizes
-from trnsci.core.distributed.steps import all_reduced
+from trnsci.core.distributed.predictions import all_reduced
 from trnsci.core.distributed.transport import Transport, VirtualMesh, VirtualTensor
 from trnsci.core.interop import dispatch_mode, without_modes
-
-__all__ = [
-    "Collective",
-    "Recorder",
-    "Recording",
-    "operand",
-    "peak_of",
-    "peaks",
-    "record",
-    "virtual_mesh",
-]
 
 
 @dataclass(frozen=True)

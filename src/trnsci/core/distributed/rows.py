@@ -16,8 +16,6 @@ from trnsci.core.interop import forward_level, transform_level
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["on_mesh", "part_of", "reverse_mode_only"]
-
 
 def part_of(
     ranks: Ranks, name: str, x: Any, rows: int | None = None, order: int | None = None

@@ -18,9 +18,7 @@ from itertools import product, takewhile
 from math import prod
 
 from trnsci.core.distributed.layout import even_sizes
-from trnsci.core.distributed.steps import Step, all_reduced, messages_between
-
-__all__ = ["FREE", "Mesh", "Move", "Schedule", "Split", "moves", "schedule"]
+from trnsci.core.distributed.predictions import Step, all_reduced, messages_between
 
 Split = tuple[int | None, ...]
 """The dimension of a tensor that each mesh dimension splits; None where it is replicated."""

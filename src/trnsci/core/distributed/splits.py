@@ -19,8 +19,6 @@ from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import even_sizes
 from trnsci.core.distributed.schedule import Move, Schedule
 
-__all__ = ["contracted_part", "moved"]
-
 
 def contracted_part(x: Tensor, operand: int, plan: Schedule, ranks: Sequence[Ranks]) -> Tensor:
     """Return the part of an operand that this rank contracts; gradients move back."""

@@ -12,11 +12,8 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor
 from trnsci.core.errors import DTypeError, OperandError
-from trnsci.core.failures import OnFailure
-from trnsci.core.iterations import Solution
+from trnsci.core.iterations import OnFailure, Solution
 from trnsci.core.krylov.solve import Method, Stopping, System, solve
-
-__all__ = ["NARROW", "Operands", "check_matrix", "check_right_side", "solved"]
 
 NARROW = (torch.float16, torch.bfloat16)
 """Dtypes of systems that are solved in float32."""

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import ShapeError
-from trnsci.core.finite import finite
 from trnsci.core.krylov.runs import Product, Run, Watch, begun, ended, report
 from trnsci.core.krylov.vectors import norm
-
-__all__ = ["Recycled", "flexible_gmres", "projected"]
+from trnsci.core.numbers.values import finite
 
 Recycled: TypeAlias = tuple[Tensor, Tensor]
 """Directions, and their orthonormal images."""

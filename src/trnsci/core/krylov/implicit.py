@@ -34,15 +34,6 @@ from trnsci.core.interop import (
     without_transforms,
 )
 
-__all__ = [
-    "Rules",
-    "differentiated",
-    "matrix_solution",
-    "operator_run",
-    "operator_solution",
-    "values_of",
-]
-
 Solve = Callable[[Tensor], Tensor]
 
 _unpack_dual: Any = forward_ad.unpack_dual

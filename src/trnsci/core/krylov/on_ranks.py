@@ -19,16 +19,13 @@ from trnsci.core.distributed.collectives import all_reduce
 from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.rows import on_mesh, part_of, reverse_mode_only
 from trnsci.core.errors import DTypeError, OperandError
-from trnsci.core.failures import OnFailure, checked_action
-from trnsci.core.iterations import Solution
+from trnsci.core.iterations import OnFailure, Solution, checked_action
 from trnsci.core.krylov.front import NARROW, Operands
 from trnsci.core.krylov.operators import LinearOperator
 from trnsci.core.krylov.solve import Method, Stopping, System, solve
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
-
-__all__ = ["Sharded", "solved_on_ranks"]
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
-
-__all__ = ["LinearOperator", "OperatorLike", "Preconditioner", "as_operator", "as_preconditioner"]
+from trnsci.core.numbers.conversions import array_of
 
 OperatorLike: TypeAlias = Any
 """A tensor, a ``LinearOperator``, a function, or an object with ``matvec`` or ``@``."""

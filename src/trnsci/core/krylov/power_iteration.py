@@ -12,8 +12,6 @@ from trnsci.core.iterations import Eigenpair, IterationInfo, Reason
 from trnsci.core.krylov.runs import Product
 from trnsci.core.krylov.vectors import ONE, norm
 
-__all__ = ["power_iteration"]
-
 
 def power_iteration(
     function: str, product: Product, v0: Tensor, tol: float, limit: int

@@ -13,10 +13,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trnsci.core.errors import NotPositiveDefiniteError, SingularMatrixError
-from trnsci.core.finite import readable
 from trnsci.core.krylov.runs import Product
-
-__all__ = ["as_column", "block_jacobi", "checked_diagonal", "jacobi", "on_columns"]
+from trnsci.core.numbers.values import readable
 
 _NARROW = (torch.float16, torch.bfloat16)
 

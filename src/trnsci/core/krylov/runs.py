@@ -12,8 +12,6 @@ from torch import Tensor
 from trnsci.core.iterations import Reason
 from trnsci.core.krylov.vectors import ONE, Number, Vectors
 
-__all__ = ["Callback", "Product", "Progress", "Run", "Watch", "begun", "ended", "report"]
-
 Product: TypeAlias = Callable[[Tensor], Tensor]
 
 

@@ -12,16 +12,20 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.backend.explanation import recording
-from trnsci.core.eager import recorded
 from trnsci.core.errors import FlagError
-from trnsci.core.failures import OnFailure, checked_action, report_iteration
 from trnsci.core.interop import (
     forward_level,
     transform_level,
     values_are_traced,
     with_forward_mode,
 )
-from trnsci.core.iterations import IterationInfo, Solution
+from trnsci.core.iterations import (
+    IterationInfo,
+    OnFailure,
+    Solution,
+    checked_action,
+    report_iteration,
+)
 from trnsci.core.krylov.implicit import (
     Rules,
     differentiated,
@@ -33,6 +37,7 @@ from trnsci.core.krylov.implicit import (
 from trnsci.core.krylov.operators import LinearOperator, as_operator, as_preconditioner
 from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
 from trnsci.core.krylov.vectors import ONE, Number, Vectors
+from trnsci.core.numbers.values import recorded
 
 Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Product | None, Watch], Run]
 """``method(op, b, x, M, watch)`` returns a run that begins at x, which it may overwrite."""

@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["ONE", "Number", "Vectors", "inner", "norm"]
-
 Number: TypeAlias = Any
 """A Python number, or a tensor with one number for each vector."""
 

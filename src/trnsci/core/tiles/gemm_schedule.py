@@ -15,16 +15,14 @@ from trnsci.core.tiles.gemm_tiles import (
     Tile,
     group_starts,
     load_panel,
+    load_symmetric_panel,
     new_panel,
     new_totals,
     row_sums,
     store_tiles,
 )
 from trnsci.core.tiles.hardware import TILE
-from trnsci.core.tiles.symmetric_panels import load_symmetric_panel
 from trnsci.core.tiles.tiling import Blocks, column_start, column_tiles
-
-__all__ = ["Product", "loaded", "multiply_all"]
 
 
 class Product(NamedTuple):

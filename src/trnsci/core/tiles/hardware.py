@@ -12,19 +12,6 @@ from typing import Literal
 
 from trnsci.core.errors import FlagError
 
-__all__ = [
-    "BANK",
-    "CORES",
-    "DEFAULT_GENERATION",
-    "ITEMSIZE",
-    "SMALLEST_SBUF",
-    "TILE",
-    "Core",
-    "Generation",
-    "generation_stated",
-    "resolve_generation",
-]
-
 TILE = 128
 """Partitions; also the maximum of stationary columns and of contraction rows of one product."""
 BANK = 512

@@ -13,16 +13,6 @@ from typing import Literal, NamedTuple
 
 from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, SMALLEST_SBUF, TILE, Generation
 
-__all__ = [
-    "Blocks",
-    "Layout",
-    "Tiling",
-    "column_start",
-    "column_tiles",
-    "fewest_bytes",
-    "row_tiles",
-]
-
 Layout = Literal["rows", "columns", "upper", "lower"]
 """Position of the contraction in an operand: on its rows, so that it is loaded directly; on its
 columns, so that it is transposed on chip; or in a symmetric operand stored in one triangle."""

@@ -35,17 +35,6 @@ from trnsci.core.tiles.hardware import (
 )
 from trnsci.core.tiles.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
 
-__all__ = [
-    "DEPTH_TILES",
-    "Problem",
-    "best",
-    "gemm_tiling",
-    "outgoing_bytes",
-    "part",
-    "splits",
-    "stage_tiles",
-]
-
 _STAGE_BYTES = 4096  # per partition: DMA reaches its full rate at 4 KiB per descriptor
 _STREAMED_ROW_TILES = (8, 4, 2, 1)  # 8 tiles of 128 float32 columns are 4 KiB per descriptor
 _STREAMED_COLUMN_TILES = (4, 3, 2, 1)

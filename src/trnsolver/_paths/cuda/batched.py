@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import CudaKernel
+from trnsci.core.backend.compiled import CudaKernel
 from trnsolver._eigen.refine import pair_correction
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.cuda.householder import QR

@@ -8,8 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import CudaKernel, most_shared_bytes
-from trnsci.core.eager import inert
+from trnsci.core.backend.compiled import CudaKernel, most_shared_bytes
+from trnsci.core.numbers.values import inert
 
 _TYPES = {
     torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f", "1.17549435e-38f"),

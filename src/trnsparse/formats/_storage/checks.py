@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import tensor, whole
-from trnsci.core.eager import concrete
 from trnsci.core.errors import DeviceError, DTypeError, ShapeError
+from trnsci.core.numbers.values import concrete
 from trnsparse._patterns.index import INDEX_DTYPES
 
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
+from trnsci.core.numbers.conversions import array_of
 from trnsparse._patterns.conversions import compressed, ordered
 from trnsparse._patterns.index import copied
 from trnsparse._patterns.pattern import Pattern, Snapshot

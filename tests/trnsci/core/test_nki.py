@@ -6,14 +6,14 @@ from fresh_process import printed_after
 
 ASK = """
 import sys
-from trnsci.core.provider import has_aws_nki, provider
+from trnsci.core.nki import has_aws_nki, provider
 print(json.dumps([has_aws_nki(), provider(), "nki" in sys.modules, "nkisim" in sys.modules]))
 """
 
 
 def asked(code, **options):
     """What a process prints that has imported neither NKI nor nkisim."""
-    return printed_after("trnsci.core.provider", code, **options)
+    return printed_after("trnsci.core.nki", code, **options)
 
 
 @pytest.fixture

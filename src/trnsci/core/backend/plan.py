@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar, cast
 
-__all__ = ["Cost", "Plan", "forget_plans", "planned"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

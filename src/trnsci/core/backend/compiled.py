@@ -1,16 +1,24 @@
-"""CUDA kernels of the libraries: compiled by NVRTC, launched by the CUDA driver.
+"""Code that is compiled when it first runs: CUDA kernels by NVRTC, loops by numba.
 
-Both are called through ``cuda.bindings``, NVIDIA's Python bindings, which torch's wheels for CUDA
-require. They are imported at the first launch, since torch for CPUs comes without them. If a
-kernel cannot be compiled or launched, a warning is issued and torch computes instead.
+NVRTC and the CUDA driver are called through ``cuda.bindings``, NVIDIA's Python bindings, which
+torch's wheels for CUDA require. They are imported at the first launch, since torch for CPUs comes
+without them. If a kernel cannot be compiled or launched, a warning is issued and torch computes
+instead.
+
+numba is optional: each loop also has an implementation without it. Compiled loops are cached on
+disk, next to the module or in the user's cache folder, if one of them is writeable. Only
+module-level functions can be cached: the variables that a nested function captures differ between
+processes. Importing this module does not import numba; ``compiled_loop`` does.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -19,8 +27,6 @@ from torch import Tensor
 
 from trnsci.core.backend.fallback import callers_level
 from trnsci.core.errors import KernelError
-
-__all__ = ["CudaKernel", "Extent", "most_shared_bytes"]
 
 Extent = tuple[int, int, int]
 
@@ -190,3 +196,38 @@ def _reason(error: Exception) -> str:
     lines = [line for line in map(str.strip, str(error).splitlines()) if line]
     causes = [line for line in lines if "error" in line]
     return (causes or lines or [type(error).__name__])[0]
+
+
+def numba_loaded() -> bool:
+    """Return whether numba has been imported in this process."""
+    return sys.modules.get("numba") is not None
+
+
+@cache
+def numba_installed() -> bool:
+    """Return whether numba can be imported; importing it takes about half a second."""
+    try:
+        return find_spec("numba") is not None
+    except (ImportError, ValueError):  # sys.modules["numba"] is None
+        return False
+
+
+def compiled_loop(function: Callable[..., Any], signature: Any = None, **options: Any) -> Any:
+    """Return a module-level function, compiled for one signature or for each one it is called with.
+
+    Args:
+        function: The function to compile. It runs without the interpreter lock.
+        signature: A numba signature; None compiles at the first call with arguments of new types.
+        **options: Further options of ``numba.njit``.
+    """
+    import numba
+
+    def compiled(cached: bool) -> Any:
+        return numba.njit(signature, cache=cached, nogil=True, **options)(function)
+
+    try:
+        return compiled(True)
+    except RuntimeError as error:
+        if "cannot cache function" not in str(error):  # no writeable folder
+            raise
+        return compiled(False)

@@ -1,6 +1,7 @@
-"""Conversion between torch tensors and NumPy arrays, sharing memory where possible.
+"""Conversions: tensors and NumPy arrays, dtypes and their names, complex dtypes and real ones.
 
-NumPy has no bfloat16; such arrays have the dtype of ml_dtypes.
+Arrays share the memory of tensors where possible. NumPy has no bfloat16; such arrays have the dtype
+of ml_dtypes.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
-__all__ = ["array_of", "read_only_array_of", "tensor_of"]
 
 
 def array_of(tensor: torch.Tensor) -> Any:
@@ -47,3 +46,23 @@ def tensor_of(array: Any) -> torch.Tensor:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+_REAL = {
+    torch.complex32: torch.float16,
+    torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
+
+
+def dtype_name(dtype: torch.dtype | str) -> str:
+    """Return ``"float32"`` for ``torch.float32``; a name is returned unchanged."""
+    return str(dtype).removeprefix("torch.")
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of the real part of a complex dtype; a real dtype is returned unchanged.
+
+    Equal to ``dtype.to_real()``, which torch.compile cannot trace.
+    """
+    return _REAL.get(dtype, dtype)

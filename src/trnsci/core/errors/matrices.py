@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from trnsci.core.root_error import TrnsciError
-
-__all__ = [
-    "AccuracyError",
-    "ConvergenceError",
-    "LinAlgError",
-    "NotFiniteError",
-    "NotPositiveDefiniteError",
-    "SingularMatrixError",
-]
+from trnsci.core.errors.root import TrnsciError
 
 TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 """The error of ``torch.linalg``, a base class of the errors below."""

@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from trnsci.core.arrays import array_of, read_only_array_of, tensor_of
-from trnsci.core.dtypes import dtype_name, real_dtype
+from trnsci.core.numbers.conversions import (
+    array_of,
+    dtype_name,
+    read_only_array_of,
+    real_dtype,
+    tensor_of,
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int32])

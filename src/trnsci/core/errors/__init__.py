@@ -39,10 +39,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from trnsci.core.root_error import TrnsciError
+from trnsci.core.errors.root import TrnsciError
 
 if TYPE_CHECKING:
-    from trnsci.core.matrix_errors import (
+    from trnsci.core.errors.matrices import (
         AccuracyError,
         ConvergenceError,
         LinAlgError,
@@ -89,7 +89,7 @@ _OF_MATRICES = (
 def __getattr__(name: str) -> object:
     if name not in _OF_MATRICES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("trnsci.core.matrix_errors"), name)
+    return getattr(import_module("trnsci.core.errors.matrices"), name)
 
 
 class ShapeError(TrnsciError, ValueError):

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from trnsci.core.interop import without_modes
 
-__all__ = ["Constants"]
-
 K = TypeVar("K", bound=Hashable)
 
 

@@ -1,0 +1,1 @@
+"""Numbers in tensors: conversions, constant tables, products, and code that reads values."""

@@ -12,7 +12,7 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -172,12 +172,12 @@ def _commit() -> str:
 
 
 def show(
-    rows: list[tuple[str, str, str, str]],
-    header: tuple[str, str, str, str] = ("problem", "measured", "goal", ""),
+    rows: Sequence[tuple[str, ...]],
+    header: tuple[str, ...] = ("problem", "measured", "goal", ""),
 ) -> None:
     """Print a table; the default header is problem, measured, goal, verdict."""
     rows = [header, *rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,5 @@
+"""Problems of ``bench_device.py``, one module for each group.
+
+A module has three tuples of ``Problem``: ``PROBLEMS`` with the sizes that have goals, ``LARGER``
+with sizes about one and a half times as large, ``ODD`` with odd sizes.
+"""

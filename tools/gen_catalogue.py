@@ -119,7 +119,7 @@ def rule_page(rule: Rule, twins: Sequence[kernels.Twin]) -> str:
     ]
     users = [name for name, rules in rules_of_instructions().items() if rule in rules]
     if users:
-        rows.append(("checked by", ", ".join(f"`nisa.{n}`" for n in users)))
+        rows.append(("checked by", ", ".join(f"`nisa.{n}`" for n in sorted(users))))
     parts = [f"# {rule.id} {rule.slug}", table(("", ""), rows)]
     if not twins:
         parts.append("No kernel can show this rule yet: what it needs is not simulated.")

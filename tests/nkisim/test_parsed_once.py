@@ -1,4 +1,4 @@
-"""What a command does once: it parses a text, for all of its parts, and selects a rule."""
+"""What a command does once: it parses a text, for all of its parts."""
 
 import ast
 from collections import Counter
@@ -7,12 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from nkisim.cli import commands
-from nkisim.diagnostics import CHECKED
 from nkisim.diagnostics.syntax import module_of
-from nkisim.filecheck import Selection
 from nkisim.upgrade import upgrade_text
 
-from .checker_cases import COMPREHENSION, GOOD, HEAD, UNWRITTEN, WARNED, write
+from .checker_cases import COMPREHENSION, HEAD, UNWRITTEN, WARNED, write
 
 BETA1 = """\
 import neuronxcc.nki as nki
@@ -76,21 +74,3 @@ def test_upgrade_after_check_uses_its_tree(parses, tmp_path, monkeypatch):
     CliRunner().invoke(commands, ["check", str(file)], standalone_mode=False)
     CliRunner().invoke(commands, ["upgrade", "--check", str(file)], standalone_mode=False)
     assert parses[file.read_text()] == 1
-
-
-def test_a_check_selects_each_rule_once_for_all_files(tmp_path, monkeypatch):
-    selected, includes = Counter(), Selection.includes
-
-    def counted(self, rule):
-        selected[rule] += 1
-        return includes(self, rule)
-
-    monkeypatch.setattr(Selection, "includes", counted)
-    monkeypatch.chdir(tmp_path)
-    for name in ("first.py", "second.py", "third.py"):
-        write(tmp_path, GOOD, name=name)
-    done = CliRunner().invoke(
-        commands, ["check", ".", "--shapes", "x=f32[4,8]"], standalone_mode=False
-    )
-    assert "no findings; checked 3 kernels" in done.output
-    assert selected == dict.fromkeys(CHECKED, 1)

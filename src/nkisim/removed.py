@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -417,6 +418,22 @@ class ByVersion(_NoMethod):
     def __get__(self, tensor: Any, owner: type) -> Any:
         found = self.in_version.get(versions.in_force())
         return super().__get__(tensor, owner) if found is None else found.__get__(tensor, owner)
+
+
+KERNEL_CODE: ContextVar[bool] = ContextVar("nkisim_kernel_code", default=False)
+"""Whether a kernel's own code runs in this context, and not a watcher of its instructions."""
+
+
+class HiddenFromKernels(_NoMethod):
+    """What a tensor shows to everybody but a kernel's own code, which only moves data by calls."""
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(name, method_remedy(name))
+        self._path = path
+
+    def __get__(self, tensor: Any, owner: type) -> Any:
+        shown = tensor is not None and not KERNEL_CODE.get()
+        return getattr(tensor, self._path) if shown else super().__get__(tensor, owner)
 
 
 class NoOperators:

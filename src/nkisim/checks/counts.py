@@ -55,8 +55,8 @@ class CountedLoops:
         """Flag the loops if complete outputs are incomplete without their iterations."""
         missing = 0
         for whole, tensor in zip(returned, idle, strict=False):
-            unwritten = tensor.storage.unwritten(tensor.region)
-            before = whole.storage.unwritten(whole.region)
+            unwritten = tensor._storage.unwritten(tensor.region)
+            before = whole._storage.unwritten(whole.region)
             if unwritten is not None:
                 here = unwritten if before is None else unwritten & ~before
                 missing += int(np.count_nonzero(here))

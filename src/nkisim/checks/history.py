@@ -168,7 +168,7 @@ class History:
 
     def touched(self, effect: Effect) -> Touched:
         """Return the stamps of an operand."""
-        shadow = _shadow(effect.tensor.storage)
+        shadow = _shadow(effect.tensor._storage)
         region = effect.tensor.region
         if effect.rows is not None:
             return Touched(shadow.of_elements(*region), effect.rows)
@@ -230,7 +230,7 @@ def is_indirect(effect: Effect) -> bool:
 
 def bits_of(tensor: NkiTensor) -> np.ndarray:
     """Return a copy of the bits of a tensor's elements."""
-    return np.array(tensor.array).view(f"u{tensor.itemsize}")
+    return np.array(tensor._elements).view(f"u{tensor.itemsize}")
 
 
 def _shadow(storage: Storage) -> Grains:

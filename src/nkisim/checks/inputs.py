@@ -87,7 +87,7 @@ class InputCoverage:
             return
         found = self._inputs.get(tensor.life)
         if found is None:
-            found = self._inputs[tensor.life] = _Input(tensor.storage.data.size)
+            found = self._inputs[tensor.life] = _Input(tensor._storage.data.size)
         if not effect.plain:
             found.starts = None
         elif found.starts is not None:

@@ -309,7 +309,7 @@ class Overwritten:
             changed = before != bits_of(effect.tensor)
             if not changed.any():
                 continue
-            shadow = effect.tensor.storage.shadow
+            shadow = effect.tensor._storage.shadow
             stamps = shadow.of_elements(*effect.tensor.region)
             for first in numbers:
                 sites = self._history.site(first), self._history.site(number)
@@ -318,7 +318,7 @@ class Overwritten:
                 if not _is_lost(effect.tensor, stamps, shadow.marks, first):
                     continue
                 where = (stamps == first).all(axis=-1)
-                old = before[where].view(effect.tensor.array.dtype)  # -0.0 is 0.0
+                old = before[where].view(effect.tensor._elements.dtype)  # -0.0 is 0.0
                 lost = where & changed
                 if lost.any() and not _is_fill(old, sites[0]):
                     self._keep(effect.tensor, first, number, lost, before)
@@ -335,7 +335,7 @@ class Overwritten:
             found.elements += int(lost.sum())
             return
         at = tuple(int(i) for i in np.unravel_index(int(np.argmax(lost)), lost.shape))
-        values = before.view(tensor.array.dtype)[at], tensor.array[at]
+        values = before.view(tensor._elements.dtype)[at], tensor._elements[at]
         self._losses[sites[0].key, sites[1].key] = _Loss(*sites, life, int(lost.sum()), at, values)
 
     def _all_but_last(self, loss: _Loss) -> bool:

@@ -61,7 +61,7 @@ class LongSums:
         if dst.dtype not in NARROW:
             return
         for effect in step.reads:
-            same = effect.tensor.storage is dst.storage and effect.tensor.region == dst.region
+            same = effect.tensor._storage is dst._storage and effect.tensor.region == dst.region
             if same and effect.operand in step.adds_to:
                 found = self._sums.get((dst.life, site.key))
                 if found is None:

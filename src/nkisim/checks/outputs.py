@@ -115,7 +115,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             place=_made(tensor, place),
         )
     confirm_garbage(tensor, f"{name} `{tensor.life.name}`" if tensor.life.name else name)
-    hidden = tensor.storage.unwritten(tensor.region)
+    hidden = tensor._storage.unwritten(tensor.region)
     if hidden is not None:
         lonely = core.num_programs == 1 and core.asked == {"program_id"} and not hidden.all()
         box, fix = _box(hidden), "cover the tensor with stores, tails included, or fill it first"
@@ -172,21 +172,21 @@ def nonfinite_outputs(result: Any) -> dict[str, str]:
     for index, tensor in enumerate(parts):
         if not isinstance(tensor, NkiTensor) or not tensor.dtype.is_float:
             continue
-        finite = np.isfinite(tensor.array)
+        finite = np.isfinite(tensor._elements)
         if finite.all():
             continue
         wrong = ~finite
-        for garbage in (tensor.storage.unwritten(tensor.region), _tainted(tensor)):
+        for garbage in (tensor._storage.unwritten(tensor.region), _tainted(tensor)):
             if garbage is not None:
                 wrong &= ~garbage
         if wrong.any():
             at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-            found[f"output {index}"] = f"{tensor.array[at]} at {at}"
+            found[f"output {index}"] = f"{tensor._elements[at]} at {at}"
     return found
 
 
 def _tainted(tensor: NkiTensor) -> np.ndarray | None:
-    origins = tensor.storage.garbage(tensor.region)
+    origins = tensor._storage.garbage(tensor.region)
     return None if origins is None else origins != 0
 
 

@@ -141,7 +141,7 @@ class Races:
     def written(self, step: Step, number: int) -> None:
         """Note the writes of an instruction; the stamps are still those from before."""
         for effect, first, before in self._scatters:
-            stamps = effect.tensor.storage.shadow.of_elements(*effect.tensor.region)
+            stamps = effect.tensor._storage.shadow.of_elements(*effect.tensor.region)
             same = (stamps == first).all(axis=-1)
             if (same & (bits_of(effect.tensor) != before)).any():
                 site = self._history.site(first)

@@ -102,10 +102,10 @@ class StaleTails:
     def _unsettle(self, tensor: NkiTensor, earlier: _Load) -> None:
         """Replace the elements of an earlier load by other values."""
         start, shape, strides, _ = earlier.region
-        storage = tensor.storage
+        storage = tensor._storage
         stamps = storage.shadow.of_elements(*earlier.region)
         left = (np.abs(stamps) == earlier.number).all(axis=-1)
-        held = np.ndarray(shape, tensor.array.dtype, storage.data, start, strides)
+        held = np.ndarray(shape, tensor._elements.dtype, storage.data, start, strides)
         if left.any():
             held[left] = _others(held, left)
 

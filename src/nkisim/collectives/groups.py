@@ -224,8 +224,7 @@ def _emit(at: GroupRank, name: str, moved: Moved, place: Place, per_core: bool) 
         at.rank,
         ("collective", at.group, core.program_id if per_core else None),
     )
-    for watcher in core.watchers:
-        watcher(event)
+    core.emit(event)
 
 
 def _copies(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

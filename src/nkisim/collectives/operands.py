@@ -111,7 +111,7 @@ def paired(
                 "give both one dtype",
                 "dsts",
             )
-        if src.storage is dst.storage and src.region != dst.region and overlaps(src, dst):
+        if src._storage is dst._storage and src.region != dst.region and overlaps(src, dst):
             complain(
                 rules.PARTIAL_OVERLAP,
                 name,

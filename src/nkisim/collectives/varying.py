@@ -423,11 +423,11 @@ def _transfer(
 
     def take(table: Table) -> None:
         if not at.core.values:  # the counts are unknown
-            write(at, dst, dst.array)
+            write(at, dst, dst._elements)
             if reports:
-                write(at, rows[2], rows[2].array)
+                write(at, rows[2], rows[2]._elements)
             return
-        target = np.array(dst.array).reshape(-1)
+        target = np.array(dst._elements).reshape(-1)
         touched = np.zeros(target.size, bool)
         counts = np.zeros(columns, np.uint32)
         for run in _received(call, layout, sent, table):

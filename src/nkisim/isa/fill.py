@@ -115,7 +115,7 @@ def memset(
         value: Number that every element receives, of the kind of the dtype of ``dst``: integer
             tiles take integers.
     """
-    dst.array[...] = stored_scalar(dst, value)
+    dst._elements[...] = stored_scalar(dst, value)
 
 
 def stored_scalar(tensor: NkiTensor, value: Any) -> Any:

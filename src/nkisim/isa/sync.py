@@ -116,7 +116,7 @@ def core_barrier(
         BARRIER,
     )
     # Other buffers have been reported.
-    member.synchronise(data.storage if data.buffer is MemoryRegion.shared_hbm else None)
+    member.synchronise(data._storage if data.buffer is MemoryRegion.shared_hbm else None)
 
 
 def _idle(why: str, seen: str, fix: str) -> None:
@@ -250,7 +250,7 @@ def sendrecv(
     received = mail.pop(arrives)
     member.synchronise()
     sides = [(shape[0], math.prod(shape[1:])) for shape in (received.shape, dst.shape)]
-    if sides[0] != sides[1] or received.dtype != dst.array.dtype:
+    if sides[0] != sides[1] or received.dtype != dst._elements.dtype:
         flag(
             SENDRECV_SIDES,
             f"sendrecv receives {received.dtype} {received.shape} into {dst.describe()}",

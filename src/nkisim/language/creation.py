@@ -157,7 +157,7 @@ def shared_constant(constant: Any) -> NkiTensor:
             instruction="nl.shared_constant",
             operand="constant",
             seen=type(constant).__name__,
-            fix="pass numpy.array(...)",
+            fix="pass numpy._elements(...)",
         )
     kind = require_dtype(str(constant.dtype), "nl.shared_constant")
     if kind in ("float8_e4m3", "bool"):

@@ -248,14 +248,14 @@ def logical_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
     """Return 0 where ``x`` is 1 and 1 where it is 0: an exclusive or with 1."""
     tile = need_tile("logical_not", "x", x)
-    other = (tile.array != 0) & (tile.array != 1)
-    if other.any() and tile.storage.unwritten(tile.region) is None:
+    other = (tile._elements != 0) & (tile._elements != 1)
+    if other.any() and tile._storage.unwritten(tile.region) is None:
         flag(
             rules.NOT_BOOLEAN,
             f"nl.logical_not: {int(other.sum())} values are neither 0 nor 1",
             instruction="nl.logical_not",
             operand="x",
-            seen=tile.array[other][0],
+            seen=tile._elements[other][0],
             allowed="0 and 1",
             fix="nl.equal(x, 0)",
         )

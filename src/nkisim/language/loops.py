@@ -73,10 +73,10 @@ def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
     values = followed(_kind(start, stop), unrolled("dynamic_range", first, last, step), name)
     index: Callable[[int], Any] | None = at(in_force(), None, _REGISTER_INDEX)
-    if index is None:
-        return values
     core = CORE.get()
-    return map(index, values if core is None else core.turns(values))
+    if core is not None:
+        values = core.turns(values, fixed=_kind(start, stop) == "dynamic")
+    return values if index is None else map(index, values)
 
 
 @checked_call("nl.fori_loop")
@@ -98,7 +98,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Any, step: int = 1) -> None:
     bounds = (_bound(name, "lower", lower), _bound(name, "upper", upper))
     registers = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
     scalar = None if registers else at(in_force(), None, _SCALAR_INDEX)
-    for value in core.turns(followed(_kind(lower, upper), range(*bounds, step), name)):
+    for value in core.turns(
+        followed(_kind(lower, upper), range(*bounds, step), name),
+        fixed=_kind(lower, upper) == "dynamic",
+    ):
         index = scalar(value) if scalar else VirtualRegister(value, frozen=True)
         index.loaded = True
         result = _call(core, body_fun, index)

@@ -69,7 +69,7 @@ def report_unwritten(
     With ``part`` only these elements are checked. In a read that ``decides``, such as that of an
     index, garbage is an error.
     """
-    storage = tensor.storage
+    storage = tensor._storage
     if storage.sound(tensor.region):
         return _SOUND
     unwritten, origins = storage.unwritten(tensor.region), storage.garbage(tensor.region)
@@ -136,13 +136,13 @@ def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
     twin = core.memory.twin_of(tensor)
     if twin is None:
         return False
-    missing = twin.storage.unwritten(tensor.region)
+    missing = twin._storage.unwritten(tensor.region)
     return missing is None or not (missing & hidden).any()
 
 
 def confirm_garbage(tensor: View, what: str) -> None:
     """Change the findings of garbage in a tensor to errors; ``what`` names the tensor."""
-    origins = tensor.storage.garbage(tensor.region)
+    origins = tensor._storage.garbage(tensor.region)
     if origins is not None:
         count = np.count_nonzero(origins)
         _confirm(origins, f"{what}   {count} of {tensor.size} elements come from this read")
@@ -163,8 +163,8 @@ def _called(tensor: View, operand: str) -> str:
 def with_sentinel(tensor: View, hidden: np.ndarray | None) -> np.ndarray:
     """Return the elements with the sentinel where ``hidden`` is true; memory is unchanged."""
     if hidden is None:
-        return tensor.array
-    seen = np.array(tensor.array)
+        return tensor._elements
+    seen = np.array(tensor._elements)
     seen[hidden] = np.nan if tensor.dtype.kind == "float" else INTEGER_SENTINEL
     return seen
 
@@ -181,11 +181,11 @@ def prepare_read(
 
     With ``part`` only these elements are checked. In a read that ``decides`` garbage is an error.
     """
-    storage = tensor.storage
+    storage = tensor._storage
     if storage.psum is not None or storage.shared is not None:
         note_read(tensor, instruction)
     if storage.complete:
-        return tensor.array
+        return tensor._elements
     return with_sentinel(tensor, _checked(tensor, instruction, operand, part, decides=decides))
 
 
@@ -221,7 +221,7 @@ def reads_garbage() -> bool:
 
 def note_read(tensor: NkiTensor, instruction: str) -> None:
     """Record a read in the maps of its storage."""
-    storage = tensor.storage
+    storage = tensor._storage
     if storage.psum is not None:
         storage.psum.read(tensor.form.region)
     if storage.shared is not None:
@@ -232,22 +232,22 @@ def note_read(tensor: NkiTensor, instruction: str) -> None:
 
 def commit(tensor: NkiTensor, stored: Any) -> None:
     """Write elements in storage form to a tensor and record the write."""
-    if tensor.storage.borrowed:
-        tensor.storage.own()
-    tensor.array[...] = stored
+    if tensor._storage.borrowed:
+        tensor._storage.own()
+    tensor._elements[...] = stored
     note_written(tensor)
 
 
 def commit_where(tensor: NkiTensor, stored: np.ndarray, where: np.ndarray) -> None:
     """Write elements in storage form to a tensor where ``where`` is true."""
-    tensor.storage.own()
-    tensor.array[where] = stored[where] if stored.ndim else stored
+    tensor._storage.own()
+    tensor._elements[where] = stored[where] if stored.ndim else stored
     note_written(tensor, where)
 
 
 def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
     """Record a write of a tensor, or of its elements where ``where`` is true."""
-    storage = tensor.storage
+    storage = tensor._storage
     if not storage.complete:
         if where is None:
             storage.mark_written(tensor.form.start, tensor.runs)
@@ -255,7 +255,7 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
             form = tensor.form
             storage.mark_written_where(where, form.start, form.strides, form.itemsize)
     if storage.psum is not None:
-        storage.psum.write(tensor.owner, tensor.form.region)
+        storage.psum.write(tensor._owner, tensor.form.region)
     if storage.shared is not None:
         member = _sharer()
         storage.shared.write(tensor, member.core, member.synchronised, where)
@@ -263,7 +263,7 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
 
 def note_written_somewhere(tensor: NkiTensor) -> None:
     """Record a write with unknown offset: the whole tensor counts as written."""
-    storage, origin = tensor.storage, tensor.origin
+    storage, origin = tensor._storage, tensor.origin
     rows = origin.form.shape[0] if is_on_chip(tensor.buffer) else 1
     runs = runs_of(origin.form.start, (rows, origin.row_bytes), (storage.pitch, 1), 1)
     storage.mark_written(origin.form.start, runs)

@@ -57,7 +57,7 @@ LOST_SUM = declare(
 def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
     """Return the mask of elements of ``dst`` that are added to; flag broken accumulation groups."""
     adds = _adds(core, dst, accumulate, name)
-    if adds is not False and not dst.storage.complete:
+    if adds is not False and not dst._storage.complete:
         _record_garbage(core, dst, adds)
     return adds
 
@@ -89,15 +89,15 @@ def begin_selected_sum(
 
 def _record_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
     """Record the garbage that is added to, since the sum contains it."""
-    origins = dst.storage.garbage(dst.region)
+    origins = dst._storage.garbage(dst.region)
     if origins is not None:
         core.garbage.append(Garbage(core.clock, "dst", np.where(adds, origins, 0)))
 
 
 def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
-    state = dst.storage.psum
+    state = dst._storage.psum
     assert state is not None
-    owner, region = dst.owner, dst.form.region
+    owner, region = dst._owner, dst.form.region
     if accumulate is not None and not accumulate:
         if state.unread(owner, region):
             _flag_lost(name, core, dst)
@@ -158,11 +158,11 @@ def _flag_interrupted(name: str, dst: NkiTensor, how: str) -> None:
 
 
 def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
-    hidden = dst.storage.unwritten(dst.region)
+    hidden = dst._storage.unwritten(dst.region)
     if hidden is not None:
         # The following sum overwrites dst, so the sentinel may be written to memory.
         if core.values:
-            dst.array[...] = with_sentinel(dst, hidden)
+            dst._elements[...] = with_sentinel(dst, hidden)
         flag(
             ACCUMULATE_UNWRITTEN,
             f"{name} adds to `{dst.name}`, which nothing has written",
@@ -186,9 +186,9 @@ def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
 
 def note_sum(dst: NkiTensor) -> None:
     """Record that a matmul wrote all of ``dst``."""
-    storage = dst.storage
+    storage = dst._storage
     if not storage.complete:
         storage.mark_written(dst.form.start, dst.runs)
     assert storage.psum is not None
-    if not storage.psum.goes_on(dst.owner, dst.form.region):
-        storage.psum.open(dst.owner, dst.form.region)
+    if not storage.psum.goes_on(dst._owner, dst.form.region):
+        storage.psum.open(dst._owner, dst.form.region)

@@ -14,6 +14,7 @@ from nkisim.diagnostics import Place, Recorder, flag
 from nkisim.machine.cluster import Member
 from nkisim.machine.tracking import Effect, Step, Tracked, Tracker
 from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
+from nkisim.removed import KERNEL_CODE
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
 from nkisim.versions import VERSIONS, has
@@ -117,7 +118,8 @@ class Core:
         program_id, num_programs, has_grid: Position in the launch grid.
         asked: Those of ``program_id`` and ``num_programs`` that the kernel has read.
         no_reorder_depth: Number of open ``nl.no_reorder`` regions.
-        scope: Device loops that are running, outermost first: number of the entry, and iteration.
+        scope: Device loops that are running, outermost first: number of the loop in the iteration
+            around it, negative if its bounds are constants, and iteration.
         handles: Whether instructions return handles.
         prepared: The prepared collective that awaits its trigger, or None.
         edges: Edges that handles added: the numbers of the instructions that each waits for.
@@ -215,17 +217,29 @@ class Core:
         if self.tick is not None:
             self.tick(shared)
 
-    def turns(self, values: Iterable[T]) -> Iterator[T]:
-        """Return the iterations of a device loop, recorded in ``scope`` as they run."""
+    def emit(self, event: Event) -> None:
+        """Pass an event to the watchers, which may read what tensors hold."""
+        token = KERNEL_CODE.set(False)
+        try:
+            for watcher in self.watchers:
+                watcher(event)
+        finally:
+            KERNEL_CODE.reset(token)
+
+    def turns(self, values: Iterable[T], *, fixed: bool = False) -> Iterator[T]:
+        """Return the iterations of a device loop, recorded in ``scope`` as they run.
+
+        ``fixed`` says that its bounds are constants.
+        """
         outer = self.scope
-        self._entered += 1
-        loop = self._entered
+        number = self._entered + 1
+        loop = -number if fixed else number
         try:
             for turn, value in enumerate(values):
-                self.scope = (*outer, (loop, turn))
+                self.scope, self._entered = (*outer, (loop, turn)), 0
                 yield value
         finally:
-            self.scope = outer
+            self.scope, self._entered = outer, number
 
     def waits(self, later: int, earlier: int) -> bool:
         """Return whether edges make an instruction wait for another, directly or through others."""

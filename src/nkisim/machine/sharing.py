@@ -165,7 +165,7 @@ class SharedAccess:
             if theirs.core == mine.core or theirs.epoch >= mine.epoch:
                 continue
             named = guards(range(theirs.epoch, mine.epoch))
-            if all(storage is not None and storage is not tensor.storage for storage in named):
+            if all(storage is not None and storage is not tensor._storage for storage in named):
                 flag(
                     OTHER_BARRIER,
                     f"core {mine.core} reads part of `{tensor.name}` that core {theirs.core} "
@@ -223,7 +223,7 @@ class SharedAccess:
         if self._values:
             if self._before is None:
                 self._before = np.empty(self._nbytes, np.uint8)
-            _bits(self._before, tensor)[chosen] = _bits(tensor.storage.data, tensor)[chosen]
+            _bits(self._before, tensor)[chosen] = _bits(tensor._storage.data, tensor)[chosen]
 
     def _report_read(
         self,
@@ -292,7 +292,7 @@ class SharedAccess:
         extents, steps = (*grains[0], self._grain), (*(n * self._grain for n in grains[1]), 1)
         old, new = (
             np.ndarray(extents, np.uint8, data, tensor.start, steps)[chosen]
-            for data in (self._before, tensor.storage.data)
+            for data in (self._before, tensor._storage.data)
         )
         return np.asarray((old != new).any(axis=-1) | (stamps == _NEVER))
 

@@ -55,7 +55,7 @@ class SharedHbm:
         """Return the ``number``-th shared tensor, allocated by the first core that requests it."""
         if number == len(self._tensors):
             self._tensors.append(made)
-            made.storage.shared = self.follow(made.storage.data.size, values=values)
+            made._storage.shared = self.follow(made._storage.data.size, values=values)
             return made
         known = self._tensors[number]
         name, other = made.life.name, known.life.name
@@ -70,7 +70,7 @@ class SharedHbm:
                 fix="create shared tensors in the same order with the same shapes on both cores",
                 notes=(f"the other core made it at {known.life.line[0]}:{known.life.line[1]}",),
             )
-        return NkiTensor(known.life, known.storage, known.owner, known.form)
+        return NkiTensor(known.life, known._storage, known._owner, known.form)
 
     def keep_private(self, memory: CoreMemory, made: NkiTensor) -> None:
         """Keep a tensor of one core to the end of the run, so that ``twin_of`` can return it."""
@@ -205,7 +205,7 @@ class CoreMemory:
             self.shared_count += 1
         elif self._shared is not None and not is_on_chip(region):
             self._shared.keep_private(self, tensor)
-        self.log.add(tensor.life, tensor.owner)
+        self.log.add(tensor.life, tensor._owner)
         return tensor
 
     def twin_of(self, view: View) -> NkiTensor | None:
@@ -241,7 +241,7 @@ class CoreMemory:
         form = _whole(array.shape, found, region, kind.itemsize)
         origin = Origin(form, name, None, ("", 0), nbytes, self.precise, is_argument=True)
         tensor = _first_view(origin, storage, storage)
-        self.log.add(tensor.life, tensor.owner)
+        self.log.add(tensor.life, tensor._owner)
         return tensor
 
     def _itemsize(self, dtype: DType) -> int:

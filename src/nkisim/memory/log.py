@@ -125,7 +125,7 @@ class Lifetime:
             return  # as the last one
         self._form = form
         known = view.indirection is None
-        box = box_of((form if known else self.origin.form).region, view.storage.pitch)
+        box = box_of((form if known else self.origin.form).region, view._storage.pitch)
         self.reached = box if self.reached is None else union_of(self.reached, box)
 
     def written(self, clock: int) -> None:

@@ -46,7 +46,7 @@ from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.objects import rebuilt
 from nkisim.options import SimOptions
-from nkisim.removed import report_missing
+from nkisim.removed import KERNEL_CODE, report_missing
 from nkisim.runs.host import (
     HostBoundary,
     argument_names,
@@ -228,7 +228,7 @@ class Run:
 
     def _called(self, core: Core, positional: list[Any], named: dict[str, Any]) -> Any:
         """Run the kernel's code on a core and return its result."""
-        token = CORE.set(core)
+        token, code = CORE.set(core), KERNEL_CODE.set(True)
         try:
             with judged_by(core.version):
                 return self.kernel.function(*positional, **named)
@@ -242,6 +242,7 @@ class Run:
             report_recursion(error)
             raise
         finally:
+            KERNEL_CODE.reset(code)
             CORE.reset(token)
 
     # -- several cores -----------------------------------------------------------------------------

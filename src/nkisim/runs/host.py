@@ -200,7 +200,7 @@ class HostBoundary:
     def inputs_are_finite(self) -> bool:
         """Return whether no argument had NaN or infinity, before the kernel wrote to it."""
         for name, original, found in self._inputs:
-            array = found.array
+            array = found._elements
             if found.life.first_use >= 0 and original is not None:
                 array = _from_torch(name, original)[0] if _is_torch(original) else original
             if found.dtype.is_float and not np.isfinite(array).all():
@@ -237,11 +237,11 @@ class HostBoundary:
 
     def _exported(self, tensor: NkiTensor) -> np.ndarray:
         """Return a result's elements, without a copy if nothing else uses the tensor."""
-        hidden = tensor.storage.unwritten(tensor.region)
+        hidden = tensor._storage.unwritten(tensor.region)
         alone = tensor.whole and not tensor.origin.is_argument and is_hbm(tensor.buffer)
         if hidden is None and alone and tensor.life not in self._given_away:
             self._given_away.add(tensor.life)
-            return tensor.array
+            return tensor._elements
         return np.array(with_sentinel(tensor, hidden))
 
     def _export(self, _: str, result: Any) -> Any:
@@ -280,7 +280,7 @@ def tensors_of(result: Any) -> list[NkiTensor]:
 
 def _assign(original: Any, found: NkiTensor) -> None:
     """Write a tensor back into the caller's array."""
-    array = found.array
+    array = found._elements
     if isinstance(original, np.ndarray):
         original[...] = array if array.dtype == original.dtype else array.astype(original.dtype)
         return

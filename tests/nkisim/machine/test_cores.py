@@ -141,12 +141,12 @@ def instruction(spread="elements", **operands):
 
 def written_tile(alone):
     tile = alone.memory.allocate((4, 2), nl.float32, nl.sbuf)
-    tile.storage.mark_written(tile.start, tile.runs)
+    tile._storage.mark_written(tile.start, tile.runs)
     return tile
 
 
 def garbage_in(tile):
-    found = tile.storage.garbage(tile.region)
+    found = tile._storage.garbage(tile.region)
     return np.zeros((4, 2), int).tolist() if found is None else found.tolist()
 
 

@@ -126,7 +126,7 @@ def test_rows_by_index_hold_garbage_where_they_were_written(inside, there):
     for i, (row, marks) in enumerate(zip((4, 1, 3), ((7, 7), (8, 0), (9, 9)), strict=True)):
         if inside[i] and (there is None or there[i]):
             wanted[row] = marks
-    found = table.storage.garbage(table.region)
+    found = table._storage.garbage(table.region)
     np.testing.assert_array_equal(np.zeros((5, 2)) if found is None else found, wanted)
 
 
@@ -142,11 +142,11 @@ def test_pairs_of_rows_that_move_may_reach_everywhere():
 def test_a_scatter_leaves_out_what_is_not_there(complete):
     table = table_of()
     if complete:
-        table.storage.mark_written(table.start, table.runs)
-    table.array[...] = 0
+        table._storage.mark_written(table.start, table.runs)
+    table._elements[...] = 0
     rows = Rows(table, np.array([4, 1, 3]), np.array([True, True, False]))
     where = np.array([[True, True], [False, False], [True, True]])
     _scatter(rows, np.float32([[1, 2], [3, 4], [5, 6]]), where)
-    assert table.array.tolist() == [[0, 0], [0, 0], [0, 0], [0, 0], [1, 2]]
+    assert table._elements.tolist() == [[0, 0], [0, 0], [0, 0], [0, 0], [1, 2]]
     _scatter(rows, np.float32([[1, 2], [3, 4], [5, 6]]), None)
-    assert table.array.tolist() == [[0, 0], [3, 4], [0, 0], [0, 0], [1, 2]]
+    assert table._elements.tolist() == [[0, 0], [3, 4], [0, 0], [0, 0], [1, 2]]

@@ -67,7 +67,7 @@ def test_a_second_call_is_refused_by_a_constraint_that_the_first_satisfies(monke
     )
     def toy(dst, value):
         """Fill a tile."""
-        dst.array[...] = value
+        dst._elements[...] = value
 
     legal, illegal = (lambda t: toy(t, 1.0)), (lambda t: toy(t, 7.0))
     assert findings(legal, illegal) == ["value"]

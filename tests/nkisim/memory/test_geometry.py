@@ -273,10 +273,10 @@ def test_equal_tiles_have_slices_of_their_own():
     assert not _NO_SLICES
     tiles = [tensor((4, 6)), tensor((4, 6)), tensor((4, 6))]
     for tile in tiles[:2]:
-        tile.storage.mark_written(tile.start, tile.runs)
+        tile._storage.mark_written(tile.start, tile.runs)
     for tile in tiles:
         assert tile[1:3, 0:4].life is tile.life
-        assert (tile[1:3, 0:4] is tile[1:3, 0:4]) is tile.storage.complete
+        assert (tile[1:3, 0:4] is tile[1:3, 0:4]) is tile._storage.complete
     assert not _NO_SLICES
 
 

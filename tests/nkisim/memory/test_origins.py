@@ -43,7 +43,7 @@ def outcome(memory, shape, dtype, buffer, address):
         return type(error), str(error).splitlines()[0], recorder.heard
     finally:
         RECORDER.reset(token)
-    life, storage = tile.life, tile.storage
+    life, storage = tile.life, tile._storage
     assert list(memory.log)[-1] is life
     assert (life.first_use, life.last_use) == (-1, -1)
     assert tile.shape == life.shape
@@ -52,7 +52,7 @@ def outcome(memory, shape, dtype, buffer, address):
         (tile.region, str(tile.dtype), tile.buffer, tile.whole, tile.trusted, tile.layout),
         (life.address, tile.origin.row_bytes, tile.origin.precise),
         (storage.pitch, storage.complete or address is not None, storage.data.size),
-        (storage.psum is None, tile.owner is storage),
+        (storage.psum is None, tile._owner is storage),
         recorder.heard,
     )
 
@@ -80,7 +80,7 @@ def test_tiles_of_a_line_share_no_bytes():
     memory = CoreMemory(GEN3, precise=True)
     for shape, buffer in [((4, 4), nl.sbuf), ((128, 512), nl.sbuf), ((4, 4), nl.psum)]:
         tiles = [memory.allocate(shape, nl.float32, buffer) for _ in range(4)]
-        assert len({tile.array.ctypes.data for tile in tiles}) == 4
+        assert len({tile._elements.ctypes.data for tile in tiles}) == 4
         assert len({id(tile.life) for tile in tiles}) == 4
 
 
@@ -88,13 +88,13 @@ def test_tiles_of_a_line_share_no_bytes():
 def test_placed_tiles_of_a_line_share_bytes_and_nothing_else(buffer):
     memory = CoreMemory(GEN3, precise=True)
     tiles = [memory.allocate((4, 4), nl.float32, buffer, "", (0, 64)) for _ in range(4)]
-    assert len({tile.array.ctypes.data for tile in tiles}) == 1
-    assert len({id(tile.owner) for tile in tiles}) == 4
+    assert len({tile._elements.ctypes.data for tile in tiles}) == 1
+    assert len({id(tile._owner) for tile in tiles}) == 4
     # What owns a tile dies with its last view.
     tile = tiles.pop()
-    owner, view = weakref.ref(tile.owner), tile[0:2, 0:2]
+    owner, view = weakref.ref(tile._owner), tile[0:2, 0:2]
     del tile
-    assert owner() is view.owner
+    assert owner() is view._owner
     del view
     assert owner() is None
 

@@ -466,7 +466,7 @@ def test_many_short_lived_tensors_at_one_address_leave_nothing_behind():
         for _ in range(300):
             acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum, address=(0, 0))
             nisa.nc_matmul(dst=acc, stationary=a, moving=b)
-        state = acc.storage.psum
+        state = acc._storage.psum
         assert state.tensors == 1
         return stored(acc)
 

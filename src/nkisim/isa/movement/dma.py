@@ -29,7 +29,7 @@ Array = np.ndarray
 
 def _flag_skipped(dst: Any, where: Array, name: str) -> None:
     """Flag elements that a transfer skips and that were not written before."""
-    hidden = dst.storage.unwritten(dst.region) if isinstance(dst, NkiTensor) else None
+    hidden = dst._storage.unwritten(dst.region) if isinstance(dst, NkiTensor) else None
     if hidden is not None and (hidden & ~where.reshape(hidden.shape)).any():
         flag(
             memory_rules.SKIPPED_UNWRITTEN,

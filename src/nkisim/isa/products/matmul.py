@@ -53,7 +53,7 @@ def _product(call: Call) -> Callable[..., None] | None:
         return None
     if dst.dtype != "float32" or any(t.dtype is tfloat32 for t in operands):
         return None
-    stationary = operands[0].array
+    stationary = operands[0]._elements
     if stationary.dtype != _F32 or stationary.flags.c_contiguous:
         return _add_product
     # The BLAS library reads dense rows faster than those of a wide tile.
@@ -143,12 +143,12 @@ def nc_matmul(
         left, right = left.reshape(rows, -1), right.reshape(rows, -1)
     if is_transpose and _passes(core, dst, weights, inputs, left, right, accumulate):
         return
-    finite = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
+    finite = core.recorder.watches_values and np.isfinite(dst._elements[accumulate]).all()
     left = _widened(weights, left, "stationary", is_stationary_onezero)
     right = _widened(inputs, right, "moving", is_moving_onezero)
     store_sum(dst, np.dot(left.T, right), accumulate)
     if finite:
-        check_finite("nc_matmul", (left, right), dst.array)
+        check_finite("nc_matmul", (left, right), dst._elements)
 
 
 def _passes(
@@ -174,7 +174,7 @@ def _passes(
     else:
         spread = spreads(core.generation.number, Engine.tensor, stationary.dtype)
         moved = left[ones.argmax(axis=0)].T
-        dst.array[...] = passed(moved, stationary, dst, spread=spread).reshape(dst.shape)
+        dst._elements[...] = passed(moved, stationary, dst, spread=spread).reshape(dst.shape)
         return True
     flag(
         broken.TRANSPOSE_MOVING,
@@ -218,7 +218,7 @@ def store_sum(dst: NkiTensor, product: Array, accumulate: Array | bool) -> None:
 
     The array of the product may be modified.
     """
-    target = dst.array
+    target = dst._elements
     if target.ndim != 2:
         product = product.reshape(dst.shape)
     if accumulate is not False:

@@ -457,14 +457,14 @@ def nc_matmul_mx(
             overwrites elements at their first product and adds later ones.
     """
     left, right = _dequantised(stationary, stationary_scale), _dequantised(moving, moving_scale)
-    watched = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
+    watched = core.recorder.watches_values and np.isfinite(dst._elements[accumulate]).all()
     if left.dtype == right.dtype == np.float32:
         product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
     else:
         product = np.matmul(left.T, right).astype(np.float32)
     store_sum(dst, product, accumulate)
     if watched:
-        check_finite("nc_matmul_mx", (left, right), dst.array)
+        check_finite("nc_matmul_mx", (left, right), dst._elements)
 
 
 def _dequantised(operand: Loaded, scale: Array) -> Array:

@@ -115,13 +115,13 @@ def staged_operand(columns: Columns, tensor: NkiTensor) -> NkiTensor:
     """Return a dense copy of the elements of an operand that is read, and of their state."""
     table, offsets, _ = columns
     copy = _dense(columns, tensor)
-    storage = table.storage
+    storage = table._storage
     if storage.psum is not None:
         for region in columns.regions():
             storage.psum.read(region)
     hidden, garbage = storage.unwritten(table.region), storage.garbage(table.region)
     if hidden is None:
-        copy.storage.mark_written(copy.form.start, copy.runs)
+        copy._storage.mark_written(copy.form.start, copy.runs)
     else:
         _mark_written(copy, ~np.take_along_axis(hidden, offsets, 1))
     if garbage is not None:
@@ -138,9 +138,9 @@ def staged_sum(
     core: Core, columns: Columns, copy: NkiTensor, accumulate: bool | None, name: str
 ) -> np.ndarray | bool:
     """Return the mask of the elements of a staged result that a matmul adds to."""
-    state = columns.table.storage.psum
+    state = columns.table._storage.psum
     assert state is not None
-    opened = state.opened(columns.table.owner, columns.table.region)
+    opened = state.opened(columns.table._owner, columns.table.region)
     if not isinstance(opened, bool):
         opened = np.take_along_axis(opened, columns.offsets, 1)
     return begin_selected_sum(core, copy, opened, accumulate, name)
@@ -154,25 +154,28 @@ def _dense(columns: Columns, tensor: NkiTensor) -> NkiTensor:
     place, strides = first * pitch, (pitch, itemsize)
     form = Form(tensor.shape, tensor.dtype, tensor.buffer, place, strides, itemsize)
     copy = NkiTensor(tensor.life, storage, storage, form)
-    copy.array[...] = np.take_along_axis(table.array, columns.offsets, 1)
+    copy._elements[...] = np.take_along_axis(table._elements, columns.offsets, 1)
     return copy
 
 
 def scatter(columns: Columns, result: NkiTensor, *, sums: bool) -> None:
     """Move results, and their state, to the selected places; of equal offsets the last stays."""
     table, offsets, _ = columns
-    hidden, garbage = result.storage.unwritten(result.region), result.storage.garbage(result.region)
+    hidden, garbage = (
+        result._storage.unwritten(result.region),
+        result._storage.garbage(result.region),
+    )
     written = np.ones(offsets.shape, bool) if hidden is None else ~hidden
     rows, order = np.nonzero(written)
     there = offsets[rows, order]
-    table.array[rows, there] = result.array[rows, order]
+    table._elements[rows, there] = result._elements[rows, order]
     mask = np.zeros(table.shape, bool)
     mask[rows, there] = True
     _mark_written(table, mask)
-    state = table.storage.psum
+    state = table._storage.psum
     if state is not None:
         for region in columns.regions():
-            (state.open if sums else state.write)(table.owner, region)
+            (state.open if sums else state.write)(table._owner, region)
     if garbage is not None:
         origins = np.zeros(table.shape, np.uint8)
         origins[rows, there] = garbage[rows, order]
@@ -181,10 +184,10 @@ def scatter(columns: Columns, result: NkiTensor, *, sums: bool) -> None:
 
 def _mark_written(tensor: NkiTensor, mask: np.ndarray) -> None:
     form = tensor.form
-    tensor.storage.mark_written_where(mask, form.start, form.strides, form.itemsize)
+    tensor._storage.mark_written_where(mask, form.start, form.strides, form.itemsize)
 
 
 def _mark_garbage(tensor: NkiTensor, origins: np.ndarray) -> None:
     if origins.any():
         form = tensor.form
-        tensor.storage.mark_garbage(origins, form.start, form.strides, form.itemsize)
+        tensor._storage.mark_garbage(origins, form.start, form.strides, form.itemsize)

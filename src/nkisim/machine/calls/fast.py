@@ -136,7 +136,7 @@ def with_function(
             operands.append(begin_sum(core, tensors[index], tensors[accumulate], instruction))
         target = tensors[to]
         if into:  # NumPy buffers a result that overlaps an operand
-            function(*operands, out=target.array)
+            function(*operands, out=target._elements)
             note(target)
         else:
             store(target, function(*operands, out=None))
@@ -168,7 +168,7 @@ def with_shortcut(
         for index, operand in reads:
             arguments[index] = prepare_read(tensors[index], instruction, operand)
         for index, _, _ in results:
-            arguments[index] = tensors[index].array
+            arguments[index] = tensors[index]._elements
         store_results(results, tensors, shortcut(core, arguments))
 
     return Fast(compute, interleaves=True)

@@ -72,7 +72,7 @@ def _check_together(call: Call) -> None:
     """
     half, limit = call.generation.partitions // 2, call.generation.sbuf_usable_bytes
     tiles = {
-        id(tensor.storage): tensor
+        id(tensor._storage): tensor
         for _, tensor in call.tensors(*call.values)
         if tensor.buffer is MemoryRegion.sbuf
         and tensor.life.shape[0] > half
@@ -262,7 +262,7 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
 
 
 def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
-    pitch = tensor.storage.pitch
+    pitch = tensor._storage.pitch
     if (
         tensor.shape[0] > 1
         and tensor.form.strides[0] % pitch == 0
@@ -279,7 +279,7 @@ def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
         )
         return
     start = tensor.start_partition
-    count = tensor.shape[0] if tensor.form.strides[0] == tensor.storage.pitch else 1
+    count = tensor.shape[0] if tensor.form.strides[0] == tensor._storage.pitch else 1
     step = 32 if count <= 32 else 64 if count <= 64 else 128
     if start % step:
         allowed = ", ".join(str(s) for s in range(0, 128, step))

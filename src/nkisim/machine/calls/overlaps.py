@@ -30,7 +30,7 @@ def check_overlaps(
     """
     if len(writes) > 1:
         first, second = (tensors[index] for index, _ in writes[:2])
-        if first.storage is second.storage and overlaps(first, second):
+        if first._storage is second._storage and overlaps(first, second):
             flag(
                 rules.RESULTS_OVERLAP,
                 f"{instruction.name}: {writes[1][1]} overlaps {writes[0][1]}",
@@ -43,14 +43,14 @@ def check_overlaps(
         written = tensors[index]
         if type(written) is Rows:
             continue
-        storage = written.storage
+        storage = written._storage
         for other, source_name in reads:
             source = tensors[other]
-            if source is not written and type(source) is not Rows and source.storage is storage:
+            if source is not written and type(source) is not Rows and source._storage is storage:
                 _check_pair(instruction, name, written, source_name, source)
         for listed in lists:
             for i, source in enumerate(tensors[listed]):
-                if type(source) is not Rows and source.storage is storage:
+                if type(source) is not Rows and source._storage is storage:
                     _check_pair(instruction, name, written, f"srcs[{i}]", source)
 
 

@@ -258,8 +258,8 @@ class Plan:
                     tensor.life.reach(tensor)
         for index, _ in self.writes:
             written = values[index]
-            if written.storage.borrowed:
-                written.storage.own()
+            if written._storage.borrowed:
+                written._storage.own()
             life = written.life
             life.last_use = clock
             if life.first_use < 0:
@@ -274,7 +274,7 @@ class Plan:
         written = values[self.writes[0][0]]
         for index, _ in self.streams:
             read = values[index]
-            if read.storage is written.storage and read is not written:
+            if read._storage is written._storage and read is not written:
                 return True
         return False
 
@@ -283,7 +283,7 @@ class Plan:
         name = self.instruction.name
         for index, operand, part, decides in self.notes:
             tensor = arguments[index]
-            storage = tensor.storage
+            storage = tensor._storage
             # Most tiles need no bookkeeping and have no findings.
             if not storage.complete or storage.psum is not None or storage.shared is not None:
                 _note_read(tensor, name, operand, part, decides=decides)
@@ -340,10 +340,10 @@ class Plan:
         if not fast.interleaves:
             return True
         written = tensors[self.writes[0][0]]
-        storage = written.storage
+        storage = written._storage
         for index, _ in self.reads:
             read = tensors[index]
-            if read.storage is storage and read.region != written.region:
+            if read._storage is storage and read.region != written.region:
                 return False
         return True
 
@@ -373,8 +373,7 @@ class Plan:
         given.update((names[index], value) for index, value in self.resolution.replaced)
         operands = (core, self.instruction, self.engine, reads, writes)
         event = event_of(*operands, arguments=given, signature=self)
-        for watcher in core.watchers:
-            watcher(event)
+        core.emit(event)
 
 
 def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> Plan:

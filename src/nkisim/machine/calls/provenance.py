@@ -84,7 +84,7 @@ def _is_chosen(instruction: Instruction, name: str) -> bool:
 def _mark(target: NkiTensor, origins: Array) -> None:
     if origins.any():
         origins = origins.astype(np.uint8, copy=False)
-        target.storage.mark_garbage(origins, target.start, target.form.strides, target.itemsize)
+        target._storage.mark_garbage(origins, target.start, target.form.strides, target.itemsize)
 
 
 def _mark_rows(rows: Rows, origins: Array, value: Any) -> None:

@@ -147,11 +147,11 @@ def _gathered(rows: Rows, widen: Convert, instruction: str, name: str) -> Any:
     """Return the rows selected by an index tile; a ``Partial`` if some are out of bounds."""
     table, indices, inside = rows
     if not inside.any():
-        found = np.zeros((len(indices), *table.shape[1:]), table.array.dtype)
+        found = np.zeros((len(indices), *table.shape[1:]), table._elements.dtype)
     else:
         wanted = np.where(inside, indices, indices[inside][0])
-        if table.storage.complete and table.storage.shared is None:
-            found = table.array[wanted]
+        if table._storage.complete and table._storage.shared is None:
+            found = table._elements[wanted]
         else:
             found = np.concatenate(
                 [prepare_read(table[int(row) : int(row) + 1], instruction, name) for row in wanted]
@@ -223,8 +223,8 @@ def _scatter(rows: Rows, stored: np.ndarray, where: np.ndarray | None) -> None:
     if where is not None:
         keep = keep & where.reshape(len(indices), -1).all(axis=1)
     stored = stored.reshape(len(indices), *table.shape[1:])
-    if table.storage.complete and table.storage.shared is None:
-        table.array[indices[keep]] = stored[keep]
+    if table._storage.complete and table._storage.shared is None:
+        table._elements[indices[keep]] = stored[keep]
         note_written(table, np.zeros(table.shape, bool))
         return
     for i in np.flatnonzero(keep):
@@ -234,7 +234,7 @@ def _scatter(rows: Rows, stored: np.ndarray, where: np.ndarray | None) -> None:
 
 def overlaps(a: NkiTensor, b: NkiTensor) -> bool:
     """Return whether two views of one storage share bytes."""
-    return bool(np.shares_memory(a.array, b.array))
+    return bool(np.shares_memory(a._elements, b._elements))
 
 
 def keeps_float32(tensor: NkiTensor) -> bool:

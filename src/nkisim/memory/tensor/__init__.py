@@ -68,8 +68,8 @@ class NkiTensor(PatternMethods, NoOperators):
                 return self.indexed(key)
         view = self._slices.get(form)
         if view is None:
-            view = NkiTensor(self.life, self.storage, self.owner, form)
-            if self.storage.complete:  # before that each part is sliced only once
+            view = NkiTensor(self.life, self._storage, self._owner, form)
+            if self._storage.complete:  # before that each part is sliced only once
                 if len(self._slices) % _KEPT_SLICES == 0:  # empty, or full
                     self._slices = {}
                 self._slices[form] = view
@@ -177,8 +177,8 @@ class NkiTensor(PatternMethods, NoOperators):
             head += f", name={self.life.name!r}"
         if self.indirection is not None:
             return head + ", indirect)"
-        values = self.array
+        values = self._elements
         if self.dtype.kind == "float" and values.dtype != np.float32:
             values = decode(values, self.dtype)
-        hidden = self.storage.unwritten(self.form.region)
+        hidden = self._storage.unwritten(self.form.region)
         return f"{head},\n{values if hidden is None else np.ma.array(values, mask=hidden)})"

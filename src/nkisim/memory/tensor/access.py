@@ -28,7 +28,7 @@ def pattern_geometry(
     to the start of the view.
     """
     kind = view.dtype if dtype is None else require_dtype(dtype, "ap()")
-    origin, pitch = view.life.origin, view.storage.pitch
+    origin, pitch = view.life.origin, view._storage.pitch
     itemsize = origin.itemsize(kind)
     row = origin.row_bytes // itemsize
     steps = [(int(step), int(count)) for step, count in pattern]
@@ -74,7 +74,7 @@ def pattern_of_part(
     if is_on_chip(view.form.buffer):
         _check_partition_step(view, steps, math.prod(shape[1:]), dtype)
         free = tuple(_bytes(step, shape[1:], strides[1:]) for step, _ in steps[1:])
-        new_strides = (view.storage.pitch, *free)
+        new_strides = (view._storage.pitch, *free)
     else:
         new_strides = tuple(_bytes(step, shape, strides) for step, _ in steps)
     start = view.form.start + _bytes(int(offset), shape, strides)

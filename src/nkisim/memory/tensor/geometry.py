@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import UNSIGNED, DType
+from nkisim.dtypes import DType
 from nkisim.memory import rules
 from nkisim.memory.layout import Form, layout_id, through
 from nkisim.memory.log import Lifetime, Origin
@@ -18,6 +18,7 @@ from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.storage import Storage
 from nkisim.memory.written_map import Region, Runs, runs_of
 from nkisim.objects import NKIObject
+from nkisim.removed import HiddenFromKernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,9 @@ class View(NKIObject):
 
     Attributes:
         life: The record of the allocation and its use.
-        storage: The bytes, possibly shared with other explicitly placed tensors.
-        owner: Object freed with the last view of the allocation; the storage, if not shared.
+        storage: The bytes, possibly shared with other explicitly placed tensors; not shown to a
+            kernel.
+        array: The elements in storage form, which share memory; not shown to a kernel.
         form: Description shared with equal tensors.
         shape: Extents; on chip the first one counts partitions.
         dtype: Element type.
@@ -67,20 +69,20 @@ class View(NKIObject):
 
     __slots__ = (
         "_array",
+        "_owner",
         "_slices",
+        "_storage",
         "dtype",
         "form",
         "indirection",
         "life",
-        "owner",
         "shape",
-        "storage",
         "trusted",
     )
 
     life: Lifetime
-    storage: Storage
-    owner: object
+    _storage: Storage
+    _owner: object  # freed with the last view of the allocation; the storage, if not shared
     form: Form
     shape: tuple[int, ...]
     dtype: DType
@@ -95,6 +97,8 @@ class View(NKIObject):
     itemsize: int = through("form.itemsize")
     region: Region = through("form.region")
     whole: bool = through("form.whole")
+    storage: Storage = HiddenFromKernels("storage", "_storage")  # type: ignore[assignment]
+    array: np.ndarray = HiddenFromKernels("array", "_elements")  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -106,8 +110,8 @@ class View(NKIObject):
         trusted: bool = True,
     ) -> None:
         self.life = life
-        self.storage = storage
-        self.owner = owner
+        self._storage = storage
+        self._owner = owner
         self.form = form
         self.shape = form.shape
         self.dtype = form.dtype
@@ -132,7 +136,7 @@ class View(NKIObject):
         itemsize = self.life.origin.itemsize(kind)
         form = Form(shape, kind, self.form.buffer, start, strides, itemsize, whole=whole)
         trusted = trusted and self.trusted
-        return type(self)(self.life, self.storage, self.owner, form, indirection, trusted)
+        return type(self)(self.life, self._storage, self._owner, form, indirection, trusted)
 
     # -- what kernels read -------------------------------------------------------------------------
 
@@ -154,7 +158,7 @@ class View(NKIObject):
     @property
     def offset(self) -> int:
         """Start of the access in elements from the beginning of the tensor it views."""
-        rows, rest = divmod(self.form.start - self.life.origin.form.start, self.storage.pitch)
+        rows, rest = divmod(self.form.start - self.life.origin.form.start, self._storage.pitch)
         return rows * self._row_elements + rest // self.form.itemsize
 
     @property
@@ -164,7 +168,7 @@ class View(NKIObject):
             return tuple(stride // self.form.itemsize for stride in self.form.strides)
         steps = []
         for stride in self.form.strides:
-            rows, rest = divmod(abs(stride), self.storage.pitch)
+            rows, rest = divmod(abs(stride), self._storage.pitch)
             step = rows * self._row_elements + rest // self.form.itemsize
             steps.append(step if stride >= 0 else -step)
         return tuple(steps)
@@ -182,7 +186,7 @@ class View(NKIObject):
     # -- what the machine reads --------------------------------------------------------------------
 
     @property
-    def array(self) -> np.ndarray:
+    def _elements(self) -> np.ndarray:
         """The elements in storage form; shares memory."""
         if self._array is None:
             self.check_bounds()
@@ -190,22 +194,11 @@ class View(NKIObject):
             form = self.form
             if 0 in form.shape:
                 return np.empty(form.shape, kind)  # it may begin past the end of its memory
-            found = np.ndarray(form.shape, kind, self.storage.data, form.start, form.strides)
-            if self.storage.borrowed:
+            found = np.ndarray(form.shape, kind, self._storage.data, form.start, form.strides)
+            if self._storage.borrowed:
                 return found  # the bytes become others at the first write
             self._array = found
         return self._array
-
-    @property
-    def bits(self) -> np.ndarray:
-        """The elements as unsigned integers of their size; shares memory."""
-        if not self.trusted:
-            self.check_bounds()
-        form = self.form
-        kind = UNSIGNED[form.itemsize]
-        if 0 in form.shape:
-            return np.empty(form.shape, kind)
-        return np.ndarray(form.shape, kind, self.storage.data, form.start, form.strides)
 
     @property
     def layout(self) -> int:
@@ -239,12 +232,12 @@ class View(NKIObject):
     @property
     def start_partition(self) -> int:
         """First partition accessed; 0 in HBM."""
-        return self.form.start // self.storage.pitch if is_on_chip(self.form.buffer) else 0
+        return self.form.start // self._storage.pitch if is_on_chip(self.form.buffer) else 0
 
     @property
     def free_byte_offset(self) -> int:
         """First byte accessed inside a partition."""
-        return self.form.start % self.storage.pitch
+        return self.form.start % self._storage.pitch
 
     @property
     def free_size(self) -> int:
@@ -260,7 +253,7 @@ class View(NKIObject):
         """Return whether every element lies inside the allocation, in its own rows on chip."""
         origin, (start, shape, strides, itemsize) = self.life.origin, self.form.region
         rows = origin.form.shape[0] if is_on_chip(self.form.buffer) else 0
-        offset, pitch = start - origin.form.start, self.storage.pitch
+        offset, pitch = start - origin.form.start, self._storage.pitch
         return _fits(offset, shape, strides, itemsize, pitch, rows, origin.row_bytes)
 
     def room(self, stride: int) -> int:

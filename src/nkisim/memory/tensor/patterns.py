@@ -193,7 +193,7 @@ class PatternMethods(ViewMethods):
         if self.indirection is not None:
             why = "the view has an offset that is read when an instruction uses it"
             refuse(self, "sim_value", why, "a static view", "read the whole tensor")
-        return self.array.copy()
+        return self._elements.copy()
 
     sim_value = documented(property(_sim_value), "sim_value")
 

@@ -304,7 +304,7 @@ class Capture:
 
     def _begin(self, tensor: NkiTensor) -> None:
         """Give an allocation that is overwritten whole a new place."""
-        self._accesses.pop(tensor.storage, None)
+        self._accesses.pop(tensor._storage, None)
         self._parts.pop(tensor.life, None)
 
     def _keep_example(self, event: Event) -> None:
@@ -315,13 +315,13 @@ class Capture:
             found[event.signature] = event
 
     def _accesses_of(self, tensor: NkiTensor) -> Accesses:
-        found = self._accesses.get(tensor.storage)
+        found = self._accesses.get(tensor._storage)
         if found is None:
-            pitch = tensor.storage.pitch
+            pitch = tensor._storage.pitch
             if is_hbm(tensor.buffer):
                 form = tensor.life.origin.form
                 pitch = form.shape[-1] * form.itemsize if len(form.shape) > 1 else pitch
-            found = self._accesses[tensor.storage] = Accesses(pitch)
+            found = self._accesses[tensor._storage] = Accesses(pitch)
         return found
 
     def _tiles(self, tensor: NkiTensor, core: int) -> list[Tile]:
@@ -376,7 +376,7 @@ def _starts_a_tile(event: Event, name: str, tensor: NkiTensor) -> bool:
         return False
     form = tensor.life.origin.form
     whole = tensor.size * tensor.itemsize == math.prod(form.shape) * form.itemsize
-    return whole and all(other.storage is not tensor.storage for _, other in event.reads)
+    return whole and all(other._storage is not tensor._storage for _, other in event.reads)
 
 
 def _is_square(event: Event) -> bool:

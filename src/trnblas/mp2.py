@@ -20,12 +20,17 @@ import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY
-from trnblas._mp2 import derivatives as rules
-from trnblas._mp2 import energies
-from trnblas._mp2.energies import orbitals_at_once
 from trnblas._paths.arguments import check_dimensions
 from trnblas._paths.level_names import level_name
-from trnblas.matrix_products import gemm
+from trnblas.matrix_products import gemm, multiplied
+from trnblas.pair_energies import (
+    energy_of_all_pairs,
+    energy_of_integrals,
+    energy_of_pair,
+    orbitals_at_once,
+    rules_of_all_pairs,
+    rules_of_pair,
+)
 from trnsci.core.arguments import agree, tensor
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
@@ -225,7 +230,7 @@ def _wide_mp2(
     t_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor
 ) -> Tensor:
     wide = (x.double() for x in (t_flat, eps_occ_chunk, eps_occ_full, eps_vir))
-    return energies.mp2_energy(*wide).to(t_flat.dtype)
+    return energy_of_integrals(*wide).to(t_flat.dtype)
 
 
 def _t_flops(t_flat: Tensor, *rest: Any) -> float:
@@ -309,7 +314,7 @@ def _mp2_example() -> Example:
 MP2_ENERGY = Operation(
     LIBRARY,
     "mp2_energy",
-    reference=energies.mp2_energy,
+    reference=energy_of_integrals,
     launch=_mp2_launch,
     flops=_t_flops,
     examples={"mp2.nki_mp2_energy": _mp2_example},
@@ -365,6 +370,10 @@ def _pairs_launch(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor)
     return launch(batched_pair_energy, b, _energies(eps_occ), _energies(eps_vir)).reshape(())
 
 
+def _product(left: Tensor, right: Tensor, transposed: bool) -> Tensor:
+    return multiplied(left, right, "N", "T" if transposed else "N")
+
+
 def _too_many_functions(b: Tensor, *rest: Any) -> str:
     from trnblas._kernels.energy_panels import most_functions
 
@@ -389,10 +398,9 @@ def _pair_bound(b_i: Tensor, b_j: Tensor, e_i: float, e_j: float, virtual: Tenso
 PAIR_ENERGY = Operation(
     LIBRARY,
     "pair_energy",
-    reference=energies.pair_energy,
+    reference=energy_of_pair,
     launch=_pair_launch,
-    backward=rules.pair_energy_backward,
-    jvp=rules.pair_energy_jvp,
+    **rules_of_pair(_product),
     flops=lambda b_i, *rest: 2.0 * b_i.numel() * b_i.shape[0],
     unsuited=_too_many_functions,
     examples={"mp2.nki_fused_gemm_energy": _pair_example},
@@ -411,10 +419,9 @@ PAIR_ENERGY = Operation(
 BATCHED_PAIR_ENERGY = Operation(
     LIBRARY,
     "batched_pair_energy",
-    reference=energies.batched_pair_energy,
+    reference=energy_of_all_pairs,
     launch=_pairs_launch,
-    backward=rules.batched_pair_energy_backward,
-    jvp=rules.batched_pair_energy_jvp,
+    **rules_of_all_pairs(_product),
     flops=lambda b, *rest: 2.0 * b.numel() * b.shape[0] * b.shape[1],
     unsuited=_too_many_functions,
     examples={

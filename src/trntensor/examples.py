@@ -1,23 +1,18 @@
-"""Example calls of the public functions; see ``trnsci.core.examples``."""
+"""Example calls of the public functions: those of the operations, and of decompositions."""
 
 from __future__ import annotations
 
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
+from trntensor._library import LIBRARY
 
-_A, _B, _C = (random_tensor(4, 4, seed=seed) for seed in range(3))
-_X = random_tensor(4, seed=3)
+_MATRICES = [random_tensor(4, 4, seed=seed) for seed in range(3)]
 _CUBE = random_tensor(4, 3, 2, seed=7)
 _CORES = [random_tensor(1, 3, 2), random_tensor(2, 3, 1, seed=1)]
 
 EXAMPLES: dict[str, Example] = {
-    "ao_to_mo_transform": example(random_tensor(4, 4, 4), _A[:, :2], _A[:, 2:]),
     "cp_decompose": example(_CUBE, 2, 3),
-    "cp_reconstruct": example([_A, _B, _C], _X),
-    "einsum": example("ij,jk->ik", _A, _B),
-    "four_index_transform": example(random_tensor(4, 4, 4, 4), _A, _A, _B, _B),
-    "mp2_energy": example(random_tensor(2, 2, 3), -1 - _X[:2] ** 2, 1 + _X[:2] ** 2),
-    "multi_einsum": example(("ij,jk->ik", _A, _B), ("ij->ji", _A)),
+    "cp_reconstruct": example(_MATRICES, random_tensor(4, seed=3)),
     "tt_decompose": example(_CUBE, 2),
     "tt_inner": example(_CORES, _CORES),
     "tt_norm": example(_CORES),
@@ -25,4 +20,9 @@ EXAMPLES: dict[str, Example] = {
     "tt_round": example(_CORES, 1),
     "tucker_decompose": example(_CUBE, (2, 2, 2), 3),
     "tucker_reconstruct": example(_CUBE, [random_tensor(5, n) for n in _CUBE.shape]),
+    **{
+        name: call()
+        for operation in LIBRARY.operations.values()
+        for name, call in operation.examples.items()
+    },
 }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import overload
+from functools import partial
+from typing import Any, overload
 
 from torch import Tensor
 
+from trnblas.pair_energies import energy_of_all_pairs, rules_of_all_pairs
 from trnsci.core.arguments import agree, tensor
+from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import ShapeError
+from trnsci.core.examples import Example, example
+from trnsci.core.testing import random_tensor
 from trntensor._library import LIBRARY
-from trntensor._mp2.energies import torch_mp2_energy
-from trntensor._paths.precision import Precision, checked_precision, with_precision
+from trntensor._paths.operations import CONTRACT, DOUBLEFLOAT_CONTRACT, Contraction, too_deep
+from trntensor._paths.precision import checked_precision, with_precision
 from trntensor.contraction import einsum
 from trntensor.parallel import ShardedTensor
 
@@ -56,19 +60,42 @@ def mp2_energy(
                 f"got {tuple(energies.shape)}"
             )
     chosen = checked_precision(function, precision)
-    operands = B, eps_occ, eps_vir
-    compute = _energy_at(chosen)
+    operation = DOUBLEFLOAT_MP2_ENERGY if chosen == "doublefloat" else MP2_ENERGY
     if chosen in ("kahan", "doublefloat"):
-        return with_precision(chosen, compute, operands)
-    return compute(*operands)
+        return with_precision(chosen, operation, (B, eps_occ, eps_vir))
+    energy: Tensor = operation(B, eps_occ, eps_vir)
+    return energy
 
 
-def _energy_at(precision: Precision) -> Callable[..., Tensor]:
-    if not LIBRARY.kernels_wanted():
-        return torch_mp2_energy
-    from trntensor._paths.operations import DOUBLEFLOAT_MP2_ENERGY, MP2_ENERGY
+def _product(operation: Contraction, left: Tensor, right: Tensor, transposed: bool) -> Tensor:
+    return operation.of(left, right, "ap", "bp" if transposed else "pb", "ab")
 
-    return DOUBLEFLOAT_MP2_ENERGY if precision == "doublefloat" else MP2_ENERGY
+
+def _energy(name: str, products: Contraction, **declaration: Any) -> Operation:
+    """Return an operation whose derivatives are products by a contraction."""
+    return Operation(
+        LIBRARY,
+        name,
+        reference=energy_of_all_pairs,
+        launch=f"trntensor._paths.kernel_path:{name}",
+        flops=lambda b, *rest: 1.0 * b.numel() * b.shape[0] * b.shape[1],
+        **rules_of_all_pairs(partial(_product, products)),
+        **declaration,
+    )
+
+
+def _energy_example() -> Example:
+    squares = random_tensor(4, seed=3)[:2] ** 2
+    return example(random_tensor(2, 2, 3), -1 - squares, 1 + squares)
+
+
+MP2_ENERGY = _energy("mp2_energy", CONTRACT, examples={"mp2_energy": _energy_example})
+DOUBLEFLOAT_MP2_ENERGY = _energy(
+    "doublefloat_mp2_energy",
+    DOUBLEFLOAT_CONTRACT,
+    dtypes=("float64",),
+    unsuited=lambda b, *rest: too_deep(b.shape[2]),
+)
 
 
 @overload

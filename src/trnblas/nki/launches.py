@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas._mp2.energies import orbitals_at_once
 from trnblas._paths.doublefloat_launches import doublefloat_mp2_energy
 from trnblas._paths.level_launches import doublefloat_gemm
 from trnblas._precise.slicing import MOST_DEPTH, PROMISE
+from trnblas.pair_energies import orbitals_at_once
 from trnsci.core.backend.launch import Launcher
 
 __all__ = ["MOST_DEPTH", "doublefloat_energy", "doublefloat_product", "orbitals_at_once"]

@@ -1,4 +1,4 @@
-"""The trntensor operations that have a kernel, with their derivatives.
+"""The operations of which a plan makes a contraction, with their derivatives.
 
 Subscripts of an operation are letters with an explicit output, ``"ij,jk->ik"``, without spaces. No
 index is repeated within an operand or summed in one operand alone.
@@ -6,31 +6,24 @@ index is repeated within an operand or summed in one operand alone.
 A contraction is linear in each operand. Its tangent is the sum of contractions with one operand
 replaced by its tangent. The gradient of an operand is the contraction of the result's gradient with
 the other operands: ``"ij,jk->ik"`` has ``"ik,jk->ij"`` for its first operand.
-
-The MP2 energy of all pairs has the derivatives S = (4 T - 2 T') / D by the integrals T and
-G = -T (2 T - T') / D^2 by the differences D. Both are the same for (ia, jb) and (jb, ia).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 from trnsci.core.backend.operation import Operation
+from trnsci.core.examples import Example, example
+from trnsci.core.testing import random_tensor
 from trntensor._library import LIBRARY
-from trntensor._mp2.energies import torch_mp2_energy
 from trntensor._planning.chains import terms_of, why_unfused
 from trntensor._planning.pairs import pair_call, result_labels
 from trntensor._planning.subscripts import LETTERS
-
-
-def _operation(name: str, **declaration: Any) -> Operation:
-    return Operation(LIBRARY, name, launch=f"trntensor._paths.kernel_path:{name}", **declaration)
 
 
 def sizes_of(*pairs: tuple[str, Tensor]) -> dict[str, int]:
@@ -106,16 +99,29 @@ def _with_batch(x: Tensor, labels: str, dim: int | None, more: str) -> tuple[Ten
     return (x, labels) if dim is None else (x.movedim(dim, 0), more + labels)
 
 
-CONTRACT = Contraction("contract", autocast="lower")
+def _einsum_example() -> Example:
+    return example("ij,jk->ik", random_tensor(4, 4), random_tensor(4, 4, seed=1))
+
+
+def _multi_einsum_example() -> Example:
+    return example(_einsum_example().args, ("ij->ji", random_tensor(4, 4)))
+
+
+CONTRACT = Contraction(
+    "contract",
+    autocast="lower",
+    examples={"einsum": _einsum_example, "multi_einsum": _multi_einsum_example},
+)
 
 
 def _contract_too_deep(a: Tensor, b: Tensor, subscripts: str) -> str:
     left, right, out = terms_of(subscripts)
     pairs = zip(left, a.shape, strict=True)
-    return _too_deep(prod([size for x, size in pairs if x in right and x not in out]))
+    return too_deep(prod([size for x, size in pairs if x in right and x not in out]))
 
 
-def _too_deep(depth: int) -> str:
+def too_deep(depth: int) -> str:
+    """Return why a doublefloat kernel does not sum so many products, or ""."""
     from trnblas.nki.launches import MOST_DEPTH
 
     return f"the kernel sums up to {MOST_DEPTH} products, not {depth}" if depth > MOST_DEPTH else ""
@@ -184,86 +190,29 @@ def _chain_batched(
     return CONTRACT.of(between, c, t, last, more + out), 0
 
 
-CHAIN = _operation(
+def _three_index_example() -> Example:
+    orbitals = random_tensor(4, 4)
+    return example(random_tensor(4, 4, 4), orbitals[:, :2], orbitals[:, 2:])
+
+
+def _four_index_example() -> Example:
+    a, b = random_tensor(4, 4), random_tensor(4, 4, seed=1)
+    return example(random_tensor(4, 4, 4, 4), a, a, b, b)
+
+
+CHAIN = Operation(
+    LIBRARY,
     "chain",
     reference=_chain,
+    launch="trntensor._paths.kernel_path:chain",
     backward=_chain_backward,
     linear=(0, 1, 2),
     batched=_chain_batched,
     autocast="lower",
     flops=_chain_flops,
     unsuited=_chain_unsuited,
-)
-
-
-# -- energies --------------------------------------------------------------------------------------
-
-
-def _mp2_energy(b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
-    return torch_mp2_energy(b, eps_occ, eps_vir)
-
-
-def _pairs_flops(b: Tensor, *rest: Any) -> float:
-    return 1.0 * b.numel() * b.shape[0] * b.shape[1]
-
-
-def _mp2_too_deep(b: Tensor, *rest: Any) -> str:
-    return _too_deep(b.shape[2])
-
-
-def _mp2_rules(operation: Contraction) -> dict[str, Callable[..., Any]]:
-    """Return the rules of MP2 energies, with integrals of this operation."""
-
-    def backward(
-        grad: Tensor, needed: Needed, b: Tensor, eps_occ: Tensor, eps_vir: Tensor
-    ) -> Gradients:
-        """Return 2 S B for B and sums of G for the energies, one occupied orbital at a time."""
-        wide = torch.promote_types(b.dtype, torch.float32)
-        full, occupied, virtual = (x.to(wide) for x in (b, eps_occ, eps_vir))
-        above = virtual[:, None, None] + virtual
-        rows, by_occ, by_vir = [], [], []
-        for i in range(b.shape[0]):
-            t = operation.of(full[i], full, "ap", "jbp", "ajb")
-            swapped = t.transpose(0, 2)
-            below = (occupied[i] + occupied)[:, None] - above
-            if needed[0]:
-                slope = grad * (4 * t - 2 * swapped) / below
-                rows.append(2 * operation.of(slope, full, "ajb", "jbp", "ap"))
-            by_difference = -grad * t * (2 * t - swapped) / below.square()
-            by_occ.append(2 * by_difference.sum())
-            by_vir.append(-2 * by_difference.sum((1, 2)))
-        return (
-            torch.stack(rows).to(b.dtype) if needed[0] else None,
-            torch.stack(by_occ).to(eps_occ.dtype) if needed[1] else None,
-            torch.stack(by_vir).sum(0).to(eps_vir.dtype) if needed[2] else None,
-        )
-
-    def jvp(tangents: Tangents, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
-        """Return the sum of gradients times tangents."""
-        wide = torch.promote_types(b.dtype, torch.float32)
-        one = torch.ones((), dtype=wide, device=b.device)
-        needed = [tangent is not None for tangent in tangents]
-        slopes = backward(one, needed, b, eps_occ, eps_vir)
-        return total(
-            [
-                (slope.to(wide) * tangent).sum()
-                for slope, tangent in zip(slopes, tangents, strict=True)
-                if slope is not None and tangent is not None
-            ]
-        )
-
-    return {"backward": backward, "jvp": jvp}
-
-
-MP2_ENERGY = _operation(
-    "mp2_energy", reference=_mp2_energy, flops=_pairs_flops, **_mp2_rules(CONTRACT)
-)
-
-DOUBLEFLOAT_MP2_ENERGY = _operation(
-    "doublefloat_mp2_energy",
-    reference=_mp2_energy,
-    dtypes=("float64",),
-    flops=_pairs_flops,
-    unsuited=_mp2_too_deep,
-    **_mp2_rules(DOUBLEFLOAT_CONTRACT),
+    examples={
+        "ao_to_mo_transform": _three_index_example,
+        "four_index_transform": _four_index_example,
+    },
 )

@@ -1,1 +1,0 @@
-"""MP2 energies and their derivatives on torch."""

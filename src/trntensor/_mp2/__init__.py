@@ -1,1 +1,0 @@
-"""MP2 energies on torch."""

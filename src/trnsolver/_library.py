@@ -5,4 +5,5 @@ from __future__ import annotations
 from trnsci.core.backend.library import Library
 
 LIBRARY = Library("trnsolver")
+kernels_wanted = LIBRARY.kernels_wanted
 no_kernel = LIBRARY.no_kernel

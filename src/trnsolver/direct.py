@@ -1,4 +1,4 @@
-"""Direct solvers: linear systems, inverses, least squares and determinants.
+"""Direct solvers: linear systems, inverses and determinants; ``least_squares`` has the rest.
 
 A and B have one dtype. float16 and bfloat16 are solved in float32 and rounded back.
 """
@@ -10,25 +10,22 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
-from trnsci.core.errors import FlagError, LinAlgError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
-from trnsci.core.numbers.values import finite, inert, only_finite
-from trnsolver._factors.factored import refined, with_factor
-from trnsolver._library import no_kernel
+from trnsci.core.numbers.values import inert, only_finite
+from trnsolver._blas import trsm
+from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
-    any_matrix,
     batch_shape,
     columns_of,
     in_full_precision,
-    not_positive_definite,
     restored,
     right_side,
     singular,
     square_matrix,
 )
-from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_pinv
-from trnsolver._paths.torch_path import pseudo_inverse
+from trnsolver.factor import run_cholesky, run_lu
+from trnsolver.least_squares import LeastSquares, lstsq, pinv
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [
@@ -44,21 +41,7 @@ __all__ = [
     "solve_spd",
 ]
 
-
-class LeastSquares(NamedTuple):
-    """The result of ``lstsq``.
-
-    Attributes:
-        solution: X of least norm among the minimizers.
-        residuals: Squared norms of the columns of ``A @ X - B``.
-        rank: Numerical ranks, integers.
-        singular_values: Singular values of A, descending.
-    """
-
-    solution: Tensor
-    residuals: Tensor
-    rank: Tensor
-    singular_values: Tensor
+_CORRECTIONS = 5
 
 
 class SignLogDet(NamedTuple):
@@ -137,12 +120,12 @@ def solve(
         )
     try:
         if kernels_wanted():
-            found = run_lu_solve("solve", work, columns_of(right, vectors))
+            found = _lu_solution("solve", work, columns_of(right, vectors))
             found = found.squeeze(-1) if vectors else found
         else:
             found = torch.linalg.solve(work, right)
     except TorchLinAlgError as error:
-        raise _inverse_error("solve", error) from None
+        raise singular("solve", "A", error) from None
     return restored(found, A.dtype)
 
 
@@ -163,14 +146,11 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
     """
     work = square_matrix("solve_spd", "A", A)
     right, vectors = right_side("solve_spd", A, B)
-    try:
-        factor = run_cholesky("solve_spd", work)
-    except TorchLinAlgError as error:
-        raise _definite_error("solve_spd", error) from None
+    factor = run_cholesky("solve_spd", work)
     columns = columns_of(right, vectors)
-    found = with_factor(factor, columns)
+    found = _with_factor(factor, columns)
     if iterative_refinement:
-        found = refined(work, factor, columns, found)
+        found = _refined(work, factor, columns, found)
     return restored(found.squeeze(-1) if vectors else found, A.dtype)
 
 
@@ -185,11 +165,11 @@ def inv(A: Tensor) -> Tensor:
     try:
         if kernels_wanted():
             eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
-            found = run_lu_solve("inv", work, eye.expand_as(work))
+            found = _lu_solution("inv", work, eye.expand_as(work))
         else:
             found = torch.linalg.inv(work)
     except TorchLinAlgError as error:
-        raise _inverse_error("inv", error) from None
+        raise singular("inv", "A", error) from None
     return restored(found, A.dtype)
 
 
@@ -202,90 +182,12 @@ def inv_spd(A: Tensor) -> Tensor:
         ShapeError: A is not square.
     """
     work = square_matrix("inv_spd", "A", A)
-    try:
-        factor = run_cholesky("inv_spd", work)
-    except TorchLinAlgError as error:
-        raise _definite_error("inv_spd", error) from None
+    factor = run_cholesky("inv_spd", work)
     # torch's forward-mode derivative of ``cholesky_inverse`` is not that of the inverse.
     if inert(work) and not kernels_wanted():
         return restored(torch.cholesky_inverse(factor), A.dtype)
     eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
-    return restored(with_factor(factor, eye.expand_as(work)), A.dtype)
-
-
-@in_full_precision
-def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
-    """Return pseudo-inverses, from singular values above ``rcond`` times the largest.
-
-    Args:
-        A: Matrices (m, n).
-        rcond: None for ``eps * max(m, n)``.
-
-    Raises:
-        NotFiniteError: A has a NaN or an infinity.
-        FlagError: rcond is negative.
-    """
-    work = any_matrix("pinv", "A", A)
-    _cutoff("pinv", rcond)
-    try:
-        if kernels_wanted():
-            finite("pinv", "A", work)
-            found = run_pinv("pinv", work, _or_usual(rcond, work))[0]
-        else:
-            found = pseudo_inverse(work, _or_usual(rcond, work))
-            if not only_finite(found):
-                finite("pinv", "A", work)
-        return restored(found, A.dtype)
-    except TorchLinAlgError as error:
-        if isinstance(error, LinAlgError):
-            raise
-        finite("pinv", "A", work)
-        raise LinAlgError(f"pinv: {error}") from None
-
-
-@in_full_precision
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
-    """Return X that minimizes the norm of ``A @ X - B``, of least norm if there are several.
-
-    Args:
-        A: Matrices (m, n), of any rank.
-        B: Right-hand sides (m,), (m, k), or a batch of them.
-        rcond: Singular values up to ``rcond`` times the largest count as zero; None for
-            ``eps * max(m, n)``.
-
-    Raises:
-        NotFiniteError: A or B has a NaN or an infinity.
-        FlagError: rcond is negative.
-        ShapeError: The shapes do not fit.
-    """
-    work = any_matrix("lstsq", "A", A)
-    _cutoff("lstsq", rcond)
-    right, vectors = right_side("lstsq", A, B)
-    columns = columns_of(right, vectors)
-    cutoff = _or_usual(rcond, work)
-    # LAPACK reports NaN and infinity as wrong arguments.
-    finite("lstsq", "A", work)
-    finite("lstsq", "B", columns)
-    try:
-        # A graph takes no results of LAPACK's least squares, whose shapes depend on values.
-        if work.is_cpu and not kernels_wanted() and not torch.compiler.is_compiling():
-            solution, rank, s = _lapack_lstsq(work, columns, cutoff)
-        else:
-            inverse, s = run_pinv("lstsq", work, cutoff)
-            solution, rank = inverse @ columns, (s > cutoff * s[..., :1]).sum(-1)
-    except TorchLinAlgError as error:
-        if isinstance(error, LinAlgError):
-            raise
-        raise LinAlgError(f"lstsq: {error}") from None
-    left_over = torch.linalg.vector_norm(work @ solution - columns, dim=-2) ** 2
-    if vectors:
-        solution, left_over = solution.squeeze(-1), left_over.squeeze(-1)
-    return LeastSquares(
-        restored(solution, A.dtype),
-        restored(left_over, A.dtype),
-        rank,
-        restored(s, A.dtype),
-    )
+    return restored(_with_factor(factor, eye.expand_as(work)), A.dtype)
 
 
 def det(A: Tensor) -> Tensor:
@@ -307,30 +209,51 @@ def slogdet(A: Tensor) -> SignLogDet:
     return SignLogDet(restored(sign, A.dtype), restored(logarithm, A.dtype))
 
 
-def _lapack_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
-    batch = batch_shape(a, columns)
-    found = torch.linalg.lstsq(
-        a.expand(*batch, *a.shape[-2:]),
-        columns.expand(*batch, *columns.shape[-2:]),
-        rcond=rcond,
-        driver="gelsd",
-    )
-    return found.solution, found.rank, found.singular_values
+def _with_factor(factor: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution for a lower Cholesky factor."""
+    if not kernels_wanted():
+        # In LAPACK's layout the factor is not copied here; ``cholesky_solve`` copies it.
+        forward = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
+    columns = columns.expand(*batch_shape(factor, columns), *columns.shape[-2:])
+    forward = trsm(1.0, factor, columns, uplo="lower")
+    return trsm(1.0, factor, forward, uplo="lower", trans="C")
 
 
-def _or_usual(rcond: float | None, a: Tensor) -> float:
-    """Return the cutoff of singular values; LAPACK's for None."""
-    return torch.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond
+def _refined(a: Tensor, factor: Tensor, columns: Tensor, found: Tensor) -> Tensor:
+    """Return a solution after corrections by residuals in float64."""
+    wide_dtype = torch.complex128 if a.is_complex() else torch.float64
+    wide_a, wide_b, x = a.to(wide_dtype), columns.to(wide_dtype), found.to(wide_dtype)
+    wide_a = wide_a.tril() + wide_a.tril(-1).mH
+    for _ in range(_CORRECTIONS):
+        x = x + _with_factor(factor, (wide_b - wide_a @ x).to(a.dtype)).to(wide_dtype)
+    return x.to(a.dtype)
 
 
-def _cutoff(function: str, rcond: float | None) -> None:
-    if rcond is not None and not rcond >= 0:
-        raise FlagError(f"{function}: rcond must not be negative, got {rcond}")
+def _lu_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution of square systems on kernels: LU, and two triangular solutions.
+
+    Rows and columns are scaled by powers of two to largest entries around 1, so that the pivots of
+    a graded matrix are not zero in float32.
+    """
+    if not a.numel():
+        return torch.linalg.solve(a, columns)  # which has gradients by both
+    rows = _powers(a.detach().abs().amax(-1, keepdim=True))
+    balanced = a / rows
+    scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))
+    p, lower, upper = run_lu(balanced / scales)
+    forward = trsm(1.0, lower, p.mT @ (columns / rows), uplo="lower", diag="unit")
+    found = trsm(1.0, upper, forward, uplo="upper") / scales.mT
+    if not only_finite(found) and only_finite(a) and only_finite(columns):
+        pivots = upper.detach().diagonal(dim1=-2, dim2=-1)
+        if bool((pivots == 0).any()) or not only_finite(pivots):
+            raise singular(function, "A", "a pivot is zero")
+    return found
 
 
-def _inverse_error(function: str, error: Exception) -> Exception:
-    return error if isinstance(error, LinAlgError) else singular(function, "A", error)
-
-
-def _definite_error(function: str, error: Exception) -> Exception:
-    return error if isinstance(error, LinAlgError) else not_positive_definite(function, "A", error)
+def _powers(sizes: Tensor) -> Tensor:
+    """Return the powers of two near numbers, 1 for those not positive and finite."""
+    usual = (sizes > 0) & (sizes < torch.inf)
+    # A reciprocal of the largest power is not a normal number.
+    exponents = torch.log2(torch.where(usual, sizes, 1.0)).floor().clamp(max=125)
+    return torch.exp2(exponents)

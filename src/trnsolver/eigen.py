@@ -12,31 +12,53 @@ from trnsci.core.arguments import agree, whole
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,
+    ConvergenceError,
     DerivativeError,
     FlagError,
-    LinAlgError,
     ShapeError,
 )
 from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.evidence import launcher
+from trnsci.core.examples import Case, Example, example
 from trnsci.core.iterations import OnFailure, checked_action, report_failure
 from trnsci.core.krylov.implicit import differentiated
-from trnsci.core.numbers.values import STEPS, concrete, finite, inert, power_below, untraced
+from trnsci.core.numbers.values import (
+    STEPS,
+    concrete,
+    finite,
+    inert,
+    only_finite,
+    power_below,
+    untraced,
+)
+from trnsci.core.testing import random_tensor
 from trnsolver._blas import trsm
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
-from trnsolver._eigen.informed_pairs import InformedPairs
-from trnsolver._eigen.quality import EighInfo, frobenius_norm, judged_again
-from trnsolver._eigen.spectra import Pairs, approximate_pairs
+from trnsolver._eigen.quality import EighInfo, InformedPairs, Pairs, frobenius_norm, judged
+from trnsolver._eigen.spectra import Wanted, approximate_pairs
 from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._library import LIBRARY, kernels_wanted
+from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import (
     chosen,
     finite_below,
     in_full_precision,
-    not_positive_definite,
     restored,
     spectral_error,
     square_matrix,
 )
-from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_eigh
+from trnsolver._paths.batches import (
+    SWEEPS,
+    Batched,
+    cubes,
+    definite_example,
+    rows_bound,
+    up_to,
+    with_identity,
+)
+from trnsolver._paths.cuda.batched import batched_eigh
+from trnsolver._paths.cuda.launch import pays
+from trnsolver.factor import run_cholesky
 
 __all__ = [
     "ApproximateEigenpairs",
@@ -147,13 +169,14 @@ def eigh(
     if tol is not None:
         if subset is not None:
             raise FlagError("eigh: subset must be None if tol is given; use k and which")
-        return _approximate(A, work, tol, k, which, method, on_failure, (first, last))
+        wanted = Wanted(work, tol, k, which, (first, last))
+        return _approximate(A, wanted, method, on_failure)
     if method not in ("auto", "exact"):
         raise FlagError(f"eigh: method {method!r} needs tol")
     if everything:
-        w, v = _exact("eigh", work, max_sweeps)
+        w, v = exact_pairs("eigh", work, max_sweeps)
     elif which == "magnitude" and k is not None:
-        w, v = largest_magnitude(*_exact("eigh", work, max_sweeps), k)
+        w, v = largest_magnitude(*exact_pairs("eigh", work, max_sweeps), k)
     else:
         w, v = _part(work, first, last, max_sweeps)
     return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
@@ -169,7 +192,7 @@ def eigvalsh(A: Tensor) -> Tensor:
     """
     work = square_matrix("eigvalsh", "A", A)
     if kernels_wanted():
-        return restored(_exact("eigvalsh", work, None)[0], A.dtype)
+        return restored(exact_pairs("eigvalsh", work)[0], A.dtype)
     finite_below("eigvalsh", "A", work)
     try:
         w = torch.linalg.eigvalsh(work)
@@ -213,12 +236,7 @@ def eigh_generalized(
             f"eigh_generalized: A and B must have one order, got shapes {tuple(A.shape)} and "
             f"{tuple(B.shape)}"
         )
-    try:
-        factor = run_cholesky("eigh_generalized", b, "B")
-    except TorchLinAlgError as error:
-        if isinstance(error, LinAlgError):
-            raise
-        raise not_positive_definite("eigh_generalized", "B", error) from None
+    factor = run_cholesky("eigh_generalized", b, "B")
     full = a.tril() + a.tril(-1).mH
     if a.is_complex():
         full = torch.complex(full.real, full.imag - torch.diag_embed(_imaginary_diagonal(full)))
@@ -242,13 +260,16 @@ def _solved(factor: Tensor, right: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(factor, right, upper=False)
 
 
-def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
+def exact_pairs(function: str, a: Tensor, max_sweeps: int | None = None) -> Pairs:
+    """Return eigenvalues, ascending, and eigenvectors of validated matrices.
+
+    Raises:
+        NotFiniteError: The lower triangle has a NaN or an infinity.
+        ConvergenceError: The algorithm did not converge.
+    """
     # LAPACK may return finite eigenvalues of a matrix with a NaN: A itself is checked.
     finite_below(function, "A", a)
-    try:
-        return run_eigh(function, a, max_sweeps)
-    except TorchLinAlgError as error:
-        raise spectral_error(function, a, error) from None
+    return run_eigh(function, a, max_sweeps)
 
 
 def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
@@ -262,23 +283,17 @@ def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Ten
         found = few_pairs(a, first, last)
         if found is not None:
             return found
-    w, v = _exact("eigh", a, max_sweeps)
+    w, v = exact_pairs("eigh", a, max_sweeps)
     return w[..., first : last + 1], v[..., first : last + 1]
 
 
 @untraced("eigh with tol", STEPS)
 @in_full_precision
 def _approximate(
-    A: Tensor,
-    a: Tensor,
-    tol: float,
-    k: int | None,
-    which: Which,
-    method: str,
-    on_failure: OnFailure,
-    places: tuple[int, int],
+    A: Tensor, wanted: Wanted, method: str, on_failure: OnFailure
 ) -> ApproximateEigenpairs:
-    """Return pairs whose residual is below ``tol``; warn or raise if it is not."""
+    """Return pairs whose residual is below the tolerance; warn or raise if it is not."""
+    a, tol = wanted.a, wanted.tol
     checked_action("eigh", on_failure)
     chosen("eigh", "method", method, ("auto", "exact", "chebyshev"))
     if not tol > 0:
@@ -292,9 +307,8 @@ def _approximate(
     if not _USUAL[0] < size < _USUAL[1]:
         # Squares overflow, or the triangle that is not read has NaN.
         finite_below("eigh", "A", a)
-        a = a.tril()
-        unit = power_below(a)
-        a = a / unit
+        unit = power_below(a.tril())
+        a = a.tril() / unit
         size = frobenius_norm(a)
     if kernels_wanted():
         method = _on_kernels(method)
@@ -302,21 +316,14 @@ def _approximate(
         if method not in ("auto", "exact"):
             raise DerivativeError(f"eigh: A must not be differentiated by method {method!r}")
         method = "exact"
-
-    def wanted() -> Pairs:
-        if k is None:
-            return _exact("eigh", a, None)
-        if which == "magnitude":
-            return largest_magnitude(*_exact("eigh", a, None), k)
-        return _part(a, *places, None)
-
-    w, v, info = approximate_pairs(a, tol, k, which, method, wanted, size)
+    wanted = wanted._replace(a=a)
+    w, v, info = approximate_pairs(wanted, method, _exactly_wanted, size)
     exact_w, exact_v = w, v
     w, v = restored(w * unit, A.dtype), restored(v, A.dtype)
     back_w, back_v = w.to(exact_w.dtype) / unit, v.to(exact_v.dtype)
     if not (torch.equal(back_w, exact_w) and torch.equal(back_v, exact_v)):
         # Rounded to a narrow dtype, or the scale of A made values overflow or underflow.
-        info = judged_again(a, back_w, back_v, info, size)
+        info = judged(a, (back_w, back_v), size, info)
     info = replace(info, forward_error=info.forward_error * unit)
     if not info.converged:
         message = f"eigh: the residual is {info.backward_error:.3g} of norm(A), not {tol:.3g}"
@@ -324,11 +331,104 @@ def _approximate(
     return ApproximateEigenpairs(w, v, info)
 
 
+def _exactly_wanted(wanted: Wanted) -> Pairs:
+    """Return the pairs to rounding, values ascending."""
+    a, k = wanted.a, wanted.k
+    if k is None:
+        return exact_pairs("eigh", a)
+    if wanted.which == "magnitude":
+        return largest_magnitude(*exact_pairs("eigh", a), k)
+    return _part(a, *wanted.places, None)
+
+
 def _on_kernels(method: str) -> str:
     """Return the method on a kernel backend: kernels compute the exact one, torch the others."""
-    from trnsolver._paths.operations import EIGH
-
     if method in ("auto", "exact"):
         return "exact"
     EIGH.refuse(f"torch computes by method {method!r}")
     return method
+
+
+# -- all pairs, on torch or on kernels -------------------------------------------------------------
+
+
+def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> Pairs:
+    """Return eigenvalues, ascending, and eigenvectors; the lower triangle is read."""
+    try:
+        if not kernels_wanted():
+            return (pays("eigh", a) and batched_eigh(a)) or tuple(torch.linalg.eigh(a))
+        w, v = EIGH.of(a, SWEEPS if max_sweeps is None else max_sweeps)
+    except TorchLinAlgError as error:
+        raise spectral_error(function, a, error) from None
+    if not only_finite(w):
+        finite_below(function, "A", a)
+        raise ConvergenceError(f"{function}: the rotations did not converge")
+    return w, v
+
+
+def _eigh(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    w, v = torch.linalg.eigh(a)
+    return w, v
+
+
+def _generalized_example() -> Example:
+    a = random_tensor(4, 4)
+    return example(a + a.mT, *definite_example().args)
+
+
+def _symmetric(n: int, *batch: int) -> tuple[Tensor]:
+    x = random_tensor(*batch, n, n)
+    return ((x + x.mT) / 2,)
+
+
+def _products(w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Return V diag(w) V^T and V^T V."""
+    wide = v.double()
+    return (wide * w.double().unsqueeze(-2)) @ wide.mT, wide.mT @ wide
+
+
+def _in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Launch the kernel for large orders directly, with few rows per group, which is fast."""
+    from trnsolver._paths.kernel_path import eigh_in_groups
+
+    w, v, _ = eigh_in_groups(launcher(LIBRARY), a, 4, 4)
+    return _products(w, v)
+
+
+EIGH = Batched(
+    "eigh",
+    reference=_eigh,
+    backward=rules.eigh_backward,
+    jvp=rules.eigh_jvp,
+    from_result=True,
+    flops=cubes(9.0),
+    unsuited=up_to("DIVIDED_ORDER"),
+    examples={
+        "eigh": definite_example,
+        "eigh_generalized": _generalized_example,
+        "eigh_randomized": lambda: definite_example(2, 1),
+        "eigvalsh": definite_example,
+        "inv_sqrt_spd": definite_example,
+    },
+    evidence=(
+        Case(
+            "jacobi_eigh",
+            "Jacobi eigh",
+            lambda: _symmetric(7, 5),
+            lambda a: _products(*eigh(a)),
+            with_identity,
+            "the matrix itself",
+            rows_bound,
+        ),
+        Case(
+            "block_jacobi_eigh",
+            "Jacobi eigh in blocks",
+            lambda: _symmetric(7, 1),
+            _in_groups,
+            with_identity,
+            "the matrix itself",
+            rows_bound,
+            public=False,
+        ),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Factorizations: Cholesky, LU, QR, singular values and Schur form.
+"""Factorizations: Cholesky, LU, QR and Schur form; singular values are in ``singular_values``.
 
 float16 and bfloat16 are computed in float32 and rounded back; float32, float64 and complex dtypes
 are unchanged. All but ``schur`` take any leading batch dimensions.
@@ -6,29 +6,46 @@ are unchanged. All but ``schur`` take any leading batch dimensions.
 
 from __future__ import annotations
 
+from cmath import isnan
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci.core.errors import DerivativeError, LinAlgError, ShapeError
+from trnsci.core.errors import ConvergenceError, DerivativeError, ShapeError
 from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.examples import Case
 from trnsci.core.numbers.conversions import array_of
-from trnsci.core.numbers.values import concrete, finite, inert, power_below, untraced
-from trnsolver._factors.schur import schur_form
-from trnsolver._library import no_kernel
+from trnsci.core.numbers.values import concrete, finite, inert, only_finite, power_below, untraced
+from trnsci.core.testing import random_tensor
+from trnsolver._library import kernels_wanted, no_kernel
+from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import (
     any_matrix,
     batch_of,
     chosen,
+    finite_below,
     in_full_precision,
     not_positive_definite,
     restored,
-    spectral_error,
+    restored_parts,
     square_matrix,
 )
-from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
+from trnsolver._paths.batches import (
+    Batched,
+    cubes,
+    definite,
+    definite_example,
+    definite_system,
+    rows_bound,
+    too_large,
+    up_to,
+    with_identity,
+)
+from trnsolver._paths.cuda.batched import batched_qr
+from trnsolver._paths.cuda.launch import pays
+from trnsolver.singular_values import SVDFactors, svd, svdvals
 
 __all__ = [
     "LUFactors",
@@ -70,14 +87,6 @@ class QRFactors(NamedTuple):
     R: Tensor
 
 
-class SVDFactors(NamedTuple):
-    """``A = U @ diag(s) @ Vh`` with s descending."""
-
-    U: Tensor
-    s: Tensor
-    Vh: Tensor
-
-
 class Schur(NamedTuple):
     """``A = Q @ T_ @ Q.mH``: a (quasi-)triangle and a unitary matrix, in the order of SciPy."""
 
@@ -102,11 +111,7 @@ def cholesky(A: Tensor, upper: bool = False) -> Tensor:
                 [1., 2.]])
     """
     work = square_matrix("cholesky", "A", A)
-    try:
-        factor = run_cholesky("cholesky", work)
-    except TorchLinAlgError as error:
-        raise _cholesky_error("cholesky", error) from None
-    factor = restored(factor, A.dtype)
+    factor = restored(run_cholesky("cholesky", work), A.dtype)
     return factor.mH.resolve_conj() if upper else factor
 
 
@@ -125,7 +130,7 @@ def lu(A: Tensor) -> LUFactors:
                 [0., 1.]])
     """
     work = any_matrix("lu", "A", A)
-    return LUFactors(*_restored(run_lu(work), A))
+    return LUFactors(*restored_parts(run_lu(work), A))
 
 
 def qr(A: Tensor) -> QRFactors:
@@ -137,7 +142,7 @@ def qr(A: Tensor) -> QRFactors:
         A: Matrices (m, n).
     """
     work = any_matrix("qr", "A", A)
-    return QRFactors(*_restored(run_qr(work), A))
+    return QRFactors(*restored_parts(run_qr(work), A))
 
 
 @in_full_precision
@@ -164,11 +169,11 @@ def cholqr2(A: Tensor) -> QRFactors:
             f"cholqr2: A must have at least as many rows as columns, got shape {tuple(A.shape)}"
         )
     if kernels_wanted():
-        return QRFactors(*_restored(_with_positive_diagonal(*run_qr(work)), A))
+        return QRFactors(*restored_parts(_with_positive_diagonal(*run_qr(work)), A))
     if work.is_cpu and m * n <= _FEW:
         q, r = _with_positive_diagonal(*torch.linalg.qr(work))
         _independent(r)
-        return QRFactors(*_restored((q, r), A))
+        return QRFactors(*restored_parts((q, r), A))
     # Squares of extreme values overflow or underflow; scaling by a power of two is exact.
     unit = power_below(work)
     unit = 1.0 if _USUAL[0] < unit < _USUAL[1] else unit
@@ -183,44 +188,7 @@ def cholqr2(A: Tensor) -> QRFactors:
             reason = "columns are dependent, to rounding"
             raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
     r = second @ first
-    return QRFactors(*_restored((q, r if unit == 1 else r * unit), A))
-
-
-def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
-    """Return U, s and Vh with ``A = U @ diag(s) @ Vh`` and s descending.
-
-    Args:
-        A: Matrices (m, n).
-        full_matrices: Whether U and Vh are square; else they are (m, k) and (k, n) with
-            ``k = min(m, n)``.
-
-    Raises:
-        NotFiniteError: A has a NaN or an infinity.
-        ConvergenceError: The algorithm did not converge.
-    """
-    work = any_matrix("svd", "A", A)
-    finite("svd", "A", work)
-    try:
-        factors = run_svd("svd", work, full_matrices)
-    except TorchLinAlgError as error:
-        raise spectral_error("svd", work, error) from None
-    return SVDFactors(*_restored(factors, A))
-
-
-def svdvals(A: Tensor) -> Tensor:
-    """Return the singular values of matrices, descending.
-
-    Raises:
-        NotFiniteError: A has a NaN or an infinity.
-        ConvergenceError: The algorithm did not converge.
-    """
-    work = any_matrix("svdvals", "A", A)
-    finite("svdvals", "A", work)
-    try:
-        s = run_svd("svdvals", work)[1] if kernels_wanted() else torch.linalg.svdvals(work)
-    except TorchLinAlgError as error:
-        raise spectral_error("svdvals", work, error) from None
-    return restored(s, A.dtype)
+    return QRFactors(*restored_parts((q, r if unit == 1 else r * unit), A))
 
 
 @untraced("schur")
@@ -251,22 +219,17 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     dtype = work.dtype.to_complex() if output == "complex" else work.dtype
     host = work.cpu().to(dtype)
     if work.ndim == 2:
-        t, q = schur_form(array_of(host))
+        t, q = _schur_form(array_of(host))
     else:
         t, q = torch.empty(2, *work.shape, dtype=dtype, device=work.device)
         matrices = array_of(batch_of(host))
         for place, (into_t, into_q) in enumerate(zip(batch_of(t), batch_of(q), strict=True)):
-            form = schur_form(matrices[place])
+            form = _schur_form(matrices[place])
             into_t.copy_(form[0])
             into_q.copy_(form[1])
     if work.device != t.device:
         t, q = t.to(work.device), q.to(work.device)
-    return Schur(t, q) if t.is_complex() else Schur(*_restored((t, q), A))
-
-
-def _restored(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:
-    """Return factors in the dtype of the operand."""
-    return parts if parts[0].dtype is A.dtype else tuple(restored(part, A.dtype) for part in parts)
+    return Schur(t, q) if t.is_complex() else Schur(*restored_parts((t, q), A))
 
 
 def _with_positive_diagonal(q: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
@@ -297,5 +260,185 @@ def _cholqr(a: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
     return torch.linalg.solve_triangular(lower.mH, a, upper=True, left=False), lower.mH, failed
 
 
-def _cholesky_error(function: str, error: Exception) -> Exception:
-    return error if isinstance(error, LinAlgError) else not_positive_definite(function, "A", error)
+def _schur_form(matrix: Any) -> tuple[Tensor, Tensor]:
+    """Return T and Q of a square finite array by SciPy; torch has no routine for them."""
+    from scipy.linalg import LinAlgError, schur
+
+    if not matrix.size:
+        return torch.from_numpy(matrix.copy()), torch.from_numpy(matrix.copy())
+    try:
+        t, q = schur(matrix, check_finite=False)
+    except LinAlgError as error:
+        raise ConvergenceError(f"schur: {error}") from None
+    return torch.from_numpy(t), torch.from_numpy(q)
+
+
+# -- factorizations of validated matrices, on torch or on kernels ----------------------------------
+
+
+def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
+    """Return lower factors; the lower triangle is read.
+
+    Raises:
+        NotPositiveDefiniteError: A matrix has no factor.
+    """
+    try:
+        if kernels_wanted():
+            factor = CHOLESKY.of(a)
+            if only_finite(factor.diagonal(dim1=-2, dim2=-1)):
+                return factor
+        else:
+            factor = torch.linalg.cholesky(a)
+            if not concrete(a) or not _has_nan(factor):
+                return factor
+    except TorchLinAlgError as error:
+        raise not_positive_definite(function, name, error) from None
+    if kernels_wanted():
+        finite_below(function, name, a)
+    raise not_positive_definite(function, name, "the factor has no real diagonal")
+
+
+def _has_nan(factor: Tensor) -> bool:
+    """Return whether a Cholesky factor has a NaN, by its diagonal.
+
+    OpenBLAS, and cuSOLVER's batched routines, report only diagonal entries at or below zero, not
+    NaN.
+    """
+    if factor.ndim == 2:
+        return isnan(factor.trace().item())
+    return isnan(factor.diagonal(dim1=-2, dim2=-1).sum().item())
+
+
+def _cholesky(a: Tensor) -> Tensor:
+    return torch.linalg.cholesky(a)
+
+
+def _cholesky_product(a: Tensor) -> Tensor:
+    factor = cholesky(a).double()
+    return factor @ factor.mT
+
+
+CHOLESKY = Batched(
+    "cholesky",
+    reference=_cholesky,
+    backward=rules.cholesky_backward,
+    jvp=rules.cholesky_jvp,
+    from_result=True,
+    flops=cubes(1 / 3),
+    unsuited=up_to("CHOLESKY_ORDER"),
+    examples={
+        "cholesky": definite_example,
+        "inv_spd": definite_example,
+        "solve_spd": definite_system,
+    },
+    evidence=(
+        Case(
+            "cholesky",
+            "Cholesky factor",
+            lambda: (definite(130),),
+            _cholesky_product,
+            lambda a: a,
+            "the matrix itself",
+            rows_bound,
+        ),
+    ),
+)
+
+
+def run_lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return P, L and U with ``a = P @ L @ U``."""
+    p, lower, upper = LU.of(a) if kernels_wanted() else torch.linalg.lu(a)
+    return p, lower, upper
+
+
+def _lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    p, lower, upper = torch.linalg.lu(a)
+    return p, lower, upper
+
+
+def _lu_unsuited(a: Tensor) -> str:
+    if a.shape[-1] != a.shape[-2]:
+        return "the kernel takes square matrices"
+    return up_to("LU_ORDER")(a)
+
+
+def _lu_product(a: Tensor) -> Tensor:
+    p, lower, upper = (x.double() for x in lu(a))
+    return p @ lower @ upper
+
+
+LU = Batched(
+    "lu",
+    reference=_lu,
+    backward=rules.lu_backward,
+    jvp=rules.lu_jvp,
+    from_result=True,
+    flops=cubes(2 / 3),
+    unsuited=_lu_unsuited,
+    examples={"inv": definite_example, "lu": definite_example, "solve": definite_system},
+    evidence=(
+        Case(
+            "lu",
+            "LU with pivots",
+            lambda: (random_tensor(25, 25),),
+            _lu_product,
+            lambda a: a,
+            "the matrix itself",
+            rows_bound,
+        ),
+    ),
+)
+
+
+def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the reduced factors of matrices of any shape."""
+    if not kernels_wanted():
+        return (pays("qr", a) and batched_qr(a)) or tuple(torch.linalg.qr(a))
+    q, r = QR.of(a)
+    return q, r
+
+
+def _qr(a: Tensor) -> tuple[Tensor, Tensor]:
+    q, r = torch.linalg.qr(a)
+    return q, r
+
+
+def _qr_unsuited(a: Tensor) -> str:
+    from trnsolver._kernels.limits import qr_bytes
+
+    rows, columns = a.shape[-2:]
+    if rows < columns:
+        return "the kernel takes at least as many rows as columns"
+    return too_large(qr_bytes(rows, columns))
+
+
+def _qr_products(a: Tensor) -> tuple[Tensor, Tensor]:
+    q, r = (x.double() for x in qr(a))
+    return q @ r, q.mT @ q
+
+
+QR = Batched(
+    "qr",
+    reference=_qr,
+    backward=rules.qr_backward,
+    jvp=rules.qr_jvp,
+    from_result=True,
+    flops=cubes(4.0),
+    unsuited=_qr_unsuited,
+    examples={
+        "cholqr2": definite_example,
+        "hutch_plus_plus": lambda: definite_example(6),
+        "qr": definite_example,
+    },
+    evidence=(
+        Case(
+            "cholesky_qr",
+            "QR",
+            lambda: (random_tensor(140, 30),),
+            _qr_products,
+            with_identity,
+            "the matrix itself",
+            rows_bound,
+        ),
+    ),
+)

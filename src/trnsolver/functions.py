@@ -10,36 +10,40 @@ from torch import Tensor
 
 from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.examples import Case
 from trnsci.core.iterations import (
     IterationInfo,
     OnFailure,
     Reason,
     Solution,
     checked_action,
-    report_failure,
     report_iteration,
 )
 from trnsci.core.krylov.implicit import differentiated
-from trnsci.core.numbers.products import matmul
 from trnsci.core.numbers.values import STEPS, concrete, finite, only_finite, untraced
 from trnsolver._factors.symmetric import symmetric_part
-from trnsolver._library import no_kernel
+from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._matrix_functions.polar import qdwh
 from trnsolver._matrix_functions.sylvester import inverse_root, unitary_factor
-from trnsolver._paths import torch_path
 from trnsolver._paths.arguments import (
     any_matrix,
     batch_of,
     chosen,
-    finite_below,
     in_full_precision,
     restored,
-    spectral_error,
     square_matrix,
-    working,
 )
-from trnsolver._paths.dispatch import kernels_wanted, run_eigh, run_msign, run_svd
+from trnsolver._paths.batches import (
+    Batched,
+    condition_bound,
+    cubes_per_step,
+    definite,
+    definite_example,
+    up_to,
+)
+from trnsolver.eigen import exact_pairs
+from trnsolver.signs import msign, orthogonalize, peak
+from trnsolver.singular_values import run_svd
 
 __all__ = [
     "Polar",
@@ -51,13 +55,7 @@ __all__ = [
     "polar",
 ]
 
-_NEWTON_SCHULZ = (1.875, -1.25, 0.375)
-"""The quintic step that converges to singular values of one, with third order."""
-
 _EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
-
-# From this aspect ratio on, steps on the Gram matrix are cheaper than on the whole matrix.
-_GRAM = 2
 
 
 class Polar(NamedTuple):
@@ -85,12 +83,7 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
     if work.numel() == 0:
         return A.clone()
     tracked = differentiated(work)
-    # LAPACK may return finite eigenvalues of a matrix with a NaN: A itself is checked.
-    finite_below("inv_sqrt_spd", "A", work)
-    try:
-        w, v = run_eigh("inv_sqrt_spd", work.detach() if tracked else work)
-    except TorchLinAlgError as error:
-        raise spectral_error("inv_sqrt_spd", work, error) from None
+    w, v = exact_pairs("inv_sqrt_spd", work.detach() if tracked else work)
     x = (v * _inverse_roots(w).unsqueeze(-2)) @ v.mH
     if tracked:
         x = inverse_root(work, x)
@@ -132,15 +125,12 @@ def inv_sqrt_spd_ns(
         raise FlagError("inv_sqrt_spd_ns: tol must be a number, got nan")
     flat = batch_of(work)
     # A power of four: scaling the matrix and its root is exact.
-    root = torch.exp2((torch.log2(_peak(flat)) / 2).floor())
+    root = torch.exp2((torch.log2(peak(flat)) / 2).floor())
     flat = flat / root / root
     if kernels_wanted():
-        from trnsolver._paths.operations import INV_SQRT_SPD_NS
-
         x, steps, residual = INV_SQRT_SPD_NS(flat, max_iter, tol)
     else:
-        early = concrete(work)
-        x, steps, residual = torch_path.inv_sqrt_steps(flat, max_iter, tol, early)
+        x, steps, residual = _inv_sqrt_steps(flat, max_iter, tol, early=concrete(work))
     x = x / root
     x = restored(x.reshape(work.shape), A.dtype)
     if not concrete(work):
@@ -170,6 +160,77 @@ def _inverse_roots(w: Tensor) -> Tensor:
             f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"
         )
     return torch.maximum(w, smallest.unsqueeze(-1)).rsqrt()
+
+
+def _fixed_inv_sqrt(a: Tensor, max_iter: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the results of all of ``max_iter`` steps, without a branch on values."""
+    return _inv_sqrt_steps(a, max_iter, tol, early=False)
+
+
+def _inv_sqrt_steps(
+    a: Tensor, max_iter: int, tol: float, early: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return inverse square roots, the number of steps of each, and its last residual.
+
+    Coupled Newton-Schulz on ``Y0 = A / s``, ``Z0 = I`` with s the Frobenius norm: ``T = (3 I - Z Y)
+    / 2``, ``Y <- Y T``, ``Z <- T Z``. The product Z Y of the next step gives the residual of this
+    one, so that a step takes three products. An entry stops when ``norm(Z Y - I) / sqrt(n)`` is
+    below ``tol``, or no longer decreases, because of rounding. ``early`` ends the loop when all
+    entries have stopped, which reads values.
+    """
+    n = a.shape[-1]
+    eye = torch.eye(n, dtype=a.dtype, device=a.device)
+    scale = torch.linalg.matrix_norm(a, keepdim=True)
+    y, z = a / scale, eye.expand_as(a)
+    product = y
+    last = _distance(product, eye)
+    steps = torch.zeros_like(last)
+    going = last >= tol
+    for _ in range(max_iter):
+        if early and not bool(going.any()):
+            break
+        t = 1.5 * eye - 0.5 * product
+        new_y, new_z = y @ t, t @ z
+        product = new_z @ new_y
+        residual = _distance(product, eye)
+        # The first residuals may grow for a step or two; later, growth is due to rounding.
+        better = going & ((residual < last) | (last > 0.5))
+        keep = better[..., None, None]
+        y, z = torch.where(keep, new_y, y), torch.where(keep, new_z, z)
+        steps = steps + going.to(steps.dtype)
+        last = torch.where(better, residual, last)
+        going = better & (residual >= tol)
+    return z / scale.sqrt(), steps, last
+
+
+def _distance(product: Tensor, eye: Tensor) -> Tensor:
+    """Return the distance of matrices from the identity, relative to its norm."""
+    return torch.linalg.matrix_norm(product - eye) / eye.shape[-1] ** 0.5
+
+
+def _exact_inverse_root(a: Tensor) -> Tensor:
+    w, v = torch.linalg.eigh(a.double())
+    return (v * w.rsqrt()) @ v.mT
+
+
+INV_SQRT_SPD_NS = Batched(
+    "inv_sqrt_spd_ns",
+    reference=_fixed_inv_sqrt,
+    flops=cubes_per_step(6.0),
+    unsuited=up_to("ROOT_ORDER"),
+    examples={"inv_sqrt_spd_ns": definite_example},
+    evidence=(
+        Case(
+            "inverse_root",
+            "inverse square root",
+            lambda: (definite(20),),
+            lambda a: inv_sqrt_spd_ns(a)[0],
+            _exact_inverse_root,
+            "torch in float64",
+            condition_bound,
+        ),
+    ),
+)
 
 
 def expm(A: Tensor) -> Tensor:
@@ -222,145 +283,3 @@ def _by_qdwh(a: Tensor) -> Tensor:
     wide = a.shape[-2] < a.shape[-1]
     unitary = qdwh(a.mH if wide else a)[0]
     return unitary.mH.resolve_conj() if wide else unitary
-
-
-@in_full_precision
-def msign(A: Tensor, steps: int = 10, polish: int = 4, *, on_failure: OnFailure = "warn") -> Tensor:
-    """Return ``U @ Vh`` of the singular value decomposition, by products only.
-
-    ``steps`` quintic steps with a large slope raise singular values from about ``3.4 ** -steps`` of
-    the largest to near 1; ``polish`` steps of third order then converge to 1 to rounding. With the
-    defaults this holds for all above 1e-4 of the norm; smaller ones stay below 1.
-
-    Args:
-        A: Matrices (m, n).
-        steps: Number of steps with a large slope.
-        polish: Number of steps that converge.
-        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if a singular value of the result is not
-            1, because it is too small in A: ``polar`` takes matrices of any condition number. It is
-            not checked where values cannot be read, and for matrices of zeros.
-
-    Raises:
-        ConvergenceError: A singular value is not 1, and ``on_failure`` is ``"raise"``.
-        FlagError: A number of steps is negative.
-
-    Example:
-        >>> msign(torch.tensor([[3.0, 0.0], [0.0, -0.5]]))
-        tensor([[ 1.,  0.],
-                [ 0., -1.]])
-    """
-    work = any_matrix("msign", "A", A)
-    checked_action("msign", on_failure)
-    x = _scaled(work)
-    for count, name, weights in (
-        (steps, "steps", torch_path.MUON),
-        (polish, "polish", _NEWTON_SCHULZ),
-    ):
-        whole("msign", name, count, 0, error=FlagError)
-        x = _quintic(x, count, weights)
-    if on_failure != "ignore" and concrete(x):
-        _report_signs(x.detach(), on_failure)
-    return restored(x, A.dtype)
-
-
-def _report_signs(x: Tensor, on_failure: OnFailure) -> None:
-    """Report matrices, other than zero, whose singular values are not all 1."""
-    flat = batch_of(x.mH if x.shape[-2] > x.shape[-1] else x)
-    if not flat.numel():
-        return
-    gram = flat @ flat.mH
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    zero = flat.abs().amax((-2, -1)) == 0
-    far = torch.where(zero, 0.0, torch.linalg.matrix_norm(gram - eye)).max()
-    if not float(far) <= _EPS[far.dtype] ** 0.5:
-        report_failure(
-            f"msign: not converged: norm(X X^H - I) is {float(far):.3g}; the steps raise singular "
-            f"values above about 1e-4 of the norm of A to 1, take more steps or polar",
-            on_failure,
-        )
-
-
-@in_full_precision
-def orthogonalize(
-    A: Tensor,
-    steps: int = 5,
-    *,
-    dtype: torch.dtype | None = None,
-    coefficients: tuple[float, float, float] = torch_path.MUON,
-) -> Tensor:
-    """Return A with all singular values replaced by about 1, as in the Muon optimizer.
-
-    Five quintic Newton-Schulz steps bring singular values above 1 / 100 of the norm to between 0.7
-    and 1.2, which is close enough for an optimizer. If one side is at least twice the other, the
-    steps run on the Gram matrix of the shorter side, in float32, and the large matrix is read
-    twice.
-
-    Args:
-        A: Matrices (m, n).
-        steps: Number of steps.
-        dtype: Dtype of the products in torch, such as bfloat16; None for the dtype of A. Kernels
-            compute in float32.
-        coefficients: Coefficients of a step, the odd polynomial ``a x + b x^3 + c x^5``.
-
-    Raises:
-        FlagError: The number of steps is negative.
-    """
-    any_matrix("orthogonalize", "A", A)
-    whole("orthogonalize", "steps", steps, 0, error=FlagError)
-    x = _scaled(working(A))
-    if kernels_wanted():
-        return _quintic(x, steps, coefficients).to(A.dtype)
-    sides = sorted(x.shape[-2:])
-    if sides[1] < _GRAM * sides[0]:
-        x = x if dtype is None else x.to(dtype)
-        return _quintic(x, steps, coefficients).to(A.dtype)
-    return _in_gram_form(x, steps, coefficients, dtype).to(A.dtype)
-
-
-def _scaled(a: Tensor) -> Tensor:
-    """Return matrices scaled to singular values of at most 1; zero matrices are unchanged."""
-    a = a / _peak(a)
-    size = torch.linalg.matrix_norm(a, keepdim=True)
-    return a / torch.where(size > 0, size, 1.0)
-
-
-def _peak(a: Tensor) -> Tensor:
-    """Return the largest magnitude of each matrix, 1 for zeros, to avoid overflow of squares."""
-    if not a.numel():
-        return a.new_ones(()).real
-    peak = a.detach().abs().amax((-2, -1), keepdim=True)
-    return torch.where(peak > 0, peak, 1.0)
-
-
-def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
-    """Return the result of quintic steps."""
-    if kernels_wanted():
-        return run_msign(x, steps, coefficients)
-    first, third, fifth = coefficients
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mH if tall else x
-    for _ in range(steps):
-        gram = matmul(x, x.mH)
-        x = first * x + matmul(third * gram + fifth * matmul(gram, gram), x)
-    return x.mH if tall else x
-
-
-def _in_gram_form(
-    x: Tensor, steps: int, coefficients: tuple[float, float, float], dtype: torch.dtype | None
-) -> Tensor:
-    """Return the same by steps on the Gram matrix, G <- P G P with P the polynomial of a step."""
-    first, third, fifth = coefficients
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mH if tall else x
-    given = x if dtype is None else x.to(dtype)
-    # In bfloat16 a Gram matrix could have negative eigenvalues, which the steps amplify.
-    exact = working(given)
-    gram = exact @ exact.mH
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    product = eye.expand_as(gram)
-    for _ in range(steps):
-        step = first * eye + third * gram + fifth * (gram @ gram)
-        product = step @ product
-        gram = step @ gram @ step
-    x = matmul(product.to(given.dtype), given)
-    return x.mH if tall else x

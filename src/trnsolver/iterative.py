@@ -27,20 +27,23 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import also_spelled, whole
+from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.errors import FlagError
+from trnsci.core.examples import Case, Example, example
 from trnsci.core.iterations import OnFailure, Solution, plot_residuals
 from trnsci.core.krylov.front import Operands, solved
 from trnsci.core.krylov.gmres import Recycled, flexible_gmres, projected
 from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
 from trnsci.core.krylov.short_recurrences import bicgstab as bicgstab_method
-from trnsci.core.krylov.short_recurrences import conjugate_gradients
+from trnsci.core.krylov.short_recurrences import conjugate_gradients, kernel_reference
 from trnsci.core.krylov.short_recurrences import minres as minres_method
 from trnsci.core.krylov.solve import Stopping, stopping
 from trnsci.core.krylov.vectors import norm
-from trnsci.core.numbers.values import STEPS, power_below, untraced
-from trnsolver._library import no_kernel
+from trnsci.core.numbers.values import STEPS, inert, power_below, untraced
+from trnsci.core.testing import random_tensor
+from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths.arguments import in_full_precision
-from trnsolver._paths.dispatch import kernels_wanted
+from trnsolver._paths.batches import Batched, condition_bound, definite, up_to
 from trnsolver.operators import LinearOperator, OperatorLike
 
 __all__ = [
@@ -261,8 +264,6 @@ def fgmres(
 
 def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
     """Return a run of conjugate gradients on the device, if the kernel supports the system."""
-    from trnsolver._paths.operations import CG
-
     arguments: tuple[Any, ...] = ()
     if not isinstance(op.matrix, Tensor) or op.matrix.layout is not torch.strided:
         reason = "the kernel takes dense matrices, not operators"
@@ -291,6 +292,84 @@ def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watc
         met = residuals[steps] * watch.scale <= watch.goal
         run.reason = "stagnated" if met else "breakdown"
     return ended(run, watch, actual)
+
+
+def _fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
+    """Return solutions, and the relative residuals at the start and after each of the steps.
+
+    A system whose residual is at most ``tol`` times the norm of its right-hand side, or whose
+    curvature is not positive, is no longer updated; its last residual is repeated.
+    """
+    size = torch.linalg.vector_norm(b.detach(), dim=-1, keepdim=True)
+    size = torch.where(size > 0, size, torch.ones_like(size))
+    x, history, _ = kernel_reference(
+        lambda v: (a @ v.unsqueeze(-1)).squeeze(-1),
+        b,
+        x0,
+        tol * size,
+        max_iter,
+        dim=-1,
+        recorded=not inert(a, b, x0),
+    )
+    return x, (torch.cat(history, -1) / size).to(b.dtype)
+
+
+def _cg_shape(a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
+    """Return empty tensors like the results of ``_fixed_cg``."""
+    return torch.empty_like(b), b.new_empty(b.shape[0], max_iter + 1)
+
+
+def _cg_backward(
+    grads: Gradients, needed: Needed, a: Tensor, b: Tensor, x0: Tensor, *rule: Any, result: Any
+) -> Gradients:
+    """Return -y x^T and y with A y = Gx: the derivatives of the solution, not of the steps to it.
+
+    The initial solution and the residuals have no derivatives.
+    """
+    given = torch.zeros_like(result[0]) if grads[0] is None else grads[0]
+    y, _ = CG(a, given, torch.zeros_like(x0), *rule)
+    for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2) if needed[0] else None
+    return for_a, y if needed[1] else None, None, None, None
+
+
+def _cg_jvp(
+    tangents: Tangents, a: Tensor, b: Tensor, x0: Tensor, *rule: Any, result: Any
+) -> tuple[Tensor, Tensor]:
+    """Return the solution of A y = Tb - Ta x."""
+    x, norms = result
+    right = torch.zeros_like(b) if tangents[1] is None else tangents[1]
+    if tangents[0] is not None:
+        right = right - (tangents[0] @ x.unsqueeze(-1)).squeeze(-1)
+    y, _ = CG(a, right, torch.zeros_like(x0), *rule)
+    return y, torch.zeros_like(norms)
+
+
+def _cg_example() -> Example:
+    return example(torch.eye(2), random_tensor(4, seed=3)[:2], max_iter=1)
+
+
+CG = Batched(
+    "cg",
+    reference=_fixed_cg,
+    fake=_cg_shape,
+    backward=_cg_backward,
+    jvp=_cg_jvp,
+    from_result=True,
+    flops=lambda a, b, x0, tol, max_iter: 2.0 * a.numel() * max_iter,
+    unsuited=up_to("CG_ORDER"),
+    examples={"cg": _cg_example},
+    evidence=(
+        Case(
+            "conjugate_gradients",
+            "conjugate gradients",
+            lambda: (definite(40), random_tensor(40, seed=1)),
+            lambda a, b: cg(a, b, tol=1e-6, max_iter=20)[0],
+            lambda a, b: torch.linalg.solve(a.double(), b.double()),
+            "torch in float64",
+            lambda a, b: 1e-6 * float(torch.linalg.cond(a.double())) + condition_bound(a),
+        ),
+    ),
+)
 
 
 def _gmres(

@@ -26,7 +26,7 @@ from trnsci.core.iterations import (
     report_iteration,
 )
 from trnsci.core.numbers.values import STEPS, finite, only_finite, power_below, readable, untraced
-from trnsolver._eigen.informed_pairs import InformedPairs
+from trnsolver._eigen.quality import InformedPairs
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._paths.arguments import in_full_precision, working
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner

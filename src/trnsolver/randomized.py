@@ -22,18 +22,13 @@ from trnsci.core.errors import (
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, only_finite, power_below
 from trnsolver._blas import gemm
+from trnsolver._eigen.few_pairs import largest_magnitude
 from trnsolver._factors.symmetric import symmetric_part
-from trnsolver._paths.arguments import (
-    any_matrix,
-    in_full_precision,
-    restored,
-    spectral_error,
-    square_matrix,
-)
-from trnsolver._paths.dispatch import run_eigh, run_qr, run_svd
-from trnsolver.eigen import Eigenpairs
-from trnsolver.factor import SVDFactors
+from trnsolver._paths.arguments import any_matrix, in_full_precision, restored, square_matrix
+from trnsolver.eigen import Eigenpairs, run_eigh
+from trnsolver.factor import run_qr
 from trnsolver.operators import OperatorLike, as_operator
+from trnsolver.singular_values import SVDFactors, run_svd
 
 __all__ = ["Nystrom", "Seed", "Trace", "eigh_randomized", "hutch_plus_plus", "nystrom", "rsvd"]
 
@@ -88,10 +83,7 @@ def rsvd(
     block = min(short, k + whole("rsvd", "oversampling", oversampling, 0, error=FlagError))
     whole("rsvd", "power_iterations", power_iterations, 0, error=FlagError)
     q = _range(work, _sketch(work, block, seed), power_iterations)
-    try:
-        u, s, vh = run_svd("rsvd", gemm(1.0, q, work, transA="C"))
-    except TorchLinAlgError as error:
-        raise spectral_error("rsvd", work, error) from None
+    u, s, vh = run_svd("rsvd", gemm(1.0, q, work, transA="C"))
     if not only_finite(s):
         finite("rsvd", "A", work)
     parts = ((q @ u)[..., :k], s[..., :k], vh[..., :k, :])
@@ -123,15 +115,11 @@ def eigh_randomized(
     whole("eigh_randomized", "power_iterations", power_iterations, 0, error=FlagError)
     q = _range(work, _sketch(work, block, seed), power_iterations)
     inner = gemm(1.0, q, gemm(1.0, work, q), transA="C")
-    try:
-        w, v = run_eigh("eigh_randomized", symmetric_part(inner))
-    except TorchLinAlgError as error:
-        raise spectral_error("eigh_randomized", work, error) from None
+    w, v = run_eigh("eigh_randomized", symmetric_part(inner))
     if not only_finite(w):
         finite("eigh_randomized", "A", work)
-    places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
-    v = (q @ v).gather(-1, places.unsqueeze(-2).expand(*v.shape[:-2], n, k))
-    return Eigenpairs(restored(w.gather(-1, places), A.dtype), restored(v, A.dtype))
+    w, v = largest_magnitude(w, q @ v, k)
+    return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
 
 
 @in_full_precision

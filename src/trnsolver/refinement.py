@@ -37,8 +37,9 @@ from trnsolver._factors.bounds import (
     estimated_bound,
     inverse_norm,
 )
+from trnsolver._library import kernels_wanted
 from trnsolver._paths.arguments import batch_shape, restored, singular
-from trnsolver._paths.dispatch import kernels_wanted, run_lu
+from trnsolver.factor import run_lu
 
 __all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
 

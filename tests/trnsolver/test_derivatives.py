@@ -12,10 +12,10 @@ import trnsolver
 from each_case import each_case
 from trnsci.core.testing import random_tensor
 from trnsolver._paths import derivatives as rules
-from trnsolver._paths import (
-    operations,
-    torch_path,
-)
+from trnsolver.eigen import EIGH
+from trnsolver.factor import CHOLESKY, LU, QR
+from trnsolver.iterative import CG, _cg_backward, _cg_jvp
+from trnsolver.singular_values import SVD
 
 # What torch does when forward mode is first used.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
@@ -28,12 +28,12 @@ POSITIVE = GENERAL @ GENERAL.mT + torch.eye(5)
 SIDES = random_tensor(2, 5, dtype=torch.float64, seed=1)
 
 CASES = {
-    "eigh": (SYMMETRIC, lambda a: torch_path.torch_eigh(a, 10), (10,)),
-    "svd": (TALL, lambda a: torch_path.torch_svd(a, 10), (10,)),
-    "svd of square matrices": (GENERAL, lambda a: torch_path.torch_svd(a, 10), (10,)),
-    "cholesky": (POSITIVE, torch_path.torch_cholesky, ()),
-    "qr": (TALL, torch_path.torch_qr, ()),
-    "lu": (GENERAL, torch_path.torch_lu, ()),
+    "eigh": (SYMMETRIC, lambda a: EIGH.reference(a, 10), (10,)),
+    "svd": (TALL, lambda a: SVD.reference(a, 10), (10,)),
+    "svd of square matrices": (GENERAL, lambda a: SVD.reference(a, 10), (10,)),
+    "cholesky": (POSITIVE, CHOLESKY.reference, ()),
+    "qr": (TALL, QR.reference, ()),
+    "lu": (GENERAL, LU.reference, ()),
 }
 
 
@@ -84,18 +84,16 @@ def test_rules_agree_with_torch(name):
 
 def test_the_gradient_of_a_solution_is_that_of_the_inverse():
     start = torch.zeros_like(SIDES)
-    result = torch_path.fixed_cg(POSITIVE, SIDES, start, 1e-15, 8)
+    result = CG.reference(POSITIVE, SIDES, start, 1e-15, 8)
     grad = random_tensor(2, 5, dtype=torch.float64, seed=2)
-    for_a, for_b, *_ = operations.cg_backward(
+    for_a, for_b, *_ = _cg_backward(
         (grad, torch.zeros(2, 9)), (True, True), POSITIVE, SIDES, start, 1e-15, 8, result=result
     )
     pull = vjp(lambda a, b: torch.linalg.solve(a, b.unsqueeze(-1)).squeeze(-1), POSITIVE, SIDES)[1]
     want_a, want_b = pull(grad)
     torch.testing.assert_close(for_a, want_a, rtol=0, atol=1e-9 * float(want_a.abs().max()))
     torch.testing.assert_close(for_b, want_b, rtol=0, atol=1e-9 * float(want_b.abs().max()))
-    moved, _ = operations.cg_jvp(
-        (POSITIVE, grad, None), POSITIVE, SIDES, start, 1e-15, 8, result=result
-    )
+    moved, _ = _cg_jvp((POSITIVE, grad, None), POSITIVE, SIDES, start, 1e-15, 8, result=result)
     right = grad - (POSITIVE @ result[0].unsqueeze(-1)).squeeze(-1)
     want = torch.linalg.solve(POSITIVE, right.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(moved, want, rtol=0, atol=1e-9 * float(want.abs().max()))

@@ -10,6 +10,7 @@ import trnsolver
 from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.testing import random_tensor, unit_roundoff
+from trnsolver.signs import _quintic
 
 
 @each_case("condition", [1.0, 1e4, 1e8])
@@ -192,9 +193,7 @@ def test_updates_of_a_gradient_with_few_directions_stay_bounded(shape, dtype):
 
 def test_the_gram_form_is_the_same_update():
     tall = random_tensor(64, 16, dtype=torch.float64)
-    plain = trnsolver.functions._quintic(
-        tall / torch.linalg.matrix_norm(tall), 5, (3.4445, -4.775, 2.0315)
-    )
+    plain = _quintic(tall / torch.linalg.matrix_norm(tall), 5, (3.4445, -4.775, 2.0315))
     assert torch.allclose(trnsolver.orthogonalize(tall), plain, rtol=0, atol=1e-9)
 
 

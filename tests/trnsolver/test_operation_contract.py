@@ -14,7 +14,7 @@ import trnsolver
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 from trnsolver._library import LIBRARY
-from trnsolver._paths import operations
+from trnsolver.iterative import CG
 from trnsolver.nki import dispatch as low_level
 
 SMALL = 0.25 * random_tensor(3, 3)
@@ -43,7 +43,7 @@ def qr(a):
 
 
 def cg(a, b):
-    x, _ = operations.CG(positive(a)[None], b[None], torch.zeros_like(b)[None], 1e-5, 6)
+    x, _ = CG(positive(a)[None], b[None], torch.zeros_like(b)[None], 1e-5, 6)
     return x
 
 

@@ -8,13 +8,15 @@ is never reported too small. Where the rounding decides, products are repeated i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from trnsolver._eigen.doubled import doubled_residual, rounding_of_doubled
+
+Pairs: TypeAlias = tuple[Tensor, Tensor]
 
 _EPS = torch.finfo(torch.float64).eps
 
@@ -46,33 +48,44 @@ class EighInfo:
     precision: tuple[str, ...]
 
 
-def judged_again(a: Tensor, w: Tensor, v: Tensor, info: EighInfo, size: float) -> EighInfo:
-    """Return the accuracy of pairs after they were rounded."""
-    return judged(a, w, v, info.tol, info.method, info.iterations, info.precision, size)
+Info = TypeVar("Info")
 
 
-def judged(
-    a: Tensor,
-    w: Tensor,
-    v: Tensor,
-    tol: float,
-    method: str,
-    steps: int,
-    stages: tuple[str, ...],
-    size: float,
-) -> EighInfo:
+class InformedPairs(tuple[Tensor, Tensor], Generic[Info]):
+    """``(eigenvalues, eigenvectors)`` with ``info``."""
+
+    info: Info
+
+    def __new__(cls, eigenvalues: Tensor, eigenvectors: Tensor, info: Info) -> Self:
+        """Return the pair with its information."""
+        made = super().__new__(cls, (eigenvalues, eigenvectors))
+        made.info = info
+        return made
+
+    def __getnewargs__(self) -> tuple[Tensor, Tensor, Info]:  # copies and pickles
+        return (*self, self.info)
+
+    @property
+    def eigenvalues(self) -> Tensor:
+        """Eigenvalues, ascending."""
+        return self[0]
+
+    @property
+    def eigenvectors(self) -> Tensor:
+        """Eigenvectors, as columns."""
+        return self[1]
+
+
+def judged(a: Tensor, found: Pairs, size: float, computed: EighInfo) -> EighInfo:
     """Return the accuracy of pairs.
 
     Args:
         a: The matrix.
-        w: Values, ascending.
-        v: Vectors, as columns.
-        tol: Tolerance of the residual.
-        method: The method that computed them.
-        steps: Number of its iterations.
-        stages: Precision of each stage.
+        found: Values, ascending, and vectors, as columns.
         size: Frobenius norm of A, with both triangles as given.
+        computed: The tolerance, and how the pairs were computed; its errors are not read.
     """
+    (w, v), tol = found, computed.tol
     n, k = v.shape
     # The pairs may have derivatives; their accuracy has none.
     pairs = _Pairs(a.detach(), w.detach(), v.detach(), size)
@@ -85,7 +98,9 @@ def judged(
     good = math.isfinite(relative) and relative <= tol and off <= max(tol, rounding_of(v))
     # The length of a vector is off by half of its orthogonality error.
     bound = (measure.residual + measure.rounding) / (1 - off) if off < 1 else math.inf
-    return EighInfo(good, tol, relative, bound, off, method, steps, stages)
+    return replace(
+        computed, converged=good, backward_error=relative, forward_error=bound, orthogonality=off
+    )
 
 
 def rounding_of(a: Tensor) -> float:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
 from trnsci.core.errors.matrices import TorchLinAlgError
-from trnsolver._eigen.quality import EighInfo, judged
+from trnsolver._eigen.few_pairs import largest_magnitude
+from trnsolver._eigen.quality import EighInfo, Pairs, judged
 from trnsolver._factors.symmetric import symmetric_part
-
-Pairs: TypeAlias = tuple[Tensor, Tensor]
 
 _FILTER_DEGREE = 12
 _MOST_ROUNDS = 60
@@ -21,30 +21,46 @@ _MOST_ROUNDS = 60
 _SMALL = 320
 
 
+class Wanted(NamedTuple):
+    """Pairs of one matrix with a tolerance.
+
+    Attributes:
+        a: The matrix, of which the lower triangle is read.
+        tol: Tolerance of the residual.
+        k: Number of pairs; None for all.
+        which: The end of the spectrum, or largest magnitude.
+        places: First and last index of the values.
+    """
+
+    a: Tensor
+    tol: float
+    k: int | None
+    which: str
+    places: tuple[int, int]
+
+
 def approximate_pairs(
-    a: Tensor,
-    tol: float,
-    k: int | None,
-    which: str,
-    method: str,
-    wanted: Callable[[], Pairs],
-    size: float,
+    wanted: Wanted, method: str, exact: Callable[[Wanted], Pairs], size: float
 ) -> tuple[Tensor, Tensor, EighInfo]:
     """Return values, vectors and their accuracy, by one method or by the exact one after it.
 
     Args:
-        a: One matrix, of which the lower triangle is read.
-        tol: Tolerance of the residual.
-        k: Number of pairs; None for all.
-        which: The end of the spectrum, or largest magnitude.
+        wanted: The pairs.
         method: ``"auto"``, ``"exact"`` or ``"chebyshev"``.
-        wanted: Returns the requested pairs of A to rounding, values ascending.
+        exact: Returns the pairs to rounding, values ascending.
         size: Frobenius norm of A, with both triangles as given.
     """
+    a, tol, k, which, _ = wanted
     n = a.shape[-1]
     if method == "auto":
         method = _chosen(a, n, tol, k, which)
     stages: list[str] = []
+
+    def judge(found: Pairs, method: str, steps: int) -> EighInfo:
+        nan = math.nan
+        by = EighInfo(False, tol, nan, nan, nan, method, steps, tuple(stages))
+        return judged(a, found, size, by)
+
     if method == "chebyshev" and n > 1:
         stages.append(f"{method} in {_name(a)}")
         try:
@@ -52,14 +68,14 @@ def approximate_pairs(
         except TorchLinAlgError:
             stages[-1] += ", broken down"
         else:
-            w, v = _wanted(w, v, k, which)
-            info = judged(a, w, v, tol, method, steps, tuple(stages), size)
+            w, v = _of_these(w, v, k, which)
+            info = judge((w, v), method, steps)
             if info.converged:
                 return w, v, info
             stages[-1] += ", not enough"
-    w, v = wanted()
+    w, v = exact(wanted)
     stages.append(f"exact in {_name(a)}")
-    return w, v, judged(a, w, v, tol, "exact", 1, tuple(stages), size)
+    return w, v, judge((w, v), "exact", 1)
 
 
 def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
@@ -72,13 +88,12 @@ def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
     return "exact"
 
 
-def _wanted(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:
+def _of_these(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:
     """Return k of the pairs, values ascending."""
     if k is None or w.shape[-1] <= k:
         return w, v
     if which == "magnitude":
-        places = w.abs().argsort(descending=True)[:k].sort().values
-        return w[places], v[:, places]
+        return largest_magnitude(w, v, k)
     cut = slice(0, k) if which == "smallest" else slice(w.shape[-1] - k, None)
     return w[cut], v[:, cut]
 

@@ -41,6 +41,11 @@ def restored(value: Tensor, dtype: torch.dtype) -> Tensor:
     return value.to(dtype) if dtype in _NARROW else value
 
 
+def restored_parts(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:
+    """Return factors in the dtype of the operand."""
+    return parts if parts[0].dtype is A.dtype else tuple(restored(part, A.dtype) for part in parts)
+
+
 def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function that automatic mixed precision does not change.
 
@@ -128,15 +133,19 @@ def finite_below(function: str, name: str, value: Tensor) -> None:
         finite(function, name, value.tril())
 
 
-def not_positive_definite(function: str, name: str, error: BaseException | str) -> Exception:
+def not_positive_definite(function: str, name: str, error: Exception | str) -> Exception:
     """Return the error for a matrix without a Cholesky factor."""
+    if isinstance(error, LinAlgError):
+        return error
     return NotPositiveDefiniteError(
         f"{function}: {name} must be symmetric positive definite: {_reason(error)}"
     )
 
 
-def singular(function: str, name: str, error: BaseException | str) -> Exception:
+def singular(function: str, name: str, error: Exception | str) -> Exception:
     """Return the error for a singular matrix."""
+    if isinstance(error, LinAlgError):
+        return error
     return SingularMatrixError(f"{function}: {name} must not be singular: {_reason(error)}")
 
 
@@ -148,5 +157,5 @@ def spectral_error(function: str, value: Tensor, error: Exception) -> Exception:
     return ConvergenceError(f"{function}: {_reason(error)}")
 
 
-def _reason(error: BaseException | str) -> str:
+def _reason(error: Exception | str) -> str:
     return str(error).partition("\n")[0]

@@ -20,15 +20,13 @@ from trnsci.core.distributed.layout import Layout
 from trnsci.core.errors import DerivativeError, FlagError
 from trnsci.core.numbers.values import finite
 from trnsolver import factor as single
-from trnsolver._paths.torch_path import MUON
-from trnsolver.direct import LeastSquares
 from trnsolver.distributed._rows import first_derivatives_only, rows_of
 from trnsolver.factor import QRFactors, SVDFactors
+from trnsolver.least_squares import LeastSquares
+from trnsolver.signs import MUON, NEWTON_SCHULZ
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
-
-_POLISH = (1.875, -1.25, 0.375)
 
 
 @also_spelled("A", "local")
@@ -202,7 +200,7 @@ def msign(
     wide = rows.A.to(torch.complex128 if rows.A.is_complex() else torch.float64)
     size = all_reduce((wide.abs() ** 2).sum(), rows.ranks).sqrt()
     x = wide / torch.where(size > 0, size, 1.0)
-    for count, (first, third, fifth) in ((steps, MUON), (polish, _POLISH)):
+    for count, (first, third, fifth) in ((steps, MUON), (polish, NEWTON_SCHULZ)):
         gram = all_reduce(x.mH @ x, rows.ranks)
         eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         product = eye

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree
+from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
+from trnsci.core.evidence import product_bound
+from trnsci.core.examples import Case
+from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsci.core.tiles.hardware import TILE
-from trnsolver._paths.operations import MATVEC, RANK2_UPDATE, ROTATE_PAIRS
+from trnsolver._library import LIBRARY
 
 __all__ = [
     "PMAX",
@@ -82,3 +89,94 @@ def nki_rank2_update(A: Tensor, u: Tensor, v: Tensor) -> Tensor:
 def _is_column(function: str, name: str, value: Tensor, rows: int) -> None:
     if value.shape != (rows, 1):
         raise ShapeError(f"{function}: {name} must be ({rows}, 1), got {tuple(value.shape)}")
+
+
+# -- operations on single matrices -----------------------------------------------------------------
+
+
+def _operation(name: str, **declaration: Any) -> Operation:
+    launch = f"trnsolver._paths.kernel_path:{name}"
+    return Operation(
+        LIBRARY, name, launch=launch, autocast="float32", dtypes=("float32",), **declaration
+    )
+
+
+def _rotated(even: Tensor, odd: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    return c * even - s * odd, s * even + c * odd
+
+
+def _matvec(a: Tensor, v: Tensor) -> Tensor:
+    # No products that autocast would change here and below: reflections need float32.
+    return (a * v.mT).sum(-1, keepdim=True)
+
+
+def _rank2_update(a: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    return a - u * v.mT - v * u.mT
+
+
+def _eight_roundings(*operands: Tensor) -> float:
+    return 8 * unit_roundoff(torch.float32)
+
+
+def _pairs() -> tuple[Tensor, ...]:
+    return tuple(random_tensor(130, 70 if i < 2 else 1, seed=i) for i in range(4))
+
+
+def _exactly_rotated(*operands: Tensor) -> tuple[Tensor, Tensor]:
+    x, y, c, s = (operand.double() for operand in operands)
+    return c * x - s * y, s * x + c * y
+
+
+def _exact_update(*operands: Tensor) -> Tensor:
+    a, u, v = (operand.double() for operand in operands)
+    return a - u @ v.mT - v @ u.mT
+
+
+ROTATE_PAIRS = _operation(
+    "rotate_pairs",
+    reference=_rotated,
+    flops=lambda even, *rest: 6.0 * even.numel(),
+    evidence=(
+        Case(
+            "rotate_pairs_kernel",
+            "Jacobi eigh: rotate_pairs",
+            _pairs,
+            nki_rotate_pairs,
+            _exactly_rotated,
+            "torch in float64",
+            _eight_roundings,
+        ),
+    ),
+)
+MATVEC = _operation(
+    "matvec",
+    reference=_matvec,
+    flops=lambda a, v: 2.0 * a.numel(),
+    evidence=(
+        Case(
+            "matvec_kernel",
+            "matrix times column",
+            lambda: (random_tensor(150, 530), random_tensor(530, 1, seed=1)),
+            nki_matvec,
+            lambda a, v: a.double() @ v.double(),
+            "torch in float64",
+            product_bound,
+        ),
+    ),
+)
+RANK2_UPDATE = _operation(
+    "rank2_update",
+    reference=_rank2_update,
+    flops=lambda a, *rest: 4.0 * a.numel(),
+    evidence=(
+        Case(
+            "rank2_update_kernel",
+            "update of rank two",
+            lambda: (random_tensor(150, 150), *(random_tensor(150, 1, seed=i) for i in (1, 2))),
+            nki_rank2_update,
+            _exact_update,
+            "torch in float64",
+            _eight_roundings,
+        ),
+    ),
+)

@@ -1,0 +1,182 @@
+"""Pseudo-inverses and least squares; ``trnsolver.direct`` exports the same functions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import ConvergenceError, FlagError, LinAlgError
+from trnsci.core.errors.matrices import TorchLinAlgError
+from trnsci.core.numbers.values import finite, only_finite
+from trnsolver._library import kernels_wanted
+from trnsolver._paths import derivatives as rules
+from trnsolver._paths.arguments import (
+    any_matrix,
+    batch_shape,
+    columns_of,
+    in_full_precision,
+    restored,
+    right_side,
+)
+from trnsolver._paths.batches import SWEEPS, Batched, cubes, definite_example, definite_system
+from trnsolver.singular_values import svd_unsuited
+
+__all__ = ["LeastSquares", "lstsq", "pinv"]
+
+
+class LeastSquares(NamedTuple):
+    """The result of ``lstsq``.
+
+    Attributes:
+        solution: X of least norm among the minimizers.
+        residuals: Squared norms of the columns of ``A @ X - B``.
+        rank: Numerical ranks, integers.
+        singular_values: Singular values of A, descending.
+    """
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+@in_full_precision
+def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
+    """Return pseudo-inverses, from singular values above ``rcond`` times the largest.
+
+    Args:
+        A: Matrices (m, n).
+        rcond: None for ``eps * max(m, n)``.
+
+    Raises:
+        NotFiniteError: A has a NaN or an infinity.
+        FlagError: rcond is negative.
+    """
+    work = any_matrix("pinv", "A", A)
+    _cutoff("pinv", rcond)
+    try:
+        if kernels_wanted():
+            finite("pinv", "A", work)
+            found = _with_values("pinv", work, _or_usual(rcond, work))[0]
+        else:
+            found = _pseudo_inverse(work, _or_usual(rcond, work))
+            if not only_finite(found):
+                finite("pinv", "A", work)
+        return restored(found, A.dtype)
+    except TorchLinAlgError as error:
+        if isinstance(error, LinAlgError):
+            raise
+        finite("pinv", "A", work)
+        raise LinAlgError(f"pinv: {error}") from None
+
+
+@in_full_precision
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
+    """Return X that minimizes the norm of ``A @ X - B``, of least norm if there are several.
+
+    Args:
+        A: Matrices (m, n), of any rank.
+        B: Right-hand sides (m,), (m, k), or a batch of them.
+        rcond: Singular values up to ``rcond`` times the largest count as zero; None for
+            ``eps * max(m, n)``.
+
+    Raises:
+        NotFiniteError: A or B has a NaN or an infinity.
+        FlagError: rcond is negative.
+        ShapeError: The shapes do not fit.
+    """
+    work = any_matrix("lstsq", "A", A)
+    _cutoff("lstsq", rcond)
+    right, vectors = right_side("lstsq", A, B)
+    columns = columns_of(right, vectors)
+    cutoff = _or_usual(rcond, work)
+    # LAPACK reports NaN and infinity as wrong arguments.
+    finite("lstsq", "A", work)
+    finite("lstsq", "B", columns)
+    try:
+        # A graph takes no results of LAPACK's least squares, whose shapes depend on values.
+        if work.is_cpu and not kernels_wanted() and not torch.compiler.is_compiling():
+            solution, rank, s = _lapack_lstsq(work, columns, cutoff)
+        else:
+            inverse, s = _with_values("lstsq", work, cutoff)
+            solution, rank = inverse @ columns, (s > cutoff * s[..., :1]).sum(-1)
+    except TorchLinAlgError as error:
+        if isinstance(error, LinAlgError):
+            raise
+        raise LinAlgError(f"lstsq: {error}") from None
+    left_over = torch.linalg.vector_norm(work @ solution - columns, dim=-2) ** 2
+    if vectors:
+        solution, left_over = solution.squeeze(-1), left_over.squeeze(-1)
+    return LeastSquares(
+        restored(solution, A.dtype),
+        restored(left_over, A.dtype),
+        rank,
+        restored(s, A.dtype),
+    )
+
+
+def _lapack_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
+    batch = batch_shape(a, columns)
+    found = torch.linalg.lstsq(
+        a.expand(*batch, *a.shape[-2:]),
+        columns.expand(*batch, *columns.shape[-2:]),
+        rcond=rcond,
+        driver="gelsd",
+    )
+    return found.solution, found.rank, found.singular_values
+
+
+def _or_usual(rcond: float | None, a: Tensor) -> float:
+    """Return the cutoff of singular values; LAPACK's for None."""
+    return torch.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond
+
+
+def _cutoff(function: str, rcond: float | None) -> None:
+    if rcond is not None and not rcond >= 0:
+        raise FlagError(f"{function}: rcond must not be negative, got {rcond}")
+
+
+def _with_values(function: str, a: Tensor, rcond: float) -> tuple[Tensor, Tensor]:
+    """Return pseudo-inverses, and singular values without derivatives.
+
+    Singular values up to ``rcond`` times the largest count as zero.
+    """
+    wide = a.shape[-2] < a.shape[-1]
+    p, s = PINV.of(a.mT if wide else a, rcond, SWEEPS)
+    if not only_finite(s):
+        raise ConvergenceError(f"{function}: the rotations did not converge")
+    return p.mT if wide else p, s.detach()
+
+
+def _pinv(a: Tensor, rcond: float, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    """Return pseudo-inverses from singular values above ``rcond`` times the largest, and these.
+
+    The singular values have no derivatives.
+    """
+    return _pseudo_inverse(a, rcond), torch.linalg.svdvals(a.detach())
+
+
+def _pseudo_inverse(a: Tensor, rcond: float) -> Tensor:
+    """Return pseudo-inverses from singular values above ``rcond`` times the largest."""
+    if not (a.is_complex() and torch.compiler.is_compiling()):
+        return torch.linalg.pinv(a, rtol=rcond)
+    # torch.compile returns wrong pseudo-inverses of complex matrices (torch 2.13), but not of
+    # the real matrices of twice the order that have the same singular values.
+    m, n = a.shape[-2:]
+    above = torch.cat([a.real, -a.imag], -1)
+    p = torch.linalg.pinv(torch.cat([above, torch.cat([a.imag, a.real], -1)], -2), rtol=rcond)
+    return torch.complex(p[..., :n, :m], p[..., n:, :m])
+
+
+PINV = Batched(
+    "pinv",
+    reference=_pinv,
+    backward=rules.pinv_backward,
+    jvp=rules.pinv_jvp,
+    from_result=True,
+    flops=cubes(14.0),
+    unsuited=svd_unsuited,
+    examples={"lstsq": definite_system, "pinv": definite_example},
+)

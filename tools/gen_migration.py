@@ -12,14 +12,16 @@ import difflib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT / "tools") not in sys.path:
-    sys.path.append(str(ROOT / "tools"))
+for folder in (ROOT / "tests", ROOT / "tools"):
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 from markdown_text import block, join, table  # noqa: E402
 
-from nkisim.upgrade import ERAS, RULES, TARGETS, Rule, upgrade_text  # noqa: E402
+from nkisim.upgrade import ERAS, RULES, TARGETS, upgrade_text  # noqa: E402
 from nkisim.upgrade.releases import (  # noqa: E402
     MODULES,
     UNLISTED_METHODS,
@@ -30,6 +32,7 @@ from nkisim.upgrade.releases import (  # noqa: E402
 from nkisim.upgrade.rules import Era  # noqa: E402
 from nkisim.upgrade.source import Source  # noqa: E402
 from nkisim.versions import has, names_of  # noqa: E402
+from upgrade_examples import rules_with_examples  # noqa: E402
 
 HEAD = """\
 # Upgrade older kernels
@@ -146,7 +149,7 @@ import numpy as np
 
 def page() -> str:
     """Return the text of the page."""
-    rules = sorted(RULES.values(), key=lambda rule: rule.id)
+    rules = rules_with_examples()
     parts = [HEAD]
     for step, title in STEPS.items():
         rows = [(r.id, r.title, r.kind) for r in rules if (r.since, r.to) == step]
@@ -161,7 +164,7 @@ def page() -> str:
     return join(parts)
 
 
-def _difference(rule: Rule) -> str:
+def _difference(rule: SimpleNamespace) -> str:
     before = rule.before.splitlines()
     if not rule.after:
         return "\n".join(f"! {line}".rstrip() for line in before)
@@ -169,12 +172,12 @@ def _difference(rule: Rule) -> str:
     return "\n".join(row.rstrip() for row in rows if not row.startswith("?"))
 
 
-def _form_row(rule: Rule) -> tuple[str, ...]:
+def _form_row(rule: SimpleNamespace) -> tuple[str, ...]:
     first = FIRST.get(rule.id) or version_of(era_of(Source(IMPORTS + rule.before))) or TARGETS[0]
     return (rule.id, f"`{_old_form(rule)}`", *(_state(rule, era, first) for era in ERAS))
 
 
-def _old_form(rule: Rule) -> str:
+def _old_form(rule: SimpleNamespace) -> str:
     """Return the line of the example that the rule is about."""
     before = rule.before.splitlines()
     if rule.after:
@@ -184,7 +187,7 @@ def _old_form(rule: Rule) -> str:
     return before[line - 1 - IMPORTS.count("\n")].strip()
 
 
-def _state(rule: Rule, era: Era, first: str) -> str:
+def _state(rule: SimpleNamespace, era: Era, first: str) -> str:
     """Return whether the old form of a rule works in a release; ``first`` is where it appears."""
     version = version_of(era)
     gone = "no" if rule.certain else "other meaning"

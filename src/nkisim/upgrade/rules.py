@@ -54,8 +54,6 @@ class Rule:
             certain is changed and reported only in files of a known release: the one that the user
             names, or a beta that its own forms show.
         find: The function that yields the places.
-        before: An example of the old form.
-        after: The example in the new form.
         deprecated: Whether the release ``to`` and all later ones still take the old form, which
             therefore stays in files whose release is not known.
         shows: Whether the old form shows a file of its release. Mistakes that are made in newer
@@ -73,8 +71,6 @@ class Rule:
     kind: Kind
     certain: bool
     find: Finder
-    before: str
-    after: str
     deprecated: bool = False
     refused: str = ""
     shows: bool = True
@@ -100,29 +96,46 @@ class Rule:
 
 RULES: dict[str, Rule] = {}
 
+_STEPS: dict[str, tuple[Era, str]] = {
+    "MG-1": ("beta1", "0.3.0"),
+    "MG-2": ("beta2", "0.3.0"),
+    "MG-3": ("beta2", "0.3.0"),
+    "MG-34": ("0.3", "0.3.0"),
+    "MG-35": ("0.3", "0.3.0"),
+    "MG-345": ("beta1", "0.3.0"),
+    "MG-347": ("beta1", "0.3.0"),
+    "MG-4": ("0.3", "0.4.0"),
+    "MG-407a": ("0.4", "0.5.0"),
+    "MG-5": ("0.4", "0.5.0"),
+    "MG-6": ("0.5", "0.6.0"),
+    "MG-7": ("0.6", "0.7.0"),
+}
+"""The newest release whose kernels rules apply to, and the one they lead to, by start of the id."""
+
 
 def rule(
     id: str,
     title: str,
-    *,
-    since: Era,
     kind: Kind,
-    before: str,
-    after: str = "",
+    *,
     certain: bool = True,
-    to: str = "0.3.0",
     deprecated: bool = False,
     refused: str = "",
     shows: bool = True,
     until: str = "",
     same_as: str = "",
 ) -> Callable[[Finder], Finder]:
-    """Return the decorator that enters a function into the table under its id."""
+    """Return the decorator that enters a function into the table under its id.
+
+    The example of a rule, its old form and what becomes of it, is in
+    ``tests/data/upgrade_pairs.toml``.
+    """
 
     def register(find: Finder) -> Finder:
         if id in RULES:
             raise ValueError(f"rule {id} is declared twice")
-        form = (before, after, deprecated, refused, shows, until, same_as)
+        since, to = _STEPS[max(filter(id.startswith, _STEPS), key=len)]
+        form = (deprecated, refused, shows, until, same_as)
         RULES[id] = Rule(id, title, since, to, kind, certain, find, *form)
         return find
 

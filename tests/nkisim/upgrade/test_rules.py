@@ -7,10 +7,10 @@ import tokenize
 import pytest
 
 from each_case import each_case
-from nkisim.upgrade import RULES as ALL_RULES
 from nkisim.upgrade import upgrade_text
+from upgrade_examples import rules_with_examples
 
-RULES = {id: rule for id, rule in ALL_RULES.items() if rule.to == "0.3.0"}
+RULES = [rule for rule in rules_with_examples() if rule.to == "0.3.0"]
 
 HEAD = """\
 import nki
@@ -21,10 +21,10 @@ import numpy as np
 """
 
 
-WHOLE = (RULES["MG-101"].before, RULES["MG-101"].after)
+WHOLE = [text for rule in RULES if rule.id == "MG-101" for text in (rule.before, rule.after)]
 
 
-each_rule = each_case("rule", RULES.values(), ids=lambda rule: rule.id)
+each_rule = each_case("rule", RULES, ids=lambda rule: rule.id)
 
 
 def module(text):
@@ -66,7 +66,7 @@ def commented(text):
 ODD = "\n\n\nx  =  {  'a' :1, }  # odd\n\n\n\ndef  f( a,b ) :\n\treturn   a\n"
 
 
-@each_case("rule", RULES.values(), ids=lambda rule: rule.id, group=lambda rule: rule.id[:4])
+@each_case("rule", RULES, ids=lambda rule: rule.id, group=lambda rule: rule.id[:4])
 def test_rewrites_parse_keep_comments_and_other_text_and_are_done_once(rule):
     for text in (module(rule.before) + ODD, commented(module(rule.before)) + ODD):
         first = upgrade_text(text, era(rule))

@@ -11,6 +11,7 @@ import pytest
 from each_case import each_case
 from nkisim.upgrade import ERAS, RULES, TARGETS, upgrade_text
 from nkisim.versions import resolve
+from upgrade_examples import rules_with_examples
 
 HEAD = """\
 import nki
@@ -24,7 +25,8 @@ PAIRS = [
     *((since, to) for since in ERAS[2:-1] for to in TARGETS[1:] if resolve(since) <= to),
 ]
 """Releases between which files are brought; all steps together have a test of their own."""
-LATER = [rule for rule in RULES.values() if rule.to != TARGETS[0]]
+EXAMPLES = rules_with_examples()
+LATER = [rule for rule in EXAMPLES if rule.to != TARGETS[0]]
 
 
 def function(number, text):
@@ -70,7 +72,7 @@ def test_an_upgrade_parses_keeps_comments_and_is_done_once(since, target):
 
 @pytest.mark.parametrize("since", ["auto", pytest.param("beta1", marks=pytest.mark.slow), "beta2"])
 def test_an_upgrade_over_all_steps(since):
-    check_upgrade(examples(RULES.values()), since, TARGETS[-1])
+    check_upgrade(examples(EXAMPLES), since, TARGETS[-1])
 
 
 @each_case("rule", LATER, ids=lambda rule: rule.id)
@@ -113,13 +115,14 @@ def test_a_name_that_is_not_nki_is_never_touched(rule):
 def test_a_rule_is_not_used_where_its_old_form_works_again(monkeypatch):
     rule = dataclasses.replace(RULES["MG-604"], to="0.4.0", since="0.3", until="0.5.0")
     monkeypatch.setitem(RULES, "MG-604", rule)
-    text = HEAD + rule.before + "\n"
+    (before,) = (one.before for one in EXAMPLES if one.id == rule.id)
+    text = HEAD + before + "\n"
     changed = [bool(upgrade_text(text, "0.3", target).changes) for target in TARGETS]
     assert changed == [False, True, False, False, False]
 
 
 def test_every_rule_declares_its_step():
-    for rule in RULES.values():
+    for rule in EXAMPLES:
         assert rule.to in TARGETS
         assert rule.until == "" or rule.until in TARGETS[TARGETS.index(rule.to) + 1 :]
         if rule.to != TARGETS[0]:

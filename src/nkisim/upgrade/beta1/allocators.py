@@ -20,15 +20,7 @@ _DECORATORS = ("enable_stack_allocator", "force_auto_alloc", "skip_middle_end_tr
 _PLACE = "use nl.sbuf or nl.psum, and address= of nl.ndarray for a place"
 
 
-@rule(
-    "MG-113",
-    "manual allocators of nki.compiler",
-    since="beta1",
-    kind="partial",
-    before="import neuronxcc.nki.compiler as memory\n\n"
-    "t = nl.ndarray((128, 4), dtype=nl.float32, buffer=memory.sbuf.mod_alloc(base_addr=0))",
-    after="\nt = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)",
-)
+@rule("MG-113", "manual allocators of nki.compiler", "partial")
 def _allocators(source: Source) -> Iterator[Match]:
     done: set[ast.AST] = set()
     for call in source.all(ast.Call):

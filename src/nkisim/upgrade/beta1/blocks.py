@@ -18,16 +18,7 @@ _ADVICE = (
 )
 
 
-@rule(
-    "MG-107",
-    "block dimensions",
-    since="beta1",
-    kind="partial",
-    before="t = nl.ndarray((8, nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "for k in range(8):\n    nisa.memset(dst=t[k, 0:128, 0:512], value=0.0)",
-    after="t = nl.ndarray((128, 8, 512), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "for k in range(8):\n    nisa.memset(dst=t[0:128, k, 0:512], value=0.0)",
-)
+@rule("MG-107", "block dimensions", "partial")
 def _blocks(source: Source) -> Iterator[Match]:
     done: set[ast.AST] = set()
     for mark in source.calls(_LANGUAGE, "par_dim"):

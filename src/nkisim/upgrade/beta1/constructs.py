@@ -14,14 +14,7 @@ from nkisim.upgrade.tiles import dtype_of, is_tile
 _LANGUAGE, _TYPING = "nki.language", "nki.typing"
 
 
-@rule(
-    "MG-112",
-    "dictionaries with keys that are no strings",
-    since="beta1",
-    kind="report",
-    certain=False,
-    before="@nki.jit\ndef kernel(x):\n    tiles = {0: nl.load(x)}\n    return x",
-)
+@rule("MG-112", "dictionaries with keys that are no strings", "report", certain=False)
 def _keys(source: Source) -> Iterator[Match]:
     advice = "only strings are keys in a kernel: use them, or a list"
     for node in source.all(ast.Dict):
@@ -42,15 +35,7 @@ def _is_other_key(key: ast.expr | None) -> bool:
     return isinstance(key, ast.Tuple | ast.UnaryOp) or number(key) is not None
 
 
-@rule(
-    "MG-118",
-    "gather_flattened needs uint32 indices",
-    since="beta1",
-    kind="report",
-    certain=False,
-    before="i = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\n"
-    "t = nl.gather_flattened(data=x, indices=i)",
-)
+@rule("MG-118", "gather_flattened needs uint32 indices", "report", certain=False)
 def _gather(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "gather_flattened"):
         indices = (source.arguments(call, ("data", "indices")) or {}).get("indices")
@@ -59,15 +44,7 @@ def _gather(source: Source) -> Iterator[Match]:
             yield Match(call, f"the indices are {dtype}: copy them into a uint32 tile in SBUF")
 
 
-@rule(
-    "MG-133",
-    "loop bodies run once for each iteration",
-    since="beta1",
-    kind="report",
-    certain=False,
-    before="@nki.jit\ndef kernel(x):\n    n = 0\n    for i in nl.affine_range(4):\n"
-    "        n += 1\n    return x",
-)
+@rule("MG-133", "loop bodies run once for each iteration", "report", certain=False)
 def _traced_once(source: Source) -> Iterator[Match]:
     for loop in source.all(ast.For):
         call = loop.iter
@@ -91,16 +68,7 @@ def _traced_once(source: Source) -> Iterator[Match]:
 _LOOPS = ("affine_range", "sequential_range")
 
 
-@rule(
-    "MG-135",
-    "dtypes in the annotations of tensors",
-    since="beta1",
-    kind="partial",
-    before="import nki.typing as nt\n\n@nki.jit\ndef kernel(x: nt.tensor[nl.float32], "
-    "y: nt.tensor[128, 64, nl.float32]):\n    return x",
-    after="import nki.typing as nt\n\n@nki.jit\ndef kernel(x: nt.tensor, y: nt.tensor[128, 64]):\n"
-    "    return x",
-)
+@rule("MG-135", "dtypes in the annotations of tensors", "partial")
 def _annotations(source: Source) -> Iterator[Match]:
     for node in source.annotations:
         if not isinstance(node, ast.Subscript):
@@ -122,16 +90,7 @@ def _is_dtype(source: Source, value: ast.expr) -> bool:
     return dtype or module in (_LANGUAGE, "numpy") or string(value) is not None
 
 
-@rule(
-    "MG-136",
-    "comprehensions, lambdas and nested functions",
-    since="beta1",
-    kind="partial",
-    certain=False,
-    before="@nki.jit\ndef kernel(x):\n    tiles = [nl.load(x[k]) for k in range(4)]\n    return x",
-    after="@nki.jit\ndef kernel(x):\n    tiles = []\n    for k in range(4):\n"
-    "        tiles.append(nl.load(x[k]))\n    return x",
-)
+@rule("MG-136", "comprehensions, lambdas and nested functions", "partial", certain=False)
 def _constructs(source: Source) -> Iterator[Match]:
     for kind in (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp):
         for node in source.all(kind):
@@ -181,15 +140,7 @@ def _loop(source: Source, node: ast.ListComp) -> Edit | None:
     return Edit(*source.span(statement), (source.newline + indent).join(rows))
 
 
-@rule(
-    "MG-137",
-    "closures and factories of kernels",
-    since="beta1",
-    kind="report",
-    certain=False,
-    before="def make(scale):\n    @nki.jit\n    def kernel(x):\n"
-    "        return nl.multiply(nl.load(x), scale)\n    return kernel",
-)
+@rule("MG-137", "closures and factories of kernels", "report", certain=False)
 def _closures(source: Source) -> Iterator[Match]:
     kernels = source.kernels()
     for function in source.device_functions():

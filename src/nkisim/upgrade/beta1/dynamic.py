@@ -18,17 +18,7 @@ _ADVICE = (
 )
 
 
-@rule(
-    "MG-110",
-    "indices that are tiles",
-    since="beta1",
-    kind="partial",
-    before="@nki.jit\ndef kernel(x, y):\n    i_f = nl.arange(512)[None, :]\n    rows = nl.load(y)\n"
-    "    return nl.load(x[rows, i_f])",
-    after="@nki.jit\ndef kernel(x, y):\n    rows = nl.load(y)\n"
-    "    return nl.load(x.ap(pattern=[[x.shape[1], rows.shape[0]], [1, 512]], "
-    "vector_offset=rows))",
-)
+@rule("MG-110", "indices that are tiles", "partial")
 def _dynamic(source: Source) -> Iterator[Match]:
     for node in source.all(ast.Subscript):
         if not any(_is_dynamic(source, index) for index in source.indices(node)):

@@ -35,14 +35,7 @@ def _launched(source: Source) -> set[str]:
     return names
 
 
-@rule(
-    "MG-111",
-    "decorators on helpers",
-    since="beta1",
-    kind="safe",
-    before="@nki.trace\ndef helper(x):\n    return x",
-    after="def helper(x):\n    return x",
-)
+@rule("MG-111", "decorators on helpers", "safe")
 def _helpers(source: Source) -> Iterator[Match]:
     launched = _launched(source)
     for node, function in source.decorators():
@@ -73,15 +66,7 @@ _ENTRY = {
 }
 
 
-@rule(
-    "MG-126",
-    "removed entry points",
-    since="beta1",
-    kind="partial",
-    before="@nki.benchmark(warmup=10, iters=100)\ndef kernel(x):\n    return x\n\n"
-    "y = nki.simulate_kernel(kernel, x)",
-    after="@nki.jit\ndef kernel(x):\n    return x\n\ny = nki.simulate(kernel)(x)",
-)
+@rule("MG-126", "removed entry points", "partial")
 def _entry_points(source: Source) -> Iterator[Match]:
     done: set[ast.AST] = set()
     nki = source.import_of("nki")

@@ -207,15 +207,7 @@ def target_text(source: Source, target: ast.expr) -> str:
     return source.code(target)
 
 
-@rule(
-    "MG-105",
-    "index tensors",
-    since="beta1",
-    kind="partial",
-    before="i_p = nl.arange(128)[:, None]\ni_f = nl.arange(512)[None, :]\n"
-    "t = nl.load(x[k * 128 + i_p, i_f])",
-    after="t = nl.load(x[k * 128:k * 128 + 128, 0:512])",
-)
+@rule("MG-105", "index tensors", "partial")
 def _index_tensors(source: Source) -> Iterator[Match]:
     if not any(
         source.name(a) in ("nki.language.arange", "nki.language.mgrid")

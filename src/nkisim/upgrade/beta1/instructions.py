@@ -106,15 +106,7 @@ def _shape(source: Source, name: str, arguments: Mapping[str, ast.expr]) -> str 
     return result.shape.format(like, other)
 
 
-@rule(
-    "MG-102",
-    "instructions write into dst",
-    since="beta1",
-    kind="partial",
-    before="res = nisa.tensor_tensor(lhs, rhs, op=nl.add)",
-    after="res = nl.ndarray(lhs.shape, dtype=lhs.dtype, buffer=nl.sbuf)\n"
-    "nisa.tensor_tensor(dst=res, data1=lhs, data2=rhs, op=nl.add)",
-)
+@rule("MG-102", "instructions write into dst", "partial")
 def _results(source: Source) -> Iterator[Match]:
     for call, name in old_calls(source):
         if not writes_tile(name) or name in _OTHERS:
@@ -229,15 +221,7 @@ def _allocated(
     )
 
 
-@rule(
-    "MG-114",
-    "memset fills a tile that exists",
-    since="beta1",
-    kind="safe",
-    before="t = nisa.memset((128, 4), 0.5, nl.float32)",
-    after="t = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "nisa.memset(dst=t, value=0.5)",
-)
+@rule("MG-114", "memset fills a tile that exists", "safe")
 def _memset(source: Source) -> Iterator[Match]:
     for call, _ in old_calls(source, "memset"):
         arguments = source.arguments(call, ("shape", "value", "dtype"))
@@ -265,15 +249,7 @@ def _memset(source: Source) -> Iterator[Match]:
         yield Match(call, "the tile is allocated, then filled", edits)
 
 
-@rule(
-    "MG-117",
-    "nc_stream_shuffle: dst comes first",
-    since="beta1",
-    kind="safe",
-    certain=False,
-    before="nisa.nc_stream_shuffle(a, b, mask)",
-    after="nisa.nc_stream_shuffle(src=a, dst=b, shuffle_mask=mask)",
-)
+@rule("MG-117", "nc_stream_shuffle: dst comes first", "safe", certain=False)
 def _shuffle(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "nc_stream_shuffle"):
         edits = named(source, call, 0, ("src", "dst", "shuffle_mask"))
@@ -281,16 +257,7 @@ def _shuffle(source: Source) -> Iterator[Match]:
             yield Match(call, "the tensors are passed by keyword", edits)
 
 
-@rule(
-    "MG-122",
-    "accumulation in PSUM",
-    since="beta1",
-    kind="partial",
-    before="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "for k in range(4):\n    acc += nl.matmul(a, b, transpose_x=True)",
-    after="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
-)
+@rule("MG-122", "accumulation in PSUM", "partial")
 def _accumulated(source: Source) -> Iterator[Match]:
     for statement in source.all(ast.AugAssign):
         call = statement.value

@@ -18,19 +18,7 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _ADVICE = "slice every operand to the valid part, [start:min(start + size, n)], and drop mask="
 
 
-@rule(
-    "MG-103",
-    "masks were removed",
-    since="beta1",
-    kind="partial",
-    before="i_p = nl.arange(128)[:, None]\ni_f = nl.arange(512)[None, :]\n"
-    "t = nl.load(x[k * 128 + i_p, i_f], mask=(k * 128 + i_p < n))\n"
-    "nl.store(y[k * 128 + i_p, i_f], t, mask=(k * 128 + i_p < n))",
-    after="t = nl.zeros((128, 512), dtype=x.dtype, buffer=nl.sbuf)\n"
-    "nisa.dma_copy(dst=t[0:min(128, n - (k * 128)), 0:512], "
-    "src=x[k * 128:min(k * 128 + 128, n), 0:512])\n"
-    "nl.store(y[k * 128:min(k * 128 + 128, n), 0:512], t[0:min(128, n - (k * 128)), 0:512])",
-)
+@rule("MG-103", "masks were removed", "partial")
 def _masks(source: Source) -> Iterator[Match]:
     for call in (*source.calls(_ISA), *source.calls(_LANGUAGE)):
         argument = source.keyword(call, "mask")

@@ -15,14 +15,7 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _MODULES = ("language", "isa", "typing", "collectives")
 
 
-@rule(
-    "MG-101",
-    "the namespace neuronxcc.nki is now nki",
-    since="beta1",
-    kind="safe",
-    before="import neuronxcc.nki.language as nl",
-    after="import nki.language as nl",
-)
+@rule("MG-101", "the namespace neuronxcc.nki is now nki", "safe")
 def _namespace(source: Source) -> Iterator[Match]:
     for statement in source.all(ast.Import):
         edits: list[Edit] = []
@@ -126,14 +119,7 @@ _DTYPES = (
 )
 
 
-@rule(
-    "MG-119",
-    "operators of NumPy",
-    since="beta1",
-    kind="safe",
-    before="nisa.tensor_tensor(dst=a, data1=b, data2=c, op=np.add)",
-    after="nisa.tensor_tensor(dst=a, data1=b, data2=c, op=nl.add)",
-)
+@rule("MG-119", "operators of NumPy", "safe")
 def _operators(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA):
         for position, argument in enumerate(source.given(call)):
@@ -188,14 +174,7 @@ def _reaches_kernel(source: Source, node: ast.AST) -> bool:
     return False
 
 
-@rule(
-    "MG-120",
-    "dtypes of NumPy",
-    since="beta1",
-    kind="safe",
-    before="nl.ndarray((128, 4), dtype=np.float32, buffer=nl.sbuf)",
-    after="nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)",
-)
+@rule("MG-120", "dtypes of NumPy", "safe")
 def _dtypes(source: Source) -> Iterator[Match]:
     for call in (*source.calls(_ISA), *source.calls(_LANGUAGE)):
         if source.nki_name(call.func, _LANGUAGE) == "shared_constant":
@@ -212,14 +191,7 @@ def _dtypes(source: Source) -> Iterator[Match]:
     yield from _numpy_values(source, {name: name for name in _DTYPES})
 
 
-@rule(
-    "MG-120a",
-    "rand has no default dtype",
-    since="beta1",
-    kind="safe",
-    before="t = nl.rand((128, 4))",
-    after="t = nl.rand((128, 4), dtype=nl.float32)",
-)
+@rule("MG-120a", "rand has no default dtype", "safe")
 def _default_dtype(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "rand"):
         found, language = source.arguments(call, ("shape", "dtype")), source.import_of(_LANGUAGE)
@@ -230,14 +202,7 @@ def _default_dtype(source: Source) -> Iterator[Match]:
         yield Match(call, "the default of Beta 1 is written out", (*language[1], edit))
 
 
-@rule(
-    "MG-121",
-    "fp32.min",
-    since="beta1",
-    kind="safe",
-    before="nisa.memset(dst=t, value=nl.fp32.min)",
-    after="nisa.memset(dst=t, value=-3.4028235e38)",
-)
+@rule("MG-121", "fp32.min", "safe")
 def _lowest(source: Source) -> Iterator[Match]:
     for attribute in source.all(ast.Attribute):
         if source.name(attribute) in ("nki.language.fp32.min", "nki.isa.fp32.min"):
@@ -247,14 +212,7 @@ def _lowest(source: Source) -> Iterator[Match]:
         yield Match(call, "nl.finfo was removed: write the limit as a number")
 
 
-@rule(
-    "MG-108",
-    "par_dim",
-    since="beta1",
-    kind="safe",
-    before="nl.ndarray((nl.par_dim(128), 512), dtype=nl.float32, buffer=nl.sbuf)",
-    after="nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)",
-)
+@rule("MG-108", "par_dim", "safe")
 def _partition_mark(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "par_dim"):
         shape, given = source.parent(call), source.given(call)
@@ -283,14 +241,7 @@ _GONE_NAMES = {
 }
 
 
-@rule(
-    "MG-101a",
-    "imports of removed names",
-    since="beta1",
-    kind="safe",
-    before="from nki.language import ds, par_dim",
-    after="from nki.language import ds",
-)
+@rule("MG-101a", "imports of removed names", "safe")
 def _unused_imports(source: Source) -> Iterator[Match]:
     """Remove imports of names that 0.3.0 does not have once nothing uses them any more."""
     for statement in source.all(ast.ImportFrom):
@@ -309,15 +260,7 @@ def _unused_imports(source: Source) -> Iterator[Match]:
                 yield Match(statement, f"{item.name} is not imported", (edit,))
 
 
-@rule(
-    "MG-102a",
-    "annotated tiles",
-    since="beta1",
-    kind="safe",
-    before="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n"
-    "    t: nt.tensor[128, 64] = nl.load(x)\n    return t",
-    after="import nki.typing as nt\n\n@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n    return t",
-)
+@rule("MG-102a", "annotated tiles", "safe")
 def _annotations(source: Source) -> Iterator[Match]:
     for statement in source.all(ast.AnnAssign):
         annotation = statement.annotation
@@ -339,13 +282,7 @@ _REMOVED = {
 }
 
 
-@rule(
-    "MG-127",
-    "removed functions of nki.language",
-    since="beta1",
-    kind="report",
-    before="nl.loop_reduce(x, op=nl.add, loop_indices=[i])",
-)
+@rule("MG-127", "removed functions of nki.language", "report")
 def _removed(source: Source) -> Iterator[Match]:
     for node in source.all(ast.Attribute):
         name = source.nki_name(node, _LANGUAGE)
@@ -355,15 +292,7 @@ def _removed(source: Source) -> Iterator[Match]:
             yield Match(node, "nisa.builtin_custom_op was removed; it has no replacement")
 
 
-@rule(
-    "MG-128",
-    "performance modes as strings",
-    since="beta1",
-    kind="safe",
-    before='nisa.nc_matmul(dst=a, stationary=b, moving=c, perf_mode="double_row_gen3")',
-    after="nisa.nc_matmul(dst=a, stationary=b, moving=c, "
-    "perf_mode=nisa.matmul_perf_mode.double_row)",
-)
+@rule("MG-128", "performance modes as strings", "safe")
 def _perf_mode(source: Source) -> Iterator[Match]:
     modes = {"double_row_gen3": "double_row", "double_row": "double_row", "none": "none"}
     for call in source.calls(_ISA, "nc_matmul"):
@@ -390,29 +319,13 @@ def _renamed(source: Source, module: str, function: str, names: dict[str, str]) 
             yield Match(call, "keywords have their new names", tuple(edits))
 
 
-@rule(
-    "MG-130",
-    "device_print: prefix and x",
-    since="beta1",
-    kind="safe",
-    before='nl.device_print(prefix="t", x=t)',
-    after='nl.device_print(print_prefix="t", tensor=t)',
-)
+@rule("MG-130", "device_print: prefix and x", "safe")
 def _device_print(source: Source) -> Iterator[Match]:
     names = {"prefix": "print_prefix", "x": "tensor"}
     yield from _renamed(source, _LANGUAGE, "device_print", names)
 
 
-@rule(
-    "MG-131",
-    "broadcast_to: src, and the method of tiles",
-    since="beta1",
-    kind="safe",
-    before="t = nl.load(x)\na = nl.broadcast_to(src=t, shape=(128, 512))\n"
-    "b = t.broadcast_to((128, 512))",
-    after="t = nl.load(x)\na = nl.broadcast_to(x=t, shape=(128, 512))\n"
-    "b = nl.broadcast_to(t, (128, 512))",
-)
+@rule("MG-131", "broadcast_to: src, and the method of tiles", "safe")
 def _broadcast_to(source: Source) -> Iterator[Match]:
     yield from _renamed(source, _LANGUAGE, "broadcast_to", {"src": "x"})
     for call in source.all(ast.Call):
@@ -429,14 +342,7 @@ def _broadcast_to(source: Source) -> Iterator[Match]:
             yield Match(call, "nl.broadcast_to repeats the tile", edits)
 
 
-@rule(
-    "MG-134",
-    "affine_range: precise_schedule",
-    since="beta1",
-    kind="safe",
-    before="for i in nl.affine_range(4, precise_schedule=True):\n    pass",
-    after="for i in nl.affine_range(4):\n    pass",
-)
+@rule("MG-134", "affine_range: precise_schedule", "safe")
 def _precise_schedule(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "affine_range", "sequential_range", "static_range"):
         argument = source.keyword(call, "precise_schedule")
@@ -445,27 +351,13 @@ def _precise_schedule(source: Source) -> Iterator[Match]:
             yield Match(call, "precise_schedule= is removed", (edit,))
 
 
-@rule(
-    "MG-202",
-    "nc_matmul: is_moving_zero, is_stationary_zero",
-    since="beta2",
-    kind="safe",
-    before="nisa.nc_matmul(dst=a, stationary=b, moving=c, is_moving_zero=True)",
-    after="nisa.nc_matmul(dst=a, stationary=b, moving=c, is_moving_onezero=True)",
-)
+@rule("MG-202", "nc_matmul: is_moving_zero, is_stationary_zero", "safe")
 def _onezero(source: Source) -> Iterator[Match]:
     names = {f"is_{side}_zero": f"is_{side}_onezero" for side in ("moving", "stationary")}
     yield from _renamed(source, _ISA, "nc_matmul", names)
 
 
-@rule(
-    "MG-203",
-    "nc_matmul: psumAccumulateFlag",
-    since="beta2",
-    kind="safe",
-    before="nisa.nc_matmul(dst=a, stationary=b, moving=c, psumAccumulateFlag=0)",
-    after="nisa.nc_matmul(dst=a, stationary=b, moving=c)",
-)
+@rule("MG-203", "nc_matmul: psumAccumulateFlag", "safe")
 def _accumulate_flag(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "nc_matmul"):
         argument = source.keyword(call, "psumAccumulateFlag")

@@ -77,15 +77,7 @@ def _inner(source: Source, node: ast.expr, nl: str) -> str:
     return text
 
 
-@rule(
-    "MG-125",
-    "operators on tiles",
-    since="beta1",
-    kind="partial",
-    before="@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n    y = (t + 1.0) * t\n    return y",
-    after="@nki.jit\ndef kernel(x):\n    t = nl.load(x)\n"
-    "    y = nl.multiply(nl.add(t, 1.0), t)\n    return y",
-)
+@rule("MG-125", "operators on tiles", "partial")
 def _operators(source: Source) -> Iterator[Match]:
     for node in (*source.all(ast.BinOp), *source.all(ast.UnaryOp)):
         if not _operates(source, node) or any(_operates(source, a) for a in _above(source, node)):
@@ -137,18 +129,7 @@ def _above(source: Source, node: ast.AST) -> Iterator[ast.AST]:
         yield above
 
 
-@rule(
-    "MG-124",
-    "assignments to tiles",
-    since="beta1",
-    kind="partial",
-    before="@nki.jit\ndef kernel(x):\n"
-    "    t = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)\n"
-    "    t[...] = nl.load(x)\n    t[0:64] = 0.0\n    return x",
-    after="@nki.jit\ndef kernel(x):\n"
-    "    t = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)\n"
-    "    nisa.dma_copy(dst=t[...], src=x)\n    nisa.memset(dst=t[0:64], value=0.0)\n    return x",
-)
+@rule("MG-124", "assignments to tiles", "partial")
 def _assignments(source: Source) -> Iterator[Match]:
     for statement in source.all(ast.Assign):
         if len(statement.targets) != 1:
@@ -227,18 +208,7 @@ def _element(source: Source, target: ast.Subscript) -> str:
     return f"{source.code(target.value)}[{', '.join(texts)}]"
 
 
-@rule(
-    "MG-106",
-    "nl.store stores no number",
-    since="beta1",
-    kind="safe",
-    before="@nki.jit\ndef kernel(x):\n"
-    "    out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)\n"
-    "    nl.store(out, 2.0)\n    return out",
-    after="@nki.jit\ndef kernel(x):\n"
-    "    out = nl.ndarray((128, 64), dtype=x.dtype, buffer=nl.shared_hbm)\n"
-    "    nl.store(out, nl.full(out.shape, 2.0, dtype=out.dtype, buffer=nl.sbuf))\n    return out",
-)
+@rule("MG-106", "nl.store stores no number", "safe")
 def _store_number(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "store"):
         found = source.arguments(call, ("dst", "value")) or {}
@@ -253,16 +223,7 @@ def _store_number(source: Source) -> Iterator[Match]:
         yield Match(call, "the number is stored from a tile", edits)
 
 
-@rule(
-    "MG-346",
-    "nl.store stores no PSUM tile",
-    since="0.3",
-    kind="safe",
-    before="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\nnl.store(out, value=t)",
-    after="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "t_sbuf = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.sbuf)\n"
-    "nisa.tensor_copy(dst=t_sbuf, src=t)\nnl.store(out, value=t_sbuf)",
-)
+@rule("MG-346", "nl.store stores no PSUM tile", "safe")
 def _store(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "store"):
         arguments = source.arguments(call, ("dst", "value")) or {}
@@ -288,18 +249,7 @@ def _store(source: Source) -> Iterator[Match]:
         yield Match(call, "the PSUM tile is copied to SBUF first", edits)
 
 
-@rule(
-    "MG-347",
-    "nl.copy of a PSUM tile stays in PSUM",
-    since="beta1",
-    kind="safe",
-    certain=False,
-    before="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "s = nl.copy(t, dtype=out.dtype)",
-    after="t = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "s = nl.ndarray(t.shape, dtype=out.dtype, buffer=nl.sbuf)\n"
-    "nisa.tensor_copy(dst=s, src=t)",
-)
+@rule("MG-347", "nl.copy of a PSUM tile stays in PSUM", "safe", certain=False)
 def _copy(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "copy"):
         arguments = source.arguments(call, ("src", "dtype")) or {}
@@ -327,16 +277,7 @@ def _copy(source: Source) -> Iterator[Match]:
             yield Match(call, "the copy gets a name", (*edits, source.replaced(call, name)))
 
 
-@rule(
-    "MG-345",
-    "nl.matmul takes x transposed",
-    since="beta1",
-    kind="partial",
-    before="a = nl.load(x)\nb = nl.load(y)\nc = nl.matmul(a, b)",
-    after="a = nl.load(x)\nb = nl.load(y)\na_t = nl.transpose(a)\n"
-    "a_t_sbuf = nl.ndarray(a_t.shape, dtype=a_t.dtype, buffer=nl.sbuf)\n"
-    "nisa.tensor_copy(dst=a_t_sbuf, src=a_t)\nc = nl.matmul(a_t_sbuf, b, transpose_x=True)",
-)
+@rule("MG-345", "nl.matmul takes x transposed", "partial")
 def _matmul(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "matmul"):
         found = source.arguments(call, ("x", "y", "transpose_x")) or {}
@@ -389,14 +330,7 @@ def _staged(stage: str, tile: str, nl: str, nisa: str) -> tuple[str, str]:
 _COMBINING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 
 
-@rule(
-    "MG-344",
-    "no broadcasting between tiles",
-    since="0.3",
-    kind="partial",
-    before="t = nl.load(x)\nm = nl.max(t, axis=1)\ny = nl.subtract(t, m)",
-    after="t = nl.load(x)\nm = nl.max(t, axis=1)\ny = nl.subtract(t, nl.broadcast_to(m, t.shape))",
-)
+@rule("MG-344", "no broadcasting between tiles", "partial")
 def _broadcast(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, *_COMBINING):
         found = source.arguments(call, ("x", "y", "dtype")) or {}
@@ -451,14 +385,7 @@ def _expanded(
     yield Match(call, "the operands are broadcast", tuple(edits))
 
 
-@rule(
-    "MG-341",
-    "no engine divides",
-    since="0.3",
-    kind="partial",
-    before="t = nl.load(x)\ny = nl.divide(t, nl.exp(t))",
-    after="t = nl.load(x)\ny = nl.multiply(t, nl.reciprocal(nl.exp(t)))",
-)
+@rule("MG-341", "no engine divides", "partial")
 def _divide(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "divide"):
         found = source.arguments(call, ("x", "y", "dtype")) or {}

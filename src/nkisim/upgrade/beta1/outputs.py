@@ -14,18 +14,7 @@ from nkisim.upgrade.tiles import base_name
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 
-@rule(
-    "MG-132",
-    "outputs that are arguments",
-    since="beta1",
-    kind="partial",
-    before="@nki.jit\ndef kernel(x, out):\n    nl.store(out, nl.load(x))\n\nkernel(a, b)",
-    after="@nki.jit\ndef kernel(x, out):\n"
-    "    out_result = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.shared_hbm)\n"
-    "    nisa.dma_copy(dst=out_result, src=out)\n"
-    "    nl.store(out_result, nl.load(x))\n"
-    "    return out_result\n\nb[...] = kernel(a, b)",
-)
+@rule("MG-132", "outputs that are arguments", "partial")
 def _mutable_arguments(source: Source) -> Iterator[Match]:
     for function in source.kernels():
         if any(r.value is not None for r in source.within(function.body, ast.Return)):
@@ -155,12 +144,7 @@ def _launch(source: Source, name: ast.Name) -> ast.Call | None:
 
 
 @rule(
-    "MG-132a",
-    "outputs that are arguments of functions without decorator",
-    since="beta1",
-    kind="report",
-    certain=False,
-    before="def kernel(x, out):\n    nl.store(out, nl.load(x))",
+    "MG-132a", "outputs that are arguments of functions without decorator", "report", certain=False
 )
 def _undecorated_outputs(source: Source) -> Iterator[Match]:
     """A function of Beta 1 may be compiled by its caller; helpers of this file are none."""

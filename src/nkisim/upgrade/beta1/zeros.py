@@ -14,17 +14,7 @@ _LANGUAGE = "nki.language"
 _LOOPS = ("range", *(f"{_LANGUAGE}.{kind}_range" for kind in ("affine", "sequential", "static")))
 
 
-@rule(
-    "MG-123",
-    "no zeros in PSUM before a matmul",
-    since="beta1",
-    kind="partial",
-    certain=False,
-    before="acc = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
-    after="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "for k in range(4):\n    nisa.nc_matmul(dst=acc, stationary=a, moving=b)",
-)
+@rule("MG-123", "no zeros in PSUM before a matmul", "partial", certain=False)
 def _zeros(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "zeros"):
         target = source.parent(call)

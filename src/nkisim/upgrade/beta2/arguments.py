@@ -75,14 +75,7 @@ def named(source: Source, call: ast.Call, first: int, names: Sequence[str]) -> t
     return tuple(edits)
 
 
-@rule(
-    "MG-307",
-    "dma_compute: scales and reduce_op changed places",
-    since="beta2",
-    kind="safe",
-    before="nisa.dma_compute(dst, srcs, scales, nl.add)",
-    after="nisa.dma_compute(dst, srcs, scales=scales, reduce_op=nl.add)",
-)
+@rule("MG-307", "dma_compute: scales and reduce_op changed places", "safe")
 def _dma_compute(source: Source) -> Iterator[Match]:
     yield from _hidden(source, "dma_compute", 2, "scales")
     for call in source.calls(_ISA, "dma_compute"):
@@ -101,16 +94,7 @@ def _dma_compute(source: Source) -> Iterator[Match]:
             yield Match(call, "scales and reduce_op are passed by keyword", edits)
 
 
-@rule(
-    "MG-308",
-    "sendrecv: use_gpsimd_dma became dma_engine",
-    since="beta2",
-    kind="safe",
-    before="nisa.sendrecv(src=a, dst=b, send_to_rank=1, recv_from_rank=1, pipe_id=0, "
-    "use_gpsimd_dma=True)",
-    after="nisa.sendrecv(src=a, dst=b, send_to_rank=1, recv_from_rank=1, pipe_id=0, "
-    "dma_engine=nisa.dma_engine.gpsimd_dma)",
-)
+@rule("MG-308", "sendrecv: use_gpsimd_dma became dma_engine", "safe")
 def _sendrecv(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "sendrecv"):
         argument = source.keyword(call, "use_gpsimd_dma")
@@ -125,15 +109,7 @@ def _sendrecv(source: Source) -> Iterator[Match]:
         yield Match(call, "use_gpsimd_dma= is now dma_engine=", (*imports, edit))
 
 
-@rule(
-    "MG-309",
-    "affine_select: offset left the third position",
-    since="beta2",
-    kind="safe",
-    before="nisa.affine_select(dst, pattern, 4, -1, tile, 0.0)",
-    after="nisa.affine_select(dst, pattern, offset=4, channel_multiplier=-1, on_true_tile=tile, "
-    "on_false_value=0.0)",
-)
+@rule("MG-309", "affine_select: offset left the third position", "safe")
 def _affine_select(source: Source) -> Iterator[Match]:
     tail = ("offset", "channel_multiplier", "on_true_tile", "on_false_value", "cmp_op", "name")
     new = ("dst", "pattern", "channel_multiplier", "on_true_tile", "on_false_value")
@@ -150,15 +126,7 @@ def _affine_select(source: Source) -> Iterator[Match]:
             yield Match(call, "offset and the arguments behind it are passed by keyword", edits)
 
 
-@rule(
-    "MG-325",
-    "nc_matmul: accumulate was inserted before tile_position",
-    since="beta2",
-    kind="safe",
-    before="nisa.nc_matmul(dst, s, m, False, False, True, (0, 0), (128, 128))",
-    after="nisa.nc_matmul(dst, s, m, False, False, True, tile_position=(0, 0), "
-    "tile_size=(128, 128))",
-)
+@rule("MG-325", "nc_matmul: accumulate was inserted before tile_position", "safe")
 def _nc_matmul(source: Source) -> Iterator[Match]:
     tail = ("tile_position", "tile_size", "perf_mode", "name")
     yield from _hidden(source, "nc_matmul", 6, "tile_position")
@@ -168,14 +136,7 @@ def _nc_matmul(source: Source) -> Iterator[Match]:
             yield Match(call, "arguments from tile_position on are passed by keyword", edits)
 
 
-@rule(
-    "MG-326",
-    "dma_copy: positions shifted when dst_rmw_op was removed",
-    since="beta2",
-    kind="safe",
-    before="nisa.dma_copy(dst, src, None, nisa.oob_mode.skip)",
-    after="nisa.dma_copy(dst, src, oob_mode=nisa.oob_mode.skip)",
-)
+@rule("MG-326", "dma_copy: positions shifted when dst_rmw_op was removed", "safe")
 def _dma_copy(source: Source) -> Iterator[Match]:
     tail = ("dst_rmw_op", "oob_mode", "dge_mode", "unique_indices", "name")
     yield from _hidden(source, "dma_copy", 2, "dst_rmw_op")
@@ -205,28 +166,13 @@ def _numbers(source: Source, tables: dict[str, tuple[str, ...]], message: str) -
                 yield Match(call, message.format(key=key, number=number), (*imports, edit))
 
 
-@rule(
-    "MG-129",
-    "numeric dge_mode of Beta 1",
-    since="beta1",
-    kind="safe",
-    certain=False,
-    before="nisa.dma_copy(dst=a, src=b, dge_mode=3)",
-    after="nisa.dma_copy(dst=a, src=b, dge_mode=nisa.dge_mode.unknown)",
-)
+@rule("MG-129", "numeric dge_mode of Beta 1", "safe", certain=False)
 def _old_numbers(source: Source) -> Iterator[Match]:
     message = "{key}={number} is named, with the numbers of Beta 1"
     yield from _numbers(source, {"dge_mode": _BETA1_DGE}, message)
 
 
-@rule(
-    "MG-313",
-    "numbers for enum members",
-    since="beta2",
-    kind="safe",
-    before="nisa.dma_copy(dst=a, src=b, dge_mode=2)",
-    after="nisa.dma_copy(dst=a, src=b, dge_mode=nisa.dge_mode.hwdge)",
-)
+@rule("MG-313", "numbers for enum members", "safe")
 def _enums(source: Source) -> Iterator[Match]:
     yield from _numbers(source, _ENUMS, "{key}={number} is named, with the numbers of Beta 2")
     for comparison in source.all(ast.Compare):
@@ -243,14 +189,7 @@ def _enums(source: Source) -> Iterator[Match]:
                 yield Match(comparison, "the generation is named", (*imports, edit))
 
 
-@rule(
-    "MG-314",
-    "strings for buffers",
-    since="beta2",
-    kind="safe",
-    before='nl.ndarray((128, 512), dtype=nl.float32, buffer="psum")',
-    after="nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)",
-)
+@rule("MG-314", "strings for buffers", "safe")
 def _buffers(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, *ALLOCATIONS):
         parameters = ALLOCATIONS[source.nki_name(call.func, _LANGUAGE) or "ndarray"]
@@ -266,14 +205,7 @@ def _buffers(source: Source) -> Iterator[Match]:
                 yield Match(call, f"{name!r} is no buffer; accepted are {', '.join(_BUFFERS)}")
 
 
-@rule(
-    "MG-315",
-    "engine=nisa.dma_engine: the alias is now the enum of sendrecv",
-    since="beta2",
-    kind="safe",
-    before="nisa.dma_copy(dst=a, src=b, engine=nisa.dma_engine)",
-    after="nisa.dma_copy(dst=a, src=b)",
-)
+@rule("MG-315", "engine=nisa.dma_engine: the alias is now the enum of sendrecv", "safe")
 def _dma_alias(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA):
         argument = source.keyword(call, "engine")
@@ -282,16 +214,7 @@ def _dma_alias(source: Source) -> Iterator[Match]:
             yield Match(call, "engine=dma_engine, which had no effect, is removed", (edit,))
 
 
-@rule(
-    "MG-311",
-    "num_channels of the collectives was removed",
-    since="beta2",
-    kind="partial",
-    before="ncc.collective_permute_implicit_current_processing_rank_id(iteration_id=0, "
-    "channel_id=ch, num_channels=2, replica_group=rg)",
-    after="ncc.collective_permute_implicit_current_processing_rank_id(iteration_id=0, "
-    "channel_id=ch, replica_group=rg)",
-)
+@rule("MG-311", "num_channels of the collectives was removed", "partial")
 def _channels(source: Source) -> Iterator[Match]:
     name = "collective_permute_implicit_current_processing_rank_id"
     for call in source.calls("nki.collectives", name):
@@ -302,16 +225,7 @@ def _channels(source: Source) -> Iterator[Match]:
             yield Match(call, "num_channels= is removed", (edit,), review)
 
 
-@rule(
-    "MG-322",
-    "range_select: on_false_value must be FP32_MIN",
-    since="beta2",
-    kind="partial",
-    before="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
-    "bound0=a, bound1=b, on_false_value=0.0)",
-    after="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
-    "bound0=a, bound1=b)",
-)
+@rule("MG-322", "range_select: on_false_value must be FP32_MIN", "partial")
 def _range_select(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "range_select"):
         argument = source.keyword(call, "on_false_value")
@@ -332,14 +246,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@rule(
-    "MG-328",
-    "shared_constant: dtype was removed",
-    since="beta2",
-    kind="partial",
-    before="c = nl.shared_constant(table, dtype=nl.bfloat16)\nt = nl.load(c)",
-    after="c = nl.shared_constant(table)\nt = nl.load(c, dtype=nl.bfloat16)",
-)
+@rule("MG-328", "shared_constant: dtype was removed", "partial")
 def _shared_constant(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "shared_constant"):
         given = source.keyword(call, "dtype")
@@ -377,16 +284,7 @@ def _loads(source: Source, statement: ast.AST | None) -> list[ast.Call] | None:
     return calls
 
 
-@rule(
-    "MG-329",
-    "range_select: range_start is an integer",
-    since="beta2",
-    kind="safe",
-    before="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
-    "bound0=a, bound1=b, range_start=16.0)",
-    after="nisa.range_select(dst=d, on_true_tile=t, comp_op0=nl.greater, comp_op1=nl.less, "
-    "bound0=a, bound1=b, range_start=16)",
-)
+@rule("MG-329", "range_select: range_start is an integer", "safe")
 def _range_start(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "range_select"):
         argument = source.keyword(call, "range_start")
@@ -400,16 +298,7 @@ def _range_start(source: Source) -> Iterator[Match]:
             yield Match(call, f"range_start={value} is no integer: choose the first index")
 
 
-@rule(
-    "MG-331",
-    "instructions with dst take no dtype",
-    since="beta2",
-    kind="partial",
-    before="a = nl.ndarray((128, 4), dtype=nl.bfloat16, buffer=nl.sbuf)\n"
-    "nisa.tensor_copy(dst=a, src=b, dtype=nl.bfloat16)",
-    after="a = nl.ndarray((128, 4), dtype=nl.bfloat16, buffer=nl.sbuf)\n"
-    "nisa.tensor_copy(dst=a, src=b)",
-)
+@rule("MG-331", "instructions with dst take no dtype", "partial")
 def _dtype(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA):
         argument, name = source.keyword(call, "dtype"), source.nki_name(call.func, _ISA) or ""

@@ -15,21 +15,7 @@ from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of
 _LANGUAGE = "nki.language"
 
 
-@rule(
-    "MG-312",
-    "outputs are in shared HBM",
-    since="beta2",
-    kind="safe",
-    shows=False,
-    before="@nki.jit\ndef kernel(x):\n"
-    "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.hbm)\n"
-    "    nisa.dma_copy(dst=out, src=x)\n"
-    "    return out",
-    after="@nki.jit\ndef kernel(x):\n"
-    "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
-    "    nisa.dma_copy(dst=out, src=x)\n"
-    "    return out",
-)
+@rule("MG-312", "outputs are in shared HBM", "safe", shows=False)
 def _outputs(source: Source) -> Iterator[Match]:
     kernels = source.kernels()
     for statement in source.all(ast.Return):
@@ -50,15 +36,7 @@ def _outputs(source: Source) -> Iterator[Match]:
                     yield Match(call, "an output is in shared_hbm", (*module[1], edit))
 
 
-@rule(
-    "MG-316",
-    "no keyword-only separator in kernels",
-    since="beta2",
-    kind="safe",
-    shows=False,
-    before="@nki.jit\ndef kernel(x, *, flag=True):\n    return x",
-    after="@nki.jit\ndef kernel(x, flag=True):\n    return x",
-)
+@rule("MG-316", "no keyword-only separator in kernels", "safe", shows=False)
 def _separator(source: Source) -> Iterator[Match]:
     for function in source.device_functions():
         parameters = function.args
@@ -89,15 +67,7 @@ def _before(source: Source, function: Function) -> int:
     return max((source.span(node)[1] for node in last), default=source.span(function)[0])
 
 
-@rule(
-    "MG-317",
-    "no identity comparisons in kernels",
-    since="beta2",
-    kind="safe",
-    shows=False,
-    before="@nki.jit\ndef kernel(x, flag=True):\n    if flag is True:\n        pass\n    return x",
-    after="@nki.jit\ndef kernel(x, flag=True):\n    if flag == True:\n        pass\n    return x",
-)
+@rule("MG-317", "no identity comparisons in kernels", "safe", shows=False)
 def _identity(source: Source) -> Iterator[Match]:
     for comparison in source.all(ast.Compare):
         edits = []
@@ -116,15 +86,7 @@ def _identity(source: Source) -> Iterator[Match]:
 _IDENTITY = re.compile(rb"\bis(\s+not)?\b")
 
 
-@rule(
-    "MG-318",
-    "lists as arguments of kernels",
-    since="beta2",
-    kind="partial",
-    shows=False,
-    before="@nki.jit\ndef kernel(x, stride=[1, 1]):\n    return x\n\nkernel(a, stride=[2])",
-    after="@nki.jit\ndef kernel(x, stride=(1, 1)):\n    return x\n\nkernel(a, stride=(2,))",
-)
+@rule("MG-318", "lists as arguments of kernels", "partial", shows=False)
 def _lists(source: Source) -> Iterator[Match]:
     kernels = {function.name: function for function in source.kernels()}
     for function in kernels.values():
@@ -192,14 +154,7 @@ def _jit_argument(source: Source, name: str) -> Iterator[tuple[ast.Call, tuple[E
             yield call, (source.without_argument(call, argument),)
 
 
-@rule(
-    "MG-319",
-    "nki.jit: platform_target moved to the environment",
-    since="beta2",
-    kind="partial",
-    before='@nki.jit(platform_target="trn2")\ndef kernel(x):\n    return x',
-    after="@nki.jit\ndef kernel(x):\n    return x",
-)
+@rule("MG-319", "nki.jit: platform_target moved to the environment", "partial")
 def _platform_target(source: Source) -> Iterator[Match]:
     for call, edits in _jit_argument(source, "platform_target"):
         given = source.keyword(call, "platform_target")
@@ -208,15 +163,7 @@ def _platform_target(source: Source) -> Iterator[Match]:
         yield Match(call, "platform_target= is removed", edits, review)
 
 
-@rule(
-    "MG-320",
-    "nki.jit: mode was removed",
-    since="beta2",
-    kind="safe",
-    refused="0.4.0",
-    before='@nki.jit(mode="torchxla")\ndef kernel(x):\n    return x',
-    after="@nki.jit\ndef kernel(x):\n    return x",
-)
+@rule("MG-320", "nki.jit: mode was removed", "safe", refused="0.4.0")
 def _mode(source: Source) -> Iterator[Match]:
     for call, edits in _jit_argument(source, "mode"):
         given = source.keyword(call, "mode")
@@ -228,28 +175,14 @@ def _mode(source: Source) -> Iterator[Match]:
         )
 
 
-@rule(
-    "MG-323a",
-    "num_programs() is the size of axis 0",
-    since="beta2",
-    kind="report",
-    certain=False,
-    before="n = nl.num_programs()",
-)
+@rule("MG-323a", "num_programs() is the size of axis 0", "report", certain=False)
 def _num_programs(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "num_programs"):
         if not source.given(call):
             yield Match(call, "the default changed from all axes to axis 0: write axes=0")
 
 
-@rule(
-    "MG-332",
-    "torch_neuronx.nki_jit",
-    since="beta2",
-    kind="partial",
-    before="import torch_neuronx\n\n@torch_neuronx.nki_jit\ndef kernel(x):\n    return x",
-    after="import torch_neuronx\n\n@nki.jit\ndef kernel(x):\n    return x",
-)
+@rule("MG-332", "torch_neuronx.nki_jit", "partial")
 def _nki_jit(source: Source) -> Iterator[Match]:
     for node, _ in source.decorators():
         name = source.name(node.func if isinstance(node, ast.Call) else node)
@@ -263,13 +196,7 @@ def _nki_jit(source: Source) -> Iterator[Match]:
             yield Match(node, "nki.jit replaces nki_jit", edits)
 
 
-@rule(
-    "MG-333",
-    "a grid has one axis",
-    since="beta2",
-    kind="report",
-    before="@nki.jit\ndef kernel(x):\n    return x\n\nkernel[2, 4](a)",
-)
+@rule("MG-333", "a grid has one axis", "report")
 def _grid(source: Source) -> Iterator[Match]:
     kernels = {function.name for function in source.kernels()}
     for call in source.all(ast.Call):

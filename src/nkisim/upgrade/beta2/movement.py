@@ -15,18 +15,7 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _DMA_COPY = ("dst", "src")
 
 
-@rule(
-    "MG-301",
-    "dma_copy reads no PSUM",
-    since="beta2",
-    kind="safe",
-    before="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "nisa.dma_copy(dst=out, src=acc)",
-    after="acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)\n"
-    "acc_sbuf = nl.ndarray(acc.shape, dtype=out.dtype, buffer=nl.sbuf)\n"
-    "nisa.tensor_copy(dst=acc_sbuf, src=acc)\n"
-    "nisa.dma_copy(dst=out, src=acc_sbuf)",
-)
+@rule("MG-301", "dma_copy reads no PSUM", "safe")
 def _from_psum(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_copy"):
         arguments = source.arguments(call, _DMA_COPY)
@@ -59,15 +48,7 @@ def _from_psum(source: Source) -> Iterator[Match]:
         yield Match(call, "the PSUM tile is copied to SBUF first", edits)
 
 
-@rule(
-    "MG-302",
-    "dma_copy with hwdge copies bytes",
-    since="beta2",
-    kind="report",
-    before="a = nl.ndarray((128, 4), dtype=nl.bfloat16, buffer=nl.sbuf)\n"
-    "b = nl.ndarray((128, 4), dtype=nl.uint16, buffer=nl.sbuf)\n"
-    "nisa.dma_copy(dst=a, src=b, dge_mode=nisa.dge_mode.hwdge)",
-)
+@rule("MG-302", "dma_copy with hwdge copies bytes", "report")
 def _hardware_descriptors(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_copy"):
         arguments = source.arguments(call, _DMA_COPY)
@@ -84,14 +65,7 @@ def _hardware_descriptors(source: Source) -> Iterator[Match]:
             )
 
 
-@rule(
-    "MG-303a",
-    "dma_copy: dst_rmw_op was removed",
-    since="beta2",
-    kind="partial",
-    before="nisa.dma_copy(dst=acc, src=x, dst_rmw_op=nl.add)",
-    after="nisa.dma_compute(dst=acc, srcs=[x, acc], reduce_op=nl.add)",
-)
+@rule("MG-303a", "dma_copy: dst_rmw_op was removed", "partial")
 def _read_modify_write(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_copy"):
         given = source.keyword(call, "dst_rmw_op")
@@ -134,18 +108,7 @@ def _accumulating(source: Source, call: ast.Call, op: str) -> str | None:
     return f"{function}({', '.join(parts)})"
 
 
-@rule(
-    "MG-303b",
-    "dma_copy: dst_rmw_op that is None at first",
-    since="beta2",
-    kind="partial",
-    before="op = None if k == 0 else nl.add\nnisa.dma_copy(dst=acc, src=x, dst_rmw_op=op)",
-    after="op = None if k == 0 else nl.add\n"
-    "if k == 0:\n"
-    "    nisa.dma_copy(dst=acc, src=x)\n"
-    "else:\n"
-    "    nisa.dma_compute(dst=acc, srcs=[x, acc], reduce_op=op)",
-)
+@rule("MG-303b", "dma_copy: dst_rmw_op that is None at first", "partial")
 def _first_copy(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_copy"):
         given = source.keyword(call, "dst_rmw_op")
@@ -185,11 +148,8 @@ def _first_copy(source: Source) -> Iterator[Match]:
 @rule(
     "MG-321",
     "tensor_copy_dynamic_src and tensor_copy_dynamic_dst are deprecated",
-    since="beta2",
-    kind="partial",
+    "partial",
     refused="0.4.0",
-    before="nisa.tensor_copy_dynamic_src(dst=a, src=t.ap(pattern=p, scalar_offset=r))",
-    after="nisa.tensor_copy(dst=a, src=t.ap(pattern=p, scalar_offset=r))",
 )
 def _dynamic_copy(source: Source) -> Iterator[Match]:
     names = ("tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")

@@ -13,14 +13,7 @@ from nkisim.upgrade.tiles import dtype_of, rank_of, shape_of
 _ISA = "nki.isa"
 
 
-@rule(
-    "MG-304",
-    "memset: an integer tile takes an integer",
-    since="beta2",
-    kind="safe",
-    before="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\nnisa.memset(t, 2.0)",
-    after="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\nnisa.memset(t, 2)",
-)
+@rule("MG-304", "memset: an integer tile takes an integer", "safe")
 def _memset(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "memset"):
         arguments = source.arguments(call, ("dst", "value", "engine", "name")) or {}
@@ -39,13 +32,7 @@ def _memset(source: Source) -> Iterator[Match]:
             yield Match(call, f"{text} does not fit {dtype_of(source, dst)}: choose an integer")
 
 
-@rule(
-    "MG-305",
-    "memset: packed types take zero only",
-    since="beta2",
-    kind="report",
-    before="t = nl.ndarray((128, 4), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)\nnisa.memset(t, 1)",
-)
+@rule("MG-305", "memset: packed types take zero only", "report")
 def _packed(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "memset"):
         arguments = source.arguments(call, ("dst", "value", "engine", "name")) or {}
@@ -57,18 +44,7 @@ def _packed(source: Source) -> Iterator[Match]:
             yield Match(call, "pass the packed constant as an argument and load it with dma_copy")
 
 
-@rule(
-    "MG-306",
-    "tensor_reduce: axis counts the dimensions of the tensor",
-    since="beta2",
-    kind="partial",
-    before="t = nl.ndarray((128, 8, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "s = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "nisa.tensor_reduce(dst=s, op=nl.add, data=t, axis=1)",
-    after="t = nl.ndarray((128, 8, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "s = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "nisa.tensor_reduce(dst=s, op=nl.add, data=t, axis=2)",
-)
+@rule("MG-306", "tensor_reduce: axis counts the dimensions of the tensor", "partial")
 def _axis(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "tensor_reduce"):
         arguments = (
@@ -114,14 +90,7 @@ def _only(axis: ast.expr) -> ast.expr:
     return axis.elts[0] if isinstance(axis, ast.List | ast.Tuple) and len(axis.elts) == 1 else axis
 
 
-@rule(
-    "MG-310",
-    "register_move: imm became src, a register",
-    since="beta2",
-    kind="safe",
-    before="nisa.register_move(r, imm=7)",
-    after="nisa.register_move(r, src=nisa.register_alloc(7))",
-)
+@rule("MG-310", "register_move: imm became src, a register", "safe")
 def _register_move(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "register_move"):
         argument = source.keyword(call, "imm")

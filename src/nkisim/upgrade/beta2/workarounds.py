@@ -14,13 +14,7 @@ from nkisim.upgrade.tiles import dtype_of, is_tile
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 
-@rule(
-    "MG-342",
-    "no engine computes remainders",
-    since="0.3",
-    kind="report",
-    before="t = nl.load(x)\ny = nl.mod(t, 3.0)",
-)
+@rule("MG-342", "no engine computes remainders", "report")
 def _remainder(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "mod", "fmod"):
         name = source.nki_name(call.func, _LANGUAGE)
@@ -30,14 +24,7 @@ def _remainder(source: Source) -> Iterator[Match]:
 _POWERS = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 
 
-@rule(
-    "MG-343",
-    "nl.power with a number",
-    since="0.3",
-    kind="partial",
-    before="t = nl.load(x)\ny = nl.power(t, 2.0)",
-    after="t = nl.load(x)\ny = nl.square(t)",
-)
+@rule("MG-343", "nl.power with a number", "partial")
 def _power(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "power"):
         found = source.arguments(call, ("x", "y", "dtype")) or {}
@@ -67,17 +54,7 @@ def _number(node: ast.AST | None) -> float | None:
     return None if value is None else float(value)
 
 
-@rule(
-    "MG-348",
-    "nl.copy rounds large integers",
-    since="0.3",
-    kind="safe",
-    certain=False,
-    before="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\ns = nl.copy(t)",
-    after="t = nl.ndarray((128, 4), dtype=nl.int32, buffer=nl.sbuf)\n"
-    "s = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.sbuf)\n"
-    "nisa.tensor_copy(dst=s, src=t, engine=nisa.engine.vector)",
-)
+@rule("MG-348", "nl.copy rounds large integers", "safe", certain=False)
 def _integer_copy(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "copy"):
         found = source.arguments(call, ("x", "dtype")) or {}
@@ -102,15 +79,7 @@ def _integer_copy(source: Source) -> Iterator[Match]:
             yield Match(call, "copy integers with nisa.tensor_copy on the Vector engine")
 
 
-@rule(
-    "MG-349",
-    "the index of nl.dynamic_range in arithmetic",
-    since="0.3",
-    kind="report",
-    until="0.4.0",
-    before="@nki.jit\ndef kernel(x, n):\n    for i in nl.dynamic_range(n):\n"
-    "        nisa.dma_copy(dst=x[i * 2], src=x[0])\n    return x",
-)
+@rule("MG-349", "the index of nl.dynamic_range in arithmetic", "report", until="0.4.0")
 def _dynamic_index(source: Source) -> Iterator[Match]:
     for loop in source.all(ast.For):
         call, target = loop.iter, loop.target
@@ -127,15 +96,7 @@ def _dynamic_index(source: Source) -> Iterator[Match]:
                 )
 
 
-@rule(
-    "MG-350",
-    "nl.random_seed takes a tile",
-    since="0.3",
-    kind="partial",
-    before="nl.random_seed(7)",
-    after="seed = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)\n"
-    "nisa.memset(dst=seed, value=7)\nnl.random_seed(seed)",
-)
+@rule("MG-350", "nl.random_seed takes a tile", "partial")
 def _seed(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "random_seed"):
         value = (source.arguments(call, ("seed",)) or {}).get("seed")
@@ -155,15 +116,7 @@ def _seed(source: Source) -> Iterator[Match]:
         yield Match(call, "the seed is put into a tile", edits)
 
 
-@rule(
-    "MG-351",
-    "nc_transpose: engine is ignored",
-    since="0.3",
-    kind="report",
-    certain=False,
-    until="0.4.0",
-    before="nisa.nc_transpose(dst=a, data=b, engine=nisa.engine.vector)",
-)
+@rule("MG-351", "nc_transpose: engine is ignored", "report", certain=False, until="0.4.0")
 def _transpose_engine(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "nc_transpose"):
         argument = source.keyword(call, "engine")

@@ -31,21 +31,7 @@ _BINDS: tuple[type[ast.AST], ...] = (
 )
 
 
-@rule(
-    "MG-601",
-    "dynamic_range is fori_loop",
-    since="0.5",
-    to="0.6.0",
-    kind="partial",
-    before="def gather(row, table, rows):\n"
-    "    for step in nl.dynamic_range(rows):\n"
-    "        nisa.dma_copy(dst=row, src=table.ap([[1, 1], [1, 8]], scalar_offset=step))",
-    after="def gather(row, table, rows):\n"
-    "    def body(step):\n"
-    "        nisa.dma_copy(dst=row, src=table.ap([[1, 1], [1, 8]], scalar_offset=step))\n\n"
-    "    nl.fori_loop(0, rows, body)",
-    refused="0.7.0",
-)
+@rule("MG-601", "dynamic_range is fori_loop", "partial", refused="0.7.0")
 def counted(source: Source) -> Iterator[Match]:
     """Find loops over ``dynamic_range``."""
     for loop in source.all(ast.For):
@@ -71,24 +57,7 @@ def counted(source: Source) -> Iterator[Match]:
         yield Match(loop, "the body is a function of the loop variable", edits)
 
 
-@rule(
-    "MG-602",
-    "while with a register is while_loop",
-    since="0.5",
-    to="0.6.0",
-    kind="partial",
-    before="left = nisa.register_alloc(3)\n"
-    "while left:\n"
-    "    nisa.tensor_tensor(dst=n, data1=n, data2=one, op=nl.subtract)\n"
-    "    nisa.register_load(left, n)",
-    after="left = nisa.register_alloc(3)\n"
-    "def body(left):\n"
-    "    nisa.tensor_tensor(dst=n, data1=n, data2=one, op=nl.subtract)\n"
-    "    nisa.register_load(left, n)\n"
-    "    return left\n\n"
-    "nl.while_loop(left, body)",
-    refused="0.7.0",
-)
+@rule("MG-602", "while with a register is while_loop", "partial", refused="0.7.0")
 def conditional(source: Source) -> Iterator[Match]:
     """Find loops while a register is not 0."""
     for loop in source.all(ast.While):

@@ -16,34 +16,15 @@ _ISA, _LANGUAGE = "nki.isa", "nki.language"
 rule(
     "MG-404",
     "tensor_copy_dynamic_src and tensor_copy_dynamic_dst were removed",
-    since="0.3",
-    to="0.4.0",
-    kind="partial",
-    before="nisa.tensor_copy_dynamic_dst(dst=t.ap(pattern=p, scalar_offset=r), src=row)",
-    after="nisa.tensor_copy(dst=t.ap(pattern=p, scalar_offset=r), src=row)",
+    "partial",
     same_as="MG-321",
 )(RULES["MG-321"].find)
-rule(
-    "MG-405",
-    "the namespace neuronxcc.nki is an error in kernels",
-    since="0.3",
-    to="0.4.0",
-    kind="safe",
-    before="import neuronxcc.nki.isa as nisa",
-    after="import nki.isa as nisa",
-    same_as="MG-101",
-)(RULES["MG-101"].find)
-
-
-@rule(
-    "MG-406",
-    "nki.jit: func became fn, mode was removed",
-    since="0.3",
-    to="0.4.0",
-    kind="safe",
-    before='scale = nki.jit(func=scale_rows, mode="auto")',
-    after="scale = nki.jit(scale_rows)",
+rule("MG-405", "the namespace neuronxcc.nki is an error in kernels", "safe", same_as="MG-101")(
+    RULES["MG-101"].find
 )
+
+
+@rule("MG-406", "nki.jit: func became fn, mode was removed", "safe")
 def _jit(source: Source) -> Iterator[Match]:
     for call in source.calls("nki", "jit"):
         given = source.given(call)
@@ -72,35 +53,14 @@ def renamed_attributes(source: Source, names: Mapping[str, str]) -> Iterator[Mat
             yield Match(attribute, f"tile_size.{name} is now {names[name]}", (edit,))
 
 
-@rule(
-    "MG-407",
-    "tile_size: names that say what they measure",
-    since="0.3",
-    to="0.4.0",
-    kind="safe",
-    before="columns = nl.tile_size.total_available_sbuf_size // 4",
-    after="columns = nl.tile_size.sbuf_fmax_bytes // 4",
-    deprecated=True,
-)
+@rule("MG-407", "tile_size: names that say what they measure", "safe", deprecated=True)
 def _sizes(source: Source) -> Iterator[Match]:
     # Despite its name, the first is the size per partition; the second is that of a bank.
     names = {"total_available_sbuf_size": "sbuf_fmax_bytes", "psum_fmax": "psum_bank_fmax"}
     yield from renamed_attributes(source, names)
 
 
-@rule(
-    "MG-408",
-    "dma_transpose: dst has exactly the permuted shape of src",
-    since="0.3",
-    to="0.4.0",
-    kind="partial",
-    before="src = nl.ndarray((512, 1, 1, 64), dtype=nl.bfloat16, buffer=nl.shared_hbm)\n"
-    "dst = nl.ndarray((64, 1, 512), dtype=nl.bfloat16, buffer=nl.shared_hbm)\n"
-    "nisa.dma_transpose(dst=dst, src=src, axes=(3, 1, 2, 0))",
-    after="src = nl.ndarray((512, 1, 1, 64), dtype=nl.bfloat16, buffer=nl.shared_hbm)\n"
-    "dst = nl.ndarray((64, 1, 512), dtype=nl.bfloat16, buffer=nl.shared_hbm)\n"
-    "nisa.dma_transpose(dst=dst.reshape((64, 1, 1, 512)), src=src, axes=(3, 1, 2, 0))",
-)
+@rule("MG-408", "dma_transpose: dst has exactly the permuted shape of src", "partial")
 def _transposed_shape(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_transpose"):
         arguments = source.arguments(call, parameter_names("0.4.0", _ISA, "dma_transpose")) or {}
@@ -129,14 +89,7 @@ def _integers(node: ast.expr | None) -> list[int] | None:
     return values if sorted(values) == list(range(len(found))) else None
 
 
-@rule(
-    "MG-411",
-    "the variable of a dynamic loop is read-only",
-    since="0.3",
-    to="0.4.0",
-    kind="report",
-    before="for i in nl.dynamic_range(4):\n    nisa.register_load(i, count)",
-)
+@rule("MG-411", "the variable of a dynamic loop is read-only", "report")
 def _frozen(source: Source) -> Iterator[Match]:
     for loop in source.all(ast.For):
         if not isinstance(loop.iter, ast.Call) or not isinstance(loop.target, ast.Name):
@@ -157,14 +110,8 @@ def _frozen(source: Source) -> Iterator[Match]:
 @rule(
     "MG-412",
     "nc_transpose honours engine=: the vector engine takes 32 x 32",
-    since="0.3",
-    to="0.4.0",
-    kind="partial",
+    "partial",
     certain=False,
-    before="x = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "nisa.nc_transpose(dst=y, data=x, engine=nisa.engine.vector)",
-    after="x = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "nisa.nc_transpose(dst=y, data=x, engine=nisa.engine.tensor)",
 )
 def _transpose_engine(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "nc_transpose"):

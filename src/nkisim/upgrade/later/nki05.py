@@ -19,29 +19,12 @@ from nkisim.upgrade.tiles import buffer_of, in_psum, is_tile, shape_of
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
 
-@rule(
-    "MG-407a",
-    "tile_size.psum_fmax_bytes exists in 0.4.0 only",
-    since="0.4",
-    to="0.5.0",
-    kind="safe",
-    before="width = nl.tile_size.psum_fmax_bytes // 2",
-    after="width = nl.tile_size.psum_bank_fmax_bytes // 2",
-)
+@rule("MG-407a", "tile_size.psum_fmax_bytes exists in 0.4.0 only", "safe")
 def _psum_size(source: Source) -> Iterator[Match]:
     yield from renamed_attributes(source, {"psum_fmax_bytes": "psum_bank_fmax_bytes"})
 
 
-@rule(
-    "MG-501",
-    "reshape takes one shape",
-    since="0.4",
-    to="0.5.0",
-    kind="safe",
-    before="t = nl.ndarray((128, 12), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "u = t.reshape(new_shape=(128, 3, 4))",
-    after="t = nl.ndarray((128, 12), dtype=nl.float32, buffer=nl.sbuf)\nu = t.reshape((128, 3, 4))",
-)
+@rule("MG-501", "reshape takes one shape", "safe")
 def _reshape(source: Source) -> Iterator[Match]:
     for call in _method_calls(source, "reshape"):
         shape = source.keyword(call, "new_shape")
@@ -62,15 +45,7 @@ def _method_calls(source: Source, name: str) -> Iterator[ast.Call]:
             yield call
 
 
-@rule(
-    "MG-502",
-    "access patterns of views: AWS's documents contradict each other",
-    since="0.4",
-    to="0.5.0",
-    kind="report",
-    before="t = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "u = t[0:128, 32:64].ap(pattern=[[64, 128], [1, 8]], offset=0)",
-)
+@rule("MG-502", "access patterns of views: AWS's documents contradict each other", "report")
 def _patterns(source: Source) -> Iterator[Match]:
     for call in _method_calls(source, "ap"):
         assert isinstance(call.func, ast.Attribute)
@@ -96,16 +71,7 @@ def _is_part(source: Source, node: ast.Subscript) -> bool:
 
 
 @rule(
-    "MG-503",
-    "an integer index of a tile keeps the partition dimension",
-    since="0.4",
-    to="0.5.0",
-    kind="partial",
-    certain=False,
-    before="t = nl.ndarray((128, 8, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "nisa.dma_copy(dst=out, src=t[3])",
-    after="t = nl.ndarray((128, 8, 64), dtype=nl.float32, buffer=nl.sbuf)\n"
-    "nisa.dma_copy(dst=out, src=t[3:4])",
+    "MG-503", "an integer index of a tile keeps the partition dimension", "partial", certain=False
 )
 def _partitions(source: Source) -> Iterator[Match]:
     for subscript in source.all(ast.Subscript):
@@ -159,12 +125,8 @@ def _counts_only(source: Source, operand: ast.AST) -> bool:
 @rule(
     "MG-504",
     "random numbers: the engine is no longer chosen automatically",
-    since="0.4",
-    to="0.5.0",
-    kind="partial",
+    "partial",
     certain=False,
-    before="nisa.rng(dst=bits)",
-    after="nisa.rng(dst=bits, engine=nisa.engine.vector)",
 )
 def _engines(source: Source) -> Iterator[Match]:
     for name in ("rng", "rand_get_state", "rand_set_state"):
@@ -191,18 +153,7 @@ def _default(parameters: str, name: str) -> str:
     raise KeyError(name)
 
 
-@rule(
-    "MG-505",
-    "nl.rsqrt reads no PSUM",
-    since="0.4",
-    to="0.5.0",
-    kind="partial",
-    before="acc = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.psum)\ny = nl.rsqrt(acc)",
-    after="acc = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.psum)\n"
-    "acc_sbuf = nl.ndarray(acc.shape, dtype=acc.dtype, buffer=nl.sbuf)\n"
-    "nisa.tensor_copy(dst=acc_sbuf, src=acc)\n"
-    "y = nl.rsqrt(acc_sbuf)",
-)
+@rule("MG-505", "nl.rsqrt reads no PSUM", "partial")
 def _rsqrt(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "rsqrt"):
         operand = (source.arguments(call, ("x", "dtype")) or {}).get("x")
@@ -218,10 +169,7 @@ def _rsqrt(source: Source) -> Iterator[Match]:
 @rule(
     "MG-508",
     "launch grids will be replaced by the setting of the logical core",
-    since="0.4",
-    to="0.5.0",
-    kind="report",
-    before="@nki.jit\ndef kernel(x):\n    return x\n\ny = kernel[2](a)",
+    "report",
     deprecated=True,
 )
 def _grid(source: Source) -> Iterator[Match]:
@@ -236,14 +184,7 @@ def _grid(source: Source) -> Iterator[Match]:
             yield Match(call, f"{text}: {fix}")
 
 
-@rule(
-    "MG-509",
-    "device_value, sim_value and is_identity exist in 0.4.0 only",
-    since="0.4",
-    to="0.5.0",
-    kind="report",
-    before="t = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)\nprint(t.sim_value)",
-)
+@rule("MG-509", "device_value, sim_value and is_identity exist in 0.4.0 only", "report")
 def _removed_attributes(source: Source) -> Iterator[Match]:
     for attribute in source.all(ast.Attribute):
         name = attribute.attr

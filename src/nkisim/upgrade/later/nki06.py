@@ -34,14 +34,7 @@ def is_register(source: Source, node: ast.AST) -> bool:
 
 
 @rule(
-    "MG-603",
-    "affine_range, sequential_range and static_range are range",
-    since="0.5",
-    to="0.6.0",
-    kind="safe",
-    before="for k in nl.affine_range(4):\n    nisa.memset(tiles[k], 0)",
-    after="for k in range(4):\n    nisa.memset(tiles[k], 0)",
-    deprecated=True,
+    "MG-603", "affine_range, sequential_range and static_range are range", "safe", deprecated=True
 )
 def ranges(source: Source) -> Iterator[Match]:
     """Find the ranges of NKI that are Python's."""
@@ -73,16 +66,7 @@ def is_builtin(source: Source, name: str) -> bool:
     return not any(scope.assignments[name] for scope in source.scopes)
 
 
-@rule(
-    "MG-604",
-    "names of engines in nki.isa",
-    since="0.5",
-    to="0.6.0",
-    kind="safe",
-    before="nisa.tensor_copy(dst=y, src=x, engine=nisa.gpsimd_engine)",
-    after="nisa.tensor_copy(dst=y, src=x, engine=nisa.engine.gpsimd)",
-    deprecated=True,
-)
+@rule("MG-604", "names of engines in nki.isa", "safe", deprecated=True)
 def _engines(source: Source) -> Iterator[Match]:
     for node in (*source.all(ast.Attribute), *source.all(ast.Name)):
         engine = (source.nki_name(node, _ISA) or "").removesuffix("_engine")
@@ -94,14 +78,7 @@ def _engines(source: Source) -> Iterator[Match]:
             yield Match(node, f"{engine}_engine is engine.{engine}", (*isa[1], edit))
 
 
-@rule(
-    "MG-605",
-    "a register decides nothing in Python",
-    since="0.5",
-    to="0.6.0",
-    kind="report",
-    before="r = nisa.register_alloc(1)\nif r:\n    nisa.memset(t, 0)",
-)
+@rule("MG-605", "a register decides nothing in Python", "report")
 def _registers(source: Source) -> Iterator[Match]:
     fix = "decide with a Python value, or loop with nl.while_loop or nl.fori_loop"
     operations = source.all(ast.BoolOp)
@@ -121,15 +98,7 @@ def _python_ranges(source: Source) -> Iterator[ast.Call]:
             yield call
 
 
-@rule(
-    "MG-610",
-    "dma_transpose by hardware descriptors takes 128 columns",
-    since="0.5",
-    to="0.6.0",
-    kind="report",
-    before="x = nl.ndarray((16, 256), dtype=nl.bfloat16, buffer=nl.shared_hbm)\n"
-    "nisa.dma_transpose(dst=y, src=x, dge_mode=nisa.dge_mode.hwdge)",
-)
+@rule("MG-610", "dma_transpose by hardware descriptors takes 128 columns", "report")
 def _columns(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_transpose"):
         names = parameter_names("0.5.0", _ISA, "dma_transpose")

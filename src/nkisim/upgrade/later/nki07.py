@@ -15,75 +15,24 @@ from nkisim.upgrade.source import Source
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _HBM = tuple(f"{_LANGUAGE}.{name}" for name in ("hbm", "private_hbm", "shared_hbm"))
 
-rule(
-    "MG-701",
-    "dynamic_range is fori_loop",
-    since="0.6",
-    to="0.7.0",
-    kind="partial",
-    before="def fill(t, rows):\n    for step in nl.dynamic_range(rows):\n        nisa.memset(t, 0)",
-    after="def fill(t, rows):\n"
-    "    def body(step):\n"
-    "        nisa.memset(t, 0)\n\n"
-    "    nl.fori_loop(0, rows, body)",
-    same_as="MG-601",
-)(counted)
-rule(
-    "MG-702",
-    "while with a register is while_loop",
-    since="0.6",
-    to="0.7.0",
-    kind="partial",
-    before="left = nisa.register_alloc(3)\nwhile left:\n    nisa.register_load(left, n)",
-    after="left = nisa.register_alloc(3)\n"
-    "def body(left):\n"
-    "    nisa.register_load(left, n)\n"
-    "    return left\n\n"
-    "nl.while_loop(left, body)",
-    same_as="MG-602",
-)(conditional)
+rule("MG-701", "dynamic_range is fori_loop", "partial", same_as="MG-601")(counted)
+rule("MG-702", "while with a register is while_loop", "partial", same_as="MG-602")(conditional)
 rule(
     "MG-703",
     "affine_range, sequential_range and static_range are range",
-    since="0.6",
-    to="0.7.0",
-    kind="safe",
-    before="for k in nl.static_range(4):\n    nisa.memset(tiles[k], 0)",
-    after="for k in range(4):\n    nisa.memset(tiles[k], 0)",
+    "safe",
     deprecated=True,
     same_as="MG-603",
 )(ranges)
-rule(
-    "MG-706",
-    "activation and activate2: engine was inserted before name",
-    since="0.6",
-    to="0.7.0",
-    kind="safe",
-    certain=False,
-    before="nisa.activation(y, nl.exp, x, None, 1.0, None, None, nisa.reduce_cmd.idle, 'exp')",
-    after="nisa.activation(y, nl.exp, x, None, 1.0, None, None, nisa.reduce_cmd.idle, name='exp')",
-)(keywords("0.6.0", "0.7.0", "activation", "activate2"))
-rule(
-    "MG-707",
-    "topk: sorted was inserted before name",
-    since="0.6",
-    to="0.7.0",
-    kind="safe",
-    certain=False,
-    before="nisa.topk(v, i, s, 100, 'best')",
-    after="nisa.topk(v, i, s, 100, name='best')",
-)(keywords("0.6.0", "0.7.0", "topk"))
-
-
-@rule(
-    "MG-704",
-    "== of objects is Python's",
-    since="0.6",
-    to="0.7.0",
-    kind="report",
-    certain=False,
-    before="class Layout(nl.NKIObject):\n    rows = 1\n\n\nsame = Layout(rows=2) == Layout(rows=2)",
+rule("MG-706", "activation and activate2: engine was inserted before name", "safe", certain=False)(
+    keywords("0.6.0", "0.7.0", "activation", "activate2")
 )
+rule("MG-707", "topk: sorted was inserted before name", "safe", certain=False)(
+    keywords("0.6.0", "0.7.0", "topk")
+)
+
+
+@rule("MG-704", "== of objects is Python's", "report", certain=False)
 def _equality(source: Source) -> Iterator[Match]:
     # Objects of other classes could not be used in kernels before.
     classes = {
@@ -113,16 +62,7 @@ def _class_of(source: Source, node: ast.expr) -> set[str]:
     return names if len(names) == 1 else set()
 
 
-@rule(
-    "MG-705",
-    "depends_on has a kind",
-    since="0.6",
-    to="0.7.0",
-    kind="safe",
-    before="second = nisa.memset(t, 0)\nsecond.depends_on(first)",
-    after="second = nisa.memset(t, 0)\nsecond.depends_on(first, kind=nisa.dependency.runtime)",
-    deprecated=True,
-)
+@rule("MG-705", "depends_on has a kind", "safe", deprecated=True)
 def _kinds(source: Source) -> Iterator[Match]:
     for call in source.all(ast.Call):
         waits = isinstance(call.func, ast.Attribute) and call.func.attr == "depends_on"
@@ -135,15 +75,7 @@ def _kinds(source: Source) -> Iterator[Match]:
             yield Match(call, "a wait on the device has its kind", edits)
 
 
-@rule(
-    "MG-708",
-    "topk has another layout",
-    since="0.6",
-    to="0.7.0",
-    kind="report",
-    certain=False,
-    before="nisa.topk(v, i, s, 100)",
-)
+@rule("MG-708", "topk has another layout", "report", certain=False)
 def _topk(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "topk"):
         if "sorted" not in [given.keyword for given in source.given(call)]:
@@ -151,16 +83,7 @@ def _topk(source: Source) -> Iterator[Match]:
             yield Match(call, message)
 
 
-@rule(
-    "MG-717",
-    "the address of an HBM tensor has one part",
-    since="0.6",
-    to="0.7.0",
-    kind="partial",
-    certain=False,
-    before="t = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.private_hbm, address=(0, 64))",
-    after="t = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.private_hbm, address=(64,))",
-)
+@rule("MG-717", "the address of an HBM tensor has one part", "partial", certain=False)
 def _addresses(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "ndarray"):
         given = source.arguments(call, ("shape", "dtype", "buffer", "name", "address")) or {}
@@ -175,15 +98,7 @@ def _addresses(source: Source) -> Iterator[Match]:
             yield Match(call, "pass address=(offset,)")
 
 
-@rule(
-    "MG-720",
-    "Python effects in the body of a device loop happen once",
-    since="0.6",
-    to="0.7.0",
-    kind="report",
-    certain=False,
-    before="rows = []\n\n\ndef body(i):\n    rows.append(i)\n\n\nnl.fori_loop(0, 4, body)",
-)
+@rule("MG-720", "Python effects in the body of a device loop happen once", "report", certain=False)
 def _effects(source: Source) -> Iterator[Match]:
     calls = source.calls(_LANGUAGE, "fori_loop", "while_loop")
     named = {source.code(given.value) for call in calls for given in source.given(call)}

@@ -75,55 +75,18 @@ def _is_of(source: Source, value: ast.expr, parameter: str) -> bool:
     return member or (parameter == "name" and string(value) is not None)
 
 
-rule(
-    "MG-401",
-    "dma_copy: priority was inserted before oob_mode",
-    since="0.3",
-    to="0.4.0",
-    kind="safe",
-    certain=False,
-    before="nisa.dma_copy(tile, table, nisa.oob_mode.skip)",
-    after="nisa.dma_copy(tile, table, oob_mode=nisa.oob_mode.skip)",
-)(keywords("0.3.0", "0.4.0", "dma_copy"))
-rule(
-    "MG-402",
-    "dma_transpose: priority was inserted before dge_mode",
-    since="0.3",
-    to="0.4.0",
-    kind="safe",
-    certain=False,
-    before="nisa.dma_transpose(turned, block, (1, 0), nisa.dge_mode.swdge)",
-    after="nisa.dma_transpose(turned, block, (1, 0), dge_mode=nisa.dge_mode.swdge)",
-)(keywords("0.3.0", "0.4.0", "dma_transpose"))
-rule(
-    "MG-403",
-    "dma_compute: oob_mode was inserted before name",
-    since="0.3",
-    to="0.4.0",
-    kind="safe",
-    certain=False,
-    before='nisa.dma_compute(total, [left, right], nl.add, None, True, "sum")',
-    after='nisa.dma_compute(total, [left, right], nl.add, None, True, name="sum")',
-)(keywords("0.3.0", "0.4.0", "dma_compute"))
-rule(
-    "MG-403a",
-    "other functions whose parameters moved in 0.4.0",
-    since="0.3",
-    to="0.4.0",
-    kind="safe",
-    certain=False,
-    before='nisa.tensor_scalar_reduce(y, x, nl.multiply, 2.0, nl.add, total, False, "double")',
-    after='nisa.tensor_scalar_reduce(y, x, nl.multiply, 2.0, nl.add, total, False, name="double")',
-)(keywords("0.3.0", "0.4.0", others=("dma_copy", "dma_transpose", "dma_compute")))
-rule(
-    "MG-609a",
-    "functions whose parameters moved in 0.6.0",
-    since="0.5",
-    to="0.6.0",
-    kind="safe",
-    certain=False,
-    before="nisa.tensor_scalar_reduce(y, x, nl.multiply, 2.0, nl.add, total, False, "
-    'nisa.reduce_cmd.reset_reduce, None, "double")',
-    after="nisa.tensor_scalar_reduce(y, x, nl.multiply, 2.0, nl.add, total, False, "
-    'nisa.reduce_cmd.reset_reduce, None, name="double")',
-)(keywords("0.5.0", "0.6.0"))
+rule("MG-401", "dma_copy: priority was inserted before oob_mode", "safe", certain=False)(
+    keywords("0.3.0", "0.4.0", "dma_copy")
+)
+rule("MG-402", "dma_transpose: priority was inserted before dge_mode", "safe", certain=False)(
+    keywords("0.3.0", "0.4.0", "dma_transpose")
+)
+rule("MG-403", "dma_compute: oob_mode was inserted before name", "safe", certain=False)(
+    keywords("0.3.0", "0.4.0", "dma_compute")
+)
+rule("MG-403a", "other functions whose parameters moved in 0.4.0", "safe", certain=False)(
+    keywords("0.3.0", "0.4.0", others=("dma_copy", "dma_transpose", "dma_compute"))
+)
+rule("MG-609a", "functions whose parameters moved in 0.6.0", "safe", certain=False)(
+    keywords("0.5.0", "0.6.0")
+)

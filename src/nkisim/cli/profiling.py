@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -21,7 +21,6 @@ import click
 from nkisim import profiling
 from nkisim.api import Kernel
 from nkisim.arch import resolve_target
-from nkisim.checks import file_findings
 from nkisim.cli.checking import project_of, split_name, targets_of
 from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.improving import ImprovedFile, improve
@@ -30,17 +29,9 @@ from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.formats import finding_text, wants_colour
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.filecheck import Shapes, parse_shapes
-from nkisim.filecheck.arguments import shapes_hint
-from nkisim.filecheck.calls import (
-    EXAMPLES,
-    BadExamples,
-    KernelCall,
-    example_calls,
-    generated_call,
-    where_raised,
-)
-from nkisim.filecheck.files import SourceFile, check_shape_names, named_kernel
-from nkisim.filecheck.modules import CannotImport, GaveUp, imported, time_limit
+from nkisim.filecheck.calls import BadExamples, KernelCall, where_raised
+from nkisim.filecheck.files import kernel_calls
+from nkisim.filecheck.modules import CannotImport, GaveUp, time_limit
 from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.page import profile_page
 from nkisim.profiling.text import comparison, summary
@@ -210,7 +201,10 @@ def _status(outcome: _Outcome) -> int:
 def _profile_file(file: Path, kernel: str | None, settings: _Settings, outcome: _Outcome) -> None:
     """Profile the kernels of a file, or one of them, with known arguments."""
     try:
-        for call in _calls(file.resolve(), kernel, settings, outcome.notes):
+        calls = kernel_calls(
+            file.resolve(), kernel, settings.shapes, settings.max_seconds, outcome.notes
+        )
+        for call in calls:
             for target in settings.targets:
                 found = _improved(call, target, settings, outcome)
                 outcome.profiles += [] if found is None else [found]
@@ -301,39 +295,6 @@ def _profile(
         if sys.stderr.isatty():
             click.echo("\r\x1b[K", nl=False, err=True)
     return None
-
-
-def _calls(
-    file: Path, kernel: str | None, settings: _Settings, notes: list[str]
-) -> Iterator[KernelCall]:
-    """Yield the kernels of a file with arguments; note at the others what is missing."""
-    selected, grid = named_kernel(kernel)
-    source = SourceFile(file, *file_findings(str(file), selected or None), selected, grid)
-    check_shape_names([source], settings.shapes)
-    if not source.kernels:
-        return
-    with imported(file, settings.max_seconds) as module:
-        with time_limit(settings.max_seconds):
-            examples = example_calls(module, file, source.kernels, selected, grid, settings.shapes)
-        yield from examples
-        called = {call.name for call in examples}
-        for kernel_source in source.kernels:
-            name = kernel_source.name
-            if name in called:
-                continue
-            call, missing = generated_call(module, kernel_source, settings.shapes)
-            if missing:
-                shapes = shapes_hint(kernel_source, missing)
-                notes.append(
-                    f"{name} was not profiled, no value for {', '.join(missing)}: give --shapes "
-                    f'"{shapes}", annotate with nt.tensor[128, 512], or define {EXAMPLES}()'
-                )
-            elif call is None:
-                notes.append(
-                    f"{name} was not profiled, it is not a name of the module: define {EXAMPLES}()"
-                )
-            else:
-                yield call if grid is None else call._replace(kernel=call.kernel[grid])
 
 
 # -- output ----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,15 @@ from nkisim.checks import KernelSource, file_findings, source_rules
 from nkisim.diagnostics import CHECKED, Finding, Place, Recorder
 from nkisim.diagnostics.ignores import comments_of
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
-from nkisim.filecheck.arguments import Shapes
-from nkisim.filecheck.calls import run_kernels
+from nkisim.filecheck.arguments import Shapes, shapes_hint
+from nkisim.filecheck.calls import (
+    EXAMPLES,
+    KernelCall,
+    example_calls,
+    generated_call,
+    run_kernels,
+)
+from nkisim.filecheck.modules import imported, time_limit
 from nkisim.filecheck.rules import BROKEN_FILE, NOT_RUN, UNUSED_IGNORE
 from nkisim.filecheck.settings import CheckSettings
 from nkisim.suggestions import complete, explained, settle
@@ -164,3 +171,44 @@ def check_shape_names(sources: list[SourceFile], shapes: Shapes) -> None:
                 f"shapes: no kernel of {files} has a parameter {name!r}; they have: "
                 f"{', '.join(sorted(known))}"
             )
+
+
+def kernel_calls(
+    file: Path, kernel: str | None, shapes: Shapes, max_seconds: float, notes: list[str]
+) -> Iterator[KernelCall]:
+    """Yield the kernels of a file with arguments, while it is imported.
+
+    Args:
+        file: The file.
+        kernel: Name of one kernel, with a grid or without; None selects all.
+        shapes: Arguments that win over those of the file.
+        max_seconds: Limit of the import, and of the examples.
+        notes: Gets a line for each kernel without arguments, with what is missing.
+    """
+    selected, grid = named_kernel(kernel)
+    source = SourceFile(file, *file_findings(str(file), selected or None), selected, grid)
+    check_shape_names([source], shapes)
+    if not source.kernels:
+        return
+    with imported(file, max_seconds) as module:
+        with time_limit(max_seconds):
+            examples = example_calls(module, file, source.kernels, selected, grid, shapes)
+        yield from examples
+        called = {call.name for call in examples}
+        for kernel_source in source.kernels:
+            name = kernel_source.name
+            if name in called:
+                continue
+            call, missing = generated_call(module, kernel_source, shapes)
+            if missing:
+                hint = shapes_hint(kernel_source, missing)
+                notes.append(
+                    f"{name} was not run, no value for {', '.join(missing)}: give --shapes "
+                    f'"{hint}", annotate with nt.tensor[128, 512], or define {EXAMPLES}()'
+                )
+            elif call is None:
+                notes.append(
+                    f"{name} was not run, it is not a name of the module: define {EXAMPLES}()"
+                )
+            else:
+                yield call if grid is None else call._replace(kernel=call.kernel[grid])

@@ -204,7 +204,7 @@ def test_an_exception_of_the_kernel_names_its_line(run, tmp_path):
 def test_missing_arguments_are_status_3(run):
     status, out, err = run(FILE)
     assert (status, out) == (3, "")
-    assert err.startswith("nkisim: product was not profiled, no value for a, b: give --shapes")
+    assert err.startswith("nkisim: product was not run, no value for a, b: give --shapes")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 # What this process imports, be it a checkout beside the one that is installed.
 _SOURCES = Path(find_spec("nkisim").origin).parents[1]
-COMMANDS = "nkisim.cli, pytest"
+COMMANDS = "nkisim.cli.profiling, nkisim.cli.upgrading, nkisim.cli.scripts, pytest"
 """What the interpreter has imported that commands are forks of."""
 
 _SECONDS = 120

@@ -1,9 +1,14 @@
 """What importing nkisim brings in, and what it does not."""
 
+import importlib
+import pkgutil
+
+import click
 import pytest
 
 import nkisim
 from fresh_process import printed_by
+from nkisim.cli import commands
 
 
 def loaded_after(statement):
@@ -48,6 +53,39 @@ def test_what_every_process_may_load_is_light(statement):
     loaded, _ = loaded_after(statement)
     assert "nkisim" in loaded
     assert loaded.isdisjoint({"numpy", "ml_dtypes", "nkisim.api", "nkisim.machine", "nkisim.isa"})
+
+
+HEAVY = {"numpy", "ml_dtypes", "rich", "email", "nkisim.options", "nkisim.versions"}
+RUNS = {"nkisim.api", "nkisim.checks", "nkisim.filecheck", "nkisim.isa", "nkisim.profiling"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["--version"], HEAVY | RUNS | {"nkisim.diagnostics"}),
+        (["rule", "M004"], HEAVY | RUNS | {"nkisim.diagnostics"}),
+        (["upgrade", __file__], RUNS | {"ml_dtypes", "rich", "concurrent"}),
+        (["check", "--source-only", "--allow-none", __file__], {"nkisim.profiling", "rich"}),
+        (["check", "--allow-none", __file__], {"nkisim.profiling", "nkisim.upgrade", "rich"}),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_a_command_imports_what_it_uses(arguments, unused):
+    loaded, _ = loaded_after(
+        f"import sys; sys.stderr = sys.stdout\n"
+        f"from nkisim.cli import commands\n"
+        f"commands.main({arguments!r}, standalone_mode=False, obj=None)"
+    )
+    assert "nkisim.cli.group" in loaded
+    assert loaded.isdisjoint(unused)
+
+
+def test_every_command_is_listed_with_its_module():
+    context = click.Context(commands)
+    listed = {name: commands.get_command(context, name) for name in commands.list_commands(context)}
+    for module in pkgutil.iter_modules(nkisim.cli.__path__, "nkisim.cli."):
+        importlib.import_module(module.name)
+    assert listed == commands.commands
 
 
 def test_the_public_names_are_listed_in_order_and_exist():

@@ -1,8 +1,9 @@
 """The NKI version in force: who chooses it, what follows it, and who says so."""
 
+import importlib
 import inspect
 import json
-from importlib import metadata
+import shutil
 
 import numpy as np
 import pytest
@@ -42,14 +43,18 @@ def nkisim_examples():
 
 
 @pytest.fixture
-def installed(monkeypatch):
-    """Return a function that makes a version of ``nki`` look installed."""
+def installed(monkeypatch, tmp_path):
+    """Return a function that installs an ``nki`` of a version, in place of an earlier one."""
+    (tmp_path / "nki.py").touch()
 
     def install(version):
-        def of(name, real=metadata.version):
-            return version if name == "nki" else real(name)
-
-        monkeypatch.setattr(metadata, "version", of)
+        for record in tmp_path.glob("nki-*"):
+            shutil.rmtree(record)
+        record = tmp_path / f"nki-{version}.dist-info"
+        record.mkdir()
+        (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nki\nVersion: {version}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        importlib.invalidate_caches()
         versions._installed.cache_clear()
 
     yield install

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import click
 
 from nkisim.cli.group import commands
-from nkisim.diagnostics import Rule
-from nkisim.diagnostics.rules import SPOKEN_FOR, UNDECIDABLE
-from nkisim.filecheck import all_rules
-from nkisim.filecheck.rules import OWN_RULES
-from nkisim.intents import nearest
-from nkisim.versions.rules import rows
+
+if TYPE_CHECKING:
+    from nkisim.diagnostics import Rule
 
 
 @commands.command()
@@ -20,44 +19,53 @@ from nkisim.versions.rules import rows
 @click.option("--plain", is_flag=True, help="Print the page's own text.")
 def rule(name: str, plain: bool) -> None:
     """Print the page of a rule, by id or name."""
+    text = _page(name.upper()) or _text_by_name(name)
+    if plain or not sys.stdout.isatty():
+        click.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console(highlight=False).print(Markdown(text))
+
+
+def _text_by_name(name: str) -> str:
+    """Return the text on a rule by its name, or the reason why a fault has no rule."""
+    from nkisim.diagnostics.rules import SPOKEN_FOR, UNDECIDABLE
+    from nkisim.filecheck import all_rules
+    from nkisim.filecheck.rules import OWN_RULES
+    from nkisim.intents import nearest
+
     known = {**all_rules(), **{r.id: r for r in OWN_RULES}}
     by_name = {r.slug: r.id for r in known.values()} | {r.id: r.id for r in known.values()}
-    id = by_name.get(name) or by_name.get(name.upper())
-    if name.upper() in UNDECIDABLE or name.upper() in SPOKEN_FOR:
-        click.echo(_no_rule(name.upper()))
-        return
-    if id is None:
+    if (id := name.upper()) in UNDECIDABLE:
+        return f"# {id}\n\nNot decidable on a CPU: {UNDECIDABLE[id]}.\n"
+    if id in SPOKEN_FOR:
+        return f"# {id}\n\n{SPOKEN_FOR[id]}\n"
+    id = by_name.get(name) or by_name.get(id, "")
+    if not id:
         near = nearest(name, by_name)
         hint = f"; did you mean {near!r}?" if near else ""
         raise click.UsageError(f"no rule is called {name!r}{hint}")
-    from rich.console import Console
-
-    text = page_text(known[id])
-    console = Console(highlight=False)
-    if plain or not console.is_terminal:
-        click.echo(text, nl=False)
-    else:
-        from rich.markdown import Markdown
-
-        console.print(Markdown(text))
+    return page_text(known[id])
 
 
-def _no_rule(id: str) -> str:
-    """Return the reason why a fault of the catalogue has no rule."""
-    if id in UNDECIDABLE:
-        return f"# {id}\n\nNot decidable on a CPU: {UNDECIDABLE[id]}."
-    return f"# {id}\n\n{SPOKEN_FOR[id]}"
+def _page(id: str) -> str:
+    """Return the page of a rule; empty if there is none."""
+    package = resources.files("nkisim")
+    # Pages are inside an installed package, and in the docs folder of a checkout.
+    for home in (package / "pages", package / ".." / ".." / "docs" / "rules"):
+        page = home / f"{id}.md"
+        if id.isalnum() and page.is_file():
+            return page.read_text(encoding="utf-8")
+    return ""
 
 
 def page_text(rule: Rule) -> str:
     """Return the page of a rule, or the text of its declaration if there is no page."""
-    package = resources.files("nkisim")
-    # Pages are inside an installed package, and in the docs folder of a checkout.
-    for home in (package / "pages", package / ".." / ".." / "docs" / "rules"):
-        page = home / f"{rule.id}.md"
-        if page.is_file():
-            return page.read_text(encoding="utf-8")
-    return (
+    from nkisim.versions.rules import rows
+
+    return _page(rule.id) or (
         f"# {rule.id} {rule.slug}\n\n{rule.checks}\n\nWhy it matters: {rule.matters}.\n\n"
         f"Severity: {rule.severity}.\n"
         + "".join(f"{version}: {text}.\n" for version, text in rows(rule.id))
@@ -72,6 +80,9 @@ def rules(text: tuple[str, ...]) -> None:
     TEXT is the beginning of ids, such as M or S028, or words of a rule's name, description and
     page, all of which it must have: `nkisim rules psum bank`.
     """
+    from nkisim.filecheck import all_rules
+    from nkisim.intents import nearest
+
     known = sorted(all_rules().items())
     families = [t.upper() for t in text if any(id.startswith(t.upper()) for id, _ in known)]
     words = [t.lower() for t in text if t.upper() not in families]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -18,21 +18,12 @@ from nkisim.cli.group import commands, format_option, nki_option, put_in_force
 from nkisim.cli.streams import Stdout, claimed_stdout
 from nkisim.diagnostics.formats import FORMATS, rendered, wants_colour
 from nkisim.diagnostics.ledger import FailOn, Ledger
-from nkisim.filecheck import (
-    BROKEN_FILE,
-    CheckSettings,
-    FixedFile,
-    ProjectSettings,
-    Selection,
-    SettingsError,
-    check_files,
-    fix_files,
-    parse_shapes,
-    project_settings,
-)
 from nkisim.files import python_files, write_text
 from nkisim.rewriting import unified_diff
 from nkisim.versions import NKI_VARIABLE
+
+if TYPE_CHECKING:
+    from nkisim.filecheck import FixedFile, ProjectSettings
 
 CLEAN, FINDINGS, NOTHING, BROKEN = 0, 1, 3, 4
 
@@ -98,6 +89,8 @@ def check(
     file. Exit status, after the fixes: 0 clean, 1 findings, 2 a mistake on the command line,
     3 nothing was checked, 4 a file cannot be read, imported or written.
     """
+    from nkisim.filecheck import CheckSettings, Selection, check_files, fix_files, parse_shapes
+
     wanted = [split_name(name) for name in files]
     project = project_of(wanted[0][0])
     for option, given in (("--shapes", shapes), ("--require-run", require_run)):
@@ -154,6 +147,8 @@ def _short(path: Path) -> Path:
 
 
 def _status(ledger: Ledger, fail_on: FailOn, allow_none: bool) -> int:
+    from nkisim.filecheck import BROKEN_FILE
+
     if ledger.fails(fail_on, besides=(BROKEN_FILE.id,)):
         return FINDINGS
     if ledger.fails(fail_on):
@@ -177,6 +172,8 @@ def split_name(name: str) -> tuple[Path, str | None]:
 
 def project_of(path: Path) -> ProjectSettings:
     """Return the settings of the project of a file or folder, and put its NKI version in force."""
+    from nkisim.filecheck import SettingsError, project_settings
+
     try:
         found = project_settings(path.resolve() if path.is_dir() else path.resolve().parent)
     except SettingsError as error:

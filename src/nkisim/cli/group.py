@@ -10,25 +10,44 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import click
 
 import nkisim
-from nkisim.options import variable_set
-from nkisim.versions import NKI_VARIABLE, resolve
 
 PROCESS = object()
 """The object of click's context in a process that ends after the command."""
 
 
+_MODULES = {
+    "check": "checking",
+    "info": "information",
+    "profile": "profiling",
+    "rule": "catalogue",
+    "rules": "catalogue",
+    "run": "scripts",
+    "upgrade": "upgrading",
+}
+"""Every command, and the module that defines it when it is first used."""
+
+
 class _ScriptOrCommand(click.Group):
-    """A group in which ``run`` may be omitted before a script."""
+    """A group in which ``run`` may be omitted before a script, and commands are imported late."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _MODULES:
+            import_module(f"nkisim.cli.{_MODULES[cmd_name]}")
+        return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
+        if args and not args[0].startswith("-") and args[0] not in _MODULES:
             if not _looks_like_script(args[0]):
-                close = difflib.get_close_matches(args[0], self.commands, n=1)
+                close = difflib.get_close_matches(args[0], _MODULES, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise click.UsageError(f"{args[0]!r} is neither a command nor a script{hint}", ctx)
             args = ["run", *args]
@@ -64,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _choose_version(context: click.Context, _: click.Parameter, asked: str | None) -> None:
     if asked is not None:
+        from nkisim.versions import resolve
+
         try:
             put_in_force(resolve(asked, "--nki"), context)
         except ValueError as error:
@@ -72,6 +93,9 @@ def _choose_version(context: click.Context, _: click.Parameter, asked: str | Non
 
 def put_in_force(version: str, context: click.Context | None = None) -> None:
     """Put an NKI version in force for a command, and for the processes that it starts."""
+    from nkisim.options import variable_set
+    from nkisim.versions import NKI_VARIABLE
+
     context = context or click.get_current_context()
     if context.find_object(object) is PROCESS:
         os.environ[NKI_VARIABLE] = version  # until the process ends

@@ -10,7 +10,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,12 +20,12 @@ import click
 from nkisim.cli.checking import project_of, targets_of
 from nkisim.cli.group import commands, format_option
 from nkisim.cli.streams import claimed_stdout
-from nkisim.filecheck import CheckSettings, Selection, parse_shapes
 from nkisim.files import python_files
 from nkisim.rewriting import SourceError, SourceText, read_source, unified_diff, write_source
 from nkisim.versions import VERSIONS, resolve
 
 if TYPE_CHECKING:
+    from nkisim.filecheck import CheckSettings
     from nkisim.upgrade import Outcome
     from nkisim.upgrade.engine import Change
     from nkisim.upgrade.verify import KernelResult, Verification
@@ -264,7 +263,7 @@ def upgrade(
             raise click.UsageError(f"{str(root)!r} does not exist")
     if shapes and not verify:
         raise click.UsageError("--shapes are arguments for --verify, which is missing")
-    settings = _settings(roots[0], shapes, generations)
+    settings = _settings(roots[0], shapes, generations) if verify else None
     others: list[Path] = []
     files = list(dict.fromkeys(path for root in roots for path in python_files(root, others)))
     skipped = list(_reasons(others))
@@ -273,7 +272,7 @@ def upgrade(
     def report() -> str:
         return as_json(done, target, skipped) if form == "json" else as_text(done, diff)
 
-    if verify:
+    if settings is not None:
         with claimed_stdout() as stdout:
             _verify(done, target, write, settings)
             stdout.write(report())
@@ -307,6 +306,8 @@ def _processed(
     if len(files) < _MANY:
         yield from map(work, files)
         return
+    from concurrent.futures import ProcessPoolExecutor
+
     with ProcessPoolExecutor() as pool:
         yield from pool.map(work, files, chunksize=8)
 
@@ -348,6 +349,8 @@ def _process(path: Path, since: Any, target: str, write: bool, notes: bool) -> U
 
 def _settings(root: Path, shapes: str, generations: str | None) -> CheckSettings:
     """Return the settings of a verification: the project's, and those of the command."""
+    from nkisim.filecheck import CheckSettings, Selection, parse_shapes
+
     project = project_of(root)
     try:
         return CheckSettings(

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import metadata
+from importlib.machinery import PathFinder
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -128,6 +128,10 @@ def judged_by(version: str) -> Iterator[None]:
 @functools.cache
 def _installed() -> str | None:
     """Return the newest known version that is not newer than the installed ``nki``."""
+    if PathFinder.find_spec("nki") is None:
+        return None
+    from importlib import metadata  # brings 40 modules, most of them of e-mail
+
     try:
         numbers = re.match(r"(\d+)\.(\d+)", metadata.version("nki"))
     except metadata.PackageNotFoundError:

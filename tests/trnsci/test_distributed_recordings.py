@@ -34,7 +34,7 @@ def recorded(mesh, given, call):
     found = []
     for rank in range(prod(mesh)):
         there = virtual_mesh(mesh, rank)
-        found.append(record(there, [operand(there, *each) for each in given], call))
+        found.append(record(there, lambda at=there: ([operand(at, *x) for x in given], call)))
     return found
 
 
@@ -241,11 +241,14 @@ def test_direct_solvers(kind, rows, dtype):
             return list(found)
         return [found[0]] if isinstance(found, tuple) else [found]
 
+    def problem(group, count):
+        given = [torch.empty(count, width, dtype=dtype, device="meta") for width in widths]
+        return given, partial(call, group=group)
+
     recordings = []
     for rank, count in enumerate(rows):
         mesh = virtual_mesh((len(rows),), rank)
-        given = [torch.empty(count, width, dtype=dtype, device="meta") for width in widths]
-        recordings.append(record(mesh, given, partial(call, group=mesh.world)))
+        recordings.append(record(mesh, partial(problem, mesh.world, count)))
     compare(solver.plan(kind, layout, right_sides=2, dtype=dtype, **options), recordings)
 
 
@@ -306,14 +309,17 @@ def test_sparse_products(rows, sides):
             sparse.RowShardedCSR.from_csr(whole, mesh.world, layout, check=check)
             return []
 
-        return record(mesh, [], call)
+        return record(mesh, lambda: ([], call))
 
     def multiplied(mesh, transposed):
-        A = sparse.RowShardedCSR.from_csr(whole, mesh.world, layout)
-        form, local = A.T if transposed else A, A.local
-        X = torch.ones(rows[mesh.rank], *([sides] if sides > 1 else []), dtype=F64)
-        held = [local.values, local.col_indices, local.row_ptrs, X]
-        return record(mesh, held, lambda *x, check: [form.matmul(x[-1], check=check)])
+        def made():
+            A = sparse.RowShardedCSR.from_csr(whole, mesh.world, layout)
+            form, local = A.T if transposed else A, A.local
+            X = torch.ones(rows[mesh.rank], *([sides] if sides > 1 else []), dtype=F64)
+            held = [local.values, local.col_indices, local.row_ptrs, X]
+            return held, lambda *x, check: [form.matmul(x[-1], check=check)]
+
+        return record(mesh, made)
 
     plan = sparse.plan("RowShardedCSR", whole, layout)
     compare(plan, World(len(rows)).run(built), slack=inf)
@@ -329,14 +335,16 @@ def test_iterative_solvers(rows, kind):
     dense, layout, taken = _band(12).to_dense(), _layout(rows, 12), []
 
     def solved(mesh):
-        given = [dense[layout.rows(mesh.rank)].clone(), torch.ones(rows[mesh.rank], dtype=F64)]
+        def made():
+            own = dense[layout.rows(mesh.rank)].clone()
+            return [own, torch.ones(rows[mesh.rank], dtype=F64)], call
 
         def call(A, b, check):
             found = getattr(solver, kind)(A, b, group=mesh.world, layout=layout, check=check)
             taken.append(found.iterations)
             return [found.x]
 
-        return record(mesh, given, call)
+        return record(mesh, made)
 
     found = World(len(rows)).run(solved)
     plan = solver.plan(kind, layout, iterations=taken[0], dtype=F64)
@@ -347,8 +355,10 @@ def test_rows_that_ranks_tell_each_other():
     rows = (4, 0, 5)
 
     def factorized(mesh):
-        given = [torch.randn(rows[mesh.rank], 3, dtype=F64)]
-        return record(mesh, given, lambda A, check: list(solver.tsqr(A, mesh.world, check=check)))
+        def call(A, check):
+            return list(solver.tsqr(A, mesh.world, check=check))
+
+        return record(mesh, lambda: ([torch.randn(rows[mesh.rank], 3, dtype=F64)], call))
 
     found = World(3).run(factorized)
     plan = solver.plan("tsqr", rows, 3, dtype=F64)

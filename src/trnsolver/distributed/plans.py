@@ -130,10 +130,10 @@ def _recorded(
     widths = [layout.shape[1], sides][: 1 + (function in ("lstsq", "solve_spd"))]
 
     def held(rank: int) -> int:
-        given = [torch.empty(layout.sizes[rank], n, dtype=dtype, device="meta") for n in widths]
+        made = partial(torch.empty, dtype=dtype, device="meta")
         world = virtual_mesh((layout.ranks,), rank).world
         call = partial(getattr(module, function), group=world, layout=layout, **options)
-        return peak_of(given, call)
+        return peak_of(lambda: ([made(layout.sizes[rank], n) for n in widths], call))
 
     return held
 

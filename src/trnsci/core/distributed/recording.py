@@ -4,6 +4,10 @@
 nothing; the ``Recorder`` counts them by the convention of ``plans``. Bytes of live tensors are
 counted by a dispatch mode: all storages that torch allocates for meta tensors during the call, and
 the operands. Workspace inside of one operation of torch is not included.
+
+Memory is that of the second of two runs on new operands. In the first run of a process, operations
+of torch import modules; exceptions in these imports hold the frames of the call, and so its
+tensors, until the garbage collector runs.
 """
 
 from __future__ import annotations
@@ -188,16 +192,21 @@ def operand(
     return VirtualTensor.made(part, mesh, placements, shape)
 
 
-def record(mesh: VirtualMesh, operands: Sequence[Any], call: Callable[..., Any]) -> Recording:
+Problem = Callable[[], tuple[Sequence[Any], Callable[..., Any]]]
+"""Returns new operands, and the call of them and ``check=``."""
+
+
+def record(mesh: VirtualMesh, problem: Problem) -> Recording:
     """Return what the rank of a virtual mesh does in a call, and in the gradient of its operands.
 
     Args:
         mesh: The mesh.
-        operands: Operands of the call; those that are floating-point or complex get gradients.
-        call: The call, of the operands and ``check=``; it returns tensors, whose gradients are 1.
+        problem: Operands that are floating-point or complex get gradients. The call returns
+            tensors, whose gradients are 1.
     """
     log = mesh.world.log
-    peak = peak_of(operands, call)
+    peak = peak_of(problem)
+    operands, call = problem()
     log.clear()
     with torch.no_grad():
         call(*operands, check=True)
@@ -212,10 +221,12 @@ def record(mesh: VirtualMesh, operands: Sequence[Any], call: Callable[..., Any])
     return Recording(forward, tuple(log), peak)
 
 
-def peak_of(operands: Sequence[Any], call: Callable[..., Any]) -> int:
+def peak_of(problem: Problem) -> int:
     """Return the bytes of live tensors of a call without gradients and checks, at most."""
-    with torch.no_grad(), _live([_part(x) for x in operands]) as live:
-        call(*operands, check=False)
+    for _ in range(2):  # the first run imports modules, see above
+        operands, call = problem()
+        with torch.no_grad(), _live([_part(x) for x in operands]) as live:
+            call(*operands, check=False)
     return int(live.peak)
 
 
@@ -229,12 +240,12 @@ def peaks(
     Args:
         shape: Number of ranks along each mesh dimension.
         given: Shape, placements and dtype of each operand.
-        call: As of ``record``.
+        call: The call, of the operands and ``check=``.
     """
 
     def held(rank: int) -> int:
         mesh = virtual_mesh(shape, rank)
-        return peak_of([operand(mesh, *each) for each in given], call)
+        return peak_of(lambda: ([operand(mesh, *each) for each in given], call))
 
     return held
 

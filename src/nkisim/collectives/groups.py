@@ -223,6 +223,7 @@ def _emit(at: GroupRank, name: str, moved: Moved, place: Place, per_core: bool) 
         core.no_reorder_depth > 0,
         at.rank,
         ("collective", at.group, core.program_id if per_core else None),
+        core.scope,
     )
     core.emit(event)
 

@@ -41,6 +41,7 @@ class Event:
         ordered: Whether it is in an ``nl.no_reorder`` region.
         meets: Names the cores that wait for each other here, in the order of their events with this
             name; empty for an instruction of one core.
+        scope: The device loops that it runs in, with their iterations; see ``Core.scope``.
     """
 
     number: int
@@ -55,6 +56,7 @@ class Event:
     ordered: bool = False
     rank: int = 0
     meets: tuple[Any, ...] = ()
+    scope: tuple[tuple[int, int], ...] = ()
 
 
 class Garbage(NamedTuple):

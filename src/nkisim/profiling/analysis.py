@@ -111,6 +111,8 @@ def touches(program: Program, assumption: str) -> bool:
         return any(transfer.transposes and transfer.itemsize > 2 for transfer in moved)
     if assumption == "collective_hop_us":
         return any(work.link for work in works)
+    if assumption == "loop_iteration_us":
+        return any(operation.scope for operation in program.operations)
     return any(work.engine is Engine.gpsimd for work in works)
 
 

@@ -484,3 +484,40 @@ def test_the_range_spans_the_alternatives_that_the_program_touches():
 def test_unknown_assumptions_are_refused_by_name(assume, message):
     with pytest.raises(ValueError, match=message):
         nkisim.profile(looped, assume=assume)
+
+
+# -- loops on the device ---------------------------------------------------------------------------
+
+BRANCHES_US = (0.0, 0.1, 0.5, 2.0)
+
+
+def exponentials(x, counts, compiled):
+    """Fill tiles in nested loops, after one that keeps their engine busy from the start."""
+
+    def body(depth):
+        if depth == len(counts):
+            tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+            nisa.activation(dst=tile, op=nl.exp, data=whole)
+        elif compiled:
+            nl.fori_loop(0, counts[depth], lambda i: body(depth + 1))
+        else:
+            for _ in range(counts[depth]):
+                body(depth + 1)
+
+    whole = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=whole, value=1.0)
+    first = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.activation(dst=first, op=nl.exp, data=whole)
+    body(0)
+    return x
+
+
+@each_case("counts", [(1,), (8,), (40,), (3, 5), (2, 3, 4)])
+def test_a_loop_on_the_device_costs_a_branch_in_each_iteration(counts):
+    """On the engine that works in it, for each loop; without that cost it is the unrolled one."""
+    iterations = sum(np.prod(counts[: depth + 1]) for depth in range(len(counts)))
+    unrolled = latency(exponentials, zeros(128, 512), counts, False, nki="0.7")
+    for nki, us in itertools.product(("0.6", "0.7"), BRANCHES_US):
+        assume = {"loop_iteration_us": us}
+        found = latency(exponentials, zeros(128, 512), counts, True, nki=nki, assume=assume)
+        assert found - unrolled == pytest.approx(iterations * us, abs=1e-6)

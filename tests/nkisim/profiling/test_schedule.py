@@ -39,7 +39,7 @@ class Builder:
         self.program.tiles.append(made)
         return made
 
-    def add(self, work, needs=(), tiles=(), line=1, core=0, joins=-1, ring=None):
+    def add(self, work, needs=(), tiles=(), line=1, core=0, joins=-1, ring=None, scope=()):
         number = len(self.program.operations)
         opens = tuple(tile for tile in tiles if not tile.uses)
         for tile in tiles:
@@ -62,6 +62,7 @@ class Builder:
                 joins,
                 runs_ahead=work.transfer is not None and not needs and not self.ordered,
                 ring=ring,
+                scope=scope,
             )
         )
         self.program.cores = max(self.program.cores, core + 1)
@@ -118,6 +119,25 @@ def test_a_ready_operation_passes_one_that_waits_except_in_no_reorder():
         times = build.times()
         totals[ordered] = times.start[2]
     assert totals == {False: 0.0, True: 1000 + T3.handoff + 100}
+
+
+def test_nothing_passes_the_branch_of_a_loop_on_its_engine():
+    """An engine that is not in the loop has no branch; a loop is over for what comes after it."""
+    build = Builder()
+    branch = 1e3 * build.program.assumptions["loop_iteration_us"]
+    slow = build.on(Engine.scalar, 1000)
+    waits = build.on(Engine.vector, 100, needs=(slow,), scope=((1, 0),))
+    build.on(Engine.vector, 100, scope=((1, 0),))
+    build.on(Engine.vector, 100, scope=((1, 1),))
+    load = build.load(scope=((1, 1),))
+    build.on(Engine.gpsimd, 100)
+    after = build.on(Engine.vector, 100)
+    times = build.times()
+    late = 1000 + T3.handoff
+    assert times.start[waits] == late
+    assert times.start[waits + 1 : load + 1] == [branch, late + 100 + branch, branch]
+    assert times.start[load + 1] == 0.0
+    assert times.start[after] == late + 100 + branch + 100
 
 
 def test_a_copy_through_sbuf_takes_issue_dispatch_payload_and_notification():

@@ -76,6 +76,7 @@ def event_of(
         core.no_reorder_depth > 0,
         rank,
         ("cores", rank) if instruction.synchronises else (),
+        core.scope,
     )
 
 

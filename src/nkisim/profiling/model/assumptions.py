@@ -92,6 +92,14 @@ ASSUMPTIONS = {
             "the documented rate does not name a type",
         ),
         Assumption(
+            "loop_iteration_us",
+            0.1,
+            (0.0, 0.5),
+            "Time of the branch of a loop on the device, in each iteration and on each engine that "
+            "has instructions in the loop.",
+            "a compare and a branch, documented without a figure; two instructions take 0.1 us",
+        ),
+        Assumption(
             "collective_hop_us",
             1.5,
             (1.0, 2.0),

@@ -95,6 +95,7 @@ class Operation:
         ring: Of a transfer, its ring: by core, engine that triggers, origin of descriptors,
             direction and tensor in HBM.
         call: Index of its call in ``Program.calls``; -1 for a spill.
+        scope: The device loops that it is in, outermost first: number of the entry, and iteration.
     """
 
     number: int
@@ -117,6 +118,7 @@ class Operation:
     runs_ahead: bool = False
     ring: object = None
     call: int = -1
+    scope: tuple[tuple[int, int], ...] = ()
 
     @property
     def engine(self) -> Engine:
@@ -280,6 +282,7 @@ class Capture:
                 work.transfer is not None and not needs and not event.ordered,
                 None if work.transfer is None else _ring(event, work.transfer, core),
                 call,
+                event.scope,
             )
         )
 

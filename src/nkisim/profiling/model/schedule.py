@@ -5,6 +5,7 @@ Operations are placed one by one in program order, each at the earliest time tha
 - *dependences*: what it reads was written, and what it overwrites was read;
 - *hold*: its engine, port, bank or descriptor generator is free for as long as it takes;
 - *order*: what its engine may not reorder has started;
+- *branch*: in a loop on the device, its engine has ended the iteration before and branched;
 - *space*: the tiles that it opens fit in SBUF and PSUM;
 - *ring*: few enough transfers of its ring are under way;
 - *rendezvous*: the other cores have reached the barrier or the collective.
@@ -102,6 +103,8 @@ class _Scheduler:
         """The end of the last operation of each engine."""
         self.floor: list[Moment] = [START] * engine_count
         """The start of the last operation of each engine that nothing may pass."""
+        self.scopes: list[tuple[tuple[int, int], ...]] = [()] * engine_count
+        """The latest iteration of loops on the device that each engine has begun."""
         self.rings, ring_count = numbered(_ring(o) for o in program.operations)
         self.under_way: list[list[Moment]] = [[] for _ in range(ring_count)]
         ahead = int(program.assumptions["transfers_in_flight"])
@@ -166,7 +169,9 @@ class _Scheduler:
             latest = max(latest, self._space(operation))
         if operation.work.transfer is not None:
             latest = max(latest, self._ring_limit(operation))
-        if not operation.runs_ahead:
+        if operation.scope:
+            self._branch(operation)
+        if operation.scope or not operation.runs_ahead:
             latest = max(latest, self._order(operation))
         if operation.work.table:
             latest = max(latest, self._table(operation))
@@ -201,6 +206,18 @@ class _Scheduler:
         """Return when what the operation may not pass has started, or ended."""
         engine = self.engines[operation.number]
         return self.last[engine] if operation.stays else self.floor[engine]
+
+    def _branch(self, operation: Operation) -> None:
+        """Let the engine of the first operation of an iteration branch, once for each loop."""
+        engine, scope = self.engines[operation.number], operation.scope
+        if scope <= self.scopes[engine]:
+            return
+        old = self.scopes[engine]
+        begun = len(scope) - sum(a == b for a, b in zip(old, scope, strict=False))
+        self.scopes[engine] = scope
+        when, cause = self.last[engine]
+        when += begun * self.program.assumptions["loop_iteration_us"] * 1e3
+        self.last[engine] = self.floor[engine] = (when, cause)
 
     def _table(self, operation: Operation) -> Moment:
         """Return since when the table of activation functions is loaded, or may be replaced."""

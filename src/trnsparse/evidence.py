@@ -44,6 +44,12 @@ def _products(dense: Tensor, columns: int) -> tuple[Any, Tensor, Tensor]:
     return matrix, dense, random_tensor(dense.shape[1], columns, seed=1)
 
 
+def _tiled() -> tuple[Any, Tensor, Tensor]:
+    x = random_tensor(300, 260)
+    matrix, dense, b = _products(torch.where(x > 0.5, x, 0.0), 70)
+    return matrix.hold_tiles(), dense, b
+
+
 def _screened() -> tuple[Tensor, Tensor, Tensor, float]:
     bounds = torch.logspace(0, -6, 260)
     return random_tensor(260, 260), bounds**2, random_tensor(260, 50, seed=1), 1.1e-3
@@ -184,6 +190,15 @@ CASES = (
         "spmm_segments",
         "SpMM by sorted segments",
         lambda: _products(_even(256, 140), 70),
+        lambda matrix, dense, b: trnsparse.spmm(matrix, b),
+        lambda matrix, dense, b: dense.double() @ b.double(),
+        _DENSE,
+        lambda matrix, dense, b: product_bound(dense, b),
+    ),
+    Case(
+        "tiled_spmm",
+        "SpMM of held tiles",
+        _tiled,
         lambda matrix, dense, b: trnsparse.spmm(matrix, b),
         lambda matrix, dense, b: dense.double() @ b.double(),
         _DENSE,

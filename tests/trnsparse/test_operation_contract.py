@@ -59,6 +59,12 @@ def screened(a: Any, b: Any) -> Any:
     return trnsparse.screened_spmm(a, diagonal, b, 0.5)
 
 
+def tiled(tiles: Any, b: Any) -> Any:
+    """Return the product of two rows of tiles, each with one."""
+    pointers, columns = torch.tensor([0, 1, 2]), torch.tensor([0, 0])
+    return operations.TILED_SPMM(tiles, pointers, columns, b, 200)
+
+
 def gradient(grad: Any, q: Any, k: Any, v: Any) -> Any:
     """Call the gradient's operation with what attention would give it."""
     tables, pattern = _tables(MASK, q), MASK.encoded(1, 2)
@@ -97,6 +103,9 @@ class TestOperations(DerivativeContract):
 
     samples = (
         Sample("spmm", lambda x, b: sparse(x).matmul(b), (VALUES, B)),
+        Sample(
+            "tiled_spmm", tiled, (random_tensor(128, 2, 128, seed=8), B), backward_launches=False
+        ),
         Sample("sddmm", sampled, (random_tensor(3, 2, seed=9), B)),
         Sample("bsr_sddmm", sampled_in_blocks, (random_tensor(8, 2, seed=9), B)),
         Sample("bsr_spmm", lambda x, b: in_blocks(x).matmul(b), (BLOCKS, B)),

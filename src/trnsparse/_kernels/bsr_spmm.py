@@ -29,9 +29,7 @@ from trnsparse._kernels.row_products import (
     store_nothing,
     store_sums,
 )
-
-RESIDENT = 96 * 1024
-"""Bytes per partition of a panel of the dense operand that stays in SBUF."""
+from trnsparse._products.row_order import RESIDENT
 
 
 class BlockRows(NamedTuple):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.transfers import copy
 
 PANEL = 4 * BANK
 """Largest number of columns of a panel: half of PSUM, so that the next row can overlap."""
@@ -24,8 +25,10 @@ def panels(columns: int, rows: int, item: int, resident_bytes: int) -> tuple[lis
     It stays while all its rows of a panel fit into ``resident_bytes`` per partition.
     """
     tiles = (rows + TILE - 1) // TILE
-    width = resident_bytes // (tiles * item) // BANK * BANK
-    resident = width >= min(columns, BANK) and width > 0
+    width = resident_bytes // (tiles * item)
+    if width < columns:
+        width = width // BANK * BANK
+    resident = width > 0
     if not resident:
         width = PANEL
     width = min(width, PANEL)
@@ -75,11 +78,11 @@ def store_sums(out: Tile, first: int, column: int, sums: list[Tile]) -> None:
         end = at + sums[j].shape[1]
         nisa.tensor_copy(dst=result[0:rows, at:end], src=sums[j])
         at = end
-    nisa.dma_copy(dst=out[first : first + rows, column : column + width], src=result)
+    copy(out[first : first + rows, column : column + width], result, second=True)
 
 
 def store_nothing(out: Tile, first: int, last: int, column: int, end: int) -> None:
     """Store zeros in a row without entries."""
     zeros = nl.ndarray((last - first, end - column), dtype=out.dtype, buffer=nl.sbuf)
     nisa.memset(dst=zeros, value=0.0)
-    nisa.dma_copy(dst=out[first:last, column:end], src=zeros)
+    copy(out[first:last, column:end], zeros, second=True)

@@ -20,10 +20,11 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.transfers import copy
 from trnsparse._kernels.attention_pieces import chunks, load_transposed
 from trnsparse._kernels.bsr_spmm import BlockRows
 from trnsparse._kernels.row_products import PANEL
-from trnsparse._kernels.spmm import gathered
+from trnsparse._kernels.spmm import WINDOW, gathered, window
 
 RESIDENT = 64 * 1024
 """Bytes per partition of transposed rows of ``d`` that stay in SBUF."""
@@ -31,34 +32,37 @@ RESIDENT = 64 * 1024
 
 @nki.jit
 def sddmm(c: Tile, d: Tile, rows: Tile, columns: Tile) -> Tile:
-    """Return the inner products of rows of ``c`` and ``d``, (entries, 1).
+    """Return the inner products of rows of ``c`` and ``d``, (128, chunks).
 
     Args:
         c: Left factor, (m, N).
         d: Right factor, (n, N).
-        rows: The row of each entry, (entries, 1) in uint32.
+        rows: The row of each entry, (128, chunks) in uint32.
         columns: The column of each entry.
     """
-    entries, width = rows.shape[0], c.shape[1]
-    out = nl.ndarray((entries, 1), dtype=c.dtype, buffer=nl.shared_hbm)
-    for e0 in range(0, entries, TILE):
-        e1 = min(e0 + TILE, entries)
-        total = nl.ndarray((e1 - e0, 1), dtype=nl.float32, buffer=nl.sbuf)
-        for c0 in range(0, width, PANEL):
-            c1 = min(c0 + PANEL, width)
-            left = gathered(c, rows, e0, e1, c0, c1)
-            right = gathered(d, columns, e0, e1, c0, c1)
-            terms = nl.ndarray((e1 - e0, c1 - c0), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.tensor_tensor(dst=terms, data1=left, data2=right, op=nl.multiply)
-            if c0 == 0:
-                nisa.tensor_reduce(dst=total, op=nl.add, data=terms, axis=1)
-            else:
-                part = nl.ndarray((e1 - e0, 1), dtype=nl.float32, buffer=nl.sbuf)
-                nisa.tensor_reduce(dst=part, op=nl.add, data=terms, axis=1)
-                nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
-        result = nl.ndarray((e1 - e0, 1), dtype=c.dtype, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=result, src=total)
-        nisa.dma_copy(dst=out[e0:e1, 0:1], src=result)
+    count, width = rows.shape[1], c.shape[1]
+    out = nl.ndarray((TILE, count), dtype=c.dtype, buffer=nl.shared_hbm)
+    for first in range(0, count, WINDOW):
+        last = min(first + WINDOW, count)
+        row, column = window(rows, first), window(columns, first)
+        totals = nl.ndarray((TILE, last - first), dtype=nl.float32, buffer=nl.sbuf)
+        for e in range(last - first):
+            total = totals[0:TILE, e : e + 1]
+            for c0 in range(0, width, PANEL):
+                c1 = min(c0 + PANEL, width)
+                left = gathered(c, row[0:TILE, e : e + 1], c0, c1)
+                right = gathered(d, column[0:TILE, e : e + 1], c0, c1)
+                terms = nl.ndarray((TILE, c1 - c0), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.tensor_tensor(dst=terms, data1=left, data2=right, op=nl.multiply)
+                if c0 == 0:
+                    nisa.tensor_reduce(dst=total, op=nl.add, data=terms, axis=1)
+                else:
+                    part = nl.ndarray((TILE, 1), dtype=nl.float32, buffer=nl.sbuf)
+                    nisa.tensor_reduce(dst=part, op=nl.add, data=terms, axis=1)
+                    nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
+        result = nl.ndarray((TILE, last - first), dtype=c.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=totals)
+        copy(out[0:TILE, first:last], result, second=True)
     return out
 
 

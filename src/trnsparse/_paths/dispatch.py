@@ -5,13 +5,22 @@ Arguments are already validated.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from trnsci.core.backend.explanation import Step, note, recording
+from trnsci.core.interop import is_fake, without_function_modes, without_modes
+from trnsci.core.numbers.conversions import dtype_name
+from trnsci.core.numbers.values import inert
 from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.block_products import blocks_times
 from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
 from trnsparse._products.screened import screened_product
+from trnsparse._products.tiles import plan_product
+
+TILED = (torch.float32, torch.bfloat16)
+"""Dtypes of the kernels."""
 
 kernels_wanted = LIBRARY.kernels_wanted
 
@@ -20,15 +29,37 @@ def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
     """Return the product of a matrix by rows and a dense vector or matrix."""
     if not kernels_wanted():
         return csr_product(matrix, b)
-    from trnsparse._paths.operations import SPMM
+    from trnsparse._paths.operations import SPMM, TILED_SPMM
 
     values, pattern = matrix.values, matrix.pattern
     if values.ndim > 1 or b.ndim > 2:
         SPMM.refuse("the kernel takes one matrix and one right-hand side, not batches")
         return csr_product(matrix, b)
-    wide = b.unsqueeze(-1) if b.ndim == 1 else b
-    result = SPMM(values, pattern.pointers, pattern.indices, wide)
-    return result.squeeze(-1) if b.ndim == 1 else result
+    if b.ndim == 1:
+        return run_spmm(matrix, b.unsqueeze(-1)).squeeze(-1)
+    tiles = None
+    if values.dtype in TILED and b.dtype is values.dtype:
+        if recording():
+            _show_plan(matrix, b)
+        elif inert(values, b) and pattern.entries and b.numel():
+            tiles = matrix.tiles.chosen(values, pattern, b.shape[1])
+    if tiles is None:
+        return SPMM(values, pattern.pointers, pattern.indices, b)
+    places = tiles.pattern
+    return TILED_SPMM(tiles.data, places.pointers, places.indices, b, pattern.rows)
+
+
+def _show_plan(matrix: RowMatrix, b: Tensor) -> None:
+    """Record the predicted times of a product for ``explain``."""
+    from trnsparse._paths.operations import SPMM
+
+    pattern = matrix.pattern
+    path, _ = SPMM.choose(matrix.values, pattern.pointers, pattern.indices, b)
+    given = pattern.exposed  # derived tensors have no values in an explanation
+    if path != "pytorch" and not any(map(is_fake, given)):
+        with without_modes(), without_function_modes():
+            plan = plan_product(Pattern(*given, pattern.shape), b.shape[1], dtype_name(b.dtype))
+        note(Step(SPMM.qualified_name, path, f"predicted times\n{plan}"))
 
 
 def run_sddmm(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:

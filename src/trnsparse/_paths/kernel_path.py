@@ -30,7 +30,15 @@ from trnsparse._kernels.sddmm import bsr_sddmm as bsr_sddmm_kernel
 from trnsparse._kernels.sddmm import sddmm as sddmm_kernel
 from trnsparse._kernels.spmm import spmm_one_hot as one_hot_kernel
 from trnsparse._kernels.spmm import spmm_segments as segments_kernel
-from trnsparse._products.row_order import plan_rows, segment_order, tile_starts
+from trnsparse._kernels.tiled_spmm import tiled_spmm as tiled_kernel
+from trnsparse._products.row_order import (
+    chunk_columns,
+    chunk_counts,
+    in_order,
+    plan_rows,
+    segment_order,
+    tile_starts,
+)
 
 # -- products --------------------------------------------------------------------------------------
 
@@ -41,32 +49,40 @@ def spmm(
     pointers = _numbers(row_ptrs)
     rows, width = len(pointers) - 1, b.shape[1]
     b = _several_columns(b)
-    columns, values = col_indices.to(torch.int64), values.unsqueeze(-1)
-    if plan_rows(pointers, width, dtype_name(b.dtype)).kernel == "segments":
+    segments = plan_rows(pointers, width, dtype_name(b.dtype)).kernel == "segments"
+    if segments:
         order, place, slots = segment_order(pointers)
-        at = torch.from_numpy(place).to(values.device)
-        result = launch(
-            segments_kernel,
-            values[at],
-            _unsigned(columns[at]),
-            _unsigned(torch.from_numpy(order)),
-            b,
-            slots,
-            rows,
-        )
+        counts = np.array([count for group in slots for count in group], np.int64)
+        at = torch.from_numpy(place[chunk_columns(counts)]).to(values.device)
+        places = None
+        if not in_order(pointers):
+            numbers = chunk_counts(np.array([0, rows]))
+            places = _unsigned(torch.from_numpy(order[chunk_columns(numbers)]))
+        operands = values[at], _unsigned(col_indices[at]), places
+        result = launch(segments_kernel, *operands, b, slots, rows)
     else:
-        lengths = torch.from_numpy(np.diff(pointers))
-        places = torch.repeat_interleave(torch.arange(rows) % TILE, lengths)
-        result = launch(
-            one_hot_kernel,
-            values,
-            places.to(torch.float32).unsqueeze(-1),
-            _unsigned(columns),
-            b,
-            tuple(tile_starts(pointers).tolist()),
-            rows,
-        )
+        starts = tile_starts(pointers)
+        entries = chunk_columns(chunk_counts(starts))
+        at = torch.from_numpy(entries).to(values.device)
+        local = np.repeat(np.arange(rows) % TILE, np.diff(pointers)).astype(np.float32)
+        operands = values[at], torch.from_numpy(local[entries]), _unsigned(col_indices[at])
+        result = launch(one_hot_kernel, *operands, b, tuple(starts.tolist()), rows)
     return _columns(result, width)
+
+
+def tiled_spmm(
+    launch: Launcher,
+    tiles: Tensor,
+    tile_ptrs: Tensor,
+    tile_columns: Tensor,
+    b: Tensor,
+    rows: int,
+) -> Tensor:
+    starts, columns = _numbers(tile_ptrs), _numbers(tile_columns)
+    pattern = BlockRows(tuple(starts.tolist()), tuple(columns.tolist()))
+    return _columns(
+        launch(tiled_kernel, tiles, _several_columns(b), pattern, int(rows)), b.shape[1]
+    )
 
 
 def bsr_spmm(
@@ -85,8 +101,9 @@ def bsr_spmm(
 def sddmm(launch: Launcher, row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor) -> Tensor:
     pointers = _numbers(row_ptrs)
     rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
-    index = _unsigned(torch.from_numpy(rows)), _unsigned(col_indices)
-    return launch(sddmm_kernel, c, d, *index).squeeze(-1).clone()
+    at = chunk_columns(chunk_counts(pointers[[0, -1]]))
+    index = _unsigned(torch.from_numpy(rows[at])), _unsigned(col_indices[torch.from_numpy(at)])
+    return launch(sddmm_kernel, c, d, *index).mT.reshape(-1)[: len(rows)].clone()
 
 
 def bsr_sddmm(
@@ -180,8 +197,8 @@ def _numbers(tensor: Tensor) -> npt.NDArray[np.int64]:
 
 
 def _unsigned(numbers: Tensor) -> Tensor:
-    """Return a column of indices in the dtype of indirect DMA."""
-    return numbers.to(torch.int32).view(torch.uint32).unsqueeze(-1)
+    """Return indices in the dtype of indirect DMA."""
+    return numbers.to(torch.int32).view(torch.uint32)
 
 
 def _several_columns(b: Tensor) -> Tensor:

@@ -141,6 +141,22 @@ BSR_SPMM = _operation(
 )
 
 
+def _tiled_spmm(
+    tiles: Tensor, tile_ptrs: Tensor, tile_columns: Tensor, b: Tensor, rows: int
+) -> Tensor:
+    blocks = tiles.permute(1, 2, 0)
+    return block_product(blocks, _grid(blocks, tile_ptrs, tile_columns, b), b, rows)
+
+
+TILED_SPMM = _operation(
+    "tiled_spmm",
+    reference=_tiled_spmm,
+    autocast="lower",
+    dtypes=_DTYPES,
+    flops=_bsr_flops,
+)
+
+
 def _bsr_sddmm(
     block_row_ptrs: Tensor, block_col_indices: Tensor, c: Tensor, d: Tensor, size: int
 ) -> Tensor:

@@ -19,6 +19,7 @@ from trnsci.core.numbers.conversions import array_of
 from trnsci.core.numbers.values import concrete, inert
 from trnsparse._patterns.layouts import NATIVE, as_scipy_csr, as_torch_csr, has_mkl
 from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.tiles import TileHolder
 
 NARROW = (torch.float16, torch.bfloat16)
 """Dtypes that are summed in float32 and rounded once."""
@@ -33,17 +34,21 @@ Maker: TypeAlias = Callable[[Tensor, Pattern], Any]
 class RowMatrix:
     """Stored entries by rows, with cached torch and SciPy matrices on the same memory.
 
+    Attributes:
+        tiles: Its dense tiles for products on kernels.
+
     Args:
         values: Entries (nnz,) or blocks (nb, s, s); more dimensions in front for several matrices
             of one pattern.
         pattern: Their positions.
     """
 
-    __slots__ = ("_held", "pattern", "values")
+    __slots__ = ("_held", "pattern", "tiles", "values")
 
     def __init__(self, values: Tensor, pattern: Pattern) -> None:
         self.values = values
         self.pattern = pattern
+        self.tiles = TileHolder()
         self._held: dict[Maker, tuple[int, Any]] = {}
 
     def made_by(self, maker: Maker) -> Any:

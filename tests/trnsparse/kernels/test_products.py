@@ -14,7 +14,6 @@ from each_case import each_case
 from required import requiring
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
-from trnsci.core.tiles.hardware import CORES
 from trnsparse._kernels import bsr_spmm as block_module
 from trnsparse._kernels import sddmm as sampled_module
 from trnsparse._kernels.bsr_spmm import BlockRows, bsr_spmm
@@ -22,7 +21,14 @@ from trnsparse._kernels.screened_spmm import screened_spmm
 from trnsparse._kernels.sddmm import bsr_sddmm, sddmm
 from trnsparse._kernels.spmm import spmm_one_hot, spmm_segments
 from trnsparse._paths.kernel_path import _kept_tiles
-from trnsparse._products.row_order import plan_rows, segment_order, tile_starts
+from trnsparse._products.row_order import (
+    chunk_columns,
+    chunk_counts,
+    in_order,
+    plan_rows,
+    segment_order,
+    tile_starts,
+)
 
 from .harness import GENERATIONS, Count, run, values
 
@@ -119,30 +125,28 @@ def row_problem(m, n, columns, share, dtype="float32", heavy=False):
 
 
 def both_ways(problem, generation):
+    one_hot = run(spmm_one_hot, generation, *one_hot_operands(problem))
+    return one_hot, run(spmm_segments, generation, *segment_operands(problem))
+
+
+def one_hot_operands(problem):
     dense, entries, rows, places, pointers, b = problem
-    index = places.astype(np.uint32)[:, None]
-    one_hot = run(
-        spmm_one_hot,
-        generation,
-        entries[:, None],
-        (rows % 128).astype(np.float32)[:, None],
-        index,
-        b,
-        tuple(tile_starts(pointers).tolist()),
-        len(dense),
-    )
+    starts = tile_starts(pointers)
+    at = chunk_columns(chunk_counts(starts))
+    local = (rows % 128).astype(np.float32)
+    index = places.astype(np.uint32)
+    return entries[at], local[at], index[at], b, tuple(starts.tolist()), len(dense)
+
+
+def segment_operands(problem):
+    dense, entries, _, places, pointers, b = problem
     order, place, slots = segment_order(pointers)
-    segments = run(
-        spmm_segments,
-        generation,
-        entries[place][:, None],
-        index[place],
-        order.astype(np.uint32)[:, None],
-        b,
-        slots,
-        len(dense),
-    )
-    return one_hot, segments
+    at = place[chunk_columns(np.array([n for group in slots for n in group]))]
+    index = places.astype(np.uint32)
+    targets = None
+    if not in_order(pointers):
+        targets = order[chunk_columns(chunk_counts(np.array([0, len(dense)])))].astype(np.uint32)
+    return entries[at], index[at], targets, b, slots, len(dense)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -163,6 +167,17 @@ def test_rows_around_tiles(shape, share):
         compare(result, problem[0], problem[-1])
 
 
+@each_case("generation", GENERATIONS)
+def test_rows_in_order_are_stored_without_a_scatter(generation):
+    dense = np.tril(values(140, 140), -1)[::-1].copy()
+    rows, places = np.nonzero(dense)
+    pointers = np.concatenate([[0], np.cumsum((dense != 0).sum(1))])
+    problem = dense, dense[rows, places], rows, places, pointers, values(140, 6)
+    assert segment_operands(problem)[2] is None
+    for result in both_ways(problem, generation):
+        compare(result, dense, problem[-1])
+
+
 def test_segments_keep_a_nan_in_its_rows():
     problem = row_problem(140, 30, 4, 0.2)
     problem[-1][7, 2] = np.nan
@@ -173,24 +188,11 @@ def test_segments_keep_a_nan_in_its_rows():
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_rule_counts_what_the_kernels_execute(generation):
-    _, entries, rows, places, pointers, b = row_problem(300, 200, 70, 0.05, heavy=True)
-    plan = plan_rows(pointers, 70, "float32", generation)
-    index = places.astype(np.uint32)[:, None]
-    tile_edges = tuple(tile_starts(pointers).tolist())
-    local = (rows % 128).astype(np.float32)[:, None]
-    one_hot = Count(spmm_one_hot, generation, entries[:, None], local, index, b, tile_edges, 300)
+    problem = row_problem(300, 200, 70, 0.05, heavy=True)
+    plan = plan_rows(problem[4], 70, "float32", generation)
+    one_hot = Count(spmm_one_hot, generation, *one_hot_operands(problem))
     assert one_hot.instructions["nc_matmul"] == plan.one_hot
-    order, place, slots = segment_order(pointers)
-    segments = Count(
-        spmm_segments,
-        generation,
-        entries[place][:, None],
-        index[place],
-        order.astype(np.uint32)[:, None],
-        b,
-        slots,
-        300,
-    )
+    segments = Count(spmm_segments, generation, *segment_operands(problem))
     done = segments.instructions["scalar_tensor_tensor"] + segments.instructions["tensor_scalar"]
     assert done == plan.segments
     assert plan.kernel == "one-hot"  # one heavy row would be a slot of its own for every entry
@@ -202,23 +204,10 @@ def test_rows_of_one_length_go_by_segments(generation):
     assert plan_rows(pointers, 64, "float32", generation).kernel == "segments"
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-def test_a_time_is_that_of_what_is_busiest(generation):
-    core, gathers = CORES[generation], 10
-    pointers = np.arange(0, 5 * 256 + 1, 5)  # 256 rows of 5 entries: 5 gathers for 128 of them
-    narrow = plan_rows(pointers, 64, "float32", generation)
-    transfers = 5 * 256 * 64 * 4 / core.dma_bytes_per_ns + gathers * core.dma_ns
-    assert narrow.one_hot_ns == pytest.approx(transfers)
-    assert narrow.segments_ns == pytest.approx(transfers)
-    wide = plan_rows(pointers, 2**20, "bfloat16", generation)
-    sums = gathers * (2 * 2**20 + core.vector_cycles) / core.vector_ghz
-    assert wide.segments_ns == pytest.approx(sums)
-
-
 def test_work_grows_with_entries_and_not_with_columns():
     def count(n, entries):
         pointers = np.concatenate([[0], np.full(128, entries)])
-        zeros = np.zeros((entries, 1), np.float32)
+        zeros = np.zeros((128, entries), np.float32)
         found = Count(
             spmm_one_hot,
             "gen3",
@@ -243,8 +232,9 @@ def test_work_grows_with_entries_and_not_with_columns():
 def test_sampled_on_every_generation(generation, dtype):
     _, _, rows, places, _, _ = row_problem(130, 90, 2, 0.1)
     c, d = values(130, 70, dtype=dtype), values(90, 70, dtype=dtype, seed=1)
-    index = [x.astype(np.uint32)[:, None] for x in (rows, places)]
-    got = run(sddmm, generation, c, d, *index)[:, 0]
+    at = chunk_columns(chunk_counts(np.array([0, len(rows)])))
+    index = [x.astype(np.uint32)[at] for x in (rows, places)]
+    got = run(sddmm, generation, c, d, *index).T.reshape(-1)[: len(rows)]
     wide_c, wide_d = c[rows].astype(np.float64), d[places].astype(np.float64)
     unit = unit_roundoff(torch.float32) * 70 + unit_roundoff(getattr(torch, dtype))
     bound = unit * (np.abs(wide_c) * np.abs(wide_d)).sum(1)
@@ -254,8 +244,9 @@ def test_sampled_on_every_generation(generation, dtype):
 @pytest.mark.parametrize("columns", [1, 2049])
 def test_sampled_with_any_number_of_columns(columns):
     c, d = values(3, columns), values(4, columns, seed=1)
-    index = np.array([[0], [2], [2]], np.uint32), np.array([[3], [0], [1]], np.uint32)
-    got = run(sddmm, "gen3", c, d, *index)[:, 0]
+    at = chunk_columns(np.array([3]))
+    index = np.array([0, 2, 2], np.uint32)[at], np.array([3, 0, 1], np.uint32)[at]
+    got = run(sddmm, "gen3", c, d, *index)[:3, 0]
     want = (c.astype(np.float64) @ d.astype(np.float64).T)[[0, 2, 2], [3, 0, 1]]
     assert np.allclose(got, want, rtol=0, atol=columns * 2.0**-24 * 16)
 

@@ -40,6 +40,8 @@ class Core:
             identity and spreads NaN and infinity.
         dma_bytes_per_ns: Total bandwidth of all DMA queues of the core.
         dma_ns: Minimum time of one DMA instruction.
+        fast_vector: Whether the Vector engine reads two float32 elements per cycle.
+        gather_ns: Time for which a gather of up to 128 rows occupies GpSimd.
     """
 
     sbuf_bytes: int
@@ -50,8 +52,10 @@ class Core:
     transpose_ns: dict[str, float]
     dma_bytes_per_ns: float
     dma_ns: float = 860.0
+    gather_ns: float = 1035.0
     psum_banks: int = 8
     transposes_on_tensor: bool = True
+    fast_vector: bool = True
 
 
 CORES: dict[str, Core] = {
@@ -63,7 +67,9 @@ CORES: dict[str, Core] = {
         0,
         {"float32": 16 * 64 / 1.12, "bfloat16": 16 * 64 / 1.12},
         272.0,
+        gather_ns=1000.0,
         transposes_on_tensor=False,
+        fast_vector=False,
     ),
     "gen3": Core(212_984, 2.4, 0.96, 8, 100, {"float32": 168.0, "bfloat16": 62.0}, 368.0),
     "gen4": Core(245_752, 2.4, 1.2, 8, 100, {"float32": 84.0, "bfloat16": 31.0}, 528.0),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
+from trnsci.core.numbers.conversions import dtype_name
 from trnsparse._paths.dispatch import run_spmm
 from trnsparse._patterns.conversions import compressed, transposed, united
 from trnsparse._patterns.dense import nonzero_entries
@@ -17,6 +18,7 @@ from trnsparse._patterns.layouts import as_torch_csr, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.algebra import added, sparse_product
 from trnsparse._products.row_products import RowMatrix
+from trnsparse._products.tiles import LIMIT, ProductPlan, plan_product
 from trnsparse.formats._storage.base import StoredMatrix, check_same_shape
 from trnsparse.formats._storage.checks import (
     check_compressed,
@@ -164,10 +166,43 @@ class CSRStorage(StoredMatrix):
     # -- algebra -----------------------------------------------------------------------------------
 
     def _product(self, b: Tensor) -> Tensor:
+        return run_spmm(self._matrix, b)
+
+    @property
+    def _matrix(self) -> RowMatrix:
         pattern, held = self.pattern, self._product_cache
         if held is None or held.values is not self.values or held.pattern is not pattern:
             held = self._product_cache = RowMatrix(self.values, pattern)
-        return run_spmm(held, b)
+        return held
+
+    def product_plan(self, columns: int, generation: str | None = None) -> ProductPlan:
+        """Return the predicted times of the kernels of a product with a dense matrix.
+
+        Args:
+            columns: Columns of the dense matrix.
+            generation: As in ``trnfft.plan``.
+        """
+        matrix = self._matrix
+        held = matrix.tiles.holds(matrix.values)
+        return plan_product(self.pattern, columns, dtype_name(self.dtype), generation, held)
+
+    def hold_tiles(self) -> Self:
+        """Build the dense tiles for products on kernels now, not at the second product.
+
+        Tiles take 128 x 128 elements for each block with an entry. In a product with them, a NaN or
+        an infinity of the dense operand reaches all rows of the blocks that it multiplies.
+
+        Raises:
+            ShapeError: The matrix is a batch, or its tiles would take more than 256 MiB.
+        """
+        _single("hold_tiles", self)
+        plan = self.product_plan(1)
+        if plan.tiles_bytes > LIMIT:
+            raise ShapeError(
+                f"hold_tiles: tiles take {plan.tiles_bytes:,} bytes, accepted: up to {LIMIT:,}"
+            )
+        self._matrix.tiles.hold(self.values, self.pattern)
+        return self
 
     def nnz_per_row(self) -> Tensor:
         """Return the number of stored entries of each row, int64 (m,)."""

@@ -8,7 +8,7 @@ export TRNSCI_REQUIRE_NKI=1
 python="${PYTHON:-python}"
 "$python" -m trnsci doctor
 # Rounding of the chip, on which the error bounds of 'doublefloat' rest: if it is not as assumed, nothing else is run.
-"$python" -m trnblas._precise.probe
+"$python" scripts/arithmetic_probe.py
 status=0
 "$python" -m pytest -m neuron tests "$@" || status=$?
 # What failed is a record too: it says what is wrong on which instance.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trnblas._library import no_kernel
-from trnblas._paths.arguments import Scalar, number
+from trnblas._paths.arguments import Scalar, batch_of, number
 from trnblas._paths.flags import applied, is_left, transposition
 from trnsci.core.arguments import agree, broadcast, delivered, matrix
 from trnsci.core.errors import ShapeError
@@ -87,9 +87,5 @@ def dgmm(A: Tensor, x: Tensor, side: str = "left", *, out: Tensor | None = None)
             f"dgmm: x must have one element for each {'row' if left else 'column'} of A, "
             f"got {tuple(x.shape)} and {tuple(A.shape)}"
         )
-    if broadcast(A.shape[:-2], x.shape[:-1]) is None:
-        raise ShapeError(
-            f"dgmm: the batch dimensions of A and x must broadcast, "
-            f"got {tuple(A.shape)} and {tuple(x.shape)}"
-        )
+    batch_of("dgmm", A=(A, 2), x=(x, 1))
     return delivered("dgmm", torch.mul(A, x[..., :, None] if left else x[..., None, :]), out)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trnblas._library import LIBRARY, no_kernel
 from trnblas._paths.arguments import Scalar, number
-from trnblas._paths.level_names import level_name
+from trnblas._paths.levels import level_name
 from trnblas._paths.sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, delivered, floating, tensor, vector
 from trnsci.core.backend.operation import Operation

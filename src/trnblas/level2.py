@@ -7,7 +7,6 @@ chosen triangle of a symmetric, Hermitian or triangular matrix is read. Without 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from trnblas._library import no_kernel
@@ -18,14 +17,13 @@ from trnblas._paths.arguments import (
     vector_arguments,
 )
 from trnblas._paths.flags import applied, is_unit, is_upper, transposition
-from trnblas._paths.levels import level_of, unlowered, vector_at
-from trnblas._paths.products import vector_product
+from trnblas._paths.levels import is_doublefloat, level_of, vector_at
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
 from trnblas.triangular_systems import solution
 from trnsci.core.arguments import agree, delivered, floating, square
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.numbers.products import accumulated, is_number, matmul
+from trnsci.core.numbers.products import accumulated, is_number
 
 __all__ = [
     "gemv",
@@ -76,11 +74,7 @@ def gemv(
     op = transposition("gemv", "trans", trans, A)
     alpha, beta = vector_arguments("gemv", alpha, A, x, beta, y, op)
     level = level_of("gemv", precision, A)
-    if level is not None and level.name == "doublefloat":
-        result = vector_at(level, alpha, applied(op, A), x, beta, y)
-    else:
-        no_kernel("gemv")
-        result = unlowered(level, A, vector_product, alpha, applied(op, A), x, beta, y)
+    result = vector_at("gemv", level, alpha, applied(op, A), x, beta, y)
     return delivered("gemv", result, out)
 
 
@@ -174,18 +168,12 @@ def trmv(
     square("trmv", "A", A)
     contracted("trmv", A, x, op)
     level = level_of("trmv", precision, A)
-    if level is not None and level.name == "doublefloat":
-        full = applied(op, triangular(A, upper, unit))
-        product: Tensor | None = vector_at(level, 1.0, full, x, 0, None)
-    else:
-        no_kernel("trmv")
-        product = scipy_blas.trmv(A, x, upper, op, unit)
+    product = None if is_doublefloat(level) else scipy_blas.trmv(A, x, upper, op, unit)
     if product is None:
         full = applied(op, triangular(A, upper, unit))
-        if A.ndim == 2 and x.ndim == 1:
-            product = torch.mv(full, x)
-        else:
-            product = unlowered(level, A, matmul, full, x[..., None])[..., 0]
+        product = vector_at("trmv", level, 1.0, full, x, 0, None)
+    else:
+        no_kernel("trmv")
     return delivered("trmv", product, out)
 
 
@@ -237,12 +225,9 @@ def _symmetric(
     alpha, beta = vector_arguments(function, alpha, A, x, beta, y, "N")
     conjugate = function == "hemv" and A.is_complex()
     level = level_of(function, precision, A)
-    if level is not None and level.name == "doublefloat":
-        return vector_at(level, alpha, mirrored(A, upper), x, beta, y)
-    no_kernel(function)
-    if not conjugate and not is_number(alpha, 0):
+    if not conjugate and not is_number(alpha, 0) and not is_doublefloat(level):
         product = scipy_blas.symv(alpha, A, x, upper)
         if product is not None:
+            no_kernel(function)
             return accumulated(product, beta, y)
-    full = mirrored(A, upper, conjugate)
-    return unlowered(level, A, vector_product, alpha, full, x, beta, y)
+    return vector_at(function, level, alpha, mirrored(A, upper, conjugate), x, beta, y)

@@ -141,18 +141,12 @@ def _gemm_flops(A: Tensor, B: Tensor, trans_a: str, trans_b: str) -> float:
 
 
 def _gemm_launch(
-    launch: Launcher,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    beta: float,
-    C: Tensor | None,
-    trans_a: str,
-    trans_b: str,
+    launch: Launcher, alpha: float, A: Tensor, B: Tensor, beta: float, C: Tensor | None, *flags: str
 ) -> Tensor:
     from trnblas._kernels.batched import batched_gemm
     from trnblas._kernels.gemm import gemm
 
+    trans_a, trans_b = flags
     rows, depth = applied(trans_a, A).shape[-2:]
     blocks = gemm_tiling(
         rows,
@@ -174,13 +168,7 @@ def layout(contraction_on_rows: bool) -> Layout:
 
 
 def _gemm_pullback(
-    grad: Tensor,
-    needed: Needed,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    trans_a: str,
-    trans_b: str,
+    grad: Tensor, needed: Needed, alpha: float, A: Tensor, B: Tensor, trans_a: str, trans_b: str
 ) -> Gradients:
     """Return G op(B)^T for A and op(A)^T G for B, each transposed like its operand."""
     for_a = for_b = None
@@ -199,25 +187,16 @@ def _gemm_pullback(
     return for_a, for_b
 
 
-def _gemm_batched(
-    info: Any,
-    in_dims: Sequence[int | None],
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    beta: float,
-    C: Tensor | None,
-    trans_a: str,
-    trans_b: str,
-) -> tuple[Tensor, int]:
+def _gemm_batched(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Tensor, int]:
     """Return a batch of products in one launch; a shared operand is not expanded."""
+    alpha, A, B, beta, C, *flags = args
     size = info.batch_size
     left, right = in_front(A, in_dims[1]), in_front(B, in_dims[2])
     if left.ndim == right.ndim == 2:
         left = left.expand(size, *A.shape)
     if C is not None:
         C = C.expand(size, *C.shape) if in_dims[4] is None else in_front(C, in_dims[4])
-    return BATCHED_GEMM(alpha, left, right, beta, C, trans_a, trans_b), 0
+    return BATCHED_GEMM(alpha, left, right, beta, C, *flags), 0
 
 
 def in_front(x: Tensor, dim: int | None) -> Tensor:
@@ -409,19 +388,12 @@ def _gemmt_in_halves(
 
 
 def _gemmt_launch(
-    launch: Launcher,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    beta: float,
-    C: Tensor | None,
-    upper: bool,
-    trans_a: str,
-    trans_b: str,
+    launch: Launcher, alpha: float, A: Tensor, B: Tensor, beta: float, C: Tensor | None, *flags: Any
 ) -> Tensor:
     from trnblas._kernels.gemmt import gemmt
     from trnblas._kernels.tiling_syrk import syrk_tiling
 
+    upper, trans_a, trans_b = flags
     size, depth = applied(trans_a, A).shape
     dense = layout(trans_a != "N" and trans_b == "N")
     blocks = syrk_tiling(size, depth, dtype_name(A.dtype), layout=dense, operands=2).blocks
@@ -429,18 +401,10 @@ def _gemmt_launch(
 
 
 def _gemmt_pullback(
-    grad: Tensor,
-    needed: Needed,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    upper: bool,
-    trans_a: str,
-    trans_b: str,
+    grad: Tensor, needed: Needed, alpha: float, A: Tensor, B: Tensor, upper: bool, *trans: str
 ) -> Gradients:
     """Return the gradients of ``gemm`` for one triangle of G."""
-    inside = one_triangle(grad, upper)
-    return _gemm_pullback(inside, needed, alpha, A, B, trans_a, trans_b)
+    return _gemm_pullback(one_triangle(grad, upper), needed, alpha, A, B, *trans)
 
 
 GEMMT = Update(

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._paths.arguments import check_dimensions
-from trnblas._paths.level_names import level_name
+from trnblas._paths.levels import level_name
 from trnblas.matrix_products import gemm, multiplied
 from trnblas.pair_energies import (
     energy_of_all_pairs,
@@ -245,23 +245,11 @@ def _orbitals() -> tuple[Tensor, Tensor, Tensor]:
 
 def _integrals(b: Tensor) -> Tensor:
     flat = b.double().flatten(0, 1)
-    return (flat @ flat.mT).float()
-
-
-def _pair_by_definition(
-    b_i: Tensor, b_j: Tensor, e_i: float, e_j: float, virtual: Tensor
-) -> Tensor:
-    t = b_i.double() @ b_j.double().mT
-    e = virtual.double()
-    return (t * (2 * t - t.mT) / (e_i + e_j - e[:, None] - e)).sum()
+    return (flat @ flat.mT).to(b.dtype)
 
 
 def _pairs_by_definition(b: Tensor, occupied: Tensor, virtual: Tensor) -> Tensor:
-    e = occupied.tolist()
-    n = range(len(e))
-    return torch.stack(
-        [_pair_by_definition(b[i], b[j], e[i], e[j], virtual) for i in n for j in n]
-    ).sum()
+    return _terms_by_definition(_integrals(b.double()), occupied.double(), virtual.double()).sum()
 
 
 def _energy_bound(b: Tensor, occupied: Tensor, virtual: Tensor) -> float:
@@ -389,6 +377,13 @@ def _pair_example() -> Example:
 def _first_pair() -> tuple[Tensor, Tensor, float, float, Tensor]:
     b, occupied, virtual = _orbitals()
     return b[0], b[1], float(occupied[0]), float(occupied[1]), virtual
+
+
+def _pair_by_definition(*pair: Any) -> Tensor:
+    b_i, b_j, e_i, e_j, virtual = pair
+    integrals = _integrals(torch.stack([b_i, b_j]).double())
+    terms = _terms_by_definition(integrals, virtual.new_tensor([e_i, e_j]).double(), virtual)
+    return terms[0, :, 1].sum()
 
 
 def _pair_bound(b_i: Tensor, b_j: Tensor, e_i: float, e_j: float, virtual: Tensor) -> float:

@@ -28,7 +28,51 @@ _KIB = 1024
 
 
 @dataclass(frozen=True)
-class GemmPlan(Plan):
+class _ProductPlan(Plan):
+    """A product of two matrices.
+
+    Attributes:
+        rows: M.
+        columns: N.
+        depth: K.
+        trans_a: Whether A is passed transposed.
+        trans_b: Whether B is passed transposed.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    trans_a: bool
+    trans_b: bool
+
+    @property
+    def _flops(self) -> int:
+        return 2 * self.rows * self.columns * self.depth
+
+    @property
+    def _shapes(self) -> str:
+        return f"({self.rows}, {self.depth}) x ({self.depth}, {self.columns})"
+
+    def _executed(
+        self, dtype: str, precision: PrecisionLevel | None, A: Tensor, B: Tensor
+    ) -> Tensor:
+        """Return ``op(A) @ op(B)``; raise unless they have the shapes of the plan and a dtype."""
+        for name, operand, shape, transposed in (
+            ("A", A, (self.rows, self.depth), self.trans_a),
+            ("B", B, (self.depth, self.columns), self.trans_b),
+        ):
+            wanted = shape[::-1] if transposed else shape
+            if tuple(operand.shape) != wanted:
+                raise ShapeError(
+                    f"execute: {name} must have shape {wanted}, got {tuple(operand.shape)}"
+                )
+            if dtype_name(operand.dtype) != dtype:
+                raise DTypeError(f"execute: {name} must be {dtype}, got {operand.dtype}")
+        return gemm(1.0, A, B, transA=self.trans_a, transB=self.trans_b, precision=precision)
+
+
+@dataclass(frozen=True)
+class GemmPlan(_ProductPlan):
     """Tiling, memory use and data movement of one GEMM; printing it shows a table.
 
     Attributes:
@@ -41,18 +85,13 @@ class GemmPlan(Plan):
         precision: ``"bfloat16"`` if float32 operands are rounded to it, ``"float32"``, or None.
     """
 
-    rows: int
-    columns: int
-    depth: int
-    trans_a: bool
-    trans_b: bool
     tiling: Tiling
     precision: PrecisionLevel | None = None
 
     @property
     def cost(self) -> Cost:
         """Flops and HBM bytes of one execution; reading C adds its size."""
-        return Cost(2 * self.rows * self.columns * self.depth, self._hbm_bytes)
+        return Cost(self._flops, self._hbm_bytes)
 
     @property
     def _hbm_bytes(self) -> int:
@@ -73,8 +112,7 @@ class GemmPlan(Plan):
             DTypeError: The dtype is not that of the plan.
         """
         dtype = "float32" if self.precision else self.tiling.dtype
-        _check_operands(self, dtype, A, B)
-        return gemm(1.0, A, B, transA=self.trans_a, transB=self.trans_b, precision=self.precision)
+        return self._executed(dtype, self.precision, A, B)
 
     def decisions(self) -> list[tuple[str, str]]:
         """Return the rows of the plan's table."""
@@ -83,7 +121,7 @@ class GemmPlan(Plan):
         tiles = f"{row_tiles(m)} x {column_tiles(n)} x {row_tiles(self.depth)}"
         ratio = self._hbm_bytes / self.fewest_bytes
         return [
-            ("product", f"({self.rows}, {self.depth}) x ({self.depth}, {self.columns})"),
+            ("product", self._shapes),
             ("operands", self._operands()),
             ("target", f"{t.generation}, {t.dtype}, float32 sums"),
             *self._bound(),
@@ -130,7 +168,7 @@ class GemmPlan(Plan):
 
 
 @dataclass(frozen=True)
-class SlicedGemmPlan(Plan):
+class SlicedGemmPlan(_ProductPlan):
     """Slices, work and error of a product in slices; printing it shows a table.
 
     Attributes:
@@ -146,11 +184,6 @@ class SlicedGemmPlan(Plan):
         work: Slices, instructions, bytes and times.
     """
 
-    rows: int
-    columns: int
-    depth: int
-    trans_a: bool
-    trans_b: bool
     precision: PrecisionLevel
     dtype: str
     generation: str
@@ -160,8 +193,7 @@ class SlicedGemmPlan(Plan):
     @property
     def cost(self) -> Cost:
         """Flops of the product, and HBM bytes and launches of one execution."""
-        flops = 2 * self.rows * self.columns * self.depth
-        return Cost(flops, self.work.hbm_bytes, self.work.launches)
+        return Cost(self._flops, self.work.hbm_bytes, self.work.launches)
 
     def execute(self, A: Tensor, B: Tensor) -> Tensor:
         """Return ``op(A) @ op(B)`` at this precision, computed by the current backend.
@@ -170,8 +202,7 @@ class SlicedGemmPlan(Plan):
             ShapeError: The shapes are not those of the plan.
             DTypeError: The dtype is not that of the plan.
         """
-        _check_operands(self, self.dtype, A, B)
-        return gemm(1.0, A, B, transA=self.trans_a, transB=self.trans_b, precision=self.precision)
+        return self._executed(self.dtype, self.precision, A, B)
 
     def decisions(self) -> list[tuple[str, str]]:
         """Return the rows of the plan's table."""
@@ -179,7 +210,7 @@ class SlicedGemmPlan(Plan):
         busy = {"Tensor": w.tensor_ns, "Vector": w.vector_ns, "GpSimd": w.gpsimd_ns}
         shares = [f"{name} {ns / 1e3:.1f}" for name, ns in (busy | {"DMA": w.dma_ns}).items()]
         return [
-            ("product", f"({self.rows}, {self.depth}) x ({self.depth}, {self.columns})"),
+            ("product", self._shapes),
             ("target", f"{self.generation}, {self.precision} of {self.dtype}"),
             ("slices", f"{w.slices} of each operand, {w.pairs} pairs, {w.groups} PSUM sums"),
             ("error", _relative(self.bound)),
@@ -278,21 +309,6 @@ def plan_gemm(
         b_layout="columns" if transB else "rows",
     )
     return GemmPlan(M, N, K, transA, transB, tiling, precision)
-
-
-def _check_operands(plan: GemmPlan | SlicedGemmPlan, dtype: str, A: Tensor, B: Tensor) -> None:
-    """Raise unless operands have the shapes of a plan, and this dtype."""
-    for name, operand, shape, transposed in (
-        ("A", A, (plan.rows, plan.depth), plan.trans_a),
-        ("B", B, (plan.depth, plan.columns), plan.trans_b),
-    ):
-        wanted = shape[::-1] if transposed else shape
-        if tuple(operand.shape) != wanted:
-            raise ShapeError(
-                f"execute: {name} must have shape {wanted}, got {tuple(operand.shape)}"
-            )
-        if dtype_name(operand.dtype) != dtype:
-            raise DTypeError(f"execute: {name} must be {dtype}, got {operand.dtype}")
 
 
 def _relative(error: float) -> str:

@@ -7,6 +7,8 @@ triangle and leaves the other unchanged.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -284,16 +286,11 @@ def _syrk_shape(A: Tensor, trans: str, *hermitian: bool) -> tuple[int, ...]:
 
 
 def _syrk_launch(
-    launch: Launcher,
-    alpha: float,
-    A: Tensor,
-    beta: float,
-    C: Tensor | None,
-    trans: str,
-    hermitian: bool,
+    launch: Launcher, alpha: float, A: Tensor, beta: float, C: Tensor | None, *flags: Any
 ) -> Tensor:
     from trnblas._kernels.syrk import syrk
 
+    trans, _ = flags
     return launch(syrk, A, C, alpha, beta, trans != "N", _blocks(A, trans, 1))
 
 
@@ -367,13 +364,7 @@ def _syr2k_shape(A: Tensor, B: Tensor, trans: str) -> tuple[int, ...]:
 
 
 def _syr2k_launch(
-    launch: Launcher,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    beta: float,
-    C: Tensor | None,
-    trans: str,
+    launch: Launcher, alpha: float, A: Tensor, B: Tensor, beta: float, C: Tensor | None, trans: str
 ) -> Tensor:
     from trnblas._kernels.syrk import syr2k
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from trnblas._library import kernels_wanted, no_kernel
-from trnblas._paths.arguments import Scalar, number, real_factor, square_accumulator
+from trnblas._paths.arguments import Scalar, batch_of, number, real_factor, square_accumulator
 from trnblas._paths.flags import is_upper
 from trnblas._paths.levels import level_of, outer_at, unlowered
 from trnblas._paths.triangles import mirrored
 from trnblas._precise.ladder import Level
 from trnblas.rank_k import SYR2K, SYRK
-from trnsci.core.arguments import agree, broadcast, delivered, expandable, tensor
+from trnsci.core.arguments import agree, delivered, expandable, tensor
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
 from trnsci.core.numbers.products import accumulated, is_number, scaled, vanished
@@ -270,10 +270,4 @@ def _batch(function: str, x: Tensor, y: Tensor) -> tuple[int, ...]:
     for name, value in (("x", x), ("y", y)):
         if value.ndim == 0:
             raise ShapeError(f"{function}: {name} must be at least 1-D, got shape ()")
-    batch = broadcast(x.shape[:-1], y.shape[:-1])
-    if batch is None:
-        raise ShapeError(
-            f"{function}: the batch dimensions of x and y must broadcast, "
-            f"got {tuple(x.shape)} and {tuple(y.shape)}"
-        )
-    return batch
+    return batch_of(function, x=(x, 1), y=(y, 1))

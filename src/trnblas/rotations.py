@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from trnblas._library import no_kernel
-from trnblas._paths.arguments import Scalar, number
+from trnblas._paths.arguments import Scalar, number, real_factor
 from trnsci.core.arguments import agree, floating
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import ShapeError
 
 __all__ = ["Rotation", "rot", "rotg"]
 
@@ -56,10 +56,9 @@ def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
             f"rot: x and y must have one shape, got {tuple(x.shape)} and {tuple(y.shape)}"
         )
     c, s = number("rot", "c", c, x), number("rot", "s", s, x)
-    if c.is_complex() if isinstance(c, Tensor) else c.imag != 0:
-        raise DTypeError(f"rot: c must be real, got {c!r}")
+    c = real_factor("rot", "c", c)
     real = x.dtype.to_real() if x.is_complex() else x.dtype
-    cosine = c.to(real) if isinstance(c, Tensor) else c.real
+    cosine = c.to(real) if isinstance(c, Tensor) else c
     sine = s.to(x.dtype) if isinstance(s, Tensor) else s
     mirrored = sine.conj() if isinstance(sine, Tensor) else sine.conjugate()
     return x * cosine + y * sine, y * cosine - x * mirrored

@@ -57,7 +57,11 @@ def symm(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: An option is invalid, or beta is not 0 without C.
     """
-    result = _symmetric("symm", alpha, A, B, beta, C, side, uplo, precision)
+    agree("symm", "A", A, "B", B)
+    left, upper = _sides("symm", A, side, uplo)
+    alpha, beta = sided_arguments("symm", alpha, A, B, beta, C, left)
+    level = level_of("symm", precision, A)
+    result = SYMM.updated(alpha, (A, B), beta, C, left, upper, False, level=level)
     return delivered("symm", result, out)
 
 
@@ -83,29 +87,19 @@ def hemm(
         DTypeError: The dtypes differ, or a factor is incompatible.
         FlagError: An option is invalid, or beta is not 0 without C.
     """
-    result = _symmetric("hemm", alpha, A, B, beta, C, side, uplo, precision)
+    agree("hemm", "A", A, "B", B)
+    left, upper = _sides("hemm", A, side, uplo)
+    alpha, beta = sided_arguments("hemm", alpha, A, B, beta, C, left)
+    level = level_of("hemm", precision, A)
+    result = SYMM.updated(alpha, (A, B), beta, C, left, upper, A.is_complex(), level=level)
     return delivered("hemm", result, out)
 
 
-def _symmetric(
-    function: str,
-    alpha: Scalar,
-    A: Tensor,
-    B: Tensor,
-    beta: Scalar,
-    C: Tensor | None,
-    side: str,
-    uplo: str,
-    precision: PrecisionLevel | None,
-) -> Tensor:
-    """Return ``symm`` or ``hemm``; they differ for complex matrices."""
-    agree(function, "A", A, "B", B)
-    left, upper = is_left(function, side), is_upper(function, uplo)
+def _sides(function: str, A: Tensor, side: str, uplo: str) -> tuple[bool, bool]:
+    """Return the flags of a symmetric A, which must be square: left, upper."""
+    flags = is_left(function, side), is_upper(function, uplo)
     square(function, "A", A)
-    alpha, beta = sided_arguments(function, alpha, A, B, beta, C, left)
-    level = level_of(function, precision, A)
-    hermitian = function == "hemm" and A.is_complex()
-    return SYMM.updated(alpha, (A, B), beta, C, left, upper, hermitian, level=level)
+    return flags
 
 
 def _symm(
@@ -132,12 +126,11 @@ def _symm_launch(
     B: Tensor,
     beta: float,
     C: Tensor | None,
-    left: bool,
-    upper: bool,
-    hermitian: bool,
+    *flags: bool,
 ) -> Tensor:
     from trnblas._kernels.symm import symm
 
+    left, upper, _ = flags
     stored: Layout = "upper" if upper else "lower"
     layouts: tuple[Layout, Layout] = (stored, "rows") if left else ("columns", stored)
     rows, columns = B.shape
@@ -148,22 +141,16 @@ def _symm_launch(
 
 
 def _symm_pullback(
-    grad: Tensor,
-    needed: Needed,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    left: bool,
-    upper: bool,
-    hermitian: bool,
+    grad: Tensor, needed: Needed, alpha: float, A: Tensor, B: Tensor, *flags: bool
 ) -> Gradients:
     """Return G B^T, folded onto the triangle, for A and sym(A) G for B (A on the left)."""
+    left, upper, _ = flags
     for_a = for_b = None
     if needed[0]:
         full = multiplied(*((grad, B, "N", "T") if left else (B, grad, "T", "N")), alpha)
         for_a = one_triangle(full, upper) + one_triangle(full.mT, upper, 1)
     if needed[1]:
-        for_b = SYMM(alpha, A, grad, 0.0, None, left, upper, hermitian)
+        for_b = SYMM(alpha, A, grad, 0.0, None, *flags)
     return for_a, for_b
 
 

@@ -145,15 +145,7 @@ def contracted(function: str, A: Tensor, x: Tensor, op: Trans) -> tuple[int, ...
             f"{function}: op(A) and x must agree in the contracted dimension, "
             f"got A {tuple(A.shape)} ({op}) and x {tuple(x.shape)}"
         )
-    if A.ndim == 2 and x.ndim == 1:
-        return ()
-    batch = broadcast(A.shape[:-2], x.shape[:-1])
-    if batch is None:
-        raise ShapeError(
-            f"{function}: the batch dimensions of A and x must broadcast, "
-            f"got {tuple(A.shape)} and {tuple(x.shape)}"
-        )
-    return batch
+    return () if A.ndim == 2 and x.ndim == 1 else batch_of(function, A=(A, 2), x=(x, 1))
 
 
 def no_accumulator(function: str, beta: Scalar, name: str) -> int:
@@ -201,12 +193,16 @@ def widened(function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype) -> tupl
 
 def broadcast_batch(function: str, a: Tensor, b: Tensor) -> tuple[int, ...]:
     """Return the broadcast batch dimensions of A and B."""
-    if a.ndim == b.ndim == 2:
-        return ()
-    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    return () if a.ndim == b.ndim == 2 else batch_of(function, A=(a, 2), B=(b, 2))
+
+
+def batch_of(function: str, **operands: tuple[Tensor, int]) -> tuple[int, ...]:
+    """Return the broadcast batch dimensions of two operands, given with their other dimensions."""
+    (a, own_a), (b, own_b) = operands.values()
+    batch = broadcast(a.shape[: a.ndim - own_a], b.shape[: b.ndim - own_b])
     if batch is None:
         raise ShapeError(
-            f"{function}: the batch dimensions of A and B must broadcast, "
+            f"{function}: the batch dimensions of {' and '.join(operands)} must broadcast, "
             f"got {tuple(a.shape)} and {tuple(b.shape)}"
         )
     return batch

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,16 +111,7 @@ def sliced_product(
     return joined(high, low, of_left + of_right, torch.float64)
 
 
-def doublefloat_trsm(
-    launch: Launcher,
-    alpha: float,
-    a: Tensor,
-    b: Tensor,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
-) -> Tensor:
+def doublefloat_trsm(launch: Launcher, alpha: float, a: Tensor, b: Tensor, *flags: Any) -> Tensor:
     """Solve in float32, and again for the residual, until that is at most 2**-45 of its terms.
 
     The residual of row i and column j is compared with the 2-norms of the row of op(A) and of the
@@ -128,6 +120,7 @@ def doublefloat_trsm(
     Raises:
         KernelError: A is singular or not finite, or too ill-conditioned for float32.
     """
+    left, upper, trans, unit = flags
     matrix = triangular(a, upper, unit)
     if (trans != "N") == left:  # op(A) for A on the left, its transpose for A on the right
         matrix, upper = matrix.mT, not upper

@@ -13,18 +13,42 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas._library import LIBRARY
 from trnblas._paths.arguments import Product, Scalar
-from trnblas._paths.level_names import level_name
 from trnblas._paths.level_products import BFLOAT16_GEMM, DOUBLEFLOAT_GEMM, FLOAT16X3_GEMM
 from trnblas._paths.products import vector_product
 from trnblas._precise.ladder import Level, cheapest
 from trnsci.core.backend.autocast import without_autocast
-from trnsci.core.backend.precision import LEVELS, PrecisionLevel
+from trnsci.core.backend.precision import CHOSEN, LEVELS, PrecisionLevel, check_level
 from trnsci.core.backend.update import Multiply
-from trnsci.core.errors import FlagError
+from trnsci.core.errors import DTypeError, FlagError
 from trnsci.core.numbers.products import accumulated, is_number, scaled
 
 _FLOAT32 = Level("float32")
+_REAL = (torch.float32, torch.float64)
+
+
+def level_name(function: str, precision: PrecisionLevel | None, operand: Tensor) -> PrecisionLevel:
+    """Return the level of a call: that of the argument, else that of the library.
+
+    Other dtypes than float32 and float64 have one level, their own arithmetic, which is returned as
+    ``"float32"``.
+
+    Raises:
+        FlagError: The level is unknown.
+        DTypeError: The dtype has no such level.
+    """
+    if precision is None and not CHOSEN.used:
+        return "float32"
+    name = LIBRARY.level() if precision is None else precision
+    check_level(function, name)
+    if operand.dtype in _REAL:
+        return name
+    if name != "doublefloat" if operand.is_complex() else precision is None:
+        return "float32"
+    raise DTypeError(
+        f"{function}: precision={name!r} takes torch.float32 and torch.float64, got {operand.dtype}"
+    )
 
 
 def level_of(function: str, precision: PrecisionLevel | None, A: Tensor) -> Level | None:
@@ -86,10 +110,24 @@ def multiply_at(level: Level) -> Multiply | None:
     return partial(_multiplied, level)
 
 
+def is_doublefloat(level: Level | None) -> bool:
+    """Return whether a level is the one at which kernels compute products with vectors."""
+    return level is not None and level.name == "doublefloat"
+
+
 def vector_at(
-    level: Level, alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None
+    function: str,
+    level: Level | None,
+    alpha: Scalar,
+    A: Tensor,
+    x: Tensor,
+    beta: Scalar,
+    y: Tensor | None,
 ) -> Tensor:
     """Return ``alpha * A @ x + beta * y`` for a matrix and vectors, or batches of them."""
+    if level is None or not is_doublefloat(level):
+        LIBRARY.no_kernel(function)
+        return unlowered(level, A, vector_product, alpha, A, x, beta, y)
     if is_number(alpha, 0):
         return vector_product(alpha, A, x, beta, y)
     found = _multiplied(level, A, x[..., None])[..., 0]

@@ -79,10 +79,3 @@ def split_of(
     """Return the dimension of a matrix, or of its transpose, that each mesh dimension splits."""
     dims = dims_of(function, name, placements, 2, mesh_ndim)
     return flipped(dims) if flip else dims
-
-
-def placements_of(split: Split) -> tuple[Placement, ...]:
-    """Return the placements of a matrix that is split in a given way."""
-    from torch.distributed.tensor import Replicate, Shard
-
-    return tuple(Replicate() if dim is None else Shard(dim) for dim in split)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas import mp2
-from trnblas._paths.level_names import level_name
+from trnblas._paths.levels import level_name
 from trnblas.distributed.operands import check_operand, described, precision_of
 from trnblas.level3 import gemm
 from trnsci.core.arguments import agree

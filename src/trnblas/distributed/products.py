@@ -12,12 +12,11 @@ from torch import Tensor
 from trnblas import level3
 from trnblas._paths.arguments import Scalar, checked_product
 from trnblas._paths.flags import applied
-from trnblas._paths.level_names import level_name
+from trnblas._paths.levels import level_name
 from trnblas.distributed.operands import (
     check_operand,
     constant,
     described,
-    placements_of,
     precision_of,
     split_of,
 )
@@ -27,7 +26,13 @@ from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import Pending, start_broadcast
 from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
-from trnsci.core.distributed.layout import even_offsets, local_of, mesh_of, with_local
+from trnsci.core.distributed.layout import (
+    even_offsets,
+    local_of,
+    mesh_of,
+    placements_of,
+    with_local,
+)
 from trnsci.core.distributed.schedule import Mesh, Schedule, Split, schedule
 from trnsci.core.distributed.splits import moved
 from trnsci.core.errors import FlagError, ShapeError

@@ -21,7 +21,7 @@ from torch import Tensor
 from trnblas import level3
 from trnblas._paths.arguments import Scalar, sided_arguments
 from trnblas._paths.flags import applied, is_left, is_unit, is_upper, transposition
-from trnblas._paths.level_names import level_name
+from trnblas._paths.levels import level_name
 from trnblas.distributed.operands import (
     check_operand,
     constant,

@@ -10,7 +10,14 @@ from torch.autograd import forward_ad
 
 from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.groups import ranks_of_mesh
-from trnsci.core.distributed.layout import dims_of, is_dtensor, local_of, mesh_among, with_local
+from trnsci.core.distributed.layout import (
+    dims_of,
+    is_dtensor,
+    local_of,
+    mesh_among,
+    placements_of,
+    with_local,
+)
 from trnsci.core.distributed.schedule import Mesh, Split, schedule
 from trnsci.core.distributed.splits import contracted_part, moved
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError
@@ -104,13 +111,6 @@ def einsum(
     if placements is None:
         placements = placements_of(plan.result)
     return with_local(found, mesh, placements, plan.shape)
-
-
-def placements_of(split: Split) -> tuple[Placement, ...]:
-    """Return the placements of a tensor that is split in a given way."""
-    from torch.distributed.tensor import Replicate, Shard
-
-    return tuple(Replicate() if dim is None else Shard(dim) for dim in split)
 
 
 # -- operands --------------------------------------------------------------------------------------

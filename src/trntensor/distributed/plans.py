@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from trnsci.core.arguments import whole
-from trnsci.core.distributed.layout import dims_of
+from trnsci.core.distributed.layout import dims_of, placements_of
 from trnsci.core.distributed.plans import Communication, Step, agreement_step
 from trnsci.core.distributed.recording import peaks
 from trnsci.core.distributed.schedule import Mesh, Schedule, schedule
 from trnsci.core.errors import FlagError
 from trntensor._planning.program import make_program
 from trntensor._planning.subscripts import Equation, parse, sizes_of
-from trntensor.distributed.contraction import einsum, placements_of
+from trntensor.distributed.contraction import einsum
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement

@@ -10,14 +10,16 @@ import torch
 
 import nkisim
 from each_case import each_case
+from scripts import loaded
 from trnblas._kernels.arithmetic_probe import KINDS, arithmetic_probe
-from trnblas._precise import probe as module
-from trnblas._precise.probe import COLUMNS, SHIFT, main, probe, probe_inputs
+from trnblas.evidence import COLUMNS, SHIFT, probe_inputs
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.counters import counts
 
 ROOT = Path(__file__).parents[3]
 simulated = Launcher("simulator")
+module = loaded(ROOT / "scripts" / "arithmetic_probe.py")
+main, probe = module.main, module.probe
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +119,8 @@ def test_the_command_fails_with_a_plain_message(monkeypatch, capsys, results):
 
 def test_the_script_for_devices_runs_it_before_the_tests():
     lines = (ROOT / "scripts" / "run_neuron_tests.sh").read_text(encoding="utf-8").splitlines()
-    commands = [line for line in lines if line.startswith('"$python" -m')]
-    assert commands[1] == '"$python" -m trnblas._precise.probe'
+    commands = [line for line in lines if line.startswith('"$python" ')]
+    assert commands[1] == '"$python" scripts/arithmetic_probe.py'
     assert "pytest" in commands[2]
 
 

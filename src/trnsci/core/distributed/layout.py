@@ -243,6 +243,13 @@ def dims_of(
     return tuple(found)
 
 
+def placements_of(split: Sequence[int | None]) -> tuple[Placement, ...]:
+    """Return the placements of a tensor whose dimensions are split as by ``dims_of``."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    return tuple(Replicate() if dim is None else Shard(dim) for dim in split)
+
+
 def mesh_among(operands: Iterable[Any]) -> DeviceMesh | None:
     """Return the mesh of the first operand that is a DTensor; None if there is none."""
     return next((x.device_mesh for x in operands if is_dtensor(x)), None)

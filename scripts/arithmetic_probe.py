@@ -1,6 +1,7 @@
+#!/usr/bin/env python
 """Check that a chip rounds as the bounds of ``doublefloat`` assume.
 
-    python -m trnblas._precise.probe [--on simulator]
+    python scripts/arithmetic_probe.py [--on simulator]
 
 Prints the assumed and the observed bits of each kind of operation. The exit status is 1 if an
 operation is not as assumed. Subnormal results may be kept or flushed to 0: the bounds allow both,
@@ -18,40 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas.evidence import SHIFT, probe_inputs
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.tiles.hardware import TILE
 
 RECIPROCAL_ERROR = 2.0**-20
-COLUMNS, DEPTH = 512, 4096
-SHIFT = 1.5 * 2.0**17  # rounds to multiples of 2**-6, the first digit
-_TIE = 2.0**-24
-_CHOSEN = (
-    # Sums: ties to even, both ways; just above and below a tie; next to a power of two; exact.
-    (1.0, _TIE),
-    (1 + 2 * _TIE, _TIE),
-    (1.0, _TIE * (1 + 2.0**-20)),
-    (1 + 2 * _TIE, _TIE * (1 - 2.0**-20)),
-    (1.0, -_TIE / 2),
-    (2.0**12, 2.0**-12),
-    (1.0, -(1 - _TIE)),
-    # Products: ties, and the largest fractions.
-    (1 + 2.0**-12, 1 + 2.0**-12),
-    (1 + 3 * 2.0**-12, 1 + 2.0**-12),
-    (2 - 2 * _TIE, 2 - 2 * _TIE),
-    # Digits: ties to even.
-    (2.0**-7, 1.0),
-    (3 * 2.0**-7, 1.0),
-    (-(2.0**-7), 1.0),
-    # Values of bfloat16 and float16: ties to even.
-    (1 + 2.0**-8, 1.0),
-    (1 + 3 * 2.0**-8, 1.0),
-    (1 + 2.0**-11, 1.0),
-    (1 + 3 * 2.0**-11, 1.0),
-    # Subnormal results, the first in float16.
-    (3 * 2.0**-20, 1.0),
-    (2.0**-100, 2.0**-30),
-    (1.5 * 2.0**-126, 2.0**-126),
-)
 _SMALLEST = {"float16 value": 2.0**-14}  # normal result, if it is not that of float32
 
 
@@ -76,27 +47,6 @@ class Check:
     wrong: int
     cases: int
     subnormal: str = ""
-
-
-def probe_inputs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return operands of elementwise operations, and the digits of a product.
-
-    Operands are the same on each partition: rounding that varies shows as a wrong case. Sums of
-    products of digits reach 2**24, and 2**24 - 127, which has 24 bits.
-    """
-    generator = torch.Generator().manual_seed(0)
-    chosen = torch.tensor(_CHOSEN).T
-    size = COLUMNS - chosen.shape[1]
-    fractions = 1 + torch.rand(2, size, generator=generator)
-    exponents = torch.randint(-12, 13, (2, size), generator=generator)
-    signs = 1 - 2 * torch.randint(0, 2, (2, size), generator=generator)
-    drawn = torch.ldexp(fractions * signs, exponents)
-    a, b = torch.cat([chosen, drawn], 1)[:, None, :].expand(2, TILE, COLUMNS).contiguous()
-    digits = torch.randint(-64, 65, (2, DEPTH, 8), generator=generator)
-    digits[:, :, 0:2] = 64
-    digits[:, -1, 1] = 63
-    left, right = digits.to(torch.bfloat16)
-    return a, b, left, right
 
 
 def probe(launch: Any) -> list[Check]:

@@ -23,14 +23,6 @@ from trnblas._library import LIBRARY
 from trnblas._paths.arguments import check_dimensions
 from trnblas._paths.levels import level_name
 from trnblas.matrix_products import gemm, multiplied
-from trnblas.pair_energies import (
-    energy_of_all_pairs,
-    energy_of_integrals,
-    energy_of_pair,
-    orbitals_at_once,
-    rules_of_all_pairs,
-    rules_of_pair,
-)
 from trnsci.core.arguments import agree, tensor
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
@@ -38,6 +30,14 @@ from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
 from trnsci.core.examples import Case, Example, example
 from trnsci.core.numbers.conversions import dtype_name
+from trnsci.core.pair_energies import (
+    energy_of_all_pairs,
+    energy_of_integrals,
+    energy_of_pair,
+    orbitals_at_once,
+    rules_of_all_pairs,
+    rules_of_pair,
+)
 from trnsci.core.testing import random_tensor, unit_roundoff
 
 __all__ = ["nki_batched_pair_energy", "nki_fused_gemm_energy", "nki_mp2_energy"]

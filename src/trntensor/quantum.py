@@ -7,11 +7,11 @@ from typing import Any, overload
 
 from torch import Tensor
 
-from trnblas.pair_energies import energy_of_all_pairs, rules_of_all_pairs
 from trnsci.core.arguments import agree, tensor
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import ShapeError
 from trnsci.core.examples import Example, example
+from trnsci.core.pair_energies import energy_of_all_pairs, rules_of_all_pairs
 from trnsci.core.testing import random_tensor
 from trntensor._library import LIBRARY
 from trntensor._paths.operations import CONTRACT, DOUBLEFLOAT_CONTRACT, Contraction, too_deep

@@ -76,7 +76,7 @@ def test_many_auxiliary_functions_go_through_memory(monkeypatch):
 @each_case("dtype", [torch.float32, torch.float64])
 @each_case("most", [2**24, 19 * 19])
 def test_at_doublefloat_the_energy_is_that_of_kernels(dtype, most, monkeypatch):
-    monkeypatch.setattr("trnblas.pair_energies._MOST_INTEGRALS", most)
+    monkeypatch.setattr("trnsci.core.pair_energies._MOST_INTEGRALS", most)
     shape = 2, 19, 30
     tensors = [x.to(dtype) for x in problem(*shape)]
     want, _ = by_definition(*tensors)

@@ -10,8 +10,8 @@ from torch import Tensor
 from trnblas._paths.doublefloat_launches import doublefloat_mp2_energy
 from trnblas._paths.level_launches import doublefloat_gemm
 from trnblas._precise.slicing import MOST_DEPTH, PROMISE
-from trnblas.pair_energies import orbitals_at_once
 from trnsci.core.backend.launch import Launcher
+from trnsci.core.pair_energies import orbitals_at_once
 
 __all__ = ["MOST_DEPTH", "doublefloat_energy", "doublefloat_product", "orbitals_at_once"]
 

@@ -166,7 +166,7 @@ def test_float32_operands_round_the_energy_once():
 
 @each_case("level", ["float16x3", "doublefloat"])
 def test_integrals_are_stored_for_some_orbitals_at_a_time(monkeypatch, level):
-    monkeypatch.setattr("trnblas.pair_energies._MOST_INTEGRALS", 2 * 5 * 5 * 5)
+    monkeypatch.setattr("trnsci.core.pair_energies._MOST_INTEGRALS", 2 * 5 * 5 * 5)
     operands = problem(5, 5, 6, torch.float32)
     got, launches = simulated(mp2.nki_batched_pair_energy, *operands, precision=level)
     assert set(launches.values()) == {3}

@@ -1,4 +1,4 @@
-"""MP2 energies of pairs of orbitals on torch, and their derivatives; ``trntensor`` has them too.
+"""MP2 energies of pairs of orbitals on torch, and their derivatives, for trnblas and trntensor.
 
 With T[a, b] the integral (ia|jb) of a pair and D = eps_i + eps_j - eps_a - eps_b, the energy of the
 pair is the sum of T (2 T - T^T) / D over the virtual orbitals a and b. Its derivatives are

@@ -3,13 +3,18 @@
 The text is read, not run. Changes of it are in ``nkisim.rewriting``.
 """
 
+from nkisim.source.effects import Effect, Effects
 from nkisim.source.expressions import (
     base_name,
+    expression,
+    extent_of,
     indices,
     is_none,
     is_simple,
     literal_integer,
+    names_in,
     number,
+    rewritten,
     string,
 )
 from nkisim.source.files import (
@@ -31,24 +36,31 @@ from nkisim.source.meaning import (
 )
 from nkisim.source.names import (
     OLD_PACKAGE,
+    RANGES,
     SHORT_NAMES,
     Argument,
     Names,
     nki_arguments,
+    range_of,
     tensor_functions,
     writes_tile,
+    written_operands,
 )
 from nkisim.source.positions import EXACT_IN_FORMAT_STRINGS, Lines
 from nkisim.source.scopes import Assignment, Function, Scope
+from nkisim.source.statements import Statement
 
 __all__ = [
     "EXACT_IN_FORMAT_STRINGS",
     "LOOPS",
     "OLD_PACKAGE",
+    "RANGES",
     "SHORT_NAMES",
     "Argument",
     "Assignment",
     "Definition",
+    "Effect",
+    "Effects",
     "File",
     "FileGlobals",
     "Function",
@@ -59,20 +71,27 @@ __all__ = [
     "Meaning",
     "Names",
     "Scope",
+    "Statement",
     "base_name",
     "called",
     "definition_of",
+    "expression",
+    "extent_of",
     "file_globals",
     "indices",
     "is_none",
     "is_simple",
     "literal_integer",
     "meaning_of",
+    "names_in",
     "nki_arguments",
     "number",
     "raise_if_unreadable",
+    "range_of",
+    "rewritten",
     "string",
     "tensor_functions",
     "with_parameters",
     "writes_tile",
+    "written_operands",
 ]

@@ -48,6 +48,20 @@ class File(Names):
         """Return the definition of a name whose first line, decorators included, is ``line``."""
         return self._by_line.get((line, name))
 
+    @cached_property
+    def _statements(self) -> dict[int, ast.stmt]:
+        kinds = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.For)
+        statements = [statement for kind in kinds for statement in self.all(kind)]
+        found: dict[int, ast.stmt] = {}
+        for statement in sorted(statements, key=lambda s: (s.lineno, s.col_offset)):
+            last = statement.lineno if isinstance(statement, ast.For) else statement.end_lineno
+            found |= dict.fromkeys(range(statement.lineno, (last or 0) + 1), statement)
+        return found
+
+    def statement_at(self, line: int) -> ast.stmt | None:
+        """Return the last simple statement on a line, or the loop that begins there."""
+        return self._statements.get(line)
+
     def of_class(self, name: str) -> ast.ClassDef | None:
         """Return the class of a dotted name, which is in no function."""
         for node in self.all(ast.ClassDef):

@@ -10,7 +10,14 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from nkisim.source.expressions import number
-from nkisim.source.names import Names, arguments_of, nki_arguments, tensor_functions, writes_tile
+from nkisim.source.names import (
+    RANGES,
+    Names,
+    arguments_of,
+    nki_arguments,
+    tensor_functions,
+    writes_tile,
+)
 from nkisim.source.scopes import Assignment, Function
 
 # fmt: off
@@ -62,8 +69,7 @@ _OF_NODES: dict[type[ast.AST], Kind] = {
 }
 _OF_LOOPS: dict[str, Kind] = {
     "nki.language.dynamic_range": "index",
-    **dict.fromkeys(("range", "nki.language.affine_range"), "number"),
-    **dict.fromkeys(("nki.language.sequential_range", "nki.language.static_range"), "number"),
+    **dict.fromkeys(RANGES, "number"),
 }
 """Kinds of the indices of loops."""
 _TENSORS = ("tile", "tensor", "open")

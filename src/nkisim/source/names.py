@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -71,6 +71,47 @@ def nki_arguments(call: ast.Call, path: str) -> dict[str, ast.expr]:
     """Return the arguments of a function of NKI by parameter; none if that is not certain."""
     parameters = _parameters(path)
     return {} if parameters is None else arguments_of(call, parameters) or {}
+
+
+_OUTPUTS = ("dst", "dst_idx", "dst_scale", "idx_dst", "reduce_res", "val_dst")
+"""Parameters of NKI that are written."""
+
+_STATE = {
+    *("activation_reduce", "core_barrier", "dropout", "rand2", "rand_get_state", "rand_set_state"),
+    *("register_alloc", "register_load", "register_move", "register_store", "rng", "sendrecv"),
+    *("set_rng_seed",),
+}
+"""Functions of nki.isa with effects on more than their operands."""
+
+
+def written_operands(call: ast.Call, path: str) -> list[ast.expr]:
+    """Return the operands that a function of NKI writes; none if that is not certain."""
+    given = nki_arguments(call, path)
+    return [given[name] for name in _OUTPUTS if name in given]
+
+
+def keeps_state(call: ast.Call, path: str) -> bool:
+    """Return whether a call uses state of its core: random numbers, registers, running sums."""
+    command = nki_arguments(call, path).get("reduce_cmd")
+    continues = command is not None and not ast.unparse(command).endswith("reset_reduce")
+    return continues or path.removeprefix("nki.isa.") in _STATE
+
+
+RANGES = ("range", *(f"nki.language.{kind}_range" for kind in ("affine", "sequential", "static")))
+"""Functions whose loops have numbers as indices."""
+
+
+def range_of(loop: ast.For, path: Callable[[ast.AST], str]) -> tuple[str, str, str] | None:
+    """Return start, stop and step of a loop over numbers, as expressions; None of another loop."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or path(call.func) not in RANGES or call.keywords:
+        return None
+    given = arguments_of(call, ("start", "stop", "step"))
+    if not given or not isinstance(loop.target, ast.Name):
+        return None
+    first, *others = map(ast.unparse, given.values())
+    start, stop = (first, others[0]) if others else ("0", first)
+    return start, stop, others[1] if len(others) > 1 else "1"
 
 
 OLD_PACKAGE = "neuronxcc."

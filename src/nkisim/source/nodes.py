@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeVar
 
 from nkisim.diagnostics.syntax import module_of
@@ -254,6 +255,33 @@ class Nodes:
     def line(self, node: ast.AST) -> int:
         """Return the line of a node, counted from 1."""
         return self.data.count(b"\n", 0, self.span(node)[0]) + 1
+
+    def end_of_line(self, node: ast.AST) -> int:
+        """Return the end of the last line of a node."""
+        end = self.data.find(b"\n", self.span(node)[1])
+        return len(self.data) if end < 0 else end
+
+    def lines(self, statement: ast.stmt) -> list[str]:
+        """Return the lines of a statement without the indentation of its block."""
+        indent = self.indent(statement)
+        return [line.removeprefix(indent) for line in self.code(statement).splitlines()]
+
+    def texts(self, start: int, statements: Sequence[ast.stmt]) -> list[str]:
+        """Return the lines of successive statements, each with the comments in front of it.
+
+        ``start`` is the end of the line before them.
+        """
+        ends = [start, *map(self.end_of_line, statements)]
+        return [self.data[a:b].decode() for a, b in pairwise(ends)]
+
+    def columns(self, node: ast.expr) -> tuple[int, int, int, int]:
+        """Return the first line and column of a node and the last ones; columns count from 0."""
+        first, last = node.lineno, node.end_lineno or node.lineno
+        start, stop = (  # in the text; those of syntax trees count bytes
+            len(self.data[self._lines.line_start(line) : place].decode())
+            for line, place in zip((first, last), self._lines.span(node), strict=True)
+        )
+        return first, start, last, stop
 
     @property
     def newline(self) -> str:

@@ -10,7 +10,7 @@ from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import counterpart
-from nkisim.source import Kinds
+from nkisim.source import RANGES, Kinds
 from nkisim.versions import at, in_force, is_traced
 
 LOOP_SOURCE = declare(
@@ -75,7 +75,6 @@ _SILENT = {"super"} | {
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
 }
-_RANGES = ("affine_range", "dynamic_range", "sequential_range", "static_range")
 _MAKERS = [f"nki.language.{name}" for name in ("full", "ndarray", "ones", "zeros")]
 _MATH = "ceil e floor gcd inf log10 log2 nan pi pow sqrt"
 _ITERATORS = {"enumerate", "filter", "iter", "map", "reversed", "set", "sorted", "zip"}
@@ -139,7 +138,7 @@ def _fractions(extents: list[ast.expr]) -> Iterator[Found]:
 
 def is_range(path: str) -> bool:
     """Return whether a dotted name is a range of Python or NKI."""
-    return path == "range" or path in [f"nki.language.{name}" for name in _RANGES]
+    return path in (*RANGES, "nki.language.dynamic_range")
 
 
 def _builtin(call: ast.Call, name: str, in_header: bool) -> Iterator[Found]:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from nkisim.diagnostics import declare
-from nkisim.profiling.advice.candidate import Candidate, Found, Line
+from nkisim.profiling.advice.candidate import Candidate, Found, Line, line_of
 from nkisim.profiling.advice.edits import before, removed, replaced, with_arguments
 from nkisim.profiling.model.program import Operation, Program
 from nkisim.profiling.model.steps import Term
 from nkisim.rewriting import Edit
-from nkisim.suggestions.statement import Case
+from nkisim.source import Statement
 
 ONE_ACTIVATION = declare(
     "P010",
@@ -49,7 +49,7 @@ class _Chain(NamedTuple):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        return tuple((o.place.file, o.place.line) for o in self.steps)
+        return tuple(line_of(o) for o in self.steps)
 
 
 class _Folded(NamedTuple):
@@ -155,9 +155,7 @@ def _candidate(
     names = [o.name for o in steps]
     parts = {"scale": folded.scale, "bias": folded.bias, "the sum": first.sum}
     used = [name for name, part in parts.items() if part is not None]
-    cases = [
-        found.statement(ONE_ACTIVATION, line, o.name) for line, o in zip(lines, steps, strict=True)
-    ]
+    cases = [found.statement(line, o.name) for line, o in zip(lines, steps, strict=True)]
     known = dict(zip((o.number for o in steps), (c for c in cases if c is not None), strict=False))
     together = None not in cases and len({id(case.block) for case in known.values()}) == 1
     unit, rounding = _rounding(found, first)
@@ -167,9 +165,9 @@ def _candidate(
         cause=f"{', '.join(names[:-1])} and {names[-1]} follow each other on one tile, "
         f"{len(chains)} times",
         action=f"let one activation do them, with {' and '.join(used)}",
-        line=(first.core.place.file, first.core.place.line),
-        lines=frozenset(lines),
-        edits=tuple(_edits(found, first, folded, known)) if together else (),
+        line=line_of(first.core),
+        lines=lines,
+        edits=list(_edits(found, first, folded, known)) if together else (),
         rounding=rounding,
         most_change=_MOST_ROUNDINGS * unit,
         values={"steps": names, "times": len(chains), "lines": [line for _, line in lines]},
@@ -181,18 +179,20 @@ def _rounding(found: Found, chain: _Chain) -> tuple[float, str]:
     left_out = chain.steps[:-1] if chain.sum is None else (*chain.affine, chain.core)
     dtypes = []
     for o in left_out:
-        events = found.program.examples.get((o.place.file, o.place.line), {})
+        events = found.program.examples.get(line_of(o), {})
         dtypes += [event.arguments["dst"].dtype for event in events.values()]
     steps = {float(np.spacing(np.ones((), dtype.numpy))): dtype for dtype in dtypes}
     return max(steps), f"the rounding of a step to {steps[max(steps)]}"
 
 
-def _edits(found: Found, chain: _Chain, folded: _Folded, cases: dict[int, Case]) -> Iterator[Edit]:
+def _edits(
+    found: Found, chain: _Chain, folded: _Folded, cases: dict[int, Statement]
+) -> Iterator[Edit]:
     """Yield the edits: the activation with its new arguments, after the column that it needs."""
     core = chain.core
     case = cases[core.number]
     assert core.step is not None
-    tree, nisa, nl = case.source.tree, case.nisa, case.nl
+    tree, nl = case.tree, case.nl
     texts: dict[str, str] = {}
 
     def argument(operation: Operation, name: str) -> str:
@@ -208,10 +208,10 @@ def _edits(found: Found, chain: _Chain, folded: _Folded, cases: dict[int, Case])
         factor = f"-{factor}" if folded.negated else factor
         if folded.needs_a_column:
             name = found.fresh("bias_column")
+            product = {"op0": f"{nl}.multiply", "operand0": factor}
             column = [
-                f"{name} = {nl}.ndarray({bias}.shape, dtype={nl}.float32, buffer={nl}.sbuf)",
-                f"{nisa}.tensor_scalar(dst={name}, data={bias}, op0={nl}.multiply, "
-                f"operand0={factor})",
+                case.tile(name, bias, dtype=f"{nl}.float32"),
+                case.isa("tensor_scalar", dst=name, data=bias, **product),
             ]
             yield before(tree, case.statement, column)
             bias = name
@@ -221,14 +221,13 @@ def _edits(found: Found, chain: _Chain, folded: _Folded, cases: dict[int, Case])
     if chain.sum is not None:
         texts["reduce_op"] = f"{nl}.add"
         texts["reduce_res"] = argument(chain.sum, "dst")
-        texts["reduce_cmd"] = f"{nisa}.reduce_cmd.reset_reduce"
+        texts["reduce_cmd"] = f"{case.nisa}.reduce_cmd.reset_reduce"
     if core.step.kind == "function" and core.name == "activation":
         yield from with_arguments(case, texts)
     else:
         dst, data = argument(core, "dst"), argument(core, core.step.reads)
         texts = {"dst": dst, "op": f"{nl}.square", "data": data} | texts
-        call = f"{nisa}.activation({', '.join(f'{k}={v}' for k, v in texts.items())})"
-        yield replaced(tree, case.statement, [call])
+        yield replaced(tree, case.statement, [case.isa("activation", **texts)])
     for o in chain.steps:
         if o is not core:
             yield removed(tree, cases[o.number].statement)

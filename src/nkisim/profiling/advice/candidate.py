@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from nkisim.diagnostics import Finding, Place, Rule
+from nkisim.diagnostics import Rule
 from nkisim.profiling.model.program import Operation, Program
 from nkisim.profiling.model.spills import SPILL
 from nkisim.profiling.result import ProfileData
 from nkisim.rewriting import Edit
-from nkisim.source import File
-from nkisim.suggestions.statement import Case, case_of
+from nkisim.source import Effect, Effects, File, Statement, file_globals
 
 Line = tuple[str, int]
 """File and line."""
@@ -30,7 +30,7 @@ class Candidate:
         cause: What was found, with numbers.
         action: What to change.
         line: The line that it concerns.
-        lines: Lines whose operations it changes.
+        lines: Lines whose operations it changes; by default that one.
         edits: The change of the kernel's file; empty if the advice is a sentence only.
         rounding: The rounding that the change leaves out, in words; empty if the results stay the
             same bits.
@@ -44,8 +44,8 @@ class Candidate:
     cause: str
     action: str
     line: Line
-    lines: frozenset[Line]
-    edits: tuple[Edit, ...] = ()
+    lines: Iterable[Line] = ()
+    edits: Sequence[Edit] = ()
     rounding: str = ""
     most_change: float = 0.0
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -65,6 +65,7 @@ class Found:
         self.profile = profile
         self.file = file
         self._names: set[str] = set()
+        self._effects: dict[ast.AST, Effects] = {}
 
     @cached_property
     def by_line(self) -> Mapping[Line, list[Operation]]:
@@ -86,26 +87,50 @@ class Found:
                     times[key] = max(line.critical_us, line.busy_us)
         return times
 
-    def most_gain(self, lines: Iterable[Line]) -> float:
-        """Return an estimate of what a change of lines can save.
+    def most_gain(self, candidate: Candidate) -> float:
+        """Return an estimate of what a candidate can save.
 
-        It is their time on the critical path; of transfers that bind a kernel, their busy time.
+        It is the time of its lines on the critical path; of transfers that bind a kernel, their
+        busy time.
         """
+        lines = set(candidate.lines) or {candidate.line}
         return sum(self._times.get(line, 0.0) for line in lines)
 
-    def statement(self, rule: Rule, line: Line, instruction: str = "") -> Case | None:
+    def statement(self, line: Line, instruction: str = "") -> Statement | None:
         """Return the statement at a line that calls an instruction.
 
         None if it is not in the file of the kernel, or shares its lines with another one.
         """
-        if self.file is None or line[0] != self.file.file:
+        source = None if self.file is None else file_globals(line[0])
+        if source is None or source.tree is not self.file:
             return None
-        case = case_of(Finding(rule, "", Place(*line), instruction))
-        if case is None or case.source.tree is not self.file:
+        node = source.tree.statement_at(line[1])
+        if node is None or source.tree.statement(node) is not node:
             return None
-        if instruction and (case.call is None or not case.arguments):
+        found = Statement(source, node, instruction)
+        return None if instruction and not found.arguments else found
+
+    def lines_in(self, node: ast.stmt) -> list[Line]:
+        """Return the lines of operations inside of a statement of the kernel's file."""
+        rows = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        file = "" if self.file is None else self.file.file
+        return [(file, row) for row in rows if (file, row) in self.by_line]
+
+    def effects(self, case: Statement) -> Effects | None:
+        """Return the effects in the function of a statement; None outside of functions."""
+        function = case.tree.function_of(case.statement)
+        if function is not None and function not in self._effects:
+            self._effects[function] = Effects(case.source, function)
+        return None if function is None else self._effects[function]
+
+    def of_block(
+        self, case: Statement, block: Sequence[ast.stmt]
+    ) -> tuple[Effects, list[Effect | None]] | None:
+        """Return the effects of a function and of statements; None if those cannot be moved."""
+        effects = self.effects(case)
+        if effects is None or not all(map(case.tree.begins_line, block)):
             return None
-        return case if self.file.statement(case.statement) is case.statement else None
+        return effects, [effects.of(statement) for statement in block]
 
     def fresh(self, wish: str) -> str:
         """Return a name that the file does not use and no other piece of advice has got."""
@@ -115,6 +140,11 @@ class Found:
             name = self.file.fresh(f"{name}_2")
         self._names.add(name)
         return name
+
+
+def line_of(operation: Operation) -> Line:
+    """Return the line of an operation."""
+    return operation.place.file, operation.place.line
 
 
 class Iterations(NamedTuple):

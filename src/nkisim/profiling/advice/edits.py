@@ -7,16 +7,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from nkisim.rewriting import Edit
-from nkisim.source import File
-from nkisim.suggestions.statement import Case
+from nkisim.source import File, Statement
 
 _COLUMNS = 99
 """Width from which on the arguments of a call get lines of their own."""
 
 
-def with_arguments(case: Case, texts: Mapping[str, str]) -> list[Edit]:
+def with_arguments(case: Statement, texts: Mapping[str, str]) -> list[Edit]:
     """Return the edits that set arguments of the call of a statement."""
-    tree, call = case.source.tree, case.call
+    tree, call = case.tree, case.call
     assert call is not None
     old = {name: case.arguments[name] for name in texts if name in case.arguments}
     edits = [Edit(*tree.span(node), texts[name]) for name, node in old.items()]
@@ -46,7 +45,7 @@ def before(tree: File, statement: ast.stmt, lines: Sequence[str]) -> Edit:
 
 def after(tree: File, statement: ast.stmt, lines: Sequence[str]) -> Edit:
     """Return the edit that puts lines behind a statement and its comment."""
-    end = line_end(tree, statement)
+    end = tree.end_of_line(statement)
     indent = tree.newline + tree.indent(statement)
     return Edit(end, end, "".join(indent + line for line in lines))
 
@@ -59,33 +58,12 @@ def replaced(tree: File, statement: ast.stmt, lines: Sequence[str]) -> Edit:
 def removed(tree: File, statement: ast.stmt) -> Edit:
     """Return the edit that removes the lines of a statement, with its comment."""
     start = tree.data.rfind(b"\n", 0, tree.span(statement)[0]) + 1
-    stop = tree.data.find(b"\n", line_end(tree, statement)) + 1
+    stop = tree.data.find(b"\n", tree.end_of_line(statement)) + 1
     return Edit(start, stop or len(tree.data), "")
-
-
-def texts_of(tree: File, start: int, statements: Sequence[ast.stmt]) -> list[str]:
-    """Return the lines of successive statements, each with the comments in front of it.
-
-    ``start`` is the end of the line before them.
-    """
-    ends = [line_end(tree, statement) for statement in statements]
-    return [tree.data[a:b].decode() for a, b in itertools.pairwise([start, *ends])]
 
 
 def reordered(tree: File, statements: Sequence[ast.stmt], order: Sequence[ast.stmt]) -> Edit:
     """Return the edit that puts successive statements into another order."""
     start = tree.data.rfind(b"\n", 0, tree.span(statements[0])[0])
-    texts = dict(zip(statements, texts_of(tree, start, statements), strict=True))
-    return Edit(start, line_end(tree, statements[-1]), "".join(texts[s] for s in order))
-
-
-def lines_of(tree: File, statement: ast.stmt) -> list[str]:
-    """Return the lines of a statement without the indentation of its block."""
-    indent = tree.indent(statement)
-    return [line.removeprefix(indent) for line in tree.code(statement).splitlines()]
-
-
-def line_end(tree: File, statement: ast.stmt) -> int:
-    """Return the end of the last line of a statement."""
-    end = tree.data.find(b"\n", tree.span(statement)[1])
-    return len(tree.data) if end < 0 else end
+    texts = dict(zip(statements, tree.texts(start, statements), strict=True))
+    return Edit(start, tree.end_of_line(statements[-1]), "".join(texts[s] for s in order))

@@ -115,7 +115,7 @@ def _shared(
     """Return the advice to run an instruction elsewhere in the last of so many turns."""
     first, used = operations[0], found.profile.utilization
     here = first.work.engine
-    case, turns = found.statement(rule, line, first.name), iterations_of(operations, count)
+    case, turns = found.statement(line, first.name), iterations_of(operations, count)
     edits: list[Edit] = []
     if case is not None and (count == 1 or turns is not None):
         engine = f"{case.nisa}.engine.{other.name}"
@@ -138,7 +138,6 @@ def _shared(
         cause=cause,
         action=f"run {share} on {other.name}",
         line=line,
-        lines=frozenset({line}),
-        edits=tuple(edits),
+        edits=edits,
         values={"engine": here.name, "other": other.name, "turns": count},
     )

@@ -9,29 +9,25 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nkisim.memory.region import is_psum
 from nkisim.profiling.advice.candidate import Found
-from nkisim.profiling.advice.edits import line_end, texts_of
-from nkisim.profiling.advice.effects import Effect, Effects
-from nkisim.profiling.advice.loads import Load
 from nkisim.rewriting import Edit
-from nkisim.suggestions.statement import Case
+from nkisim.source import Effect, Effects, Statement
 
 
-def groups_of(case: Case, body: Sequence[ast.stmt], labels: Sequence[str]) -> Groups | None:
+def groups_of(
+    found: Found, case: Statement, body: Sequence[ast.stmt], labels: Sequence[str]
+) -> Groups | None:
     """Return the groups of successive statements; None if their effects are not certain.
 
     A statement with a label runs in the first group after what it depends on that has no other
     label. One without, such as an allocation, runs with what it depends on or with its first use.
     """
-    tree = case.source.tree
-    function = tree.function_of(case.statement)
-    if function is None or not all(tree.begins_line(statement) for statement in body):
-        return None
-    effects = Effects(tree, function, case.path)
-    done = [effect for statement in body if (effect := effects.of(statement)) is not None]
-    if len(done) < len(body):
+    effects, known = found.of_block(case, body) or (None, ())
+    done = [effect for effect in known if effect is not None]
+    if effects is None or len(done) < len(body):
         return None
     numbers: list[int] = []
     of_group: dict[int, str] = {}
@@ -44,38 +40,34 @@ def groups_of(case: Case, body: Sequence[ast.stmt], labels: Sequence[str]) -> Gr
         after = [numbers[j] for j in range(i + 1, len(body)) if done[j].conflicts(done[i])]
         if not labels[i] and numbers[i] == 0 and after:
             numbers[i] = min(after)
-    return Groups(case, body, numbers, done, effects)
+    return Groups(found, case, body, numbers, done, effects)
 
 
+@dataclass(frozen=True)
 class Groups:
     """Statements of a block and the group of each.
 
     Attributes:
+        found, case: The program, and a statement of the file.
         statements, numbers: The statements, and the numbers of their groups.
+        done, effects: Their effects, and those of their function.
     """
 
-    def __init__(
-        self,
-        case: Case,
-        statements: Sequence[ast.stmt],
-        numbers: Sequence[int],
-        done: Sequence[Effect],
-        effects: Effects,
-    ) -> None:
-        self.statements = statements
-        self.numbers = numbers
-        self._case = case
-        self._done = done
-        self._effects = effects
+    found: Found
+    case: Statement
+    statements: Sequence[ast.stmt]
+    numbers: Sequence[int]
+    done: Sequence[Effect]
+    effects: Effects
 
     def _are_independent(self, loop: ast.For) -> bool:
         """Return whether iterations of different groups share nothing that one of them writes."""
-        for (i, a), (j, b) in itertools.combinations(enumerate(self._done), 2):
+        for (i, a), (j, b) in itertools.combinations(enumerate(self.done), 2):
             if self.numbers[i] != self.numbers[j]:
                 shared = (a.touched & b.written) | (a.written & b.touched)
-                if not all(self._effects.is_new(variable, loop) for variable in shared):
+                if not all(self.effects.is_new(variable, loop) for variable in shared):
                     return False
-                if not all(self._effects.is_inside(n, loop) for n in a.conflicts(b) - shared):
+                if not all(self.effects.is_inside(n, loop) for n in a.conflicts(b) - shared):
                     return False
         return True
 
@@ -87,39 +79,39 @@ class Groups:
         again: set[int] = set()
         kept: set[str] = set()
         own = [i for i, number in enumerate(self.numbers) if number == group]
-        waiting = {name for i in own for name in self._done[i].names}
+        waiting = {name for i in own for name in self.done[i].names}
         while waiting:
             name = waiting.pop()
-            makers = [i for i, effect in enumerate(self._done) if name in effect.binds]
+            makers = [i for i, effect in enumerate(self.done) if name in effect.binds]
             if not makers or name in kept:
                 continue
-            maker, made = makers[0], self.statements[makers[0]]
-            if len(self._effects.bound_at(name)) > 1:
+            maker = makers[0]
+            if len(self.effects.bound_at(name)) > 1:
                 return None
-            if any(name in effect.names for effect in self._done[:maker]):
+            if any(name in effect.names for effect in self.done[:maker]):
                 return None
             if self.numbers[maker] == group or maker in again:
                 continue
-            if not isinstance(made, ast.Assign) or ast.unparse(made.targets[0]) != name:
+            made = self.effects.value(name)
+            if made is None:
                 return None
-            if self._effects.is_pure(made.value):
+            if self.effects.is_pure(made):
                 again.add(maker)
-                waiting |= self._done[maker].names
+                waiting |= self.done[maker].names
             else:
                 kept.add(name)
         return sorted({*own, *again}), sorted(kept)
 
-    def edits(self, found: Found, loop: ast.For, *, overlapped: bool) -> list[Edit]:
+    def edits(self, loop: ast.For, *, overlapped: bool) -> list[Edit]:
         """Return the edits of a loop; none if it is not certain that results stay the same.
 
         Args:
-            found: The program.
             loop: The loop around the statements.
             overlapped: Whether the second of two groups runs one iteration behind the first one;
                 otherwise each group gets a loop.
         """
-        tree, body, count = self._case.source.tree, self.statements, max(self.numbers) + 1
-        index = Load(self._case, "", loop.iter, None).positions([loop], loop)
+        tree, body, count = self.case.tree, self.statements, max(self.numbers) + 1
+        index = self.effects.iteration([loop], loop)
         needs = [need for group in range(count) if (need := self._needs(group)) is not None]
         line = tree.data.find(b"\n", tree.span(loop.iter)[1])
         if index is None or count < 2 or len(needs) < count or not self._are_independent(loop):
@@ -127,12 +119,14 @@ class Groups:
         if overlapped and (count != 2 or index != ast.unparse(loop.target)):
             return []
         lasting = {name: "" for _, names in needs for name in names}
-        if any(t.placed or (is_psum(t.region) and t.name in lasting) for t in found.program.tiles):
+        if any(
+            t.placed or (is_psum(t.region) and t.name in lasting) for t in self.found.program.tiles
+        ):
             return []
         if loop.orelse or line > tree.span(body[0])[0]:
             return []
-        kept = {name: found.fresh(f"kept_{name}") for name in lasting}
-        texts = texts_of(tree, line, body)
+        kept = {name: self.found.fresh(f"kept_{name}") for name in lasting}
+        texts = tree.texts(line, body)
         newline, outer, inner = tree.newline, tree.indent(loop), tree.indent(body[0])
         start = tree.span(loop)[0]
         head = tree.data[start:line].decode().rstrip("\r")
@@ -141,20 +135,20 @@ class Groups:
             text = "".join(f"{newline}{inner}{name} = {kept[name]}[{index}]" for name in names)
             text += "".join(texts[i] for i in statements)
             own = [i for i, number in enumerate(self.numbers) if number == group]
-            made = {name for i in own for name in self._done[i].binds}
+            made = {name for i in own for name in self.done[i].binds}
             saved = [name for name in kept if name in made]
             text += "".join(f"{newline}{inner}{kept[name]}.append({name})" for name in saved)
             parts.append(text)
         lists = "".join(f"{name} = []{newline}{outer}" for name in kept.values())
         if overlapped:
-            text = self._overlapped(loop, found.fresh("step"), parts)
+            text = self._overlapped(loop, self.found.fresh("step"), parts)
         else:
             text = f"{newline}{outer}".join(head + part for part in parts)
-        return [Edit(start, line_end(tree, body[-1]), lists + text)]
+        return [Edit(start, tree.end_of_line(body[-1]), lists + text)]
 
     def _overlapped(self, loop: ast.For, step: str, parts: Sequence[str]) -> str:
         """Return a loop whose step runs the first group, and the second of the step before."""
-        tree, variable = self._case.source.tree, ast.unparse(loop.target)
+        tree, variable = self.case.tree, ast.unparse(loop.target)
         assert isinstance(loop.iter, ast.Call)
         count, inner = loop.iter.args[0], tree.indent(self.statements[0])
         bound = tree.code(count)

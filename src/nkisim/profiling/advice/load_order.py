@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from nkisim.diagnostics import declare
 from nkisim.profiling.advice.candidate import Candidate, Found, Line
 from nkisim.profiling.advice.edits import reordered
-from nkisim.profiling.advice.effects import Effects
-from nkisim.suggestions.statement import Case
+from nkisim.source import Statement
 
 LATE_LOAD_FIRST = declare(
     "P014",
@@ -27,21 +26,20 @@ def order_advice(found: Found) -> Iterator[Candidate]:
         line: all(o.runs_ahead and o.source is not None for o in operations)
         for line, operations in found.by_line.items()
     }
-    blocks: dict[ast.AST, tuple[Case, dict[ast.stmt, Line]]] = {}
+    blocks: dict[ast.stmt, tuple[Statement, dict[ast.stmt, Line]]] = {}
     for line in (line for line, is_load in loads.items() if is_load):
-        case = found.statement(LATE_LOAD_FIRST, line)
+        case = found.statement(line)
         if case is None:
             continue
-        tree, moved = case.source.tree, case.statement
+        moved: ast.stmt = case.statement
         for loop in reversed(case.loops()):  # a loop of nothing but loads moves as a whole
-            inside = (loads.get((line[0], row), True) for row in range(loop.lineno, _end(loop)))
-            if not all(inside) or loop.orelse:
+            if loop.orelse or not all(loads[inside] for inside in found.lines_in(loop)):
                 break
             moved = loop
-        owner, _ = tree.block(moved) or (case.module, "")
-        blocks.setdefault(owner, (case, {}))[1].setdefault(moved, line)
+        first = case.tree.siblings(moved)[0]
+        blocks.setdefault(first, (case, {}))[1].setdefault(moved, line)
     for case, moving in blocks.values():
-        block, order, late = _sunk(case, moving)
+        block, order, late = _sunk(found, case, moving)
         if late:
             lines = sorted(moving[statement] for statement in late)
             yield Candidate(
@@ -51,35 +49,27 @@ def order_advice(found: Found) -> Iterator[Candidate]:
                 + ", ".join(f"line {number}" for _, number in lines),
                 action="load each tile just before the first instruction that reads it",
                 line=lines[0],
-                lines=frozenset(line for line, is_load in loads.items() if is_load),
-                edits=(reordered(case.source.tree, block, order),),
+                lines=[line for line, is_load in loads.items() if is_load],
+                edits=[reordered(case.tree, block, order)],
                 values={"lines": [number for _, number in lines]},
             )
 
 
-def _end(node: ast.stmt) -> int:
-    return (node.end_lineno or node.lineno) + 1
-
-
 def _sunk(
-    case: Case, moving: Mapping[ast.stmt, Line]
+    found: Found, case: Statement, moving: Mapping[ast.stmt, Line]
 ) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
     """Return the statements of a block, their order with late loads, and the loads that moved.
 
     A load goes in front of its first use, with the allocation of its tile.
     """
-    tree = case.source.tree
-    block = tree.siblings(next(iter(moving)))
-    function = tree.function_of(case.statement)
+    block = case.tree.siblings(next(iter(moving)))
     order = list(block)
     late: list[ast.stmt] = []
-    if function is None or not all(tree.begins_line(statement) for statement in block):
-        return block, order, late
-    effects = Effects(tree, function, case.path)
-    known = {statement: effects.of(statement) for statement in block}
+    effects = found.of_block(case, block)
+    known = {} if effects is None else dict(zip(block, effects[1], strict=True))
     goes_with = set()
     for statement in reversed(block):
-        own = known[statement]
+        own = known.get(statement)
         if own is None or not (statement in moving or isinstance(statement, ast.Assign)):
             continue
         passed = []

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from nkisim.diagnostics import Rule, declare
+from nkisim.diagnostics import declare
 from nkisim.profiling.advice.candidate import Candidate, Found, Line, iterations_of
 from nkisim.profiling.advice.edits import replaced, with_arguments
 from nkisim.profiling.model.program import Operation
 from nkisim.profiling.model.transfers import Transfer
 from nkisim.rewriting import Edit
+from nkisim.source import Statement
 from nkisim.spec.enums import engine as Engine
-from nkisim.suggestions.statement import Case
 
 SOFTWARE_DESCRIPTORS = declare(
     "P002",
@@ -55,42 +55,59 @@ def queue_advice(found: Found) -> Iterator[Candidate]:
     """Yield advice on what makes the descriptors of transfers."""
     if found.program.generation.number == 2:  # no descriptors by hardware
         return
-    software, hardware = (_lines(found, by) for by in (_could_use_hardware, _by_hardware))
+    software, hardware = _lines(found, "software"), _lines(found, "hardware")
     on = Counter(_moved(o).trigger for operations in hardware.values() for o in operations)
     busy, count = found.profile.utilization["gpsimd"], sum(map(len, software.values()))
     if software and busy >= _BUSY_SHARE:
-        yield _candidate(
-            found,
-            SOFTWARE_DESCRIPTORS,
-            "GpSimd makes descriptors",
-            f"{count} transfers keep GpSimd busy for {busy:.0%} of the time",
-            "let hardware make the descriptors, on the Sync queue and on the Scalar queue; gen2 "
-            "has no such hardware",
-            software,
-            on,
+        edits, queues = _spread(found, software, on)
+        yield Candidate(
+            rule=SOFTWARE_DESCRIPTORS,
+            title="GpSimd makes descriptors",
+            cause=f"{count} transfers keep GpSimd busy for {busy:.0%} of the time",
+            action="let hardware make the descriptors, on the Sync queue and on the Scalar queue; "
+            "gen2 has no such hardware",
+            line=min(software),
+            lines=software,
+            edits=edits,
+            values={"transfers": count, "queues": queues},
         )
     count = sum(on.values())
     if count > 1 and set(on) <= set(_QUEUES) and max(on.values()) >= _ONE_SIDED * count:
         busiest = max(on, key=on.__getitem__)
         other = _QUEUES[1 - _QUEUES.index(busiest)].name
-        yield _candidate(
-            found,
-            ONE_QUEUE,
-            "one queue triggers the transfers",
-            f"{count} transfers have descriptors by hardware, almost all on the {busiest.name} "
-            f"queue, whose generator is busy for {found.profile.utilization['dge']:.0%} of the "
-            "time",
-            f"trigger about half of them on the {other} queue",
-            hardware,
-            Counter(),
+        edits, queues = _spread(found, hardware, Counter())
+        yield Candidate(
+            rule=ONE_QUEUE,
+            title="one queue triggers the transfers",
+            cause=f"{count} transfers have descriptors by hardware, almost all on the "
+            f"{busiest.name} queue, whose generator is busy for "
+            f"{found.profile.utilization['dge']:.0%} of the time",
+            action=f"trigger about half of them on the {other} queue",
+            line=min(hardware),
+            lines=hardware,
+            edits=edits,
+            values={"transfers": count, "queues": queues},
         )
 
 
-def _lines(found: Found, wanted: Callable[[Operation], bool]) -> _Lines:
-    """Return the transfers of a kind by line, those of the lines with most of them."""
-    chosen = {line: [o for o in all_ if wanted(o)] for line, all_ in found.by_line.items()}
-    most = sorted((line for line in chosen if chosen[line]), key=lambda line: -len(chosen[line]))
+def _lines(found: Found, mode: str) -> _Lines:
+    """Return the transfers with descriptors of a mode, by line: the lines with most of them.
+
+    Only those whose descriptors hardware could make. It takes transpositions of few shapes only,
+    and neither gathers nor converts.
+    """
+    chosen = {
+        line: operations
+        for line, at_line in found.by_line.items()
+        if (operations := [o for o in at_line if o.name == "dma_copy" and _is_plain(o, mode)])
+    }
+    most = sorted(chosen, key=lambda line: -len(chosen[line]))
     return {line: chosen[line] for line in most[:_MOST_LINES]}
+
+
+def _is_plain(operation: Operation, mode: str) -> bool:
+    moved = _moved(operation)
+    return moved.mode == mode and not moved.indirect and not moved.converts
 
 
 def _moved(operation: Operation) -> Transfer:
@@ -98,38 +115,17 @@ def _moved(operation: Operation) -> Transfer:
     return operation.work.transfer
 
 
-def _could_use_hardware(operation: Operation) -> bool:
-    """Return whether hardware could make descriptors that software makes.
+def _spread(found: Found, lines: _Lines, on: Counter[Engine]) -> tuple[list[Edit], dict[int, str]]:
+    """Return the edits that put the transfers of lines on both queues, and the queue by line.
 
-    It takes transpositions of few shapes only, and neither gathers nor converts.
+    ``on`` has the number of other transfers on each queue.
     """
-    moved = operation.work.transfer
-    if moved is None or moved.mode != "software" or operation.name != "dma_copy":
-        return False
-    return not moved.indirect and not moved.converts
-
-
-def _by_hardware(operation: Operation) -> bool:
-    moved = operation.work.transfer
-    return moved is not None and moved.mode == "hardware" and operation.name == "dma_copy"
-
-
-def _candidate(
-    found: Found,
-    rule: Rule,
-    title: str,
-    cause: str,
-    action: str,
-    lines: _Lines,
-    loads: Counter[Engine],
-) -> Candidate:
-    """Return the advice to put the transfers of lines on both queues."""
-    loads = Counter(loads)
+    loads = Counter(on)
     total = sum(map(len, lines.values())) + sum(loads.values())
     queues: dict[int, str] = {}
     edits: list[Edit] = []
     for line, operations in lines.items():
-        case = _statement(found, rule, line)
+        case = _statement(found, line)
         if case is None:
             continue
         engine = f"{case.nisa}.engine."
@@ -143,49 +139,32 @@ def _candidate(
             loads[queue] += len(operations)
             queues[line[1]] = queue.name
             text = f"{engine}{queue.name}"
-        mode = {"dge_mode": f"{case.nisa}.dge_mode.hwdge"} if rule is SOFTWARE_DESCRIPTORS else {}
+        moved = _moved(operations[0])
+        mode = {"dge_mode": f"{case.nisa}.dge_mode.hwdge"} if moved.mode == "software" else {}
         there = all(_moved(o).trigger.name == queues[line[1]] for o in operations)
         edits += [] if there and not mode else _edits(case, mode | {"engine": text})
-    return Candidate(
-        rule=rule,
-        title=title,
-        cause=cause,
-        action=action,
-        line=min(lines),
-        lines=frozenset(lines),
-        edits=tuple(edits),
-        values={"transfers": sum(map(len, lines.values())), "queues": queues},
-    )
+    return edits, queues
 
 
-def _statement(found: Found, rule: Rule, line: Line) -> Case | None:
+def _statement(found: Found, line: Line) -> Statement | None:
     """Return the statement of a transfer, if it can be written with ``engine=``."""
-    case = found.statement(rule, line, "dma_copy")
-    if case is not None:
+    case = found.statement(line, "dma_copy") or found.statement(line)
+    if case is None or case.call is None or case.function == "dma_copy":
         return case
-    case = found.statement(rule, line)
-    call = getattr(case.statement, "value", None) if case is not None else None
-    if case is None or not isinstance(call, ast.Call) or case.call is not call:
-        return None
-    given = case.arguments
-    loads = case.function == "load" and isinstance(case.statement, ast.Assign) and len(given) == 1
-    stores = case.function == "store" and isinstance(case.statement, ast.Expr) and len(given) == 2
-    return case if loads or stores else None
+    plain = case.tree.parent(case.call) is case.statement
+    kind, count = {"load": (ast.Assign, 1), "store": (ast.Expr, 2)}.get(case.function, (None, 0))
+    fits = kind is not None and isinstance(case.statement, kind) and len(case.arguments) == count
+    return case if plain and fits else None
 
 
-def _edits(case: Case, arguments: dict[str, str]) -> list[Edit]:
+def _edits(case: Statement, arguments: dict[str, str]) -> list[Edit]:
     """Return the edits that give a transfer arguments of ``dma_copy``."""
     if case.function == "dma_copy":
         return with_arguments(case, arguments)
-    nisa, nl, lines = case.nisa, case.nl, []
-    if case.function == "load":
-        assert isinstance(case.statement, ast.Assign)
-        dst, src = ast.unparse(case.statement.targets[0]), case.text("src")
-        source = case.arguments["src"]
+    made, dst, src = [], case.text("dst"), case.text("src") or case.text("value")
+    if isinstance(case.statement, ast.Assign):
+        source, dst = case.arguments["src"], ast.unparse(case.statement.targets[0])
         whole = ast.unparse(source.value) if isinstance(source, ast.Subscript) else src
-        lines = [f"{dst} = {nl}.ndarray({src}.shape, dtype={whole}.dtype, buffer={nl}.sbuf)"]
-    else:
-        dst, src = case.text("dst"), case.text("value")
-    given = {"dst": dst, "src": src} | arguments
-    lines.append(f"{nisa}.dma_copy({', '.join(f'{k}={v}' for k, v in given.items())})")
-    return [replaced(case.source.tree, case.statement, lines)]
+        made = [case.tile(dst, src, dtype=f"{whole}.dtype")]
+    moved = case.isa("dma_copy", dst=dst, src=src, **arguments)
+    return [replaced(case.tree, case.statement, [*made, moved])]

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from nkisim.diagnostics import declare
 from nkisim.memory.region import is_sbuf
-from nkisim.profiling.advice.candidate import Candidate, Found, Line
-from nkisim.profiling.advice.edits import after, before, lines_of, removed, replaced
+from nkisim.profiling.advice.candidate import Candidate, Found, Line, line_of
+from nkisim.profiling.advice.edits import after, before, removed, replaced
 from nkisim.profiling.advice.loads import Load, load_at
 from nkisim.profiling.model.program import Operation, Program, Tile
 from nkisim.rewriting import Edit
+from nkisim.source import rewritten
 
 LOADED_AGAIN = declare(
     "P009",
@@ -39,7 +40,7 @@ def reload_advice(found: Found) -> Iterator[Candidate]:
             continue
         kept = first.setdefault(o.source, o)
         if kept is not o:
-            line = (o.place.file, o.place.line)
+            line = line_of(o)
             again.setdefault(line, {})[o.number] = kept
     loaded_only = _loaded_only(found.program) if again else set()
     for line, repeats in again.items():
@@ -47,7 +48,7 @@ def reload_advice(found: Found) -> Iterator[Candidate]:
         loads = [o for number, kept in repeats.items() for o in (operations[number], kept)]
         if all(t in loaded_only for o in loads for t in o.writes):
             candidate = _candidate(found, line, repeats)
-            if candidate.edits or found.statement(LOADED_AGAIN, line) is None:
+            if candidate.edits or found.statement(line) is None:
                 yield candidate
 
 
@@ -65,12 +66,12 @@ def _loaded_only(program: Program) -> set[Tile]:
 def _candidate(found: Found, line: Line, repeats: dict[int, Operation]) -> Candidate:
     loads = [found.program.operations[number] for number in repeats]
     nbytes = sum(o.work.transfer.nbytes for o in loads if o.work.transfer is not None)
-    places = sorted({(o.place.file, o.place.line) for o in repeats.values()})
+    places = sorted({line_of(o) for o in repeats.values()})
     where = " and ".join(f"{os.path.basename(file)}:{number}" for file, number in places)
     title, cause = "data is loaded again", f"{len(loads)} loads read what {where} has loaded"
     action = "keep the tiles of the first loads in SBUF and use them again"
     edits: list[Edit] = []
-    load = load_at(found, LOADED_AGAIN, line)
+    load = load_at(found, line)
     if load is not None and places == [line]:
         outer = _unchanging(load)
         edits = [] if outer is None else _hoisted(found, load, outer)
@@ -79,15 +80,14 @@ def _candidate(found: Found, line: Line, repeats: dict[int, Operation]) -> Candi
             cause = f"{len(loads)} loads repeat earlier ones, which do not change with `{variable}`"
             action = f"load before the loop over `{variable}` and keep the tiles in SBUF"
     elif load is not None and len(places) == 1:
-        edits = _reused(found, load, load_at(found, LOADED_AGAIN, places[0]))
+        edits = _reused(found, load, load_at(found, places[0]))
     return Candidate(
         rule=LOADED_AGAIN,
         title=title,
         cause=f"{cause}; {nbytes / 1e6:.2f} MB move again",
         action=action,
         line=line,
-        lines=frozenset({line}),
-        edits=tuple(edits),
+        edits=edits,
         values={"transfers": len(loads), "nbytes": nbytes},
     )
 
@@ -114,10 +114,10 @@ def _hoisted(found: Found, load: Load, outer: ast.For) -> list[Edit]:
         moved.insert(0, allocation)
     if any(len(tree.siblings(statement)) == 1 for statement in moved) and not varying:
         return []  # a block would be empty
-    body = [line for statement in (*helpers, *moved) for line in lines_of(tree, statement)]
+    body = [line for statement in (*helpers, *moved) for line in tree.lines(statement)]
     if not varying:
         return [before(tree, outer, body), *(removed(tree, statement) for statement in moved)]
-    index = load.positions(varying, outer)
+    index = load.effects.iteration(varying, outer)
     if index is None:
         return []
     kept = found.fresh(f"kept_{load.name}")
@@ -136,7 +136,7 @@ def _hoisted(found: Found, load: Load, outer: ast.For) -> list[Edit]:
 
 def _reused(found: Found, load: Load, first: Load | None) -> list[Edit]:
     """Return the edits that use the tiles of another load; none if it is not certain."""
-    if first is None or first.function is not load.function:
+    if first is None or first.effects is not load.effects:
         return []
     shared = [loop for loop in load.loops if loop in first.loops]
     own, earlier = ([n for n in x.loops if n not in shared] for x in (load, first))
@@ -154,7 +154,7 @@ def _reused(found: Found, load: Load, first: Load | None) -> list[Edit]:
     if not earlier:
         return [*edits, replaced(tree, load.statement, [f"{load.name} = {name}"])]
     allocation = first.allocation
-    index = load.positions(own, own[0])
+    index = load.effects.iteration(own, own[0])
     if index is None or (allocation is not None and not first.is_within(allocation, earlier[-1])):
         return []
     kept = found.fresh(f"kept_{name}")
@@ -174,24 +174,19 @@ def _same(
     a: Sequence[ast.expr], b: Sequence[ast.expr], load: Load, first: Load, new: dict[str, str]
 ) -> bool:
     """Return whether expressions at two loads are equal once loop variables have one name."""
-    mine = [ast.dump(_Named(load, new).visit(_twin(node))) for node in a]
-    return mine == [ast.dump(_Named(first, {}).visit(_twin(node))) for node in b]
+    mine = [ast.dump(_named(node, load, new)) for node in a]
+    return mine == [ast.dump(_named(node, first, {})) for node in b]
 
 
-def _twin(node: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(node), mode="eval").body
+def _named(node: ast.expr, load: Load, new: dict[str, str]) -> ast.expr:
+    """Return an expression with the values of assigned names, and other names of loop variables."""
+    values = {ast.unparse(h.targets[0]): h.value for h in load.helpers or ()}
 
+    def change(part: ast.expr) -> ast.expr | None:
+        if not isinstance(part, ast.Name):
+            return None
+        if part.id in values:
+            return _named(values[part.id], load, new)
+        return ast.Name(new.get(part.id, part.id), part.ctx)
 
-class _Named(ast.NodeTransformer):
-    """Puts the values of assigned names, and other names of loop variables, into an expression."""
-
-    def __init__(self, load: Load, new: dict[str, str]) -> None:
-        self._values = {ast.unparse(h.targets[0]): h.value for h in load.helpers or ()}
-        self._new = new
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the value of a name, or the name."""
-        if node.id in self._values:
-            made: ast.expr = self.visit(_twin(self._values[node.id]))
-            return made
-        return ast.Name(self._new.get(node.id, node.id), node.ctx)
+    return rewritten(node, change)

@@ -59,7 +59,7 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
     condition = Found(program, found, file)
     search = _Search(found.latency_us, trials, "" if file is None else file.text)
     candidates = sorted(
-        ((condition.most_gain(c.lines), c) for rule in RULES for c in rule(condition)),
+        ((condition.most_gain(c), c) for rule in RULES for c in rule(condition)),
         key=lambda pair: -pair[0],
     )
     pieces: list[_Piece] = []

@@ -95,7 +95,6 @@ def _transfers(line: Line, operations: list[Operation]) -> Iterator[Candidate]:
             action="load rows as they lie in HBM, transpose 128 x 128 blocks with nc_transpose and "
             "copy them from PSUM",
             line=line,
-            lines=frozenset({line}),
             values={"transfers": count, "run_bytes": run},
         )
     elif run < _EFFICIENT_RUN and count > 1:
@@ -108,7 +107,6 @@ def _transfers(line: Line, operations: list[Operation]) -> Iterator[Candidate]:
             action=f"move {merged} tiles with one transfer: wider tiles, or several consecutive "
             "rows in each partition",
             line=line,
-            lines=frozenset({line}),
             values={"transfers": count, "run_bytes": run, "merged": merged},
         )
 
@@ -137,7 +135,6 @@ def _products(line: Line, operations: list[Operation]) -> Iterator[Candidate]:
         if hidden
         else f"keep the stationary tile and stream {most} moving tiles against it in one product",
         line=line,
-        lines=frozenset({line}),
         values={"products": len(operations), "moving": moving, "merged": most},
     )
 
@@ -156,7 +153,7 @@ def _spills(found: Found) -> Iterator[Candidate]:
         action=f"use smaller blocks; the largest tile is `{largest.name}` with "
         f"{largest.allocated_bytes:,} bytes per partition",
         line=largest.line,
-        lines=frozenset(found.by_line),
+        lines=found.by_line,
         values={"spill_bytes": nbytes, "tile": largest.name},
     )
 
@@ -166,9 +163,8 @@ def _idle_core(found: Found) -> Iterator[Candidate]:
     short = profile.latency_us < _LEAST_LAUNCHES * profile.fixed_us
     if program.cores > 1 or program.generation.lnc_max < 2 or short:
         return
-    rows, functions = {row for _, row in found.by_line}, found.file.functions if found.file else ()
-    run = [f for f in functions if rows & set(range(f.lineno, (f.end_lineno or 0) + 1))]
-    if found.file is None or any("program_id" in found.file.code(f) for f in run):
+    ran = [f for f in found.file.functions if found.lines_in(f)] if found.file else []
+    if found.file is None or any("program_id" in found.file.code(f) for f in ran):
         return
     longest = profile.lines[0]
     yield Candidate(
@@ -178,6 +174,6 @@ def _idle_core(found: Found) -> Iterator[Candidate]:
         f"{program.generation.lnc_max} cores, each with engines and SBUF of its own",
         action="divide the tiles by nl.program_id(0) and launch the kernel on both cores",
         line=(longest.file, longest.line),
-        lines=frozenset(found.by_line),
+        lines=found.by_line,
         values={"cores": program.generation.lnc_max},
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nkisim.diagnostics import declare
 from nkisim.profiling.advice.candidate import Candidate, Found
 from nkisim.profiling.advice.groups import groups_of
-from nkisim.suggestions.statement import Case
+from nkisim.source import Statement
 
 STAGES_IN_TURN = declare(
     "P015",
@@ -29,9 +29,9 @@ def stage_advice(found: Found) -> Iterator[Candidate]:
     """Yield advice on innermost loops whose instructions run on several engines."""
     if found.profile.bound_share > _AT_ITS_BOUND:
         return
-    loops: dict[ast.For, Case] = {}
+    loops: dict[ast.For, Statement] = {}
     for line, operations in found.by_line.items():
-        case = found.statement(STAGES_IN_TURN, line)
+        case = found.statement(line)
         around = [] if case is None else case.loops()
         if case is not None and around and len(operations) >= _LEAST_ITERATIONS:
             loops.setdefault(around[-1], case)
@@ -39,21 +39,19 @@ def stage_advice(found: Found) -> Iterator[Candidate]:
         yield from _of_loop(found, loop, case)
 
 
-def _of_loop(found: Found, loop: ast.For, case: Case) -> Iterator[Candidate]:
+def _of_loop(found: Found, loop: ast.For, case: Statement) -> Iterator[Candidate]:
     """Yield the loop with its first stage ahead, and with its last one behind."""
     engines = []
     for statement in loop.body:
-        rows = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-        at = [found.by_line.get((case.finding.file, row), ()) for row in rows]
-        ran = [o.engine for operations in at for o in operations[:1] if not o.runs_ahead]
-        engines.append(ran[0].name if ran else "")
+        first = (found.by_line[line][0] for line in found.lines_in(statement))
+        engines.append(next((o.engine.name for o in first if not o.runs_ahead), ""))
     works = [i for i, name in enumerate(engines) if name]
     cuts = [j for i, j in itertools.pairwise(works) if engines[i] != engines[j]]
     for cut in {cuts[0]: 0, cuts[-1]: 0} if cuts else ():
         labels = [name and ("ahead" if i < cut else "behind") for i, name in enumerate(engines)]
-        groups = groups_of(case, loop.body, labels)
-        edits = [] if groups is None else groups.edits(found, loop, overlapped=True)
-        lines = [(case.finding.file, loop.body[i].lineno) for i in works]
+        groups = groups_of(found, case, loop.body, labels)
+        edits = [] if groups is None else groups.edits(loop, overlapped=True)
+        lines = [(case.tree.file, loop.body[i].lineno) for i in works]
         if edits:
             yield Candidate(
                 rule=STAGES_IN_TURN,
@@ -62,11 +60,7 @@ def _of_loop(found: Found, loop: ast.For, case: Case) -> Iterator[Candidate]:
                 f"on {engines[works[-1]]}",
                 action=f"begin the next iteration before the stage on {engines[cut]} of this one",
                 line=lines[works.index(cut)],
-                lines=frozenset(line for line in found.by_line if _is_in(line[1], loop)),
-                edits=tuple(edits),
+                lines=found.lines_in(loop),
+                edits=edits,
                 values={"engines": [engines[works[0]], engines[cut]]},
             )
-
-
-def _is_in(row: int, loop: ast.For) -> bool:
-    return loop.lineno <= row <= (loop.end_lineno or loop.lineno)

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 
 from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import declare
-from nkisim.profiling.advice.candidate import Candidate, Found, Line
+from nkisim.profiling.advice.candidate import Candidate, Found, line_of
 from nkisim.profiling.advice.edits import reordered
 from nkisim.profiling.advice.groups import groups_of
 from nkisim.rewriting import Edit
-from nkisim.source import Function
-from nkisim.suggestions.statement import Case
+from nkisim.source import Function, Statement
 
 TABLES_IN_TURN = declare(
     "P013",
@@ -35,36 +34,34 @@ def table_advice(found: Found) -> Iterator[Candidate]:
         line: {o.work.table for o in operations if o.work.table}
         for line, operations in found.by_line.items()
     }
-    cases: dict[ast.AST, dict[ast.stmt, dict[Line, set[str]]]] = {}
-    first: dict[ast.AST, Case] = {}
-    for line, needed in tables.items():
-        case = found.statement(TABLES_IN_TURN, line) if needed else None
-        above: ast.AST | None = None if case is None else case.statement
-        while case is not None and isinstance(above, ast.stmt) and not isinstance(above, Function):
-            owner, _ = case.source.tree.block(above) or (case.module, "")
-            cases.setdefault(owner, {}).setdefault(above, {})[line] = needed
-            first.setdefault(owner, case)
-            above = owner
-    for owner, statements in cases.items():
-        wanted = {s: set().union(*lines.values()) for s, lines in statements.items()}
+    blocks: dict[ast.stmt, Statement] = {}
+    for line in (line for line, needed in tables.items() if needed):
+        case = found.statement(line)
+        around = () if case is None else (case.statement, *case.tree.ancestors(case.statement))
+        for above in itertools.takewhile(lambda node: not isinstance(node, Function), around):
+            if case is not None and isinstance(above, ast.stmt):
+                blocks.setdefault(case.tree.siblings(above)[0], case)
+    for first, case in blocks.items():
+        wanted: dict[ast.stmt, set[str]] = {}
+        for statement in case.tree.siblings(first):
+            needed = set().union(*(tables[line] for line in found.lines_in(statement)))
+            wanted |= {statement: needed} if needed else {}
         several = len(set().union(*wanted.values())) > 1
         if several and all(len(names) == 1 for names in wanted.values()):
-            lines = frozenset(line for each in statements.values() for line in each)
-            names = {statement: table for statement, (table,) in wanted.items()}
-            yield from _candidate(found, first[owner], owner, names, lines)
+            yield from _candidate(found, case, {s: table for s, (table,) in wanted.items()})
 
 
 def _candidate(
-    found: Found, case: Case, owner: ast.AST, tables: Mapping[ast.stmt, str], lines: frozenset[Line]
+    found: Found, case: Statement, tables: Mapping[ast.stmt, str]
 ) -> Iterator[Candidate]:
+    inside = [line for statement in tables for line in found.lines_in(statement)]
+    lines = [line for line in inside if any(o.work.table for o in found.by_line[line])]
     changes = 0
     for core in range(found.program.cores):
         ran = [o for o in found.program.operations if o.work.table and o.core == core]
         pairs = itertools.pairwise(ran)
-        changes += sum(
-            a.work.table != b.work.table and (b.place.file, b.place.line) in lines for a, b in pairs
-        )
-    edits = _edits(found, case, owner, tables)
+        changes += sum(a.work.table != b.work.table and line_of(b) in lines for a, b in pairs)
+    edits = _edits(found, case, tables)
     names = sorted(set(tables.values()))
     load = timing_of(found.program.generation).table_load / 1e3
     if not edits or changes < len(names):
@@ -77,22 +74,22 @@ def _candidate(
         action="run the functions of one table for all tiles, then those of the next one",
         line=min(lines),
         lines=lines,
-        edits=tuple(edits),
+        edits=edits,
         values={"tables": names, "changes": changes},
     )
 
 
-def _edits(found: Found, case: Case, owner: ast.AST, tables: Mapping[ast.stmt, str]) -> list[Edit]:
+def _edits(found: Found, case: Statement, tables: Mapping[ast.stmt, str]) -> list[Edit]:
     """Return the edits that group the statements of a block; none if it is not certain."""
-    tree = case.source.tree
-    body = list(tree.siblings(next(iter(tables))))
+    tree, first = case.tree, next(iter(tables))
+    body, owner = list(tree.siblings(first)), tree.parent(first)
     if not isinstance(owner, ast.For):
         places = [body.index(statement) for statement in tables]
         body = body[min(places) : max(places) + 1]
-    groups = groups_of(case, body, [tables.get(statement, "") for statement in body])
+    groups = groups_of(found, case, body, [tables.get(statement, "") for statement in body])
     if groups is None:
         return []
     if isinstance(owner, ast.For):
-        return groups.edits(found, owner, overlapped=False)
+        return groups.edits(owner, overlapped=False)
     order = sorted(range(len(body)), key=groups.numbers.__getitem__)
     return [reordered(tree, body, [body[i] for i in order])]

@@ -7,15 +7,20 @@ certain has none that can be used: it cannot be moved.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from nkisim.profiling.advice.loads import JUMPS, PURE, RANGES
-from nkisim.source import File, Function, nki_arguments, tensor_functions
-from nkisim.spec import INSTRUCTIONS
+from nkisim.source.expressions import expression, names_in
+from nkisim.source.meaning import FileGlobals
+from nkisim.source.names import RANGES, keeps_state, range_of, tensor_functions, written_operands
+from nkisim.source.scopes import Function
 
-_OPAQUE = (*JUMPS, Function, ast.With, ast.Try, ast.While, ast.Yield, ast.Await, ast.NamedExpr)
+_JUMPS = (ast.Break, ast.Continue, ast.Return)
+_OPAQUE = (*_JUMPS, Function, ast.With, ast.Try, ast.While, ast.Yield, ast.Await, ast.NamedExpr)
+_PURE = ("int", "len", "max", "min", "nki.language.ds", "range", "slice")
+"""Functions of a value that can be computed again elsewhere."""
+
 _NEW = tuple(f"nki.language.{x}" for x in ("ndarray", "zeros", "ones", "full", "load"))
 """Functions whose result is no view of an argument."""
 
@@ -46,19 +51,21 @@ class Effects:
     """The effects of the statements of a function.
 
     Args:
-        tree: The file.
+        source: The names of the file.
         function: The function.
-        path: Returns the full name of a called function, empty if it is unknown.
     """
 
-    def __init__(self, tree: File, function: Function, path: Callable[[ast.AST], str]) -> None:
-        self._tree = tree
-        self._function = function
-        self._path = path
+    def __init__(self, source: FileGlobals, function: Function) -> None:
+        self._source = source
+        self._tree = source.tree
+        self.function = function
+
+    def _path(self, node: ast.AST) -> str:
+        return self._source.of(node).path
 
     def bound_at(self, name: str) -> list[ast.AST]:
         """Return the nodes of the function that bind a name."""
-        return [one.node for one in self._tree.body(self._function).assignments[name]]
+        return [one.node for one in self._tree.body(self.function).assignments[name]]
 
     def is_inside(self, name: str, loop: ast.For) -> bool:
         """Return whether a loop binds a name, and nothing outside of it."""
@@ -70,10 +77,52 @@ class Effects:
         names = [name for name in self._variables if self._variable(name) == variable]
         return all(self.is_inside(name, loop) for name in (variable, *names))
 
-    def is_pure(self, node: ast.AST) -> bool:
+    def value(self, name: str) -> ast.Assign | None:
+        """Return the assignment of a name, if nothing else binds it."""
+        made = self.bound_at(name)
+        statement = self._tree.parent(made[0]) if len(made) == 1 else None
+        known = isinstance(statement, ast.Assign) and statement.targets == made
+        return statement if known else None  # type: ignore[return-value]
+
+    def is_pure(self, value: ast.Assign) -> bool:
         """Return whether a value can be computed again elsewhere."""
-        calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
-        return all(self._path(call.func) in PURE for call in calls)
+        calls = self._tree.within(value.value, ast.Call)
+        return all(self._path(call.func) in _PURE for call in calls)
+
+    def is_unconditional(self, statement: ast.stmt) -> bool:
+        """Return whether only loops that run to their end are around a statement."""
+        for above in self._tree.ancestors(statement):
+            if isinstance(above, Function):
+                return True
+            if not isinstance(above, ast.For) or above.orelse:
+                return False
+            if any(isinstance(node, _JUMPS) for node in ast.walk(above)):
+                return False
+        return False
+
+    def iteration(self, loops: Iterable[ast.For], outer: ast.For) -> str | None:
+        """Return the number of an iteration of nested loops, counted from 0, as an expression.
+
+        None if a loop is no range of numbers, or its bounds change in ``outer``.
+        """
+        text = ""
+        for loop in loops:
+            bounds = range_of(loop, self._path)
+            used = names_in(loop.iter)
+            if bounds is None or any(outer in self._around(name) for name in used):
+                return None
+            (start, stop, step), number = bounds, ast.unparse(loop.target)
+            length = stop if start == "0" else f"{stop} - ({start})"
+            number = number if start == "0" else f"({number} - ({start}))"
+            if step != "1":
+                rest = str(int(step) - 1) if step.isdigit() else f"({step}) - 1"
+                number, length = f"{number} // ({step})", f"({length} + {rest}) // ({step})"
+            text = number if not text else f"({text}) * ({length}) + {number}"
+        return ast.unparse(expression(text))  # without superfluous parentheses
+
+    def _around(self, name: str) -> list[ast.AST]:
+        """Return the nodes around the bindings of a name."""
+        return [above for node in self.bound_at(name) for above in self._tree.ancestors(node)]
 
     def of(self, statement: ast.stmt) -> Effect | None:
         """Return the effects of a statement; None if they are not certain."""
@@ -109,7 +158,7 @@ class Effects:
             above = (a for a in tree.ancestors(node) if isinstance(a, ast.For))
             return any(ast.unparse(loop.target) == name for loop in above)
 
-        uses = [n for n in tree.within(self._function.body, ast.Name) if n.id == name]
+        uses = [n for n in tree.within(self.function.body, ast.Name) if n.id == name]
         return bool(self.bound_at(name)) and all(
             loops(node) for node in (*uses, *self.bound_at(name))
         )
@@ -118,21 +167,13 @@ class Effects:
         """Return the names whose tensors a call may write; None for effects on other state."""
         path = self._path(call.func)
         module, _, name = path.rpartition(".")
-        if path in (*PURE, *RANGES) or (module == "nki.language" and name in tensor_functions()):
+        outputs = written_operands(call, path)
+        if keeps_state(call, path):
+            return None
+        if outputs:
+            return {name for operand in outputs for name in self._origins(operand)}
+        if path in (*_PURE, *RANGES) or (module == "nki.language" and name in tensor_functions()):
             return set()
-        given = nki_arguments(call, path)
-        if path == "nki.language.store":
-            return self._origins(given.get("dst"))
-        if module == "nki.isa" and given and name in INSTRUCTIONS:
-            instruction = INSTRUCTIONS[name]
-            sums = ast.unparse(given["reduce_cmd"]) if "reduce_cmd" in given else "reset_reduce"
-            # State of the core: sums of activations, random numbers. Products sum in dst.
-            reset = "reduce_cmd" in instruction.signature.parameters
-            reset = reset and sums.endswith("reset_reduce")
-            if instruction.stateful and not reset and not name.startswith("nc_"):
-                return None
-            outputs = [p for p, o in instruction.operands.items() if o.role in ("out", "sum")]
-            return {n for p in outputs if p in given for n in self._origins(given[p])}
         local = isinstance(call.func, ast.Name) and bool(self.bound_at(call.func.id))
         if module.startswith("nki") or local:  # a local function may write what it closes over
             return None
@@ -157,7 +198,7 @@ class Effects:
                 if a != b:
                     found[a] = b
 
-        for node in ast.walk(self._function):
+        for node in ast.walk(self.function):
             if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For):
                 value = node.iter if isinstance(node, ast.For) else node.value
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -184,7 +225,7 @@ class Effects:
             return set().union(*(self._origins(one) for one in value.elts))
         if isinstance(value, ast.Call):
             path = self._path(value.func)
-            return set() if path in (*PURE, *RANGES, *_NEW) else self._passed(value)
+            return set() if path in (*_PURE, *RANGES, *_NEW) else self._passed(value)
         return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 

@@ -4,10 +4,15 @@ import ast
 
 import pytest
 
-from nkisim.profiling.advice.effects import Effects
-from nkisim.source import File
+import nkisim.isa  # noqa: F401 (declares the instructions)
+from nkisim.source import Effects, File, FileGlobals, written_operands
+from nkisim.spec import INSTRUCTIONS
 
 HEAD = """
+import nki.isa as nisa
+import nki.language as nl
+
+
 def kernel(x, y, function):
     a = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
     b = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
@@ -15,21 +20,12 @@ def kernel(x, y, function):
     tiles = []
     tiles.append(b)
 """
-PATHS = {"nl": "nki.language", "nisa": "nki.isa"}
-
-
-def path(node):
-    """The full name of a dotted name of the kernel."""
-    if isinstance(node, ast.Attribute):
-        return f"{path(node.value)}.{node.attr}"
-    return PATHS.get(node.id, node.id) if isinstance(node, ast.Name) else ""
 
 
 def effects_of(*statements):
-    text = HEAD + "".join(f"    {statement}\n" for statement in statements)
-    tree = File("kernel.py", text)
+    tree = File("kernel.py", HEAD + "".join(f"    {statement}\n" for statement in statements))
     function = tree.functions[0]
-    effects = Effects(tree, function, path)
+    effects = Effects(FileGlobals(tree), function)
     return [effects.of(statement) for statement in function.body[-len(statements) :]]
 
 
@@ -82,3 +78,29 @@ def test_independent_statements_do_not_conflict(second):
 )
 def test_effects_on_other_state_are_not_certain(statement):
     assert effects_of(statement) == [None]
+
+
+def call_of(instruction):
+    """A call of an instruction with a name for each of its operands."""
+    given = ", ".join(f"{name}={name}" for name in instruction.operands)
+    return f"nisa.{instruction.name}({given})"
+
+
+@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+def test_the_operands_that_an_instruction_writes_are_those_that_it_declares(name):
+    instruction = INSTRUCTIONS[name]
+    call = ast.parse(call_of(instruction), mode="eval").body
+    declared = {n for n, operand in instruction.operands.items() if operand.writes}
+    assert {one.id for one in written_operands(call, f"nki.isa.{name}")} == declared
+
+
+@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+def test_an_instruction_with_state_of_its_core_has_no_certain_effects(name):
+    instruction = INSTRUCTIONS[name]
+    # A sum of the core begins anew without a command, and a product adds to its own operand.
+    begins = "reduce_cmd" in instruction.signature.parameters or name.startswith("nc_")
+    (effect,) = effects_of(call_of(instruction))
+    assert (effect is None) == (instruction.stateful and not begins)
+    if begins and not name.startswith("nc_"):
+        given = call_of(instruction)[:-1] + ", reduce_cmd=nisa.reduce_cmd.reduce)"
+        assert effects_of(given) == [None]

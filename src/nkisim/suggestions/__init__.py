@@ -8,51 +8,38 @@ from __future__ import annotations
 
 import ast
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
-from nkisim.suggestions.arguments import ARGUMENT_FIXES
-from nkisim.suggestions.calls import CALL_FIXES
-from nkisim.suggestions.loops import LOOP_FIXES
-from nkisim.suggestions.memory import MEMORY_FIXES
-from nkisim.suggestions.operands import OPERAND_FIXES
-from nkisim.suggestions.python import PYTHON_FIXES
-from nkisim.suggestions.results import RESULT_FIXES
-from nkisim.suggestions.source import SOURCE_FIXES
-from nkisim.suggestions.staging import STAGING_FIXES
-from nkisim.suggestions.statement import Case, case_of, function_case_of
-from nkisim.suggestions.tiling import TILING_FIXES
+from nkisim.source import expression, names_in
+from nkisim.suggestions import (  # noqa: F401 (each declares fixes)
+    arguments,
+    calls,
+    loops,
+    memory,
+    operands,
+    python,
+    results,
+    source,
+    staging,
+    tiling,
+)
+from nkisim.suggestions.statement import FIXES, case_of, function_case_of
 
 __all__ = ["complete", "explained", "settle", "suggestion"]
 
 _WHOLE_STATEMENT = ("L029", "L026", "L027", "L028", "L021", "A025", "A026", "A037")
 """Rules whose fix replaces the statement by another one, the most specific first."""
 
-_WHOLE_FUNCTION = ("L060",)
-"""Rules whose findings may be at the definition of a function, with a fix inside it."""
-
 _LOG = logging.getLogger(__name__)
-
-_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    **ARGUMENT_FIXES,
-    **CALL_FIXES,
-    **LOOP_FIXES,
-    **MEMORY_FIXES,
-    **OPERAND_FIXES,
-    **PYTHON_FIXES,
-    **RESULT_FIXES,
-    **SOURCE_FIXES,
-    **STAGING_FIXES,
-    **TILING_FIXES,
-}
 
 
 def suggestion(finding: Finding) -> Rewrite | None:
     """Return a fix as code, or None if no fix is certain."""
-    fix = _FIXES.get(finding.rule.id)
+    fix = FIXES.get(finding.rule.id)
     case = None if fix is None else case_of(finding)
-    if case is None and finding.rule.id in _WHOLE_FUNCTION:
+    if case is None and finding.rule.id == "L060":  # at the definition, with a fix inside
         case = function_case_of(finding)
     if fix is None or case is None:
         return None
@@ -123,7 +110,6 @@ def _remains(finding: Finding, rewrite: Rewrite | None) -> bool:
         return False
     if rewrite is not None:
         return finding.data["call"] in rewrite.code
-    call = ast.parse(finding.data["call"], mode="eval").body
+    call = expression(finding.data["call"])
     assert isinstance(call, ast.Call)
-    given = [node for argument in (*call.args, *call.keywords) for node in ast.walk(argument)]
-    return not any(isinstance(node, ast.Name) for node in given)  # on numbers alone
+    return not names_in(*call.args, *call.keywords)  # on numbers alone

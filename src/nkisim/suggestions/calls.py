@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
 from nkisim.intents import ARGUMENTS, Intent, argument_meant, intent_of
+from nkisim.source import expression, indices
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.signatures import parameters_of
 from nkisim.suggestions.arguments import with_keyword
-from nkisim.suggestions.statement import Case
+from nkisim.suggestions.statement import Case, fixes
 
 _DESTINATIONS = {"dst", *ARGUMENTS["dst"].split()} - {"y", "o"}
 
@@ -25,10 +25,21 @@ _ALIKE = {
 """Instructions whose result has the shape of one operand, and that operand."""
 
 
+_INSTEAD = {
+    "binary": ("tensor_tensor", "data1", "data2"),
+    "fill": ("memset", "value"),
+    "matmul": ("nc_matmul", "stationary", "moving"),
+    "move": ("dma_copy", "src"),
+    "transpose": ("nc_transpose", "data"),
+    "unary": ("activation", "data"),
+}
+"""By the kind of a meaning, the instruction and its operands."""
+
 _TRANSFERS = {"dma", "load", "store"}
 """Words in names of functions that move data to or from HBM."""
 
 
+@fixes("A025")
 def _bad_call(case: Case) -> Rewrite | None:
     """A name, an argument or a value that does not exist."""
     data = case.finding.data
@@ -55,8 +66,7 @@ def _invented(case: Case, name: str) -> Rewrite | None:
     operands = [ast.unparse(a) for a in call.args]
     named = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg is not None}
     dst = next((named.pop(k) for k in list(named) if k in _DESTINATIONS), "")
-    needed = {"binary": 2, "matmul": 2, "unary": 1, "move": 1, "transpose": 1, "fill": 1}
-    count = needed.get(intent.kind, 0)
+    count = len(_INSTEAD.get(intent.kind, "-")) - 1
     named.pop("op", None)
     if not dst and len(operands) > count:
         dst = operands.pop(0)
@@ -65,53 +75,43 @@ def _invented(case: Case, name: str) -> Rewrite | None:
     if len(operands) != count or not count:
         return None
     text = _instead(case, name, intent, dst, operands)
-    new = ast.parse(text, mode="eval").body if text else None
+    new = expression(text) if text else None
     if not isinstance(new, ast.Call) or not isinstance(new.func, ast.Attribute):
         return None
     known = parameters_of(new.func.attr) if new.func.attr in INSTRUCTIONS else []
     if any(key not in known for key in named):
         return None  # the meaning of the other arguments is unknown
-    extra = [ast.keyword(key, ast.parse(value, mode="eval").body) for key, value in named.items()]
-    new.keywords += extra
-    return case.rewrite(case.replaced(lambda n: new if ast.dump(n) == ast.dump(call) else None))
+    new.keywords += [ast.keyword(key, expression(value)) for key, value in named.items()]
+    return case.rewrite(case.with_expression(call, ast.unparse(new)))
 
 
 def _instead(case: Case, name: str, intent: Intent, dst: str, operands: list[str]) -> str:
     """Return the call that was probably meant; empty where the operands may mean another one."""
-    nisa, op = case.nisa, f"{case.nl}.{intent.op}"
-    assigned = isinstance(case.statement, ast.Assign)
+    op, (instruction, *names) = f"{case.nl}.{intent.op}", _INSTEAD[intent.kind]
     if not dst:
-        by_language = intent.kind in ("binary", "unary") and assigned
+        by_language = intent.kind in ("binary", "unary") and isinstance(case.statement, ast.Assign)
         return f"{op}({', '.join(operands)})" if by_language else ""
-    if intent.kind == "binary":
-        first, second = operands
-        instruction = _of_two(case, name, first, second)
-        if instruction == "tensor_tensor":
-            return f"{nisa}.tensor_tensor(dst={dst}, data1={first}, data2={second}, op={op})"
-        if instruction == "tensor_scalar":
-            return f"{nisa}.tensor_scalar(dst={dst}, data={first}, op0={op}, operand0={second})"
-        return ""
+    given = {"dst": dst}
     if intent.kind == "unary":
-        return f"{nisa}.activation(dst={dst}, op={op}, data={operands[0]})"
-    if intent.kind == "move":
+        given["op"] = op
+    elif intent.kind == "move":
         sides = [case.variable(_base(text)) for text in (dst, operands[0])]
         far = any(fact is not None and "hbm" in fact.buffer for fact in sides)
         if not far and None in sides and not _TRANSFERS.intersection(name.split("_")):
             return ""
-        near = not far and None not in sides
-        return f"{nisa}.{'tensor_copy' if near else 'dma_copy'}(dst={dst}, src={operands[0]})"
-    if intent.kind == "matmul":
-        return f"{nisa}.nc_matmul(dst={dst}, stationary={operands[0]}, moving={operands[1]})"
-    if intent.kind == "transpose":
-        return f"{nisa}.nc_transpose(dst={dst}, data={operands[0]})"
-    if intent.kind == "fill":
-        return f"{nisa}.memset(dst={dst}, value={operands[0]})"
-    return ""
+        instruction = instruction if far or None in sides else "tensor_copy"
+    elif intent.kind == "binary":
+        instruction = _of_two(case, name, *operands)
+        if instruction == "tensor_scalar":
+            return case.isa(instruction, dst=dst, data=operands[0], op0=op, operand0=operands[1])
+    given |= dict(zip(names, operands, strict=True))
+    given |= {"op": op} if intent.kind == "binary" else {}
+    return case.isa(instruction, **given) if instruction else ""
 
 
 def _base(text: str) -> str:
     """Return the variable that an operand begins with."""
-    node: ast.expr = ast.parse(text, mode="eval").body
+    node: ast.expr = expression(text)
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -126,7 +126,7 @@ def _of_two(case: Case, name: str, first: str, second: str) -> str:
 
     By their shapes where a run knows them, else by the text and by the name of the function.
     """
-    node = ast.parse(second, mode="eval").body
+    node = expression(second)
     fact, other = case.variable(second), case.variable(first)
     if fact is not None and other is not None and fact.shape != other.shape:
         return "tensor_scalar" if fact.shape[1:] == (1,) else ""
@@ -148,7 +148,7 @@ def _is_column(node: ast.expr) -> bool:
     """Return whether an expression is one column of a tile: ``t[:, 0:1]``, ``t[:, i : i + 1]``."""
     if not isinstance(node, ast.Subscript):
         return False
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    parts = indices(node)
     part = parts[-1]
     if len(parts) < 2 or not isinstance(part, ast.Slice) or part.upper is None:
         return False
@@ -164,16 +164,11 @@ def _other_name(case: Case, name: str) -> Rewrite | None:
     call, intent = _called(case, name), intent_of(name)
     if call is None or not isinstance(call.func, ast.Attribute):
         return None
-    new = ""
     if name in INSTRUCTIONS:
-        new = f"{case.nisa}.{name}"
-    elif intent is not None and intent.op and intent.op != name:
-        new = f"{case.nl}.{intent.op}"
-    if not new:
-        return None
-    text = ast.unparse(call).replace(ast.unparse(call.func), new, 1)
-    made = ast.parse(text, mode="eval").body
-    return case.rewrite(case.replaced(lambda n: made if ast.dump(n) == ast.dump(call) else None))
+        return case.rewrite(case.with_expression(call.func, f"{case.nisa}.{name}"))
+    if intent is not None and intent.op and intent.op != name:
+        return case.rewrite(case.with_expression(call.func, f"{case.nl}.{intent.op}"))
+    return None
 
 
 def _argument(case: Case, keyword: str) -> Rewrite | None:
@@ -184,40 +179,44 @@ def _argument(case: Case, keyword: str) -> Rewrite | None:
     parameters = parameters_of(case.function)
     if case.function == "nc_matmul" and keyword in ("transpose_moving", "transpose_stationary"):
         return _transposed(case, keyword)
-    given = {k.arg for k in call.keywords}
-    taken = set(parameters[: len(call.args)]) | given
+    taken = {*parameters[: len(call.args)], *(k.arg for k in call.keywords)}
     meant = argument_meant(keyword, [p for p in parameters if p not in taken])
-    if not meant:
-        return None
-    return with_keyword(case, keyword, case.text(keyword), called=meant)
+    return with_keyword(case, keyword, case.text(keyword), called=meant) if meant else None
 
 
 def _transposed(case: Case, keyword: str) -> Rewrite | None:
-    operand = keyword.removeprefix("transpose_")
-    node, flag = case.arguments.get(operand), case.arguments[keyword]
-    fact = case.fact(operand)
-    if not isinstance(node, ast.Name) or not isinstance(flag, ast.Constant) or fact is None:
+    operand, flag = keyword.removeprefix("transpose_"), case.arguments[keyword]
+    if not isinstance(flag, ast.Constant) or case.fact(operand) is None:
         return None
-    rest = {n: case.text(n) for n in case.arguments if n != keyword}
-    if not flag.value:
-        return case.rewrite(_matmul(case, rest))
-    lines, rest[operand] = _transpose(case, node.id)
-    return case.rewrite(*lines, _matmul(case, rest))
+    return _matmul(case, (operand,) if flag.value else (), without=keyword)
+
+
+def _matmul(case: Case, turned: tuple[str, ...], without: str = "") -> Rewrite | None:
+    """Return a product of which some operands, which are names, are transposed before."""
+    given = {name: case.text(name) for name in case.arguments if name != without}
+    lines: list[str] = []
+    for operand in turned:
+        if not case.name(operand):
+            return None
+        more, given[operand] = _transpose(case, case.name(operand))
+        lines += more
+    return case.rewrite(*lines, case.isa("nc_matmul", **given))
 
 
 def _transpose(case: Case, name: str) -> tuple[list[str], str]:
     """Return the statements that transpose a tile, and the name of the new one."""
-    nl, in_psum, transposed = case.nl, case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
+    in_psum, transposed = case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
     shape = f"({name}.shape[1], {name}.shape[0])"
     lines = [
-        f"{in_psum} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.psum)",
-        f"{case.nisa}.nc_transpose(dst={in_psum}, data={name})",
-        f"{transposed} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.sbuf)",
-        f"{case.nisa}.tensor_copy(dst={transposed}, src={in_psum})",
+        case.tile(in_psum, name, shape=shape, buffer="psum"),
+        case.isa("nc_transpose", dst=in_psum, data=name),
+        case.tile(transposed, name, shape=shape),
+        case.isa("tensor_copy", dst=transposed, src=in_psum),
     ]
     return lines, transposed
 
 
+@fixes("S028")
 def _contraction(case: Case) -> Rewrite | None:
     """Operands with the contraction in their columns are transposed.
 
@@ -226,9 +225,7 @@ def _contraction(case: Case) -> Rewrite | None:
     facts = {name: case.fact(name) for name in ("dst", "stationary", "moving")}
     shapes = {n: f.shape for n, f in facts.items() if f is not None and len(f.shape) == 2}
     known = {*facts, "accumulate", "name"}
-    if len(shapes) != 3 or case.call is None or set(case.arguments) - known:
-        return None
-    if not isinstance(case.statement, ast.Expr) or case.statement.value is not case.call:
+    if len(shapes) != 3 or not case.is_bare or set(case.arguments) - known:
         return None
     (k, m), (j, n) = shapes["stationary"], shapes["moving"]
     readings = {
@@ -239,63 +236,37 @@ def _contraction(case: Case) -> Rewrite | None:
     fitting = [names for names, fits in readings.items() if fits]
     if len(fitting) != 1 or shapes["dst"] == (m, n):
         return None
-    given = {name: case.text(name) for name in case.arguments}
-    lines: list[str] = []
-    for name in fitting[0]:
-        node = case.arguments[name]
-        if not isinstance(node, ast.Name):
-            return None
-        more, given[name] = _transpose(case, node.id)
-        lines += more
-    return case.rewrite(*lines, _matmul(case, given))
+    return _matmul(case, fitting[0])
 
 
-def _matmul(case: Case, arguments: dict[str, str]) -> str:
-    return f"{case.nisa}.nc_matmul({', '.join(f'{n}={t}' for n, t in arguments.items())})"
-
-
+@fixes("A037")
 def _nothing_returned(case: Case) -> Rewrite | None:
     """``y = nisa.f(dst=t)`` leaves None in y; the result is in t."""
-    node = case.arguments.get(case.finding.operand or "value")
-    if not isinstance(node, ast.Name):
-        return None
-    for statement in case.block:
-        made = statement.value if isinstance(statement, ast.Assign) else None
-        if isinstance(made, ast.Call) and isinstance(statement, ast.Assign):
-            target = statement.targets[0]
-            named = [k.value for k in made.keywords if k.arg == "dst"]
-            if isinstance(target, ast.Name) and target.id == node.id and named:
-                return case.rewrite(case.with_name(node.id, ast.unparse(named[0])))
+    name = case.name(case.finding.operand or "value")
+    for statement in case.block if name else ():
+        made = getattr(statement, "value", None)
+        if isinstance(made, ast.Call) and case.at(statement).target == name:
+            for named in (k.value for k in made.keywords if k.arg == "dst"):
+                return case.rewrite(case.with_name(name, ast.unparse(named)))
     return None
 
 
+@fixes("A026")
 def _no_destination(case: Case) -> Rewrite | None:
     """An instruction is given a tile for its result."""
-    statement, call = case.statement, case.call
-    known = INSTRUCTIONS.get(case.function)
-    if not isinstance(statement, ast.Assign) or statement.value is not call or known is None:
+    call, new, nl = case.call, case.target, case.nl
+    if call is None or not new or case.function not in INSTRUCTIONS:
         return None
-    target = statement.targets[0]
-    if not isinstance(target, ast.Name) or call is None:
+    if case.tree.parent(call) is not case.statement:
         return None
     names = [p for p in parameters_of(case.function) if p != "dst"]
     given = dict(zip(names, map(ast.unparse, call.args), strict=False))
     given |= {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg is not None}
-    nl, new = case.nl, target.id
     if case.function == "nc_matmul" and {"stationary", "moving"} <= set(given):
         shape = f"({given['stationary']}.shape[1], {given['moving']}.shape[1])"
-        made = f"{new} = {nl}.ndarray({shape}, dtype={nl}.float32, buffer={nl}.psum)"
+        made = case.tile(new, shape=shape, dtype=f"{nl}.float32", buffer="psum")
     elif (like := given.get(_ALIKE.get(case.function, ""), "")) and case.variable(_base(like)):
-        made = f"{new} = {nl}.ndarray({like}.shape, dtype={like}.dtype, buffer={nl}.sbuf)"
+        made = case.tile(new, like)
     else:
         return None
-    parts = [f"dst={new}", *(f"{name}={text}" for name, text in given.items())]
-    return case.rewrite(made, f"{case.nisa}.{case.function}({', '.join(parts)})")
-
-
-CALL_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    "A025": _bad_call,
-    "A026": _no_destination,
-    "A037": _nothing_returned,
-    "S028": _contraction,
-}
+    return case.rewrite(made, case.isa(case.function, dst=new, **given))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from nkisim.diagnostics import Rewrite
-from nkisim.source import indices
+from nkisim.source import expression, extent_of, indices
 from nkisim.suggestions.staging import written_part
-from nkisim.suggestions.statement import Case
+from nkisim.suggestions.statement import Case, fixes
 
 _NEUTRAL = {"add": "0.0", "multiply": "1.0"}
 """Values that an operation leaves as they are."""
@@ -22,6 +21,7 @@ _MAKES_TILES = {"ndarray", "zeros", "ones", "full", "zeros_like", "empty_like", 
 """Functions whose result has a shape of its own."""
 
 
+@fixes("R003")
 def _in_order(case: Case) -> Rewrite | None:
     """A loop whose iterations depend on each other is sequential.
 
@@ -43,34 +43,32 @@ def _in_order(case: Case) -> Rewrite | None:
 # -- products --------------------------------------------------------------------------------------
 
 
+@fixes("S030")
 def _by_columns(case: Case) -> Rewrite | None:
     """A product with too many columns is computed for some of them at a time."""
     dst, moving = case.fact("dst"), case.fact("moving")
-    operands = {name: case.arguments.get(name) for name in ("dst", "moving")}
     known = {"dst", "stationary", "moving", "accumulate"}
-    if dst is None or moving is None or case.call is None or set(case.arguments) - known:
+    if dst is None or moving is None or not case.is_bare or set(case.arguments) - known:
         return None
-    if not all(isinstance(node, ast.Name) for node in operands.values()):
+    if not case.name("dst") or not case.name("moving"):
         return None
     if len(dst.shape) != 2 or len(moving.shape) != 2 or dst.shape[1] != moving.shape[1]:
-        return None
-    if not isinstance(case.statement, ast.Expr) or case.statement.value is not case.call:
         return None
     first, last, step = case.fresh("c"), case.fresh("c1"), f"{case.nl}.tile_size.gemm_moving_fmax"
     extent = f"{case.text('moving')}.shape[1]"
     given = {name: case.text(name) for name in case.arguments}
-    given |= {name: f"{given[name]}[:, {first}:{last}]" for name in operands}
-    call = ", ".join(f"{name}={text}" for name, text in given.items())
+    given |= {name: f"{given[name]}[:, {first}:{last}]" for name in ("dst", "moving")}
     return case.rewrite(
         f"for {first} in range(0, {extent}, {step}):",
         f"    {last} = min({first} + {step}, {extent})",
-        f"    {ast.unparse(case.call.func)}({call})",
+        f"    {case.with_given(**given)}",
     )
 
 
 # -- what nothing has written ----------------------------------------------------------------------
 
 
+@fixes("M001")
 def _unwritten(case: Case) -> Rewrite | None:
     """A sum begins with zeros, a product with ones; of a partly filled tile that part is read."""
     return _beginning(case) or written_part(case)
@@ -85,26 +83,22 @@ def _beginning(case: Case) -> Rewrite | None:
     data = case.finding.data
     if tile is None or value is None or data["unwritten"] < data["elements"]:
         return None
-    block, maker = _maker(case, tile)
+    maker = _maker(case, tile)
     if maker is None:
         return None
     around = [loop for loop in case.loops() if maker.lineno < loop.lineno]
-    if _is_used_besides(case, around[0], tile) if around else block is not case.block:
-        return None
-    return _filled(case, tile, value)
+    # A sum that the loop uses elsewhere may begin in each iteration.
+    alone = around and _uses(case, tile, around[0]) == _uses(case, tile, case.statement)
+    return _filled(case, tile, value) if (alone if around else maker in case.block) else None
 
 
 def _accumulator(case: Case) -> str | None:
     """Return the name of the tile that an addition or a product accumulates in."""
     parameters = {"tensor_tensor": ("data1", "data2"), "scalar_tensor_tensor": ("operand1",)}
-    operand = case.finding.operand
-    dst, tile = case.arguments.get("dst"), case.arguments.get(operand)
-    if operand not in parameters.get(case.function, ()):
-        return None
-    if not isinstance(dst, ast.Name) or not isinstance(tile, ast.Name) or dst.id != tile.id:
-        return None
-    named = [n for n in case.arguments.values() if isinstance(n, ast.Name) and n.id == dst.id]
-    return dst.id if len(named) == 2 else None
+    dst, operand = case.name("dst"), case.finding.operand
+    named = [name for name in case.arguments if dst and case.name(name) == dst]
+    taken = operand in parameters.get(case.function, ()) and operand in named
+    return dst if taken and len(named) == 2 else None
 
 
 def _last_operator(case: Case) -> str:
@@ -112,90 +106,66 @@ def _last_operator(case: Case) -> str:
     return "" if op is None else case.path(op).removeprefix("nki.language.")
 
 
-def _maker(case: Case, name: str) -> tuple[list[ast.stmt], ast.Assign | None]:
-    """Return the statement that makes a tile, and its block; None if there is not just one."""
-    makers = [
-        (block, statement)
-        for block in case.blocks()
-        for statement in block
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name
-    ]
-    return makers[0] if len(makers) == 1 else ([], None)
+def _maker(case: Case, name: str) -> ast.Assign | None:
+    """Return the statement that makes a tile; None if there is not just one."""
+    makers = [s for s in case.all(ast.Assign) if ast.unparse(s.targets[0]) == name]
+    return makers[0] if len(makers) == 1 else None
 
 
 def _filled(case: Case, name: str, value: str) -> Rewrite | None:
     """Fill a tile with a number, of its type, where it is made."""
-    _, maker = _maker(case, name)
-    fact = case.variable(name)
+    maker, fact = _maker(case, name), case.variable(name)
     if maker is None or fact is None:
         return None
     if "int" in fact.dtype:
         value = value.removesuffix(".0")
-    there = Case(case.finding, case.source, maker)
-    return there.rewrite(ast.unparse(maker), f"{case.nisa}.memset(dst={name}, value={value})")
+    filled = case.isa("memset", dst=name, value=value)
+    return case.at(maker).rewrite(ast.unparse(maker), filled)
 
 
+@fixes("M037")
 def _skipped(case: Case) -> Rewrite | None:
     """A tile of which a transfer skips rows, and that nothing else has written, holds zeros."""
-    dst = case.arguments.get("dst")
-    if not isinstance(dst, ast.Name) or _maker(case, dst.id)[0] is not case.block:
+    dst, before = case.name("dst"), case.block[: case.block.index(case.statement)]
+    if not dst or _maker(case, dst) not in before or _uses(case, dst, before) > 1:
         return None
-    before = case.block[: case.block.index(case.statement)]
-    uses = [n for s in before for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == dst.id]
-    return _filled(case, dst.id, "0.0") if len(uses) == 1 else None
+    return _filled(case, dst, "0.0")
 
 
-def _is_used_besides(case: Case, loop: ast.For, name: str) -> bool:
-    """Return whether a loop uses a tile elsewhere: the sum may then begin in each iteration."""
-    own = {id(node) for node in ast.walk(case.statement)}
-    nodes = (node for node in ast.walk(loop) if isinstance(node, ast.Name))
-    return any(node.id == name and id(node) not in own for node in nodes)
+def _uses(case: Case, name: str, outer: ast.AST | list[ast.stmt]) -> int:
+    return sum(node.id == name for node in case.tree.within(outer, ast.Name))
 
 
 # -- tails -----------------------------------------------------------------------------------------
 
 
+@fixes("M006")
 def _tail(case: Case) -> Rewrite | None:
     """A loop over whole blocks of an output gets an iteration for the rest.
 
     Only if the extent is known to be that of the output, and every statement of the loop works on
     blocks of tensors and on what it loads from them.
     """
-    statement = case.statement
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
-        return None
-    found = [
-        (loop, blocks)
-        for block in case.blocks()
-        for loop in block
-        if isinstance(loop, ast.For) and (blocks := _Blocks.of(case, loop)) is not None
-    ]
-    name = statement.targets[0].id
-    writes = [entry for entry in found if entry[1].axes(name)]
+    found = [blocks for loop in case.all(ast.For) if (blocks := _Blocks.of(case, loop))]
+    writes = [(blocks, axes) for blocks in found if (axes := blocks.axes(case.target))]
     if len(writes) != 1:
         return None
-    loop, blocks = writes[0]
+    blocks, (axis, *others) = writes[0]
     spans = case.finding.data["unwritten_box"]
-    axis = min(blocks.axes(name))
-    if len(blocks.axes(name)) != 1 or axis >= len(spans) or not blocks.covers_body(case):
+    if others or axis >= len(spans) or not blocks.covers_body(case):
         return None
     start, stop = spans[axis]
-    if start != stop // blocks.size * blocks.size or not _is_extent(
-        case, blocks.extent, axis, stop
-    ):
+    whole = start == stop // blocks.size * blocks.size
+    if not whole or not _is_extent(case, blocks.extent, axis, stop):
         return None
-    there = Case(case.finding, case.source, loop)
-    return there.rewrite(ast.unparse(blocks.clipped()))
+    return case.at(blocks.loop).rewrite(ast.unparse(blocks.clipped()))
 
 
 def _is_extent(case: Case, extent: ast.expr, axis: int, stop: int) -> bool:
     """Return whether an expression is the extent of the tensor that the statement makes."""
     if isinstance(extent, ast.Constant):
         return extent.value == stop
-    shape = case.arguments.get("shape")
-    if isinstance(shape, ast.Tuple) and len(shape.elts) > axis:
-        return ast.unparse(shape.elts[axis]) == ast.unparse(extent)
-    return shape is not None and f"{ast.unparse(shape)}[{axis}]" == ast.unparse(extent)
+    return extent_of(case.arguments.get("shape"), axis) == ast.unparse(extent)
 
 
 @dataclass(frozen=True)
@@ -280,20 +250,11 @@ class _Blocks:
         extent, size = ast.unparse(self.extent), self.size
         assert isinstance(new.iter, ast.Call)
         count = f"({extent} + {size - 1}) // {size}"
-        new.iter.args = [ast.parse(count, mode="eval").body]
+        new.iter.args = [expression(count)]
         for cut in _Blocks(new, self.index, self.extent, size)._cut():
             for part in filter(self._is_block, indices(cut)):
                 assert isinstance(part, ast.Slice)
                 assert part.upper is not None
                 text = f"min({ast.unparse(part.upper)}, {extent})"
-                part.upper = ast.parse(text, mode="eval").body
+                part.upper = expression(text)
         return new
-
-
-LOOP_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    "M001": _unwritten,
-    "M006": _tail,
-    "M037": _skipped,
-    "R003": _in_order,
-    "S030": _by_columns,
-}

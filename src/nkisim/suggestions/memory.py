@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
 from nkisim.spec import INSTRUCTIONS
-from nkisim.suggestions.staging import new_tile, with_arguments
-from nkisim.suggestions.statement import Case
-
-_PARTITIONS = 128
+from nkisim.suggestions.staging import PARTITIONS, new_tile
+from nkisim.suggestions.statement import Case, fixes
 
 
+@fixes("S002")
 def _rank(case: Case) -> Rewrite | None:
     """A tile of one dimension has its elements on the partitions, if there are enough."""
     shape = case.arguments.get("shape")
@@ -22,7 +20,7 @@ def _rank(case: Case) -> Rewrite | None:
     if _is_one_of_several(case, shape.elts[0]):
         return None
     extent = ast.unparse(shape.elts[0])
-    few = isinstance(shape.elts[0], ast.Constant) and int(shape.elts[0].value) <= _PARTITIONS  # type: ignore[arg-type]
+    few = isinstance(shape.elts[0], ast.Constant) and int(shape.elts[0].value) <= PARTITIONS  # type: ignore[arg-type]
     new = f"({extent}, 1)" if few else f"(1, {extent})"
     text = ast.unparse(call).replace(ast.unparse(shape), new, 1)
     return case.rewrite(case.with_call(text))
@@ -37,89 +35,70 @@ def _is_one_of_several(case: Case, extent: ast.expr) -> bool:
     return fact is not None and len(fact.shape) > 1
 
 
+@fixes("S018")
 def _reshape(case: Case) -> Rewrite | None:
     """A reshape that moves data across partitions goes through HBM."""
-    statement = case.statement
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
-        return None
-    call = statement.value
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+    call, new = getattr(case.statement, "value", None), case.target
+    if not new or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
     tile, shape = call.func.value, call.args[0] if call.args else None
     if call.func.attr != "reshape" or not isinstance(tile, ast.Name) or shape is None:
         return None
-    nl, nisa, new = case.nl, case.nisa, statement.targets[0].id
-    scratch = case.fresh(f"{tile.id}_hbm")
-    to = ast.unparse(shape)
+    scratch, to = case.fresh(f"{tile.id}_hbm"), ast.unparse(shape)
     return case.rewrite(
-        f"{scratch} = {nl}.ndarray({tile.id}.shape, dtype={tile.id}.dtype, buffer={nl}.hbm)",
-        f"{nisa}.dma_copy(dst={scratch}, src={tile.id})",
-        f"{new} = {nl}.ndarray({to}, dtype={tile.id}.dtype, buffer={nl}.sbuf)",
-        f"{nisa}.dma_copy(dst={new}, src={scratch}.reshape({to}))",
+        case.tile(scratch, tile.id, buffer="hbm"),
+        case.isa("dma_copy", dst=scratch, src=tile.id),
+        case.tile(new, tile.id, shape=to),
+        case.isa("dma_copy", dst=new, src=f"{scratch}.reshape({to})"),
     )
 
 
+@fixes("M021")
 def _through_sbuf(case: Case) -> Rewrite | None:
     """Operands in HBM are loaded before the instruction, and results stored behind it."""
-    known = INSTRUCTIONS.get(case.function)
-    if known is None or not isinstance(case.statement, ast.Expr):
+    if not case.is_bare:
         return None
-    before: list[str] = []
-    after: list[str] = []
-    named: dict[str, str] = {}
-    staged: dict[str, str] = {}
-    for name in known.operands:
+    before, after = list[str](), list[str]()
+    named, staged = dict[str, str](), dict[str, str]()
+    for name, known in INSTRUCTIONS[case.function].operands.items():
         fact, text = case.fact(name), case.text(name)
         if fact is None or "hbm" not in fact.buffer:
             continue
-        if len(fact.shape) != 2 or fact.shape[0] > _PARTITIONS:
+        if len(fact.shape) != 2 or fact.shape[0] > PARTITIONS:
             return None
-        tile = staged.get(text, "")
-        if not tile:
-            tile, made = new_tile(case, name, "tile", fact)
-            staged[text] = tile
+        if text not in staged:
+            staged[text], made = new_tile(case, name, "tile", fact)
             before.append(made)
-        if known.operands[name].writes:
-            after.append(f"{case.nisa}.dma_copy(dst={text}, src={tile})")
+        tile = named[name] = staged[text]
+        if known.writes:
+            after.append(case.isa("dma_copy", dst=text, src=tile))
         else:
-            before.append(f"{case.nisa}.dma_copy(dst={tile}, src={text})")
-        named[name] = tile
+            before.append(case.isa("dma_copy", dst=tile, src=text))
     if not staged:
         return None
-    return case.rewrite(*before, with_arguments(case, **named), *after)
+    return case.rewrite(*before, case.with_arguments(**named), *after)
 
 
+@fixes("M020")
 def _through_psum(case: Case) -> Rewrite | None:
     """A matmul writes PSUM; its result is copied to where it is wanted."""
-    fact, node = case.fact("dst"), case.arguments.get("dst")
-    if fact is None or fact.buffer != "sbuf" or not isinstance(case.statement, ast.Expr):
+    fact = case.fact("dst")
+    if fact is None or fact.buffer != "sbuf" or not case.is_bare:
         return None
-    if case.function not in ("nc_matmul", "nc_transpose") or node is None:
+    if case.function not in ("nc_matmul", "nc_transpose"):
         return None
     dtype = "float32" if case.function == "nc_matmul" else fact.dtype
     tile, made = new_tile(case, "dst", "psum", fact, dtype, "psum")
-    back = f"{case.nisa}.tensor_copy(dst={ast.unparse(node)}, src={tile})"
-    return case.rewrite(made, with_arguments(case, dst=tile), back)
+    back = case.isa("tensor_copy", dst=case.text("dst"), src=tile)
+    return case.rewrite(made, case.with_arguments(dst=tile), back)
 
 
+@fixes("A001", "M025")
 def _out_of_psum(case: Case) -> Rewrite | None:
     """A PSUM tile is copied to SBUF before it is stored."""
-    node = case.arguments.get("value") or case.arguments.get("src")
-    if not isinstance(node, ast.Name) or case.variable(node.id) is None:
+    name = case.name("value") or case.name("src")
+    if case.variable(name) is None:
         return None
-    nl, tile = case.nl, case.fresh(f"{node.id}_sbuf")
-    return case.rewrite(
-        f"{tile} = {nl}.ndarray({node.id}.shape, dtype={node.id}.dtype, buffer={nl}.sbuf)",
-        f"{case.nisa}.tensor_copy(dst={tile}, src={node.id})",
-        case.with_name(node.id, tile),
-    )
-
-
-MEMORY_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    "A001": _out_of_psum,
-    "M020": _through_psum,
-    "M021": _through_sbuf,
-    "M025": _out_of_psum,
-    "S002": _rank,
-    "S018": _reshape,
-}
+    tile = case.fresh(f"{name}_sbuf")
+    copy = case.isa("tensor_copy", dst=tile, src=name)
+    return case.rewrite(case.tile(tile, name), copy, case.with_name(name, tile))

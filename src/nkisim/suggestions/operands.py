@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
-from nkisim.source import indices
+from nkisim.source import expression, indices
 from nkisim.spec import INSTRUCTIONS
-from nkisim.suggestions.staging import with_arguments
-from nkisim.suggestions.statement import Case
+from nkisim.suggestions.statement import Case, fixes
 from nkisim.suggestions.tiling import COLUMNWISE
 
 
+@fixes("S007")
 def _column(case: Case) -> Rewrite | None:
     """``tensor_tensor`` with a (P, 1) operand is ``tensor_scalar``."""
     given = case.arguments
@@ -20,24 +19,21 @@ def _column(case: Case) -> Rewrite | None:
         return None
     dst = case.fact("dst")
     facts = {name: case.fact(name) for name in ("data1", "data2")}
-    narrow = [
-        n for n, f in facts.items() if f is not None and len(f.shape) == 2 and f.shape[1] == 1
-    ]
+    narrow = [n for n, f in facts.items() if f is not None and f.shape[1:] == (1,)]
     if dst is None or len(narrow) != 1 or dst.shape[1:] == (1,):
         return None
-    column = narrow[0]
-    whole = "data2" if column == "data1" else "data1"
+    column, whole = narrow[0], "data2" if narrow[0] == "data1" else "data1"
     wide = facts[whole]
     if wide is None or wide.shape != dst.shape:
         return None
-    parts = [f"dst={case.text('dst')}", f"data={case.text(whole)}", f"op0={case.text('op')}"]
-    parts.append(f"operand0={case.text(column)}")
-    if column == "data1":
-        parts.append("reverse0=True")
-    parts += [f"{name}={case.text(name)}" for name in ("engine", "name") if name in given]
-    return case.rewrite(case.with_call(f"{case.nisa}.tensor_scalar({', '.join(parts)})"))
+    names = {"dst": "dst", "data": whole, "op0": "op", "operand0": column}
+    parts = {name: case.text(old) for name, old in names.items()}
+    parts |= {"reverse0": "True"} if column == "data1" else {}
+    parts |= {name: case.text(name) for name in ("engine", "name") if name in given}
+    return case.rewrite(case.with_call(case.isa("tensor_scalar", **parts)))
 
 
+@fixes("S005", "S006")
 def _row(case: Case) -> Rewrite | None:
     """A (1, F) operand is repeated over the partitions first."""
     dst = case.fact("dst")
@@ -60,10 +56,11 @@ def _row(case: Case) -> Rewrite | None:
                 continue
             shape = f"({dst.shape[0]}, 1)"
         repeated = f"{wide} = {case.nl}.broadcast_to({case.text(name)}, {shape})"
-        return case.rewrite(repeated, with_arguments(case, **{name: wide}))
+        return case.rewrite(repeated, case.with_arguments(**{name: wide}))
     return None
 
 
+@fixes("S058")
 def _unequal_copy(case: Case) -> Rewrite | None:
     """Both sides of a transfer get the extents of the smaller one."""
     if not {"dst", "src"} <= set(case.arguments) or case.function not in INSTRUCTIONS:
@@ -72,17 +69,15 @@ def _unequal_copy(case: Case) -> Rewrite | None:
     if dst is None or src is None or len(dst.shape) != len(src.shape):
         return None
     pairs = list(zip(dst.shape, src.shape, strict=True))
-    if all(d >= s for d, s in pairs):
-        large, small, extents = "dst", "src", src.shape
-    elif all(d <= s for d, s in pairs):
+    large, small, extents = "dst", "src", src.shape
+    if any(d < s for d, s in pairs):
         large, small, extents = "src", "dst", dst.shape
-    else:
-        return None
-    if not isinstance(case.arguments[large], ast.Name):
+    mixed = large == "src" and any(d > s for d, s in pairs)
+    if mixed or not case.name(large):
         return None
     widths = _widths(case.arguments[small], extents)
     index = ", ".join(f"0:{width}" for width in widths)
-    return case.rewrite(with_arguments(case, **{large: f"{case.text(large)}[{index}]"}))
+    return case.rewrite(case.with_arguments(**{large: f"{case.text(large)}[{index}]"}))
 
 
 def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
@@ -100,6 +95,7 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
     return found
 
 
+@fixes("S009")
 def _past_the_end(case: Case) -> Rewrite | None:
     """A slice past the end, and equal slices of the statement, are clipped to the tensor.
 
@@ -134,7 +130,7 @@ def _past_the_end(case: Case) -> Rewrite | None:
         if isinstance(node, ast.Slice) and node.upper is not None:
             end = ends.get(ast.unparse(node.upper))
             if end is not None:
-                node.upper = ast.parse(end, mode="eval").body
+                node.upper = expression(end)
         return None
 
     return case.rewrite(case.replaced(change))
@@ -147,12 +143,3 @@ def _is_emptied(node: ast.AST, ends: dict[str, str]) -> bool:
     end = ends.get(ast.unparse(node.upper), "")
     start = node.lower.value if isinstance(node.lower, ast.Constant) else None
     return end.isdigit() and isinstance(start, int) and start >= int(end)
-
-
-OPERAND_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    "S005": _row,
-    "S006": _row,
-    "S007": _column,
-    "S009": _past_the_end,
-    "S058": _unequal_copy,
-}

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
 from nkisim.intents import language_name
-from nkisim.suggestions.statement import Case
+from nkisim.source import expression, names_in
+from nkisim.suggestions.statement import Case, fixes
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -22,6 +23,7 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.LShift: "left_shift",
     ast.RShift: "right_shift",
 }
+_IN_PLACE = ("add", "subtract", "multiply")
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "less",
     ast.LtE: "less_equal",
@@ -34,6 +36,7 @@ _MODULES = ("numpy", "math")
 _NO_CODE = ("", "matmul")  # nl.matmul takes its first operand transposed
 
 
+@fixes("L027")
 def _operators(case: Case) -> Rewrite | None:
     """Operators and functions of NumPy become functions of ``nki.language``."""
     if case.finding.data.get("condition"):
@@ -50,7 +53,7 @@ def _operators(case: Case) -> Rewrite | None:
     def call(name: str, *operands: ast.expr) -> ast.expr:
         text = f"{case.nl}.{name}({', '.join(map(ast.unparse, operands))})"
         made.add(text)
-        return ast.parse(text, mode="eval").body
+        return expression(text)
 
     def change(node: ast.expr) -> ast.expr | None:
         if isinstance(node, ast.BinOp) and (is_tensor(node.left) or is_tensor(node.right)):
@@ -97,9 +100,9 @@ def _function(
         if node.func.id == "abs":
             return call("abs", node.args[0])
         if node.func.id == "len":
-            return ast.parse(f"{tensor}.shape[0]", mode="eval").body
+            return expression(f"{tensor}.shape[0]")
         if node.func.id == "range" and len(node.args) == 1:
-            return ast.parse(f"range({tensor}.shape[0])", mode="eval").body
+            return expression(f"range({tensor}.shape[0])")
         return None
     module, _, function = case.path(node.func).rpartition(".")
     name = language_name(function) if module in _MODULES else ""
@@ -108,6 +111,20 @@ def _function(
     return None
 
 
+@fixes("L029")
+def _in_place(case: Case) -> Rewrite | None:
+    """``t += u`` on a tile is an instruction that writes ``t``."""
+    statement = case.statement
+    name = _BINARY.get(type(statement.op)) if isinstance(statement, ast.AugAssign) else None
+    if name not in _IN_PLACE or not isinstance(statement, ast.AugAssign):
+        return None
+    dst, op, text = ast.unparse(statement.target), f"{case.nl}.{name}", ast.unparse(statement.value)
+    if isinstance(statement.value, ast.Constant):
+        return case.rewrite(case.isa("tensor_scalar", dst=dst, data=dst, op0=op, operand0=text))
+    return case.rewrite(case.isa("tensor_tensor", dst=dst, data1=dst, data2=text, op=op))
+
+
+@fixes("L021")
 def _foreign(case: Case) -> Rewrite | None:
     """A function of NumPy that ``nki.language`` has too."""
     path = case.finding.operand
@@ -119,15 +136,7 @@ def _foreign(case: Case) -> Rewrite | None:
         if not isinstance(node, ast.Call) or node.keywords or case.path(node.func) != path:
             return None
         arguments = ", ".join(map(ast.unparse, node.args))
-        return ast.parse(f"{case.nl}.{name}({arguments})", mode="eval").body
+        return expression(f"{case.nl}.{name}({arguments})")
 
-    known = [a for a in ast.walk(case.statement) if isinstance(a, ast.Name)]
-    if not any(case.variable(n.id) is not None for n in known):
-        return None
-    return case.rewrite(case.replaced(change))
-
-
-PYTHON_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    "L021": _foreign,
-    "L027": _operators,
-}
+    known = any(case.variable(name) is not None for name in names_in(case.statement))
+    return case.rewrite(case.replaced(change)) if known else None

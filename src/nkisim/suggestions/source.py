@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
-from nkisim.suggestions.statement import Case
+from nkisim.source import base_name
+from nkisim.suggestions.statement import Case, fixes
 
 
+@fixes("L006")
 def _comprehension(case: Case) -> Rewrite | None:
     """A list comprehension becomes a loop that appends."""
-    statement = case.statement
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+    made, name = getattr(case.statement, "value", None), case.target
+    if not name or not isinstance(made, ast.ListComp) or len(made.generators) != 1:
         return None
-    made = statement.value
-    if not isinstance(made, ast.ListComp) or len(made.generators) != 1:
-        return None
-    name, source = statement.targets[0].id, made.generators[0]
+    source = made.generators[0]
     lines = [f"{name} = []", f"for {ast.unparse(source.target)} in {ast.unparse(source.iter)}:"]
     indent = "    "
     for condition in source.ifs:
@@ -27,6 +25,7 @@ def _comprehension(case: Case) -> Rewrite | None:
     return case.rewrite(*lines)
 
 
+@fixes("L019")
 def _division(case: Case) -> Rewrite | None:
     """An extent is divided by ``//``."""
     text = case.finding.data.get("expression")
@@ -45,6 +44,7 @@ def _division(case: Case) -> Rewrite | None:
     return case.rewrite(case.replaced(change))
 
 
+@fixes("L016", "L017")
 def _pairs(case: Case) -> Rewrite | None:
     """A loop over pairs runs over an index."""
     loop = case.statement
@@ -71,6 +71,7 @@ def _pairs(case: Case) -> Rewrite | None:
     return case.head(loop, index, first, taken)
 
 
+@fixes("L028")
 def _assigned_part(case: Case) -> Rewrite | None:
     """An assignment to a part of a tensor is a copy, a transfer or a fill."""
     statement = case.statement
@@ -82,15 +83,16 @@ def _assigned_part(case: Case) -> Rewrite | None:
     dst, src = ast.unparse(target), ast.unparse(value)
     tensor = case.variable(target.value.id)
     if isinstance(value, ast.Constant) and tensor is not None and "hbm" not in tensor.buffer:
-        return case.rewrite(f"{case.nisa}.memset(dst={dst}, value={src})")
-    base = value.value if isinstance(value, ast.Subscript) else value
-    other = case.variable(base.id) if isinstance(base, ast.Name) else None
+        return case.rewrite(case.isa("memset", dst=dst, value=src))
+    base = base_name(value)
+    other = None if base is None else case.variable(base.id)
     if tensor is None or other is None:
         return None
     far = "hbm" in tensor.buffer or "hbm" in other.buffer
-    return case.rewrite(f"{case.nisa}.{'dma_copy' if far else 'tensor_copy'}(dst={dst}, src={src})")
+    return case.rewrite(case.isa("dma_copy" if far else "tensor_copy", dst=dst, src=src))
 
 
+@fixes("A013")
 def _member(case: Case) -> Rewrite | None:
     """An integer becomes the enum member of that value."""
     node = case.arguments.get(case.finding.operand)
@@ -98,13 +100,3 @@ def _member(case: Case) -> Rewrite | None:
         return None
     member = f"{case.nisa}.{case.finding.data['member']}"
     return case.rewrite(case.with_expression(node, member))
-
-
-SOURCE_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    "A013": _member,
-    "L006": _comprehension,
-    "L016": _pairs,
-    "L017": _pairs,
-    "L019": _division,
-    "L028": _assigned_part,
-}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from nkisim.diagnostics import Fact, Rewrite
 from nkisim.source import base_name
 from nkisim.spec import INSTRUCTIONS
-from nkisim.suggestions.statement import Case
+from nkisim.suggestions.statement import Case, fixes
 
-_PARTITIONS = 128
+PARTITIONS = 128
 
 
 def new_tile(
@@ -21,50 +20,30 @@ def new_tile(
     base = base_name(node)
     name = case.fresh(f"{operand if base is None else base.id}_{suffix}")
     shape = f"{ast.unparse(node)}.shape" if isinstance(node, ast.Name) else str(fact.shape)
-    made = f"{case.nl}.ndarray({shape}, dtype={case.nl}.{dtype or fact.dtype}, "
-    return name, f"{name} = {made}buffer={case.nl}.{buffer})"
-
-
-def with_arguments(case: Case, **named: str) -> str:
-    """Return the statement with other arguments in its call."""
-    call = case.call
-    assert call is not None
-    given = {name: named.get(name, case.text(name)) for name in case.arguments}
-    for name, text in named.items():
-        given.setdefault(name, text)
-    order = [n for n in INSTRUCTIONS[case.function].parameters if n in given]
-    parts = ", ".join(f"{name}={given[name]}" for name in order)
-    return case.with_call(f"{ast.unparse(call.func)}({parts})")
-
-
-def _is_bare(case: Case) -> bool:
-    """Return whether the statement is one call of an instruction, and nothing else."""
-    return (
-        isinstance(case.statement, ast.Expr)
-        and case.statement.value is case.call
-        and case.function in INSTRUCTIONS
-    )
+    made = case.tile(name, shape=shape, dtype=f"{case.nl}.{dtype or fact.dtype}", buffer=buffer)
+    return name, made
 
 
 def _staged(case: Case, operand: str, suffix: str, move: str, *, dtype: str = "") -> Rewrite | None:
     """Copy an operand to a tile of its own before the call, or back from one behind it."""
     fact = case.fact(operand)
     known = INSTRUCTIONS.get(case.function)
-    if fact is None or known is None or operand not in known.operands or not _is_bare(case):
+    if fact is None or known is None or operand not in known.operands or not case.is_bare:
         return None
-    if fact.shape[0] > _PARTITIONS or operand not in case.arguments:
+    if fact.shape[0] > PARTITIONS or operand not in case.arguments:
         return None
     tile, made = new_tile(case, operand, suffix, fact, dtype)
     text = case.text(operand)
     if known.operands[operand].writes:
         if known.operands[operand].reads:
             return None
-        back = f"{case.nisa}.{move}(dst={text}, src={tile})"
-        return case.rewrite(made, with_arguments(case, **{operand: tile}), back)
-    there = f"{case.nisa}.{move}(dst={tile}, src={text})"
-    return case.rewrite(made, there, with_arguments(case, **{operand: tile}))
+        back = case.isa(move, dst=text, src=tile)
+        return case.rewrite(made, case.with_arguments(**{operand: tile}), back)
+    there = case.isa(move, dst=tile, src=text)
+    return case.rewrite(made, there, case.with_arguments(**{operand: tile}))
 
 
+@fixes("S004")
 def _other_start(case: Case) -> Rewrite | None:
     """Rows that begin at a partition without a port are moved by DMA."""
     fact = case.fact(case.finding.operand)
@@ -73,11 +52,13 @@ def _other_start(case: Case) -> Rewrite | None:
     return _staged(case, case.finding.operand, "rows", "dma_copy")
 
 
+@fixes("D002", "D036")
 def _float32(case: Case) -> Rewrite | None:
     """An operand is converted to float32 first."""
     return _staged(case, case.finding.operand, "f32", "tensor_copy", dtype="float32")
 
 
+@fixes("D003")
 def _one_width(case: Case) -> Rewrite | None:
     """Of two operands of a matmul, the narrow one is converted to float32."""
     for operand in ("stationary", "moving"):
@@ -87,6 +68,7 @@ def _one_width(case: Case) -> Rewrite | None:
     return None
 
 
+@fixes("M019", "M023")
 def _to_sbuf(case: Case) -> Rewrite | None:
     """An operand in PSUM is copied to SBUF first."""
     operand = case.finding.operand
@@ -99,62 +81,56 @@ def _to_sbuf(case: Case) -> Rewrite | None:
     return _staged(case, operand, "sbuf", "tensor_copy")
 
 
+@fixes("D013")
 def _divided(case: Case) -> Rewrite | None:
     """A quotient is a product with a reciprocal."""
-    if not _is_bare(case):
+    operand, op = ("data2", "op") if case.function == "tensor_tensor" else ("operand0", "op0")
+    if not case.is_bare or case.function not in ("tensor_tensor", "tensor_scalar"):
         return None
-    multiply = f"{case.nl}.multiply"
-    if case.function == "tensor_tensor":
-        fact = case.fact("data2")
-        if fact is None:
-            return None
-        tile, made = new_tile(case, "data2", "inverse", fact, "float32")
-        inverse = f"{case.nisa}.reciprocal(dst={tile}, data={case.text('data2')})"
-        return case.rewrite(made, inverse, with_arguments(case, data2=tile, op=multiply))
-    if case.function != "tensor_scalar" or {"reverse0", "op1"} & set(case.arguments):
+    product, fact = {op: f"{case.nl}.multiply"}, case.fact(operand)
+    if {"reverse0", "op1"} & set(case.arguments):
         return None
-    node, fact = case.arguments.get("operand0"), case.fact("operand0")
-    if isinstance(node, ast.Constant):
-        return case.rewrite(
-            with_arguments(case, op0=multiply, operand0=f"1.0 / {ast.unparse(node)}")
-        )
+    if isinstance(case.arguments.get(operand), ast.Constant):
+        product[operand] = f"1.0 / {case.text(operand)}"
+        return case.rewrite(case.with_arguments(**product))
     if fact is None:
         return None
-    tile, made = new_tile(case, "operand0", "inverse", fact, "float32")
-    inverse = f"{case.nisa}.reciprocal(dst={tile}, data={case.text('operand0')})"
-    return case.rewrite(made, inverse, with_arguments(case, op0=multiply, operand0=tile))
+    tile, made = new_tile(case, operand, "inverse", fact, "float32")
+    inverse = case.isa("reciprocal", dst=tile, data=case.text(operand))
+    return case.rewrite(made, inverse, case.with_arguments(**product, **{operand: tile}))
 
 
+@fixes("D023")
 def _bias(case: Case) -> Rewrite | None:
     """A number becomes a column; what the engine does not add is added by ``tensor_scalar``."""
     fact = case.fact("data")
-    if fact is None or not _is_bare(case) or not {"op", "bias"} <= case.arguments.keys():
+    if fact is None or not case.is_bare or not {"op", "bias"} <= case.arguments.keys():
         return None
     op = case.path(case.arguments["op"]).rpartition(".")[2]
     dst, data, bias = (case.text(name) for name in ("dst", "data", "bias"))
-    added = f"{case.nisa}.tensor_scalar(dst={{}}, data={data}, op0={case.nl}.add, operand0={bias})"
+    added = {"data": data, "op0": f"{case.nl}.add", "operand0": bias}
     column = case.fact("bias")
     if op == "copy" and len(case.arguments) == 4:
-        return case.rewrite(added.format(dst))
+        return case.rewrite(case.isa("tensor_scalar", dst=dst, **added))
     if column is None:
         tile = case.fresh("bias")
         column_of = f"({fact.shape[0]}, 1), {bias}, dtype={case.nl}.float32, buffer={case.nl}.sbuf"
         made = f"{tile} = {case.nl}.full({column_of})"
-        return case.rewrite(made, with_arguments(case, bias=tile))
+        return case.rewrite(made, case.with_arguments(bias=tile))
     if column.dtype == "tfloat32":
         return _float32(case)
     if op != "reciprocal" or len(case.arguments) != 4:
         return None
     tile, made = new_tile(case, "data", "biased", fact, "float32")
-    function = ast.unparse(case.arguments["op"])
-    rest = f"{case.nisa}.{case.function}(dst={dst}, op={function}, data={tile})"
-    return case.rewrite(made, added.format(tile), rest)
+    rest = case.isa(case.function, dst=dst, op=case.text("op"), data=tile)
+    return case.rewrite(made, case.isa("tensor_scalar", dst=tile, **added), rest)
 
 
+@fixes("S067", "S068")
 def _filled_part(case: Case) -> Rewrite | None:
     """Operands are sliced as the loads that fill them are."""
     changed = _filled(case)
-    return case.rewrite(with_arguments(case, **changed)) if changed and _is_bare(case) else None
+    return case.rewrite(case.with_arguments(**changed)) if changed and case.is_bare else None
 
 
 def _filled(case: Case) -> dict[str, str]:
@@ -166,11 +142,8 @@ def _filled(case: Case) -> dict[str, str]:
                 name = target.value.id
                 if slices.setdefault(name, ast.unparse(target)) != ast.unparse(target):
                     return {}  # two loads fill it in parts
-    return {
-        operand: slices[node.id]
-        for operand, node in case.arguments.items()
-        if isinstance(node, ast.Name) and node.id in slices
-    }
+    named = {operand: case.name(operand) for operand in case.arguments}
+    return {operand: slices[name] for operand, name in named.items() if name in slices}
 
 
 def _written_by(statement: ast.stmt) -> list[ast.expr]:
@@ -188,12 +161,12 @@ def written_part(case: Case) -> Rewrite | None:
     The result of a reduction is exempt: its shape differs.
     """
     changed, known = _filled(case), INSTRUCTIONS.get(case.function)
-    tile = case.arguments.get(case.finding.operand)
-    if case.finding.operand not in changed or known is None or not isinstance(tile, ast.Name):
+    tile = case.name(case.finding.operand)
+    if case.finding.operand not in changed or known is None:
         return None
-    before = [s for block in case.blocks() for s in block if s.lineno < case.statement.lineno]
+    before = [s for s in case.all(ast.Expr) if s.lineno < case.statement.lineno]
     targets = [target for s in before for target in _written_by(s)]
-    texts = {ast.unparse(t) for t in targets if (b := base_name(t)) and b.id == tile.id}
+    texts = {ast.unparse(t) for t in targets if (b := base_name(t)) and b.id == tile}
     if texts != {changed[case.finding.operand]}:
         return None
     rest = {
@@ -204,17 +177,3 @@ def written_part(case: Case) -> Rewrite | None:
     parts = {text.partition("[")[2] for text in changed.values()}
     reduces = case.function == "tensor_reduce" and rest == {"dst"}
     return _filled_part(case) if len(parts) == 1 and (not rest or reduces) else None
-
-
-STAGING_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    "D002": _float32,
-    "D003": _one_width,
-    "D013": _divided,
-    "D023": _bias,
-    "D036": _float32,
-    "M019": _to_sbuf,
-    "M023": _to_sbuf,
-    "S004": _other_start,
-    "S067": _filled_part,
-    "S068": _filled_part,
-}

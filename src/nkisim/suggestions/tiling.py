@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nkisim.diagnostics import Rewrite
+from nkisim.source import expression, extent_of
 from nkisim.spec import OPS
-from nkisim.suggestions.statement import Case, Simple
+from nkisim.suggestions.staging import PARTITIONS
+from nkisim.suggestions.statement import Case, fixes
 
-_PARTITIONS = 128
 _COLUMNS = 2048
 """Columns of a tile; 8 KiB per partition of float32, long enough for efficient DMA."""
+
+_WORK = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 
 COLUMNWISE = {
     *("activation", "dma_copy", "memset", "reciprocal", "scalar_tensor_tensor", "tensor_copy"),
@@ -58,7 +60,7 @@ class _Run:
         start = end = block.index(self.case.statement)
         for at in range(start, len(block)):
             statement = block[at]
-            if not isinstance(statement, Simple) or isinstance(statement, ast.Return):
+            if not isinstance(statement, _WORK):
                 break
             made = _made_in(self.case, statement)
             if made == "hbm":
@@ -88,10 +90,7 @@ class _Run:
         assert isinstance(statement.value, ast.Call)
         target = statement.targets[0]
         shape = statement.value.args[0] if statement.value.args else None
-        texts = [f"{ast.unparse(shape)}[{self.axis}]"] if shape is not None else []
-        if isinstance(shape, ast.Tuple):
-            texts = [ast.unparse(part) for part in shape.elts[self.axis : self.axis + 1]]
-        alike = texts == [self.extent]
+        alike = extent_of(shape, self.axis) == self.extent
         return {target.id} if alike and isinstance(target, ast.Name) else set()
 
     def cuts_all(self) -> bool:
@@ -118,7 +117,7 @@ class _Run:
 
     def _for_part(self, statement: ast.stmt) -> str:
         """Return a statement for one step."""
-        run, width = self, _expression(f"{self.last} - {self.first}")
+        run, width = self, expression(f"{self.last} - {self.first}")
 
         class Slicer(ast.NodeTransformer):
             def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -128,7 +127,7 @@ class _Run:
                 name = node.value.id if isinstance(node.value, ast.Name) else ""
                 fact = run.case.variable(name)
                 parts: list[ast.expr] = [
-                    _expression(f"{whole}[{i}]") for i in range(len(fact.shape) if fact else 2)
+                    expression(f"{whole}[{i}]") for i in range(len(fact.shape) if fact else 2)
                 ]
                 parts[run.axis] = width
                 return ast.Tuple(parts, ast.Load())
@@ -143,16 +142,12 @@ class _Run:
                 if node.id not in run.cut:
                     return node
                 part = f"{run.first}:{run.last}"
-                return _expression(f"{node.id}[{':, ' * run.axis}{part}]")
+                return expression(f"{node.id}[{':, ' * run.axis}{part}]")
 
             def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
                 return node if ast.unparse(node) == run.extent else self.generic_visit(node)
 
         return ast.unparse(Slicer().visit(ast.parse(ast.unparse(statement)).body[0]))
-
-
-def _expression(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
 
 
 def _names(statement: ast.stmt) -> set[str]:
@@ -172,14 +167,13 @@ def _made_in(case: Case, statement: ast.stmt) -> str:
 
 def _extent(case: Case, axis: int) -> str:
     """Return the extent of the tile as it is written; empty where it is not."""
-    shape, src = case.arguments.get("shape"), case.arguments.get("src")
-    if isinstance(shape, ast.Attribute) and shape.attr == "shape":
-        return f"{ast.unparse(shape)}[{axis}]"
-    if isinstance(shape, ast.Tuple) and len(shape.elts) > axis:
-        return ast.unparse(shape.elts[axis])
-    return f"{src.id}.shape[{axis}]" if isinstance(src, ast.Name) else ""
+    shape = case.arguments.get("shape")
+    if isinstance(shape, ast.Attribute | ast.Tuple):
+        return extent_of(shape, axis)
+    return f"{case.name('src')}.shape[{axis}]" if case.name("src") else ""
 
 
+@fixes("S001")
 def _by_rows(case: Case) -> Rewrite | None:
     """Work on all rows becomes a loop over 128 rows at a time.
 
@@ -187,10 +181,11 @@ def _by_rows(case: Case) -> Rewrite | None:
     same rows, and tensors in HBM with so many rows are used whole.
     """
     count, extent = case.finding.data["rows"], _extent(case, 0)
-    run = _Run(case, 0, extent, count, _PARTITIONS, case.fresh("r"), case.fresh("r1"))
+    run = _Run(case, 0, extent, count, PARTITIONS, case.fresh("r"), case.fresh("r1"))
     return run.rewrite() if extent and run.collect() and run.cuts_all() else None
 
 
+@fixes("M009")
 def _by_columns(case: Case) -> Rewrite | None:
     """Work on all columns becomes a loop over some columns at a time.
 
@@ -223,9 +218,3 @@ def _is_columnwise(run: _Run) -> bool:
         if not isinstance(statement, (ast.Assign, ast.Expr)):
             return False
     return True
-
-
-TILING_FIXES: dict[str, Callable[[Case], Rewrite | None]] = {
-    "M009": _by_columns,
-    "S001": _by_rows,
-}

@@ -30,14 +30,14 @@ def sweep_bound(order: int) -> int:
 
 
 def packed_tables(order: int, copies: int) -> np.ndarray:
-    """Return the constants of ``copies`` independent tournaments, (slots, 4, slots) in float32.
+    """Return the constants of ``copies`` independent tournaments, (slots, 3, slots) in float32.
 
-    The first table alternates 1 and -1 on its diagonal, the second is 1 where two slots are a pair.
-    The third is the permutation P of the slots. The fourth is 2 (first) (second) P: J P is
-    ``c * third + s / 2 * fourth`` for a round with cosines c and sines s.
+    The first table is the permutation P of the slots. The second is P with the rows of every pair
+    exchanged: for a round in which slot p has cosine c_p and sine s_p, opposite in the two slots of
+    a pair, J P is ``c * first + s * second``. The third alternates 1 and -1 on its diagonal.
     """
     slots = order * copies
-    signs = np.diag(np.tile([1.0, -1.0], slots // 2))
-    pairs = np.kron(np.eye(slots // 2), [[0.0, 1.0], [1.0, 0.0]])
     moves = np.kron(np.eye(copies), np.eye(order)[:, slot_permutation(order)])
-    return np.stack([signs, pairs, moves, 2 * signs @ pairs @ moves], axis=1).astype(np.float32)
+    exchanged = moves[np.arange(slots) ^ 1]
+    signs = np.diag(np.tile([1.0, -1.0], slots // 2))
+    return np.stack([moves, exchanged, signs], axis=1).astype(np.float32)

@@ -32,7 +32,14 @@ from trnsolver._kernels.block_matrix import (
     transpose_matrix,
     transposed_product,
 )
-from trnsolver._kernels.jacobi import Tournament, decay_of, jacobi_round, tournament
+from trnsolver._kernels.jacobi import (
+    FIRST_DAMPING,
+    Tournament,
+    decay_of,
+    first_pairs,
+    jacobi_round,
+    tournament,
+)
 from trnsolver._kernels.limits import EIGH_ORDER
 from trnsolver._kernels.symmetric import (
     LAST,
@@ -78,7 +85,7 @@ def block_jacobi_eigh(
         t = new_matrix(width, blocks, order)
         x = new_matrix(width, blocks, order)
         load_symmetric(d, a, q)
-        nisa.memset(dst=game.damping, value=1.0)
+        nisa.memset(dst=game.damping, value=FIRST_DAMPING)
         scale, inverse = exponent_scale(largest_of(d))
         scale_matrix(d, inverse)
         nisa.memset(dst=vt, value=0.0)
@@ -113,17 +120,18 @@ def rotate_groups(d: Tile, stationary: Tile, moves: tuple[int, ...], game: Tourn
     """Write the rotations of every pair of groups to their next positions, padded with zeros."""
     width, blocks = d.shape[0], d.shape[1]
     half = width // 2
-    tiles = []
+    tiles, pairs = [], []
     eye = identity(width)
     for i in range(blocks):
         dw = nl.ndarray((width, 2 * width), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=dw[0:width, 0:width], src=block(d, i, i))
         nisa.tensor_copy(dst=dw[0:width, width : 2 * width], src=eye)
         tiles.append(dw)
+        pairs.append(first_pairs(dw, eye, game))
     # Pairs of groups are interleaved: one computes angles while another multiplies.
     for _ in range(width - 1):
         for i in range(blocks):
-            jacobi_round(tiles[i], game)
+            jacobi_round(tiles[i], pairs[i], game)
     rotations = []
     for i in range(blocks):
         transposed = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)

@@ -19,7 +19,13 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import TILE
-from trnsolver._kernels.jacobi import decay_of, jacobi_round, tournament
+from trnsolver._kernels.jacobi import (
+    FIRST_DAMPING,
+    decay_of,
+    first_pairs,
+    jacobi_round,
+    tournament,
+)
 from trnsolver._kernels.symmetric import (
     LAST,
     belonging,
@@ -60,11 +66,12 @@ def jacobi_eigh(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile]:
     game = tournament(tables, decay_of(sweeps, order - 1))
     copies = slots // order
     mine = belonging(order, copies)
+    eye = identity(slots)
     for first in range(0, batch, copies):
         dw = nl.ndarray((slots, 2 * slots), dtype=nl.float32, buffer=nl.sbuf)
         count = min(copies, batch - first)
         load_tile(dw, a, first, count, order)
-        nisa.memset(dst=game.damping, value=1.0)
+        nisa.memset(dst=game.damping, value=FIRST_DAMPING)
         scale, inverse = exponent_scale(largest_entries(dw[0:slots, 0:slots], mine))
         nisa.tensor_scalar(
             dst=dw[0:slots, 0:slots],
@@ -74,11 +81,13 @@ def jacobi_eigh(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile]:
         )
         matrices = nl.ndarray((slots, slots), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=matrices, src=dw[0:slots, 0:slots])
+        ef = first_pairs(dw, eye, game)
         for _ in nl.dynamic_range(0, (sweeps - 1) * (order - 1)):
-            jacobi_round(dw, game)
+            jacobi_round(dw, ef, game)
         refresh(dw, matrices)
+        ef = first_pairs(dw, eye, game)
         for _ in nl.dynamic_range(0, order - 1):
-            jacobi_round(dw, game)
+            jacobi_round(dw, ef, game)
         store_tile(w, v, rest, dw, scale, mine, first, count, order)
     return w, v, rest
 

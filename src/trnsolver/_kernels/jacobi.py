@@ -9,21 +9,27 @@ three products. W starts as the identity and ends as the transpose of the eigenv
 is the same program, so that the rounds of all sweeps are one loop on the device.
 
 Angles are computed on all partitions at once, one slot each. With e = d_pp - d_qq and f = 2 d_pq,
-which are bitwise equal in the two slots of a pair,
 
-    h = sqrt(e^2 + f^2 + g),  t = -sign(e) f / (|e| + h),  c = 1 / sqrt(1 + t^2),  s = t c,
+    E = sqrt(e^2 + g),  h = sqrt(E^2 + f^2),  c^2 = (1 + E / h) / 2,  s = -sign(e) f / (2 c h),
 
-no angle above 45 degrees. Damping g starts as 1 and decays to 0 during the sweeps. Without it, rows
-of equal eigenvalues rotate by large angles in every round, which refills zeros: order 64 with four
-distinct eigenvalues takes twelve sweeps, with damping eight.
+no angle above 45 degrees. In the two slots of a pair f is bitwise equal and e bitwise opposite, so
+that both have the same c. Damping g starts as 1/4 and decays to 0 during the sweeps. Without it,
+rows of equal eigenvalues rotate by large angles in every round, which refills zeros: order 64 with
+four distinct eigenvalues takes twelve sweeps, with damping eight.
 
-The engine's root is followed by a Newton step, so that c and s are a rotation to the last bit for
-any accuracy of the engine's tables.
+The next e and f do not wait for the new D: its entries in question are sums over a column of G
+times a column of D G, which exist one product earlier. The products of a round thus run beside
+the angles of the next.
+
+The engine's roots have the errors of their tables. That of c is followed by a Newton step, which
+makes c and s a rotation to the last bit; the others only change the angle, by as little.
 
 Layout   slots on partitions; D, then W, (slots, 2 * slots), slots even and at most 128
-Limits   entries of D at most about 1 in magnitude, so that squares do not overflow
-Cost     4 products, 2 copies and 18 Vector and Scalar instructions, of which 5 are of 128 columns
-Lever    the Tensor engine rotates and permutes at once; no indexed access
+Limits   eigenvalues of D at most 2^13 in magnitude, so that squares are in the range of roots
+Cost     3 products and 4 with two moving columns, 14 Vector and 8 Scalar instructions, of which 7
+         are of ``slots`` columns
+Lever    the Tensor engine rotates, permutes, and adds up columns; no indexed access; one table of
+         functions on Scalar; the chain from round to round has no product of W and one of D
 """
 
 from __future__ import annotations
@@ -33,24 +39,31 @@ from typing import NamedTuple
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
-LEAST_SQUARE = 2.0**-115
-"""Smallest damping: the root of the Scalar engine is defined from 2^-116 on."""
+SCALE = 2.0**32
+"""Factor of e and f: squares of the smallest ones that matter are in the range of roots."""
+LEAST_SQUARE = 2.0**-86
+"""Smallest damping of scaled values: the engine's reciprocal root is defined from 2^-87 on."""
+FIRST_DAMPING = 0.25 * SCALE**2
+TIE = 2.0**-60
+"""Added to e with the slot's sign: of equal diagonals, the pair rotates by 45 degrees once."""
 
 
 class Tournament(NamedTuple):
     """Constants and state of the rounds, apart from the matrix.
 
     Attributes:
-        tables: The constants of ``packed_tables``, (slots, 4, slots).
+        tables: The constants of ``packed_tables``, (slots, 3, slots).
+        sums: Moving columns that add up columns, and that subtract them, (slots, 2, 2).
+        ties: A column that is added to e.
         damping: A column with g, at least ``LEAST_SQUARE``.
         decay: Factor of g after each round.
-        one: A column of ones.
     """
 
     tables: Tile
+    sums: Tile
+    ties: Tile
     damping: Tile
     decay: float
-    one: Tile
 
 
 def decay_of(sweeps: int, rounds: int) -> float:
@@ -64,130 +77,185 @@ def decay_of(sweeps: int, rounds: int) -> float:
 
 
 def tournament(tables: Tile, decay: float) -> Tournament:
-    """Return a tournament with its tables loaded from HBM; the damping is not initialised."""
+    """Return a tournament with its tables loaded from HBM, without damping."""
     slots = tables.shape[0]
     here = nl.ndarray(tables.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=here, src=tables)
+    sums = nl.ndarray((slots, 2, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=sums[0:slots, 0, 0:2], value=SCALE)
+    nisa.memset(dst=sums[0:slots, 1, 0:2], value=-SCALE)
+    ties = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=ties, op=nl.add, data=here[0:slots, 2, 0:slots], axis=1)
+    nisa.tensor_scalar(dst=ties, data=ties, op0=nl.multiply, operand0=TIE)
     damping = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=damping, value=LEAST_SQUARE)
-    one = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=one, value=1.0)
-    return Tournament(here, damping, decay, one)
+    return Tournament(here, sums, ties, damping, decay)
 
 
-def jacobi_round(dw: Tile, game: Tournament) -> None:
-    """Rotate all pairs of slots of ``dw``, D and W, and permute the slots."""
+def first_pairs(dw: Tile, eye: Tile, game: Tournament) -> Tile:
+    """Return e and f of the pairs of D, (slots, 2), before the first round."""
     n = dw.shape[0]
-    g = round_matrix(dw, game)
+    ef = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.sbuf)
+    d = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=d, src=dw[0:n, 0:n])
+    pair_values(ef, eye, d, game)
+    return ef
+
+
+def jacobi_round(dw: Tile, ef: Tile, game: Tournament) -> None:
+    """Rotate all pairs of slots of ``dw``, D and W, and permute the slots.
+
+    Args:
+        dw: D and W.
+        ef: e and f of the pairs of D; those of the next round afterwards.
+        game: The tournament.
+    """
+    n = dw.shape[0]
+    g = round_matrix(ef, game)
     product = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.psum)
     # The engine multiplies by the transpose of D, which is D.
     nisa.nc_matmul(dst=product, stationary=dw[0:n, 0:n], moving=g)
+    pair_values(ef, g, product, game)
     dg = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=dg, src=product)
+    nisa.activation(dst=dg, op=nl.copy, data=product)
     rotated = nl.ndarray((n, 2 * n), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=rotated[0:n, 0:n], stationary=g, moving=dg)
     nisa.nc_matmul(dst=rotated[0:n, n : 2 * n], stationary=g, moving=dw[0:n, n : 2 * n])
-    nisa.tensor_copy(dst=dw, src=rotated)
+    nisa.activation(dst=dw, op=nl.copy, data=rotated)
     if game.decay < 1.0:
-        nisa.tensor_scalar(
-            dst=game.damping,
-            data=game.damping,
-            op0=nl.multiply,
-            operand0=game.decay,
-            op1=nl.maximum,
-            operand1=LEAST_SQUARE,
+        nisa.activation(dst=game.damping, op=nl.copy, data=game.damping, scale=game.decay)
+
+
+def pair_values(ef: Tile, g: Tile, dg: Tile, game: Tournament) -> None:
+    """Write e and f of the pairs of G^T D G to ``ef``, given G and D G."""
+    n = g.shape[0]
+    for k in range(2):
+        chosen = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
+        other = dg if k == 0 else partners(dg)
+        nisa.tensor_tensor(dst=chosen, data1=g, data2=other, op=nl.multiply)
+        value = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=value, stationary=chosen, moving=game.sums[0:n, 0, 0:2])
+        nisa.nc_matmul(
+            dst=value,
+            stationary=partners(chosen),
+            moving=game.sums[0:n, 1 - k, 0:2],
+            accumulate=True,
         )
+        # On two engines: e is used before f.
+        if k == 0:
+            nisa.tensor_tensor(dst=ef[0:n, 0:1], data1=value[0:n, 0:1], data2=game.ties, op=nl.add)
+        else:
+            nisa.activation(dst=ef[0:n, 1:2], op=nl.copy, data=value[0:n, 0:1])
 
 
-def round_matrix(dw: Tile, game: Tournament) -> Tile:
+def partners(x: Tile) -> Tile:
+    """Return a whole square tile with the two columns of each pair exchanged."""
+    n = x.shape[0]
+    return x.ap(pattern=[[n, n], [2, n // 2], [-1, 2]], offset=1)
+
+
+def round_matrix(ef: Tile, game: Tournament) -> Tile:
     """Return G of a round: rotations that diagonalise all pairs, then the permutation."""
-    n = dw.shape[0]
-    cosine, half_sine = angles(dw, game)
-    g = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=g, data=game.tables[0:n, 2, 0:n], op0=nl.multiply, operand0=cosine)
+    n = ef.shape[0]
+    halves, root = angles(ef, game)
+    scaled = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(
+        dst=scaled, data=game.tables[0:n, 0, 0:n], op0=nl.multiply, operand0=halves[0:n, 0:1]
+    )
     nisa.scalar_tensor_tensor(
-        dst=g,
-        data=game.tables[0:n, 3, 0:n],
+        dst=scaled,
+        data=game.tables[0:n, 1, 0:n],
         op0=nl.multiply,
-        operand0=half_sine,
+        operand0=halves[0:n, 1:2],
         op1=nl.add,
-        operand1=g,
+        operand1=scaled,
+    )
+    near = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=near, op=nl.copy, data=scaled, scale=root)
+    correction = length_correction(halves, root)
+    # A sum, which is exact for c = 1.
+    g = nl.ndarray((n, n), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=g, data=near, op0=nl.multiply, operand0=correction, op1=nl.add, operand1=near
     )
     return g
 
 
-def angles(dw: Tile, game: Tournament) -> tuple[Tile, Tile]:
-    """Return columns with c and s / 2 of every slot's pair; s is that of the even slot."""
-    n = dw.shape[0]
-    ef = pair_values(dw, game)
-    e, f = ef[0:n, 0:1], ef[0:n, 1:2]
+def length_correction(halves: Tile, root: Tile) -> Tile:
+    """Return (1 - c^2 - s^2) / 2 of rounded c and s, the relative correction of their length."""
+    n = halves.shape[0]
+    rotation = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=rotation, data=halves, op0=nl.multiply, operand0=root)
     squares = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.sbuf)
-    h = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=squares, data1=ef, data2=ef, op=nl.multiply)
-    nisa.tensor_tensor(dst=h, data1=squares[0:n, 0:1], data2=squares[0:n, 1:2], op=nl.add)
-    nisa.activation(dst=h, op=nl.sqrt, data=h, bias=game.damping)
-    quotient = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=quotient, data=e, op0=nl.abs, operand0=0.0, op1=nl.add, operand1=h)
-    nisa.reciprocal(dst=quotient, data=quotient)
-    # Minus sign(e) / 2, not 0 where e is 0: equal diagonals need 45 degrees.
-    sign = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=sign, data=e, op0=nl.less, operand0=0.0, op1=nl.subtract, operand1=0.5)
-    tangent = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)  # t / 2
     nisa.scalar_tensor_tensor(
-        dst=tangent,
+        dst=squares,
+        data=rotation,
+        op0=nl.multiply,
+        operand0=-0.5,
+        op1=nl.multiply,
+        operand1=rotation,
+    )
+    correction = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=correction,
+        data=squares[0:n, 0:1],
+        op0=nl.add,
+        operand0=0.5,
+        op1=nl.add,
+        operand1=squares[0:n, 1:2],
+    )
+    return correction
+
+
+def angles(ef: Tile, game: Tournament) -> tuple[Tile, Tile]:
+    """Return c^2 and c s of every slot, (slots, 2), and 1 / c with the error of the table."""
+    n = ef.shape[0]
+    e, f = ef[0:n, 0:1], ef[0:n, 1:2]
+    squares = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.sbuf)  # E^2 and h^2
+    nisa.tensor_scalar(
+        dst=squares[0:n, 0:1],
+        data=e,
+        op0=nl.multiply,
+        operand0=e,
+        op1=nl.add,
+        operand1=game.damping,
+    )
+    nisa.scalar_tensor_tensor(
+        dst=squares[0:n, 1:2],
         data=f,
         op0=nl.multiply,
-        operand0=quotient,
-        op1=nl.multiply,
-        operand1=sign,
+        operand0=f,
+        op1=nl.add,
+        operand1=squares[0:n, 0:1],
     )
-    square = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(
-        dst=square, data=tangent, op0=nl.multiply, operand0=4.0, op1=nl.multiply, operand1=tangent
-    )
-    cosine = inverse_root(square, game.one)
-    half_sine = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=half_sine, data1=tangent, data2=cosine, op=nl.multiply)
-    return cosine, half_sine
-
-
-def pair_values(dw: Tile, game: Tournament) -> Tile:
-    """Return e and f of every slot's pair, (slots, 2)."""
-    n = dw.shape[0]
-    chosen = nl.ndarray((n, 2, n), dtype=nl.float32, buffer=nl.sbuf)
-    for k in range(2):
-        nisa.tensor_tensor(
-            dst=chosen[0:n, k, 0:n],
-            data1=dw[0:n, 0:n],
-            data2=game.tables[0:n, k, 0:n],
-            op=nl.multiply,
-        )
-    own = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=own, op=nl.add, data=chosen, axis=2)
-    partner = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=partner, stationary=game.tables[0:n, 1, 0:n], moving=own)
-    ef = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=ef, data1=own, data2=partner, op=nl.add)
-    return ef
-
-
-def inverse_root(x: Tile, one: Tile) -> Tile:
-    """Return ``1 / sqrt(1 + x)`` of a column, accurate to about one unit in the last place."""
-    n = x.shape[0]
-    y = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=y, op=nl.rsqrt, data=x, bias=one)
-    # y (3 - (1 + x) y^2) / 2
-    rest = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(
-        dst=rest, data=x, op0=nl.add, operand0=1.0, op1=nl.multiply, operand1=y
-    )
+    inverse = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.sbuf)  # 1 / 2E and 1 / h
+    nisa.activation(dst=inverse[0:n, 0:1], op=nl.rsqrt, data=squares[0:n, 0:1], scale=4.0)
+    nisa.activation(dst=inverse[0:n, 1:2], op=nl.rsqrt, data=squares[0:n, 1:2])
+    half = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)  # E / 2
+    nisa.activation(dst=half, op=nl.copy, data=squares[0:n, 0:1], scale=inverse[0:n, 0:1])
+    # -sign(e) / 2; e is never 0
+    sign = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=sign, data=e, op0=nl.less, operand0=0.0, op1=nl.subtract, operand1=0.5)
+    halves = nl.ndarray((n, 2), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(
-        dst=rest, data=rest, op0=nl.multiply, operand0=y, op1=nl.subtract, operand1=3.0
+        dst=halves[0:n, 0:1],
+        data=half,
+        op0=nl.multiply,
+        operand0=inverse[0:n, 1:2],
+        op1=nl.add,
+        operand1=0.5,
     )
+    root = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=root, op=nl.rsqrt, data=halves[0:n, 0:1])
     nisa.scalar_tensor_tensor(
-        dst=y, data=rest, op0=nl.multiply, operand0=-0.5, op1=nl.multiply, operand1=y
+        dst=halves[0:n, 1:2],
+        data=f,
+        op0=nl.multiply,
+        operand0=sign,
+        op1=nl.multiply,
+        operand1=inverse[0:n, 1:2],
     )
-    return y
+    return halves, root
 
 
 @nki.jit

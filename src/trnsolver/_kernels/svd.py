@@ -20,7 +20,7 @@ from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import TILE
 from trnsolver._kernels.block_matrix import run_starts
 from trnsolver._kernels.elimination import reciprocal_root
-from trnsolver._kernels.jacobi import Tournament, jacobi_round, tournament
+from trnsolver._kernels.jacobi import Tournament, first_pairs, jacobi_round, tournament
 from trnsolver._kernels.limits import SVD_ROWS
 from trnsolver._kernels.symmetric import (
     diagonal_column,
@@ -110,9 +110,11 @@ def sweep(columns: Tile, rows: Tile, v_t: Tile, game: Tournament) -> None:
     order = columns.shape[0]
     dw = nl.ndarray((order, 2 * order), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=dw[0:order, 0:order], src=gram_matrix(rows, columns))
-    nisa.tensor_copy(dst=dw[0:order, order : 2 * order], src=identity(order))
+    eye = identity(order)
+    nisa.tensor_copy(dst=dw[0:order, order : 2 * order], src=eye)
+    ef = first_pairs(dw, eye, game)
     for _ in range(order - 1):
-        jacobi_round(dw, game)
+        jacobi_round(dw, ef, game)
     rotations = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.sbuf)
     transpose_tile(rotations, dw[0:order, order : 2 * order])
     starts = run_starts(columns.shape[1], STRIP)

@@ -229,8 +229,8 @@ def test_noise_in_the_place_of_rotations_is_seen(part, monkeypatch):
 
     real = getattr(jacobi, part)
 
-    def wrong(dw, game):
-        results = real(dw, game)
+    def wrong(*args):
+        results = real(*args)
         tiles = results if isinstance(results, tuple) else (results,)
         for tile in tiles:
             nisa.iota(dst=tile, pattern=[[3, tile.shape[1]]], offset=1, channel_multiplier=-1)

@@ -165,6 +165,9 @@ _FEW_ROWS = 8
 _APART = 16
 """Elements of a line of the cache."""
 
+_COLUMNS = 512
+"""Columns that are copied at once; their copies stay in the cache."""
+
 
 def _sums(rows: Array) -> Array:
     """Return the float32 sum of each row, one element after the other, as the Vector engine's."""
@@ -178,9 +181,14 @@ def _sums(rows: Array) -> Array:
     # Along the rows NumPy adds pairwise; across the rows of a dense array it adds them in order,
     # from the first one on if there is no initial value. Columns of rows whose distance is a power
     # of two share few lines of the cache: their copy takes half of the time with another distance.
-    apart = np.empty((count, width + _APART), np.float32)[:, :width]
-    apart[...] = rows
-    return np.add.reduce(np.ascontiguousarray(apart.T), axis=0, initial=None)
+    apart = np.empty((count, min(width, _COLUMNS) + _APART), np.float32)
+    sums = rows[:, 0]
+    for first in range(1, width, _COLUMNS):
+        part = rows[:, first : first + _COLUMNS]
+        block = apart[:, : part.shape[1] + 1]
+        block[:, 0], block[:, 1:] = sums, part
+        sums = np.add.reduce(np.ascontiguousarray(block.T), axis=0, initial=None)
+    return sums
 
 
 def _reduction(call: Call) -> Callable[..., Array] | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nkisim import collectives, isa, language, typing
     from nkisim.api import check, check_source, jit, simulate
     from nkisim.diagnostics import Finding, NkiFindingWarning, NkiValidationError, Report
+    from nkisim.judging import judge
     from nkisim.options import SimOptions
     from nkisim.profiling import Profile, ProfileError, profile
     from nkisim.shim import install, uninstall
@@ -32,6 +33,7 @@ __all__ = [
     "install",
     "isa",
     "jit",
+    "judge",
     "language",
     "profile",
     "simulate",
@@ -51,6 +53,7 @@ _HOMES = {
     "check_source": "api",
     "install": "shim",
     "jit": "api",
+    "judge": "judging",
     "profile": "profiling",
     "simulate": "api",
     "uninstall": "shim",

@@ -102,6 +102,7 @@ class Run:
         args, kwargs: The arguments of the call, without those that the kernel has bound.
         report: Its findings and outputs; findings before an exception are included.
         place: Line of the kernel's definition.
+        returned: What the kernel returned on each rank, with tensors in place of arrays.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Run:
         self.kwargs = kwargs
         self.report = Report()
         self.place = definition_place(kernel.function)
+        self.returned: list[Any] = []
         self._recorder = Recorder("check")
         self._tracker: Detectors | None = None
         self._cores: list[Core] = []
@@ -320,6 +322,7 @@ class Run:
 
     def _finished(self, cores: list[Core], host: HostBoundary, result: Any) -> Any:
         """Check a finished rank, and return its results as the caller's kind of array."""
+        self.returned.append(result)
         check_outputs(result, cores[0], self.place)
         for core in cores:
             check_capacity(core, self.place)

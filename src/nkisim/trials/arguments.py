@@ -43,16 +43,21 @@ def given(arguments: Arguments) -> Arguments:
     )
 
 
-def fresh(arguments: Arguments, low: float, extents: dict[int, int] | None = None) -> Arguments:
+def fresh(
+    arguments: Arguments,
+    low: float,
+    extents: dict[int, int] | None = None,
+    seed: tuple[int, ...] = (),
+) -> Arguments:
     """Return arguments with other values, and with other extents in place of some.
 
     Floating-point values are uniform from ``low`` to 1, integers in the range of those given, so
-    that indices stay legal.
+    that indices stay legal. Equal seeds give equal values.
     """
     sizes: dict[int, int] = extents or {}
 
     def drawn(name: str, array: np.ndarray) -> np.ndarray:
-        return _drawn(name, array, tuple(sizes.get(n) or n for n in array.shape), low)
+        return _drawn(name, array, tuple(sizes.get(n) or n for n in array.shape), low, seed)
 
     return arguments.changed(drawn)
 
@@ -61,8 +66,14 @@ def _repeats(array: np.ndarray) -> bool:
     return array.size > 1 and not any(array.strides)
 
 
-def _drawn(name: str, array: np.ndarray, shape: tuple[int, ...], low: float) -> np.ndarray:
-    rng = np.random.default_rng([zlib.crc32(name.encode()), *shape])
+def _drawn(
+    name: str,
+    array: np.ndarray,
+    shape: tuple[int, ...],
+    low: float,
+    seed: tuple[int, ...] = (),
+) -> np.ndarray:
+    rng = np.random.default_rng([*seed, zlib.crc32(name.encode()), *shape])
     dtype = as_dtype(array.dtype)
     if dtype is not None and dtype.is_float:
         return rng.uniform(low, 1.0, shape).astype(np.float32).astype(array.dtype)

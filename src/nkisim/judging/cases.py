@@ -1,0 +1,132 @@
+"""The cases of a verdict: fresh values, hostile values, shapes that were not given."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from nkisim.dtypes import as_dtype
+from nkisim.trials import Arguments
+from nkisim.trials.arguments import fresh, other_shapes
+
+_MOST_SHAPES = 10
+_LARGE = 4096.0
+
+
+class Case(NamedTuple):
+    """Arguments of a kernel.
+
+    Attributes:
+        name: What is special about them.
+        arguments: The arguments.
+        required: Whether the case counts even if the kernel refuses it.
+    """
+
+    name: str
+    arguments: Arguments
+    required: bool
+
+
+def cases_of(
+    given: Arguments, seed: int, *, hostile: bool, shapes: bool, nonfinite: bool
+) -> Iterator[Case]:
+    """Yield the cases of one given call, those that a right kernel must pass first.
+
+    Args:
+        given: The arguments of the call.
+        seed: Seed of all values.
+        hostile: Whether to add values that are hard on arithmetic.
+        shapes: Whether to add other shapes.
+        nonfinite: Whether to add values that are not finite.
+    """
+    yield Case("as given", given, True)
+    yield Case("fresh values", fresh(given, -1.0, seed=(seed, 0)), True)
+    yield Case("fresh values again", fresh(given, 0.25, seed=(seed, 1)), True)
+    if hostile:
+        for name, values in _HOSTILE.items():
+            if name != "infinities" or nonfinite:
+                yield Case(name, _with_values(given, values, seed), True)
+    if shapes:
+        for extents in _extents(given):
+            name = ", ".join(f"{new} in place of {old}" for old, new in extents.items())
+            yield Case(name, fresh(given, -1.0, extents, (seed, 2)), False)
+
+
+def _extents(given: Arguments) -> list[dict[int, int]]:
+    """Return replacements of extents: others as trials make them, tails, and one row."""
+    found = list(other_shapes(given))
+    sizes: set[int] = set()
+
+    def noted(_: str, array: np.ndarray) -> np.ndarray:
+        sizes.update(array.shape)
+        return array
+
+    given.changed(noted)
+    for extent in sorted(sizes, reverse=True):
+        found += [{extent: n} for n in (extent - 1, extent + 1, 1) if 0 < n != extent]
+    distinct = [e for i, e in enumerate(found) if e not in found[:i]]
+    turns = sorted(distinct, key=lambda e: [o for o in distinct if [*o] == [*e]].index(e))
+    return turns[:_MOST_SHAPES]
+
+
+def _with_values(
+    given: Arguments, values: Callable[[np.random.Generator, np.ndarray, float], None], seed: int
+) -> Arguments:
+    """Return the arguments with floating-point values that ``values`` fills in."""
+    start = fresh(given, -1.0, seed=(seed, 3))
+
+    def filled(name: str, array: np.ndarray) -> np.ndarray:
+        dtype = as_dtype(array.dtype)
+        if dtype is None or not dtype.is_float:
+            return array
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode()), 4])
+        made = array.astype(np.float32)
+        # Squares of large values, and sums of some, are finite in every wider type.
+        values(rng, made, min(_LARGE, float(np.sqrt(dtype.max_finite or 1.0)) / 4))
+        return made.astype(array.dtype)
+
+    return start.changed(filled)
+
+
+def _zeros(rng: np.random.Generator, array: np.ndarray, _: float) -> None:
+    array[...] = 0.0
+
+
+def _signs(rng: np.random.Generator, array: np.ndarray, _: float) -> None:
+    array[...] = rng.choice([-1.0, 1.0], array.shape)
+
+
+def _large(rng: np.random.Generator, array: np.ndarray, most: float) -> None:
+    array *= most
+
+
+def _tiny(rng: np.random.Generator, array: np.ndarray, most: float) -> None:
+    array *= 1.0 / most
+
+
+def _ties(rng: np.random.Generator, array: np.ndarray, _: float) -> None:
+    array[...] = rng.choice([-0.75, 0.5, 1.25], array.shape)
+
+
+def _one_large(rng: np.random.Generator, array: np.ndarray, most: float) -> None:
+    array *= 0.01
+    rows = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
+    rows[np.arange(len(rows)), rng.integers(0, rows.shape[1], len(rows))] = most
+
+
+def _infinities(rng: np.random.Generator, array: np.ndarray, _: float) -> None:
+    array.flat[:: max(array.size // 3, 1)] = np.inf
+
+
+_HOSTILE = {
+    "zeros": _zeros,
+    "signs": _signs,
+    "large values": _large,
+    "tiny values": _tiny,
+    "ties": _ties,
+    "one large among small": _one_large,
+    "infinities": _infinities,
+}

@@ -1,0 +1,453 @@
+"""``nkisim.judge``: is a kernel legal, right and fast, by a judge that it cannot change.
+
+The parent reads the source, draws inputs, has the reference, compares and decides. The kernel's own
+code runs in a child process only, which gets arrays and sends arrays.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nkisim.api import as_kernel
+from nkisim.arch import resolve_target
+from nkisim.checks import file_findings
+from nkisim.diagnostics import Finding
+from nkisim.filecheck import BROKEN_FILE
+from nkisim.filecheck.arguments import shapes_hint
+from nkisim.filecheck.files import named_kernel
+from nkisim.judging.cases import Case, cases_of
+from nkisim.judging.child import Child, Ended, Limits
+from nkisim.judging.comparison import Comparison, Reference, Refused, compared
+from nkisim.judging.reading import read_file
+from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
+from nkisim.profiling.text import duration
+from nkisim.runs.host import definition_place, described
+from nkisim.suggestions import complete
+from nkisim.trials import Arguments
+from nkisim.trials.running import arrays_of
+from nkisim.versions import NKI_VARIABLE, chosen, judged_by
+
+_LEAST_GAIN = 0.02
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What a verdict depends on besides the kernel and the reference.
+
+    Attributes:
+        target: Generation or instance; None as for ``simulate``.
+        nki: NKI version; None as for ``simulate``.
+        limits: Limits of the child process.
+        tolerance: Relative tolerance; None derives it from types and sums.
+        hostile: Whether to try values that are hard on arithmetic.
+        shapes: Whether to try shapes that were not given.
+        nonfinite: Whether to try infinities.
+        advice: Whether to search for faster code.
+        seed: Seed of all values; None draws one.
+    """
+
+    target: str | None = None
+    nki: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    tolerance: float | None = None
+    hostile: bool = True
+    shapes: bool = True
+    nonfinite: bool = False
+    advice: bool = True
+    seed: int | None = None
+
+
+def judge(
+    kernel: Any, reference: Callable[..., Any], *, seconds: float = 120.0, **options: Any
+) -> Callable[..., Verdict]:
+    """Return a callable that judges a kernel: legal, right, fast, and what gains most.
+
+    The kernel's file is imported in a child process with limits, on a POSIX system. Each argument
+    of the callable is one case: a tuple or a dict of the kernel's arguments, or a text such as
+    ``"x=bf16[128,512] eps=1e-6"``. Without any, the file's ``nkisim_examples()`` are the cases.
+
+    Args:
+        kernel: ``"FILE::KERNEL"``, or a function of a file.
+        reference: A function of NumPy or torch with the kernel's parameters; its inputs are cast up
+            to float64.
+        seconds: Wall time after which the verdict is ``"time"``.
+        **options: Fields of ``Settings``: ``target``, ``nki``, ``tolerance``, ``hostile``,
+            ``shapes``, ``nonfinite``, ``advice``, ``seed``, ``limits``.
+
+    Raises:
+        ValueError: The kernel is in no file, or the file does not have it.
+    """
+    limits = replace(options.pop("limits", Limits()), seconds=seconds)
+    settings = Settings(limits=limits, **options)
+    file, name = _place_of(kernel)
+
+    def judged(*cases: Any) -> Verdict:
+        return verdict_on(file, name, reference, settings, cases)
+
+    return judged
+
+
+def _place_of(kernel: Any) -> tuple[Path, str | None]:
+    """Return the file of a kernel and its name."""
+    if isinstance(kernel, str):
+        file, _, name = kernel.partition("::")
+        return Path(file).resolve(), name or None
+    found = as_kernel(kernel)
+    place = definition_place(found.function)
+    name = getattr(found.function, "__qualname__", "<locals>")
+    if not Path(place.file).is_file() or "<locals>" in name or found.bound != ((), {}):
+        raise ValueError(
+            f"kernel: {found.__name__} is no function of a file; the judge imports the file in a "
+            "process of its own"
+        )
+    return Path(place.file).resolve(), name + (f"[{found.cores}]" if found.cores else "")
+
+
+def verdict_on(
+    file: Path,
+    kernel: str | None,
+    reference: Callable[..., Any] | Callable[[], Callable[..., Any]],
+    settings: Settings,
+    cases: Sequence[Any] = (),
+    *,
+    reference_file: Path | None = None,
+) -> Verdict:
+    """Return the verdict on a kernel of a file.
+
+    Args:
+        file: The file.
+        kernel: Name of the kernel; None for the only one.
+        reference: The reference.
+        settings: The settings.
+        cases: The cases, as for ``judge``.
+        reference_file: The file of the reference, which the kernel's file must not import.
+
+    Raises:
+        ValueError: The file has no such kernel, or several and none is named.
+    """
+    start = time.monotonic()
+    target, nki = resolve_target(settings.target).name, chosen(settings.nki)
+    seed = secrets.randbits(32) if settings.seed is None else settings.seed
+    found = Verdict(kernel=kernel or "", file=str(file), target=target, nki=nki, seed=seed)
+    trial = _Trial(found, settings, Reference(reference))
+    try:
+        trial.read(file, kernel, reference_file)
+        if not found.faults:
+            trial.run(cases)
+    except Ended as ended:
+        trial.note_end(ended)
+    trial.decide()
+    found.seconds = time.monotonic() - start
+    return found
+
+
+class _Trial:
+    """The making of one verdict."""
+
+    def __init__(self, verdict: Verdict, settings: Settings, reference: Reference) -> None:
+        self.verdict = verdict
+        self.settings = settings
+        self.reference = reference
+        self._files: list[Path] = []
+        self._written = 0  # bytes of the results of the first case
+        self._hint = ""
+
+    # -- legal: the source -------------------------------------------------------------------------
+
+    def read(self, file: Path, kernel: str | None, reference_file: Path | None) -> None:
+        """Read the source: its rules, and what it does besides defining things."""
+        verdict = self.verdict
+        name, _ = named_kernel(kernel)
+        try:
+            with judged_by(verdict.nki):
+                kernels, findings = file_findings(str(file), name or None)
+                complete(findings)
+            self._files, hazards = read_file(file, reference_file)
+        except (SyntaxError, OSError) as error:
+            line = getattr(error, "lineno", None) or 1
+            self._fault(BROKEN_FILE.id, f"the file cannot be read: {error}", str(file), line)
+            return
+        if len(kernels) != 1:
+            names = ", ".join(k.name for k in kernels) or "none with @nki.jit"
+            raise ValueError(f"kernel: name one of {file.name}: {names}")
+        if kernel is None:
+            verdict.kernel = kernels[0].name
+        self._hint = shapes_hint(kernels[0], [a for a in _parameters(kernels[0].node)])
+        for finding in findings:
+            self._note(_as_data(finding))
+        for hazard in hazards:
+            self._fault("hazard", f"{hazard.text}", hazard.file, hazard.line)
+
+    # -- right: the runs ---------------------------------------------------------------------------
+
+    def run(self, cases: Sequence[Any]) -> None:
+        """Run the kernel in a child process on all cases, and predict its time."""
+        verdict = self.verdict
+        environment = {NKI_VARIABLE: verdict.nki}
+        with Child("nkisim.judging.answers", self.settings.limits, environment) as child:
+            given = self._loaded(child, cases)
+            counted = 0
+            for number, arguments in enumerate(given):
+                for case in cases_of(
+                    arguments,
+                    verdict.seed + number,
+                    hostile=self.settings.hostile,
+                    shapes=self.settings.shapes,
+                    nonfinite=self.settings.nonfinite,
+                ):
+                    counted += self._tried(child, case, thorough=case.name == "as given")
+                    if verdict.faults:
+                        return
+            if counted:
+                self._predict(child, given[0])
+
+    def _loaded(self, child: Child, cases: Sequence[Any]) -> list[Arguments]:
+        """Return the cases; none, with a fault or an advice, if there are none."""
+        verdict = self.verdict
+        texts = [case for case in cases if isinstance(case, str)]
+        arrays = [_arguments(case) for case in cases if not isinstance(case, str)]
+        reply = child.ask(
+            {
+                "do": "load",
+                "file": verdict.file,
+                "kernel": verdict.kernel,
+                "files": [str(file) for file in self._files],
+                "shapes": texts,
+                "examples": not arrays,
+            }
+        )
+        if self._is_patched(reply):
+            return []
+        if "problem" in reply:
+            self._fault("import", _quoted(reply["problem"]), verdict.file, int(reply["line"]))
+            return []
+        found = arrays + [Arguments(tuple(args), kwargs) for args, kwargs in reply["cases"]]
+        if not found:
+            text = f'no arguments: give --shapes "{self._hint}", or define nkisim_examples()'
+            verdict.advice = {"kind": "arguments", "text": text, "code": ""}
+        return found
+
+    def _tried(self, child: Child, case: Case, *, thorough: bool) -> bool:
+        """Run one case and compare its results; return whether it counts."""
+        verdict = self.verdict
+        text = ", ".join(_described(case.arguments))
+        try:
+            expected = self.reference(case.arguments)
+        except Refused as refused:
+            note = f"the reference refuses it: {refused}"
+            verdict.cases.append(CaseResult(case.name, text, False, False, note[:200]))
+            if case.required and case.name == "as given":
+                raise ValueError(f"reference: {refused}") from refused
+            return False
+        message = {"do": "run", "args": case.arguments.args, "kwargs": case.arguments.kwargs}
+        settings = {"target": verdict.target, "nki": verdict.nki, "thorough": thorough}
+        reply = child.ask(message | settings)
+        if self._is_patched(reply):
+            return False
+        raised, stopped = reply["raised"], reply["stopped"]
+        refuses = stopped or any(f["refuses"] for f in reply["findings"])
+        if refuses and not case.required:
+            note = _quoted(raised.get("text") or stopped or _refusal(reply["findings"]))
+            verdict.cases.append(CaseResult(case.name, text, False, False, f"refused: {note}"))
+            return False
+        for finding in reply["findings"]:
+            self._note(finding)
+        if raised:
+            self._fault("stopped", _quoted(raised["text"]), verdict.file, int(raised["line"]))
+        elif stopped and not verdict.faults:
+            self._fault("stopped", _quoted(stopped))
+        if reply["differs"] is not None:
+            what, file, line = reply["differs"]
+            self._fault(
+                "trace-time",
+                f"depends on values at trace time, or on earlier calls: {what}",
+                file,
+                int(line),
+            )
+        if reply["changed"]:
+            self._fault("input", "changes an argument that it does not return")
+        if verdict.faults:
+            verdict.cases.append(CaseResult(case.name, text, True, False, verdict.error or ""))
+            return True
+        self._compare(child, case, text, reply["outputs"], expected)
+        return True
+
+    def _compare(
+        self,
+        child: Child,
+        case: Case,
+        text: str,
+        outputs: list[np.ndarray],
+        expected: list[np.ndarray],
+    ) -> None:
+        verdict = self.verdict
+        self._written = self._written or sum(array.nbytes for array in outputs)
+        found = compared(
+            outputs,
+            expected,
+            case.arguments,
+            self.reference,
+            verdict.seed,
+            self.settings.tolerance,
+        )
+        worst: dict[str, Any] | None = None
+        if not found.problem:
+            worst = {"output": found.output, "index": list(found.index)}
+            worst |= {"got": found.got, "expected": found.expected, "file": "", "line": 0}
+        if worst is not None and not found.passed:
+            place = child.ask({"do": "writer", "output": found.output, "index": [*found.index]})
+            worst["file"], worst["line"] = place or ("", 0)
+        result = CaseResult(
+            name=case.name,
+            arguments=text,
+            counted=True,
+            passed=found.passed,
+            note=found.problem,
+            ulps=found.ulps,
+            norm=found.norm,
+            tolerance=found.relative,
+            wrong=found.wrong,
+            worst=worst,
+        )
+        verdict.cases.append(result)
+        if not found.passed:
+            place = (worst["file"], worst["line"]) if worst is not None else ("", 0)
+            self._fault("result", f"{case.name}: {_difference(found)}", *place)
+
+    # -- fast, next --------------------------------------------------------------------------------
+
+    def _predict(self, child: Child, given: Arguments) -> None:
+        """Add the predicted time, and the advice that gains most."""
+        verdict = self.verdict
+        message = {"do": "profile", "args": given.args, "kwargs": given.kwargs}
+        message |= {"target": verdict.target, "nki": verdict.nki}
+        reply = child.ask(message | {"advice": self.settings.advice})
+        if self._is_patched(reply):
+            return
+        advice = reply.pop("advice")
+        reply.pop("broken")
+        work = reply["latency_us"] - reply["fixed_us"]
+        reply["of_shape_us"] = min(reply["bound_us"], work)
+        reply["of_kernel_us"] = max(work - reply["bound_us"], 0.0)
+        reply["least_bytes"] = self._least_bytes(given)
+        verdict.fast = reply
+        gains = [a for a in advice if (a["gain_us"] or 0) > _LEAST_GAIN * reply["latency_us"]]
+        if gains:
+            best = max(gains, key=lambda piece: float(piece["gain_us"]))
+            text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
+            verdict.advice = {
+                "kind": "advice",
+                "rule": best["rule"],
+                "text": text,
+                "code": best["code"],
+                "gain_us": best["gain_us"],
+                "change": best["change"],
+            }
+
+    def _least_bytes(self, given: Arguments) -> int:
+        """Return the bytes of the arguments, each read once, and of the results."""
+        arrays = [a for a in arrays_of((given.args, given.kwargs)) if a.dtype != object]
+        return sum(a.nbytes for a in arrays if a.ndim) + self._written
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def note_end(self, ended: Ended) -> None:
+        """Add the fault for which the child ended."""
+        kind = {"refused": "guard", "raised": "stopped"}.get(ended.reason, ended.reason)
+        place = (str(ended.data.get("file", "")), int(ended.data.get("line") or 0))
+        self._fault(kind, _quoted(str(ended)), *place)
+
+    def _is_patched(self, reply: Mapping[str, Any]) -> bool:
+        if reply.get("broken"):
+            self._fault("patched", f"{_quoted(reply['broken'])} is not what it was")
+        return bool(reply.get("broken"))
+
+    def _note(self, finding: Mapping[str, Any]) -> None:
+        """Add a finding, and the fault that it is if it is an error."""
+        known = [(f["rule"], f["file"], f["line"]) for f in self.verdict.findings]
+        if (finding["rule"], finding["file"], finding["line"]) in known:
+            return
+        self.verdict.findings.append(dict(finding))
+        if finding["severity"] == "error":
+            self._fault(finding["rule"], finding["message"], finding["file"], finding["line"])
+
+    def _fault(self, kind: str, text: str, file: str = "", line: int = 0) -> None:
+        self.verdict.faults.append(Fault(kind, text, file, line))
+
+    def decide(self) -> None:
+        """Decide on the outcome, and on what to do next."""
+        verdict = self.verdict
+        kinds = [fault.kind for fault in verdict.faults]
+        if "time" in kinds:
+            verdict.outcome = "time"
+        elif kinds:
+            verdict.outcome = "wrong" if OF_RESULTS.issuperset(kinds) else "refused"
+        elif any(case.counted for case in verdict.cases):
+            verdict.outcome = "right"
+        if kinds:
+            verdict.advice = self._fix()
+
+    def _fix(self) -> dict[str, Any]:
+        """Return the fix of the first error, or the place of the first wrong element."""
+        verdict = self.verdict
+        fault = verdict.faults[0]
+        for finding in verdict.findings:
+            if finding["rule"] == fault.kind and finding["line"] == fault.line:
+                text = f"line {fault.line}: {finding['fix'] or finding['message']}"
+                return {"kind": "fix", "text": text, "code": finding["code"] or ""}
+        where = f"{Path(fault.file).name}:{fault.line}: " if fault.line else ""
+        return {"kind": "fault", "text": f"{where}{fault.text}", "code": ""}
+
+
+def _as_data(finding: Finding) -> dict[str, Any]:
+    code = None if finding.rewrite is None else finding.rewrite.code
+    return finding.to_dict() | {"refuses": finding.refuses, "code": code}
+
+
+def _parameters(node: Any) -> list[str]:
+    given = getattr(node, "args", None)
+    return [] if given is None else [a.arg for a in (*given.posonlyargs, *given.args)]
+
+
+def _arguments(case: Any) -> Arguments:
+    """Return a case of the caller as arguments."""
+    if isinstance(case, Mapping):
+        return Arguments((), dict(case))
+    if isinstance(case, tuple):
+        return Arguments(case, {})
+    raise TypeError(
+        f"case: got {type(case).__name__}; accepted: a tuple or a dict of the kernel's arguments, "
+        'or a text such as "x=bf16[128,512]"'
+    )
+
+
+def _described(arguments: Arguments) -> list[str]:
+    named = [f"{name}={described(value)}" for name, value in arguments.kwargs.items()]
+    return [*map(described, arguments.args), *named]
+
+
+def _refusal(findings: list[dict[str, Any]]) -> str:
+    found = next(f for f in findings if f["refuses"])
+    return f"{found['rule']}: {found['message']}"
+
+
+def _difference(found: Comparison) -> str:
+    if found.problem:
+        return found.problem
+    index = ", ".join(map(str, found.index))
+    return (
+        f"{found.wrong} elements are wrong; output {found.output} at ({index}) is {found.got:.6g} "
+        f"and not {found.expected:.6g}"
+    )
+
+
+def _quoted(text: Any) -> str:
+    """Return a text of the kernel as data: one line of printable characters, in quotes."""
+    return repr(str(text)[:500])

@@ -1,0 +1,131 @@
+"""What code of others may not do in a child process, watched by a hook of the interpreter.
+
+Python announces what it is about to do: open a file, start a process, load a library. A hook cannot
+be removed. One that refuses sends the reason and ends the process at once: an exception could be
+caught. The hook sees what is announced and no more; see SECURITY.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any, NoReturn
+
+import numpy as np
+import threadpoolctl
+
+_ALWAYS = ("os.", "subprocess.", "socket.", "shutil.", "pty.", "mmap.", "fcntl.", "signal.")
+_HARMLESS = frozenset({"os.listdir", "os.scandir", "os.putenv", "os.unsetenv", "os.fspath"})
+_BY_CALLER = ("ctypes.", "gc.", "sys.", "_thread.", "marshal.")
+_AT_ONCE = ("object.__", "compile", "exec", "code.__new__", "function.__new__")
+_PERMITTED = ("sys._getframe", "sys._getframemodulename")
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TRUSTED = (_PACKAGE, os.path.abspath(threadpoolctl.__file__))
+_LIBRARY = tuple(
+    os.path.realpath(path) + os.sep
+    for path in (
+        os.path.dirname(os.__file__),
+        os.path.dirname(os.path.dirname(np.__file__)),
+        _PACKAGE,
+        sys.pycache_prefix,
+    )
+    if path is not None
+)
+
+
+class Guard:
+    """The hook of one child.
+
+    Args:
+        files: The files whose code is not trusted; they may be read.
+        refuse: Sends the text, the file and the line of a refusal.
+    """
+
+    def __init__(self, files: Iterable[str], refuse: Callable[[str, str, int], None]) -> None:
+        self._files = frozenset(os.path.realpath(file) for file in files)
+        self._refuse = refuse
+        self._kinds: dict[str, str] = {}
+        self._untrusted: dict[str, bool] = {}
+        self._busy = threading.local()
+
+    def begin(self) -> None:
+        """Watch from now on, to the end of the process."""
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        kind = self._kinds.get(event)
+        if kind is None:
+            kind = self._kinds[event] = _kind(event)
+        if not kind or getattr(self._busy, "now", False):
+            return
+        self._busy.now = True
+        try:
+            if kind == "open":
+                if not self._may_open(*arguments):
+                    self._end(f"opens {arguments[0]!r}")
+            elif kind == "always" or self._is_theirs(kind):
+                first = f" {arguments[0]!r}" if arguments else ""
+                self._end(f"calls {event}{first}"[:200])
+        finally:
+            self._busy.now = False
+
+    def _may_open(self, path: Any, mode: Any = "r", flags: int = 0, *_: Any) -> bool:
+        if not isinstance(path, (str, bytes)) or flags & _WRITES:
+            return False
+        if isinstance(mode, str) and set(mode) & set("wax+"):
+            return False
+        found = os.path.realpath(os.fsdecode(path))
+        return found in self._files or found.startswith(_LIBRARY)
+
+    def _is_theirs(self, kind: str) -> bool:
+        """Return whether the untrusted code asks for it, directly or through a library."""
+        frame = _caller()
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if self._is_untrusted(file):
+                return True
+            if kind == "at once" or file.startswith(_TRUSTED):
+                return False
+            frame = frame.f_back
+        return False
+
+    def _is_untrusted(self, file: str) -> bool:
+        found = self._untrusted.get(file)
+        if found is None:
+            found = self._untrusted[file] = os.path.realpath(file) in self._files
+        return found
+
+    def _end(self, what: str) -> NoReturn:
+        frame = _caller()
+        while frame is not None and not self._is_untrusted(frame.f_code.co_filename):
+            frame = frame.f_back
+        place = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+        self._refuse(what, *place)
+        os._exit(70)
+
+
+def _kind(event: str) -> str:
+    """Return how an event is judged; empty for one that everybody may cause."""
+    if event == "open":
+        return event
+    if event in _HARMLESS or event in _PERMITTED:
+        return ""
+    if event.startswith(_ALWAYS):
+        return "always"
+    if event.startswith(_AT_ONCE):
+        return "at once"
+    return "by caller" if event.startswith(_BY_CALLER) else ""
+
+
+def _caller() -> FrameType | None:
+    """Return the frame that caused the event: the innermost outside this file."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame

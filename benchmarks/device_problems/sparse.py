@@ -14,7 +14,7 @@ from device_problems.problem import Problem
 def problem(
     rows: int, share: float, columns: int, *, held: bool = False, goal_us: float | None = None
 ) -> Problem:
-    """Return the product of a square matrix with random entries; ``held`` after another product."""
+    """Return the product of a square matrix with random entries; ``held`` with dense tiles."""
     entries = round(share * rows * rows)
 
     def prepare() -> Callable[[], Any]:
@@ -24,7 +24,7 @@ def problem(
         matrix = trnsparse.CSRMatrix(torch.ones(entries), places % rows, pointers, (rows, rows))
         dense = torch.zeros(rows, columns)
         if held:
-            trnsparse.spmm(matrix, dense)
+            matrix.hold_tiles()
         return lambda: trnsparse.spmm(matrix, dense)
 
     return Problem(

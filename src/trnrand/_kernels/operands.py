@@ -38,8 +38,8 @@ PHILOX_FIRST = 2
 PHILOX_KEYS = 4
 """Two key words each for rounds 2 to 10; the first also holds c1 of round 2, a constant."""
 PHILOX_MULTIPLIERS = PHILOX_KEYS + 2 * (PHILOX_ROUNDS - 1)
-"""For each of the two multipliers: all of it, its low and its high 16 bits."""
-_PHILOX_WORDS = PHILOX_MULTIPLIERS + 6
+"""The two multipliers."""
+_PHILOX_WORDS = PHILOX_MULTIPLIERS + 2
 
 THREEFRY_CONSTANTS = 2
 """The first key word; x2 and x3 after round 1; that x3 rotated for round 2."""
@@ -80,8 +80,7 @@ def philox_operand(key: Sequence[int], start: int, domain: int = 0, stream: int 
     for r in range(1, PHILOX_ROUNDS):
         row += [(key[0] + r * PHILOX_W0) & MASK, (key[1] + r * PHILOX_W1) & MASK]
     row[PHILOX_KEYS] ^= constant & MASK
-    for multiplier in (PHILOX_M0, PHILOX_M1):
-        row += [multiplier, multiplier & 0xFFFF, multiplier >> 16]
+    row += [PHILOX_M0, PHILOX_M1]
     assert len(row) == _PHILOX_WORDS
     return np.array([row], np.uint32)
 

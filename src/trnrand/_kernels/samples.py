@@ -1,17 +1,17 @@
 """Random words and samples of any number in one launch, from Philox or Threefry.
 
 Layout   element e of the result is word e % 4 of block e // 4 after the operand's first block, or
-         its sample. A tile holds up to 128 x 1024 blocks, consecutive blocks on every partition,
-         so each partition is one contiguous piece of the result. Tiles have as few columns as 128
-         partitions allow: short requests use all partitions, too.
+         its sample. A tile holds up to 128 x 512 blocks of Philox or 128 x 1024 of Threefry,
+         consecutive blocks on every partition, so each partition is one contiguous piece of the
+         result. Tiles have as few columns as 128 partitions allow, at least 2: short requests use
+         all partitions, too.
 Limits   1 to 2^33 elements. Loops are unrolled: beyond 7e8 elements the program is longer than
          250,000 instructions per engine, which compilers may refuse. Launches begin at a block;
          ``first_block`` and ``drawn_words`` of ``operands`` give the words to draw and to skip for
          a request that begins inside a block.
-Cost     per tile, the words (327 instructions for Philox, 218 for Threefry) and the samples (0
-         for words, 2 for uniform, 20 for exponential, 39 for normal); one DMA out, one more for
-         a ragged end. A full tile of 2^19 words takes 6.2e-4 (Philox) or 4.2e-4 (Threefry)
-         instructions per word.
+Cost     per tile, the words (365 instructions for Philox, 228 of them on the Tensor engine; 218
+         for Threefry) and the samples (0 for words, 2 for uniform, 20 for exponential, 39 for
+         normal); one DMA out, one more for a ragged end
 Lever    one launch per request, which reads one row of parameters and writes only samples
 """
 
@@ -21,12 +21,16 @@ from typing import Any
 
 from trnrand._kernels.laws import exponentials, normals, uniforms
 from trnrand._kernels.operands import BLOCK_WORDS
-from trnrand._kernels.philox import philox_blocks
+from trnrand._kernels.philox import philox_blocks, philox_factors
 from trnrand._kernels.threefry import threefry_blocks
 from trnrand._kernels.words import Tile
 from trnsci.core.nki import nisa, nki, nl
 
-ROWS, COLUMNS = 128, 1024
+ROWS = 128
+COLUMNS = {"philox": 512, "threefry": 1024}
+"""Most blocks per partition of a tile; those of Philox are a bank of PSUM."""
+TOGETHER = {"philox": 4, "threefry": 1}
+"""Tiles whose rounds alternate; one of Threefry keeps its engines busy."""
 
 
 @nki.jit
@@ -95,23 +99,40 @@ def draw(operand: Tile, count: int, engine: str, law: str, dtype: str) -> Tile:
     nisa.dma_copy(dst=loaded, src=operand.ap(pattern=[[0, ROWS], [1, width]]))
     parameters = loaded.view(nl.uint32)
     blocks = (count + BLOCK_WORDS - 1) // BLOCK_WORDS
-    for first in range(0, blocks, ROWS * COLUMNS):
-        here = min(ROWS * COLUMNS, blocks - first)
-        columns = (here + ROWS - 1) // ROWS
-        rows = (here + columns - 1) // columns
+    factors = philox_factors() if engine == "philox" else []
+    tiles = tiles_of(blocks, COLUMNS[engine])
+    for t in range(0, len(tiles), TOGETHER[engine]):
+        group = tiles[t : t + TOGETHER[engine]]
         if engine == "philox":
-            words = philox_blocks(parameters, first, rows, columns)
+            words = philox_blocks(parameters, factors, group)
         else:
-            words = threefry_blocks(parameters, first, rows, columns)
-        samples = words.reshape((rows, columns * BLOCK_WORDS))
-        if law == "uniform":
-            samples = uniforms(samples, dtype)
-        elif law == "normal":
-            samples = normals(samples)
-        elif law == "exponential":
-            samples = exponentials(samples)
-        store(out, samples, first * BLOCK_WORDS)
+            words = []
+            for tile in group:
+                words.append(threefry_blocks(parameters, tile[0], tile[1], tile[2]))
+        for i in range(len(group)):
+            first, rows, columns = group[i]
+            samples = words[i].reshape((rows, columns * BLOCK_WORDS))
+            if law == "uniform":
+                samples = uniforms(samples, dtype)
+            elif law == "normal":
+                samples = normals(samples)
+            elif law == "exponential":
+                samples = exponentials(samples)
+            store(out, samples, first * BLOCK_WORDS)
     return out
+
+
+def tiles_of(blocks: int, most: int) -> list[tuple[int, int, int]]:
+    """Return the first block, the partitions and the blocks per partition of each tile.
+
+    Tiles have 2 to ``most`` blocks per partition: some compilers reject a single moving column.
+    """
+    tiles = []
+    for first in range(0, blocks, ROWS * most):
+        here = min(ROWS * most, blocks - first)
+        columns = max(2, (here + ROWS - 1) // ROWS)
+        tiles.append((first, (here + columns - 1) // columns, columns))
+    return tiles
 
 
 def store(out: Tile, samples: Tile, start: int) -> None:

@@ -1,12 +1,10 @@
-"""Exact arithmetic on tiles of 32-bit words: bits, wrapping sums, full products, block counters.
+"""Exact arithmetic on tiles of 32-bit words: bits, wrapping sums, block counters.
 
 Layout   one word per element, uint32, in SBUF; blocks of a request are ordered along the free axis
          first, then over the partitions
-Limits   bitwise operators run on the Vector engine and are exact. Sums and products of whole
-         words run on the GpSimd engine, with wrapping 32-bit integers. Integer arithmetic on the
+Limits   bitwise operators run on the Vector engine and are exact. Sums of whole words run
+         on the GpSimd engine, with wrapping 32-bit integers. Integer arithmetic on the
          Vector engine goes through float32 and is used below 2^24 only.
-Cost     15 instructions for a 64-bit product by a constant, 8 of them on the GpSimd engine. With
-         float32 limbs of 11 bits it would be 26, all on the Vector engine.
 """
 
 from __future__ import annotations
@@ -54,16 +52,6 @@ def added(x: Tile, y: Tile, dst: Tile = None) -> Tile:
     return _combined(x, y, nl.add, nisa.engine.gpsimd, dst)
 
 
-def added_small(x: Tile, y: Tile) -> Tile:
-    """Return ``x + y``, both below 2^23, on the engine that is less busy."""
-    return _combined(x, y, nl.add, nisa.engine.vector, None)
-
-
-def multiplied(x: Tile, y: Tile, dst: Tile = None) -> Tile:
-    """Return ``x * y`` modulo 2^32."""
-    return _combined(x, y, nl.multiply, nisa.engine.gpsimd, dst)
-
-
 def _combined(x: Tile, y: Tile, op: Any, engine: Any, dst: Tile) -> Tile:
     result = new_words(x) if dst is None else dst
     nisa.tensor_tensor(dst=result, data1=x, data2=y, op=op, engine=engine)
@@ -92,44 +80,3 @@ def counters(parameters: Tile, first: int, rows: int, columns: int) -> tuple[Til
     carry = bits(low, nl.bitwise_xor, start, nl.bitwise_and, start)
     carry = bits(carry, nl.right_shift, 31)
     return low, added(carry, spread(parameters, START + 1, local))
-
-
-def products(
-    parameters: Tile, words: list[Tile], multipliers: list[int], lows: list[Tile]
-) -> tuple[list[Tile], list[Tile]]:
-    """Return the high and the low words of ``words`` times 32-bit constants.
-
-    With word = h 2^16 + l and multiplier = m 2^16 + n, all of u = h n + (l n >> 16) and
-    v = l m + (u & 0xFFFF) stay below 2^32, and the high word is h m + (u >> 16) + (v >> 16).
-    Every step alternates between the words, so one is shifted while the other is multiplied.
-
-    Args:
-        parameters: The operand on all partitions.
-        words: Tiles of one shape.
-        multipliers: Index in the operand of the multiplier of each word, which is followed by its
-            low and its high half.
-        lows: Tiles for the low words, or empty.
-    """
-    count = len(words)
-    tails, heads, corners, u, v, highs, wholes = [], [], [], [], [], [], []
-    for i in range(count):
-        tails.append(bits(words[i], nl.bitwise_and, 0xFFFF))
-        heads.append(bits(words[i], nl.right_shift, 16))
-    for i in range(count):
-        low_half = spread(parameters, multipliers[i] + 1, words[i])
-        corners.append(multiplied(tails[i], low_half))
-        u.append(multiplied(heads[i], low_half))
-    for i in range(count):
-        corner = bits(corners[i], nl.right_shift, 16)
-        high_half = spread(parameters, multipliers[i] + 2, words[i])
-        v.append(multiplied(tails[i], high_half))
-        highs.append(multiplied(heads[i], high_half))
-        u[i] = added(u[i], corner)
-    for i in range(count):
-        whole = spread(parameters, multipliers[i], words[i])
-        wholes.append(multiplied(words[i], whole, lows[i] if lows else None))
-        v[i] = added(v[i], bits(u[i], nl.bitwise_and, 0xFFFF))
-    for i in range(count):
-        carries = added_small(bits(u[i], nl.right_shift, 16), bits(v[i], nl.right_shift, 16))
-        highs[i] = added(highs[i], carries)
-    return highs, wholes

@@ -14,11 +14,18 @@ from trnrand._kernels.samples import COLUMNS, ROWS
 from ...trnblas.kernels.harness_products import Count
 from .harness_random import ENGINES, GENERATIONS, kernel, operand
 
-TILE = 4 * ROWS * COLUMNS
+TILE = {engine: 4 * ROWS * columns for engine, columns in COLUMNS.items()}
 
-# Instructions per tile on the Vector, GpSimd and Scalar engines.
-BLOCKS = {"philox": (172, 155, 0), "threefry": (155, 63, 0)}
-LAWS = {"words": (0, 0, 0), "uniform": (1, 0, 1), "exponential": (20, 0, 0), "normal": (37, 0, 2)}
+# Instructions per launch and per tile on the Vector, GpSimd, Scalar and Tensor engines: Philox has
+# 12 terms of both constants, and 19 products.
+ONCE = {"philox": (24, 1, 0, 0), "threefry": (0, 0, 0, 0)}
+BLOCKS = {"philox": (96, 22, 19, 12 * 19), "threefry": (155, 63, 0, 0)}
+LAWS = {
+    "words": (0, 0, 0, 0),
+    "uniform": (1, 0, 1, 0),
+    "exponential": (20, 0, 0, 0),
+    "normal": (37, 0, 2, 0),
+}
 
 
 def engines_used(engine, law, count, generation):
@@ -36,27 +43,29 @@ def engines_used(engine, law, count, generation):
 
 @each_case(("law", "generation", "engine"), pairwise(list(LAWS), GENERATIONS, ENGINES))
 def test_instructions_per_tile(engine, law, generation):
-    per_tile = [a + b for a, b in zip(BLOCKS[engine], LAWS[law], strict=True)]
-    used = engines_used(engine, law, 2 * TILE, generation)
-    assert [used[name] for name in ("vector", "gpsimd", "scalar")] == [2 * n for n in per_tile]
+    parts = zip(ONCE[engine], BLOCKS[engine], LAWS[law], strict=True)
+    expected = [once + 2 * (block + sample) for once, block, sample in parts]
+    used = engines_used(engine, law, 2 * TILE[engine], generation)
+    assert [used[name] for name in ("vector", "gpsimd", "scalar", "tensor")] == expected
     assert used["dma"] == 1 + 2  # the operand, and each tile's samples
-    assert used.total() == 2 * sum(per_tile) + used["dma"]
+    assert used.total() == sum(expected) + used["dma"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_small_requests_take_one_tile(engine):
-    assert engines_used(engine, "words", 4, "gen2").total() == sum(BLOCKS[engine]) + 2
+    expected = sum(ONCE[engine]) + sum(BLOCKS[engine]) + 2
+    assert engines_used(engine, "words", 4, "gen2").total() == expected
 
 
 @each_case("law", LAWS)
 @each_case("engine", ENGINES)
 def test_two_tiles_fit_on_chip(engine, law):
-    count = Count(kernel(engine, law), "gen2", operand(engine), TILE)
+    count = Count(kernel(engine, law), "gen2", operand(engine), TILE[engine])
     assert 2 * count.sbuf_bytes <= 180_224  # usable on gen2, the smallest
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_only_samples_and_the_operand_pass_hbm(engine):
     place = operand(engine)
-    count = Count(kernel(engine, "normal"), "gen3", place, TILE + 10)
-    assert count.hbm_bytes == ROWS * place.nbytes + 4 * (TILE + 10)
+    count = Count(kernel(engine, "normal"), "gen3", place, TILE[engine] + 10)
+    assert count.hbm_bytes == ROWS * place.nbytes + 4 * (TILE[engine] + 10)

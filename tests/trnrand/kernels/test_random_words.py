@@ -9,15 +9,17 @@ from comparing import assert_same_bits
 from each_case import each_case
 from oracles.random_words import BLOCKS, stream_words
 from pairwise import pairwise
+from trnrand._kernels.byte_products import load_factors, new_words, product
+from trnrand._kernels.byte_terms import terms
 from trnrand._kernels.operands import drawn_words, first_block, philox_operand, threefry_operand
-from trnrand._kernels.samples import COLUMNS, ROWS
-from trnrand._kernels.words import counters, products
+from trnrand._kernels.samples import COLUMNS, ROWS, TOGETHER
+from trnrand._kernels.words import counters
 from trnsci.core.nki import nisa, nki, nl
 
 from ...trnblas.kernels.harness_products import run
 from .harness_random import ENGINES, GENERATIONS, KEY, kernel, operand
 
-TILE = 4 * ROWS * COLUMNS
+TILE = {engine: 4 * ROWS * columns for engine, columns in COLUMNS.items()}
 
 # Random123's known answers of both engines: counter, key, block, lowest word first.
 PI = "243f6a88 85a308d3 13198a2e 03707344"
@@ -89,10 +91,14 @@ def test_every_ragged_end(engine, count):
     check(engine, count, "gen2")
 
 
-@each_case("count", [TILE - 1, TILE + 1, TILE + 4 * ROWS + 3])
+@each_case("beyond", [-1, 1, 4 * ROWS + 3])
 @each_case("engine", ENGINES)
-def test_ends_around_a_tile(engine, count):
-    check(engine, count)
+def test_ends_around_a_tile(engine, beyond):
+    check(engine, TILE[engine] + beyond)
+
+
+def test_more_tiles_than_alternate():
+    check("philox", TOGETHER["philox"] * TILE["philox"] + 9)
 
 
 # A carry in the first block, inside a partition, between partitions and in none; all bits of the
@@ -152,36 +158,53 @@ def test_drawn_words_hold_a_request_that_begins_inside_a_block(position, count):
     assert drawn_words(count) % 4 == 0
 
 
+CONSTANTS = (0xD2511F53, 0xCD9E8D57)
+TERMS = {constant: terms(constant) for constant in CONSTANTS}
+
+
 @nki.jit
-def all_products(words, multiplier):
+def all_products(words, constant):
     """High and low words of every word times one constant."""
     rows, columns = words.shape
     high = nl.ndarray(words.shape, dtype=nl.uint32, buffer=nl.shared_hbm)
     low = nl.ndarray(words.shape, dtype=nl.uint32, buffer=nl.shared_hbm)
     tile = nl.ndarray((rows, columns), dtype=nl.uint32, buffer=nl.sbuf)
-    parameters = nl.ndarray((rows, 3), dtype=nl.uint32, buffer=nl.sbuf)
+    factor = nl.ndarray((rows, columns), dtype=nl.uint32, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=words)
-    nisa.dma_copy(dst=parameters, src=multiplier.ap(pattern=[[0, rows], [1, 3]]))
-    highs, lows = products(parameters, [tile], [0], [])
-    nisa.dma_copy(dst=high, src=highs[0])
-    nisa.dma_copy(dst=low, src=lows[0])
+    nisa.memset(dst=factor, value=constant)
+    lows = new_words(rows, columns)
+    found = TERMS[constant]
+    highs = product(tile, found, factor, load_factors((found,))[0], lows)
+    nisa.dma_copy(dst=high, src=highs)
+    nisa.dma_copy(dst=low, src=lows.words)
     return high, low
 
 
-EDGES = [0, 1, 2, 0xFFFE, 0xFFFF, 0x10000, 0x10001, 0x7FFFFFFF, 0x80000000, 0xFFFE0001, 0xFFFF0000]
-EDGES += [0xFFFF0001, 0xFFFFFFFE, 0xFFFFFFFF, 0xD2511F53, 0xCD9E8D57]
-
-
 @each_case("generation", GENERATIONS)
-@each_case("multiplier", EDGES, ids=hex)
-def test_products_of_all_64_bits(multiplier, generation):
-    words = np.random.default_rng(multiplier).integers(0, 2**32, (16, 40), np.uint32)
-    words[:, 0] = EDGES
-    parts = np.array([[multiplier, multiplier & 0xFFFF, multiplier >> 16]], np.uint32)
-    high, low = run(all_products, generation, words, parts)
-    want = words.astype(np.uint64) * np.uint64(multiplier)
+@each_case("constant", CONSTANTS, ids=hex)
+def test_products_of_all_64_bits(constant, generation):
+    # Every combination of extreme bytes, then random words.
+    bytes_ = np.array([0, 1, 0x7F, 0x80, 0xFE, 0xFF], np.uint32)
+    extreme = sum(b << (8 * j) for j, b in enumerate(np.meshgrid(*[bytes_] * 4))).ravel()
+    words = np.random.default_rng(constant).integers(0, 2**32, (128, 60), np.uint32)
+    words.ravel()[: extreme.size] = extreme
+    high, low = run(all_products, generation, words, constant)
+    want = words.astype(np.uint64) * np.uint64(constant)
     assert_same_bits(high, (want >> np.uint64(32)).astype(np.uint32))
     assert_same_bits(low, want.astype(np.uint32))
+
+
+@each_case("constant", CONSTANTS, ids=hex)
+def test_sums_of_a_product_are_exact(constant):
+    found = terms(constant)
+    # The sums above 2^32: factors that float16 has, partial sums that float32 has.
+    for which in (1, 2):
+        factors = [factor for number, _, factor in found if number == which]
+        assert all(float(np.float16(factor)) == factor for factor in factors)
+        assert 255 * sum(map(abs, factors)) + 2**9 < 2**24  # with K
+    # The sum below, in units of 2^32, is off by much less than the half that would change K.
+    off = sum(abs(float(np.float16(factor)) - factor) for number, _, factor in found if number == 0)
+    assert 255 * off + 2**-15 < 0.25
 
 
 @nki.jit

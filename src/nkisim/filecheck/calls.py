@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -51,6 +52,29 @@ class KernelCall(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    def on(self, grid: int | None) -> KernelCall:
+        """Return the call on a number of cores; None leaves the kernel's."""
+        return self if grid is None else self._replace(kernel=self.kernel[grid])
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file that was read.
+
+    Attributes:
+        file: The file.
+        kernels: Its kernels, or the selected one.
+        findings: Findings in their source.
+        selected: Name of the selected kernel; empty where all are checked.
+        grid: Number of cores, where the command has one.
+    """
+
+    file: Path
+    kernels: list[KernelSource]
+    findings: list[Finding]
+    selected: str
+    grid: int | None
+
 
 class BadExamples(Exception):
     """``nkisim_examples`` raised, or returned something else."""
@@ -61,13 +85,7 @@ class BadExamples(Exception):
 
 
 def run_kernels(
-    file: Path,
-    kernels: list[KernelSource],
-    selected: str,
-    grid: int | None,
-    settings: CheckSettings,
-    found: Ledger,
-    records: Mapping[str, KernelRecord],
+    source: SourceFile, settings: CheckSettings, found: Ledger, records: Mapping[str, KernelRecord]
 ) -> bool:
     """Run every kernel with known arguments; note at the others why they were only read.
 
@@ -81,49 +99,54 @@ def run_kernels(
         for record in records.values():
             record.note = "as --source-only asks"
         return False
-    missing = {k.name: without_value(k, settings.shapes) for k in kernels}
-    has_examples = EXAMPLES in "".join(linecache.getlines(str(file)))
+    missing = {k.name: without_value(k, settings.shapes) for k in source.kernels}
+    has_examples = EXAMPLES in "".join(linecache.getlines(str(source.file)))
     if not has_examples and all(missing.values()):
-        for kernel in kernels:
-            _note_missing(records[kernel.name], file, kernel, missing[kernel.name])
+        for kernel in source.kernels:
+            _note_missing(records[kernel.name], source.file, kernel, missing[kernel.name])
         return False
     try:
-        with imported(file, settings.max_seconds) as module:
-            return _run_all(module, file, kernels, selected, grid, settings, found, records)
+        with imported(source.file, settings.max_seconds) as module:
+            return _run_all(module, source, settings, found, records)
     except CannotImport as error:
         for record in records.values():
             record.note = str(error)
         if error.is_broken:
-            _add_broken(found, file, str(error), error.line)
+            _add_broken(found, source.file, str(error), error.line)
         return error.is_broken
 
 
 def _run_all(
     module: Any,
-    file: Path,
-    kernels: list[KernelSource],
-    selected: str,
-    grid: int | None,
+    source: SourceFile,
     settings: CheckSettings,
     found: Ledger,
     records: Mapping[str, KernelRecord],
 ) -> bool:
     """Run the examples, then the other kernels; return whether the examples are broken."""
     calls: list[KernelCall] = []
-    broken = False
+    broken, file, kernels = False, source.file, source.kernels
     try:
         with time_limit(settings.max_seconds):
-            calls = example_calls(module, file, kernels, selected, grid, settings.shapes)
+            calls = example_calls(
+                module, file, kernels, source.selected, source.grid, settings.shapes
+            )
     except BadExamples as error:
         broken = True
         _add_broken(found, file, str(error), error.line)
     for call in calls:
         _run(call, file, settings, found)
     called = {call.name for call in calls}
-    for kernel in kernels:
-        if kernel.name not in called:
-            record = records[kernel.name]
-            _run_named(module, kernel, grid, file, settings, found, record)
+    for kernel in (kernel for kernel in kernels if kernel.name not in called):
+        call, missing = generated_call(module, kernel, settings.shapes)
+        record = records[kernel.name]
+        if missing:
+            _note_missing(record, file, kernel, missing)
+        elif call is None:
+            record.note = f"{kernel.name} is not a name of the module"
+            record.hint = f"define {EXAMPLES}() in {file}"
+        else:
+            _run(call.on(source.grid), file, settings, found)
     return broken
 
 
@@ -175,7 +198,7 @@ def example_calls(
             continue  # another kernel was selected
         name = names.get(place.line, kernel.__name__) if here else kernel.__name__
         args, kwargs = ((), entry[1]) if isinstance(entry[1], dict) else (entry[1], {})
-        call = KernelCall(name, kernel if grid is None else kernel[grid], args, kwargs)
+        call = KernelCall(name, kernel, args, kwargs).on(grid)
         calls.append(with_shapes(call, shapes))
     return _distinct(calls, shapes)
 
@@ -219,27 +242,6 @@ def attribute_of(module: Any, name: str) -> Any:
     for part in name.split("."):
         module = getattr(module, part, None)
     return module
-
-
-def _run_named(
-    module: Any,
-    source: KernelSource,
-    grid: int | None,
-    file: Path,
-    settings: CheckSettings,
-    found: Ledger,
-    record: KernelRecord,
-) -> None:
-    """Run a kernel with generated arguments; note the reason if that is not possible."""
-    call, missing = generated_call(module, source, settings.shapes)
-    if missing:
-        _note_missing(record, file, source, missing)
-    elif call is None:
-        record.note = f"{source.name} is not a name of the module"
-        record.hint = f"define {EXAMPLES}() in {file}"
-    else:
-        chosen = call.kernel if grid is None else call.kernel[grid]
-        _run(call._replace(kernel=chosen), file, settings, found)
 
 
 def generated_call(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from nkisim.checks import KernelSource, file_findings, source_rules
+from nkisim.checks import file_findings, source_rules
 from nkisim.diagnostics import CHECKED, Finding, Place, Recorder
 from nkisim.diagnostics.ignores import comments_of
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
@@ -16,6 +15,7 @@ from nkisim.filecheck.arguments import Shapes, shapes_hint
 from nkisim.filecheck.calls import (
     EXAMPLES,
     KernelCall,
+    SourceFile,
     example_calls,
     generated_call,
     run_kernels,
@@ -52,25 +52,6 @@ def unused_ignores(
                 fix = f"remove {name} from the comment"
                 unused.append(Finding(UNUSED_IGNORE, message, place, operand=name, fix=fix))
     return unused
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file that was read.
-
-    Attributes:
-        file: The file.
-        kernels: Its kernels, or the selected one.
-        findings: Findings in their source.
-        selected: Name of the selected kernel; empty where all are checked.
-        grid: Number of cores, where the command has one.
-    """
-
-    file: Path
-    kernels: list[KernelSource]
-    findings: list[Finding]
-    selected: str
-    grid: int | None
 
 
 def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettings) -> Ledger:
@@ -118,9 +99,7 @@ def _check(source: SourceFile, settings: CheckSettings, ledger: Ledger) -> None:
         for kernel in source.kernels
     }
     found = Ledger()
-    broken = run_kernels(
-        source.file, source.kernels, source.selected, source.grid, settings, found, records
-    )
+    broken = run_kernels(source, settings, found, records)
     recorder = Recorder("check")
     of_runs = found.findings
     for finding in source.findings:
@@ -211,4 +190,4 @@ def kernel_calls(
                     f"{name} was not run, it is not a name of the module: define {EXAMPLES}()"
                 )
             else:
-                yield call if grid is None else call._replace(kernel=call.kernel[grid])
+                yield call.on(grid)

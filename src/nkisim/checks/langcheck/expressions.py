@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import declare
+from nkisim.source import is_none
 
 _REFUSED = "the compiler refuses the expression"
 
@@ -220,7 +221,7 @@ def _comparisons(unit: Unit) -> Iterator[Found]:
     for compare in unit.of(ast.Compare):
         operands = [compare.left, *compare.comparators]
         for op, left, right in zip(compare.ops, operands, operands[1:], strict=False):
-            if isinstance(op, (ast.Is, ast.IsNot)) and not (_is_none(left) or _is_none(right)):
+            if isinstance(op, (ast.Is, ast.IsNot)) and not (is_none(left) or is_none(right)):
                 word = "==" if isinstance(op, ast.Is) else "!="
                 text = f"{ast.unparse(left)} {word} {ast.unparse(right)}"
                 message = f"`{ast.unparse(compare)}` tests identity"
@@ -232,7 +233,3 @@ def _comparisons(unit: Unit) -> Iterator[Found]:
                 message = f"`{ast.unparse(compare)}` is chained"
                 fix = "join simple comparisons with `and`"
                 yield Found(CHAINED_COMPARISON, compare, message, fix)
-
-
-def _is_none(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

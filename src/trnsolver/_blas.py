@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import trnblas
+from trnsolver._library import kernels_wanted
 
 
 def gemm(
@@ -25,6 +26,13 @@ def gemm(
 def trsm(alpha: float, A: Tensor, B: Tensor, **options: Any) -> Tensor:
     """Return ``trnblas.trsm``."""
     return _called(trnblas.trsm, alpha, A, B, **options)
+
+
+def factor_solved(factor: Tensor, right: Tensor, adjoint: bool = False) -> Tensor:
+    """Return the solution of a system of a lower factor, or of its adjoint."""
+    if kernels_wanted():
+        return trsm(1.0, factor, right, uplo="lower", trans="C" if adjoint else "N")
+    return torch.linalg.solve_triangular(factor.mH if adjoint else factor, right, upper=adjoint)
 
 
 def _called(

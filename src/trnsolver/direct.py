@@ -13,7 +13,7 @@ from torch import Tensor
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert, only_finite
-from trnsolver._blas import trsm
+from trnsolver._blas import factor_solved, trsm
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
     batch_shape,
@@ -211,13 +211,10 @@ def slogdet(A: Tensor) -> SignLogDet:
 
 def _with_factor(factor: Tensor, columns: Tensor) -> Tensor:
     """Return the solution for a lower Cholesky factor."""
-    if not kernels_wanted():
-        # In LAPACK's layout the factor is not copied here; ``cholesky_solve`` copies it.
-        forward = torch.linalg.solve_triangular(factor, columns, upper=False)
-        return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
-    columns = columns.expand(*batch_shape(factor, columns), *columns.shape[-2:])
-    forward = trsm(1.0, factor, columns, uplo="lower")
-    return trsm(1.0, factor, forward, uplo="lower", trans="C")
+    # In LAPACK's layout the factor is not copied here; ``cholesky_solve`` copies it.
+    if kernels_wanted():
+        columns = columns.expand(*batch_shape(factor, columns), *columns.shape[-2:])
+    return factor_solved(factor, factor_solved(factor, columns), adjoint=True)
 
 
 def _refined(a: Tensor, factor: Tensor, columns: Tensor, found: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from trnsci.core.numbers.values import (
     untraced,
 )
 from trnsci.core.testing import random_tensor
-from trnsolver._blas import trsm
+from trnsolver._blas import factor_solved
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.quality import EighInfo, InformedPairs, Pairs, frobenius_norm, judged
 from trnsolver._eigen.spectra import Wanted, approximate_pairs
@@ -241,23 +241,14 @@ def eigh_generalized(
     if a.is_complex():
         full = torch.complex(full.real, full.imag - torch.diag_embed(_imaginary_diagonal(full)))
     finite("eigh_generalized", "A", full)
-    inner = _solved(factor, _solved(factor, full).mH)
+    inner = factor_solved(factor, factor_solved(factor, full).mH)
     w, v = eigh(symmetric_part(inner), k=k, which=which, subset=subset)
-    if kernels_wanted():
-        v = trsm(1.0, factor, v, uplo="lower", trans="C")
-    else:
-        v = torch.linalg.solve_triangular(factor.mH, v, upper=True)
+    v = factor_solved(factor, v, adjoint=True)
     return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
 
 
 def _imaginary_diagonal(full: Tensor) -> Tensor:
     return full.imag.diagonal(dim1=-2, dim2=-1)
-
-
-def _solved(factor: Tensor, right: Tensor) -> Tensor:
-    if kernels_wanted():
-        return trsm(1.0, factor, right, uplo="lower")
-    return torch.linalg.solve_triangular(factor, right, upper=False)
 
 
 def exact_pairs(function: str, a: Tensor, max_sweeps: int | None = None) -> Pairs:

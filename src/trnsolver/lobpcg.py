@@ -28,7 +28,7 @@ from trnsci.core.iterations import (
 from trnsci.core.numbers.values import STEPS, finite, only_finite, power_below, readable, untraced
 from trnsolver._eigen.quality import InformedPairs
 from trnsolver._factors.symmetric import symmetric_part
-from trnsolver._paths.arguments import in_full_precision, working
+from trnsolver._paths.arguments import in_full_precision, order_and_dtype, working
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner
 
 __all__ = ["IteratedEigenpairs", "lobpcg"]
@@ -155,19 +155,9 @@ def _start(A: OperatorLike, X: Tensor | int, n: int | None, seed: int) -> Tensor
             raise ShapeError(f"lobpcg: X must be 2-D, got shape {tuple(X.shape)}")
         return working(X.detach())
     k = whole("lobpcg", "X", X, 1, error=FlagError)
-    shape, dtype = getattr(A, "shape", None), getattr(A, "dtype", torch.float32)
-    size = n if shape is None else int(shape[-1])
-    size = getattr(A, "order", None) if size is None else size
-    if size is None:
-        raise ShapeError("lobpcg: n must give the order of the operator")
-    real = (
-        torch.empty(0, dtype=dtype, device="cpu").abs().dtype
-        if isinstance(dtype, torch.dtype)
-        else None
-    )
-    drawn = normal(size, k, dtype=torch.float64, generator=Generator(seed))
-    device = A.device if isinstance(A, Tensor) else "cpu"
-    return working(drawn.to(real or torch.float32).to(dtype if real else torch.float32).to(device))
+    size, dtype = order_and_dtype("lobpcg", A, n)
+    drawn = normal(size, k, dtype=torch.float64, generator=Generator(seed)).to(dtype)
+    return working(drawn.to(A.device) if isinstance(A, Tensor) else drawn)
 
 
 def _block(name: str, A: OperatorLike, x: Tensor) -> Block:

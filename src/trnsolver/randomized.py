@@ -24,7 +24,13 @@ from trnsci.core.numbers.values import finite, only_finite, power_below
 from trnsolver._blas import gemm
 from trnsolver._eigen.few_pairs import largest_magnitude
 from trnsolver._factors.symmetric import symmetric_part
-from trnsolver._paths.arguments import any_matrix, in_full_precision, restored, square_matrix
+from trnsolver._paths.arguments import (
+    any_matrix,
+    in_full_precision,
+    order_and_dtype,
+    restored,
+    square_matrix,
+)
 from trnsolver.eigen import Eigenpairs, run_eigh
 from trnsolver.factor import run_qr
 from trnsolver.operators import OperatorLike, as_operator
@@ -78,10 +84,7 @@ def rsvd(
         NotFiniteError: A has a NaN or an infinity.
     """
     work = any_matrix("rsvd", "A", A)
-    short = min(work.shape[-2:])
-    whole("rsvd", "k", k, 1, short, FlagError)
-    block = min(short, k + whole("rsvd", "oversampling", oversampling, 0, error=FlagError))
-    whole("rsvd", "power_iterations", power_iterations, 0, error=FlagError)
+    block = sketch_width("rsvd", k, min(work.shape[-2:]), oversampling, power_iterations)
     q = _range(work, _sketch(work, block, seed), power_iterations)
     u, s, vh = run_svd("rsvd", gemm(1.0, q, work, transA="C"))
     if not only_finite(s):
@@ -110,9 +113,7 @@ def eigh_randomized(
     """
     work = square_matrix("eigh_randomized", "A", A)
     n = work.shape[-1]
-    whole("eigh_randomized", "k", k, 1, n, FlagError)
-    block = min(n, k + whole("eigh_randomized", "oversampling", oversampling, 0, error=FlagError))
-    whole("eigh_randomized", "power_iterations", power_iterations, 0, error=FlagError)
+    block = sketch_width("eigh_randomized", k, n, oversampling, power_iterations)
     q = _range(work, _sketch(work, block, seed), power_iterations)
     inner = gemm(1.0, q, gemm(1.0, work, q), transA="C")
     w, v = run_eigh("eigh_randomized", symmetric_part(inner))
@@ -203,6 +204,13 @@ def hutch_plus_plus(
     return Trace(exact + each.mean(), float(spread) * unit / samples**0.5, 2 * rank + samples)
 
 
+def sketch_width(function: str, k: int, most: int, oversampling: int, powers: int) -> int:
+    """Return the columns of the sketch for a result of rank k; raise for options out of range."""
+    whole(function, "k", k, 1, most, FlagError)
+    whole(function, "power_iterations", powers, 0, error=FlagError)
+    return min(most, k + whole(function, "oversampling", oversampling, 0, error=FlagError))
+
+
 def _sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
     """Return random vectors to multiply A with, the same for every matrix of a batch."""
     generator = seed if isinstance(seed, Generator) else Generator(seed)
@@ -227,11 +235,7 @@ def _products(function: str, A: OperatorLike, n: int | None) -> tuple[Tensor, in
         if work.ndim != 2:
             raise ShapeError(f"{function}: A must be 2-D, got shape {tuple(A.shape)}")
         return work, work.shape[-1], lambda v: work @ v
-    shape = getattr(A, "shape", None)
-    order = getattr(A, "order", None) or (int(shape[-1]) if shape is not None else n)
-    if order is None:
-        raise ShapeError(f"{function}: n must give the order of the operator")
-    dtype = getattr(A, "dtype", None)
-    like = torch.empty(0, dtype=dtype if isinstance(dtype, torch.dtype) else torch.float32)
+    order, dtype = order_and_dtype(function, A, n)
+    like = torch.empty(0, dtype=dtype)
     op = as_operator(function, A, like.new_empty(order))
     return like, order, lambda v: torch.stack([op(column) for column in v.mT], -1)

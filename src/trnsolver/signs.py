@@ -163,20 +163,13 @@ def _fixed_msign(a: Tensor, steps: int, first: float, third: float, fifth: float
 def _in_gram_form(
     x: Tensor, steps: int, coefficients: tuple[float, float, float], dtype: torch.dtype | None
 ) -> Tensor:
-    """Return the same by steps on the Gram matrix, G <- P G P with P the polynomial of a step."""
-    first, third, fifth = coefficients
+    """Return the same by steps on the Gram matrix of the shorter side."""
     tall = x.shape[-2] > x.shape[-1]
     x = x.mH if tall else x
     given = x if dtype is None else x.to(dtype)
     # In bfloat16 a Gram matrix could have negative eigenvalues, which the steps amplify.
     exact = working(given)
-    gram = exact @ exact.mH
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    product = eye.expand_as(gram)
-    for _ in range(steps):
-        step = first * eye + third * gram + fifth * (gram @ gram)
-        product = step @ product
-        gram = step @ gram @ step
+    product = gram_steps(exact @ exact.mH, steps, coefficients)
     x = matmul(product.to(given.dtype), given)
     return x.mH if tall else x
 
@@ -185,6 +178,18 @@ def _msign_unsuited(a: Tensor, *rest: object) -> str:
     from trnsolver._kernels.limits import msign_bytes
 
     return too_large(msign_bytes(*a.shape[-2:]))
+
+
+def gram_steps(gram: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
+    """Return the product of the polynomials P of all steps ``G <- P G P`` on Gram matrices."""
+    first, third, fifth = coefficients
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    product = eye.expand_as(gram)
+    for _ in range(steps):
+        step = first * eye + third * gram + fifth * (gram @ gram)
+        product = step @ product
+        gram = step @ gram @ step
+    return product
 
 
 def _exact_sign(a: Tensor) -> Tensor:

@@ -120,6 +120,15 @@ def batch_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
     return shape
 
 
+def order_and_dtype(function: str, A: object, n: int | None) -> tuple[int, torch.dtype]:
+    """Return the order of an operator, or ``n`` where it has none, and its dtype, or float32."""
+    shape, dtype = getattr(A, "shape", None), getattr(A, "dtype", None)
+    order = getattr(A, "order", None) or (n if shape is None else int(shape[-1]))
+    if order is None:
+        raise ShapeError(f"{function}: n must give the order of the operator")
+    return order, dtype if isinstance(dtype, torch.dtype) else torch.float32
+
+
 def chosen(function: str, name: str, value: str, accepted: tuple[str, ...]) -> str:
     """Return an option; raise unless it is one of those accepted."""
     if value not in accepted:

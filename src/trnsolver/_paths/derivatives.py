@@ -19,7 +19,7 @@ from trnsolver._factors.symmetric import symmetric_part
 
 
 def eigh_backward(
-    grads: Gradients, needed: Needed, a: Tensor, max_sweeps: int, *, result: Any
+    grads: Gradients, needed: Needed, a: Tensor, max_sweeps: int = 0, *, result: Any
 ) -> Gradients:
     """Return V (diag(Gw) + skew(V^T Gv) / 2 E) V^T with E_ij = w_j - w_i, which is symmetric.
 
@@ -46,7 +46,7 @@ def eigh_jvp(
 
 
 def svd_backward(
-    grads: Gradients, needed: Needed, a: Tensor, max_sweeps: int, *, result: Any
+    grads: Gradients, needed: Needed, a: Tensor, max_sweeps: int = 0, *, result: Any
 ) -> Gradients:
     """Return the gradient by A of its thin factors, for m >= n (Townsend 2016).
 
@@ -87,13 +87,7 @@ def svd_jvp(
 
 
 def pinv_backward(
-    grads: Gradients,
-    needed: Needed,
-    a: Tensor,
-    rcond: float,
-    max_sweeps: int,
-    *,
-    result: Any,
+    grads: Gradients, needed: Needed, a: Tensor, *options: float, result: Any
 ) -> Gradients:
     """Return the gradient by A of its pseudo-inverse P at constant rank (Golub and Pereyra 1973).
 
@@ -108,9 +102,7 @@ def pinv_backward(
     return found, None, None
 
 
-def pinv_jvp(
-    tangents: Tangents, a: Tensor, rcond: float, max_sweeps: int, *, result: Any
-) -> tuple[Tensor, Tensor]:
+def pinv_jvp(tangents: Tangents, a: Tensor, *options: float, result: Any) -> tuple[Tensor, Tensor]:
     """Return ``-P T P + P P^T T^T (I - A P) + (I - P A) T^T P^T P``, and zeros."""
     p, s = result
     tangent = _given(tangents[0])

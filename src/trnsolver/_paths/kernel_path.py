@@ -56,6 +56,10 @@ def _launched(
     return tuple(torch.cat(results) for results in zip(*parts, strict=True))
 
 
+def _product(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
+    return trnblas.gemm(1.0, x, y, transA=transposed)
+
+
 def _scaled(a: Tensor, lower: bool = False) -> tuple[Tensor, Tensor]:
     """Return matrices divided by powers of four near their largest entries, and their roots.
 
@@ -118,9 +122,6 @@ def eigh_by_division(
 ) -> tuple[Tensor, Tensor]:
     """Return eigenpairs by spectral division down to matrices of order ``smallest``."""
 
-    def product(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
-        return trnblas.gemm(1.0, x, y, transA=transposed)
-
     def factor(x: Tensor) -> Tensor:
         return cholesky(launch, x[None])[0]
 
@@ -131,7 +132,7 @@ def eigh_by_division(
         w, v = _eigh(launch, x[None], max_sweeps)
         return w[0], v[0]
 
-    kernels = Kernels(product, factor, solve, small)
+    kernels = Kernels(_product, factor, solve, small)
     with trnblas.backend(launch.path):
         pairs = [divided_eigh(matrix, smallest, kernels) for matrix in a]
     return torch.stack([w for w, _ in pairs]), torch.stack([v for _, v in pairs])
@@ -197,11 +198,8 @@ def svd_of_groups(
         u, s, vh, _ = _launched(launch, svd_kernels.jacobi_svd, (x,), length, tables, 1, False)
         return u, s, vh
 
-    def product(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
-        return trnblas.gemm(1.0, x, y, transA=transposed)
-
     with trnblas.backend(launch.path):
-        return block_jacobi_svd(a, groups, sweeps, rotated_pair, product)
+        return block_jacobi_svd(a, groups, sweeps, rotated_pair, _product)
 
 
 def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,40 +60,56 @@ class Rows:
         return X.squeeze(-1) if self.vector else X
 
 
-def ranks_for(function: str, group: Any, layout: Layout | None, *operands: Any) -> Ranks:
-    """Return the ranks of the mesh of the first DTensor, or those of a group.
+class Where(NamedTuple):
+    """Where the rows of plain operands are, as given in a call.
 
-    Raises:
-        BackendError: There is no process group, or the group or mesh does not contain this rank.
-        FlagError: The mesh has several dimensions, or a DTensor comes with a group or layout.
+    Attributes:
+        group: Process group; None for the default one.
+        layout: Layout of the rows; None asks every rank for its number of rows.
+        check: Whether ranks compare their arguments first.
     """
-    for x in operands:
-        if is_dtensor(x):
-            only_plain(function, "a DTensor", group, layout)
-            return ranks_of_mesh(function, x.device_mesh, (1,))[0]
-    return ranks_of(function, group)
+
+    group: Any
+    layout: Layout | None
+    check: bool
+
+    def ranks_for(self, function: str, *operands: Any) -> Ranks:
+        """Return the ranks of the mesh of the first DTensor, or those of the group.
+
+        Raises:
+            BackendError: There is no process group, or the group or mesh does not contain this
+                rank.
+            FlagError: The mesh has several dimensions, or a DTensor comes with a group or layout.
+        """
+        for x in operands:
+            if is_dtensor(x):
+                self.only_plain(function, "a DTensor")
+                return ranks_of_mesh(function, x.device_mesh, (1,))[0]
+        return ranks_of(function, self.group)
+
+    def only_plain(self, function: str, kind: str) -> None:
+        """Raise ``FlagError`` if a group or layout is given with an operand that has one itself."""
+        for name, value in (("group", self.group), ("layout", self.layout)):
+            if value is not None:
+                raise FlagError(
+                    f"{function}: {name} is for plain tensors and must be None with {kind}, "
+                    f"got {value}"
+                )
 
 
-def only_plain(function: str, kind: str, group: Any, layout: Layout | None) -> None:
-    """Raise ``FlagError`` if a group or layout is given with an operand that has one itself."""
-    for name, value in (("group", group), ("layout", layout)):
-        if value is not None:
-            raise FlagError(
-                f"{function}: {name} is for plain tensors and must be None with {kind}, got {value}"
-            )
+def applied(node: Any, *arguments: Any) -> Any:
+    """Return the results of an autograd function."""
+    return node.apply(*arguments)
 
 
 def rows_of(
     function: str,
     A: Any,
-    B: Any = None,
-    *,
-    group: Any = None,
-    layout: Layout | None = None,
-    check: bool = True,
+    B: Any,
+    where: Where,
+    fits: Callable[[tuple[int, int]], str],
     differentiable: bool = True,
     options: str = "",
-    fits: Callable[[tuple[int, int]], str],
 ) -> Rows:
     """Return checked operands; every rank returns or raises.
 
@@ -101,12 +117,10 @@ def rows_of(
         function: The public function, for messages.
         A: A DTensor that is Shard(0), or the rows of this rank.
         B: The right-hand side, like A; None for a function without one.
-        group: Process group of plain tensors; None for the default one.
-        layout: Layout of the rows of plain tensors; None asks every rank for its number of rows.
-        check: Whether ranks compare their arguments first.
+        where: Where the rows of plain tensors are.
+        fits: Returns what is wrong with the shape of the whole matrix, or "".
         differentiable: Whether the function has gradients.
         options: Other arguments that all ranks must give alike.
-        fits: Returns what is wrong with the shape of the whole matrix, or "".
 
     Raises:
         BackendError: There is no process group, or it does not contain this rank.
@@ -115,9 +129,10 @@ def rows_of(
         FlagError: A DTensor is not Shard(0) on a mesh of one dimension.
         ShapeError: The shapes do not fit.
     """
-    with agreement(function, A, B, group=group, check=check) as describe:
+    layout = where.layout
+    with agreement(function, A, B, group=where.group, check=where.check) as describe:
         reverse_mode_only(function)
-        ranks = ranks_for(function, group, layout, A, B)
+        ranks = where.ranks_for(function, A, B)
         if B is not None and is_dtensor(A) != is_dtensor(B):
             raise DTypeError(f"{function}: A and B must both be DTensors, or both plain tensors")
         local, mesh = part_of(ranks, "A", A)
@@ -168,11 +183,7 @@ def first_derivatives_only(function: str) -> None:
         )
 
 
-def _check(
-    function: str,
-    local: Tensor,
-    right: Tensor | None,
-) -> None:
+def _check(function: str, local: Tensor, right: Tensor | None) -> None:
     if local.ndim != 2:
         raise ShapeError(f"{function}: A must be a matrix, got shape {tuple(local.shape)}")
     if local.dtype not in _DTYPES:

@@ -25,7 +25,7 @@ from trnsci.core.krylov.runs import Callback
 from trnsci.core.krylov.short_recurrences import conjugate_gradients
 from trnsci.core.krylov.short_recurrences import minres as minres_method
 from trnsci.core.krylov.solve import Method, Stopping, stopping
-from trnsolver.distributed._rows import check_layout, layout_of, only_plain, ranks_for
+from trnsolver.distributed._rows import Where, check_layout, layout_of
 from trnsparse.distributed import RowShardedCSR
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def cg(
     """
     rule = tol, rtol, atol, max_iter, callback
     given = Operands(A, b, x0, M)
-    return _solved("cg", conjugate_gradients, given, rule, on_failure, group, layout, check)
+    where = Where(group, layout, check)
+    return _solved("cg", conjugate_gradients, given, rule, on_failure, where)
 
 
 @also_spelled("max_iter", "maxiter")
@@ -106,15 +107,8 @@ def minres(
     """
     rule = tol, rtol, atol, max_iter, callback
     given = Operands(A, b, x0, M)
-    return _solved("minres", minres_method, given, rule, on_failure, group, layout, check)
-
-
-def _ranks(function: str, A: Any, b: Any, group: Any, layout: Layout | None) -> Ranks:
-    """Return the ranks of a matrix of any accepted kind."""
-    if isinstance(A, RowShardedCSR):
-        only_plain(function, "a RowShardedCSR", group, layout)
-        return replace(A.ranks, function=function)
-    return ranks_for(function, group, layout, A, b)
+    where = Where(group, layout, check)
+    return _solved("minres", minres_method, given, rule, on_failure, where)
 
 
 def _solved(
@@ -123,15 +117,18 @@ def _solved(
     operands: Operands,
     rule: tuple[Any, ...],
     on_failure: OnFailure,
-    group: Any,
-    layout: Layout | None,
-    check: bool,
+    where: Where,
 ) -> Solution:
     A = operands.A
+    sparse = isinstance(A, RowShardedCSR)
 
     def prepare() -> tuple[Ranks, Sharded, Stopping]:
-        ranks = _ranks(function, A, operands.b, group, layout)
-        return ranks, _sharded(ranks, A, layout), stopping(function, *rule)
+        if sparse:
+            where.only_plain(function, "a RowShardedCSR")
+            ranks = replace(A.ranks, function=function)
+        else:
+            ranks = where.ranks_for(function, A, operands.b)
+        return ranks, _sharded(ranks, A, where.layout), stopping(function, *rule)
 
     return solved_on_ranks(
         function,
@@ -139,9 +136,9 @@ def _solved(
         prepare,
         operands,
         on_failure,
-        group=A.group if isinstance(A, RowShardedCSR) else group,
+        group=A.group if sparse else where.group,
         columns=method is conjugate_gradients,
-        check=check,
+        check=where.check,
     )
 
 

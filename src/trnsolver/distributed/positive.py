@@ -27,7 +27,7 @@ from trnsci.core.errors import NotPositiveDefiniteError
 from trnsolver import factor as single
 from trnsolver._blas import gemm, trsm
 from trnsolver.distributed._panels import filled, panels
-from trnsolver.distributed._rows import first_derivatives_only, rows_of
+from trnsolver.distributed._rows import Where, applied, first_derivatives_only, rows_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -62,8 +62,8 @@ def cholesky(
         NotPositiveDefiniteError: A is not positive definite; on every rank.
         ShapeError: A is not square, or a layout does not fit.
     """
-    rows = rows_of("cholesky", A, group=group, layout=layout, check=check, fits=_square)
-    return rows.sharded(_call(_Cholesky, rows.A, rows.layout, rows.ranks))
+    rows = rows_of("cholesky", A, None, Where(group, layout, check), _square)
+    return rows.sharded(applied(_Cholesky, rows.A, rows.layout, rows.ranks))
 
 
 @also_spelled("A", "local")
@@ -95,17 +95,13 @@ def solve_spd(
         NotPositiveDefiniteError: A is not positive definite; on every rank.
         ShapeError: A is not square, or shapes do not fit.
     """
-    rows = rows_of("solve_spd", A, B, group=group, layout=layout, check=check, fits=_square)
-    X, logdet = _call(_Solve, rows.A, rows.B, rows.layout, rows.ranks)
+    rows = rows_of("solve_spd", A, B, Where(group, layout, check), _square)
+    X, logdet = applied(_Solve, rows.A, rows.B, rows.layout, rows.ranks)
     return SpdSolution(rows.sharded(rows.solution(X)), rows.replicated(logdet))
 
 
 def _square(shape: tuple[int, int]) -> str:
     return "" if shape[0] == shape[1] else "all ranks together must have a square matrix"
-
-
-def _call(node: Any, *arguments: Any) -> Any:
-    return node.apply(*arguments)
 
 
 # -- factors and substitutions ---------------------------------------------------------------------

@@ -20,10 +20,11 @@ from trnsci.core.distributed.layout import Layout
 from trnsci.core.errors import DerivativeError, FlagError
 from trnsci.core.numbers.values import finite
 from trnsolver import factor as single
-from trnsolver.distributed._rows import first_derivatives_only, rows_of
+from trnsolver.distributed._rows import Where, applied, first_derivatives_only, rows_of
 from trnsolver.factor import QRFactors, SVDFactors
 from trnsolver.least_squares import LeastSquares
-from trnsolver.signs import MUON, NEWTON_SCHULZ
+from trnsolver.randomized import sketch_width
+from trnsolver.signs import MUON, NEWTON_SCHULZ, gram_steps
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -53,8 +54,8 @@ def tsqr(
         FlagError: A is a DTensor, but not Shard(0) on a mesh of one dimension.
         ShapeError: All ranks together have fewer rows than columns, or shapes do not fit.
     """
-    rows = rows_of("tsqr", A, group=group, layout=layout, check=check, fits=_tall)
-    Q, R = _call(_QR, rows.A, rows.ranks)
+    rows = rows_of("tsqr", A, None, Where(group, layout, check), _tall)
+    Q, R = applied(_QR, rows.A, rows.ranks)
     return QRFactors(rows.sharded(Q), rows.replicated(R))
 
 
@@ -88,8 +89,8 @@ def lstsq(
         NotFiniteError: A or B has a NaN or an infinity, on some rank.
         ShapeError: A is wide, or shapes do not fit.
     """
-    rows = rows_of("lstsq", A, B, group=group, layout=layout, check=check, fits=_tall)
-    X, squares, rank, s = _call(_LeastSquares, rows.A, rows.B, rows.layout.shape[0], rows.ranks)
+    rows = rows_of("lstsq", A, B, Where(group, layout, check), _tall)
+    X, squares, rank, s = applied(_LeastSquares, rows.A, rows.B, rows.layout.shape[0], rows.ranks)
     if rows.vector:
         squares = squares.squeeze(-1)
     return LeastSquares(*map(rows.replicated, (rows.solution(X), squares, rank, s)))
@@ -127,24 +128,15 @@ def rsvd(
         NotFiniteError: A has a NaN or an infinity, on some rank.
         ShapeError: A is wide, or shapes do not fit.
     """
-    rows = rows_of(
-        "rsvd",
-        A,
-        group=group,
-        layout=layout,
-        check=check,
-        differentiable=False,
-        options=f"k {k}, {oversampling}, {power_iterations}, {seed}",
-        fits=_tall,
-    )
+    options = f"k {k}, {oversampling}, {power_iterations}, {seed}"
+    rows = rows_of("rsvd", A, None, Where(group, layout, check), _tall, False, options)
     local, ranks, n = rows.A, rows.ranks, rows.A.shape[1]
-    whole("rsvd", "k", k, 1, n, FlagError)
-    width = min(n, k + whole("rsvd", "oversampling", oversampling, 0, error=FlagError))
+    width = sketch_width("rsvd", k, n, oversampling, power_iterations)
     real = local.real.dtype if local.is_complex() else local.dtype
     sketch = normal(n, width, dtype=real, generator=Generator(seed))
     q = _tsqr(local @ sketch.to(local.device).to(local.dtype), ranks).Q
     inner = all_reduce(q.mH @ local, ranks)
-    for _ in range(whole("rsvd", "power_iterations", power_iterations, 0, error=FlagError)):
+    for _ in range(power_iterations):
         basis = single.qr(inner.mH).Q
         q = _tsqr(local @ basis, ranks).Q
         inner = all_reduce(q.mH @ local, ranks)
@@ -185,30 +177,15 @@ def msign(
         FlagError: A number of steps is negative, or A is not Shard(0).
         ShapeError: All ranks together have fewer rows than columns, or shapes do not fit.
     """
-    rows = rows_of(
-        "msign",
-        A,
-        group=group,
-        layout=layout,
-        check=check,
-        differentiable=False,
-        options=f"steps {steps}, polish {polish}",
-        fits=_tall,
-    )
+    options = f"steps {steps}, polish {polish}"
+    rows = rows_of("msign", A, None, Where(group, layout, check), _tall, False, options)
     for name, count in (("steps", steps), ("polish", polish)):
         whole("msign", name, count, 0, error=FlagError)
     wide = rows.A.to(torch.complex128 if rows.A.is_complex() else torch.float64)
     size = all_reduce((wide.abs() ** 2).sum(), rows.ranks).sqrt()
     x = wide / torch.where(size > 0, size, 1.0)
-    for count, (first, third, fifth) in ((steps, MUON), (polish, NEWTON_SCHULZ)):
-        gram = all_reduce(x.mH @ x, rows.ranks)
-        eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-        product = eye
-        for _ in range(count):
-            step = first * eye + third * gram + fifth * (gram @ gram)
-            product = step @ product
-            gram = step @ gram @ step
-        x = x @ product
+    for count, coefficients in ((steps, MUON), (polish, NEWTON_SCHULZ)):
+        x = x @ gram_steps(all_reduce(x.mH @ x, rows.ranks), count, coefficients)
     return rows.sharded(x.to(rows.A.dtype))
 
 
@@ -233,10 +210,6 @@ def _tall(shape: tuple[int, int]) -> str:
         "all ranks together must have at least as many rows as columns, because a wide matrix by "
         "rows would have to be gathered"
     )
-
-
-def _call(node: Any, *arguments: Any) -> Any:
-    return node.apply(*arguments)
 
 
 # -- gradients -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ do not converge.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
     """
     if not suits(a) or not fits(a, _eigh_block(a)[2]):
         return None
-    return _found(_Eigh, a)
+    return _found(_eigh, rules.eigh_backward, a)
 
 
 def batched_svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -64,7 +65,7 @@ def batched_svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     m, n = a.shape[-2:]
     if not suits(a) or not fits(a, svd_bytes(m, n, a.dtype, _svd_threads(a))):
         return None
-    return _found(_Svd, a)
+    return _found(_svd, rules.svd_backward, a)
 
 
 def batched_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -78,80 +79,58 @@ def batched_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
         return None
     if m < n and a.requires_grad and torch.is_grad_enabled():
         return None  # no derivative rule for wide matrices
-    return _found(_Qr, a)
+    return _found(_qr, rules.qr_backward, a)
 
 
-def _found(function: Any, a: Tensor) -> Any:
+def _found(factors: Callable[[Tensor], Any], rule: Callable[..., Any], a: Tensor) -> Any:
     try:
-        return function.apply(a)
+        return _Factors.apply(a, factors, rule)  # type: ignore[no-untyped-call]
     except NoKernelError:
         return None
 
 
-class _Eigh(torch.autograd.Function):
-    @staticmethod
-    def forward(a: Tensor) -> tuple[Tensor, Tensor]:
-        dense = a.detach().contiguous()
-        n = a.shape[-1]
-        w, v = dense.new_empty(dense.shape[:-1]), torch.empty_like(dense)
-        kernel, threads, shared = _eigh_block(a)
-        _rotated(kernel, dense, (dense, w, v), (n,), threads, shared)
-        if a.dtype is torch.float32 and n > MOST_ROWS:
-            return refined_pairs(dense, w, v)
-        return w, v
+class _Factors(torch.autograd.Function):
+    """The factors of a batch, with the derivative rule of their operation."""
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(*inputs, *output)
+    def forward(a: Tensor, factors: Callable[[Tensor], Any], rule: Any) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = factors(a.detach().contiguous())
+        return found
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor | None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(inputs[0], *output)
+        ctx.rule = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None]:
         a, *result = ctx.saved_tensors
-        return rules.eigh_backward((grads[0], grads[1]), (True,), a, 0, result=result)[0]
+        return ctx.rule(grads, (True,), a, result=result)[0], None, None
 
 
-class _Svd(torch.autograd.Function):
-    @staticmethod
-    def forward(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        dense = a.detach().contiguous()
-        m, n = a.shape[-2:]
-        u, s = torch.empty_like(dense), dense.new_empty((*a.shape[:-2], n))
-        vh = dense.new_empty((*a.shape[:-2], n, n))
-        threads = _svd_threads(a)
-        shared = svd_bytes(m, n, a.dtype, threads)
-        _rotated(SVD_KERNEL, dense, (dense, u, s, vh), (m, n), threads, shared)
-        return u, s, vh
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, ...]) -> None:
-        ctx.save_for_backward(*inputs, *output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor | None:
-        a, *result = ctx.saved_tensors
-        return rules.svd_backward((grads[0], grads[1], grads[2]), (True,), a, 0, result=result)[0]
+def _eigh(a: Tensor) -> tuple[Tensor, Tensor]:
+    n = a.shape[-1]
+    w, v = a.new_empty(a.shape[:-1]), torch.empty_like(a)
+    kernel, threads, shared = _eigh_block(a)
+    _rotated(kernel, a, (a, w, v), (n,), threads, shared)
+    return refined_pairs(a, w, v) if a.dtype is torch.float32 and n > MOST_ROWS else (w, v)
 
 
-class _Qr(torch.autograd.Function):
-    @staticmethod
-    def forward(a: Tensor) -> tuple[Tensor, Tensor]:
-        dense = a.detach().contiguous()
-        m, n = dense.shape[-2:]
-        least, threads = min(m, n), threads_for(n)
-        q = dense.new_empty((*dense.shape[:-2], m, least))
-        r = dense.new_empty((*dense.shape[:-2], least, n))
-        shared = qr_bytes(m, n, dense.dtype, threads)
-        launch(QR_KERNEL, dense, [dense, q, r, m, n], threads, shared)
-        return q, r
+def _svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    u, s = torch.empty_like(a), a.new_empty((*a.shape[:-2], n))
+    vh, threads = a.new_empty((*a.shape[:-2], n, n)), _svd_threads(a)
+    shared = svd_bytes(m, n, a.dtype, threads)
+    _rotated(SVD_KERNEL, a, (a, u, s, vh), (m, n), threads, shared)
+    return u, s, vh
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(*inputs, *output)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor | None:
-        a, *result = ctx.saved_tensors
-        return rules.qr_backward((grads[0], grads[1]), (True,), a, result=result)[0]
+def _qr(a: Tensor) -> tuple[Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    least, threads = min(m, n), threads_for(n)
+    q, r = a.new_empty((*a.shape[:-2], m, least)), a.new_empty((*a.shape[:-2], least, n))
+    launch(QR_KERNEL, a, [a, q, r, m, n], threads, qr_bytes(m, n, a.dtype, threads))
+    return q, r
 
 
 def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

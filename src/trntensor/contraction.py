@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, SupportsFloat
 
@@ -21,6 +22,7 @@ from trntensor._paths.precision import (
     with_precision,
 )
 from trntensor._paths.traced import traced, traced_terms
+from trntensor._planning.program import USUAL, Options
 from trntensor._planning.subscripts import parse, pointed, sizes_of
 from trntensor.plans import cached_plan
 
@@ -95,9 +97,13 @@ def einsum(
         tensors = [x.to(wanted) if hasattr(x, "to") else x for x in tensors]
     for x in tensors:
         if not isinstance(x, Tensor) and hasattr(x, "partition_dim"):
-            return _sharded(
-                text, tensors, alpha, beta, out, precision, target_forward_error, memory_limit
-            )
+            if target_forward_error is not None:  # by the terms of full sums, not of shards
+                terms = _summed_terms(text, tensors)
+                precision = _precision_for(tensors[0].dtype, terms, target_forward_error)
+            if out is not None and not (isinstance(beta, (int, float)) and beta == 0):
+                raise FlagError("einsum: out and beta do not go with operands in shards")
+            options = {"alpha": alpha, "precision": precision, "memory_limit": memory_limit}
+            return _sharded(text, tensors, options)
     check_operands("einsum", text, tensors)
     if target_forward_error is not None:
         terms = _summed_terms(text, tensors)
@@ -109,7 +115,8 @@ def einsum(
             )
         result = _traced(text, tensors, precision)
     else:
-        plan = cached_plan("einsum", text, tensors, precision, memory_limit, "flops")
+        by = USUAL if memory_limit is None else Options(memory_limit)
+        plan = cached_plan("einsum", text, tensors, precision, by)
         result = plan.run(*tensors)
     return _accumulated(text, result, alpha, beta, out)
 
@@ -130,29 +137,11 @@ def _summed_terms(text: str, operands: Sequence[Any]) -> int:
     return prod(size for label, size in sizes.items() if label not in equation.output)
 
 
-def _sharded(
-    text: str,
-    operands: Any,
-    alpha: Scalar,
-    beta: Scalar,
-    out: Tensor | None,
-    precision: Precision,
-    target: float | None,
-    memory_limit: int | None,
-) -> Any:
-    """Return a contraction with sharded operands."""
+def _sharded(text: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
+    """Return a contraction with sharded operands, of parts with these options."""
     from trntensor.parallel import sharded_einsum
 
-    if out is not None and not (isinstance(beta, (int, float)) and beta == 0):
-        raise FlagError("einsum: out and beta do not go with operands in shards")
-    if target is not None:  # selected by the terms of the full sums; shards have only part of them
-        terms = _summed_terms(text, operands)
-        precision = _precision_for(operands[0].dtype, terms, target)
-
-    def contract(plain: str, *tensors: Tensor) -> Tensor:
-        return einsum(plain, *tensors, alpha=alpha, precision=precision, memory_limit=memory_limit)
-
-    return sharded_einsum(contract, text, operands)
+    return sharded_einsum(partial(einsum, **options), text, operands)
 
 
 def _precision_for(dtype: torch.dtype, terms: int, target: float) -> Precision:

@@ -20,13 +20,13 @@ from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.iterations import OnFailure, checked_action
 from trnsci.core.numbers.values import STEPS, finite, one_problem, power_below, untraced
-from trntensor._decompositions.unfolding import (
+from trntensor._planning.subscripts import LETTERS
+from trntensor._unfolding import (
     check_parts,
     check_tensor,
     leading_basis,
     unfolded,
 )
-from trntensor._planning.subscripts import LETTERS
 from trntensor.contraction import einsum
 from trntensor.convergence import ConvergenceReport, Sweeps, report_sweeps
 

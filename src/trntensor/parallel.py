@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.distributed.layout import Layout
 from trnsci.core.errors import DTypeError, ShapeError
-from trntensor._planning.subscripts import Equation, parse, sizes_of
+from trntensor._planning.subscripts import parse, sizes_of
 
 __all__ = ["ShardedTensor", "gather", "scatter", "shard_boundaries"]
 
@@ -145,44 +145,35 @@ def sharded_einsum(contract: Any, text: str, operands: Sequence[Any]) -> Tensor 
             else:
                 cuts.setdefault(label, set()).update(x.starts)
         parts.append(x)
-    kept = [label for label in equation.output if label in cuts]
-    outermost, inner = kept[:1], [label for label in cuts if label not in kept[:1]]
-    ranges = {label: list(pairwise(sorted(cuts[label]))) for label in cuts}
-    ranges = {label: found or [(0, 0)] for label, found in ranges.items()}
-    chunks = []
-    for at in ranges[outermost[0]] if outermost else [None]:
-        outer = {} if at is None else {outermost[0]: at}
-        chunks.append(_summed(contract, equation, parts, outer, inner, ranges))
-    if not outermost:
-        return chunks[0]
-    return ShardedTensor(chunks, equation.output.index(outermost[0]))
+    ranges = {label: list(pairwise(sorted(cuts[label]))) or [(0, 0)] for label in cuts}
+    output = equation.output
+    order = [x for x in output if x in cuts] + [x for x in cuts if x not in output]
 
+    def within(at: dict[str, tuple[int, int]]) -> list[Tensor]:
+        """Return the results of the parts of the next sharded index, within ranges of others."""
+        label, last = order[len(at)], len(at) + 1 == len(order)
+        found = []
+        for bounds in ranges[label]:
+            inside = {**at, label: bounds}
+            if last:
+                taken = [_taken(x, t, inside) for x, t in zip(parts, equation.inputs, strict=True)]
+                found.append(contract(equation.plain, *taken))
+            else:
+                found.append(joined(order[len(inside)], within(inside)))
+        return found
 
-def _summed(
-    contract: Any,
-    equation: Equation,
-    operands: Sequence[Any],
-    outer: dict[str, tuple[int, int]],
-    inner: list[str],
-    ranges: dict[str, list[tuple[int, int]]],
-) -> Tensor:
-    """Return one shard of the result: summed sharded indices added, the others concatenated."""
-    inside = [label for label in inner if label in equation.output]
-    if inside:
-        label, rest = inside[0], [x for x in inner if x != inside[0]]
-        found = [
-            _summed(contract, equation, operands, {**outer, label: at}, rest, ranges)
-            for at in ranges[label]
-        ]
-        return torch.cat(found, equation.output.index(label))
-    total = None
-    for chosen in product(*(ranges[label] for label in inner)):
-        at = {**outer, **dict(zip(inner, chosen, strict=True))}
-        tensors = [_taken(x, term, at) for x, term in zip(operands, equation.inputs, strict=True)]
-        part = contract(equation.plain, *tensors)
-        total = part if total is None else total + part
-    assert total is not None
-    return total
+    def joined(label: str, found: list[Tensor]) -> Tensor:
+        if label in output:
+            return torch.cat(found, output.index(label))
+        return sum(found[1:], found[0])
+
+    if not order:
+        result: Tensor = contract(equation.plain, *parts)
+        return result
+    found = within({})
+    if order[0] in output:
+        return ShardedTensor(found, output.index(order[0]))
+    return joined(order[0], found)
 
 
 def _taken(x: Any, term: str, at: dict[str, tuple[int, int]]) -> Tensor:

@@ -25,7 +25,7 @@ from trntensor._paths.precision import Precision, checked_precision, with_precis
 from trntensor._planning.contraction_paths import Minimize, Path, pair_flops
 from trntensor._planning.pairs import Groups, groups_of
 from trntensor._planning.plan_cache import PlanCache
-from trntensor._planning.program import PathOptimizer, Program, make_program
+from trntensor._planning.program import Options, PathOptimizer, Program, make_program
 from trntensor._planning.subscripts import Equation, parse, sizes_of
 
 __all__ = [
@@ -129,10 +129,11 @@ class ContractionPlan(Plan):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments of the plan: its functions cannot be pickled."""
-        options = self.precision, self.memory_limit, self.minimize, self.contraction_path
+        options = Options(self.memory_limit, self.minimize, self.contraction_path)
         strides = (unary.strides for unary in self.program.unaries)
         layouts = tuple(zip(self.shapes, strides, strict=True))
-        return _remade, (self.subscripts, layouts, self.dtype, options, self.program.searched)
+        searched = self.program.searched
+        return _remade, (self.subscripts, layouts, self.dtype, self.precision, options, searched)
 
     @cached_property
     def run(self) -> Any:
@@ -167,11 +168,7 @@ class ContractionPlan(Plan):
             return with_precision(self.precision, fast, (a, b))
 
         program = self.program
-        if not program.slices:
-            return program.each_pair(pair, operands)
-        return program.summed(
-            operands, program.ranges(), lambda parts: program.each_pair(pair, parts)
-        )
+        return program.computed(operands, lambda parts: program.each_pair(pair, parts))
 
     def decisions(self) -> list[tuple[str, str]]:
         """Return the rows of the plan's table."""
@@ -248,7 +245,8 @@ def _remade(
     text: str,
     layouts: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...],
     dtype: torch.dtype,
-    options: tuple[Precision, int | None, Minimize, Path],
+    precision: Precision,
+    options: Options,
     searched: str,
 ) -> ContractionPlan:
     """Return an unpickled plan for operands of these shapes and strides."""
@@ -258,7 +256,7 @@ def _remade(
         else torch.empty_strided(shape, strides, dtype=dtype, device="meta")
         for shape, strides in layouts
     ]
-    plan = make_plan("plan_contraction", text, tensors, *options)
+    plan = make_plan("plan_contraction", text, tensors, precision, options)
     plan.program.searched = searched
     return plan
 
@@ -303,53 +301,41 @@ def plan_contraction(
     text, tensors = read_arguments(function, subscripts, operands)
     check_operands(function, text, tensors)
     chosen = checked_precision(function, precision)
-    if path is not None:
-        return make_plan(function, text, tensors, chosen, memory_limit, minimize, path)
-    return cached_plan(function, text, tensors, chosen, memory_limit, minimize)
+    options = Options(memory_limit, minimize, path)
+    return (cached_plan if path is None else make_plan)(function, text, tensors, chosen, options)
 
 
 def cached_plan(
-    function: str,
-    text: str,
-    tensors: Sequence[Tensor],
-    precision: Precision,
-    memory_limit: int | None,
-    minimize: Minimize,
+    function: str, text: str, tensors: Sequence[Tensor], precision: Precision, options: Options
 ) -> ContractionPlan:
     """Return the plan for validated operands, cached or new."""
     shapes = tuple([x.shape for x in tensors])
-    layout = None if memory_limit is None else _strides_of(tensors)
-    key = text, precision, memory_limit, minimize, tensors[0].dtype, shapes, layout
+    layout = None if options[0] is None else _strides_of(tensors)
+    key = text, precision, options, tensors[0].dtype, shapes, layout
     try:
         found = PLANS.get(key)
     except TypeError:  # symbolic sizes have no hash
-        return make_plan(function, text, tensors, precision, memory_limit, minimize)
+        return make_plan(function, text, tensors, precision, options)
     if found is not None:
         return found
-    return PLANS.keep(key, make_plan(function, text, tensors, precision, memory_limit, minimize))
+    return PLANS.keep(key, make_plan(function, text, tensors, precision, options))
 
 
 def make_plan(
-    function: str,
-    text: str,
-    tensors: Sequence[Tensor],
-    precision: Precision,
-    memory_limit: int | None,
-    minimize: Minimize,
-    path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
+    function: str, text: str, tensors: Sequence[Tensor], precision: Precision, options: Options
 ) -> ContractionPlan:
     """Return a new plan for validated operands."""
+    memory_limit, minimize, _ = options
     if minimize not in ("flops", "time", "size"):
         raise FlagError(f"{function}: minimize must be flops, time or size, got {minimize!r}")
     if memory_limit is not None:
         memory_limit = whole(function, "memory_limit", memory_limit, 0, error=ShapeError)
+        options = options._replace(memory_limit=memory_limit)
     equation = parse(function, text, tuple(x.ndim for x in tensors))
     shapes = tuple(tuple(x.shape) for x in tensors)
     itemsize = tensors[0].element_size()
     strides = None if memory_limit is None else _strides_of(tensors)
-    program = make_program(
-        function, equation, shapes, itemsize, minimize, memory_limit, path, strides
-    )
+    program = make_program(function, equation, shapes, itemsize, options, strides)
     inputs, output = equation.inputs, equation.output
     batch = contraction = ""
     strategy, transposed = "path", (False, False)

@@ -15,7 +15,7 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.numbers.values import finite, one_problem, power_below, untraced
-from trntensor._decompositions.unfolding import check_dtype, check_parts, check_tensor, split
+from trntensor._unfolding import check_dtype, check_parts, check_tensor, split
 from trntensor.contraction import einsum
 
 __all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]

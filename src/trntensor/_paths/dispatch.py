@@ -25,16 +25,11 @@ The results of stages are numbered after the operands.
 
 def contracted(program: Program, operands: Sequence[Tensor], precision: Precision) -> Tensor:
     """Return a contraction whose products are computed by kernels."""
-    if not program.steps:
-        return program.run(*operands)
-    stages = stages_of(program)
-    if not program.slices:
-        return run_stages(program.unaries, stages, operands, precision)
-    return program.summed(
-        operands,
-        program.ranges(),
-        lambda parts: run_stages(program.unaries, stages, parts, precision),
-    )
+
+    def contract(parts: Sequence[Tensor]) -> Tensor:
+        return run_stages(program.unaries, stages_of(program), parts, precision)
+
+    return program.computed(operands, contract)
 
 
 def lowered(program: Program, operands: Sequence[Tensor]) -> Tensor:
@@ -47,11 +42,7 @@ def lowered(program: Program, operands: Sequence[Tensor]) -> Tensor:
         result: Tensor = torch.einsum(Equation((left, right), out, "").plain, a, b)
         return result
 
-    if not program.steps:
-        return program.run(*operands)
-    if not program.slices:
-        return program.each_pair(pair, operands)
-    return program.summed(operands, program.ranges(), lambda parts: program.each_pair(pair, parts))
+    return program.computed(operands, lambda parts: program.each_pair(pair, parts))
 
 
 def moved(program: Program) -> tuple[int, list[str]]:
@@ -72,9 +63,9 @@ def moved(program: Program) -> tuple[int, list[str]]:
 
 def stages_of(program: Program) -> tuple[Stage, ...]:
     """Return the kernel launches of a program; two consecutive steps are fused if they fit."""
-    found = program.stages
-    if found is None:
-        found = program.stages = tuple(_stages(program))
+    if program.stages is None:
+        program.stages = tuple(_stages(program))
+    found: tuple[Stage, ...] = program.stages
     return found
 
 

@@ -21,13 +21,13 @@ from trnsci.core.tiles.tiling import Layout
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 from trntensor._kernels import chain as chain_kernels
 from trntensor._kernels import contraction as contraction_kernels
-from trntensor._planning.chains import Roles, chain_block, roles_of, terms_of
+from trntensor._planning.chains import Roles, chain_block, extents_of, roles_of, terms_of
 from trntensor._planning.pairs import around, groups_of
 
 
 def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
     left, right, out = terms_of(subscripts)
-    sizes = _sizes((left, a), (right, b))
+    sizes = extents_of((left, a.shape), (right, b.shape))
     groups = groups_of(left, right, out, sizes)
     batch, rows, columns, depth = groups[:4]
     shared = ""
@@ -77,7 +77,7 @@ def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
 
 def doublefloat_contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
     left, right, out = terms_of(subscripts)
-    sizes = _sizes((left, a), (right, b))
+    sizes = extents_of((left, a.shape), (right, b.shape))
     batch, rows, columns, depth, _ = groups_of(left, right, out, sizes)
     a, _ = _permuted(a, left, {"b": batch, "r": rows, "d": depth}, sizes)
     b, _ = _permuted(b, right, {"b": batch, "d": depth, "c": columns}, sizes)
@@ -91,7 +91,7 @@ def chain(launch: Launcher, a: Tensor, b: Tensor, c: Tensor, first: str, second:
     assert isinstance(roles, Roles)
     left, right, _ = terms_of(first)
     _, last, out = terms_of(second)
-    sizes = _sizes((left, a), (right, b), (last, c))
+    sizes = extents_of((left, a.shape), (right, b.shape), (last, c.shape))
     x, y, x_labels, y_labels = (a, b, left, right) if roles.x_first else (b, a, right, left)
     groups = {"d": roles.d, "k": roles.k, "l": roles.l, "r": roles.r, "n": roles.n}
     size = {name: prod(sizes[label] for label in group) for name, group in groups.items()}
@@ -163,10 +163,6 @@ def doublefloat_mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir
         t = doublefloat_product(launch, b[i : i + size].flatten(0, 1), flat.mT)
         total = total + doublefloat_energy(launch, t, eps_occ[i : i + size], eps_occ, eps_vir)
     return total
-
-
-def _sizes(*pairs: tuple[str, Tensor]) -> dict[str, int]:
-    return {x: n for labels, tensor in pairs for x, n in zip(labels, tensor.shape, strict=True)}
 
 
 def _some(groups: Mapping[str, str], names: str) -> dict[str, str]:

@@ -21,14 +21,9 @@ from trnsci.core.backend.operation import Operation
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
 from trntensor._library import LIBRARY
-from trntensor._planning.chains import terms_of, why_unfused
+from trntensor._planning.chains import extents_of, terms_of, why_unfused
 from trntensor._planning.pairs import pair_call, result_labels
 from trntensor._planning.subscripts import LETTERS
-
-
-def sizes_of(*pairs: tuple[str, Tensor]) -> dict[str, int]:
-    """Return the size of every index of some tensors."""
-    return {x: n for labels, tensor in pairs for x, n in zip(labels, tensor.shape, strict=True)}
 
 
 def _contract(a: Tensor, b: Tensor, subscripts: str) -> Tensor:
@@ -36,12 +31,12 @@ def _contract(a: Tensor, b: Tensor, subscripts: str) -> Tensor:
 
 
 def _by_torch(a: Tensor, b: Tensor, left: str, right: str, out: str) -> Tensor:
-    return pair_call(left, right, out, sizes_of((left, a), (right, b)))(a, b)
+    return pair_call(left, right, out, extents_of((left, a.shape), (right, b.shape)))(a, b)
 
 
 def _contract_flops(a: Tensor, b: Tensor, subscripts: str) -> float:
     left, right, _ = terms_of(subscripts)
-    return 2.0 * prod(sizes_of((left, a), (right, b)).values())
+    return 2.0 * prod(extents_of((left, a.shape), (right, b.shape)).values())
 
 
 class Contraction(Operation):
@@ -142,7 +137,7 @@ def _chain(a: Tensor, b: Tensor, c: Tensor, first: str, second: str) -> Tensor:
 def _chain_flops(a: Tensor, b: Tensor, c: Tensor, first: str, second: str) -> float:
     left, right, t = terms_of(first)
     last = terms_of(second)[1]
-    sizes = sizes_of((left, a), (right, b), (last, c))
+    sizes = extents_of((left, a.shape), (right, b.shape), (last, c.shape))
     return 2.0 * sum(prod(sizes[x] for x in {*u, *v}) for u, v in ((left, right), (t, last)))
 
 

@@ -7,7 +7,7 @@ and n (of c). The kernel requires k in one operand of the first contraction, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -39,6 +39,11 @@ def terms_of(equation: str) -> tuple[str, str, str]:
     left, _, out = equation.partition("->")
     a, _, b = left.partition(",")
     return a, b, out
+
+
+def extents_of(*operands: tuple[str, Sequence[int]]) -> dict[str, int]:
+    """Return the size of every index of tensors, given by their indices and shapes."""
+    return {x: n for labels, shape in operands for x, n in zip(labels, shape, strict=True)}
 
 
 def roles_of(first: str, second: str) -> Roles | str:
@@ -86,9 +91,6 @@ def why_unfused(first: str, second: str, shapes: tuple[tuple[int, ...], ...], it
         return roles
     left, right, _ = terms_of(first)
     terms = left, right, terms_of(second)[1]
-    sizes = {
-        x: n for t, shape in zip(terms, shapes, strict=True) for x, n in zip(t, shape, strict=True)
-    }
-    if chain_block(roles, sizes, itemsize):
+    if chain_block(roles, extents_of(*zip(terms, shapes, strict=True)), itemsize):
         return ""
     return "what is between the two contractions does not fit in SBUF"

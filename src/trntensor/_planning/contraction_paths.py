@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from math import inf, prod
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trnsci.core.tiles.hardware import BANK, CORES, DEFAULT_GENERATION, TILE
 from trntensor._planning.annealing import Network, Price, annealed, linear_path, tree_of, trees_of
@@ -28,84 +28,61 @@ _KEPT = 4
 _CORE = CORES[DEFAULT_GENERATION]
 
 
-def find_path(
-    inputs: Sequence[str],
-    output: str,
-    sizes: Mapping[str, int],
-    minimize: Minimize = "flops",
-    itemsize: int = 4,
-) -> tuple[Path, str]:
-    """Return the best path found, and the search method.
+class Problem(NamedTuple):
+    """A network whose path is searched.
 
-    Args:
+    Attributes:
         inputs: The indices of each tensor, without repeated ones and ones summed in it alone.
         output: The indices of the result.
-        sizes: The size of every index.
-        minimize: ``"flops"``, with ties broken by time; ``"time"`` on a NeuronCore, from
-            bytes, tiles of 128 and residency in SBUF; or ``"size"``, the largest intermediate.
+        extents: Every index, with its size.
+        minimize: ``"flops"``, with ties broken by time; ``"time"`` on a NeuronCore, from bytes,
+            tiles of 128 and residency in SBUF; or ``"size"``, the largest intermediate.
         itemsize: Bytes of one element.
     """
-    paths, found = find_paths(inputs, output, sizes, minimize, itemsize)
-    return paths[0], found
 
+    inputs: tuple[str, ...]
+    output: str
+    extents: tuple[tuple[str, int], ...]
+    minimize: Minimize
+    itemsize: int
 
-def find_paths(
-    inputs: Sequence[str],
-    output: str,
-    sizes: Mapping[str, int],
-    minimize: Minimize = "flops",
-    itemsize: int = 4,
-) -> tuple[tuple[Path, ...], str]:
-    """Return a few good paths, the best first, and the search method."""
-    if len(inputs) == 1:
-        return ((),), "nothing to order"
-    if len(inputs) == 2:
-        return (((0, 1),),), "nothing to order"
-    return _found(tuple(inputs), output, tuple(sizes.items()), minimize, itemsize)
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of every index; 1 for an empty one, so that paths have different costs."""
+        return {label: max(size, 1) for label, size in self.extents}
 
 
 @lru_cache(maxsize=256)
-def _found(
-    inputs: tuple[str, ...],
-    output: str,
-    extents: tuple[tuple[str, int], ...],
-    minimize: Minimize,
-    itemsize: int,
-) -> tuple[tuple[Path, ...], str]:
-    """Return paths of three or more tensors; cached, since several plans may share them."""
-    sizes = {label: max(size, 1) for label, size in extents}
-    if len(inputs) <= EXACT:
-        best = _best_path(inputs, output, sizes, minimize, itemsize)
-        return (best,), "all orders compared"
-    network = Network(inputs, output, sizes)
-    found = trees_of(network, _mask_price(network, minimize, itemsize))
+def find_paths(problem: Problem) -> tuple[tuple[Path, ...], str]:
+    """Return a few good paths, the best first, and the search method.
+
+    They are cached, since several plans may share them.
+    """
+    if len(problem.inputs) <= 2:
+        return (((0, 1),) * (len(problem.inputs) - 1),), "nothing to order"
+    if len(problem.inputs) <= EXACT:
+        return (_best_path(problem),), "all orders compared"
+    network = Network(problem.inputs, problem.output, problem.sizes)
+    found = trees_of(network, _mask_price(network, problem))
     paths = dict.fromkeys(linear_path(network, tree) for _, tree in found[: 2 * _KEPT])
     return tuple(paths)[:_KEPT], f"the best of {len(found)} annealed orders"
 
 
-def reordered(
-    inputs: Sequence[str],
-    output: str,
-    sizes: Mapping[str, int],
-    path: Path,
-    minimize: Minimize,
-    itemsize: int,
-    seed: int,
-) -> Path:
-    """Return a path that is at least as good as the given one for the given sizes."""
-    if len(inputs) <= EXACT:
-        return find_path(inputs, output, sizes, minimize, itemsize)[0]
-    network = Network(inputs, output, {label: max(size, 1) for label, size in sizes.items()})
-    price = _mask_price(network, minimize, itemsize)
+def reordered(problem: Problem, path: Path, seed: int) -> Path:
+    """Return a path that is at least as good as the given one."""
+    if len(problem.inputs) <= EXACT:
+        return find_paths(problem)[0][0]
+    network = Network(problem.inputs, problem.output, problem.sizes)
+    price = _mask_price(network, problem)
     return linear_path(network, annealed(tree_of(network, path), price, Random(seed)))
 
 
-def _mask_price(network: Network, minimize: Minimize, itemsize: int) -> Price:
+def _mask_price(network: Network, problem: Problem) -> Price:
     """Return the cost of annealing; for ``"size"`` the sum of all results, led by the largest."""
-    if minimize == "flops":
+    if problem.minimize == "flops":
         return network.flops
-    volume = network.volume
-    if minimize == "size":
+    volume, itemsize = network.volume, problem.itemsize
+    if problem.minimize == "size":
         return lambda a, b, out: volume(out)
 
     @cache
@@ -176,15 +153,14 @@ def _tiles(extent: float) -> float:
 # -- all orders ------------------------------------------------------------------------------------
 
 
-def _best_path(
-    inputs: Sequence[str], output: str, sizes: Mapping[str, int], minimize: Minimize, itemsize: int
-) -> Path:
+def _best_path(problem: Problem) -> Path:
     """Return the best of all paths, by dynamic programming over sets of tensors."""
+    inputs, output, minimize = problem.inputs, problem.output, problem.minimize
     count = len(inputs)
     every = (1 << count) - 1
     labels: dict[int, str] = {1 << i: term for i, term in enumerate(inputs)}
     best: dict[int, tuple[Any, ...]] = {1 << i: (0.0, 0.0, None) for i in range(count)}
-    price = _prices(minimize, sizes, itemsize)
+    price = _prices(problem)
     for chosen in sorted(range(1, every + 1), key=int.bit_count):
         if chosen in labels:
             continue
@@ -240,10 +216,9 @@ def _linear(every: int, best: Mapping[int, tuple[Any, ...]], count: int) -> Path
     return tuple(path)
 
 
-def _prices(
-    minimize: Minimize, sizes: Mapping[str, int], itemsize: int
-) -> Callable[..., tuple[float, float]]:
+def _prices(problem: Problem) -> Callable[..., tuple[float, float]]:
     """Return the cost function of a pair: the objective, then the tie-breaker."""
+    sizes, minimize, itemsize = problem.sizes, problem.minimize, problem.itemsize
 
     @cache
     def volume(labels: str) -> int:

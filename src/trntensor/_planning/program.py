@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from trnsci.core.errors import FlagError
-from trntensor._planning.contraction_paths import Minimize, Path, find_path, steps_of
-from trntensor._planning.limits import fitted
-from trntensor._planning.memory import Slices, flops_of, peak_bytes
+from trntensor._planning.contraction_paths import Minimize, Path, Problem, find_paths, steps_of
+from trntensor._planning.memory import Slices, Work, fitted
 from trntensor._planning.pairs import Unary, pair_call, unary_call, unary_of
 from trntensor._planning.subscripts import Equation, pointed, sizes_of
 
@@ -23,6 +23,7 @@ PathOptimizer = Callable[[Sequence[frozenset[str]], frozenset[str], Mapping[str,
 Contract = Callable[[Tensor, Tensor, str, str, str], Tensor]
 
 
+@dataclass(eq=False)
 class Program:
     """The steps of one contraction of operands of given shapes.
 
@@ -33,35 +34,31 @@ class Program:
         itemsize: Bytes of an element.
         unaries: Preparation of each operand.
         path: Pairs to contract, as positions in the list of remaining tensors.
-        steps: The same pairs by fixed tensor numbers, each with the indices of its result.
         slices: Sliced indices, with the sizes of their parts.
         searched: Search method of the path.
-        flops: Floating-point operations of the steps, counted as opt_einsum does.
-        peak_bytes: Peak bytes allocated, the result included.
+        stages: The launches of the kernel path, computed at first use.
     """
 
-    def __init__(
-        self,
-        equation: Equation,
-        shapes: tuple[tuple[int, ...], ...],
-        sizes: dict[str, int],
-        itemsize: int,
-        unaries: tuple[Unary, ...],
-        path: Path,
-        slices: Slices,
-        searched: str,
-    ) -> None:
-        self.equation = equation
-        self.shapes = shapes
-        self.sizes = sizes
-        self.itemsize = itemsize
-        self.unaries = unaries
-        self.path = path
-        self.steps = tuple(steps_of([u.kept for u in unaries], equation.output, path, sizes))
-        self.slices = slices
-        self.searched = searched
-        self.stages: Any = None  # stages of the kernel path, computed at first use
-        self._calls: dict[tuple[int, ...], Call] = {}
+    equation: Equation
+    shapes: tuple[tuple[int, ...], ...]
+    sizes: dict[str, int]
+    itemsize: int
+    unaries: tuple[Unary, ...]
+    path: Path
+    slices: Slices
+    searched: str
+    stages: Any = field(default=None, init=False)
+    _calls: dict[tuple[int, ...], Call] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def steps(self) -> tuple[tuple[int, int, str], ...]:
+        """The pairs of the path by fixed tensor numbers, each with the indices of its result."""
+        kept = [unary.kept for unary in self.unaries]
+        return tuple(steps_of(kept, self.equation.output, self.path, self.sizes))
+
+    @cached_property
+    def _work(self) -> Work:
+        return Work(self.unaries, self.steps, self.sizes, self.itemsize)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -76,43 +73,37 @@ class Program:
     @property
     def slice_count(self) -> int:
         """The number of slices."""
-        return prod(-(-self.sizes[label] // part) for label, part in self.slices)
+        return self._work.slice_count(dict(self.slices))
 
     @cached_property
     def flops(self) -> int:
-        """Floating-point operations of all slices."""
-        return self.slice_count * flops_of(self.unaries, self.steps, self.parts)
+        """Floating-point operations of all slices, counted as opt_einsum does."""
+        return self._work.flops(self.parts)
 
     @cached_property
     def peak_bytes(self) -> int:
         """Peak bytes allocated, the result included."""
-        peak = peak_bytes(self.unaries, self.steps, self.sizes, self.itemsize, self.parts)
+        peak, _ = self._work.peak(self.parts)
         if not self.slices:
             return peak
-        result = self.itemsize
-        for label in self.equation.output:
-            result *= self.sizes[label]
-        return result + peak
+        return peak + self.itemsize * prod(self.sizes[label] for label in self.equation.output)
 
     @cached_property
     def run(self) -> Call:
         """The function of the operands that computes the result with torch."""
         if self.slices:
-            return self._run_slices
+            return lambda *operands: self._summed(operands, None)
         return self._whole(self.sizes)
 
-    def ranges(self) -> Iterator[tuple[tuple[str, int, int], ...]]:
-        """Yield the slices, each as (index, start, length) of the sliced indices."""
-        cuts = [
-            [
-                (label, at, min(part, self.sizes[label] - at))
-                for at in range(0, self.sizes[label], part)
-            ]
-            for label, part in self.slices
-        ]
-        return product(*cuts)
+    def computed(
+        self, operands: Sequence[Tensor], contract: Callable[[Sequence[Tensor]], Tensor]
+    ) -> Tensor:
+        """Return the result with each slice computed by ``contract`` from sliced operands."""
+        if not self.steps:
+            return self.run(*operands)
+        return self._summed(operands, contract) if self.slices else contract(operands)
 
-    def sliced(
+    def _sliced(
         self, operands: Sequence[Tensor], at: Sequence[tuple[str, int, int]]
     ) -> list[Tensor]:
         """Return the views of the operands in a slice."""
@@ -124,20 +115,21 @@ class Program:
                         found[number] = found[number].narrow(dim, start, length)
         return found
 
-    def summed(
-        self,
-        operands: Sequence[Tensor],
-        slices: Iterable[Sequence[tuple[str, int, int]]],
-        contract: Callable[[Sequence[Tensor]], Tensor] | None = None,
+    def _summed(
+        self, operands: Sequence[Tensor], contract: Callable[[Sequence[Tensor]], Tensor] | None
     ) -> Tensor:
-        """Return the sum of some slices, in a tensor of the shape of the result.
-
-        Each is computed from the sliced operands by ``contract``, or by torch without it.
-        """
+        """Return the sum of all slices, each computed by ``contract``, or by torch without it."""
+        cuts = [
+            [
+                (label, at, min(part, self.sizes[label] - at))
+                for at in range(0, self.sizes[label], part)
+            ]
+            for label, part in self.slices
+        ]
         output = self.equation.output
         total = None
-        for at in slices:
-            parts = self.sliced(operands, at)
+        for at in product(*cuts):
+            parts = self._sliced(operands, at)
             part = self._part(parts, at) if contract is None else contract(parts)
             if total is None:
                 total = part.new_zeros([self.sizes[label] for label in output])
@@ -162,9 +154,6 @@ class Program:
             tensors[i] = tensors[j] = None
         result: Tensor = tensors[-1]
         return result
-
-    def _run_slices(self, *operands: Tensor) -> Tensor:
-        return self.summed(operands, self.ranges())
 
     def _part(self, operands: Sequence[Tensor], at: Sequence[tuple[str, int, int]]) -> Tensor:
         lengths = tuple(length for _, _, length in at)
@@ -219,14 +208,29 @@ def _double(pair: Call, first: Call | None, second: Call | None) -> Call:
     return lambda x, y: pair(first(x), second(y))
 
 
+class Options(NamedTuple):
+    """How a path is found.
+
+    Attributes:
+        memory_limit: Maximum bytes allocated at a time; None for no limit.
+        minimize: Objective of the path search.
+        path: A path given by the caller, or a path optimizer.
+    """
+
+    memory_limit: int | None = None
+    minimize: Minimize = "flops"
+    path: Sequence[tuple[int, int]] | PathOptimizer | None = None
+
+
+USUAL = Options()
+
+
 def make_program(
     function: str,
     equation: Equation,
     shapes: tuple[tuple[int, ...], ...],
     itemsize: int,
-    minimize: Minimize = "flops",
-    memory_limit: int | None = None,
-    path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
+    options: Options = USUAL,
     strides: Sequence[tuple[int, ...]] | None = None,
 ) -> Program:
     """Return the program of a contraction.
@@ -236,9 +240,7 @@ def make_program(
         equation: The contraction.
         shapes: Shapes of the operands.
         itemsize: Bytes of an element.
-        minimize: Objective of the path search.
-        memory_limit: Maximum bytes allocated at a time; None for no limit.
-        path: A path given by the caller, or a path optimizer.
+        options: How the path is found.
         strides: Strides of the operands, for the limit; None if they are contiguous.
 
     Raises:
@@ -255,18 +257,17 @@ def make_program(
         others = set(equation.output).union(*(p for at, p in enumerate(present) if at != number))
         unary = unary_of(term, shape, "".join(others), sizes)
         unaries.append(unary if strides is None else unary._replace(strides=strides[number]))
-    kept = [unary.kept for unary in unaries]
-    chosen, searched = None, "given"
-    if path is not None:
-        chosen = _chosen(function, path, kept, equation, sizes)
+    kept = tuple(unary.kept for unary in unaries)
+    limit, minimize, path = options
+    given = None if path is None else _chosen(function, path, kept, equation, sizes)
+    problem = Problem(kept, equation.output, tuple(sizes.items()), minimize, itemsize)
     slices: Slices = ()
-    if memory_limit is not None:
-        given = () if chosen is None else (chosen,)
-        chosen, slices, searched = fitted(
-            function, unaries, equation.output, sizes, itemsize, minimize, memory_limit, given
-        )
-    elif chosen is None:
-        chosen, searched = find_path(kept, equation.output, sizes, minimize, itemsize)
+    if limit is not None:
+        chosen, slices, searched = fitted(function, unaries, problem, limit, given)
+    elif given is not None:
+        chosen, searched = given, "given"
+    else:
+        (chosen, *_), searched = find_paths(problem)
     return Program(equation, shapes, sizes, itemsize, tuple(unaries), chosen, slices, searched)
 
 

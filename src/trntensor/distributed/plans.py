@@ -97,8 +97,7 @@ def _computed(equation: Equation, chosen: Schedule) -> Step:
 
     @cache
     def flops(shapes: tuple[tuple[int, ...], ...]) -> int:
-        itemsize = chosen.mesh.itemsize
-        return make_program("plan", equation, shapes, itemsize, "flops", None, None, None).flops
+        return make_program("plan", equation, shapes, chosen.mesh.itemsize).flops
 
     ranks = chosen.mesh.coordinates
     counts = tuple(flops(chosen.contracted_shapes(at)) for at in ranks)

@@ -1,1 +1,0 @@
-"""Unfoldings and truncated SVDs shared by the tensor decompositions."""

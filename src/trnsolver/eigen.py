@@ -38,6 +38,7 @@ from trnsolver._eigen.quality import EighInfo, InformedPairs, Pairs, frobenius_n
 from trnsolver._eigen.spectra import Wanted, approximate_pairs
 from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._library import LIBRARY, kernels_wanted
+from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import (
     chosen,
@@ -46,15 +47,6 @@ from trnsolver._paths.arguments import (
     restored,
     spectral_error,
     square_matrix,
-)
-from trnsolver._paths.batches import (
-    SWEEPS,
-    Batched,
-    cubes,
-    definite_example,
-    rows_bound,
-    up_to,
-    with_identity,
 )
 from trnsolver._paths.cuda.batched import batched_eigh
 from trnsolver._paths.cuda.launch import pays
@@ -348,7 +340,7 @@ def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> Pairs:
     try:
         if not kernels_wanted():
             return (pays("eigh", a) and batched_eigh(a)) or tuple(torch.linalg.eigh(a))
-        w, v = EIGH.of(a, SWEEPS if max_sweeps is None else max_sweeps)
+        w, v = EIGH.of(a, batches.SWEEPS if max_sweeps is None else max_sweeps)
     except TorchLinAlgError as error:
         raise spectral_error(function, a, error) from None
     if not only_finite(w):
@@ -364,7 +356,7 @@ def _eigh(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
 
 def _generalized_example() -> Example:
     a = random_tensor(4, 4)
-    return example(a + a.mT, *definite_example().args)
+    return example(a + a.mT, *batches.definite_example().args)
 
 
 def _symmetric(n: int, *batch: int) -> tuple[Tensor]:
@@ -386,20 +378,20 @@ def _in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
     return _products(w, v)
 
 
-EIGH = Batched(
+EIGH = batches.Batched(
     "eigh",
     reference=_eigh,
     backward=rules.eigh_backward,
     jvp=rules.eigh_jvp,
     from_result=True,
-    flops=cubes(9.0),
-    unsuited=up_to("DIVIDED_ORDER"),
+    flops=batches.cubes(9.0),
+    unsuited=batches.up_to("DIVIDED_ORDER"),
     examples={
-        "eigh": definite_example,
+        "eigh": batches.definite_example,
         "eigh_generalized": _generalized_example,
-        "eigh_randomized": lambda: definite_example(2, 1),
-        "eigvalsh": definite_example,
-        "inv_sqrt_spd": definite_example,
+        "eigh_randomized": lambda: batches.definite_example(2, 1),
+        "eigvalsh": batches.definite_example,
+        "inv_sqrt_spd": batches.definite_example,
     },
     evidence=(
         Case(
@@ -407,18 +399,18 @@ EIGH = Batched(
             "Jacobi eigh",
             lambda: _symmetric(7, 5),
             lambda a: _products(*eigh(a)),
-            with_identity,
+            batches.with_identity,
             "the matrix itself",
-            rows_bound,
+            batches.rows_bound,
         ),
         Case(
             "block_jacobi_eigh",
             "Jacobi eigh in blocks",
             lambda: _symmetric(7, 1),
             _in_groups,
-            with_identity,
+            batches.with_identity,
             "the matrix itself",
-            rows_bound,
+            batches.rows_bound,
             public=False,
         ),
     ),

@@ -20,6 +20,7 @@ from trnsci.core.numbers.conversions import array_of
 from trnsci.core.numbers.values import concrete, finite, inert, only_finite, power_below, untraced
 from trnsci.core.testing import random_tensor
 from trnsolver._library import kernels_wanted, no_kernel
+from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import (
     any_matrix,
@@ -31,17 +32,6 @@ from trnsolver._paths.arguments import (
     restored,
     restored_parts,
     square_matrix,
-)
-from trnsolver._paths.batches import (
-    Batched,
-    cubes,
-    definite,
-    definite_example,
-    definite_system,
-    rows_bound,
-    too_large,
-    up_to,
-    with_identity,
 )
 from trnsolver._paths.cuda.batched import batched_qr
 from trnsolver._paths.cuda.launch import pays
@@ -318,28 +308,28 @@ def _cholesky_product(a: Tensor) -> Tensor:
     return factor @ factor.mT
 
 
-CHOLESKY = Batched(
+CHOLESKY = batches.Batched(
     "cholesky",
     reference=_cholesky,
     backward=rules.cholesky_backward,
     jvp=rules.cholesky_jvp,
     from_result=True,
-    flops=cubes(1 / 3),
-    unsuited=up_to("CHOLESKY_ORDER"),
+    flops=batches.cubes(1 / 3),
+    unsuited=batches.up_to("CHOLESKY_ORDER"),
     examples={
-        "cholesky": definite_example,
-        "inv_spd": definite_example,
-        "solve_spd": definite_system,
+        "cholesky": batches.definite_example,
+        "inv_spd": batches.definite_example,
+        "solve_spd": batches.definite_system,
     },
     evidence=(
         Case(
             "cholesky",
             "Cholesky factor",
-            lambda: (definite(130),),
+            lambda: (batches.definite(130),),
             _cholesky_product,
             lambda a: a,
             "the matrix itself",
-            rows_bound,
+            batches.rows_bound,
         ),
     ),
 )
@@ -359,7 +349,7 @@ def _lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _lu_unsuited(a: Tensor) -> str:
     if a.shape[-1] != a.shape[-2]:
         return "the kernel takes square matrices"
-    return up_to("LU_ORDER")(a)
+    return batches.up_to("LU_ORDER")(a)
 
 
 def _lu_product(a: Tensor) -> Tensor:
@@ -367,15 +357,19 @@ def _lu_product(a: Tensor) -> Tensor:
     return p @ lower @ upper
 
 
-LU = Batched(
+LU = batches.Batched(
     "lu",
     reference=_lu,
     backward=rules.lu_backward,
     jvp=rules.lu_jvp,
     from_result=True,
-    flops=cubes(2 / 3),
+    flops=batches.cubes(2 / 3),
     unsuited=_lu_unsuited,
-    examples={"inv": definite_example, "lu": definite_example, "solve": definite_system},
+    examples={
+        "inv": batches.definite_example,
+        "lu": batches.definite_example,
+        "solve": batches.definite_system,
+    },
     evidence=(
         Case(
             "lu",
@@ -384,7 +378,7 @@ LU = Batched(
             _lu_product,
             lambda a: a,
             "the matrix itself",
-            rows_bound,
+            batches.rows_bound,
         ),
     ),
 )
@@ -409,7 +403,7 @@ def _qr_unsuited(a: Tensor) -> str:
     rows, columns = a.shape[-2:]
     if rows < columns:
         return "the kernel takes at least as many rows as columns"
-    return too_large(qr_bytes(rows, columns))
+    return batches.too_large(qr_bytes(rows, columns))
 
 
 def _qr_products(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -417,18 +411,18 @@ def _qr_products(a: Tensor) -> tuple[Tensor, Tensor]:
     return q @ r, q.mT @ q
 
 
-QR = Batched(
+QR = batches.Batched(
     "qr",
     reference=_qr,
     backward=rules.qr_backward,
     jvp=rules.qr_jvp,
     from_result=True,
-    flops=cubes(4.0),
+    flops=batches.cubes(4.0),
     unsuited=_qr_unsuited,
     examples={
-        "cholqr2": definite_example,
-        "hutch_plus_plus": lambda: definite_example(6),
-        "qr": definite_example,
+        "cholqr2": batches.definite_example,
+        "hutch_plus_plus": lambda: batches.definite_example(6),
+        "qr": batches.definite_example,
     },
     evidence=(
         Case(
@@ -436,9 +430,9 @@ QR = Batched(
             "QR",
             lambda: (random_tensor(140, 30),),
             _qr_products,
-            with_identity,
+            batches.with_identity,
             "the matrix itself",
-            rows_bound,
+            batches.rows_bound,
         ),
     ),
 )

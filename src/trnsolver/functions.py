@@ -25,6 +25,7 @@ from trnsolver._factors.symmetric import symmetric_part
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._matrix_functions.polar import qdwh
 from trnsolver._matrix_functions.sylvester import inverse_root, unitary_factor
+from trnsolver._paths import batches
 from trnsolver._paths.arguments import (
     any_matrix,
     batch_of,
@@ -32,14 +33,6 @@ from trnsolver._paths.arguments import (
     in_full_precision,
     restored,
     square_matrix,
-)
-from trnsolver._paths.batches import (
-    Batched,
-    condition_bound,
-    cubes_per_step,
-    definite,
-    definite_example,
-    up_to,
 )
 from trnsolver.eigen import exact_pairs
 from trnsolver.signs import msign, orthogonalize, peak
@@ -213,21 +206,21 @@ def _exact_inverse_root(a: Tensor) -> Tensor:
     return (v * w.rsqrt()) @ v.mT
 
 
-INV_SQRT_SPD_NS = Batched(
+INV_SQRT_SPD_NS = batches.Batched(
     "inv_sqrt_spd_ns",
     reference=_fixed_inv_sqrt,
-    flops=cubes_per_step(6.0),
-    unsuited=up_to("ROOT_ORDER"),
-    examples={"inv_sqrt_spd_ns": definite_example},
+    flops=batches.cubes_per_step(6.0),
+    unsuited=batches.up_to("ROOT_ORDER"),
+    examples={"inv_sqrt_spd_ns": batches.definite_example},
     evidence=(
         Case(
             "inverse_root",
             "inverse square root",
-            lambda: (definite(20),),
+            lambda: (batches.definite(20),),
             lambda a: inv_sqrt_spd_ns(a)[0],
             _exact_inverse_root,
             "torch in float64",
-            condition_bound,
+            batches.condition_bound,
         ),
     ),
 )

@@ -42,8 +42,8 @@ from trnsci.core.krylov.vectors import norm
 from trnsci.core.numbers.values import STEPS, inert, power_below, untraced
 from trnsci.core.testing import random_tensor
 from trnsolver._library import kernels_wanted, no_kernel
+from trnsolver._paths import batches
 from trnsolver._paths.arguments import in_full_precision
-from trnsolver._paths.batches import Batched, condition_bound, definite, up_to
 from trnsolver.operators import LinearOperator, OperatorLike
 
 __all__ = [
@@ -348,7 +348,7 @@ def _cg_example() -> Example:
     return example(torch.eye(2), random_tensor(4, seed=3)[:2], max_iter=1)
 
 
-CG = Batched(
+CG = batches.Batched(
     "cg",
     reference=_fixed_cg,
     fake=_cg_shape,
@@ -356,17 +356,17 @@ CG = Batched(
     jvp=_cg_jvp,
     from_result=True,
     flops=lambda a, b, x0, tol, max_iter: 2.0 * a.numel() * max_iter,
-    unsuited=up_to("CG_ORDER"),
+    unsuited=batches.up_to("CG_ORDER"),
     examples={"cg": _cg_example},
     evidence=(
         Case(
             "conjugate_gradients",
             "conjugate gradients",
-            lambda: (definite(40), random_tensor(40, seed=1)),
+            lambda: (batches.definite(40), random_tensor(40, seed=1)),
             lambda a, b: cg(a, b, tol=1e-6, max_iter=20)[0],
             lambda a, b: torch.linalg.solve(a.double(), b.double()),
             "torch in float64",
-            lambda a, b: 1e-6 * float(torch.linalg.cond(a.double())) + condition_bound(a),
+            lambda a, b: 1e-6 * float(torch.linalg.cond(a.double())) + batches.condition_bound(a),
         ),
     ),
 )

@@ -11,6 +11,7 @@ from trnsci.core.errors import ConvergenceError, FlagError, LinAlgError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, only_finite
 from trnsolver._library import kernels_wanted
+from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import (
     any_matrix,
@@ -20,7 +21,6 @@ from trnsolver._paths.arguments import (
     restored,
     right_side,
 )
-from trnsolver._paths.batches import SWEEPS, Batched, cubes, definite_example, definite_system
 from trnsolver.singular_values import svd_unsuited
 
 __all__ = ["LeastSquares", "lstsq", "pinv"]
@@ -144,7 +144,7 @@ def _with_values(function: str, a: Tensor, rcond: float) -> tuple[Tensor, Tensor
     Singular values up to ``rcond`` times the largest count as zero.
     """
     wide = a.shape[-2] < a.shape[-1]
-    p, s = PINV.of(a.mT if wide else a, rcond, SWEEPS)
+    p, s = PINV.of(a.mT if wide else a, rcond, batches.SWEEPS)
     if not only_finite(s):
         raise ConvergenceError(f"{function}: the rotations did not converge")
     return p.mT if wide else p, s.detach()
@@ -170,13 +170,13 @@ def _pseudo_inverse(a: Tensor, rcond: float) -> Tensor:
     return torch.complex(p[..., :n, :m], p[..., n:, :m])
 
 
-PINV = Batched(
+PINV = batches.Batched(
     "pinv",
     reference=_pinv,
     backward=rules.pinv_backward,
     jvp=rules.pinv_jvp,
     from_result=True,
-    flops=cubes(14.0),
+    flops=batches.cubes(14.0),
     unsuited=svd_unsuited,
-    examples={"lstsq": definite_system, "pinv": definite_example},
+    examples={"lstsq": batches.definite_system, "pinv": batches.definite_example},
 )

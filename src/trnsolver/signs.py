@@ -13,14 +13,8 @@ from trnsci.core.numbers.products import matmul
 from trnsci.core.numbers.values import concrete
 from trnsci.core.testing import random_tensor
 from trnsolver._library import kernels_wanted
+from trnsolver._paths import batches
 from trnsolver._paths.arguments import any_matrix, batch_of, in_full_precision, restored, working
-from trnsolver._paths.batches import (
-    Batched,
-    condition_bound,
-    cubes_per_step,
-    definite_example,
-    too_large,
-)
 
 __all__ = ["msign", "orthogonalize"]
 
@@ -177,7 +171,7 @@ def _in_gram_form(
 def _msign_unsuited(a: Tensor, *rest: object) -> str:
     from trnsolver._kernels.limits import msign_bytes
 
-    return too_large(msign_bytes(*a.shape[-2:]))
+    return batches.too_large(msign_bytes(*a.shape[-2:]))
 
 
 def gram_steps(gram: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
@@ -197,12 +191,12 @@ def _exact_sign(a: Tensor) -> Tensor:
     return u @ vh
 
 
-MSIGN = Batched(
+MSIGN = batches.Batched(
     "msign",
     reference=_fixed_msign,
-    flops=cubes_per_step(6.0),
+    flops=batches.cubes_per_step(6.0),
     unsuited=_msign_unsuited,
-    examples={"msign": definite_example, "orthogonalize": definite_example},
+    examples={"msign": batches.definite_example, "orthogonalize": batches.definite_example},
     evidence=(
         Case(
             "msign",
@@ -211,7 +205,7 @@ MSIGN = Batched(
             lambda a: msign(a),
             _exact_sign,
             "torch in float64",
-            condition_bound,
+            batches.condition_bound,
         ),
     ),
 )

@@ -13,16 +13,9 @@ from trnsci.core.examples import Case
 from trnsci.core.numbers.values import finite, only_finite
 from trnsci.core.testing import random_tensor
 from trnsolver._library import kernels_wanted
+from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import any_matrix, restored, restored_parts, spectral_error
-from trnsolver._paths.batches import (
-    SWEEPS,
-    Batched,
-    cubes,
-    definite_example,
-    rows_bound,
-    with_identity,
-)
 from trnsolver._paths.cuda.batched import batched_svd
 from trnsolver._paths.cuda.launch import pays
 
@@ -93,7 +86,7 @@ def run_svd(function: str, a: Tensor, full_matrices: bool = False) -> tuple[Tens
 
 def _on_kernels(function: str, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     wide = a.shape[-2] < a.shape[-1]
-    u, s, vh = SVD.of(a.mT if wide else a, SWEEPS)
+    u, s, vh = SVD.of(a.mT if wide else a, batches.SWEEPS)
     if not only_finite(s):
         finite(function, "A", a)
         raise ConvergenceError(f"{function}: the rotations did not converge")
@@ -122,20 +115,20 @@ def _products(a: Tensor) -> tuple[Tensor, Tensor]:
     return (u * s.unsqueeze(-2)) @ vh, u.mT @ u
 
 
-SVD = Batched(
+SVD = batches.Batched(
     "svd",
     reference=_svd,
     backward=rules.svd_backward,
     jvp=rules.svd_jvp,
     from_result=True,
-    flops=cubes(12.0),
+    flops=batches.cubes(12.0),
     unsuited=svd_unsuited,
     examples={
-        "nystrom": lambda: definite_example(2),
-        "polar": definite_example,
-        "rsvd": lambda: definite_example(2, oversampling=1),
-        "svd": definite_example,
-        "svdvals": definite_example,
+        "nystrom": lambda: batches.definite_example(2),
+        "polar": batches.definite_example,
+        "rsvd": lambda: batches.definite_example(2, oversampling=1),
+        "svd": batches.definite_example,
+        "svdvals": batches.definite_example,
     },
     evidence=(
         Case(
@@ -143,9 +136,9 @@ SVD = Batched(
             "singular values",
             lambda: (random_tensor(140, 5),),
             _products,
-            with_identity,
+            batches.with_identity,
             "the matrix itself",
-            rows_bound,
+            batches.rows_bound,
         ),
     ),
 )

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import ConvergenceError
-from trnsolver._eigen.refine import pair_correction
 from trnsolver._factors.symmetric import symmetric_part
 
 _STEEP = (3.4445, -4.7750, 2.0315)
@@ -137,3 +136,28 @@ def _orthogonalised(q: Tensor, kernels: Kernels) -> Tensor:
             gram = gram + 16 * torch.finfo(q.dtype).eps * gram.abs().max() * eye
         q = kernels.solve(kernels.cholesky(gram), q)
     return q
+
+
+def pair_correction(projected: Tensor, gram: Tensor, most: float) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues, and E of the refined eigenvectors ``X + X @ E``.
+
+    It is one step of Ogita and Aishima's refinement, 2018.
+
+    If two eigenvalues are so close that the step would be too long, their vectors are only made
+    orthogonal.
+
+    Args:
+        projected: X^T A X, (..., n, n).
+        gram: X^T X.
+        most: Longest step; the remaining error is its square.
+    """
+    eye = torch.eye(projected.shape[-1], dtype=projected.dtype, device=projected.device)
+    rest = eye - gram
+    values = projected.diagonal(dim1=-2, dim2=-1) / (1 - rest.diagonal(dim1=-2, dim2=-1))
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    step = (projected + values.unsqueeze(-2) * rest) / gaps
+    half = 0.5 * rest
+    # The vectors of a pair stay orthogonal only if both are corrected.
+    short = step.abs() <= most
+    step = torch.where(short & short.mT, step, half)
+    return values, torch.where(eye.bool(), half, step)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.compiled import CudaKernel
-from trnsolver._eigen.refine import pair_correction
+from trnsolver._eigen.divide import pair_correction
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.cuda.householder import QR
 from trnsolver._paths.cuda.jacobi import EIGH, SVD

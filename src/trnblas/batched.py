@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -110,7 +110,8 @@ def grouped_gemm(
         FlagError: An option is invalid, or beta is not 0 without C.
     """
     count = len(A)
-    lists = [_for_each(name, value, count) for name, value in _named(alpha, beta, transA, transB)]
+    given = {"alpha": alpha, "beta": beta, "transA": transA, "transB": transB}
+    lists = [_for_each(name, value, count) for name, value in given.items()]
     for name, given in (("B", B), ("C", C), ("out", out)):
         if given is not None and len(given) != count:
             raise ShapeError(
@@ -171,10 +172,6 @@ def _check_batch(function: str, A: Tensor, B: Tensor) -> None:
             f"{function}: A or B must be a batch of matrices (3-D or more), "
             f"got {tuple(A.shape)} and {tuple(B.shape)}"
         )
-
-
-def _named(alpha: Any, beta: Any, trans_a: Any, trans_b: Any) -> Iterable[tuple[str, Any]]:
-    return {"alpha": alpha, "beta": beta, "transA": trans_a, "transB": trans_b}.items()
 
 
 def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:

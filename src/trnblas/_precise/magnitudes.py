@@ -17,8 +17,10 @@ from __future__ import annotations
 from trnblas._precise.slicing import (
     FEWEST_SLICES,
     MOST_SLICES,
+    OPERANDS,
     block_starts,
     chunk_rows,
+    left_out,
     pair_groups,
 )
 from trnsci.core.errors import KernelError
@@ -42,11 +44,7 @@ def magnitude_bound(slices: int, depth: int, range_a: int, range_b: int) -> floa
     chunks = -(-block // chunk_rows(slices, block))
     per_term = 2.0 ** (range_a + range_b)
     remainder = 1.125 * 2.0 ** (-7 * slices)
-    left_out = sum(
-        (2 * slices + 1 - weight) * 2.0 ** (14 - 7 * weight)
-        for weight in range(slices + 3, 2 * slices + 1)
-    )
-    dropped = per_term * (left_out + remainder**2)
+    dropped = per_term * (left_out(slices) + remainder**2)
     dropped += 1.01 * remainder * (2.0**range_a + 2.0**range_b)
     smallest = per_term * rows * (slices - 1) ** 2 * _U * 2.0 ** (14 - 7 * (slices + 2))
     of_chunk = len(pair_groups(slices, block)) + 2
@@ -54,8 +52,7 @@ def magnitude_bound(slices: int, depth: int, range_a: int, range_b: int) -> floa
     errors = _U * (_DIGITS * of_chunk + 1.01 * chunks)  # T is the sum of those of chunks
     small = additions * _U * errors
     sums = additions * _U * small + _U * (_U * 1.01 + small)
-    operands = 2 * 2.0**-49 * (1 + 2.0**-49)
-    return operands + dropped + smallest + sums + 2.0**-53 * len(starts)
+    return OPERANDS + dropped + smallest + sums + 2.0**-53 * len(starts)
 
 
 def slices_for_ranges(target: float, depth: int, range_a: int, range_b: int) -> int:

@@ -46,6 +46,9 @@ FEWEST_SLICES, MOST_SLICES = 3, 16
 MOST_DEPTH = 600_000
 """The longest contraction for which the promise is proved."""
 
+OPERANDS = 2 * 2.0**-49 * (1 + 2.0**-49)
+"""The largest error of a product by the rounding of both operands to planes."""
+
 _U = 2.0**-24
 _BLOCK = 4096
 _CHUNK = 1024
@@ -100,21 +103,22 @@ def bound(slices: int, depth: int) -> float:
     return _block_bound(slices, starts[1]) + 2.0**-53 * len(starts)
 
 
+def left_out(slices: int) -> float:
+    """Return the sum of the largest products of the pairs of slices that are not multiplied."""
+    weights = range(slices + 3, 2 * slices + 1)
+    return sum((2 * slices + 1 - weight) * 2.0 ** (14 - 7 * weight) for weight in weights)
+
+
 def _block_bound(slices: int, depth: int) -> float:
     rows = min(depth, chunk_rows(slices, depth))
     chunks = -(-depth // chunk_rows(slices, depth))
     per_norm = 4.0  # 1 / (alpha * beta), at most
-    operands = 2 * 2.0**-49 * (1 + 2.0**-49)
     remainder = 1.125 * 2.0 ** (-7 * slices)
-    left_out = sum(
-        (2 * slices + 1 - weight) * 2.0 ** (14 - 7 * weight)
-        for weight in range(slices + 3, 2 * slices + 1)
-    )
-    dropped = per_norm * depth * left_out
+    dropped = per_norm * depth * left_out(slices)
     dropped += 2 * 2 * sqrt(depth) * remainder + per_norm * depth * remainder**2
     terms = (slices - 1) * rows
     smallest = per_norm * chunks * terms**2 * _U * 2.0 ** (14 - 7 * (slices + 2))
-    return operands + dropped + smallest + _sum_errors(slices, depth, rows, chunks)
+    return OPERANDS + dropped + smallest + _sum_errors(slices, depth, rows, chunks)
 
 
 def _sum_errors(slices: int, depth: int, rows: int, chunks: int) -> float:

@@ -13,12 +13,14 @@ from trnblas._paths.arguments import Scalar
 from trnblas.distributed.panels import flipped
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import gradients
-from trnsci.core.distributed.layout import dims_of, is_dtensor
+from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
+from trnsci.core.distributed.layout import dims_of, is_dtensor, mesh_of
 from trnsci.core.distributed.schedule import Split
 from trnsci.core.errors import DerivativeError, DTypeError, FlagError, ShapeError
 
 if TYPE_CHECKING:
-    from torch.distributed.tensor import Placement
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Placement
 
 _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -40,6 +42,18 @@ def check_operand(function: str, name: str, x: Any, mesh: Any, ndim: int = 2) ->
         raise DTypeError(
             f"{function}: {name} must be float32, float64, complex64 or complex128, got {x.dtype}"
         )
+
+
+def checked_mesh(
+    function: str, ndim: int = 2, **operands: DTensor | None
+) -> tuple[DeviceMesh, tuple[Ranks, ...]]:
+    """Return the mesh of checked operands, and its ranks along each dimension."""
+    mesh = mesh_of(function, **operands)
+    ranks = ranks_of_mesh(function, mesh)
+    for name, x in operands.items():
+        if x is not None:
+            check_operand(function, name, x, mesh, ndim)
+    return mesh, ranks
 
 
 def constant(function: str, name: str, value: Scalar) -> Scalar:

@@ -10,18 +10,16 @@ from torch import Tensor
 
 from trnblas import mp2
 from trnblas._paths.levels import level_name
-from trnblas.distributed.operands import check_operand, described, precision_of
+from trnblas.distributed.operands import checked_mesh, described, precision_of
 from trnblas.level3 import gemm
 from trnsci.core.arguments import agree
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement, gradients
 from trnsci.core.distributed.collectives import all_reduce, replicate, start_shift
-from trnsci.core.distributed.groups import ranks_of_mesh
 from trnsci.core.distributed.layout import (
     even_offsets,
     even_sizes,
     local_of,
-    mesh_of,
     split_dims,
     with_local,
 )
@@ -66,9 +64,7 @@ def batched_pair_energy(
         RankError: Ranks gave different arguments, or a rank has ended.
     """
     with agreement(FUNCTION, B, check=check) as describe:
-        mesh = mesh_of(FUNCTION, B=B)
-        ranks = ranks_of_mesh(FUNCTION, mesh)
-        check_operand(FUNCTION, "B", B, mesh, 3)
+        mesh, ranks = checked_mesh(FUNCTION, 3, B=B)
         if B.is_complex():
             raise DTypeError(f"{FUNCTION}: B must be float32 or float64, got {B.dtype}")
         if split_dims(FUNCTION, "B", B) != (0, None)[: mesh.ndim]:

@@ -14,7 +14,7 @@ from trnblas._paths.arguments import Scalar, checked_product
 from trnblas._paths.flags import applied
 from trnblas._paths.levels import level_name
 from trnblas.distributed.operands import (
-    check_operand,
+    checked_mesh,
     constant,
     described,
     precision_of,
@@ -25,11 +25,10 @@ from trnsci.core.arguments import agree
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import Pending, start_broadcast
-from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
+from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import (
     even_offsets,
     local_of,
-    mesh_of,
     placements_of,
     with_local,
 )
@@ -135,11 +134,7 @@ def accumulation(
 ) -> Accumulation:
     """Return the checked operands of ``alpha * op(A) @ op(B) + beta * C``, and its schedule."""
     A, B, C = operands
-    mesh = mesh_of(function, A=A, B=B, C=C)
-    ranks = ranks_of_mesh(function, mesh)
-    for name, x in (("A", A), ("B", B), ("C", C)):
-        if x is not None:
-            check_operand(function, name, x, mesh)
+    mesh, ranks = checked_mesh(function, A=A, B=B, C=C)
     agree(function, "A", A, "B", B)
     level = level_name(function, precision, A)
     alpha, beta = (constant(function, name, x) for name, x in zip(_FACTORS, factors, strict=True))

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from trnblas import level3
-from trnblas._paths.arguments import Scalar, sided_arguments
-from trnblas._paths.flags import applied, is_left, is_unit, is_upper, transposition
+from trnblas._paths.arguments import Scalar, sided_arguments, triangle_arguments
+from trnblas._paths.flags import applied
 from trnblas._paths.levels import level_name
 from trnblas.distributed.operands import (
-    check_operand,
+    checked_mesh,
     constant,
     described,
     precision_of,
@@ -31,12 +31,12 @@ from trnblas.distributed.operands import (
 )
 from trnblas.distributed.panels import flipped
 from trnblas.distributed.products import Product, product_schedule
-from trnsci.core.arguments import agree, square
+from trnsci.core.arguments import agree
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import start_broadcast
-from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
-from trnsci.core.distributed.layout import even_offsets, even_sizes, local_of, mesh_of, with_local
+from trnsci.core.distributed.groups import Ranks
+from trnsci.core.distributed.layout import even_offsets, even_sizes, local_of, with_local
 from trnsci.core.distributed.plans import Step
 from trnsci.core.distributed.schedule import FREE, Mesh, Move, Schedule, Split, moves
 from trnsci.core.distributed.splits import moved
@@ -112,14 +112,9 @@ def triangular_system(
 ) -> Prepared:
     """Return the checked operands of a system, whose flags are those of ``trsm`` in order."""
     side, uplo, trans, diag = flags
-    mesh = mesh_of(function, A=A, B=B)
-    ranks = ranks_of_mesh(function, mesh)
-    check_operand(function, "A", A, mesh)
-    check_operand(function, "B", B, mesh)
+    mesh, ranks = checked_mesh(function, A=A, B=B)
     agree(function, "A", A, "B", B)
-    left, unit = is_left(function, side), is_unit(function, diag)
-    upper, op = is_upper(function, uplo), transposition(function, "trans", trans, A)
-    square(function, "A", A)
+    left, upper, op, unit = triangle_arguments(function, A, side, uplo, trans, diag)
     level = level_name(function, precision, A)
     factor = constant(function, "alpha", alpha)
     factor, _ = sided_arguments(function, factor, A, B, 0, None, left)

@@ -70,9 +70,7 @@ def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
     result = launch(contraction_kernels.contract, a, b, shape, *layouts, between, tiling.blocks)
     if direct:
         return result.reshape([sizes[x] for x in out])
-    have = batch + rows + columns
-    full = result.reshape([sizes[x] for x in have])
-    return full.permute([have.index(x) for x in out])
+    return _placed(result, batch + rows + columns, out, sizes)
 
 
 def doublefloat_contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
@@ -81,9 +79,7 @@ def doublefloat_contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str
     batch, rows, columns, depth, _ = groups_of(left, right, out, sizes)
     a, _ = _permuted(a, left, {"b": batch, "r": rows, "d": depth}, sizes)
     b, _ = _permuted(b, right, {"b": batch, "d": depth, "c": columns}, sizes)
-    have = batch + rows + columns
-    full = doublefloat_product(launch, a, b).reshape([sizes[x] for x in have])
-    return full.permute([have.index(x) for x in out])
+    return _placed(doublefloat_product(launch, a, b), batch + rows + columns, out, sizes)
 
 
 def chain(launch: Launcher, a: Tensor, b: Tensor, c: Tensor, first: str, second: str) -> Tensor:
@@ -135,9 +131,7 @@ def chain(launch: Launcher, a: Tensor, b: Tensor, c: Tensor, first: str, second:
     )
     if order is not None:
         return result.reshape([sizes[label] for label in out])
-    have = roles.l + roles.r + roles.n
-    full = result.reshape([sizes[label] for label in have])
-    return full.permute([have.index(label) for label in out])
+    return _placed(result, roles.l + roles.r + roles.n, out, sizes)
 
 
 def mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
@@ -163,6 +157,11 @@ def doublefloat_mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir
         t = doublefloat_product(launch, b[i : i + size].flatten(0, 1), flat.mT)
         total = total + doublefloat_energy(launch, t, eps_occ[i : i + size], eps_occ, eps_vir)
     return total
+
+
+def _placed(result: Tensor, have: str, out: str, sizes: Mapping[str, int]) -> Tensor:
+    """Return a result with one dimension for each index, in the order of ``out``."""
+    return result.reshape([sizes[x] for x in have]).permute([have.index(x) for x in out])
 
 
 def _some(groups: Mapping[str, str], names: str) -> dict[str, str]:

@@ -209,18 +209,18 @@ def _matrix_call(
     if batch:
         left = _merged(a, (batch, rows, depth), sizes)
         right = _merged(b, (batch, depth, columns), sizes)
-        return _composed(bmm, left, right)
+        return composed(bmm, left, right)
     left = _merged(a, (rows, depth) if rows else (depth,), sizes)
     right = _merged(b, (depth, columns) if columns else (depth,), sizes)
     if rows and columns:
-        return _composed(mm, left, right)
+        return composed(mm, left, right)
     if rows:
-        return _composed(torch.mv, left, right)
+        return composed(torch.mv, left, right)
     if columns:
         merged = _merged(b, (columns, depth), sizes)
-        swapped = _composed(torch.mv, merged, left)
+        swapped = composed(torch.mv, merged, left)
         return lambda x, y: swapped(y, x)
-    return _composed(torch.dot, left, right)
+    return composed(torch.dot, left, right)
 
 
 def _around_call(
@@ -270,7 +270,7 @@ def _merged(labels: str, groups: tuple[str, ...], sizes: Mapping[str, int]) -> F
     return lambda x: x.reshape(shape)
 
 
-def _composed(
+def composed(
     function: Callable[[Tensor, Tensor], Tensor], left: Function | None, right: Function | None
 ) -> Pairwise:
     """Return a product of two operands, each through its view function."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from trnsci.core.errors import FlagError
 from trntensor._planning.contraction_paths import Minimize, Path, Problem, find_paths, steps_of
 from trntensor._planning.memory import Slices, Work, fitted
-from trntensor._planning.pairs import Unary, pair_call, unary_call, unary_of
+from trntensor._planning.pairs import Unary, composed, pair_call, unary_call, unary_of
 from trntensor._planning.subscripts import Equation, pointed, sizes_of
 
 Call = Callable[..., Tensor]
@@ -168,10 +168,11 @@ class Program:
         prepared = [None if u.trivial else unary_call(u) for u in self.unaries]
         labels, output = self.labels, self.equation.output
         if not self.steps:
-            return _single(prepared[0], self.unaries[0], output)
+            unary, prepare = self.unaries[0], prepared[0]
+            return lambda x: _placed(x if prepare is None else prepare(x), unary, output)
         calls = [(i, j, pair_call(labels[i], labels[j], out, sizes)) for i, j, out in self.steps]
         if len(calls) == 1:
-            return _double(calls[0][2], *prepared)
+            return composed(calls[0][2], *prepared)
         before = [(at, call) for at, call in enumerate(prepared) if call is not None]
 
         def several(*operands: Tensor) -> Tensor:
@@ -186,26 +187,10 @@ class Program:
         return several
 
 
-def _single(prepare: Call | None, unary: Unary, output: str) -> Call:
-    if prepare is None:
-        return lambda x: _placed(x, unary, output)
-    return lambda x: _placed(prepare(x), unary, output)
-
-
 def _placed(x: Tensor, unary: Unary, output: str) -> Tensor:
     """Return the result of a single operand, permuted, in new memory."""
     x = x.permute([unary.kept.index(label) for label in output])
     return x if unary.summed else x.clone()
-
-
-def _double(pair: Call, first: Call | None, second: Call | None) -> Call:
-    if first is None:
-        if second is None:
-            return pair
-        return lambda x, y: pair(x, second(y))
-    if second is None:
-        return lambda x, y: pair(first(x), y)
-    return lambda x, y: pair(first(x), second(y))
 
 
 class Options(NamedTuple):

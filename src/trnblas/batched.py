@@ -110,8 +110,8 @@ def grouped_gemm(
         FlagError: An option is invalid, or beta is not 0 without C.
     """
     count = len(A)
-    given = {"alpha": alpha, "beta": beta, "transA": transA, "transB": transB}
-    lists = [_for_each(name, value, count) for name, value in given.items()]
+    options = {"alpha": alpha, "beta": beta, "transA": transA, "transB": transB}
+    lists = [_for_each(name, value, count) for name, value in options.items()]
     for name, given in (("B", B), ("C", C), ("out", out)):
         if given is not None and len(given) != count:
             raise ShapeError(

@@ -5,6 +5,7 @@ A rotation has a real cosine c and a sine s, complex for complex numbers, with c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -98,8 +99,7 @@ def rotg(a: Tensor, b: Tensor) -> Rotation:
 
 def _real_rotation(a: Tensor, b: Tensor) -> Rotation:
     one, zero = torch.ones_like(a), torch.zeros_like(a)
-    nothing = b == 0
-    alone = (a == 0) & ~nothing
+    nothing, alone, chosen = _cases(a, b)
     # If a or b is zero the result is known; a division would give NaN derivatives.
     trivial = nothing | alone
     p, q = torch.where(trivial, one, a), torch.where(trivial, one, b)
@@ -109,9 +109,6 @@ def _real_rotation(a: Tensor, b: Tensor) -> Rotation:
     small = c == 0  # underflow: the reciprocal is infinite
     z = torch.where(first, s, torch.where(small, one, 1 / torch.where(small, one, c)))
 
-    def chosen(of_b_zero: Tensor, of_a_zero: Tensor, otherwise: Tensor) -> Tensor:
-        return torch.where(nothing, of_b_zero, torch.where(alone, of_a_zero, otherwise))
-
     return Rotation(
         chosen(a, b, r), chosen(zero, one, z), chosen(one, zero, c), chosen(zero, one, s)
     )
@@ -119,8 +116,7 @@ def _real_rotation(a: Tensor, b: Tensor) -> Rotation:
 
 def _complex_rotation(a: Tensor, b: Tensor) -> Rotation:
     one, zero = torch.ones_like(a), torch.zeros_like(a)
-    nothing = b == 0
-    alone = (a == 0) & ~nothing
+    nothing, alone, chosen = _cases(a, b)
     f = torch.where(nothing | alone, one, a)
     g = torch.where(nothing, one, b)
     size_f, size_g = torch.hypot(f.real, f.imag), torch.hypot(g.real, g.imag)
@@ -129,12 +125,20 @@ def _complex_rotation(a: Tensor, b: Tensor) -> Rotation:
     # The modulus of each factor is at most one, so the product cannot overflow.
     s = direction * (g.conj() / length)
 
-    def chosen(of_b_zero: Tensor, of_a_zero: Tensor, otherwise: Tensor) -> Tensor:
-        return torch.where(nothing, of_b_zero, torch.where(alone, of_a_zero, otherwise))
-
     return Rotation(
         chosen(a, size_g.to(a.dtype), direction * length),
         b.clone(),
         chosen(one.real, zero.real, size_f / length),
         chosen(zero, g.conj() / size_g, s),
     )
+
+
+def _cases(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Callable[..., Tensor]]:
+    """Return where b is zero, where only a is, and the choice of values for these and the rest."""
+    nothing = b == 0
+    alone = (a == 0) & ~nothing
+
+    def chosen(of_b_zero: Tensor, of_a_zero: Tensor, otherwise: Tensor) -> Tensor:
+        return torch.where(nothing, of_b_zero, torch.where(alone, of_a_zero, otherwise))
+
+    return nothing, alone, chosen

@@ -36,7 +36,7 @@ from trnsolver._blas import factor_solved
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.quality import EighInfo, InformedPairs, Pairs, frobenius_norm, judged
 from trnsolver._eigen.spectra import Wanted, approximate_pairs
-from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._factors.forms import symmetric_part
 from trnsolver._library import LIBRARY, kernels_wanted
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules

@@ -21,7 +21,7 @@ from trnsci.core.iterations import (
 )
 from trnsci.core.krylov.implicit import differentiated
 from trnsci.core.numbers.values import STEPS, concrete, finite, only_finite, untraced
-from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._factors.forms import symmetric_part
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._matrix_functions.polar import qdwh
 from trnsolver._matrix_functions.sylvester import inverse_root, unitary_factor

@@ -10,6 +10,7 @@ from torch import Tensor
 from trnsci.core.errors import ConvergenceError, FlagError, LinAlgError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, only_finite
+from trnsolver._factors.forms import real_form
 from trnsolver._library import kernels_wanted
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
@@ -165,8 +166,7 @@ def _pseudo_inverse(a: Tensor, rcond: float) -> Tensor:
     # torch.compile returns wrong pseudo-inverses of complex matrices (torch 2.13), but not of
     # the real matrices of twice the order that have the same singular values.
     m, n = a.shape[-2:]
-    above = torch.cat([a.real, -a.imag], -1)
-    p = torch.linalg.pinv(torch.cat([above, torch.cat([a.imag, a.real], -1)], -2), rtol=rcond)
+    p = torch.linalg.pinv(real_form(a), rtol=rcond)
     return torch.complex(p[..., :n, :m], p[..., n:, :m])
 
 

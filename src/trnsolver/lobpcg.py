@@ -27,7 +27,7 @@ from trnsci.core.iterations import (
 )
 from trnsci.core.numbers.values import STEPS, finite, only_finite, power_below, readable, untraced
 from trnsolver._eigen.quality import InformedPairs
-from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._factors.forms import symmetric_part
 from trnsolver._paths.arguments import in_full_precision, order_and_dtype, working
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner
 

@@ -23,7 +23,7 @@ from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, only_finite, power_below
 from trnsolver._blas import gemm
 from trnsolver._eigen.few_pairs import largest_magnitude
-from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._factors.forms import symmetric_part
 from trnsolver._paths.arguments import (
     any_matrix,
     in_full_precision,
@@ -85,7 +85,7 @@ def rsvd(
     """
     work = any_matrix("rsvd", "A", A)
     block = sketch_width("rsvd", k, min(work.shape[-2:]), oversampling, power_iterations)
-    q = _range(work, _sketch(work, block, seed), power_iterations)
+    q = _range(work, sketch(work, block, seed), power_iterations)
     u, s, vh = run_svd("rsvd", gemm(1.0, q, work, transA="C"))
     if not only_finite(s):
         finite("rsvd", "A", work)
@@ -114,7 +114,7 @@ def eigh_randomized(
     work = square_matrix("eigh_randomized", "A", A)
     n = work.shape[-1]
     block = sketch_width("eigh_randomized", k, n, oversampling, power_iterations)
-    q = _range(work, _sketch(work, block, seed), power_iterations)
+    q = _range(work, sketch(work, block, seed), power_iterations)
     inner = gemm(1.0, q, gemm(1.0, work, q), transA="C")
     w, v = run_eigh("eigh_randomized", symmetric_part(inner))
     if not only_finite(w):
@@ -142,16 +142,16 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     """
     like, order, product = _products("nystrom", A, n)
     whole("nystrom", "k", k, 1, order, FlagError)
-    sketch = run_qr(_sketch(like.new_empty(order, order), k, seed))[0]
-    image = product(sketch)
+    basis = run_qr(sketch(like.new_empty(order, order), k, seed))[0]
+    image = product(basis)
     finite("nystrom", "A", image)  # or the products of an operator
     unit = power_below(image)  # the shift, roots and squares assume magnitudes around 1
     image = image / unit
     limits = torch.finfo(image.dtype)
     shift = limits.eps * torch.linalg.matrix_norm(image) * order**0.5
     shift = shift.clamp_min(limits.tiny**0.5)  # for a matrix of zeros
-    image = image + shift * sketch
-    inner = sketch.mH @ image
+    image = image + shift * basis
+    inner = basis.mH @ image
     try:
         factor = torch.linalg.cholesky(symmetric_part(inner))
     except TorchLinAlgError:
@@ -211,7 +211,7 @@ def sketch_width(function: str, k: int, most: int, oversampling: int, powers: in
     return min(most, k + whole(function, "oversampling", oversampling, 0, error=FlagError))
 
 
-def _sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
+def sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
     """Return random vectors to multiply A with, the same for every matrix of a batch."""
     generator = seed if isinstance(seed, Generator) else Generator(seed)
     real = a.real.dtype if a.is_complex() else a.dtype
@@ -219,9 +219,9 @@ def _sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
     return drawn.to(a.device).to(a.dtype)
 
 
-def _range(a: Tensor, sketch: Tensor, powers: int) -> Tensor:
+def _range(a: Tensor, vectors: Tensor, powers: int) -> Tensor:
     """Return an orthonormal basis of A times a sketch, after power iterations."""
-    q = run_qr(gemm(1.0, a, sketch))[0]
+    q = run_qr(gemm(1.0, a, vectors))[0]
     for _ in range(powers):
         q = run_qr(gemm(1.0, a, q, transA="C"))[0]
         q = run_qr(gemm(1.0, a, q))[0]

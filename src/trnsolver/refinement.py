@@ -37,8 +37,9 @@ from trnsolver._factors.bounds import (
     estimated_bound,
     inverse_norm,
 )
+from trnsolver._factors.forms import real_form
 from trnsolver._library import kernels_wanted
-from trnsolver._paths.arguments import batch_shape, restored, singular
+from trnsolver._paths.arguments import batch_of, batch_shape, restored, singular
 from trnsolver.factor import run_lu
 
 __all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
@@ -142,20 +143,18 @@ def accurate_solution(
     batch = batch_shape(a, columns)
     order = a.shape[-1]
     with torch.no_grad():
-        matrices = _real(a.detach(), True).expand(*batch, -1, -1).flatten(0, -3) if batch else None
-        sides = _real(columns.detach(), False)
-        if matrices is None:
-            matrices, sides = _real(a.detach(), True).unsqueeze(0), sides.unsqueeze(0)
-        else:
-            sides = sides.expand(*batch, -1, -1).flatten(0, -3)
+        complex_ = a.is_complex()
+        wide_a = real_form(a.detach()) if complex_ else a.detach()
+        wide_b = torch.cat([columns.real, columns.imag], -2) if complex_ else columns
+        matrices, sides = (
+            batch_of(x.expand(*batch, *x.shape[-2:])) for x in (wide_a, wide_b.detach())
+        )
         # The result is rounded once more if the precision of A suffices for the target.
         unit = torch.finfo(dtype).eps / 2
         narrow = unit if unit > UNIT and target >= 4 * unit else 0.0
         kept = dtype.to_real() if narrow else torch.float64
         found = [
-            _scaled(
-                RealSystem(m.double(), s.double(), a.is_complex()), target - narrow, certify, kept
-            )
+            _scaled(RealSystem(m.double(), s.double(), complex_), target - narrow, certify, kept)
             for m, s in zip(matrices, sides, strict=True)
         ]
         x = torch.stack([attempt.x for attempt in found]).reshape(*batch, -1, columns.shape[-1])
@@ -166,7 +165,7 @@ def accurate_solution(
             f"condition number {info.condition:.3g}"
         )
         report_failure(message, on_failure, AccuracyError, AccuracyWarning)
-    if a.is_complex():
+    if complex_:
         x = torch.complex(x[..., :order, :], x[..., order:, :])
     if narrow:
         x = restored(x.to(a.dtype), dtype)
@@ -175,16 +174,6 @@ def accurate_solution(
         residual = columns.to(x.dtype) - a.to(x.dtype) @ x
         x = x + torch.linalg.solve(a.to(x.dtype), residual - residual.detach())
     return AccurateSolution(x.squeeze(-1) if vectors else x, info)
-
-
-def _real(value: Tensor, square: bool) -> Tensor:
-    """Return complex matrices as real ones of twice the order."""
-    if not value.is_complex():
-        return value
-    if not square:
-        return torch.cat([value.real, value.imag], -2)
-    above = torch.cat([value.real, -value.imag], -1)
-    return torch.cat([above, torch.cat([value.imag, value.real], -1)], -2)
 
 
 def _scaled(given: RealSystem, target: float, certify: bool, dtype: torch.dtype) -> _Attempt:

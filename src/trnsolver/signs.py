@@ -129,8 +129,8 @@ def peak(a: Tensor) -> Tensor:
     """Return the largest magnitude of each matrix, 1 for zeros, to avoid overflow of squares."""
     if not a.numel():
         return a.new_ones(()).real
-    peak = a.detach().abs().amax((-2, -1), keepdim=True)
-    return torch.where(peak > 0, peak, 1.0)
+    largest = a.detach().abs().amax((-2, -1), keepdim=True)
+    return torch.where(largest > 0, largest, 1.0)
 
 
 def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:

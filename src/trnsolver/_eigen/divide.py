@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import ConvergenceError
-from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._factors.forms import symmetric_part
 
 _STEEP = (3.4445, -4.7750, 2.0315)
 """A step with slope 3.4 at zero that keeps larger values between 0.7 and 1.2."""

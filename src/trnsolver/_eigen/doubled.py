@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trnsolver._factors.bounds import halves
+from trnsolver._factors.forms import real_form
 
 _BITS = 53
 _TERMS = 8
@@ -39,10 +40,8 @@ def doubled_residual(a: Tensor, v: Tensor, w: Tensor) -> Tensor:
         w: Real values (k,).
     """
     if a.is_complex():
-        above = torch.cat([a.real, -a.imag], -1)
-        a = torch.cat([above, torch.cat([a.imag, a.real], -1)], -2)
-        v = torch.cat([v.real, v.imag])
-        real, imaginary = doubled_residual(a, v, w).chunk(2)
+        parts = torch.cat([v.real, v.imag])
+        real, imaginary = doubled_residual(real_form(a), parts, w).chunk(2)
         return torch.complex(real, imaginary)
     bits = _bits(a.shape[-1])
     a1, a2, a3 = _slices(a, bits, -1)

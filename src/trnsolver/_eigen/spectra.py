@@ -13,7 +13,7 @@ from trnrand import Generator, normal
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsolver._eigen.few_pairs import largest_magnitude
 from trnsolver._eigen.quality import EighInfo, Pairs, judged
-from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._factors.forms import symmetric_part
 
 _FILTER_DEGREE = 12
 _MOST_ROUNDS = 60

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._factors.forms import symmetric_part
 
 
 def sylvester(p: Tensor, c: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
-from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._factors.forms import symmetric_part
 
 # -- eigenvalues and singular values ---------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trnrand import Generator, normal
 from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.distributed.collectives import all_gather, all_reduce
 from trnsci.core.distributed.groups import Ranks
@@ -23,7 +22,7 @@ from trnsolver import factor as single
 from trnsolver.distributed._rows import Where, applied, first_derivatives_only, rows_of
 from trnsolver.factor import QRFactors, SVDFactors
 from trnsolver.least_squares import LeastSquares
-from trnsolver.randomized import sketch_width
+from trnsolver.randomized import sketch, sketch_width
 from trnsolver.signs import MUON, NEWTON_SCHULZ, gram_steps
 
 if TYPE_CHECKING:
@@ -132,9 +131,7 @@ def rsvd(
     rows = rows_of("rsvd", A, None, Where(group, layout, check), _tall, False, options)
     local, ranks, n = rows.A, rows.ranks, rows.A.shape[1]
     width = sketch_width("rsvd", k, n, oversampling, power_iterations)
-    real = local.real.dtype if local.is_complex() else local.dtype
-    sketch = normal(n, width, dtype=real, generator=Generator(seed))
-    q = _tsqr(local @ sketch.to(local.device).to(local.dtype), ranks).Q
+    q = _tsqr(local @ sketch(local, width, seed), ranks).Q
     inner = all_reduce(q.mH @ local, ranks)
     for _ in range(power_iterations):
         basis = single.qr(inner.mH).Q

@@ -58,8 +58,8 @@ links that lead out of a given folder are not followed: each is named.
 | option | meaning |
 | --- | --- |
 | `--from auto` | change what the version of `--to` refuses, see below |
-| `--from beta1`, `beta2`, `0.3`, `0.4`, `0.5` | the release of all files |
-| `--to 0.3.0`, `0.4`, `0.5`, `0.6` | the version to upgrade to; not older than `--from` |
+| `--from beta1`, `beta2`, `0.3` to `0.7` | the release of all files |
+| `--to 0.3.0`, `0.4` to `0.7` | the version to upgrade to; not older than `--from` |
 | `--write` | write the changed files |
 | `--diff` | print the changes as a unified diff |
 | `--check` | write nothing; exit with status 1 if something is left to do |
@@ -104,8 +104,9 @@ example. [Differences between NKI versions](design/releases.md) lists them.
 
 *Safe* rewrites keep the meaning. *Partial* ones rewrite the forms that are understood, ask for a
 review where the old code does not show what was meant, and report the other forms. *Report* rules
-only find. A rule of a step is used if the step lies between the two releases. New features that
-replace code which still works are not applied."""
+only find. *Optional* rules name what a new feature would make simpler, in files of a release that
+`--from` names; they leave nothing to do. A rule of a step is used if the step lies between the two
+releases."""
 
 STEPS = {
     ("beta1", "0.3.0"): "From Beta 1",
@@ -135,7 +136,7 @@ SHORT = {"nki": "nki", "nki.collectives": "ncc", "nki.isa": "nisa", "nki.languag
 # again, that were only deprecated at first, that a later version brought, that never worked.
 AGAIN = {"MG-347": "0.6.0"}
 UNTIL = {r.same_as: r.to for r in RULES.values() if r.same_as}
-FIRST = dict.fromkeys(("MG-407a", "MG-501", "MG-502", "MG-609a"), "0.4.0")
+FIRST = dict.fromkeys(("MG-407a", "MG-501", "MG-502", "MG-609a"), "0.4.0") | {"MG-712": "0.6.0"}
 NEVER = {"MG-605"}
 
 IMPORTS = """\
@@ -155,7 +156,8 @@ def page() -> str:
         rows = [(r.id, r.title, r.kind) for r in rules if (r.since, r.to) == step]
         parts += [f"### {title}", table(("rule", "change", "kind"), rows)]
     columns = ("Beta 1", "Beta 2", *TARGETS)
-    forms = [_form_row(rule) for rule in rules if not rule.same_as and rule.id not in NEVER]
+    shown = [r for r in rules if not r.same_as and r.id not in NEVER and r.kind != "optional"]
+    forms = [_form_row(rule) for rule in shown]
     parts += [FORMS, table(("rule", "old form", *columns), forms)]
     parts += [NAMES, table(("name", *TARGETS), _name_rows())]
     parts.append("## Examples")
@@ -182,7 +184,8 @@ def _old_form(rule: SimpleNamespace) -> str:
     before = rule.before.splitlines()
     if rule.after:
         return [row for row in before if row not in rule.after.splitlines()][-1].strip()
-    found = upgrade_text(IMPORTS + rule.before + "\n", rule.since, rule.to).findings
+    outcome = upgrade_text(IMPORTS + rule.before + "\n", rule.since, rule.to)
+    found = outcome.findings + outcome.options
     line = next(finding.line for finding in found if finding.rule == rule.id)
     return before[line - 1 - IMPORTS.count("\n")].strip()
 

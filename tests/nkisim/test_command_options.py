@@ -319,3 +319,15 @@ def test_strict_is_answered_with_fail_on(command, tmp_path):
     assert "--fail-on" in err
     assert "--target" not in err
     assert "No such option" in command("check", write(tmp_path, GOOD), "--strickt")[2]
+
+
+@each_case("command", ["check", "profile", "run", "upgrade", "info"])
+def test_a_version_that_does_not_exist_is_a_mistake_of_the_command_line(command, tmp_path):
+    """Also for commands whose modules have names of the version in force."""
+    path = write(tmp_path, GOOD)
+    arguments = [command] if command == "info" else [command, path]
+    for version in ("0.8", "7", "latest"):
+        done = nkisim_command(*arguments, env={**os.environ, "NKISIM_NKI": version})
+        assert done.returncode == 2, done.stderr
+        assert f"Error: NKISIM_NKI: got '{version}', accepted: 0.3.0, " in done.stderr
+        assert "Traceback" not in done.stderr

@@ -51,6 +51,9 @@ class _ScriptOrCommand(click.Group):
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise click.UsageError(f"{args[0]!r} is neither a command nor a script{hint}", ctx)
             args = ["run", *args]
+        variable = os.environ.get("NKISIM_NKI")
+        if args and variable:  # modules of commands have names of the version in force
+            _resolved(variable, "NKISIM_NKI")
         return super().parse_args(ctx, args)
 
 
@@ -83,12 +86,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _choose_version(context: click.Context, _: click.Parameter, asked: str | None) -> None:
     if asked is not None:
-        from nkisim.versions import resolve
+        put_in_force(_resolved(asked, "--nki"), context)
 
-        try:
-            put_in_force(resolve(asked, "--nki"), context)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+
+def _resolved(asked: str, argument: str) -> str:
+    from nkisim.versions import resolve
+
+    try:
+        return resolve(asked, argument)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def put_in_force(version: str, context: click.Context | None = None) -> None:

@@ -63,6 +63,7 @@ def as_text(files: Sequence[UpgradedFile], diff: bool) -> str:
     failed = [row for file in files for row in _verification(file, failed=True)]
     passed = [row for file in files for row in _verification(file, failed=False)]
     rows = [*_to_do(files), *failed, *_reviews(files), *_changes(files, diff), *passed]
+    rows += _options(files)
     return "".join(rows)
 
 
@@ -102,6 +103,15 @@ def _reviews(files: Sequence[UpgradedFile]) -> Iterator[str]:
         (c.rule, row(file, c)) for file, made in _places(files) for c in made.changes if c.review
     )
     yield from _by_rule(found, "review")
+
+
+def _options(files: Sequence[UpgradedFile]) -> Iterator[str]:
+    found = (
+        (o.rule, f"{file.path}:{o.line}: {o.rule} {o.message}\n")
+        for file, made in _places(files)
+        for o in made.options
+    )
+    yield from _by_rule(found, "consider")
 
 
 def _changes(files: Sequence[UpgradedFile], diff: bool) -> Iterator[str]:
@@ -174,6 +184,7 @@ def as_json(files: Iterable[UpgradedFile], target: str, skipped: Sequence[tuple[
                 "accepted": file.outcome.accepted if file.outcome else 0,
                 "changes": [asdict(c) for c in file.outcome.changes] if file.outcome else [],
                 "findings": [asdict(f) for f in file.outcome.findings] if file.outcome else [],
+                "options": [asdict(o) for o in file.outcome.options] if file.outcome else [],
                 "verification": _verification_json(file.verification),
             }
             for file in files
@@ -195,7 +206,7 @@ def _verification_json(found: Verification | None) -> dict[str, Any] | None:
 
 DONE, LEFT = 0, 1
 
-_RELEASES = ("auto", "beta1", "beta2", "0.3", "0.4", "0.5", "0.6")
+_RELEASES = ("auto", "beta1", "beta2", "0.3", "0.4", "0.5", "0.6", "0.7")
 _MANY = 50
 
 

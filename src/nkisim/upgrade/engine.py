@@ -45,6 +45,7 @@ class Outcome:
         after: The text after all changes; the same object as ``before`` where nothing changed.
         changes: The changes, in the order in which they were made.
         findings: What is left to do by hand.
+        options: What new features would make simpler.
         problem: Why the text was not processed; empty if it was.
         since: The release that the text was taken to be written for.
         accepted: The number of older forms that stay because the target version takes them, and
@@ -55,6 +56,7 @@ class Outcome:
     after: str
     changes: list[Change] = field(default_factory=list)
     findings: list[Change] = field(default_factory=list)
+    options: list[Change] = field(default_factory=list)
     problem: str = ""
     since: Era = "0.3"
     accepted: int = 0
@@ -82,7 +84,7 @@ def upgrade_text(
         raise ValueError(f"target is {target!r}; accepted are {', '.join(TARGETS)}")
     if since != "auto" and ERAS.index(since) > ERAS.index(_era(target)):
         raise ValueError(f"since is {since!r}, which is newer than the target {target}")
-    if "nki" not in text:
+    if "nki" not in text.lower():
         return Outcome(text, text)
     try:
         source = Source(text)
@@ -116,15 +118,22 @@ def upgrade_text(
         matches, accepted = _matches(source, rules, target, era if known else None)
     else:
         return Outcome(text, text, problem=f"not finished after {_MOST_ROUNDS} rounds of rewrites")
-    findings = [
-        Change(rule.id, lines[source.line(m.node) - 1], m.message, "", source.line(m.node))
-        for rule, m in matches
-        if not m.edits
-    ]
-    findings.sort(key=lambda finding: (finding.new_line, finding.rule))
+    findings, options = (_left(source, matches, lines, kind) for kind in (False, True))
     result = _with_notes(source, findings) if notes else source.text
     after = text if result == text else result
-    return Outcome(text, after, changes, findings, since=era, accepted=accepted)
+    return Outcome(text, after, changes, findings, options, since=era, accepted=accepted)
+
+
+def _left(
+    source: Source, matches: list[tuple[Rule, Match]], lines: list[int], optional: bool
+) -> list[Change]:
+    """Return what is left to do, or what is optional, in the order of the text."""
+    found = [
+        Change(rule.id, lines[source.line(m.node) - 1], m.message, "", source.line(m.node))
+        for rule, m in matches
+        if not m.edits and (rule.kind == "optional") is optional
+    ]
+    return sorted(found, key=lambda one: (one.new_line, one.rule))
 
 
 def _not_python(error: Exception) -> str:

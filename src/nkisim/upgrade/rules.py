@@ -12,7 +12,7 @@ from nkisim.upgrade.source import Source
 from nkisim.versions import VERSIONS
 
 Era = Literal["beta1", "beta2", "0.3", "0.4", "0.5", "0.6", "0.7"]
-Kind = Literal["safe", "partial", "report"]
+Kind = Literal["safe", "partial", "report", "optional"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Rule:
         since: The newest release whose kernels it applies to.
         to: The release that requires the new form, or prefers it.
         kind: ``safe`` rewrites keep the meaning, ``partial`` ones ask for a review or leave some
-            cases as findings, ``report`` only finds.
+            cases as findings, ``report`` only finds. ``optional`` finds what a new feature would
+            make simpler, which leaves nothing to do.
         certain: Whether the old form cannot be mistaken for code of the newer release. What is not
             certain is changed and reported only in files of a known release: the one that the user
             names, or a beta that its own forms show.

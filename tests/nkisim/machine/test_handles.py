@@ -212,7 +212,7 @@ def test_edges_order_accesses_by_index(edges, ordered):
             assert "depends_on" in finding.fix
 
 
-def aliased(x, edges):
+def aliased(x, edges, **kind):
     """Writes a tile and reads another one at the same address."""
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     first, second = (
@@ -221,7 +221,7 @@ def aliased(x, edges):
     written = nisa.dma_copy(dst=first, src=x)
     read = nisa.dma_copy(dst=out, src=second)
     if edges:
-        read.depends_on(written)
+        read.depends_on(written, **kind)
     return out
 
 
@@ -229,3 +229,17 @@ def test_edges_order_accesses_through_two_tensors():
     check = nkisim.check(aliased, source=False, nki="0.6.0")
     assert "R001" in check(X, False).codes
     assert "R001" not in check(X, True).codes
+
+
+@each_case(
+    "kind, ordered",
+    [({}, True), ({"kind": "runtime"}, True), ({"kind": "schedule"}, False)],
+)
+def test_only_edges_of_the_device_order_two_engines(kind, ordered):
+    """An edge of the schedule orders the issue: engines may still overlap."""
+
+    def kernel(x):
+        return aliased(x, True, **{key: nisa.dependency[name] for key, name in kind.items()})
+
+    found = nkisim.check(kernel, source=False, nki="0.7")(X).codes
+    assert ("R001" in found) == (not ordered), found

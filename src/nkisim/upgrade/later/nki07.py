@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.source import Function
+from nkisim.source import Function, literal_integer, string
 from nkisim.upgrade.later.loops import conditional, counted
 from nkisim.upgrade.later.nki06 import ranges
 from nkisim.upgrade.later.positions import keywords
 from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.shapes import is_number
 from nkisim.upgrade.source import Source
+from nkisim.versions import FRONTEND_VARIABLE
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _HBM = tuple(f"{_LANGUAGE}.{name}" for name in ("hbm", "private_hbm", "shared_hbm"))
@@ -83,6 +85,41 @@ def _topk(source: Source) -> Iterator[Match]:
             yield Match(call, message)
 
 
+@rule("MG-711", "scalar_store stores no number", "safe")
+def _stored(source: Source) -> Iterator[Match]:
+    for call in source.calls(_ISA, "scalar_store"):
+        value = (source.arguments(call, ("dst", "value")) or {}).get("value")
+        module = source.import_of(_ISA)
+        if value is not None and module is not None and is_number(source, value):
+            edit = source.replaced(call.func, f"{module[0]}.memset")
+            yield Match(call, "a number is written by memset", (*module[1], edit))
+
+
+@rule("MG-712", "NKI_COMPILER_FRONTEND is custom or nothing", "partial", deprecated=True)
+def _frontend(source: Source) -> Iterator[Match]:
+    for key in source.all(ast.Constant):
+        value = _set_to(source, key) if key.value == FRONTEND_VARIABLE else None
+        line = None if value is None else source.statement(value)
+        if value is None or line is None:
+            continue
+        if string(value) == "parser":
+            review = "the next release has no such front end: upgrade the kernels, then remove it"
+            yield Match(value, "parser is custom", (source.replaced(value, '"custom"'),), review)
+        elif string(value) == "tracer":
+            yield Match(value, "tracing is the default", (source.emptied(line),))
+
+
+def _set_to(source: Source, key: ast.Constant) -> ast.expr | None:
+    """Return the value that an assignment or a call gives to a variable of the environment."""
+    above = source.parent(key)
+    if isinstance(above, ast.Call) and key in above.args[:-1]:
+        return above.args[above.args.index(key) + 1]
+    if isinstance(above, ast.Subscript) and above.slice is key:
+        line = source.parent(above)
+        return line.value if isinstance(line, ast.Assign) and line.targets == [above] else None
+    return None
+
+
 @rule("MG-717", "the address of an HBM tensor has one part", "partial", certain=False)
 def _addresses(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "ndarray"):
@@ -109,3 +146,23 @@ def _effects(source: Source) -> Iterator[Match]:
             text = source.code(call.func)
             if text == "print" or text.endswith((".append", ".extend", ".update")):
                 yield Match(call, f"{text} happens once: do it outside the loop, or use a tile")
+
+
+@rule("MG-719", "// and % and methods of lists are Python's", "report", certain=False)
+def _values(source: Source) -> Iterator[Match]:
+    for operation in source.all(ast.BinOp):
+        divides = isinstance(operation.op, ast.FloorDiv | ast.Mod)
+        negative = (literal_integer(operation.right) or 0) < 0
+        if divides and negative and source.in_device_code(operation):
+            yield Match(operation, "Python rounds down: the remainder may be negative now")
+    for method in source.all(ast.Attribute):
+        is_method = method.attr in _LISTS and source.in_device_code(method)
+        if is_method and source.kinds.of(method.value) == "list":
+            yield Match(method, f"{method.attr}() {_LISTS[method.attr]}, as in Python")
+
+
+_LISTS = {
+    "count": "counts a value and not the list",
+    "index": "raises ValueError where the value is absent",
+    "remove": "removes the first match only, and raises ValueError without one",
+}

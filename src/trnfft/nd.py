@@ -57,7 +57,7 @@ def fftn(
         IndexError: A dimension does not exist.
         FlagError: norm is not one of torch's.
     """
-    return _spectrum("fftn", input, s, dim, norm, out)
+    return _result("fftn", input, s, dim, norm, out)
 
 
 def ifftn(
@@ -69,7 +69,7 @@ def ifftn(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`fftn`; args and errors are the same."""
-    return _spectrum("ifftn", input, s, dim, norm, out)
+    return _result("ifftn", input, s, dim, norm, out)
 
 
 def rfftn(
@@ -86,7 +86,7 @@ def rfftn(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fftn`; ShapeError also for an empty ``dim``.
     """
-    return _spectrum("rfftn", input, s, dim, norm, out)
+    return _result("rfftn", input, s, dim, norm, out)
 
 
 def irfftn(
@@ -104,7 +104,7 @@ def irfftn(
     Raises:
         ShapeError, IndexError, FlagError: As :func:`fftn`; ShapeError also for an empty ``dim``.
     """
-    return _reals("irfftn", input, s, dim, norm, out)
+    return _result("irfftn", input, s, dim, norm, out)
 
 
 def hfftn(
@@ -120,7 +120,7 @@ def hfftn(
     ``input`` is half of the signal along the last entry of ``dim``; args and errors are those of
     :func:`irfftn`.
     """
-    return _reals("hfftn", input, s, dim, norm, out)
+    return _result("hfftn", input, s, dim, norm, out)
 
 
 def ihfftn(
@@ -132,7 +132,7 @@ def ihfftn(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`hfftn`; args and errors are those of :func:`rfftn`."""
-    return _spectrum("ihfftn", input, s, dim, norm, out)
+    return _result("ihfftn", input, s, dim, norm, out)
 
 
 def fft2(
@@ -144,7 +144,7 @@ def fft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`fftn` along the last two dimensions."""
-    return _spectrum("fft2", input, s, dim, norm, out)
+    return _result("fft2", input, s, dim, norm, out)
 
 
 def ifft2(
@@ -156,7 +156,7 @@ def ifft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`ifftn` along the last two dimensions."""
-    return _spectrum("ifft2", input, s, dim, norm, out)
+    return _result("ifft2", input, s, dim, norm, out)
 
 
 def rfft2(
@@ -168,7 +168,7 @@ def rfft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`rfftn` along the last two dimensions."""
-    return _spectrum("rfft2", input, s, dim, norm, out)
+    return _result("rfft2", input, s, dim, norm, out)
 
 
 def irfft2(
@@ -180,7 +180,7 @@ def irfft2(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return :func:`irfftn` along the last two dimensions."""
-    return _reals("irfft2", input, s, dim, norm, out)
+    return _result("irfft2", input, s, dim, norm, out)
 
 
 def hfft2(
@@ -192,7 +192,7 @@ def hfft2(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return :func:`hfftn` along the last two dimensions."""
-    return _reals("hfft2", input, s, dim, norm, out)
+    return _result("hfft2", input, s, dim, norm, out)
 
 
 def ihfft2(
@@ -204,27 +204,16 @@ def ihfft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`ihfftn` along the last two dimensions."""
-    return _spectrum("ihfft2", input, s, dim, norm, out)
+    return _result("ihfft2", input, s, dim, norm, out)
 
 
-def _spectrum(
-    function: str, input: Spectrum, s: Dims, dim: Dims, norm: Norm, out: Spectrum | None
-) -> Spectrum:
-    """Return a complex transform, in the tensor type of the input."""
+def _result(function: str, input: Spectrum, s: Dims, dim: Dims, norm: Norm, out: Any) -> Any:
+    """Validate the arguments and return a transform, in the tensor type of the input."""
     kind = function[:-1] + "n"
     held = opened_real(function, input) if kind in REAL_INPUT else opened(function, input)
-    result = closed(_transformed(function, kind, held.x, s, dim, norm), held)
-    return result if out is None else stored(function, result, out)
-
-
-def _reals(
-    function: str, input: Spectrum, s: Dims, dim: Dims, norm: Norm, out: Tensor | None
-) -> Tensor:
-    """Return a real transform."""
-    held = opened(function, input)
-    kind = function[:-1] + "n"
-    result = closed_real(_transformed(function, kind, held.x, s, dim, norm), held)
-    return result if out is None else stored(function, result, out)
+    found = _transformed(function, kind, held.x, s, dim, norm)
+    found = closed_real(found, held) if kind in HALF_SPECTRUM else closed(found, held)
+    return found if out is None else stored(function, found, out)
 
 
 def _transformed(function: str, kind: str, x: Any, s: Dims, dim: Dims, norm: Norm) -> Any:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -276,6 +277,12 @@ ENGINES: dict[str, Engine] = {
 def block_function(engine: EngineName) -> Block:
     """Return the block function of an engine for Python integers or int64 tensors."""
     return ENGINES[engine].make(int)
+
+
+def block_numbers(engine: EngineName, seed: int, index: int, domain: int) -> tuple[np.uint64, ...]:
+    """Return the four words of the counter of a block and the key, padded to four words."""
+    numbers = (index & MASK, index >> 32, domain, 0, *ENGINES[engine].key(seed), 0, 0)
+    return tuple(map(np.uint64, numbers[:8]))
 
 
 def engine_named(function: str, name: str) -> Engine:

@@ -97,13 +97,6 @@ def _transform_backward(
     return _adapted(found, x, is_complex, kind in _HERMITIAN, [n]), None, None, None, None
 
 
-def _transform_batched(
-    info: Any, in_dims: Sequence[Any], x: Tensor, *flags: Any
-) -> tuple[Tensor, int]:
-    """Return the transform of all signals of a batch in one launch."""
-    return _in_one(TRANSFORM, in_dims[0], x, flags)
-
-
 def _adapted(
     found: Tensor, x: Tensor, is_complex: bool, hermitian: bool, sizes: Sequence[int]
 ) -> Tensor:
@@ -122,17 +115,18 @@ def _adapted(
 
 
 def _in_one(operation: Any, dim: int, x: Tensor, flags: tuple[Any, ...]) -> tuple[Tensor, int]:
+    """Return the transform of all signals or images of a batch in one launch."""
     front = x.movedim(dim, 0)
     result: Tensor = operation(front.flatten(0, 1), *flags)
     return result.reshape(*front.shape[:2], *result.shape[1:]), 0
 
 
-TRANSFORM = operation(
+TRANSFORM: Operation = operation(
     "transform",
     reference=_transform,
     backward=_transform_backward,
     linear=(0,),
-    batched=_transform_batched,
+    batched=lambda info, dims, x, *flags: _in_one(TRANSFORM, dims[0], x, flags),
     flops=_transform_flops,
     unsuited=_no_plan,
 )
@@ -168,19 +162,12 @@ def _transform_nd_backward(
     return _adapted(found, x, is_complex, base in _HERMITIAN, sizes), None, None, None, None
 
 
-def _transform_nd_batched(
-    info: Any, in_dims: Sequence[Any], x: Tensor, *flags: Any
-) -> tuple[Tensor, int]:
-    """Return the transform of all images of a batch in one launch."""
-    return _in_one(TRANSFORM_ND, in_dims[0], x, flags)
-
-
-TRANSFORM_ND = operation(
+TRANSFORM_ND: Operation = operation(
     "transform_nd",
     reference=_transform_nd,
     backward=_transform_nd_backward,
     linear=(0,),
-    batched=_transform_nd_batched,
+    batched=lambda info, dims, x, *flags: _in_one(TRANSFORM_ND, dims[0], x, flags),
     flops=_transform_nd_flops,
 )
 

@@ -100,6 +100,16 @@ def real(
     return number
 
 
+def positive(function: str, **parameters: Parameter) -> dict[str, Parameter]:
+    """Return parameters above zero by name, as ``real`` does."""
+    return {name: real(function, name, value, above=0.0) for name, value in parameters.items()}
+
+
+def loc_and_scale(function: str, loc: Parameter, scale: Parameter) -> dict[str, Parameter]:
+    """Return the location and the positive scale of a distribution by name."""
+    return {"loc": real(function, "loc", loc), **positive(function, scale=scale)}
+
+
 def like_out(
     function: str, size: Sequence[Any], dtype: torch.dtype | None, device: Device, out: Tensor
 ) -> tuple[Sequence[Any], torch.dtype, torch.device]:

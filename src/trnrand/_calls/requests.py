@@ -105,6 +105,17 @@ class Request(NamedTuple):
         return self.out
 
 
+def generator_of(function: str, generator: Generator | None) -> Generator:
+    """Return the generator of a call, None for the default one; raise for any other object."""
+    if generator is None:
+        return get_default_generator()
+    if not isinstance(generator, Generator):
+        raise DTypeError(
+            f"{function}: generator must be a trnrand.Generator, got {type(generator).__name__}"
+        )
+    return generator
+
+
 def prepared(
     function: str,
     size: Sequence[Any],
@@ -135,12 +146,7 @@ def prepared(
     Raises:
         ParameterError: An argument is invalid.
     """
-    if generator is None:
-        generator = get_default_generator()
-    elif not isinstance(generator, Generator):
-        raise DTypeError(
-            f"{function}: generator must be a trnrand.Generator, got {type(generator).__name__}"
-        )
+    generator = generator_of(function, generator)
     parameters = {} if parameters is None else parameters
     tensors = {k: v for k, v in parameters.items() if isinstance(v, Tensor)}
     if out is not None:

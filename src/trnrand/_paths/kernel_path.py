@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -17,10 +19,7 @@ def draw(
     launch: Launcher,
     operand: Tensor,
     engine: str,
-    seed_low: int,
-    seed_high: int,
-    start_low: int,
-    start_high: int,
+    place: Sequence[int],
     kind: str,
     count: int,
     dtype: str,
@@ -30,6 +29,6 @@ def draw(
     drawn = launch(kernel, operand, drawn_words(count), *arguments).reshape(-1)
     if kind == "words":
         drawn = drawn.view(torch.int32)
-    skipped = start_low % BLOCK_WORDS
+    skipped = place[2] % BLOCK_WORDS  # the low half of the start
     found = drawn[skipped : skipped + count]
     return found.to(getattr(torch, dtype)) if kind in _FLOAT32_ONLY else found

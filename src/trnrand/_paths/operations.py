@@ -6,6 +6,7 @@ the operation takes this row as an operand in addition to the numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -28,42 +29,21 @@ def draw(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
     key = ENGINES[source.engine].key(source.seed)
     row = _OPERANDS[source.engine](key, source.start // 4, int(DOMAINS[kind]))
     operand = torch.tensor(row.view("int32"), device=source.device)
-    seed, start = (_halves(number) for number in (source.seed, source.start))
-    name = dtype_name(dtype)
-    return DRAW(operand, source.engine, *seed, *start, kind, count, name)
-
-
-def _halves(number: int) -> tuple[int, int]:
-    """Return the low and the high 32 bits: operator schemas have no unsigned 64-bit integers."""
-    return number & MASK, number >> 32
+    # In halves of 32 bits, the lower first: operator schemas have no unsigned 64-bit integers.
+    place = [half for n in (source.seed, source.start) for half in (n & MASK, n >> 32)]
+    return DRAW(operand, source.engine, place, kind, count, dtype_name(dtype))
 
 
 def _draw(
-    operand: Tensor,
-    engine: str,
-    seed_low: int,
-    seed_high: int,
-    start_low: int,
-    start_high: int,
-    kind: str,
-    count: int,
-    dtype: str,
+    operand: Tensor, engine: str, place: Sequence[int], kind: str, count: int, dtype: str
 ) -> Tensor:
-    seed, start = seed_low | seed_high << 32, start_low | start_high << 32
+    seed, start = place[0] | place[1] << 32, place[2] | place[3] << 32
     source = Source(cast(EngineName, engine), seed, start, operand.device)
     return torch_stream(cast(Kind, kind), source, count, getattr(torch, dtype))
 
 
 def _shape(
-    operand: Tensor,
-    engine: str,
-    seed_low: int,
-    seed_high: int,
-    start_low: int,
-    start_high: int,
-    kind: str,
-    count: int,
-    dtype: str,
+    operand: Tensor, engine: str, place: Sequence[int], kind: str, count: int, dtype: str
 ) -> Tensor:
     return torch.empty(count, dtype=getattr(torch, dtype), device=operand.device)
 

@@ -1,13 +1,13 @@
 """Binomial samples, each with its own parameters, and multinomial vectors, in a compiled loop.
 
-Importing this module imports numba. A loop is compiled at the first use of its engine, and cached
+Importing this module imports numba. A loop is compiled at the first call of its engine, and cached
 on disk. It rounds in the same order as the tensor version in ``counts``, so results are
 bit-identical.
 """
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numba
@@ -20,6 +20,7 @@ from trnrand.engines import MASK
 from trnsci.core.backend.compiled import compiled_loop
 
 _compiled = partial(numba.njit, error_model="numpy")
+_loop = partial(compiled_loop, error_model="numpy")
 _inlined = partial(numba.njit, inline="always", error_model="numpy")
 
 _MASK, _HALF, _ZERO = np.uint64(MASK), np.uint64(32), np.uint64(0)
@@ -109,20 +110,20 @@ def _fill(block: Any, out: Any, steps: Any, n: Any, p: Any, numbers: Any) -> Non
             rest -= count
 
 
+@_loop
 def _philox(out: Any, steps: Any, n: Any, p: Any, numbers: Any) -> None:
     _fill(philox_of_eight, out, steps, n, p, numbers)
 
 
+@_loop
 def _threefry(out: Any, steps: Any, n: Any, p: Any, numbers: Any) -> None:
     _fill(threefry_of_eight, out, steps, n, p, numbers)
 
 
-@cache
-def binomial_loop(engine: str) -> Any:
-    """Return ``fill(out, steps, n, p, numbers)``.
+BINOMIALS = {"philox": _philox, "threefry": _threefry}
+"""``fill(out, steps, n, p, numbers)`` by engine.
 
-    Row j has ``n[j]`` trials. Column i is the number of those left by the columns before it that
-    succeed with probability ``p[j, i]``, at the position ``steps[j] + i`` after the one that
-    ``numbers`` describes, as ``words.block_numbers`` returns them.
-    """
-    return compiled_loop({"philox": _philox, "threefry": _threefry}[engine], error_model="numpy")
+Row j has ``n[j]`` trials. Column i is the number of those left by the columns before it that
+succeed with probability ``p[j, i]``, at the position ``steps[j] + i`` after the one that
+``numbers`` describes, as ``engines.block_numbers`` returns them.
+"""

@@ -1,12 +1,12 @@
 """Proposals of gamma samples in one compiled loop.
 
-Importing this module imports numba. The loop is compiled at its first use, and cached on disk. It
+Importing this module imports numba. The loop is compiled at its first call, and cached on disk. It
 rounds in the same order as the tensor version in ``gammas``, so results are bit-identical.
 """
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numba
@@ -33,18 +33,21 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
 _bound = defined_bound(_where, _compiled)
 
 
-def _proposals(
+@partial(compiled_loop, error_model="numpy")
+def proposals(
     pairs: Any,
     more: Any,
-    d: Any,
-    c: Any,
-    log_d: Any,
-    k: Any,
+    parameters: Any,
     logarithms: Any,
     boosted: Any,
     values: Any,
     good: Any,
 ) -> None:
+    """Write n proposals: two words each for its normal variate, and two for its acceptance test.
+
+    Parameters are arrays of length 1 or n, the results ``values`` (float64) and ``good`` (bool).
+    """
+    d, c, log_d, k = parameters
     z, angle, u, value = np.empty(_PASS), np.empty(_PASS), np.empty(_PASS), np.empty(_PASS)
     x, d1, k1 = np.empty(_PASS), np.empty(_PASS), np.empty(_PASS)
     step = 1 if d.size > 1 else 0
@@ -97,14 +100,3 @@ def _proposals(
             for i in range(count):
                 if k1[i] < 1.0:
                     values[begin + i] = value[i]
-
-
-@cache
-def proposal_loop() -> Any:
-    """Return the loop over n proposals.
-
-    Each takes two words for its normal variate and two for its acceptance test.
-
-    Parameters are arrays of length 1 or n, the results ``values`` (float64) and ``good`` (bool).
-    """
-    return compiled_loop(_proposals, error_model="numpy")

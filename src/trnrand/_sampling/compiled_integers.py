@@ -1,13 +1,13 @@
 """Compiled loops: proposals of counts, integers of a range, and the order of random keys.
 
 Importing this module imports numba. The loops round in the same order as the tensor versions, so
-results are bit-identical. A loop is compiled at its first use, and cached on disk.
+results are bit-identical. Arrays are contiguous; pairs are
+int64, words uint32. A loop is compiled at its first call, and cached on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,11 @@ import numpy as np
 from trnrand._stream.compiled import unit53
 from trnsci.core.backend.compiled import compiled_loop
 
+_loop = partial(compiled_loop, error_model="numpy")
 
-def _proposals(pairs: Any, a: Any, b: Any, centre: Any, v: Any, us: Any, k: Any) -> None:
+
+@_loop
+def proposals(pairs: Any, a: Any, b: Any, centre: Any, v: Any, us: Any, k: Any) -> None:
     """Convert two pairs of words each to a proposal of transformed rejection."""
     for i in range(len(pairs)):
         u = unit53(pairs[i, 0]) - 0.5
@@ -26,19 +29,10 @@ def _proposals(pairs: Any, a: Any, b: Any, centre: Any, v: Any, us: Any, k: Any)
         k[i] = np.floor((2 * a / distance + b) * u + centre)
 
 
-def _tabled(
-    pairs: Any,
-    table: Any,
-    a: Any,
-    b: Any,
-    scale: Any,
-    squeeze: Any,
-    centre: Any,
-    narrow: Any,
-    values: Any,
-    good: Any,
-) -> None:
+@_loop
+def tabled(pairs: Any, table: Any, hat: Any, values: Any, good: Any) -> None:
     """Compute proposals and whether they are accepted, as ``tables.Hat`` defines it."""
+    a, b, scale, squeeze, centre, narrow = hat
     for i in range(len(pairs)):
         u = unit53(pairs[i, 0]) - 0.5
         us = 0.5 - abs(u)
@@ -54,7 +48,8 @@ def _tabled(
             good[i] = False
 
 
-def _products(words: Any, span: Any, biased: Any, values: Any, good: Any) -> None:
+@_loop
+def products(words: Any, span: Any, biased: Any, values: Any, good: Any) -> None:
     """Compute the upper halves of words times a span, and whether the lower halves are unbiased."""
     for i in range(words.size):
         product = np.uint64(words[i]) * span
@@ -62,7 +57,8 @@ def _products(words: Any, span: Any, biased: Any, values: Any, good: Any) -> Non
         good[i] = product & np.uint64(0xFFFF_FFFF) >= biased
 
 
-def _order(keys: Any, shift: Any, starts: Any, ordered: Any, out: Any) -> None:
+@_loop
+def order(keys: Any, shift: Any, starts: Any, ordered: Any, out: Any) -> None:
     """Order keys stably: into buckets by their upper bits, then by insertion.
 
     ``starts`` holds a 0 for each bucket and one more, and ``ordered`` has the size of ``keys``.
@@ -82,17 +78,3 @@ def _order(keys: Any, shift: Any, starts: Any, ordered: Any, out: Any) -> None:
             ordered[place], out[place] = ordered[place - 1], out[place - 1]
             place -= 1
         ordered[place], out[place] = key, index
-
-
-_LOOPS: dict[str, Callable[..., None]] = {
-    "proposals": _proposals,
-    "tabled": _tabled,
-    "products": _products,
-    "order": _order,
-}
-
-
-@cache
-def integer_loop(name: str) -> Any:
-    """Return a loop over contiguous arrays by name; pairs are int64, words uint32."""
-    return compiled_loop(_LOOPS[name], error_model="numpy")

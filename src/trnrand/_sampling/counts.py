@@ -21,7 +21,8 @@ from trnrand._sampling.mass import INVERTED, NEGLIGIBLE, masses
 from trnrand._sampling.samplers import Offsets, accepted, at, by_group, float64, many, units
 from trnrand._sampling.tables import LARGEST_TABLE, Hat, binomial_table, poisson_table, tabled
 from trnrand._stream.elementary import exp, log, log1p, root
-from trnrand._stream.words import FLOATS, Domain, Source, block_numbers, paired, unit53
+from trnrand._stream.words import FLOATS, Domain, Source, paired, unit53
+from trnrand.engines import block_numbers
 from trnrand.errors import DTypeError, ParameterError
 
 COUNTS = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -211,11 +212,11 @@ def conditional_binomials(source: Source, offsets: Offsets, n: Tensor, p: Tensor
             out[:, i] = binomials(source, steps + i, rest, p[:, i])
             rest -= out[:, i]
         return out
-    from trnrand._sampling.compiled_binomials import binomial_loop
+    from trnrand._sampling.compiled_binomials import BINOMIALS
 
     arrays = (x.contiguous().numpy() for x in (out, steps, n, p))
     numbers = block_numbers(source.engine, source.seed, source.start, Domain.BINOMIAL)
-    binomial_loop(source.engine)(*arrays, numbers)
+    BINOMIALS[source.engine](*arrays, numbers)
     return out
 
 
@@ -330,11 +331,11 @@ def _transformed(
     """Return (v, us, k): a uniform, the distance of another to its ends, and the proposed count."""
     pairs = paired(source.slots(domain, offsets, attempt))
     if pairs.is_cpu and not (a.ndim or b.ndim or centre.ndim) and source.compiled:
-        from trnrand._sampling.compiled_integers import integer_loop
+        from trnrand._sampling.compiled_integers import proposals
 
         v, us, k = torch.empty(3, len(pairs), dtype=torch.float64)
         arrays = (v.numpy(), us.numpy(), k.numpy())
-        integer_loop("proposals")(pairs.numpy(), float(a), float(b), float(centre), *arrays)
+        proposals(pairs.numpy(), float(a), float(b), float(centre), *arrays)
         return v, us, k
     first, v = unit53(pairs).unbind(1)
     u = first - 0.5

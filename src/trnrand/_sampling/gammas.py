@@ -84,13 +84,13 @@ def _on_tensors(
 def _compiled(
     pairs: Tensor, more: Tensor, parameters: list[Tensor], logarithms: bool, any_boosted: bool
 ) -> tuple[Tensor, Tensor]:
-    from trnrand._sampling.compiled_gammas import proposal_loop
+    from trnrand._sampling.compiled_gammas import proposals
 
     values = torch.empty(len(pairs), dtype=torch.float64)
     good = torch.empty(len(pairs), dtype=torch.bool)
-    own = (p.reshape(-1).numpy() for p in parameters)
+    own = tuple(p.reshape(-1).numpy() for p in parameters)
     flags = logarithms, any_boosted
-    proposal_loop()(pairs.numpy(), more.numpy(), *own, *flags, values.numpy(), good.numpy())
+    proposals(pairs.numpy(), more.numpy(), own, *flags, values.numpy(), good.numpy())
     return values, good
 
 

@@ -30,7 +30,7 @@ STIRLING_RESTS = [0.0] + [
 """log(k!) minus Stirling's formula for k to 15, ten times as fast as lgamma; entry 0 is unused."""
 
 _C1, _C2, _C3, _C4 = 1 / 12, 1 / 360, 1 / 1260, 1 / 1680
-_D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8 = (1 / (2 * j + 1) for j in range(1, 9))
+_D = tuple(1 / (2 * j + 1) for j in range(8, 0, -1))
 
 Definition = Callable[..., Any]
 
@@ -101,20 +101,11 @@ def defined_masses(
         difference = k - mean
         v = difference / (k + mean)
         q = v * v
-        p = q * _D8
-        p += _D7
-        p *= q
-        p += _D6
-        p *= q
-        p += _D5
-        p *= q
-        p += _D4
-        p *= q
-        p += _D3
-        p *= q
-        p += _D2
-        p *= q
-        p += _D1
+        p = q * _D[0]
+        p += _D[1]
+        for coefficient in _D[2:]:
+            p *= q
+            p += coefficient
         return difference * v + 2.0 * k * v * (q * p)
 
     @compiled

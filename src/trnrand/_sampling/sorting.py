@@ -21,7 +21,7 @@ def sorting_order(keys: Tensor) -> Tensor:
 
 
 def _bucket_order(keys: Tensor) -> Tensor:
-    from trnrand._sampling.compiled_integers import integer_loop
+    from trnrand._sampling import compiled_integers
 
     count = keys.numel()
     bits = max(1, count.bit_length() - 4)  # about a dozen keys in each bucket
@@ -30,7 +30,7 @@ def _bucket_order(keys: Tensor) -> Tensor:
     starts = np.zeros((1 << bits) + 1, np.int64)
     order = torch.empty(count, dtype=torch.int64)
     shift = np.uint64(64 - bits)
-    integer_loop("order")(numbers, shift, starts, np.empty_like(numbers), order.numpy())
+    compiled_integers.order(numbers, shift, starts, np.empty_like(numbers), order.numpy())
     return order
 
 

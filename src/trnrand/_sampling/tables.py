@@ -75,28 +75,18 @@ def tabled(
         k = torch.empty(len(pairs), dtype=torch.float64)
         good = torch.empty(len(pairs), dtype=torch.bool)
         if source.compiled:
-            from trnrand._sampling.compiled_integers import integer_loop
+            from trnrand._sampling import compiled_integers
 
-            integer_loop("tabled")(pairs.numpy(), table, *hat, k.numpy(), good.numpy())
+            compiled_integers.tabled(pairs.numpy(), table, hat, k.numpy(), good.numpy())
         else:
-            _tabled(unit53(pairs).numpy(), table, *hat, k.numpy(), good.numpy())
+            _tabled(unit53(pairs).numpy(), table, hat, k.numpy(), good.numpy())
         return k, good
 
     return propose
 
 
-def _tabled(
-    units: Floats,
-    table: Floats,
-    a: float,
-    b: float,
-    scale: float,
-    squeeze: float,
-    centre: float,
-    narrow: float,
-    k: Floats,
-    good: NDArray[np.bool_],
-) -> None:
+def _tabled(units: Floats, table: Floats, hat: Hat, k: Floats, good: NDArray[np.bool_]) -> None:
+    a, b, scale, squeeze, centre, narrow = hat
     u, v = units[:, 0] - 0.5, units[:, 1].copy()
     us = np.abs(u)
     np.subtract(0.5, us, out=us)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor
 
 from trnrand._calls.arguments import parsed_size
+from trnrand._calls.requests import generator_of
 from trnrand._calls.signatures import LAWS, Law
 from trnrand._sharded.boxes import Ranges, boxes, first_of
 from trnrand.defaults import get_default_generator
@@ -246,10 +247,7 @@ def _mesh(device_mesh: Any) -> DeviceMesh | None:
 def _checked(function: str, generator: Generator | None) -> Generator:
     if generator is None:
         return get_default_generator()
-    if not isinstance(generator, Generator):
-        raise DTypeError(
-            f"{function}: generator must be a trnrand.Generator, got {type(generator).__name__}"
-        )
+    generator = generator_of(function, generator)
     if generator.partition_size != 1:
         raise FlagError(
             f"{function}: generator must have no partition, as the mesh determines the parts, got "

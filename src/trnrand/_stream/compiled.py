@@ -1,13 +1,12 @@
 """Compiled loops of large calls: blocks of an engine, 53-bit uniforms, standard float32 samples.
 
-Importing this module imports numba. A loop is compiled at its first use, and cached on disk.
+Importing this module imports numba. A loop is compiled at its first call, and cached on disk.
 Standard samples are computed in chunks of words that fit in the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numba
@@ -27,7 +26,7 @@ from trnrand._kernels.definitions import (
     TURN24,
     Kind,
 )
-from trnrand.engines import ENGINES, EngineName
+from trnrand.engines import ENGINES, EngineName, block_numbers
 from trnsci.core.backend.compiled import compiled_loop
 
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
@@ -53,22 +52,22 @@ def _fill(block: Any, out: Any, steps: Any, numbers: Any) -> None:
         out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3] = w0, w1, w2, w3
 
 
+@compiled_loop
 def _fill_philox(out: Any, steps: Any, numbers: Any) -> None:
     _fill(philox_of_eight, out, steps, numbers)
 
 
+@compiled_loop
 def _fill_threefry(out: Any, steps: Any, numbers: Any) -> None:
     _fill(threefry_of_eight, out, steps, numbers)
 
 
-@cache
-def block_loop(engine: str) -> Any:
-    """Return ``fill(out, steps, numbers)`` of an engine.
+BLOCKS = {"philox": _fill_philox, "threefry": _fill_threefry}
+"""``fill(out, steps, numbers)`` by engine.
 
-    Words 4 i to 4 i + 3 of ``out`` (uint32) become the block ``steps[i]`` after the one that
-    ``numbers`` describes, as ``words.block_numbers`` returns them.
-    """
-    return compiled_loop({"philox": _fill_philox, "threefry": _fill_threefry}[engine])
+Words 4 i to 4 i + 3 of ``out`` (uint32) become the block ``steps[i]`` after the one that
+``numbers`` describes, as ``engines.block_numbers`` returns them.
+"""
 
 
 # -- 53-bit uniforms -------------------------------------------------------------------------------
@@ -80,15 +79,11 @@ def unit53(pair: Any) -> Any:
     return np.float64((pair & 0xFFFF_FFE0) << 21 | pair >> 38 & 0x3FF_FFFF) * 2.0**-53
 
 
-def _units(pairs: Any, out: Any) -> None:
+@partial(compiled_loop, error_model="numpy")
+def units(pairs: Any, out: Any) -> None:
+    """Write the uniforms of contiguous pairs of words, int64."""
     for i in range(pairs.size):
         out[i] = unit53(pairs[i])
-
-
-@cache
-def unit_loop() -> Any:
-    """Return the loop over contiguous pairs of words, int64, that writes their uniforms."""
-    return compiled_loop(_units, error_model="numpy")
 
 
 # -- standard samples in float32 -------------------------------------------------------------------
@@ -209,6 +204,7 @@ def _sine_of_word(word: Any) -> Any:
     return _sine(folded if folded > lower else lower)
 
 
+@compiled_loop
 def _uniforms(words: Any, shift: Any, scale: Any, out: Any) -> None:
     for i in range(out.size // 4):
         out[4 * i] = _above(words[0, i], shift) * scale
@@ -217,6 +213,7 @@ def _uniforms(words: Any, shift: Any, scale: Any, out: Any) -> None:
         out[4 * i + 3] = _above(words[3, i], shift) * scale
 
 
+@compiled_loop
 def _normals(words: Any, shift: Any, scale: Any, out: Any) -> None:
     for i in range(out.size // 4):
         first, second = _radius(words[0, i]), _radius(words[2, i])
@@ -233,6 +230,7 @@ def _exponential(word: Any) -> Any:
     return value if value > _LEAST_EXPONENTIAL else _LEAST_EXPONENTIAL
 
 
+@compiled_loop
 def _exponentials(words: Any, shift: Any, scale: Any, out: Any) -> None:
     for i in range(out.size // 4):
         out[4 * i] = _exponential(words[0, i])
@@ -242,37 +240,27 @@ def _exponentials(words: Any, shift: Any, scale: Any, out: Any) -> None:
 
 
 @_inlined
-def _words(
-    block: Any, words: Any, count: Any, low: Any, high: Any, c2: Any, k0: Any, k1: Any
-) -> None:
-    zero = np.uint64(0)
+def _words(block: Any, words: Any, count: Any, numbers: Any) -> None:
+    low, high, c2, c3, k0, k1, k2, k3 = numbers
     for i in range(count):
         at = low + np.uint64(i)
         c0, c1 = at & _MASK, (high + (at >> _HALF)) & _MASK
-        w0, w1, w2, w3 = block(c0, c1, c2, zero, k0, k1, zero, zero)
+        w0, w1, w2, w3 = block(c0, c1, c2, c3, k0, k1, k2, k3)
         words[0, i], words[1, i], words[2, i], words[3, i] = w0, w1, w2, w3
 
 
-def _philox(words: Any, count: Any, low: Any, high: Any, c2: Any, k0: Any, k1: Any) -> None:
-    _words(philox_of_eight, words, count, low, high, c2, k0, k1)
+@compiled_loop
+def _philox(words: Any, count: Any, numbers: Any) -> None:
+    _words(philox_of_eight, words, count, numbers)
 
 
-def _threefry(words: Any, count: Any, low: Any, high: Any, c2: Any, k0: Any, k1: Any) -> None:
-    _words(threefry_of_eight, words, count, low, high, c2, k0, k1)
+@compiled_loop
+def _threefry(words: Any, count: Any, numbers: Any) -> None:
+    _words(threefry_of_eight, words, count, numbers)
 
 
-_LOOPS: dict[str, Callable[..., None]] = {
-    "philox": _philox,
-    "threefry": _threefry,
-    "uniform": _uniforms,
-    "normal": _normals,
-    "exponential": _exponentials,
-}
-
-
-@cache
-def _loop(name: str) -> Any:
-    return compiled_loop(_LOOPS[name])
+_WORDS = {"philox": _philox, "threefry": _threefry}
+_CONVERT = {"uniform": _uniforms, "normal": _normals, "exponential": _exponentials}
 
 
 def fill_samples(
@@ -282,15 +270,14 @@ def fill_samples(
 
     A uniform has the top ``bits`` of its word.
     """
-    make_words, convert = _loop(engine), _loop(kind)
+    make_words, convert = _WORDS[engine], _CONVERT[kind]
     shift, scale = np.uint32(32 - bits), np.float32(2.0**-bits)
-    rest = [np.uint64(number) for number in (domain, *ENGINES[engine].key(seed)[:2])]
     skipped = start % 4
     total = (skipped + out.size + 3) // 4
     words = np.empty((4, min(total, _BLOCKS)), np.uint32)
     for first in range(0, total, _BLOCKS):
-        at, count = start // 4 + first, min(_BLOCKS, total - first)
-        make_words(words, count, np.uint64(at & MASK), np.uint64(at >> 32), *rest)
+        count = min(_BLOCKS, total - first)
+        make_words(words, count, block_numbers(engine, seed, start // 4 + first, domain))
         begin, end = 4 * first - skipped, 4 * (first + count) - skipped
         if begin >= 0 and end <= out.size:
             convert(words, shift, scale, out[begin:end])

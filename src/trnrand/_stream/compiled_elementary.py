@@ -1,12 +1,11 @@
 """The functions of ``series`` compiled for single numbers, and loops of them over arrays.
 
-Importing this module imports numba. A loop is compiled at its first use, and cached on disk.
+Importing this module imports numba. A loop is compiled at its first call, and cached on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numba
@@ -17,6 +16,7 @@ from trnrand._stream.series import SPLIT_BITS, defined
 from trnsci.core.backend.compiled import compiled_loop
 
 _compiled = partial(numba.njit, error_model="numpy")
+_loop = partial(compiled_loop, error_model="numpy")
 
 # Pairs of words per pass of the loop over normals: their uniforms fit in the cache.
 _PASS = 1 << 10
@@ -61,23 +61,28 @@ def unit64(pair: Any) -> Any:
     return (upper + (np.float64(pair >> 32 & 0xFFFF_FFFF) + 1.0)) * 2.0**-64
 
 
+@_loop
 def _logs(x: Any, out: Any) -> None:
     for i in range(x.size):
         out[i] = log(x[i])
 
 
+@_loop
 def _logs1p(x: Any, out: Any) -> None:
     for i in range(x.size):
         out[i] = log1p(x[i])
 
 
+@_loop
 def _exps(x: Any, out: Any) -> None:
     for i in range(x.size):
         out[i] = exp(x[i])
 
 
 # Two loops per pass, since one with the conversion of integers is not vectorised.
-def _normals(pairs: Any, cosines: Any, sines: Any) -> None:
+@_loop
+def normals(pairs: Any, cosines: Any, sines: Any) -> None:
+    """Write two normals of each pair of (n, 2) pairs of words; ``sines`` may be empty."""
     radius, angle = np.empty(_PASS), np.empty(_PASS)
     for begin in range(0, len(pairs), _PASS):
         count = min(_PASS, len(pairs) - begin)
@@ -93,19 +98,5 @@ def _normals(pairs: Any, cosines: Any, sines: Any) -> None:
                 sines[begin + i] = radius[i] * sine(angle[i])
 
 
-_LOOPS: dict[str, Callable[..., None]] = {
-    "log": _logs,
-    "log1p": _logs1p,
-    "exp": _exps,
-    "normals": _normals,
-}
-
-
-@cache
-def elementary_loop(name: str) -> Any:
-    """Return a loop over contiguous arrays of float64 by name.
-
-    "normals" is a function of (n, 2) pairs of words and two results, of which the second may be
-    empty.
-    """
-    return compiled_loop(_LOOPS[name], error_model="numpy")
+LOOPS = {"log": _logs, "log1p": _logs1p, "exp": _exps}
+"""Loops over contiguous arrays of float64 by name."""

@@ -62,10 +62,10 @@ def _applied(name: str, x: Tensor, compiled: bool) -> Tensor:
     if not (compiled and x.is_cpu):
         result: Tensor = getattr(_arrays(), name)(x)
         return result
-    from trnrand._stream.compiled_elementary import elementary_loop
+    from trnrand._stream.compiled_elementary import LOOPS
 
     out = torch.empty(x.shape, dtype=torch.float64)
-    elementary_loop(name)(x.reshape(-1).numpy(), out.view(-1).numpy())
+    LOOPS[name](x.reshape(-1).numpy(), out.view(-1).numpy())
     return out
 
 
@@ -99,12 +99,12 @@ def normals(blocks: Tensor, both: bool, compiled: bool = False) -> tuple[Tensor,
     The second result is empty unless ``both`` is true. Magnitudes are at most 9.4.
     """
     if compiled and blocks.is_cpu:
-        from trnrand._stream.compiled_elementary import elementary_loop
+        from trnrand._stream import compiled_elementary
 
         count = len(blocks)
         first = torch.empty(count, dtype=torch.float64)
         second = torch.empty(count if both else 0, dtype=torch.float64)
-        elementary_loop("normals")(blocks.numpy(), first.numpy(), second.numpy())
+        compiled_elementary.normals(blocks.numpy(), first.numpy(), second.numpy())
         return first, second
     functions, (high, low) = _arrays(), blocks.unbind(1)
     # All 64 bits, first word on top. Both parts are exact, so small uniforms keep full precision.

@@ -25,15 +25,11 @@ _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 _PER_LN2 = 1 / math.log(2)
 
 # Terms to 2 s**21 / 21 for |s| < 0.1716: the next one is below 1e-18.
-_L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8, _L9, _L10 = (1 / (2 * k + 1) for k in range(1, 11))
+_LOG = tuple(1 / (2 * k + 1) for k in range(10, 0, -1))
 # Terms to r**13 / 13! for |r| < 0.3466: the next one is below 1e-17.
-_E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9, _E10, _E11, _E12, _E13 = (
-    1 / math.factorial(k) for k in range(2, 14)
-)
+_EXP = tuple(1 / math.factorial(k) for k in range(13, 1, -1))
 # Terms to x**21 / 21! for |x| <= pi / 2: the next one is below 2e-18.
-_S1, _S2, _S3, _S4, _S5, _S6, _S7, _S8, _S9, _S10 = (
-    (-1) ** k / math.factorial(2 * k + 1) for k in range(1, 11)
-)
+_SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(10, 0, -1))
 _TURN = 2 * math.pi
 
 Definition = Callable[..., Any]
@@ -80,24 +76,11 @@ def defined(
         f = m - 1.0
         s = f / (f + 2.0)
         q = s * s
-        p = q * _L10
-        p += _L9
-        p *= q
-        p += _L8
-        p *= q
-        p += _L7
-        p *= q
-        p += _L6
-        p *= q
-        p += _L5
-        p *= q
-        p += _L4
-        p *= q
-        p += _L3
-        p *= q
-        p += _L2
-        p *= q
-        p += _L1
+        p = q * _LOG[0]
+        p += _LOG[1]
+        for coefficient in _LOG[2:]:
+            p *= q
+            p += coefficient
         # log(m) = 2 s (1 + q p), and 2 s = f - s f.
         return e * _LN2_HIGH + (f - (s * (f - 2.0 * q * p) - e * _LN2_LOW))
 
@@ -111,28 +94,11 @@ def defined(
         x = clamp(x, -1400.0, 1400.0)
         k = floor(x * _PER_LN2 + 0.5)
         r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-        p = r * _E13
-        p += _E12
-        p *= r
-        p += _E11
-        p *= r
-        p += _E10
-        p *= r
-        p += _E9
-        p *= r
-        p += _E8
-        p *= r
-        p += _E7
-        p *= r
-        p += _E6
-        p *= r
-        p += _E5
-        p *= r
-        p += _E4
-        p *= r
-        p += _E3
-        p *= r
-        p += _E2
+        p = r * _EXP[0]
+        p += _EXP[1]
+        for coefficient in _EXP[2:]:
+            p *= r
+            p += coefficient
         return scaled((p * r * r + r) + 1.0, clamp(k, -2044.0, 2046.0))
 
     @compiled
@@ -140,24 +106,11 @@ def defined(
         """Return the sine of up to a quarter of a turn."""
         x = turns * _TURN
         q = x * x
-        p = q * _S10
-        p += _S9
-        p *= q
-        p += _S8
-        p *= q
-        p += _S7
-        p *= q
-        p += _S6
-        p *= q
-        p += _S5
-        p *= q
-        p += _S4
-        p *= q
-        p += _S3
-        p *= q
-        p += _S2
-        p *= q
-        p += _S1
+        p = q * _SINE[0]
+        p += _SINE[1]
+        for coefficient in _SINE[2:]:
+            p *= q
+            p += coefficient
         return p * q * x + x
 
     # The reductions are exact for multiples of 2**-53.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from trnrand._kernels.definitions import WIDE, Domain
 from trnrand._stream import numba_loops
 from trnrand._stream.arrays import write_blocks
-from trnrand.engines import ENGINES, MASK, EngineName, block_function
+from trnrand.engines import ENGINES, MASK, EngineName, block_function, block_numbers
 
 __all__ = [
     "FLOATS",
@@ -29,7 +29,6 @@ __all__ = [
     "WIDE",
     "Domain",
     "Source",
-    "block_numbers",
     "chunk_samples",
     "has_triton",
     "paired",
@@ -152,10 +151,10 @@ def paired(words: Tensor) -> Tensor:
 def unit53(pairs: Tensor) -> Tensor:
     """Return float64 in [0, 1), multiples of 2**-53: 27 bits of word one and 26 of word two."""
     if pairs.is_cpu and numba_loops.compiled_wanted(len(pairs)):
-        from trnrand._stream.compiled import unit_loop
+        from trnrand._stream.compiled import units
 
         out = torch.empty(pairs.shape, dtype=torch.float64)
-        unit_loop()(pairs.reshape(-1).numpy(), out.view(-1).numpy())
+        units(pairs.reshape(-1).numpy(), out.view(-1).numpy())
         return out
     joined = (pairs & 0xFFFF_FFE0).bitwise_left_shift_(21)
     joined |= (pairs >> 38).bitwise_and_(0x3FF_FFFF)
@@ -179,20 +178,11 @@ def _fill(
 ) -> None:
     """Write the blocks at ``first + steps`` into the rows of ``out``."""
     if compiled:
-        from trnrand._stream.compiled import block_loop
+        from trnrand._stream.compiled import BLOCKS
 
-        block_loop(engine)(out.reshape(-1), steps, block_numbers(engine, seed, first, domain))
+        BLOCKS[engine](out.reshape(-1), steps, block_numbers(engine, seed, first, domain))
         return
     write_blocks(engine, seed, first, steps, domain, out)
-
-
-BlockNumbers: TypeAlias = tuple[np.uint64, ...]
-
-
-def block_numbers(engine: EngineName, seed: int, index: int, domain: int) -> BlockNumbers:
-    """Return the four words of the counter of a block and the key, padded to four words."""
-    numbers = (index & MASK, index >> 32, domain, 0, *ENGINES[engine].key(seed), 0, 0)
-    return tuple(map(np.uint64, numbers[:8]))
 
 
 @cache

@@ -25,7 +25,7 @@ import math
 import torch
 from torch import Tensor
 
-from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.arguments import Device, Parameter, Size, loc_and_scale, positive, real
 from trnrand._calls.calls import distribution
 from trnrand._calls.requests import Request, prepared
 from trnrand._calls.transforms import holds, shown
@@ -149,13 +149,6 @@ def _mean_and_std(function: str, mean: Parameter, std: Parameter) -> dict[str, P
     }
 
 
-def _loc_and_scale(function: str, loc: Parameter, scale: Parameter) -> dict[str, Parameter]:
-    return {
-        "loc": real(function, "loc", loc),
-        "scale": real(function, "scale", scale, above=0.0),
-    }
-
-
 def _laplace(source: Source, count: int, loc: Parameter, scale: Parameter) -> Tensor:
     magnitude = units(source, Domain.LAPLACE, count).neg_().log1p_().neg_()
     # The lowest bit of the second word is not among the 53 of the magnitude.
@@ -256,7 +249,7 @@ def exponential(
     Raises:
         ParameterError: ``rate`` is not positive, or another argument is outside of its range.
     """
-    rates = {"rate": real("exponential", "rate", rate, above=0.0)}
+    rates = positive("exponential", rate=rate)
     return prepared("exponential", size, dtype, generator, device, out, total, rates)
 
 
@@ -276,7 +269,7 @@ def laplace(
     Raises:
         ParameterError: ``scale`` is not positive, or another argument is outside of its range.
     """
-    parameters = _loc_and_scale("laplace", loc, scale)
+    parameters = loc_and_scale("laplace", loc, scale)
     return prepared("laplace", size, dtype, generator, device, out, total, parameters)
 
 
@@ -296,5 +289,5 @@ def cauchy(
     Raises:
         ParameterError: ``scale`` is not positive, or another argument is outside of its range.
     """
-    parameters = _loc_and_scale("cauchy", loc, scale)
+    parameters = loc_and_scale("cauchy", loc, scale)
     return prepared("cauchy", size, dtype, generator, device, out, total, parameters)

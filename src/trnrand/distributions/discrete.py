@@ -227,13 +227,12 @@ def _by_product(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
 
 
 def _compiled_products(words: Tensor, span: int) -> tuple[Tensor, Tensor]:
-    from trnrand._sampling.compiled_integers import integer_loop
+    from trnrand._sampling.compiled_integers import products
 
     values = torch.empty(len(words), dtype=torch.int64)
     good = torch.empty(len(words), dtype=torch.bool)
     numbers = np.uint64(span), np.uint64(_TWO32 % span)
-    loop = integer_loop("products")
-    loop(words.contiguous().numpy().view(np.uint32), *numbers, values.numpy(), good.numpy())
+    products(words.contiguous().numpy().view(np.uint32), *numbers, values.numpy(), good.numpy())
     return values, good
 
 

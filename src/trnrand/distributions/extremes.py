@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.arguments import Device, Parameter, Size, loc_and_scale, positive
 from trnrand._calls.calls import distribution
 from trnrand._calls.requests import Request, prepared
 from trnrand._sampling.pathwise import live, located, wide
@@ -53,10 +53,7 @@ def gumbel(
     Raises:
         ParameterError: ``scale`` is not positive, or another argument is outside of its range.
     """
-    parameters = {
-        "loc": real("gumbel", "loc", loc),
-        "scale": real("gumbel", "scale", scale, above=0.0),
-    }
+    parameters = loc_and_scale("gumbel", loc, scale)
     return prepared("gumbel", size, dtype, generator, device, out, total, parameters)
 
 
@@ -77,8 +74,5 @@ def weibull(
         ParameterError: ``shape`` or ``scale`` is not positive, or another argument is outside of
             its range.
     """
-    parameters = {
-        "shape": real("weibull", "shape", shape, above=0.0),
-        "scale": real("weibull", "scale", scale, above=0.0),
-    }
+    parameters = positive("weibull", shape=shape, scale=scale)
     return prepared("weibull", size, dtype, generator, device, out, total, parameters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._calls.arguments import Device, Parameter, Size, real
+from trnrand._calls.arguments import Device, Parameter, Size, positive, real
 from trnrand._calls.calls import Shape, distribution
 from trnrand._calls.requests import Request, prepared, prepared_vectors
 from trnrand._sampling.gammas import gammas, log_gammas, student_normals
@@ -149,10 +149,7 @@ def gamma(
         ParameterError: ``shape`` or ``scale`` is not positive, or another argument is outside of
             its range.
     """
-    parameters = {
-        "shape": real("gamma", "shape", shape, above=0.0),
-        "scale": real("gamma", "scale", scale, above=0.0),
-    }
+    parameters = positive("gamma", shape=shape, scale=scale)
     return prepared("gamma", size, dtype, generator, device, out, total, parameters)
 
 
@@ -171,7 +168,7 @@ def chi_squared(
     Raises:
         ParameterError: ``df`` is not positive, or another argument is outside of its range.
     """
-    degrees = {"df": real("chi_squared", "df", df, above=0.0)}
+    degrees = positive("chi_squared", df=df)
     return prepared("chi_squared", size, dtype, generator, device, out, total, degrees)
 
 
@@ -192,10 +189,7 @@ def beta(
         ParameterError: ``alpha`` or ``beta`` is not positive, or another argument is outside of
             its range.
     """
-    parameters = {
-        "alpha": real("beta", "alpha", alpha, above=0.0),
-        "beta": real("beta", "beta", beta, above=0.0),
-    }
+    parameters = positive("beta", alpha=alpha, beta=beta)
     return prepared("beta", size, dtype, generator, device, out, total, parameters)
 
 
@@ -214,7 +208,7 @@ def student_t(
     Raises:
         ParameterError: ``df`` is not positive, or another argument is outside of its range.
     """
-    parameters = {"df": real("student_t", "df", df, above=0.0)}
+    parameters = positive("student_t", df=df)
     return prepared("student_t", size, dtype, generator, device, out, total, parameters)
 
 

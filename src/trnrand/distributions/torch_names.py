@@ -6,6 +6,8 @@ default shape, dtype and device from a tensor.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -53,14 +55,8 @@ def rand_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return ``rand`` with the shape, dtype and device of a tensor."""
-    like = _like("rand_like", input)
-    return rand(
-        like.shape,
-        generator=generator,
-        dtype=dtype or like.dtype,
-        device=device or like.device,
-        requires_grad=requires_grad,
-    )
+    like = _like("rand_like", input, dtype, device)
+    return rand(input.shape, generator=generator, requires_grad=requires_grad, **like)
 
 
 def randn_like(
@@ -72,14 +68,8 @@ def randn_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return ``randn`` with the shape, dtype and device of a tensor."""
-    like = _like("randn_like", input)
-    return randn(
-        like.shape,
-        generator=generator,
-        dtype=dtype or like.dtype,
-        device=device or like.device,
-        requires_grad=requires_grad,
-    )
+    like = _like("randn_like", input, dtype, device)
+    return randn(input.shape, generator=generator, requires_grad=requires_grad, **like)
 
 
 def randint_like(
@@ -95,19 +85,13 @@ def randint_like(
 
     A single bound is the upper one, and the lower one is 0, as in torch.
     """
-    like = _like("randint_like", input)
+    like = _like("randint_like", input, dtype, device)
     bottom, top = (0, low) if high is None else (low, high)
-    return integers(
-        like.shape,
-        low=bottom,
-        high=top,
-        generator=generator,
-        dtype=dtype or like.dtype,
-        device=device or like.device,
-    )
+    return integers(input.shape, low=bottom, high=top, generator=generator, **like)
 
 
-def _like(function: str, value: Tensor) -> Tensor:
+def _like(function: str, value: Tensor, dtype: torch.dtype | None, device: Device) -> Any:
+    """Return the dtype and the device of a call, by default those of a tensor."""
     if not isinstance(value, Tensor):
         raise DTypeError(f"{function}: input must be a torch.Tensor, got {type(value).__name__}")
-    return value
+    return {"dtype": dtype or value.dtype, "device": device or value.device}

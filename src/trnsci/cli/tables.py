@@ -21,17 +21,23 @@ from trnsci.cli.validate import choose_libraries
 
 _MOST_COLUMNS = 120
 
-
-@click.command()
-@click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")
-@click.option(
+_libraries = click.option(
+    "--lib", "libraries", multiple=True, help="Only this library; may be repeated."
+)
+_form = click.option(
     "--format",
     "form",
     type=click.Choice(["text", "md", "html", "json"]),
     default="text",
     show_default=True,
 )
-@click.option("--output", type=click.Path(dir_okay=False), help="Write to a file.")
+_output = click.option("--output", type=click.Path(dir_okay=False), help="Write to a file.")
+
+
+@click.command()
+@_libraries
+@_form
+@_output
 @click.option(
     "--records", "folder", type=click.Path(file_okay=False), help="Folder of the records."
 )
@@ -67,15 +73,9 @@ def _columns(terminal: bool) -> int:
 
 
 @click.command()
-@click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "md", "html", "json"]),
-    default="text",
-    show_default=True,
-)
-@click.option("--output", type=click.Path(dir_okay=False), help="Write to a file.")
+@_libraries
+@_form
+@_output
 def coverage(libraries: tuple[str, ...], form: str, output: str | None) -> None:
     """Show which kernel computes a function, for each dtype and level of precision.
 
@@ -89,7 +89,7 @@ def coverage(libraries: tuple[str, ...], form: str, output: str | None) -> None:
 
 
 @click.command()
-@click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")
+@_libraries
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def kernels(libraries: tuple[str, ...], form: str) -> None:
     """List the kernels, each with the hardware feature (lever) it uses."""

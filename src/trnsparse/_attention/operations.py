@@ -21,18 +21,6 @@ _MOST_WIDTH = 512
 """Largest head dimension of the kernels."""
 
 
-def _attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
-    tables: Tensor | None,
-    pattern: Sequence[int],
-    scale: float,
-) -> tuple[Tensor, Tensor]:
-    return attention(q, k, v, bias, tables, pattern, scale)
-
-
 def _backward(
     grads: tuple[Tensor | None, Tensor | None],
     needed: Sequence[bool],
@@ -58,22 +46,6 @@ def _backward(
         None,
         None,
     )
-
-
-def _attention_backward(
-    grad: Tensor,
-    grad_logs: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    logs: Tensor,
-    bias: Tensor | None,
-    tables: Tensor | None,
-    pattern: Sequence[int],
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return attention_backward(grad, grad_logs, q, k, v, out, logs, bias, tables, pattern, scale)
 
 
 def _flops(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> float:
@@ -103,7 +75,7 @@ def _gradient_too_wide(grad: Tensor, grad_logs: Tensor, *rest: Any) -> str:
 ATTENTION = Operation(
     LIBRARY,
     "attention",
-    reference=_attention,
+    reference=attention,
     launch="trnsparse._paths.kernel_path:attention",
     backward=_backward,
     from_result=True,
@@ -114,7 +86,7 @@ ATTENTION = Operation(
 ATTENTION_BACKWARD = Operation(
     LIBRARY,
     "attention_backward",
-    reference=_attention_backward,
+    reference=attention_backward,
     launch="trnsparse._paths.kernel_path:attention_backward",
     flops=_backward_flops,
     unsuited=_gradient_too_wide,

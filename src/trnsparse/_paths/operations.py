@@ -210,12 +210,6 @@ BSR_SDDMM = _operation(
 # -- screened --------------------------------------------------------------------------------------
 
 
-def _screened_spmm(
-    a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
-) -> Tensor:
-    return screened_product(a, row_bounds, col_bounds, b, cutoff)
-
-
 def _screened_backward(
     grad: Tensor,
     needed: Any,
@@ -253,7 +247,7 @@ def _screened_flops(
 
 SCREENED_SPMM = _operation(
     "screened_spmm",
-    reference=_screened_spmm,
+    reference=screened_product,
     backward=_screened_backward,
     jvp=_screened_jvp,
     autocast="lower",

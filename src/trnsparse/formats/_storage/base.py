@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from numbers import Complex
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ class StoredMatrix(ABC):
     """A sparse matrix with the operations that need no other format."""
 
     shape: tuple[int, int]
+    _entry_ndim: ClassVar[int] = 1
+    """Dimensions of the tensor of entries without those of a batch."""
 
     # -- provided by each format -------------------------------------------------------------------
 
@@ -47,11 +49,6 @@ class StoredMatrix(ABC):
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         """Return entries and pattern by rows; duplicates are allowed and are summed."""
 
-    @property
-    @abstractmethod
-    def batch_shape(self) -> tuple[int, ...]:
-        """Shape of the batch of matrices that share the pattern, usually ()."""
-
     # -- entries -----------------------------------------------------------------------------------
 
     @property
@@ -67,6 +64,11 @@ class StoredMatrix(ABC):
                 f"got {tuple(entries.shape)}"
             )
         return self._with_data(entries)
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of matrices that share the pattern, usually ()."""
+        return tuple(self._data.shape[: -self._entry_ndim])
 
     # -- attributes --------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ class BSRStorage(StoredMatrix):
     validate: InitVar[bool] = True
     _pattern_cache: Pattern | None = field(default=None, init=False)
     _product_cache: RowMatrix | None = field(default=None, init=False)
+    _entry_ndim = 3
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -143,11 +144,6 @@ class BSRStorage(StoredMatrix):
         stored = flat.detach().ne(0).any(0).to(flat.dtype)
         _, pattern, places = unblocked(stored, self.pattern, self.shape)
         return self.blocks.flatten(-3).index_select(-1, places), pattern
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """Shape of the batch of matrices that share the pattern, usually ()."""
-        return tuple(self.blocks.shape[:-3])
 
     @property
     def n_blocks(self) -> int:

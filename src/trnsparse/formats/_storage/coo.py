@@ -81,11 +81,6 @@ class COOStorage(StoredMatrix):
         return self.values.index_select(-1, order), pattern
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """Shape of the batch of matrices that share the coordinates, usually ()."""
-        return tuple(self.values.shape[:-1])
-
-    @property
     def nnz(self) -> int:
         """Number of stored entries, explicit zeros and duplicates included."""
         return self.row_indices.shape[0]

@@ -76,11 +76,6 @@ class CSCStorage(StoredMatrix):
         return self.values.index_select(-1, order), by_rows
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """Shape of the batch of matrices that share the pattern, usually ()."""
-        return tuple(self.values.shape[:-1])
-
-    @property
     def nnz(self) -> int:
         """Number of stored entries, explicit zeros included."""
         return self.row_indices.shape[0]

@@ -103,11 +103,6 @@ class CSRStorage(StoredMatrix):
         return self.values, self.pattern
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """Shape of the batch of matrices that share the pattern, usually ()."""
-        return tuple(self.values.shape[:-1])
-
-    @property
     def nnz(self) -> int:
         """Number of stored entries, explicit zeros included."""
         return self.col_indices.shape[0]

@@ -27,6 +27,7 @@ class ELLStorage(StoredMatrix):
     shape: tuple[int, int]
     validate: InitVar[bool] = True
     _pattern_cache: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
+    _entry_ndim = 2
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -89,11 +90,6 @@ class ELLStorage(StoredMatrix):
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         pattern, places = self._slots()
         return self.values.flatten(-2).index_select(-1, places), pattern
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """Shape of the batch of matrices that share the pattern, usually ()."""
-        return tuple(self.values.shape[:-2])
 
     @property
     def width(self) -> int:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nkisim.options import SimOptions
     from nkisim.profiling import Profile, ProfileError, profile
     from nkisim.shim import install, uninstall
+    from nkisim.tuning import Tuning, tune
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "ProfileError",
     "Report",
     "SimOptions",
+    "Tuning",
     "check",
     "check_source",
     "collectives",
@@ -37,6 +39,7 @@ __all__ = [
     "language",
     "profile",
     "simulate",
+    "tune",
     "typing",
     "uninstall",
 ]
@@ -49,6 +52,7 @@ _HOMES = {
     "ProfileError": "profiling",
     "Report": "diagnostics",
     "SimOptions": "options",
+    "Tuning": "tuning",
     "check": "api",
     "check_source": "api",
     "install": "shim",
@@ -56,6 +60,7 @@ _HOMES = {
     "judge": "judging",
     "profile": "profiling",
     "simulate": "api",
+    "tune": "tuning",
     "uninstall": "shim",
 }
 _MODULES = ("collectives", "isa", "language", "typing")

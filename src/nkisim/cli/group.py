@@ -28,6 +28,7 @@ _MODULES = {
     "rule": "catalogue",
     "rules": "catalogue",
     "run": "scripts",
+    "tune": "tuning",
     "upgrade": "upgrading",
 }
 """Every command, and the module that defines it when it is first used."""

@@ -33,16 +33,15 @@ from nkisim.filecheck.calls import BadExamples, KernelCall, where_raised
 from nkisim.filecheck.files import kernel_calls
 from nkisim.filecheck.modules import CannotImport, GaveUp, time_limit
 from nkisim.files import python_files, require_writable, write_text
+from nkisim.profiling.changes import comparison_of
 from nkisim.profiling.page import profile_page
+from nkisim.profiling.saved import SCHEMA, Plain, is_saved, saved_profiles
 from nkisim.profiling.text import comparison, summary
 from nkisim.profiling.trace import write_trace
 from nkisim.rewriting import SourceError
 from nkisim.trials import Progress
 
 PROFILED, REFUSED, NOTHING = 0, 1, 3
-
-SCHEMA = 3
-"""Version of the JSON format; incremented when the meaning of a key changes."""
 
 _WIDTH = 100
 """Columns of text that is not printed on a terminal."""
@@ -87,6 +86,7 @@ class _Settings:
     max_instructions: int
     max_seconds: float
     improves: bool
+    advice: bool
 
 
 @commands.command()
@@ -113,6 +113,7 @@ class _Settings:
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--apply", is_flag=True, help="Write the changes of the advice to the files.")
 @click.option("--diff", is_flag=True, help="Print these changes; the report goes to stderr.")
+@click.option("--compare", is_flag=True, help="Two FILEs or saved profiles: what changed.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
 def profile(
@@ -129,6 +130,7 @@ def profile(
     output: str,
     apply: bool,
     diff: bool,
+    compare: bool,
     max_instructions: int | None,
     max_seconds: float,
 ) -> int:
@@ -137,7 +139,8 @@ def profile(
     Arguments come from nkisim_examples() in the file, from --shapes, nt.tensor annotations and
     defaults, of which --shapes wins. The target is trn2 by default. What the files print goes to
     stderr. --apply changes the kernels as the advice says, on one target, until nothing gains 2 %;
-    --diff without it changes no file. Exit status: 0 profiled, 1 a kernel was refused, 2 a mistake
+    --diff without it changes no file. With --compare, each of two FILEs is a kernel's, or what
+    --format json has saved. Exit status: 0 profiled, 1 a kernel was refused, 2 a mistake
     on the command line, 3 nothing was profiled.
     """
     wanted = [split_name(name) for name in files]
@@ -154,13 +157,20 @@ def profile(
             max_instructions=max_instructions or project.max_instructions or 2_000_000,
             max_seconds=max_seconds,
             improves=apply or diff,
+            advice=not compare,
         )
         if settings.improves and len(settings.targets) > 1:
             raise ValueError("--apply and --diff take one target")
+        if compare and (len(wanted) != 2 or settings.improves or trace or html):
+            raise ValueError("--compare takes two FILEs, and no --apply, --diff, --trace, --html")
+        sides: list[list[Plain]] = []
         with claimed_stdout() as stdout:
             for file, kernel in wanted:
-                for path in python_files(file):
+                done = len(outcome.profiles)
+                saved = saved_profiles(file) if compare and is_saved(file) else []
+                for path in [] if saved else python_files(file):
                     _profile_file(path, kernel, settings, outcome)
+                sides.append([*saved, *(p.to_dict() for p in outcome.profiles[done:])])
             outcome.findings.relative_to(os.getcwd())
             if settings.improves:
                 _steps(outcome)
@@ -173,7 +183,10 @@ def profile(
                 stdout.write("".join(file.diff() for file in outcome.improved.values()))
             to_stderr = diff and _file(output) is None
             stream = None if _file(output) else sys.stderr if to_stderr else stdout.stream
-            text = _json(outcome) if as_json or form == "json" else _text(outcome, stream)
+            if compare and all(sides):
+                text = comparison_of(sides[0], sides[1], as_json=as_json or form == "json")
+            else:
+                text = _json(outcome) if as_json or form == "json" else _text(outcome, stream)
             if to_stderr:
                 sys.stderr.write(text)
             elif stream is not None:
@@ -182,13 +195,13 @@ def profile(
                 _write("--output", output, lambda path: write_text(path, text))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return _status(outcome)
+    return _status(outcome, compared=compare and all(sides))
 
 
-def _status(outcome: _Outcome) -> int:
+def _status(outcome: _Outcome, *, compared: bool) -> int:
     if outcome.refused:
         return REFUSED
-    if outcome.profiles:
+    if outcome.profiles or compared:
         return PROFILED
     if not outcome.notes:
         click.echo("nkisim: nothing was profiled: no function with @nki.jit", err=True)
@@ -277,6 +290,7 @@ def _profile(
         trip_count=settings.trip_count,
         descriptors=settings.descriptors,
         max_instructions=settings.max_instructions,
+        advice=settings.advice,
         progress=_progress(settings.max_seconds),
     )
     try:

@@ -147,7 +147,7 @@ def check_shape_names(sources: list[SourceFile], shapes: Shapes) -> None:
         if name not in known:
             files = ", ".join(source.file.name for source in sources if source.kernels)
             raise ValueError(
-                f"shapes: no kernel of {files} has a parameter {name!r}; they have: "
+                f"no kernel of {files} has a parameter {name!r}; they have: "
                 f"{', '.join(sorted(known))}"
             )
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-import nkisim
 import nkisim.language as nl
 from nkisim.api import Kernel, as_kernel
 from nkisim.checks import file_findings
@@ -36,6 +35,7 @@ from nkisim.judging.integrity import Seal
 from nkisim.judging.stream import Stream
 from nkisim.memory import NkiTensor
 from nkisim.options import SimOptions
+from nkisim.profiling import ProfileError, profile
 from nkisim.runs import Run
 from nkisim.runs.host import tensors_of
 from nkisim.trials.running import arrays_of
@@ -75,7 +75,7 @@ def _load(
     file: str, kernel: str, files: list[str], shapes: list[str], examples: bool
 ) -> dict[str, Any]:
     """Import the file; return the arguments that ``shapes``, its examples or annotations give."""
-    nkisim.profile(_warm)(np.ones((128, 128), np.float32))  # what runs need is loaded before
+    profile(_warm)(np.ones((128, 128), np.float32))  # what runs need is loaded before
     name, grid = named_kernel(kernel)
     sources, _ = file_findings(file, name)
     given = [parse_shapes(text) for text in shapes] or [{}]
@@ -168,9 +168,9 @@ def _profile(args: Any, kwargs: Any, target: str, nki: str, advice: bool) -> dic
     """Predict the time of a call."""
     kernel = _LOADED[0].kernel
     try:
-        found = nkisim.profile(kernel, target, nki=nki, advice=advice)(*args, **kwargs)
-    except nkisim.ProfileError:
-        needs_values = nkisim.profile(kernel, target, nki=nki, advice=advice, values=True)
+        found = profile(kernel, target, nki=nki, advice=advice)(*args, **kwargs)
+    except ProfileError:
+        needs_values = profile(kernel, target, nki=nki, advice=advice, values=True)
         found = needs_values(*args, **kwargs)
     data = {name: getattr(found, name) for name in _TIMES}
     pieces = [asdict(piece) for piece in found.advice if piece.code or piece is found.advice[0]]

@@ -252,11 +252,11 @@ def roofline_drawing(profile: ProfileData) -> str:
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     parts = []
     for value in _ticks(low, high):
-        parts.append(_line(x(value), _TOP, x(value), bottom, "grid"))
-        parts.append(_text(x(value), bottom + 18, f"{value:g}", "middle"))
+        parts.append(svg_line(x(value), _TOP, x(value), bottom, "grid"))
+        parts.append(svg_text(x(value), bottom + 18, f"{value:g}", "middle"))
     for value in _ticks(down, up):
-        parts.append(_line(_LEFT, y(value), right, y(value), "grid"))
-        parts.append(_text(_LEFT - 5, y(value) + 3, f"{value:g}", "end"))
+        parts.append(svg_line(_LEFT, y(value), right, y(value), "grid"))
+        parts.append(svg_text(_LEFT - 5, y(value) + 3, f"{value:g}", "end"))
     start = max(low, down * 1e3 / profile.hbm_gbps)
     roof = [
         (x(start), y(start * profile.hbm_gbps / 1e3)),
@@ -272,12 +272,12 @@ def roofline_drawing(profile: ProfileData) -> str:
     below = rate + 18 if rate + 22 < bottom else rate - 8  # the label of the roof is above it
     parts += [
         f'<polyline points="{points}" class="roof"/>',
-        _line(at, best, at, rate, "gap"),
+        svg_line(at, best, at, rate, "gap"),
         f'<circle cx="{at:.1f}" cy="{rate:.1f}" r="5" class="kernel"/>',
-        _text(at + shift, below, flop_rate(profile.achieved_tflops), anchor),
-        _text(right - 2, y(profile.peak_tflops) - 5, flop_rate(profile.peak_tflops), "end"),
-        _text(x(middle) + across, y(middle * profile.hbm_gbps / 1e3) + down_by, memory, side),
-        _text((_LEFT + right) / 2, _HEIGHT - 5, "FLOP per byte of HBM traffic", "middle"),
+        svg_text(at + shift, below, flop_rate(profile.achieved_tflops), anchor),
+        svg_text(right - 2, y(profile.peak_tflops) - 5, flop_rate(profile.peak_tflops), "end"),
+        svg_text(x(middle) + across, y(middle * profile.hbm_gbps / 1e3) + down_by, memory, side),
+        svg_text((_LEFT + right) / 2, _HEIGHT - 5, "FLOP per byte of HBM traffic", "middle"),
         f'<text transform="translate(12 {(_TOP + bottom) / 2:.0f}) rotate(-90)" '
         'text-anchor="middle">TFLOP/s</text>',
     ]
@@ -293,9 +293,11 @@ def _ticks(low: float, high: float) -> list[float]:
     return [10.0**n for n in range(first, last + 1)]
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+def svg_line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    """Return a line of a drawing; ``kind`` is its class in the style sheet."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+def svg_text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    """Return a text of a drawing."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

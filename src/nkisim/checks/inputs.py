@@ -29,7 +29,7 @@ from nkisim.diagnostics import Place, declare, flag, loops_around
 from nkisim.machine import Effect
 from nkisim.memory import Lifetime, NkiTensor
 from nkisim.memory.written_map import Marks
-from nkisim.source import definition_of, with_parameters
+from nkisim.source import definition_of, names_in, with_parameters
 
 UNREAD_INPUT = declare(
     "W005",
@@ -181,11 +181,9 @@ def _read_in_steps(kernel: Callable[..., Any]) -> set[str]:
     found: set[str] = set()
     for loop in nodes:
         if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call):
-            header = [part for argument in loop.iter.args for part in ast.walk(argument)]
-            counted = any(isinstance(n, ast.Name) and n.id in counts for n in header)
+            counted = counts & names_in(*loop.iter.args)
             if counted or any(map(_has_floor, loop.iter.args)):
-                inside = (part for statement in loop.body for part in ast.walk(statement))
-                found |= {part.id for part in inside if isinstance(part, ast.Name)}
+                found |= names_in(*loop.body)
     return found
 
 

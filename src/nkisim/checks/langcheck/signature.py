@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit, operand_name
 from nkisim.diagnostics import RULES
-from nkisim.source import nki_arguments
+from nkisim.source import names_in, nki_arguments
 
 
 def check_signature(unit: Unit) -> Iterator[Found]:
@@ -49,16 +49,11 @@ def _makes_output(unit: Unit) -> bool:
 
 def _written_inputs(unit: Unit, parameters: list[str], returned: list[ast.expr]) -> Iterator[Found]:
     """Find parameters that an instruction writes and that no result can hold."""
-    kept = {n.id for value in returned for n in ast.walk(value) if isinstance(n, ast.Name)}
+    kept = names_in(*returned)
     bound = {n.id for n in unit.of(ast.Name) if isinstance(n.ctx, ast.Store)}
     # A name that is returned may hold anything that was ever put into it.
     if kept & bound:
-        kept |= {
-            n.id
-            for assign in unit.of(ast.Assign)
-            for n in ast.walk(assign.value)
-            if isinstance(n, ast.Name)
-        }
+        kept |= names_in(*(assign.value for assign in unit.of(ast.Assign)))
     for call, meaning in unit.calls():
         if meaning.path.startswith("nki.isa.register_"):
             continue

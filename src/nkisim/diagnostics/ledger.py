@@ -14,6 +14,7 @@ from typing import Any, Literal
 from nkisim.diagnostics.findings import Finding, Rewrite, in_order
 from nkisim.diagnostics.frames import Place
 from nkisim.diagnostics.pictures import Occupancy
+from nkisim.diagnostics.recorder import FindingKey, key_of
 from nkisim.diagnostics.report import Report, called, counted
 from nkisim.diagnostics.rules import CHECKED, RULES, Rule
 
@@ -93,7 +94,7 @@ class Ledger:
         self.silenced: set[tuple[str, int, str]] = set()
         self.fixed: list[Finding] = []
         self.nki: set[str] = set()
-        self._found: dict[tuple[Any, ...], Finding] = {}
+        self._found: dict[FindingKey, Finding] = {}
 
     @property
     def findings(self) -> list[Finding]:
@@ -182,14 +183,7 @@ class Ledger:
     def add(self, findings: Iterable[Finding], target: str = "") -> None:
         """Add findings of one generation, or of all."""
         for finding in findings:
-            key = (
-                finding.rule.id,
-                finding.file,
-                finding.line,
-                finding.instruction,
-                finding.operand,
-                finding.severity,
-            )
+            key = key_of(finding)
             known = self._found.get(key)
             if known is None:
                 known = self._found[key] = copy.copy(finding)

@@ -47,11 +47,11 @@ class Recorder:
         self.ignored = frozenset(ignored)
         self.silenced: set[tuple[str, int, str]] = set()
         self.watches_values = strictness != "simulate" or bool(errors)
-        self._folded: dict[_Key, Finding] = {}
+        self._folded: dict[FindingKey, Finding] = {}
         self._causes: dict[tuple[str, Hashable], Finding] = {}
         self._withdrawn: set[tuple[str, str, int]] = set()
         self._suspended: list[Finding] = []
-        self._confirmed: dict[_Key, Finding] = {}
+        self._confirmed: dict[FindingKey, Finding] = {}
 
     @property
     def findings(self) -> list[Finding]:
@@ -75,7 +75,7 @@ class Recorder:
 
     def knows(self, finding: Finding) -> bool:
         """Return whether an equal finding of the same line is recorded."""
-        return _key(finding) in self._folded
+        return key_of(finding) in self._folded
 
     def add(self, finding: Finding, cause: Hashable = None) -> Finding:
         """Record a finding; return it, or the earlier one that it is folded into.
@@ -83,7 +83,7 @@ class Recorder:
         Equal findings of one line are counted. ``cause`` identifies what the finding is about, such
         as a view, which may break the rule at several lines.
         """
-        key = _key(finding)
+        key = key_of(finding)
         if key[:3] in self._withdrawn:
             return finding
         known = self._confirmed.get(key) or self._folded.get(key)
@@ -111,7 +111,7 @@ class Recorder:
     def _lower(self, finding: Finding) -> Finding | None:
         """Return a finding of a lower severity that is equal otherwise, and not suspended."""
         for severity in ("note", "warning"):
-            known = self._folded.get((*_key(finding)[:-1], severity))
+            known = self._folded.get((*key_of(finding)[:-1], severity))
             suspended = any(known is other for other in self._suspended)
             if known is not None and finding.severity == "error" and not suspended:
                 return known
@@ -134,7 +134,7 @@ class Recorder:
 
     def suspend(self, finding: Finding, most: int) -> int:
         """Return the number (from 1) of a suspended finding; all beyond ``most`` share the last."""
-        key = _key(finding)
+        key = key_of(finding)
         known = self._confirmed.get(key) or self._folded.get(key, finding)
         for number, suspended in enumerate(self._suspended, 1):
             if suspended is known:
@@ -150,14 +150,16 @@ class Recorder:
                 finding.notes += (consequence,)
             if finding.severity == finding.rule.severity or self.silences(finding):
                 continue
-            waiting = _key(finding)
+            waiting = key_of(finding)
             finding.level = None
             if self.stops(finding):
                 self._folded.pop(waiting, None)
                 raise NkiValidationError(finding)
             self._confirmed[waiting] = finding
             # It keeps its place among the others.
-            self._folded = {_key(f) if f is finding else key: f for key, f in self._folded.items()}
+            self._folded = {
+                key_of(f) if f is finding else key: f for key, f in self._folded.items()
+            }
 
 
 _MOST_PLACES = 3
@@ -176,10 +178,10 @@ def _also(finding: Finding, other: Finding) -> None:
         finding.notes += (note,)
 
 
-_Key = tuple[str, str, int, str, str, str]
+FindingKey = tuple[str, str, int, str, str, str]
 
 
-def _key(finding: Finding) -> _Key:
+def key_of(finding: Finding) -> FindingKey:
     """Return the key under which equal findings are counted as one."""
     return (
         finding.rule.id,

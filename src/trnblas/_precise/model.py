@@ -85,14 +85,18 @@ def doublefloat_work(
     planes = 8 * block * (rows + columns) + 8 * rows * columns
     stored = 2 * slices * block * rows * nt if nt > 1 else 0
     totals = 24 * rows * columns * (chunks - 1)
-    return _work(
-        core,
-        (slices, pairs, len(groups), launches),
-        pairs * mt * nt * kt,
-        pairs * mt * kt * columns,
-        planes + stored + totals,
-        vector_ns,
-        gpsimd_ns,
+    products, hbm_bytes = pairs * mt * nt * kt, planes + stored + totals
+    return SliceWork(
+        slices,
+        pairs,
+        len(groups),
+        launches,
+        launches * products,
+        launches * hbm_bytes,
+        launches * _tensor_ns(core, products, pairs * mt * kt * columns),
+        launches * vector_ns,
+        launches * gpsimd_ns,
+        launches * hbm_bytes / core.dma_bytes_per_ns,
         first,
     )
 
@@ -107,40 +111,18 @@ def float16x3_work(rows: int, columns: int, depth: int, generation: str) -> Slic
     stored = 4 * depth * rows * nt if nt > 1 else 0
     sums = 4 * rows * columns * (2 * chunks - 1)
     first = 2 * (rows / mt + columns / nt) * kt / core.vector_ghz
-    return _work(
-        core,
-        (2, 3, 1, 1),
-        3 * mt * nt * kt,
-        3 * mt * kt * columns,
-        4 * depth * (rows + columns) + stored + sums,
-        copies + cut,
-        _GPSIMD * cut,
-        first,
-    )
+    products = 3 * mt * nt * kt
+    hbm_bytes = 4 * depth * (rows + columns) + stored + sums
+    tensor_ns = _tensor_ns(core, products, 3 * mt * kt * columns)
+    dma_ns = hbm_bytes / core.dma_bytes_per_ns
+    busy = tensor_ns, copies + cut, _GPSIMD * cut, dma_ns
+    return SliceWork(2, 3, 1, 1, products, hbm_bytes, *busy, first)
 
 
 def _passes(core: Core, count: float, width: float) -> float:
     return count * (width + core.vector_cycles) / core.vector_ghz
 
 
-def _work(
-    core: Core,
-    counted: tuple[int, int, int, int],
-    products: int,
-    moving: int,
-    hbm_bytes: int,
-    vector_ns: float,
-    gpsimd_ns: float,
-    start_ns: float,
-) -> SliceWork:
-    launches = counted[3]
-    return SliceWork(
-        *counted,
-        launches * products,
-        launches * hbm_bytes,
-        launches * (products * core.product_cycles + moving) / core.tensor_ghz,
-        launches * vector_ns,
-        launches * gpsimd_ns,
-        launches * hbm_bytes / core.dma_bytes_per_ns,
-        start_ns,
-    )
+def _tensor_ns(core: Core, products: int, moving: int) -> float:
+    """Return the time of products with so many columns in all."""
+    return (products * core.product_cycles + moving) / core.tensor_ghz

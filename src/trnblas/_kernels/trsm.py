@@ -4,14 +4,7 @@ The diagonal blocks of M (see ``triangular``) are inverted on chip, then row by 
 
     X_i = inv(M_ii) (alpha B_i - sum_k M_ik X_k),
 
-the sum growing in PSUM over the rows already solved. A diagonal block is inverted by doubling:
-with X_s the inverse of the diagonal s-blocks of M_ii and M_s its s-blocks next to them,
-
-    X_2s = X_s - X_s M_s X_s
-
-from the reciprocal diagonal in seven steps to 128. This is block inversion: each entry is one
-product of two inverses and a block of M, as accurate as substitution by blocks. Both X_s and its
-transpose are stored, so no step transposes.
+the sum growing in PSUM over the rows already solved; see ``triangular_inverse`` for the inverses.
 
 Layout   solved rows in a (128, blocks, columns) float32 panel in SBUF, over the right-hand sides
 Limits   order up to 18,432: inverses and a panel of at least 128 columns share 144 KiB per
@@ -50,9 +43,12 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import row_tiles
+from trnsci.core.tiles.triangular_inverse import (
+    doubling_masks,
+    invert_triangle,
+    reciprocal_diagonal,
+)
 
-LEVELS = 7
-"""Doublings from 1 to 128."""
 MAX_ORDER = PANEL_BYTES // (4 * 2 * TILE) * TILE
 """Largest order: each block has 128 panel columns and 128 columns of inverses."""
 
@@ -183,48 +179,7 @@ def invert_block(
     else:
         pivots = reciprocal_diagonal(stored)
         nisa.tensor_scalar(dst=inverse, data=eye[0:size, 0:size], op0=nl.multiply, operand0=pivots)
-    inverse_t = inverses[0:size, i, 0:size]
-    nisa.tensor_copy(dst=inverse_t, src=inverse)
-    for level in range(LEVELS):
-        if 2**level < size:
-            mask = masks[0:size, level, 0:size]
-            double_inverse(inverse, inverse_t, strict, mask, 2 ** (level + 1) >= size)
-
-
-def double_inverse(inverse: Tile, inverse_t: Tile, strict: Tile, mask: Tile, last: bool) -> None:
-    """Extend inverses of s-blocks to 2s-blocks; the ``last`` step computes only the transpose."""
-    size = inverse.shape[0]
-    chosen = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=chosen, data1=strict, data2=mask, op=nl.multiply)
-    summed = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=summed, stationary=chosen, moving=inverse)
-    product = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=product, src=summed)
-    if not last:
-        change = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(dst=change, stationary=inverse_t, moving=product)
-        nisa.tensor_tensor(dst=inverse, data1=inverse, data2=change, op=nl.subtract)
-    change_t = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=change_t, stationary=product, moving=inverse_t)
-    nisa.tensor_tensor(dst=inverse_t, data1=inverse_t, data2=change_t, op=nl.subtract)
-
-
-def reciprocal_diagonal(block: Tile) -> Tile:
-    """Return the reciprocals of the diagonal of a square block as a column."""
-    size = block.shape[0]
-    diagonal = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.affine_select(
-        dst=diagonal,
-        pattern=[[1, size]],
-        channel_multiplier=-1,
-        on_true_tile=block,
-        on_false_value=0.0,
-        cmp_op=nl.equal,
-    )
-    column = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=column, op=nl.add, data=diagonal, axis=1)
-    nisa.reciprocal(dst=column, data=column)
-    return column
+    invert_triangle(inverses[0:size, i, 0:size], strict, inverse, masks)
 
 
 def diagonal_ones() -> Tile:
@@ -241,37 +196,3 @@ def diagonal_ones() -> Tile:
         cmp_op=nl.equal,
     )
     return eye
-
-
-def doubling_masks(lower: bool) -> Tile:
-    """Return ones where the transpose of M has its blocks M_s, for s = 1, 2, 4, ..., 64.
-
-    With column f = 2 s g + s h + r of a 2s-block and row p, let d = p - 2 s g. The transposed
-    blocks have 0 <= d < s and h = 1 for a lower M, s <= d < 2s and h = 0 for an upper one. A step
-    of 128 for h, larger than any d, combines both conditions into one comparison.
-    """
-    masks = nl.ndarray((TILE, LEVELS, TILE), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=masks, value=1.0)
-    for level in range(LEVELS):
-        s = 2**level
-        mask = masks[0:TILE, level, 0:TILE]
-        low = 0 if lower else s
-        nisa.affine_select(
-            dst=mask,
-            pattern=[[-2 * s, TILE // (2 * s)], [TILE if lower else -TILE, 2], [0, s]],
-            channel_multiplier=1,
-            offset=-low - TILE if lower else -low,
-            on_true_tile=mask,
-            on_false_value=0.0,
-            cmp_op=nl.greater_equal,
-        )
-        nisa.affine_select(
-            dst=mask,
-            pattern=[[-2 * s, TILE // (2 * s)], [0, 2], [0, s]],
-            channel_multiplier=1,
-            offset=-low - s,
-            on_true_tile=mask,
-            on_false_value=0.0,
-            cmp_op=nl.less,
-        )
-    return masks

@@ -71,7 +71,8 @@ def eigh_instructions(n: int) -> int:
 def cholesky_instructions(n: int) -> int:
     """Return the approximate program length for one tile, or for one larger matrix."""
     b = _blocks(n)
-    return 6 * min(n, TILE) * b + 20 * b * b + b**3 // 3 + 100
+    panels = -(-n // 16)
+    return 3 * n + panels * (40 + 20 * b) + 20 * b * b + b**3 // 6 + 100
 
 
 def lu_instructions(n: int) -> int:

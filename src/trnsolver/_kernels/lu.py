@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.triangular_inverse import doubling_masks, invert_triangle
 from trnsolver._kernels.block_matrix import (
     block,
     largest_of,
@@ -30,7 +31,7 @@ from trnsolver._kernels.block_matrix import (
     strip_starts,
     transposed_product,
 )
-from trnsolver._kernels.elimination import apply_inverse, eliminate
+from trnsolver._kernels.elimination import apply_inverse
 from trnsolver._kernels.limits import LU_ORDER, block_width
 from trnsolver._kernels.qr import keep_upper
 from trnsolver._kernels.symmetric import exponent_scale, identity, rows_of_column, select
@@ -52,7 +53,7 @@ def lu(a: Tile) -> tuple[Tile, Tile, Tile]:
     p_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
     l_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
     u_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    width = block_width(n)
+    width, masks = block_width(n), doubling_masks(True)
     blocks = (n + width - 1) // width
     for q in range(batch):
         x = new_matrix(width, blocks, blocks * width)
@@ -67,7 +68,7 @@ def lu(a: Tile) -> tuple[Tile, Tile, Tile]:
         nisa.memset(dst=active, value=1.0)
         for k in range(blocks):
             factor_panel(x, p, active, k)
-            finish_panel(x, p, u, active, k)
+            finish_panel(x, p, u, active, k, masks)
         store_matrix(p_out, q, p)
         store_lower(l_out, q, x, p)
         keep_upper(u)
@@ -171,7 +172,7 @@ def largest_across(x: Tile) -> Tile:
     return largest
 
 
-def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int) -> None:
+def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int, masks: Tile) -> None:
     """Gather the pivot rows of block ``k`` as rows of U, and update the active rows."""
     width, blocks, order = x.shape
     starts = strip_starts(order, 1)
@@ -188,7 +189,7 @@ def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int) -> None:
     trailing = (k + 1) * width
     if trailing == order:
         return
-    lower_t, inverse_t = unit_lower(block(u, k, k))
+    lower_t, inverse_t = unit_lower(block(u, k, k), masks)
     starts = strip_starts(order - trailing, 1)
     for s in range(len(starts) - 1):
         row = u[0:width, k, trailing + starts[s] : trailing + starts[s + 1]]
@@ -211,19 +212,16 @@ def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int) -> None:
             nisa.tensor_tensor(dst=rest, data1=rest, data2=change, op=nl.subtract)
 
 
-def unit_lower(tile: Tile) -> tuple[Tile, Tile]:
+def unit_lower(tile: Tile, masks: Tile) -> tuple[Tile, Tile]:
     """Return the transpose of the unit lower triangle of a tile, and that of its inverse."""
     width = tile.shape[0]
     eye = identity(width)
-    le = nl.ndarray((width, 2 * width), dtype=nl.float32, buffer=nl.sbuf)
-    below = select(tile, [[-1, width]], 1, 0, nl.greater)
-    nisa.tensor_tensor(dst=le[0:width, 0:width], data1=below, data2=eye, op=nl.add)
-    nisa.tensor_copy(dst=le[0:width, width : 2 * width], src=eye)
+    strict_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+    transpose_tile(strict_t, select(tile, [[-1, width]], 1, 0, nl.greater))
     lower_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-    transpose_tile(lower_t, le[0:width, 0:width])
-    eliminate(le, width)
+    nisa.tensor_tensor(dst=lower_t, data1=strict_t, data2=eye, op=nl.add)
     inverse_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-    transpose_tile(inverse_t, le[0:width, width : 2 * width])
+    invert_triangle(inverse_t, strict_t, eye, masks)
     return lower_t, inverse_t
 
 

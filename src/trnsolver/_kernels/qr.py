@@ -18,7 +18,12 @@ Lever    no sequence of reflections: all work is products of 128 x 128 x 512
 from __future__ import annotations
 
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.triangular_inverse import (
+    doubling_masks,
+    invert_triangle,
+    reciprocal_diagonal,
+)
 from trnsolver._kernels.block_matrix import (
     block,
     largest_of,
@@ -31,10 +36,9 @@ from trnsolver._kernels.block_matrix import (
     transpose_matrix,
     transposed_product,
 )
-from trnsolver._kernels.cholesky import factor_blocks
-from trnsolver._kernels.elimination import apply_inverse
+from trnsolver._kernels.elimination import Group, apply_inverse, factor_column, group_of
 from trnsolver._kernels.limits import SBUF_BYTES, block_width, qr_bytes
-from trnsolver._kernels.symmetric import exponent_scale, identity
+from trnsolver._kernels.symmetric import exponent_scale, identity, select
 
 SHIFTED, PASSES = 3, 5
 SHIFT = 2.0**-19
@@ -58,6 +62,7 @@ def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
     r_out = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
     width = block_width(m)
     t, s = (m + width - 1) // width, (n + width - 1) // width
+    group, masks = group_of(width, 1), doubling_masks(True)
     for k in range(batch):
         rows = new_matrix(width, t, s * width)
         columns = new_matrix(width, s, t * width)
@@ -71,7 +76,7 @@ def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
             if step < SHIFTED:
                 add_to_diagonal(gram, largest_of(gram))
             pad_diagonal(gram, n)
-            inverses = factor_blocks(gram)
+            inverses = upper_factor(gram, group, masks)
             solve_rows(columns, gram, inverses)
             transpose_matrix(rows, columns)
             if step == 0:
@@ -84,6 +89,28 @@ def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
         keep_upper(gram)
         store_matrix(r_out, k, gram)
     return q_out, r_out
+
+
+def upper_factor(x: Tile, group: Group, masks: Tile) -> Tile:
+    """Replace the upper triangle of blocks of a block matrix by U with X = U^T U.
+
+    Returns the inverses of the diagonal blocks of U, (width, blocks, width).
+    """
+    width, blocks = x.shape[0], x.shape[1]
+    inverses = nl.ndarray((width, blocks, width), dtype=nl.float32, buffer=nl.sbuf)
+    for j in range(blocks):
+        factor_column(x, j, width, group)
+        corner = block(x, j, j)
+        start = identity(width)
+        nisa.tensor_scalar(
+            dst=start, data=start, op0=nl.multiply, operand0=reciprocal_diagonal(corner)
+        )
+        upper = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        transpose_tile(upper, corner)
+        strict = select(upper, [[1, width]], -1, 0, nl.greater)
+        invert_triangle(inverses[0:width, j, 0:width], strict, start, masks)
+        nisa.tensor_copy(dst=corner, src=upper)
+    return inverses
 
 
 def add_noise(columns: Tile, rows: Tile, noise: Tile) -> None:

@@ -76,10 +76,24 @@ def test_cholesky_of_several_blocks(n, generation):
 @each_case("generation", GENERATIONS)
 @each_case(("n", "copies", "batch"), [(1, 4, 5), (5, 3, 7), (16, 2, 2)])
 def test_cholesky_of_matrices_that_share_a_tile(n, copies, batch, generation):
-    a = np.stack([definite(n, 50, k) * np.float32(2.0 ** (20 * k)) for k in range(batch)])
+    a = np.stack([definite(n, 50, k) for k in range(batch)])
     found = run(cholesky, generation, lower_only(a), copies)
     for k in range(batch):
         assert_factored(a[k], found[k])
+
+
+def test_cholesky_of_matrices_of_any_size_of_entries():
+    a = np.stack([definite(5, 50, k) * np.float32(2.0 ** (40 * k - 80)) for k in range(5)])
+    found = kernel_path.cholesky(Launcher("simulator"), torch.from_numpy(a)).numpy()
+    for k in range(5):
+        assert_factored(a[k], found[k])
+
+
+@each_case("generation", GENERATIONS)
+@each_case("n", [15, 16, 17, 33, 130, 257])
+def test_cholesky_around_a_panel(n, generation):
+    a = definite(n, 1e4)
+    assert_factored(a, run(cholesky, generation, lower_only(a)[None], 1)[0])
 
 
 @pytest.mark.parametrize("n", [3, 130])

@@ -1,0 +1,110 @@
+"""Inverses of triangular tiles, by doubling: products only, and no loop over rows.
+
+With X_s the inverse of the diagonal s-blocks of M and M_s its s-blocks next to them,
+
+    X_2s = X_s - X_s M_s X_s
+
+from the reciprocal diagonal in seven steps to 128. This is block inversion: each entry is one
+product of two inverses and a block of M, as accurate as substitution by blocks. Both X_s and its
+transpose are stored, so no step transposes.
+
+Layout   one square tile, of at most 128 rows
+Limits   float32. A zero on the diagonal makes the inverse not finite
+Cost     20 products of 128 x 128 x 128
+"""
+
+from __future__ import annotations
+
+from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
+
+LEVELS = 7
+"""Doublings from 1 to 128."""
+
+
+def invert_triangle(inverse_t: Tile, strict_t: Tile, start: Tile, masks: Tile) -> None:
+    """Write the transpose of the inverse of a triangular tile.
+
+    Args:
+        inverse_t: Receives it.
+        strict_t: The transpose of the tile, zeros on its diagonal.
+        start: A diagonal tile with the reciprocals of the diagonal; it is overwritten.
+        masks: ``doubling_masks`` of the triangle.
+    """
+    size = strict_t.shape[0]
+    nisa.tensor_copy(dst=inverse_t, src=start)
+    for level in range(LEVELS):
+        if 2**level < size:
+            mask = masks[0:size, level, 0:size]
+            double_inverse(start, inverse_t, strict_t, mask, 2 ** (level + 1) >= size)
+
+
+def double_inverse(inverse: Tile, inverse_t: Tile, strict: Tile, mask: Tile, last: bool) -> None:
+    """Extend inverses of s-blocks to 2s-blocks; the ``last`` step computes only the transpose."""
+    size = inverse.shape[0]
+    chosen = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=chosen, data1=strict, data2=mask, op=nl.multiply)
+    summed = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=summed, stationary=chosen, moving=inverse)
+    product = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=product, src=summed)
+    if not last:
+        change = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=change, stationary=inverse_t, moving=product)
+        nisa.tensor_tensor(dst=inverse, data1=inverse, data2=change, op=nl.subtract)
+    change_t = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=change_t, stationary=product, moving=inverse_t)
+    nisa.tensor_tensor(dst=inverse_t, data1=inverse_t, data2=change_t, op=nl.subtract)
+
+
+def reciprocal_diagonal(block: Tile) -> Tile:
+    """Return the reciprocals of the diagonal of a square block as a column."""
+    size = block.shape[0]
+    diagonal = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=diagonal,
+        pattern=[[1, size]],
+        channel_multiplier=-1,
+        on_true_tile=block,
+        on_false_value=0.0,
+        cmp_op=nl.equal,
+    )
+    column = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=column, op=nl.add, data=diagonal, axis=1)
+    nisa.reciprocal(dst=column, data=column)
+    return column
+
+
+def doubling_masks(lower: bool) -> Tile:
+    """Return ones where the transpose of M has its blocks M_s, for s = 1, 2, 4, ..., 64.
+
+    With column f = 2 s g + s h + r of a 2s-block and row p, let d = p - 2 s g. The transposed
+    blocks have 0 <= d < s and h = 1 for a lower M, s <= d < 2s and h = 0 for an upper one. A step
+    of 128 for h, larger than any d, combines both conditions into one comparison.
+    """
+    masks = nl.ndarray((TILE, LEVELS, TILE), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=masks, value=1.0)
+    for level in range(LEVELS):
+        s = 2**level
+        mask = masks[0:TILE, level, 0:TILE]
+        low = 0 if lower else s
+        nisa.affine_select(
+            dst=mask,
+            pattern=[[-2 * s, TILE // (2 * s)], [TILE if lower else -TILE, 2], [0, s]],
+            channel_multiplier=1,
+            offset=-low - TILE if lower else -low,
+            on_true_tile=mask,
+            on_false_value=0.0,
+            cmp_op=nl.greater_equal,
+        )
+        nisa.affine_select(
+            dst=mask,
+            pattern=[[-2 * s, TILE // (2 * s)], [0, 2], [0, s]],
+            channel_multiplier=1,
+            offset=-low - s,
+            on_true_tile=mask,
+            on_false_value=0.0,
+            cmp_op=nl.less,
+        )
+    return masks

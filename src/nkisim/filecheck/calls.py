@@ -138,15 +138,15 @@ def _run_all(
         _run(call, file, settings, found)
     called = {call.name for call in calls}
     for kernel in (kernel for kernel in kernels if kernel.name not in called):
-        call, missing = generated_call(module, kernel, settings.shapes)
+        made, missing = generated_call(module, kernel, settings.shapes)
         record = records[kernel.name]
         if missing:
             _note_missing(record, file, kernel, missing)
-        elif call is None:
+        elif made is None:
             record.note = f"{kernel.name} is not a name of the module"
             record.hint = f"define {EXAMPLES}() in {file}"
         else:
-            _run(call.on(source.grid), file, settings, found)
+            _run(made.on(source.grid), file, settings, found)
     return broken
 
 

@@ -93,7 +93,7 @@ def doublefloat_work(
         launches,
         launches * products,
         launches * hbm_bytes,
-        launches * _tensor_ns(core, products, pairs * mt * kt * columns),
+        _tensor_ns(core, launches * products, launches * pairs * mt * kt * columns),
         launches * vector_ns,
         launches * gpsimd_ns,
         launches * hbm_bytes / core.dma_bytes_per_ns,

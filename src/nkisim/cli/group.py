@@ -24,6 +24,7 @@ PROCESS = object()
 _MODULES = {
     "check": "checking",
     "info": "information",
+    "judge": "judging",
     "profile": "profiling",
     "rule": "catalogue",
     "rules": "catalogue",

@@ -1,7 +1,7 @@
 """``nkisim profile``: predict the device time of the kernels of files.
 
-Exit status: 0 profiled, 1 a kernel was refused, 2 a mistake on the command line, 3 nothing was
-profiled.
+Exit status: 0 profiled, 1 a kernel was refused or is slower than a baseline, 2 a mistake on the
+command line, 3 nothing was profiled.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import click
 from nkisim import profiling
 from nkisim.api import Kernel
 from nkisim.arch import resolve_target
+from nkisim.cli.baseline import Baseline, arguments_text, baseline_options, read_baseline
 from nkisim.cli.checking import project_of, split_name, targets_of
 from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.improving import ImprovedFile, improve
@@ -34,6 +35,7 @@ from nkisim.filecheck.files import kernel_calls
 from nkisim.filecheck.modules import CannotImport, GaveUp, time_limit
 from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.changes import comparison_of
+from nkisim.profiling.measured import beside, beside_text, read_summary, summary_of
 from nkisim.profiling.page import profile_page
 from nkisim.profiling.saved import SCHEMA, Plain, is_saved, saved_profiles
 from nkisim.profiling.text import comparison, summary
@@ -108,7 +110,7 @@ class _Settings:
 )
 @click.option("--trace", metavar="FILE", help="Chrome trace for Perfetto: FILE.json or .json.gz.")
 @click.option("--html", metavar="FILE", help="Report as one page: FILE.html.")
-@format_option("text", "json")
+@format_option("text", "json", "summary-json")
 @click.option("--json", "as_json", is_flag=True, hidden=True, help="As --format json.")
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--apply", is_flag=True, help="Write the changes of the advice to the files.")
@@ -116,6 +118,8 @@ class _Settings:
 @click.option("--compare", is_flag=True, help="Two FILEs or saved profiles: what changed.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
+@click.option("--measured", metavar="FILE", help="Summary of AWS's profiler, shown beside.")
+@baseline_options
 def profile(
     files: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -133,6 +137,9 @@ def profile(
     compare: bool,
     max_instructions: int | None,
     max_seconds: float,
+    measured: str | None,
+    baseline: str | None,
+    fail_if_slower: str,
 ) -> int:
     """Predict the device time of the kernels of each FILE, or of one of them.
 
@@ -140,13 +147,15 @@ def profile(
     defaults, of which --shapes wins. The target is trn2 by default. What the files print goes to
     stderr. --apply changes the kernels as the advice says, on one target, until nothing gains 2 %;
     --diff without it changes no file. With --compare, each of two FILEs is a kernel's, or what
-    --format json has saved. Exit status: 0 profiled, 1 a kernel was refused, 2 a mistake
-    on the command line, 3 nothing was profiled.
+    --format json has saved. Exit status: 0 profiled, 1 a kernel was refused or is slower than
+    --baseline says, 2 a mistake on the command line, 3 nothing was profiled.
     """
     wanted = [split_name(name) for name in files]
     project = project_of(wanted[0][0])
     _require_writable({"--trace": trace, "--html": html, "--output": _file(output)})
     outcome = _Outcome()
+    earlier = read_baseline(baseline, fail_if_slower)
+    chip = None if measured is None else _measured(measured)
     try:
         settings = _Settings(
             shapes=parse_shapes(" ".join(shapes)) if shapes else {},
@@ -176,6 +185,8 @@ def profile(
                 _steps(outcome)
             if apply:
                 _write_improved(outcome)
+            if earlier is not None:
+                _compare(outcome, earlier)
             for note in outcome.notes:
                 click.echo(f"nkisim: {note}", err=True)
             _write_reports(outcome, trace, html)
@@ -183,10 +194,13 @@ def profile(
                 stdout.write("".join(file.diff() for file in outcome.improved.values()))
             to_stderr = diff and _file(output) is None
             stream = None if _file(output) else sys.stderr if to_stderr else stdout.stream
+            form = "json" if as_json else form
             if compare and all(sides):
-                text = comparison_of(sides[0], sides[1], as_json=as_json or form == "json")
+                text = comparison_of(sides[0], sides[1], as_json=form == "json")
+            elif chip is None:
+                text = _report(outcome, form, stream)
             else:
-                text = _json(outcome) if as_json or form == "json" else _text(outcome, stream)
+                text = _beside(outcome, form, chip)
             if to_stderr:
                 sys.stderr.write(text)
             elif stream is not None:
@@ -206,6 +220,48 @@ def _status(outcome: _Outcome, *, compared: bool) -> int:
     if not outcome.notes:
         click.echo("nkisim: nothing was profiled: no function with @nki.jit", err=True)
     return NOTHING
+
+
+def _report(outcome: _Outcome, form: str, stream: TextIO | None) -> str:
+    """Return the report in one of its formats."""
+    if form == "text":
+        return _text(outcome, stream)
+    if form == "json":
+        return _json(outcome)
+    names = [f"{found.kernel} on {found.target}" for found in outcome.profiles]
+    if len(set(names)) < len(names):
+        raise ValueError("--format summary-json takes one call of each kernel; give --shapes")
+    made = {n: summary_of(p) for n, p in zip(names, outcome.profiles, strict=True)}
+    return json.dumps(made, indent=2) + "\n"
+
+
+def _measured(file: str) -> dict[str, float]:
+    """Return the summary that AWS's profiler wrote to a file."""
+    try:
+        return read_summary(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--measured: {file}: {error}") from None
+
+
+def _beside(outcome: _Outcome, form: str, chip: dict[str, float]) -> str:
+    """Return the measurement beside the prediction."""
+    if len(outcome.profiles) != 1:
+        raise ValueError(
+            f"--measured takes one call of one kernel on one target, got {len(outcome.profiles)}"
+        )
+    found = beside(outcome.profiles[0], chip)
+    return json.dumps(found, indent=2) + "\n" if form == "json" else beside_text(found)
+
+
+def _compare(outcome: _Outcome, earlier: Baseline) -> None:
+    """Refuse the kernels that are slower than before."""
+    for found in outcome.profiles:
+        call = (found.kernel, found.target, arguments_text(found.arguments))
+        if not earlier.knows(*call):
+            outcome.notes.append(f"--baseline has no {' on '.join(call[:2])} with {call[2]}")
+        text = earlier.slower(*call, found.latency_us)
+        if text:
+            outcome.refused.append(_Refusal(found.kernel, found.target, text))
 
 
 # -- runs ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The judge: is a kernel legal, right and fast, in one answer that it cannot forge."""
 
 from nkisim.judging.entry import Settings, judge, verdict_on
-from nkisim.judging.verdict import KINDS, SCHEMA, Verdict
+from nkisim.judging.verdict import KINDS, SCHEMA, Fault, Verdict
 
-__all__ = ["KINDS", "SCHEMA", "Settings", "Verdict", "judge", "verdict_on"]
+__all__ = ["KINDS", "SCHEMA", "Fault", "Settings", "Verdict", "judge", "verdict_on"]

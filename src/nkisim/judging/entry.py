@@ -19,7 +19,7 @@ from nkisim.api import as_kernel
 from nkisim.arch import resolve_target
 from nkisim.checks import file_findings
 from nkisim.diagnostics import Finding
-from nkisim.filecheck import BROKEN_FILE
+from nkisim.filecheck import BROKEN_FILE, parse_shapes
 from nkisim.filecheck.arguments import shapes_hint
 from nkisim.filecheck.files import named_kernel
 from nkisim.judging.cases import Case, cases_of
@@ -213,6 +213,8 @@ class _Trial:
         verdict = self.verdict
         texts = [case for case in cases if isinstance(case, str)]
         arrays = [_arguments(case) for case in cases if not isinstance(case, str)]
+        for text in texts:
+            parse_shapes(text)  # raises here, and not in the child
         reply = child.ask(
             {
                 "do": "load",

@@ -1,0 +1,139 @@
+"""``nkisim judge`` and ``--baseline``: statuses, the JSON format, and comparisons with before."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from nkisim.cli import commands
+from nkisim.judging import KINDS
+
+from .judged import RIGHT
+
+REFERENCE = """
+import numpy as np
+
+def scale(x):
+    return 1.5 * x
+
+def other(x):
+    return 2.5 * x
+
+def narrow(x):
+    assert x.shape[0] < 4
+"""
+
+SHAPES = ("--shapes", "x=f32[128,64]")
+KEYS = (
+    "schema passed error summary latency_us latency_ms outcome kernel file target nki legal right "
+    "fast next faults seed seconds"
+)
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NKISIM_TARGET", raising=False)
+    (tmp_path / "kernels.py").write_text(RIGHT)
+    (tmp_path / "reference.py").write_text(REFERENCE)
+
+    def run(*arguments):
+        done = CliRunner().invoke(commands, [*map(str, arguments)], standalone_mode=False)
+        if done.exception is not None and hasattr(done.exception, "format_message"):
+            return done.exception.exit_code, done.stdout, done.exception.format_message()
+        assert done.exception is None, repr(done.exception)
+        return done.return_value, done.stdout, done.stderr
+
+    return run
+
+
+def judged(command, reference, *options, kernel="scale"):
+    given = ("--reference", f"reference.py::{reference}", *options)
+    return command("judge", f"kernels.py::{kernel}", *given)
+
+
+def test_a_right_kernel_as_json_and_before(command, tmp_path):
+    status, out, _ = judged(command, "scale", *SHAPES, "--format", "json", "--seed", 3)
+    found = json.loads(out)
+    assert status == 0
+    assert list(found) == KEYS.split()
+    assert found["schema"] == 1
+    assert (found["passed"], found["error"], found["seed"]) == (True, None, 3)
+    assert found["latency_ms"] == pytest.approx(found["latency_us"] / 1e3)
+    assert found["fast"]["least_bytes"] == 2 * 128 * 64 * 4
+    assert {case["passed"] for case in found["right"]["cases"] if case["counted"]} == {True}
+
+    found["latency_us"] *= 0.97
+    (tmp_path / "old.json").write_text(json.dumps(found))
+    again = ("--baseline", "old.json", "--fail-if-slower")
+    assert judged(command, "scale", *SHAPES, *again, "5%")[0] == 0
+    status, out, _ = judged(command, "scale", *SHAPES, *again, "1%")
+    assert status == 1
+    assert "slower" in out
+
+
+def test_a_wrong_kernel(command):
+    status, out, _ = judged(command, "other", *SHAPES)
+    assert status == 1
+    assert "scale on gen3, NKI 0.3.0: wrong, result: as given" in out
+    assert "written at kernels.py:" in out
+
+
+@pytest.mark.parametrize(
+    ("reference", "kernel", "options", "text"),
+    [
+        ("absent", "scale", SHAPES, "no function absent"),
+        ("scale", "absent", SHAPES, "no function absent"),
+        ("scale", "scale", ("--shapes", "x=f99[2]"), "f99"),
+        ("scale", "scale", (*SHAPES, "--fail-if-slower", "much"), "a percentage"),
+        ("scale", "scale", (*SHAPES, "--baseline", "reference.py"), "no report"),
+        ("narrow", "scale", SHAPES, "AssertionError"),
+    ],
+)
+def test_mistakes_on_the_command_line(command, reference, kernel, options, text):
+    status, out, error = judged(command, reference, *options, kernel=kernel)
+    assert (status, out) == (2, "")
+    assert text in error
+
+
+def test_the_reference_is_in_another_file(command):
+    status, _, error = command(
+        "judge", "kernels.py::scale", "--reference", "kernels.py::relu", *SHAPES
+    )
+    assert status == 2
+    assert "another file" in error
+
+
+def test_nothing_is_judged_without_arguments(command):
+    status, out, _ = judged(command, "scale")
+    assert status == 3
+    assert '--shapes "x=f32[128,512]"' in out
+
+
+def test_no_time(command):
+    assert judged(command, "scale", *SHAPES, "--max-seconds", 0.2)[0] == 5
+
+
+def test_a_profile_that_is_slower_than_before(command, tmp_path):
+    given = ("profile", "kernels.py::scale", *SHAPES)
+    status, out, _ = command(*given, "--format", "json")
+    assert status == 0
+    old = json.loads(out)
+    old["profiles"][0]["latency_us"] *= 0.9
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    assert command(*given, "--baseline", "old.json", "--fail-if-slower", "20%")[0] == 0
+    status, out, _ = command(*given, "--baseline", "old.json", "--fail-if-slower", "5%")
+    assert status == 1
+    assert "11.1% slower" in out
+    other = ("profile", "kernels.py::scale", "--shapes", "x=f32[128,128]")
+    status, _, error = command(*other, "--baseline", "old.json")
+    assert status == 0
+    assert "has no scale on gen3 with x=float32[128,128]" in error
+
+
+def test_each_kind_of_fault_is_said_in_the_page():
+    from ...docs.pages import DOCS
+
+    page = (DOCS / "guides" / "let-a-program-write-kernels.md").read_text()
+    assert [kind for kind in KINDS if f"`{kind}`" not in page] == []
+    assert [key for key in KEYS.split() if f"`{key}`" not in page] == []

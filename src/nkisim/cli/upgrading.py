@@ -378,6 +378,7 @@ def _verify(
     files: Sequence[UpgradedFile], target: str, write: bool, settings: CheckSettings
 ) -> None:
     """Verify the files that were processed: those on disk with --write, else the new texts."""
+    from nkisim.filecheck.files import UnknownShapeError
     from nkisim.upgrade.verify import Upgraded, verify
 
     texts = {}
@@ -387,7 +388,11 @@ def _verify(
             continue
         after = replace(source, text=outcome.after)
         texts[file.path] = Upgraded(source, after, outcome.since)
-    for path, found in verify(texts, target, settings, written=write).items():
+    try:
+        verified = verify(texts, target, settings, written=write)
+    except UnknownShapeError as error:
+        raise click.UsageError(str(error)) from None
+    for path, found in verified.items():
         next(file for file in files if file.path == path).verification = found
 
 

@@ -54,7 +54,13 @@ def unused_ignores(
     return unused
 
 
-def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettings) -> Ledger:
+class UnknownShapeError(ValueError):
+    """A shape is for a parameter that no kernel has."""
+
+
+def check_files(
+    wanted: Iterable[tuple[Path, str | None]], settings: CheckSettings, *, more: bool = False
+) -> Ledger:
     """Check the kernels of files, or one of a file, and return the findings.
 
     A file that cannot be read or imported is a finding, and the others are checked.
@@ -63,6 +69,7 @@ def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettin
         wanted: Files, each with the name of a kernel, such as ``name``, ``Class.name`` or
             ``name[2]``, or None.
         settings: The settings.
+        more: Whether shapes may be for parameters of kernels in other files.
 
     Raises:
         ValueError: A file has no such kernel, or no kernel has a parameter that has a shape.
@@ -80,7 +87,8 @@ def check_files(wanted: Iterable[tuple[Path, str | None]], settings: CheckSettin
             why = f"not valid Python: {error.msg}" if isinstance(error, SyntaxError) else str(error)
             place = Place(str(file), line)
             ledger.add([Finding(BROKEN_FILE, why, place, fix="correct the file")])
-    check_shape_names(sources, settings.shapes)
+    if not more:
+        check_shape_names(sources, settings.shapes)
     sources = [source for source in sources if source.kernels]
     for source in sources:
         _check(source, settings, ledger)
@@ -146,7 +154,7 @@ def check_shape_names(sources: list[SourceFile], shapes: Shapes) -> None:
     for name in shapes if known else ():
         if name not in known:
             files = ", ".join(source.file.name for source in sources if source.kernels)
-            raise ValueError(
+            raise UnknownShapeError(
                 f"no kernel of {files} has a parameter {name!r}; they have: "
                 f"{', '.join(sorted(known))}"
             )

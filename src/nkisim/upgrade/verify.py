@@ -102,7 +102,9 @@ def verify(
     before = {path: file.before for path, file in files.items()}
     after = {path: file.after for path, file in files.items()}
     with drafts({} if written else after):
-        checked = {path: _checked(path.resolve(), target, settings) for path in files}
+        checked = {
+            path: _checked(path.resolve(), target, settings, len(files) > 1) for path in files
+        }
     with drafts(before if written else {}):
         earlier = {
             path: _earlier(path.resolve(), file.since, settings)
@@ -116,11 +118,11 @@ def verify(
 
 
 def _checked(
-    file: Path, target: str, settings: CheckSettings
+    file: Path, target: str, settings: CheckSettings, more: bool
 ) -> tuple[Ledger, _Results | str, dict[str, str]]:
     """Return the check of the new text, its results, and how to run what it cannot run."""
     with variable_set(NKI_VARIABLE, target):
-        ledger = check_files([(file, None)], settings)
+        ledger = check_files([(file, None)], settings, more=more)
     ledger.relative_to(str(file.parent))
     if not ledger.kernels:
         return ledger, "", {}

@@ -229,3 +229,19 @@ def test_a_pattern_of_a_slice_means_one_thing(upgrade, tmp_path):
     assert not file["changed"]
     assert [finding["rule"] for finding in file["findings"]] == ["MG-502"]
     assert kernels(file)["scale"][0] == "same"
+
+
+PLAIN = HEAD + "def scale(x):\n" + BODY
+
+
+def test_shapes_may_be_for_kernels_of_several_files(upgrade, tmp_path):
+    """A name that the only file lacks is a mistake of the command line."""
+    (tmp_path / "a.py").write_text(PLAIN)
+    (tmp_path / "b.py").write_text(PLAIN.replace("(x)", "(y)").replace("x", "y"))
+    shapes = ("--shapes", "x=f32[64,32] y=f32[8,4]")
+    _, files = upgrade(".", *shapes)
+    assert [kernels(file)["scale"][0] for file in files] == ["same", "same"]
+    done = nkisim_command("upgrade", "a.py", "--verify", *shapes, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no kernel of a.py has a parameter 'y'; they have: x" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -60,7 +60,7 @@ PROFILED = "gen3"
 """Generation of the advice on pages, the default of ``nkisim profile``."""
 
 # Modules of the command line and pytest: no declarations, and optional dependencies.
-ENTRY_POINTS = ("nkisim.__main__", "nkisim.cli", "nkisim.pytest_plugin")
+ENTRY_POINTS = ("nkisim.__main__", "nkisim.cli", "nkisim.pytest_plugin", "nkisim.serve")
 
 
 def main(folder: Path = ROOT / "docs") -> None:

@@ -23,12 +23,14 @@ PROCESS = object()
 
 _MODULES = {
     "check": "checking",
+    "find": "finding",
     "info": "information",
     "judge": "judging",
     "profile": "profiling",
     "rule": "catalogue",
     "rules": "catalogue",
     "run": "scripts",
+    "serve": "serving",
     "tune": "tuning",
     "upgrade": "upgrading",
 }

@@ -1,0 +1,145 @@
+"""The tools of ``nkisim serve --mcp``: commands, called by programs."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+import nkisim
+from nkisim.serve.requests import CRASHED, OUT_OF_TIME, SECONDS, Server
+
+_USAGE = 2
+
+_ABOUT = """\
+nkisim runs, checks and profiles AWS NKI kernels on a CPU. Paths are absolute. Write a kernel to a
+file, call check until it has no findings, then profile. find gives the legal call for an operation.
+"""
+
+
+def serve_stdio(server: Server) -> None:
+    """Answer on stdin and stdout until stdin ends."""
+    tools(server).run("stdio")
+
+
+def tools(server: Server) -> MCPServer:
+    """Return the tools, whose calls run in children of a warm process."""
+    offered = MCPServer("nkisim", instructions=_ABOUT, version=nkisim.__version__)
+
+    async def run(*arguments: str, **options: str | bool) -> str:
+        """Run a command; options that are empty or False are left out."""
+        line = list(arguments)
+        for name, value in options.items():
+            flag = f"--{name.replace('_', '-')}"
+            line += [flag] if value is True else [flag, value] if value else []
+        reply = await server.answer(line)
+        if reply.status in (_USAGE, CRASHED, OUT_OF_TIME):
+            raise ToolError(reply.errors.strip())
+        return reply.output or reply.errors
+
+    def file_of(path: str, kernel: str) -> str:
+        if not os.path.isabs(path):
+            raise ToolError(f"path: got {path!r}, accepted: an absolute path")
+        return f"{path}::{kernel}" if kernel else path
+
+    limit = str(SECONDS - 1)
+
+    @offered.tool()
+    async def check(
+        path: str,
+        kernel: str = "",
+        shapes: str = "",
+        target: str = "",
+        nki: str = "",
+        source_only: bool = False,
+    ) -> str:
+        """Check the kernels of a Python file; return the findings as JSON.
+
+        Args:
+            path: Absolute path of the file.
+            kernel: Name of one kernel; empty for all.
+            shapes: Arguments, such as "x=bf16[128,512] eps=1e-6", unless the file has
+                nkisim_examples() or annotations.
+            target: trn1, trn2, trn3, or all, which is the default.
+            nki: NKI version to judge by, such as 0.6.
+            source_only: Read the file; import and run nothing.
+        """
+        return await run(
+            *("check", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
+            shapes=shapes,
+            target=target,
+            nki=nki,
+            source_only=source_only,
+        )
+
+    @offered.tool()
+    async def fix(path: str, kernel: str = "", shapes: str = "", write: bool = False) -> str:
+        """Fix what the findings of a file have tried code for; return a diff, or what remains.
+
+        Args:
+            path: Absolute path of the file.
+            kernel: Name of one kernel; empty for all.
+            shapes: Arguments, as for check.
+            write: Write the fixes and return the remaining findings as JSON; else return a diff.
+        """
+        how = ("--fix", "--format", "json") if write else ("--diff",)
+        return await run(
+            "check", file_of(path, kernel), *how, "--max-seconds", limit, shapes=shapes
+        )
+
+    @offered.tool()
+    async def profile(
+        path: str, kernel: str = "", shapes: str = "", target: str = "", nki: str = ""
+    ) -> str:
+        """Predict the device time of the kernels of a file, with tried advice; return JSON.
+
+        Args:
+            path: Absolute path of the file.
+            kernel: Name of one kernel; empty for all.
+            shapes: Arguments, as for check.
+            target: trn1, trn2, trn3, or all; trn2 by default.
+            nki: NKI version to judge by.
+        """
+        return await run(
+            *("profile", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
+            shapes=shapes,
+            target=target,
+            nki=nki,
+        )
+
+    @offered.tool()
+    async def rule(name: str) -> str:
+        """Return the page of a rule: what is checked, why it matters, wrong and right code.
+
+        Args:
+            name: Id or name, such as M004.
+        """
+        return await run("rule", "--plain", "--", name)
+
+    @offered.tool()
+    async def upgrade(
+        path: str, to: Literal["0.3", "0.4", "0.5", "0.6", "0.7"] = "0.3", write: bool = False
+    ) -> str:
+        """Bring the kernels of a file or folder to a newer NKI release; return JSON.
+
+        Args:
+            path: Absolute path.
+            to: The release.
+            write: Write the changed files.
+        """
+        return await run("upgrade", file_of(path, ""), "--to", to, "--format", "json", write=write)
+
+    @offered.tool()
+    async def find(words: str, nki: str = "") -> str:
+        """Return the legal calls for an operation, with their signatures.
+
+        Args:
+            words: An operation in words, or a name, also one that NKI does not have, such as
+                nisa.multiply or torch.matmul.
+            nki: NKI version to judge by.
+        """
+        return await run("find", words, nki=nki)
+
+    return offered

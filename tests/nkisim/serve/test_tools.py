@@ -1,0 +1,98 @@
+"""The tools of ``nkisim serve --mcp``, called by the client of the protocol's own package."""
+
+import asyncio
+import json
+
+import pytest
+from mcp import StdioServerParameters
+from mcp.client import Client
+
+from nkisim.cli import commands
+
+from .harness_serve import BAD, COMMAND, CRASHING, ENVIRONMENT, GOOD, written
+
+TOOLS = {"check", "find", "fix", "profile", "rule", "upgrade"}
+
+
+def session(talk):
+    """Return what a coroutine function returns that is given a connected client."""
+
+    async def connected():
+        command, *arguments = [*COMMAND, "--mcp"]
+        started = StdioServerParameters(command=command, args=arguments, env=ENVIRONMENT)
+        async with Client(started) as client:
+            return await talk(client)
+
+    return asyncio.run(connected())
+
+
+async def text(client, name, /, **arguments):
+    result = await client.call_tool(name, arguments)
+    return result.is_error, "".join(part.text for part in result.content)
+
+
+def test_a_session(tmp_path):
+    good, bad = written(tmp_path, GOOD, "good.py"), written(tmp_path, BAD, "bad.py")
+    crashing = written(tmp_path, CRASHING, "crashing.py")
+
+    async def talk(client):
+        listed = (await client.list_tools()).tools
+        answers = [
+            await text(client, "check", path=good),
+            await text(client, "check", path=bad, target="trn2"),
+            await text(client, "fix", path=bad),
+            await text(client, "profile", path=good),
+            await text(client, "rule", name="M004"),
+            await text(client, "upgrade", path=good, to="0.6"),
+            await text(client, "find", words="nisa.multiply"),
+            await text(client, "check", path=crashing),
+            await text(client, "check", path="kernel.py"),
+            await text(client, "check", path=good),  # the server goes on
+        ]
+        return listed, answers
+
+    listed, answers = session(talk)
+    assert {tool.name for tool in listed} == TOOLS
+    assert all(tool.input_schema["properties"] for tool in listed)
+    failed = [index for index, (is_error, _) in enumerate(answers) if is_error]
+    assert failed == [7, 8]
+    check, found, fixed, profiled, page, upgraded, meant, crash, relative, again = (
+        answer for _, answer in answers
+    )
+    assert json.loads(check)["ok"]
+    assert json.loads(again) == json.loads(check)
+    assert [finding["rule"] for finding in json.loads(found)["findings"]] == ["A025"]
+    assert "+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)" in fixed
+    assert json.loads(profiled)["profiles"][0]["kernel"] == "double"
+    assert page.startswith("# M004")
+    assert json.loads(upgraded)["files"][0]["path"] == good
+    assert "nisa.tensor_tensor(dst, data1, data2" in meant
+    assert "Aborted" in crash
+    assert "accepted: an absolute path" in relative
+
+
+def test_clients_at_once(tmp_path):
+    path = written(tmp_path, GOOD)
+
+    async def talk(client):
+        return await asyncio.gather(*(text(client, "check", path=path) for _ in range(4)))
+
+    def results():
+        return session(talk)
+
+    async def both():
+        return await asyncio.gather(*(asyncio.to_thread(results) for _ in range(2)))
+
+    replies = [reply for client in asyncio.run(both()) for reply in client]
+    assert len(replies) == 8
+    assert len(set(replies)) == 1
+    assert json.loads(replies[0][1])["ok"]
+
+
+@pytest.mark.parametrize("given", [[], ["--mcp", "--lsp"]])
+def test_one_protocol_is_chosen(given):
+    from click.testing import CliRunner
+
+    result = CliRunner().invoke(commands, ["serve", *given])
+    assert result.exit_code == 2
+    assert "give one of --mcp and --lsp" in result.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -29,28 +29,34 @@ from nkisim.filecheck.modules import (
     raising_line,
     time_limit,
 )
-from nkisim.filecheck.rules import BROKEN_FILE
+from nkisim.filecheck.rules import BROKEN_FILE, WRONG_RESULT
 from nkisim.filecheck.settings import CheckSettings
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 from nkisim.runs.host import argument_names, definition_place, digest
+from nkisim.trials import Arguments
+from nkisim.trials.arguments import given as copies_of
+from nkisim.trials.comparison import Reference, Refused, compared
+from nkisim.trials.running import arrays_of
 
 EXAMPLES = "nkisim_examples"
 """Name of the function in a file that yields kernels with arguments."""
 
 _FORM = (
     f"{EXAMPLES}() must return pairs of a kernel and a tuple or a dict of its arguments, such as "
-    "[(kernel, (x, y))] or {'kernel': (x, y)}"
+    "[(kernel, (x, y))] or {'kernel': (x, y)}; a third part of a pair is what the kernel must "
+    "return, or a function that computes it"
 )
 
 
 class KernelCall(NamedTuple):
-    """A kernel with arguments, and its name in the report."""
+    """A kernel with arguments, its name in the report, and what it must return, if known."""
 
     name: str
     kernel: Kernel
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    expected: Any = None
 
     def on(self, grid: int | None) -> KernelCall:
         """Return the call on a number of cores; None leaves the kernel's."""
@@ -187,7 +193,7 @@ def example_calls(
     for entry in entries:
         if isinstance(entry, tuple) and entry and isinstance(entry[0], str):
             entry = (attribute_of(module, entry[0]), *entry[1:])
-        well_formed = isinstance(entry, tuple) and len(entry) == 2 and callable(entry[0])
+        well_formed = isinstance(entry, tuple) and len(entry) in (2, 3) and callable(entry[0])
         if not well_formed or not isinstance(entry[1], (tuple, dict)):
             line = definition_place(function).line
             raise BadExamples(f"{_FORM}, got {_short(entry)}", line)
@@ -198,7 +204,7 @@ def example_calls(
             continue  # another kernel was selected
         name = names.get(place.line, kernel.__name__) if here else kernel.__name__
         args, kwargs = ((), entry[1]) if isinstance(entry[1], dict) else (entry[1], {})
-        call = KernelCall(name, kernel, args, kwargs).on(grid)
+        call = KernelCall(name, kernel, args, kwargs, *entry[2:]).on(grid)
         calls.append(with_shapes(call, shapes))
     return _distinct(calls, shapes)
 
@@ -213,7 +219,8 @@ def with_shapes(call: KernelCall, shapes: Shapes) -> KernelCall:
     names = argument_names(parameters, len(args))
     args = tuple(given.pop(name, value) for name, value in zip(names, args, strict=True))
     kernel = Kernel(call.kernel.function, call.kernel.cores)
-    return KernelCall(call.name, kernel, args, {**kwargs, **given})
+    expected = call.expected if callable(call.expected) else None
+    return KernelCall(call.name, kernel, args, {**kwargs, **given}, expected)
 
 
 def _distinct(calls: list[KernelCall], shapes: Shapes) -> list[KernelCall]:
@@ -284,6 +291,11 @@ def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -
             ignore=(),
             watchers=(instruction_limit(settings.max_instructions),),
         )
+        start = (
+            None
+            if call.expected is None
+            else copies_of(Arguments(*call.kernel.arguments(call.args, call.kwargs)))
+        )
         run = Run(call.kernel, options, call.args, call.kwargs)
         given = digest((call.args, call.kwargs))
         try:
@@ -293,6 +305,8 @@ def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -
             run.report.stopped = str(error)
         except (Exception, SystemExit) as error:
             run.report.stopped = f"{type(error).__name__}: {error}{where_raised(error)}"
+        if start is not None and not run.report.stopped:
+            run.report.findings += _wrong_results(call, start, run.report.outputs, place)
         found.enter(call.name, place, run.report)
         report = run.report
         made = (report.outputs, call.args, call.kwargs)
@@ -301,6 +315,23 @@ def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -
         )
     if place.file != str(file):
         found.add(kernel_findings(call.kernel.function))
+
+
+def _wrong_results(
+    call: KernelCall, start: Arguments, outputs: Any, place: Place
+) -> Iterator[Finding]:
+    """Yield a finding if a kernel's results are not the expected ones."""
+    reference = Reference(call.expected) if callable(call.expected) else None
+    try:
+        expected = arrays_of(call.expected) if reference is None else reference(start)
+        results = compared(arrays_of(outputs), expected, start, reference, 0)
+    except Refused as error:
+        text = f"the function of expected results raised {error}"
+        yield Finding(BROKEN_FILE, text, place, fix="correct the function")
+        return
+    if not results.passed:
+        fix = f"correct the kernel; the tolerance is {results.relative:.1e} of size and condition"
+        yield Finding(WRONG_RESULT, f"{call.name}: {results}", place, fix=fix)
 
 
 def where_raised(error: BaseException) -> str:

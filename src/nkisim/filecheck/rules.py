@@ -25,5 +25,12 @@ NOT_RUN = Rule(
     "A kernel was only read, although a run is required.",
     "most mistakes show in a run only",
 )
-OWN_RULES = (UNUSED_IGNORE, BROKEN_FILE, NOT_RUN)
+WRONG_RESULT = Rule(
+    "X004",
+    "wrong-result",
+    "error",
+    "The results of a kernel are not those that nkisim_examples() expects.",
+    "it computes something else",
+)
+OWN_RULES = (UNUSED_IGNORE, BROKEN_FILE, NOT_RUN, WRONG_RESULT)
 """The rules of this module."""

@@ -24,13 +24,13 @@ from nkisim.filecheck.arguments import shapes_hint
 from nkisim.filecheck.files import named_kernel
 from nkisim.judging.cases import Case, cases_of
 from nkisim.judging.child import Child, Ended, Limits
-from nkisim.judging.comparison import Comparison, Reference, Refused, compared
 from nkisim.judging.reading import read_file
 from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
 from nkisim.profiling.text import duration
 from nkisim.runs.host import definition_place, described
 from nkisim.suggestions import complete
 from nkisim.trials import Arguments
+from nkisim.trials.comparison import Reference, Refused, compared
 from nkisim.trials.running import arrays_of
 from nkisim.versions import NKI_VARIABLE, chosen, judged_by
 
@@ -321,7 +321,7 @@ class _Trial:
         verdict.cases.append(result)
         if not found.passed:
             place = (worst["file"], worst["line"]) if worst is not None else ("", 0)
-            self._fault("result", f"{case.name}: {_difference(found)}", *place)
+            self._fault("result", f"{case.name}: {found}", *place)
 
     # -- fast, next --------------------------------------------------------------------------------
 
@@ -438,16 +438,6 @@ def _described(arguments: Arguments) -> list[str]:
 def _refusal(findings: list[dict[str, Any]]) -> str:
     found = next(f for f in findings if f["refuses"])
     return f"{found['rule']}: {found['message']}"
-
-
-def _difference(found: Comparison) -> str:
-    if found.problem:
-        return found.problem
-    index = ", ".join(map(str, found.index))
-    return (
-        f"{found.wrong} elements are wrong; output {found.output} at ({index}) is {found.got:.6g} "
-        f"and not {found.expected:.6g}"
-    )
 
 
 def _quoted(text: Any) -> str:

@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from nkisim.dtypes import as_dtype
-from nkisim.trials import Arguments
+from nkisim.trials.arguments import Arguments
 from nkisim.trials.running import arrays_of
 
 _PRODUCTS = 2.0**-17
@@ -62,6 +62,15 @@ class Comparison:
     got: float = 0.0
     expected: float = 0.0
     wrong: int = 0
+
+    def __str__(self) -> str:
+        if self.problem:
+            return self.problem
+        index = ", ".join(map(str, self.index))
+        return (
+            f"{self.wrong} elements are wrong; output {self.output} at ({index}) is "
+            f"{self.got:.6g} and not {self.expected:.6g}"
+        )
 
 
 class Reference:
@@ -106,7 +115,7 @@ def compared(
     outputs: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
     arguments: Arguments,
-    reference: Reference,
+    reference: Reference | None,
     seed: int,
     tolerance: float | None = None,
 ) -> Comparison:
@@ -116,7 +125,8 @@ def compared(
         outputs: The results.
         expected: Those of the reference.
         arguments: The arguments of the case.
-        reference: The reference.
+        reference: The reference; without one the condition of an element is the root mean square
+            of its array.
         seed: Seed of the changes that measure the condition.
         tolerance: Relative tolerance in place of ``8 (u + sqrt(n) 2**-24)``.
     """
@@ -124,7 +134,10 @@ def compared(
     if problem:
         return Comparison(False, problem)
     rng = np.random.default_rng(seed)
-    changed = [reference(arguments, rng) for _ in range(_CHANGES)]
+    if reference is None:
+        changed = [list(map(_moved, expected))]
+    else:
+        changed = [reference(arguments, rng) for _ in range(_CHANGES)]
     relative = tolerance_of(arguments, outputs) if tolerance is None else tolerance
     best: Comparison | None = None
     ratio, wrong, ulps, norm = -1.0, 0, 0.0, 0.0
@@ -143,6 +156,14 @@ def compared(
         not wrong, "", ulps, norm, relative, found.output, found.index, found.got, found.expected,
         wrong,
     )  # fmt: skip
+
+
+def _moved(right: np.ndarray) -> np.ndarray:
+    """Return results as a change of the inputs would make them whose effect is their mean size."""
+    if right.dtype.kind in "biu":
+        return right
+    value = right.astype(np.float64)
+    return np.asarray(value + _STEP / 2 * np.sqrt(np.mean(np.square(value))))
 
 
 def tolerance_of(arguments: Arguments, outputs: Sequence[np.ndarray]) -> float:

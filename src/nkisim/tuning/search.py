@@ -20,13 +20,13 @@ from nkisim.api import Kernel, as_kernel
 from nkisim.diagnostics import Finding, Report
 from nkisim.dtypes import as_dtype
 from nkisim.filecheck.modules import GaveUp, imported, time_limit
-from nkisim.judging.comparison import tolerance_of
 from nkisim.options import SimOptions
 from nkisim.profiling import Profile, ProfileError, profile
 from nkisim.profiling.charts import memory_changes
 from nkisim.runs import Run
 from nkisim.trials import Arguments
 from nkisim.trials.arguments import given
+from nkisim.trials.comparison import tolerance_of
 from nkisim.trials.running import arrays_of, relative_change
 from nkisim.tuning.result import (
     Dropped,

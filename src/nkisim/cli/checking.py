@@ -63,6 +63,7 @@ class _Check(click.Command):
 @click.option("--fix", is_flag=True, help="Write the fixes of findings to the files.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a diff; the report goes to stderr.")
 @click.option("--allow-none", is_flag=True, help="Exit with status 0 if no file has a kernel.")
+@click.option("--watch", is_flag=True, help="Check again at every save, until Ctrl-C.")
 def check(
     files: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -79,6 +80,7 @@ def check(
     fix: bool,
     diff: bool,
     allow_none: bool,
+    watch: bool,
 ) -> int:
     """Check the kernels of each FILE, or one of them, on every generation.
 
@@ -92,6 +94,10 @@ def check(
     from nkisim.filecheck import CheckSettings, Selection, check_files, fix_files, parse_shapes
 
     wanted = [split_name(name) for name in files]
+    if watch:
+        from nkisim.cli import watching
+
+        return watching.watch([path for path, _ in wanted], max_seconds)
     project = project_of(wanted[0][0])
     for option, given in (("--shapes", shapes), ("--require-run", require_run)):
         if source_only and given:

@@ -20,6 +20,9 @@ import nkisim
 PROCESS = object()
 """The object of click's context in a process that ends after the command."""
 
+ARGUMENTS = "nkisim.arguments"
+"""Key of the whole command line in the ``meta`` of click's context."""
+
 
 _MODULES = {
     "check": "checking",
@@ -55,6 +58,7 @@ class _ScriptOrCommand(click.Group):
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise click.UsageError(f"{args[0]!r} is neither a command nor a script{hint}", ctx)
             args = ["run", *args]
+        ctx.meta[ARGUMENTS] = list(args)
         variable = os.environ.get("NKISIM_NKI")
         if args and variable:  # modules of commands have names of the version in force
             _resolved(variable, "NKISIM_NKI")

@@ -118,6 +118,7 @@ class _Settings:
 @click.option("--compare", is_flag=True, help="Two FILEs or saved profiles: what changed.")
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
+@click.option("--watch", is_flag=True, help="Profile again at every save, until Ctrl-C.")
 @click.option("--measured", metavar="FILE", help="Summary of AWS's profiler, shown beside.")
 @baseline_options
 def profile(
@@ -137,6 +138,7 @@ def profile(
     compare: bool,
     max_instructions: int | None,
     max_seconds: float,
+    watch: bool,
     measured: str | None,
     baseline: str | None,
     fail_if_slower: str,
@@ -151,6 +153,10 @@ def profile(
     --baseline says, 2 a mistake on the command line, 3 nothing was profiled.
     """
     wanted = [split_name(name) for name in files]
+    if watch:
+        from nkisim.cli import watching
+
+        return watching.watch([path for path, _ in wanted], max_seconds)
     project = project_of(wanted[0][0])
     _require_writable({"--trace": trace, "--html": html, "--output": _file(output)})
     outcome = _Outcome()

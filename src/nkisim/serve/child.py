@@ -17,10 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from nkisim.judging.child import Limits
 from nkisim.rewriting import SourceText, drafts
-
-MEMORY = 4 << 30
-"""Bytes of address space of a child."""
 
 
 def warm_process(descriptor: str, command: str, warm: str) -> None:
@@ -113,7 +111,7 @@ def _limit(seconds: float) -> None:
     # The process that waits ends this one first; processor time is for when it has gone.
     for kind, most in (
         (resource.RLIMIT_CPU, int(seconds) + 5),
-        (resource.RLIMIT_AS, MEMORY),
+        (resource.RLIMIT_AS, Limits().memory),
         (resource.RLIMIT_CORE, 0),
     ):
         hard = resource.getrlimit(kind)[1]

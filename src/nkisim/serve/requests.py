@@ -20,7 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-SECONDS = 120.0
+from nkisim.judging.child import Limits
+
+SECONDS = Limits().seconds
 """Wall time of a request."""
 
 CRASHED, OUT_OF_TIME = 70, 75

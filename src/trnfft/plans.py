@@ -14,9 +14,9 @@ import torch
 
 from trnfft import nd, transforms
 from trnfft._kernels.four_step_geometry import Geometry
+from trnfft._kernels.stacked_geometry import StackedGeometry
 from trnfft._paths.arguments import Norm, checked_norm
 from trnfft._paths.kinds import Spectrum
-from trnfft._planning.choice import find_geometry
 from trnfft._planning.recipe import KINDS, FFTAlgorithm, Recipe, recipe
 from trnfft._planning.tables import clear_tables
 from trnfft._planning.work import (
@@ -27,6 +27,7 @@ from trnfft._planning.work import (
     dft_work,
     four_step_work,
     n_d_work,
+    stacked_work,
     two_d_work,
 )
 from trnsci.core.arguments import whole
@@ -84,7 +85,7 @@ class FFTPlan(Plan):
     kind: str = "fft"
     norm: Norm = None
     generation: Generation = DEFAULT_GENERATION
-    geometry: Geometry | None = None
+    geometry: Geometry | StackedGeometry | None = None
 
     def __post_init__(self) -> None:
         """Fill in the fields of a plan constructed from its length alone."""
@@ -92,7 +93,7 @@ class FFTPlan(Plan):
             known: dict[str, Any] = {"sizes": (self.n,), "shape": (self.n,), "dim": (0,)}
             known["kind"] = "ifft" if self.inverse else "fft"
             if self.algorithm in (FFTAlgorithm.COOLEY_TUKEY, FFTAlgorithm.BLUESTEIN):
-                known["geometry"] = find_geometry(self.padded_n or self.n)
+                known["geometry"] = recipe(known["kind"], (self.n,), self.norm).geometry
             for name, value in known.items():
                 object.__setattr__(self, name, value)
 
@@ -116,6 +117,8 @@ class FFTPlan(Plan):
         """Sizes of the DFT matrices of one transform."""
         if self.geometry is None:
             return self.sizes
+        if isinstance(self.geometry, StackedGeometry):
+            return tuple(factor for factor in self.geometry[:3] if factor > 1)
         return tuple(factor for factor in self.geometry if factor > 1)
 
     @property
@@ -288,6 +291,8 @@ def _work_of(problem: Problem, step: Recipe) -> Work:
     """Return the work of a one-dimensional transform."""
     if step.geometry is None:
         return dft_work(problem)
+    if isinstance(step.geometry, StackedGeometry):
+        return stacked_work(problem, step.geometry)
     if step.algorithm is FFTAlgorithm.BLUESTEIN:
         return bluestein_work(problem, step.geometry)
     return four_step_work(problem, step.geometry)

@@ -290,7 +290,7 @@ def test_compiled_code_reaches_the_kernel():
 def test_a_plan_executes_on_the_backend_in_use():
     x = operand("fft", 1024, True)
     plan = trnfft.plan(x.shape, dtype=x.dtype)
-    with launched("four_step"):
+    with launched("stacked"):
         assert relative_error(plan.execute(x), torch.fft.fft(wide(x))) <= FLOAT32_ERROR
 
 

@@ -101,7 +101,9 @@ def test_dimension_dtype_and_target():
 def test_flops_by_definition():
     # n^2 complex products and sums; factors f cost n f of them, and a table 6 operations a point.
     assert plan((3, 100)).cost.flops == 3 * 8 * 100**2
+    assert plan((3, 4096)).cost.flops == 3 * (8 * 4096 * (32 + 128) + 6 * 4096)
     assert plan((3, 16384)).cost.flops == 3 * (8 * 16384 * 256 + 6 * 16384)
+    assert plan((3, 65536)).cost.flops == 3 * (8 * 65536 * (64 + 16 + 64) + 2 * 6 * 65536)
     assert plan((100,), kind="rfft").cost.flops == 4 * 100 * 51
 
 
@@ -276,7 +278,8 @@ def test_constants_are_made_once_and_cannot_be_written():
 
 def launched(made, x):
     """The result of the kernel of a plan, and how many launches it took."""
-    from trnfft._kernels import bluestein, dft, four_step, real_dft, two_d
+    from trnfft._kernels import bluestein, dft, four_step, real_dft, stacked, two_d
+    from trnfft._kernels.stacked_geometry import StackedGeometry
 
     form = {"r": "half", "i": "full", "f": "full", "h": "hermitian"}[made.kind[0]]
     form = {"irfft": "hermitian", "irfft2": "hermitian", "ihfft": "half"}.get(made.kind, form)
@@ -285,6 +288,8 @@ def launched(made, x):
     launch = Launcher("simulator")
     if made.algorithm is FFTAlgorithm.TWO_D:
         out = launch(two_d.two_d, *parts, *constants, form == "hermitian")
+    elif isinstance(made.geometry, StackedGeometry):
+        out = launch(stacked.stacked, *parts, *constants, made.geometry)
     elif made.algorithm is FFTAlgorithm.COOLEY_TUKEY:
         out = launch(four_step.four_step, *parts, *constants, made.geometry, form)
     elif made.algorithm is FFTAlgorithm.BLUESTEIN:

@@ -15,8 +15,10 @@ from trnfft._kernels import bluestein, complex_gemm_tiling, dft, four_step, line
 from trnfft._kernels import complex_gemm as gemm_kernels
 from trnfft._kernels import n_d as n_d_kernels
 from trnfft._kernels import real_dft as real_kernels
+from trnfft._kernels import stacked as stacked_kernels
 from trnfft._kernels import stft as stft_kernels
 from trnfft._kernels import two_d as two_d_kernels
+from trnfft._kernels.stacked_geometry import StackedGeometry
 from trnfft._paths.interleaved import resized
 from trnfft._paths.precision import operand_dtype
 from trnfft._planning.choice import LARGEST_RANK
@@ -34,8 +36,12 @@ def transform(
     chosen = recipe(kind, (n,), norm)
     if chosen.algorithm is FFTAlgorithm.DFT_GEMM:
         return _matrix_transform(launch, resized(x, 1, _points(chosen, n)), is_complex, chosen)
-    re, im = _parts(x, is_complex)
     (table,) = constants(chosen, launch.path)
+    if isinstance(chosen.geometry, StackedGeometry):
+        re, im = _parts(resized(x, 1, n), is_complex)
+        im = torch.zeros_like(re) if im is None else im
+        return _joined(launch(stacked_kernels.stacked, re, im, table, chosen.geometry))
+    re, im = _parts(x, is_complex)
     if chosen.algorithm is FFTAlgorithm.BLUESTEIN:
         kernel = bluestein.bluestein
         return _joined(launch(kernel, re, im, table, n, chosen.geometry, chosen.form))

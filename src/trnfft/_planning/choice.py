@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from trnfft._kernels.angles import chirp, dft_matrix, roots, twiddles
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, chunk_columns
+from trnfft._kernels.stacked_geometry import StackedGeometry
 from trnsci.core.tiles.hardware import TILE
 
 Table = npt.NDArray[np.float32]
@@ -131,6 +132,28 @@ def four_step_constants(g: Geometry, inverse: bool, scale: float) -> Table:
         for part in twiddles(g.c * g.d, g.a * g.b, inverse):
             tables.append(part.reshape(g.c * g.d, g.b, g.a).transpose(1, 0, 2))
     return _vector([*tables, _weights(g)])
+
+
+def stacked_constants(g: StackedGeometry, inverse: bool, scale: float) -> Table:
+    """Return the vector of constants of a stacked geometry; ``scale`` multiplies the results."""
+    a, b, d, s = g
+    second = _matrix(b, inverse, scale if d == 1 else 1.0).transpose(1, 0, 2)
+    wide = [np.kron(part, np.eye(s)) for part in second]
+    inner = np.repeat(np.stack(twiddles(b, a, inverse)), s, axis=1)
+    tables = [_both(a, inverse, 1.0), np.stack(wide, 1), inner]
+    if d == 1:
+        return _vector(tables)
+    # Columns are c = group s + i; outer[k2, i, group, k1] is the root of c (k1 + a k2).
+    outer = np.stack(twiddles(d, a * b, inverse)).reshape(2, d // s, s, b, a)
+    whole = _both(d, inverse, scale).reshape(2, d // s, s, 2 * d)
+    tables += [outer.transpose(0, 3, 2, 1, 4), whole.transpose(0, 2, 1, 3)]
+    return _vector(tables)
+
+
+def _both(factor: int, inverse: bool, scale: float) -> _Wide:
+    """Return the matrix from (part, j) to (part, k) of a factor."""
+    real, imaginary = dft_matrix(factor, inverse)
+    return scale * np.block([[real, imaginary], [-imaginary, real]])
 
 
 def _weights(g: Geometry) -> _Wide:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from trnfft._kernels.dft_constants import dft_constants, irfft_constants
 from trnfft._kernels.four_step_geometry import Geometry
+from trnfft._kernels.stacked_geometry import StackedGeometry, stacked_geometry
 from trnfft._planning.choice import (
     DFT_BEST,
     DFT_LARGEST,
@@ -26,6 +27,7 @@ from trnfft._planning.choice import (
     find_geometry,
     four_step_constants,
     padded_length,
+    stacked_constants,
     two_d_constants,
 )
 from trnfft._planning.norm import Norm
@@ -81,7 +83,8 @@ class Recipe:
         norm: Normalisation, as in torch.
         algorithm: Algorithm of the transform.
         padded_n: Number of points of the inner transforms of BLUESTEIN, else None.
-        geometry: Factors of COOLEY_TUKEY, or of the inner transforms of BLUESTEIN.
+        geometry: Factors of COOLEY_TUKEY, stacked for a whole spectrum where there are such
+            factors, or of the inner transforms of BLUESTEIN.
     """
 
     kind: str
@@ -89,7 +92,7 @@ class Recipe:
     norm: Norm
     algorithm: FFTAlgorithm
     padded_n: int | None
-    geometry: Geometry | None
+    geometry: Geometry | StackedGeometry | None
 
     @property
     def form(self) -> Form:
@@ -142,6 +145,8 @@ class Recipe:
             real, imaginary = self._matrix()
             return real.astype(np.float32), imaginary.astype(np.float32)
         assert self.geometry is not None
+        if isinstance(self.geometry, StackedGeometry):
+            return (stacked_constants(self.geometry, self.inverse, self.scale),)
         if self.algorithm is FFTAlgorithm.BLUESTEIN:
             args = self.n, self.geometry, self.inverse, self.scale, self.form
             return (bluestein_constants(*args),)
@@ -168,21 +173,27 @@ def recipe(kind: str, sizes: tuple[int, ...], norm: Norm) -> Recipe:
     Raises:
         ShapeError: No kernel supports this number of points.
     """
-    return Recipe(kind, sizes, norm, *_chosen(sizes))
+    return Recipe(kind, sizes, norm, *_chosen(sizes, KINDS[kind][0]))
 
 
-def _chosen(sizes: tuple[int, ...]) -> tuple[FFTAlgorithm, int | None, Geometry | None]:
-    """Return the algorithm for the sizes, its padded length and its factors."""
+def _chosen(
+    sizes: tuple[int, ...], form: Form
+) -> tuple[FFTAlgorithm, int | None, Geometry | StackedGeometry | None]:
+    """Return the algorithm for the sizes and the form, its padded length and its factors."""
     if len(sizes) > 1:
         if max(sizes) > LARGEST_IMAGE or len(sizes) > LARGEST_RANK:
             for n in sizes:
-                _chosen((n,))
+                _chosen((n,), form)
             return FFTAlgorithm.SEPARABLE, None, None
         return FFTAlgorithm.TWO_D if len(sizes) == 2 else FFTAlgorithm.N_D, None, None
     n = sizes[0]
     if n <= DFT_BEST:
         return FFTAlgorithm.DFT_GEMM, None, None
-    geometry = find_geometry(n)
+    geometry: Geometry | StackedGeometry | None = find_geometry(n)
+    stacked = stacked_geometry(n) if form == "full" else None
+    # One stage of a four-step transform needs no pass over HBM.
+    if stacked is not None and (stacked.d == 1 or geometry is None or geometry.d > 1):
+        geometry = stacked
     if geometry is not None:
         return FFTAlgorithm.COOLEY_TUKEY, None, geometry
     if n <= DFT_LARGEST:

@@ -16,6 +16,7 @@ import math
 from typing import NamedTuple
 
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, segments
+from trnfft._kernels.stacked_geometry import StackedGeometry, offsets
 
 _ROUNDOFF = 2.0**-24
 _TABLE = 2.0
@@ -90,6 +91,15 @@ def four_step_work(p: Problem, g: Geometry) -> Work:
         p.operand_bytes + 4 * size + p.batch * _between_bytes(g),
         _error(_factor_error(g)),
     )
+
+
+def stacked_work(p: Problem, g: StackedGeometry) -> Work:
+    """Return the work of a transform by stacked factors; the operand is padded to its length."""
+    n, factors = p.n, [f for f in g[:3] if f > 1]
+    flops = n * (8 * sum(factors) + 6 * (len(factors) - 1))
+    squared = sum(2 * f / 6 + 1 for f in factors) + _TABLE * (len(factors) - 1)
+    moved = n * (2 * p.itemsize + 8 + (16 if g.d > 1 else 0))
+    return Work(p.batch * flops, p.batch * moved + 4 * offsets(g).end, _error(squared))
 
 
 def bluestein_work(p: Problem, g: Geometry) -> Work:

@@ -182,14 +182,11 @@ def test_special_values_stay_in_their_row(n):
     assert worst_error(got[[0, 2]], transform(x[[0, 2]])) <= LIMIT
 
 
-@each_case("kind", ["fft", "rfft"])
 @each_case(("batch", "n"), [(5, 4096), (3, 2**15), (2, 30_000)])
-def test_bytes_are_those_of_the_plan(batch, n, kind):
-    plan = trnfft.plan((batch, n), kind=kind)
-    x = [np.zeros((batch, n), np.float32)] * 2
-    parts = (x[0], None) if kind == "rfft" else x
-    form = "half" if kind == "rfft" else "full"
-    count = Count(four_step, "gen3", *parts, *plan.constants(), plan.geometry, form)
+def test_bytes_are_those_of_the_plan(batch, n):
+    plan = trnfft.plan((batch, n), kind="rfft")
+    x = np.zeros((batch, n), np.float32)
+    count = Count(four_step, "gen3", x, None, *plan.constants(), plan.geometry, "half")
     assert count.hbm_bytes == plan.cost.hbm_bytes
     assert count.psum_banks <= 8
 

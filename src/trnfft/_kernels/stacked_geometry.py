@@ -1,0 +1,90 @@
+"""Geometry of the stacked transform: its factors, and the layout of its constants.
+
+A transform of n = a b d points multiplies by DFT matrices of a, b and, if d is not 1, d points. All
+constants are one float32 vector, so that a kernel has one operand for them; ``rows`` is P = b s:
+
+    first      (2 a, 2 a)       of both parts, stacked: (part, j1) to (part, k1)
+    second     (P, 3, P)        the matrix of b for s columns: -sin, cos and sin parts
+    inner      (2, P, a)        twiddles after the first product
+    outer      (2, P, d / s, a) twiddles after the second, if d > 1
+    last       (2 d, 2 d)       of both parts, if d > 1
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trnsci.core.tiles.hardware import TILE
+
+_LEAST = 4
+"""Least factor; smaller ones leave most of the array empty."""
+
+
+class StackedGeometry(NamedTuple):
+    """The factors of a transform.
+
+    Attributes:
+        a: Factor of the first product, at most 64.
+        b: Factor of the second, at most 128.
+        d: Factor of the last, at most 64; 1 if a transform is on chip from its load to its store.
+        s: Columns on partitions next to b; it divides d.
+    """
+
+    a: int
+    b: int
+    d: int
+    s: int
+
+    @property
+    def length(self) -> int:
+        """Number of points of the transform."""
+        return self.a * self.b * self.d
+
+    @property
+    def rows(self) -> int:
+        """Partitions of the second product."""
+        return self.b * self.s
+
+
+class Offsets(NamedTuple):
+    """Offsets of the constants in their vector, and its length."""
+
+    first: int
+    second: int
+    inner: int
+    outer: int
+    last: int
+    end: int
+
+
+def offsets(g: StackedGeometry) -> Offsets:
+    """Return the offsets of the constants of a transform."""
+    second = 4 * g.a * g.a
+    inner = second + 3 * g.rows * g.rows
+    outer = inner + 2 * g.rows * g.a
+    if g.d == 1:
+        return Offsets(0, second, inner, outer, outer, outer)
+    last = outer + 2 * g.length
+    return Offsets(0, second, inner, outer, last, last + 4 * g.d * g.d)
+
+
+def stacked_geometry(n: int) -> StackedGeometry | None:
+    """Return the factors with the fewest cycles of the Tensor engine, or None without any.
+
+    Three factors, with a pass over HBM, are for lengths that do not have two.
+    """
+    found = []
+    for a in range(_LEAST, TILE // 2 + 1):
+        for b in range(_LEAST, TILE + 1):
+            d, rest = divmod(n, a * b)
+            if rest == 0 and (d == 1 or _LEAST <= d <= TILE // 2):
+                s = max(k for k in range(1, TILE // b + 1) if d % k == 0)
+                found.append(StackedGeometry(a, b, d, s))
+    return min(found, key=lambda g: (g.d > 1, _cycles(g), g), default=None)
+
+
+def _cycles(g: StackedGeometry) -> float:
+    """Return the cycles of one point: four passes of every moving column."""
+    first = (4 * max(2 * g.a, g.rows) + 16) / (g.a * g.rows)
+    last = 4 / g.d if g.d > 1 else 0.0
+    return first + 16 / g.rows + last

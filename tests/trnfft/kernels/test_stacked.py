@@ -1,0 +1,107 @@
+"""The stacked kernel: lengths by their factors, batches around its groups, generations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import trnfft
+from each_case import each_case
+from oracles.fourier_long import transform, worst_error
+from trnfft._kernels.stacked import stacked
+from trnfft._kernels.stacked_geometry import StackedGeometry, offsets, stacked_geometry
+from trnfft._planning.choice import stacked_constants
+
+from ...trnblas.kernels.harness_products import Count, run, values
+
+GENERATIONS = ("gen2", "gen3", "gen4")
+LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
+
+
+def signals(batch, n):
+    return (values(batch, n, seed=1) + 1j * values(batch, n, seed=2)).astype(np.complex64)
+
+
+def spectrum(x, generation="gen3", inverse=False, scale=1.0, geometry=None):
+    geometry = geometry or stacked_geometry(x.shape[1])
+    constants = stacked_constants(geometry, inverse, scale)
+    real, imaginary = run(stacked, generation, x.real.copy(), x.imag.copy(), constants, geometry)
+    assert real.dtype == imaginary.dtype == np.float32
+    return real + 1j * imaginary.astype(np.float64)
+
+
+@each_case(
+    "n", [36 * 28, 520, 1000, 1001, 1024, 1025, 2048, 4095, 16384, 27 * 81, 52 * 21 * 60, 2**16]
+)
+def test_lengths(n):
+    x = signals(2, n)
+    assert worst_error(spectrum(x), transform(x)) <= LIMIT
+
+
+@each_case("generation", GENERATIONS)
+@each_case("n", [1000, 9216])
+def test_every_generation_and_direction(n, generation):
+    x = signals(3, n)
+    assert worst_error(spectrum(x, generation), transform(x)) <= LIMIT
+    back = spectrum(x, generation, inverse=True, scale=1 / n)
+    assert worst_error(back, transform(x.conj()).conj() / n) <= LIMIT
+
+
+@each_case("batch", [1, 15, 16, 17, 31, 32, 33, 70])  # 16 rows in a bank, 32 in a chunk
+def test_batches_around_banks_and_chunks(batch):
+    x = signals(batch, 1024)
+    assert worst_error(spectrum(x), transform(x)) <= LIMIT
+
+
+# One column and several on partitions; one chunk of columns, several, and a ragged one.
+@each_case(
+    "factors", [(4, 128, 4, 1), (50, 20, 6, 6), (64, 4, 30, 15), (64, 5, 20, 1), (7, 9, 11, 11)]
+)
+def test_geometries_of_three_factors(factors):
+    geometry = StackedGeometry(*factors)
+    x = signals(2, geometry.length)
+    assert worst_error(spectrum(x, geometry=geometry), transform(x)) <= LIMIT
+
+
+@each_case("n", [1024, 9216])
+def test_a_nan_stays_in_its_row(n):
+    x = signals(3, n)
+    x[1, 7] = np.nan
+    got = spectrum(x)
+    assert np.isnan(got[1]).all()
+    assert worst_error(got[[0, 2]], transform(x[[0, 2]])) <= LIMIT
+
+
+@each_case("generation", GENERATIONS)
+def test_the_longest_transform_fits_on_chip(generation):
+    n = 64 * 128 * 64
+    geometry = stacked_geometry(n)
+    assert geometry is not None
+    assert geometry.length == n
+    zeros = np.zeros((2, n), np.float32)
+    count = Count(
+        stacked, generation, zeros, zeros, np.zeros(offsets(geometry).end, "f4"), geometry
+    )
+    assert count.sbuf_bytes <= 180_224  # usable on gen2, the smallest
+
+
+def test_bytes_are_those_of_the_plan():
+    for n in (1024, 32768):
+        plan = trnfft.plan((5, n))
+        zeros = np.zeros((5, n), np.float32)
+        (constants,) = plan.constants()
+        count = Count(stacked, "gen3", zeros, zeros, constants, plan.geometry)
+        assert count.hbm_bytes == plan.cost.hbm_bytes
+
+
+@each_case("n", [1024, 65536, 1001, 44100])
+def test_a_geometry_is_within_its_limits(n):
+    found = stacked_geometry(n)
+    assert found.length == n
+    assert max(2 * found.a, found.rows, 2 * found.d) <= 128
+    assert found.d == 1 or found.d % found.s == 0
+
+
+@pytest.mark.parametrize("n", [127, 2 * 127, 2**20, 1021 * 4])
+def test_lengths_without_such_factors(n):
+    assert stacked_geometry(n) is None

@@ -14,6 +14,7 @@ SHAPES = {
     "butterfly": [(3, 256)],
     "butterfly_stage_kernel": [(3, 256)],
     "dft": [(5, 200)],
+    "stacked": [(2, 2048)],
     "four_step": [(2, 2048)],
     "bluestein": [(2, 1031)],
     "rfft": [(5, 200)],

@@ -27,7 +27,7 @@ SHAPES = {
     "complex_linear": [(70, 130), (50, 130), (50, 130)],
     "complex_mask": [(70, 130), (70, 130)],
 }
-REAL = {"rfft", "stft"}
+REAL = {"four_step", "rfft", "stft"}
 ITSELF = {"butterfly", "butterfly_stage_kernel"}  # launched without a public function
 
 

@@ -94,6 +94,27 @@ def test_every_cut_gives_the_products(cut, shared):
     check(2, 300, 200, 600, "float32", "gen3", shared, beta=0.5, cut=cut)
 
 
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("trans", TRANSPOSES, ids=str)
+@each_case("shape", [(5, 127, 129, 128), (3, 129, 128, 257), (4, 1, 3, 2)])
+def test_whole_matrices_in_a_transfer(shape, trans, generation):
+    blocks = tiling(*shape, generation=generation, trans=trans).blocks
+    assert blocks.matrices > 0
+    cut = blocks._replace(matrices=2)
+    check(*shape, "float32", generation, trans=trans, beta=0.5, cut=cut)
+
+
+def test_a_group_of_matrices_takes_three_transfers():
+    batch, n = 10, 256
+    plan = tiling(batch, n, n, n)
+    a, b = operands(batch, n, n, n)
+    count = Count(batched_gemm, "gen3", a, b, None, 1.0, 0.0, False, False, plan.blocks)
+    assert count.instructions["dma_copy"] == 3 * -(-batch // plan.blocks.matrices)
+    assert count.hbm_bytes == plan.hbm_bytes
+    assert count.sbuf_bytes <= plan.sbuf_bytes
+    assert count.psum_banks <= plan.psum_banks
+
+
 def test_c_may_be_shared():
     a, b = operands(3, 40, 50, 60)
     c = values(40, 60)

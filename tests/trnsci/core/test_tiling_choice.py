@@ -99,6 +99,15 @@ def test_a_result_that_stays_is_added_to_once_for_each_block_of_the_depth(dtype,
     assert found.hbm_bytes == itemsize * (2 * 300 * 640 + 2 * 640 * 700 + 300 * 700)
 
 
+@pytest.mark.parametrize(("rows", "transfers"), [(128, 1), (100, 1), (300, 2), (384, 1)])
+def test_times_of_whole_matrices_are_those_of_few_transfers(rows, transfers):
+    p = Problem(rows, 100, 128, "float32", "gen3", "columns", "rows", 9)
+    found = price(p, Blocks(3, 1, 1, "b", 1, 1, 4), 2)  # three groups
+    sizes = ((rows * 128, transfers), (128 * 100, 1), (rows * 100, transfers))
+    want = sum(transfer_ns(p, 9 * elements, 3 * count) for elements, count in sizes)
+    assert found.dma_ns == pytest.approx(want)
+
+
 def cuts(p):
     """Every cut that may be chosen, in the order of preference among equals."""
     rows, columns = len(tiles_of(p.rows)), len(column_tiles_of(p.columns))
@@ -121,8 +130,26 @@ def cuts(p):
                     break
 
 
+def grouped(p):
+    """The cut with as many whole matrices in a transfer as 8 KiB per partition hold, if any."""
+    m, n, k = p.rows, p.columns, p.depth
+    tiles = [[m, n], [k, m], [k, n]]  # rows on partitions, and columns
+    tiles += [[m, k]] if p.a_layout != "rows" else []
+    tiles += [[n, k]] if p.b_layout != "rows" else []
+    largest = max(SIZE[p.dtype] * len(tiles_of(rows)) * columns for rows, columns in tiles)
+    matrices = min(p.batch, 8192 // largest)
+    if p.batch == 1 or p.shared or n == 1 or matrices == 0:
+        return None
+    columns, depth = len(column_tiles_of(n)), len(tiles_of(k))
+    stage, group = stage_tiles(depth, SIZE[p.dtype]), part(columns, p.group_limit)
+    return price(p, Blocks(len(tiles_of(m)), columns, depth, "b", group, stage, matrices), 2)
+
+
 def chosen(p):
     """Of the cuts within a tenth of the shortest time, the one that moves the fewest bytes."""
+    whole = grouped(p)
+    if whole is not None:
+        return whole
     fitting = [cut for cut in cuts(p) if cut.fits]
     limit = 1.1 * min(cut.time_ns for cut in fitting)
     near = [cut for cut in fitting if cut.time_ns <= limit]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from trnsci.core.tiles.gemm_batches import multiply_groups
 from trnsci.core.tiles.gemm_tiles import (
     Tile,
     group_starts,
@@ -73,7 +74,11 @@ def multiply_all(p: Product, blocks: Blocks) -> None:
     count = 1
     if len(p.out.shape) == 3:
         count = p.out.shape[1] if p.between[0] else p.out.shape[0]
-    if blocks.depth_tiles * TILE >= depth:
+    if blocks.matrices > 0:
+        multiply_groups(
+            (p.out, p.a, p.b, p.c), (p.a_layout, p.b_layout), p.between, (p.alpha, p.beta), blocks
+        )
+    elif blocks.depth_tiles * TILE >= depth:
         with_resident_operand(p, blocks, rows, columns, depth, count)
     else:
         with_resident_result(p, blocks, rows, columns, depth, count)

@@ -29,6 +29,7 @@ class Blocks(NamedTuple):
             when the blocks hold the whole contraction.
         group: Neighbouring column tiles that are accumulated together, each in a PSUM bank.
         stage_tiles: Tiles of the contraction loaded at once when an operand is transposed.
+        matrices: Whole matrices of a batch that each transfer moves; 0 when blocks are moved.
     """
 
     row_tiles: int
@@ -37,6 +38,7 @@ class Blocks(NamedTuple):
     resident: str
     group: int
     stage_tiles: int
+    matrices: int = 0
 
 
 @dataclass(frozen=True)

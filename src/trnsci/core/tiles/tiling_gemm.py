@@ -12,6 +12,8 @@ in float32 and blocks of both operands are streamed:
 
     ceil(N / BN) M K + ceil(M / BM) K N + M N
 
+*Whole matrices.* Of a batch of matrices of at most 8 KiB per partition, a transfer moves several.
+
 Of the tilings within a tenth of the shortest predicted time, the one with the least traffic is
 chosen. All tilings need the same products, so operands that fit are not loaded twice to save time.
 """
@@ -39,6 +41,7 @@ _STAGE_BYTES = 4096  # per partition: DMA reaches its full rate at 4 KiB per des
 _STREAMED_ROW_TILES = (8, 4, 2, 1)  # 8 tiles of 128 float32 columns are 4 KiB per descriptor
 _STREAMED_COLUMN_TILES = (4, 3, 2, 1)
 _ABOUT = 1.1
+_GROUP_BYTES = 8192  # per partition and operand: transfers of 1 MiB
 DEPTH_TILES = (16, 8, 4)  # 4 products per bank: adding them up keeps Vector below Tensor
 
 
@@ -147,6 +150,9 @@ def gemm_tiling(
 
 @lru_cache(maxsize=1024)
 def _chosen(problem: Problem) -> Tiling:
+    grouped = _in_groups(problem)
+    if grouped is not None:
+        return grouped
     return best(price(problem, blocks, buffers) for blocks, buffers in _cuts(problem))
 
 
@@ -197,6 +203,18 @@ def _widest(
 def _blocks(problem: Problem, rows: int, columns: int, depth: int, resident: str) -> Blocks:
     group = part(columns, problem.group_limit)
     return Blocks(rows, columns, depth, resident, group, stage_tiles(depth, problem.itemsize))
+
+
+def _in_groups(problem: Problem) -> Tiling | None:
+    """Return the tiling with whole matrices of a batch in each transfer, if they are small."""
+    if problem.batch == 1 or problem.shared or problem.columns == 1:
+        return None
+    matrices = min(problem.batch, _GROUP_BYTES // (problem.itemsize * max(_held(problem))))
+    if matrices == 0:
+        return None
+    rows, columns = row_tiles(problem.rows), column_tiles(problem.columns)
+    blocks = _blocks(problem, rows, columns, row_tiles(problem.depth), "b")
+    return price(problem, blocks._replace(matrices=matrices), 2)
 
 
 def splits(tiles: int) -> list[int]:
@@ -251,8 +269,14 @@ def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
         (b_reads * k * n, problem.b_layout, b_reads * kt * column_blocks, b_reads * row_tiles(n)),
     )
     dma_ns = _dma_ns(core, batch * m * n * size, batch * mt * -(-n // group_width))
+    groups = -(-batch // blocks.matrices) if blocks.matrices else 0
+    if groups:
+        dma_ns = _dma_ns(core, batch * m * n * size, groups * _transfers(m))
     for elements, layout, straight, strips in loads:
         staged = strips * -(-kt // blocks.stage_tiles)
+        if groups:
+            extent = k if layout == "rows" else elements // (batch * k)
+            straight = staged = groups * _transfers(extent)
         dma_ns += _dma_ns(core, elements * size, straight if layout == "rows" else staged)
     return Tiling(
         blocks=blocks,
@@ -271,6 +295,11 @@ def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
     )
 
 
+def _transfers(rows: int) -> int:
+    """Return the transfers of whole matrices: full tiles, and the last rows."""
+    return min(1, rows // TILE) + (rows % TILE > 0)
+
+
 def _dma_ns(core: Core, nbytes: int, instructions: int) -> float:
     return max(instructions * core.dma_ns, nbytes / core.dma_bytes_per_ns)
 
@@ -283,6 +312,9 @@ def _width(columns: int, tiles: int, count: int) -> int:
 def _sbuf_bytes(problem: Problem, blocks: Blocks, buffers: int) -> int:
     """Return bytes per partition of both panels, the staging tiles and the output rows."""
     size, nt = problem.itemsize, column_tiles(problem.columns)
+    if blocks.matrices:
+        # Two groups in flight: both operands as loaded, transposed ones, and the result.
+        return 2 * blocks.matrices * size * sum(_held(problem))
     width = _width(problem.columns, nt, blocks.column_tiles)
     rows = min(problem.rows, blocks.row_tiles * TILE)
     a_panel, b_panel = (blocks.depth_tiles * extent * size for extent in (rows, width))
@@ -297,6 +329,17 @@ def _sbuf_bytes(problem: Problem, blocks: Blocks, buffers: int) -> int:
     if problem.transposed:
         total += 2 * blocks.stage_tiles * TILE * size
     return total + outgoing_bytes(_width(problem.columns, nt, blocks.group), size)
+
+
+def _held(problem: Problem) -> list[int]:
+    """Return elements per partition of a whole result, and of operands as loaded and transposed."""
+    m, n, k = problem.rows, problem.columns, problem.depth
+    held = [row_tiles(m) * n, row_tiles(k) * m, row_tiles(k) * n]
+    if problem.a_layout != "rows":
+        held.append(row_tiles(m) * k)
+    if problem.b_layout != "rows":
+        held.append(row_tiles(n) * k)
+    return held
 
 
 def outgoing_bytes(width: int, itemsize: int) -> int:

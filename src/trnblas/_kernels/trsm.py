@@ -40,15 +40,18 @@ from trnblas._kernels.triangular import (
     triangle,
 )
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles import triangular_inverse
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import row_tiles
 from trnsci.core.tiles.triangular_inverse import (
     doubling_masks,
-    invert_triangle,
+    invert_triangles,
     reciprocal_diagonal,
 )
 
+LOCK_STEP = 8
+"""Diagonal blocks that are inverted together."""
 MAX_ORDER = PANEL_BYTES // (4 * 2 * TILE) * TILE
 """Largest order: each block has 128 panel columns and 128 columns of inverses."""
 
@@ -112,8 +115,11 @@ def solve_batch(a: Tile, b: Tile, out: Tile, alpha: float, tri: Triangle) -> Non
     count = b.shape[0] if a.shape[0] == 1 else 1
     for q in range(a.shape[0]):
         inverses = nl.ndarray((TILE, row_tiles(order), TILE), dtype=nl.float32, buffer=nl.sbuf)
-        for i in range(row_tiles(order)):
-            invert_block(inverses, a, q, i, eye, masks, tri)
+        for first in range(0, row_tiles(order), LOCK_STEP):
+            blocks = []
+            for i in range(first, min(first + LOCK_STEP, row_tiles(order))):
+                blocks.append(diagonal_block(inverses, a, q, i, eye, tri))
+            invert_triangles(blocks, masks)
         solve(a, q, b, out, count, inverses, alpha, tri)
 
 
@@ -162,10 +168,10 @@ def finish_row(
         nisa.tensor_copy(dst=side, src=solved)
 
 
-def invert_block(
-    inverses: Tile, a: Tile, q: int, i: int, eye: Tile, masks: Tile, tri: Triangle
-) -> None:
-    """Write the transpose of ``inv(M_ii)`` to ``inverses``."""
+def diagonal_block(
+    inverses: Tile, a: Tile, q: int, i: int, eye: Tile, tri: Triangle
+) -> triangular_inverse.Triangle:
+    """Return the diagonal block M_ii, whose inverse's transpose goes to ``inverses``."""
     stored = load_diagonal(a, q, i, nl.float32)
     size = stored.shape[0]
     strict = select_triangle(stored, tri.upper, False)
@@ -179,7 +185,7 @@ def invert_block(
     else:
         pivots = reciprocal_diagonal(stored)
         nisa.tensor_scalar(dst=inverse, data=eye[0:size, 0:size], op0=nl.multiply, operand0=pivots)
-    invert_triangle(inverses[0:size, i, 0:size], strict, inverse, masks)
+    return triangular_inverse.Triangle(inverses[0:size, i, 0:size], strict, inverse)
 
 
 def diagonal_ones() -> Tile:

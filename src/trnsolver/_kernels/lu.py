@@ -19,7 +19,11 @@ from __future__ import annotations
 
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
-from trnsci.core.tiles.triangular_inverse import doubling_masks, invert_triangle
+from trnsci.core.tiles.triangular_inverse import (
+    Triangle,
+    doubling_masks,
+    invert_triangles,
+)
 from trnsolver._kernels.block_matrix import (
     block,
     largest_of,
@@ -221,7 +225,7 @@ def unit_lower(tile: Tile, masks: Tile) -> tuple[Tile, Tile]:
     lower_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=lower_t, data1=strict_t, data2=eye, op=nl.add)
     inverse_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-    invert_triangle(inverse_t, strict_t, eye, masks)
+    invert_triangles([Triangle(inverse_t, strict_t, eye)], masks)
     return lower_t, inverse_t
 
 

@@ -20,8 +20,9 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.triangular_inverse import (
+    Triangle,
     doubling_masks,
-    invert_triangle,
+    invert_triangles,
     reciprocal_diagonal,
 )
 from trnsolver._kernels.block_matrix import (
@@ -108,7 +109,7 @@ def upper_factor(x: Tile, group: Group, masks: Tile) -> Tile:
         upper = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
         transpose_tile(upper, corner)
         strict = select(upper, [[1, width]], -1, 0, nl.greater)
-        invert_triangle(inverses[0:width, j, 0:width], strict, start, masks)
+        invert_triangles([Triangle(inverses[0:width, j, 0:width], strict, start)], masks)
         nisa.tensor_copy(dst=corner, src=upper)
     return inverses
 

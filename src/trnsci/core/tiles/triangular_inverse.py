@@ -15,6 +15,8 @@ Cost     20 products of 128 x 128 x 128
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
@@ -23,39 +25,59 @@ LEVELS = 7
 """Doublings from 1 to 128."""
 
 
-def invert_triangle(inverse_t: Tile, strict_t: Tile, start: Tile, masks: Tile) -> None:
-    """Write the transpose of the inverse of a triangular tile.
+class Triangle(NamedTuple):
+    """A triangular tile to invert.
+
+    Attributes:
+        inverse_t: Receives the transpose of the inverse.
+        strict_t: The transpose of the tile, zeros on its diagonal.
+        inverse: A diagonal tile with the reciprocals of the diagonal; it is overwritten.
+    """
+
+    inverse_t: Tile
+    strict_t: Tile
+    inverse: Tile
+
+
+def invert_triangles(triangles: list[Triangle], masks: Tile) -> None:
+    """Invert triangular tiles in lock-step: one waits for a product while others are multiplied.
 
     Args:
-        inverse_t: Receives it.
-        strict_t: The transpose of the tile, zeros on its diagonal.
-        start: A diagonal tile with the reciprocals of the diagonal; it is overwritten.
-        masks: ``doubling_masks`` of the triangle.
+        triangles: The tiles.
+        masks: ``doubling_masks`` of the triangles.
     """
-    size = strict_t.shape[0]
-    nisa.tensor_copy(dst=inverse_t, src=start)
+    for i in range(len(triangles)):
+        nisa.tensor_copy(dst=triangles[i].inverse_t, src=triangles[i].inverse)
     for level in range(LEVELS):
-        if 2**level < size:
-            mask = masks[0:size, level, 0:size]
-            double_inverse(start, inverse_t, strict_t, mask, 2 ** (level + 1) >= size)
+        for i in range(len(triangles)):
+            size = triangles[i].strict_t.shape[0]
+            if 2**level < size:
+                mask = masks[0:size, level, 0:size]
+                double_inverse(triangles[i], mask, 2 ** (level + 1) >= size)
 
 
-def double_inverse(inverse: Tile, inverse_t: Tile, strict: Tile, mask: Tile, last: bool) -> None:
+def double_inverse(x: Triangle, mask: Tile, last: bool) -> None:
     """Extend inverses of s-blocks to 2s-blocks; the ``last`` step computes only the transpose."""
-    size = inverse.shape[0]
+    size = mask.shape[0]
     chosen = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=chosen, data1=strict, data2=mask, op=nl.multiply)
+    # Vector has the sums. On gen2 GpSimd and Vector take turns, and GpSimd takes longer.
+    older = nisa.get_nc_version() == nisa.nc_version.gen2
+    engine = nisa.engine.vector if older else nisa.engine.gpsimd
+    nisa.tensor_tensor(dst=chosen, data1=x.strict_t, data2=mask, op=nl.multiply, engine=engine)
     summed = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=summed, stationary=chosen, moving=inverse)
+    nisa.nc_matmul(dst=summed, stationary=chosen, moving=x.inverse)
     product = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=product, src=summed)
+    nisa.activation(dst=product, op=nl.copy, data=summed)
     if not last:
-        change = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(dst=change, stationary=inverse_t, moving=product)
-        nisa.tensor_tensor(dst=inverse, data1=inverse, data2=change, op=nl.subtract)
-    change_t = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=change_t, stationary=product, moving=inverse_t)
-    nisa.tensor_tensor(dst=inverse_t, data1=inverse_t, data2=change_t, op=nl.subtract)
+        subtract_product(x.inverse, x.inverse_t, product)
+    subtract_product(x.inverse_t, product, x.inverse_t)
+
+
+def subtract_product(dst: Tile, stationary: Tile, moving: Tile) -> None:
+    """Subtract ``stationary.T @ moving`` from a tile, which may be one of both."""
+    change = nl.ndarray(dst.shape, dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=change, stationary=stationary, moving=moving)
+    nisa.tensor_tensor(dst=dst, data1=dst, data2=change, op=nl.subtract)
 
 
 def reciprocal_diagonal(block: Tile) -> Tile:

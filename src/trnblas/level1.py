@@ -5,11 +5,13 @@ Tensors of any shape are treated as vectors of their elements; tensors of one ca
 Every function returns new tensors and is differentiable. Only ``out`` is written to.
 
 ``dot``, ``dotc``, ``nrm2`` and ``axpy`` have kernels at the level ``"doublefloat"``: float32 and
-float64 operands are pairs of float32 there, and torch computes in float64. At other levels torch
-computes in the dtype of the operands.
+float64 numbers, also parts of complex ones, are pairs of float32 there, and torch computes in
+float64. At other levels torch computes in the dtype of the operands.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -23,6 +25,8 @@ from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsci.core.examples import Case, example
+from trnsci.core.numbers.conversions import widest
+from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsci.core.numbers.products import is_number, scaled, vanished
 from trnsci.core.numbers.values import one_problem
 from trnsci.core.testing import random_tensor
@@ -46,7 +50,7 @@ def axpy(
         y: Tensor of the same shape and dtype.
         precision: Level of precision; None for that of the library. At ``"doublefloat"`` the error
             of an element is at most 2**-44 of ``|alpha x| + |y|``, 2**-120 of the largest such sum,
-            and the rounding to its dtype.
+            and the rounding to its dtype; that of a part of a complex one is at most twice that.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -59,7 +63,8 @@ def axpy(
     alpha = number("axpy", "alpha", alpha, x)
     level = level_name("axpy", precision, x)
     if level == "doublefloat" and not is_number(alpha, 0):
-        factor = torch.as_tensor(alpha, dtype=torch.float64, device=x.device)
+        wide = torch.complex128 if x.is_complex() else torch.float64
+        factor = torch.as_tensor(alpha, dtype=wide, device=x.device)
         result = DOUBLEFLOAT_AXPY(factor, x, y)
         return result if out is None else delivered("axpy", result, out)
     no_kernel("axpy")
@@ -81,7 +86,8 @@ def dot(
         x: Vector.
         y: Vector of the same length and dtype.
         precision: Level of precision; None for that of the library. At ``"doublefloat"`` the error,
-            before the sum is rounded to its dtype, is at most 2**-41 of that of moduli.
+            before the sum is rounded to its dtype, is at most 2**-41 of that of moduli, for each
+            part of a complex sum.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -128,7 +134,7 @@ def nrm2(
     tensor("nrm2", "x", x)
     floating("nrm2", "x", x)
     if level_name("nrm2", precision, x) == "doublefloat":
-        result = DOUBLEFLOAT_NRM2(x)
+        result = DOUBLEFLOAT_NRM2(parts(x) if x.is_complex() and x.ndim else x)
         return result if out is None else delivered("nrm2", result, out)
     no_kernel("nrm2")
     result = two_norm(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x)
@@ -226,7 +232,7 @@ def _inner_product(
             f"{function}: x and y must have as many elements, got {x.numel()} and {y.numel()}"
         )
     if level_name(function, precision, x) == "doublefloat":
-        result = DOUBLEFLOAT_DOT(x, y)
+        result = DOUBLEFLOAT_DOT(x.conj() if function == "dotc" else x, y)
     else:
         no_kernel(function)
         conjugated = function == "dotc" and x.is_complex()
@@ -238,11 +244,24 @@ def _inner_product(
 
 
 def _wide_axpy(alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return (scaled(alpha.double(), x.double()) + y.double()).to(x.dtype)
+    return (scaled(widest(alpha), widest(x)) + widest(y)).to(x.dtype)
+
+
+def _axpy_by_parts(real: Callable[..., Tensor], alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return the sum of y, of x with the imaginary factor and of x with the real one."""
+    along, across = (widest(z).reshape(-1) for z in (x, y))
+    turned = embedded(along[None])[1]  # the parts of i x
+    first = real(alpha.imag, turned, parts(across))
+    return joined(real(alpha.real, parts(along), first)).reshape(x.shape).to(x.dtype)
 
 
 def _wide_dot(x: Tensor, y: Tensor) -> Tensor:
-    return torch.dot(x.double(), y.double()).to(x.dtype)
+    return torch.dot(widest(x), widest(y)).to(x.dtype)
+
+
+def _dot_by_parts(real: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
+    columns = embedded(y[:, None]).unbind(1)
+    return torch.complex(*(real(parts(x), column) for column in columns))
 
 
 def _wide_nrm2(x: Tensor) -> Tensor:
@@ -281,6 +300,7 @@ DOUBLEFLOAT_AXPY = Operation(
     "doublefloat_axpy",
     reference=_wide_axpy,
     launch="trnblas._paths.doublefloat_launches:doublefloat_axpy",
+    by_parts=_axpy_by_parts,
     dtypes=("float32", "float64"),
     flops=_flops,
     examples={
@@ -303,6 +323,7 @@ DOUBLEFLOAT_DOT = Operation(
     "doublefloat_dot",
     reference=_wide_dot,
     launch="trnblas._paths.doublefloat_launches:doublefloat_dot",
+    by_parts=_dot_by_parts,
     dtypes=("float32", "float64"),
     flops=_flops,
     examples={

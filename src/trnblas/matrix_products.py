@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -24,7 +24,8 @@ from trnsci.core.backend.update import Multiply, Update
 from trnsci.core.errors import ShapeError
 from trnsci.core.evidence import product_bound
 from trnsci.core.examples import Case, example
-from trnsci.core.numbers.conversions import dtype_name
+from trnsci.core.numbers.conversions import dtype_name, widest
+from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsci.core.numbers.products import is_number, scaled
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsci.core.tiles.tiling import Layout
@@ -98,6 +99,10 @@ def computed(product: Product, level: Level | None, out: Tensor | None = None) -
     if level is None and not wanted:
         return _by_torch(product, out)
     alpha, A, B, beta, C, trans_a, trans_b, shape = product
+    if trans_a == "C":  # operations transpose only
+        A, trans_a = A.conj(), "T"
+    if trans_b == "C":
+        B, trans_b = B.conj(), "T"
     if len(shape) == 2:
         return GEMM.updated(alpha, (A, B), beta, C, trans_a, trans_b, level=level)
     if wanted:  # kernels take one batch dimension
@@ -162,6 +167,21 @@ def _gemm_launch(
     return launch(kernel, A, B, C, alpha, beta, trans_a != "N", trans_b != "N", blocks)
 
 
+def _gemm_by_parts(
+    real: Callable[..., Tensor],
+    alpha: float,
+    A: Tensor,
+    B: Tensor,
+    beta: float,
+    C: Tensor | None,
+    *flags: str,
+) -> Tensor:
+    """Return a product of complex matrices; the parts of A, C and of the result are in place."""
+    left, right = (applied(trans, x) for trans, x in zip(flags, (A, B), strict=True))
+    added = None if C is None else parts(C)
+    return joined(real(alpha, parts(left), embedded(right), beta, added, "N", "N"))
+
+
 def layout(contraction_on_rows: bool) -> Layout:
     """Return the layout of an operand of a product, by where its contraction is."""
     return "rows" if contraction_on_rows else "columns"
@@ -211,6 +231,13 @@ def multiplied(A: Tensor, B: Tensor, trans_a: str, trans_b: str, alpha: float = 
     return result
 
 
+def complex_product(left: Tensor, right: Tensor, triangle: bool = False) -> Tensor:
+    """Return a product by the operation, for updates whose kernels are real."""
+    batch = broadcast_batch("gemm", left, right)
+    shape = (*batch, left.shape[-2], right.shape[-1])
+    return computed(Product(1.0, left, right, 0.0, None, "N", "N", shape), None)
+
+
 def _matrices() -> tuple[Tensor, Tensor]:
     return random_tensor(150, 260), random_tensor(260, 530, seed=1)
 
@@ -237,6 +264,7 @@ _PRODUCT: dict[str, Any] = {
     "product": _gemm,
     "shape": _gemm_shape,
     "launch": _gemm_launch,
+    "by_parts": _gemm_by_parts,
     "pullback": _gemm_pullback,
     "multiply_at": multiply_at,
     "batches": True,
@@ -364,7 +392,7 @@ def gemmt(
     if C is not None and not is_number(beta, 0):
         # The triangle of the product is added to both of C, of which one has its factor already.
         C = C.expand(shape)
-        wide = C.double() if level is not None and level.name == "doublefloat" else C
+        wide = widest(C) if level is not None and level.name == "doublefloat" else C
         if not is_number(beta, 1):
             C = one_triangle(scaled(beta, wide), upper) + one_triangle(wide, not upper, 1)
         beta = 1
@@ -415,6 +443,7 @@ GEMMT = Update(
     launch=_gemmt_launch,
     pullback=_gemmt_pullback,
     multiply_at=multiply_at,
+    complex_product=complex_product,
     host=_gemmt_in_halves,
     flops=lambda A, B, upper, trans_a, trans_b: _gemm_flops(A, B, trans_a, trans_b) / 2,
     examples={"gemmt": lambda: example(1.0, random_tensor(4, 4), random_tensor(4, 4, seed=1))},

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._paths.arguments import check_dimensions
-from trnblas._paths.levels import level_name
+from trnblas._paths.levels import level_of_energy
 from trnblas.matrix_products import gemm, multiplied
 from trnsci.core.arguments import agree, tensor
 from trnsci.core.backend.launch import Launcher
@@ -87,7 +87,7 @@ def nki_mp2_energy(
             f"{function}: T_flat must be (ic * nvir, nocc * nvir) = ({ic * nvir}, {nocc * nvir}) "
             f"for {ic}, {nocc} and {nvir} energies, got {tuple(T_flat.shape)}"
         )
-    level = level_name(function, precision, T_flat)
+    level = level_of_energy(function, precision, T_flat)
     if level == "doublefloat":
         return DOUBLEFLOAT_MP2_ENERGY(T_flat, eps_occ_chunk, eps_occ_full, eps_vir)
     return MP2_ENERGY(_lowered(T_flat, level), eps_occ_chunk, eps_occ_full, eps_vir)
@@ -130,7 +130,7 @@ def nki_fused_gemm_energy(
             f"{function}: b_i and b_j must be (nvir, naux) with nvir = {eps_vir.numel()} energies, "
             f"got {tuple(b_i.shape)} and {tuple(b_j.shape)}"
         )
-    level = level_name(function, precision, b_i)
+    level = level_of_energy(function, precision, b_i)
     if level == "float16x3" or level == "doublefloat":
         pair = torch.tensor([[eps_occ_i], [eps_occ_j]], dtype=torch.float64, device=b_i.device)
         return _stored_energy(b_i, b_j, pair[0], pair[1], eps_vir, level)
@@ -164,7 +164,7 @@ def nki_batched_pair_energy(
             f"{function}: B must be (nocc, nvir, naux) with ({eps_occ.numel()}, "
             f"{eps_vir.numel()}) energies, got {tuple(B.shape)}"
         )
-    level = level_name(function, precision, B)
+    level = level_of_energy(function, precision, B)
     if level != "float16x3" and level != "doublefloat":
         return BATCHED_PAIR_ENERGY(_lowered(B, level), eps_occ, eps_vir)
     nocc, nvir, _ = B.shape

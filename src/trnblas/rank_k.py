@@ -15,6 +15,7 @@ from torch import Tensor
 from trnblas._library import LIBRARY
 from trnblas._paths import scipy_blas
 from trnblas._paths.arguments import (
+    Product,
     Scalar,
     broadcast_batch,
     checked_product,
@@ -24,9 +25,9 @@ from trnblas._paths.arguments import (
 )
 from trnblas._paths.flags import Trans, applied, is_upper, transposition
 from trnblas._paths.levels import level_of, multiply_at
-from trnblas._paths.products import matrix_product
 from trnblas._paths.triangles import mirrored
-from trnblas.matrix_products import layout, multiplied
+from trnblas._precise.ladder import Level
+from trnblas.matrix_products import complex_product, computed, layout, multiplied
 from trnsci.core.arguments import agree, delivered, tensor
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
@@ -208,11 +209,24 @@ def her2k(
     if not A.is_complex():
         result = SYR2K.updated(alpha, (A, B), beta, below, op, level=level)
     else:
-        SYR2K.refuse_dtype(A)
-        left, right = (A.mH, B) if op != "N" else (A, B.mH)
-        half = matrix_product(alpha, left, right, 0, None)
-        result = accumulated(half + half.mH, beta, below)
+        result = hermitian_sum(alpha, A, B, op, beta, below, level)
     return delivered("her2k", result, out)
+
+
+def hermitian_sum(
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    op: Trans,
+    beta: Scalar,
+    below: Tensor | None,
+    level: Level | None,
+) -> Tensor:
+    """Return ``her2k`` of complex matrices and of a C with both triangles."""
+    left, right = (A.mH, B) if op != "N" else (A, B.mH)
+    shape = (*broadcast_batch("her2k", A, B), left.shape[-2], right.shape[-1])
+    half = computed(Product(alpha, left, right, 0, None, "N", "N", shape), level)
+    return accumulated(half + half.mH, beta, below)
 
 
 def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:
@@ -331,6 +345,7 @@ SYRK = Update(
     pullback=_syrk_pullback,
     pushforward=_syrk_pushforward,
     multiply_at=multiply_at,
+    complex_product=complex_product,
     host=_syrk_on_host,
     flops=lambda A, trans, hermitian: 1.0 * A.numel() * _syrk_shape(A, trans)[-1],
     examples={
@@ -389,6 +404,7 @@ SYR2K = Update(
     launch=_syr2k_launch,
     pullback=_syr2k_pullback,
     multiply_at=multiply_at,
+    complex_product=complex_product,
     flops=lambda A, B, trans: 2.0 * A.numel() * _syrk_shape(A, trans)[-1],
     examples={
         "syr2k": lambda: example(1.0, random_tensor(4, 4), random_tensor(4, 4, seed=1)),

@@ -15,7 +15,7 @@ from trnblas._paths.flags import is_upper
 from trnblas._paths.levels import level_of, outer_at, unlowered
 from trnblas._paths.triangles import mirrored
 from trnblas._precise.ladder import Level
-from trnblas.rank_k import SYR2K, SYRK
+from trnblas.rank_k import SYR2K, SYRK, hermitian_sum
 from trnsci.core.arguments import agree, delivered, expandable, tensor
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
@@ -180,10 +180,9 @@ def her2(
     level = level_of("her2", precision, x)
     if not x.is_complex():
         return delivered("her2", _rank_two(level, alpha, x, y, A, upper), out)
-    SYR2K.refuse_dtype(x)
     below = None if A is None else mirrored(A, upper, conjugate=True)
-    half = _outer(alpha, x, y.conj())
-    return delivered("her2", accumulated(half + half.mH, 1, below), out)
+    result = hermitian_sum(alpha, x[..., None], y[..., None], "N", 1, below, level)
+    return delivered("her2", result, out)
 
 
 def _rank_one(

@@ -11,7 +11,7 @@ from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments
 from trnblas._paths.flags import is_left, is_upper
 from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.triangles import mirrored, one_triangle
-from trnblas.matrix_products import multiplied
+from trnblas.matrix_products import complex_product, multiplied
 from trnsci.core.arguments import agree, delivered, square
 from trnsci.core.backend.derivatives import Gradients, Needed
 from trnsci.core.backend.launch import Launcher
@@ -167,6 +167,7 @@ SYMM = Update(
     launch=_symm_launch,
     pullback=_symm_pullback,
     multiply_at=multiply_at,
+    complex_product=complex_product,
     host=_symm_on_host,
     flops=lambda A, B, *flags: 2.0 * B.numel() * A.shape[-1],
     examples={

@@ -13,7 +13,7 @@ from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments, t
 from trnblas._paths.flags import applied
 from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.triangles import Triangle, triangular
-from trnblas.matrix_products import multiplied
+from trnblas.matrix_products import complex_product, multiplied
 from trnsci.core.arguments import agree, delivered
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 from trnsci.core.backend.launch import Launcher
@@ -123,6 +123,7 @@ TRMM = Update(
     pullback=_trmm_pullback,
     pushforward=_trmm_pushforward,
     multiply_at=multiply_at,
+    complex_product=complex_product,
     host=scipy_blas.trmm,
     flops=_triangle_flops,
     examples={"trmm": lambda: example(1.0, random_tensor(4, 4), random_tensor(4, 4, seed=1))},

@@ -13,7 +13,7 @@ from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments, t
 from trnblas._paths.flags import applied
 from trnblas._paths.level_products import aligned_batch, doublefloat_product
 from trnblas._paths.levels import level_of, unlowered
-from trnblas._paths.triangles import Triangle, TriangleFlags
+from trnblas._paths.triangles import Triangle, TriangleFlags, triangular
 from trnblas._precise.ladder import Level
 from trnblas.matrix_products import in_front, multiplied, one_batch
 from trnsci.core.arguments import agree, delivered, floating
@@ -22,6 +22,8 @@ from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.examples import Case, Example, example
+from trnsci.core.numbers.conversions import widest
+from trnsci.core.numbers.planes import embedded, joined, parts, real_length
 from trnsci.core.numbers.products import is_number, scaled, vanished
 from trnsci.core.testing import random_tensor, unit_roundoff
 
@@ -84,12 +86,15 @@ def solution(
     alpha: Scalar, A: Tensor, B: Tensor, flags: TriangleFlags, level: Level | None
 ) -> Tensor:
     """Return ``trsm`` of validated arguments: in float32, or refined at doublefloat."""
+    left, upper, trans, unit = flags
+    if trans == "C":  # operations transpose only
+        A, flags = A.conj(), (left, upper, "T", unit)
     if is_number(alpha, 0):
         return vanished((*broadcast_batch("trsm", A, B), *B.shape[-2:]), A, B)
     if level is None:
         return _own_solution(alpha, A, B, *flags)
     if level.name == "doublefloat":
-        found = DOUBLEFLOAT_TRSM(1.0, A.double(), scaled(alpha, B.double()), *flags)
+        found = DOUBLEFLOAT_TRSM(1.0, widest(A), scaled(alpha, widest(B)), *flags)
         return found.to(A.dtype)
     return unlowered(level, A, _own_solution, alpha, A, B, *flags)
 
@@ -98,7 +103,7 @@ def _own_solution(alpha: Scalar, A: Tensor, B: Tensor, *flags: Any) -> Tensor:
     """Return the solution in the arithmetic of the dtype."""
     if not kernels_wanted():
         return _trsm(alpha, A, B, *flags)
-    if isinstance(alpha, Tensor):
+    if isinstance(alpha, (Tensor, complex)):
         alpha, B = 1.0, scaled(alpha, B)
     batch = broadcast_batch("trsm", A, B)
     if not batch:
@@ -117,7 +122,8 @@ def _trsm(
 ) -> Tensor:
     dtype = A.dtype
     if dtype not in _SOLVABLE:
-        A, B = A.to(torch.float32), B.to(torch.float32)
+        wide = torch.complex64 if dtype.is_complex else torch.float32
+        A, B = A.to(wide), B.to(wide)
     found = torch.linalg.solve_triangular(
         applied(trans, A),
         scaled(alpha, B),
@@ -126,6 +132,31 @@ def _trsm(
         unitriangular=unit,
     )
     return found if found.dtype is dtype else found.to(dtype)
+
+
+def _trsm_by_parts(
+    real: Callable[..., Tensor],
+    alpha: float,
+    A: Tensor,
+    B: Tensor,
+    left: bool,
+    upper: bool,
+    trans: str,
+    unit: bool,
+) -> Tensor:
+    """Return the solution by a triangle of blocks, as ``op(A)`` on the left of vectors.
+
+    Rows of A and B are divided by the diagonal of A: blocks on the diagonal are triangular only for
+    real numbers, and a unit diagonal is exact.
+    """
+    plain = (trans == "N") == left
+    matrix, sides, above = A if plain else A.mT, B if left else B.mT, upper == plain
+    if not unit:
+        diagonal = torch.diagonal(matrix, dim1=-2, dim2=-1)[..., None]
+        matrix, sides = matrix / diagonal, sides / diagonal
+    blocks = embedded(triangular(matrix, above, True).mT).mT
+    solved = joined(real(alpha, blocks, parts(sides.mT).mT, True, above, "N", True).mT)
+    return solved.mT if left else solved
 
 
 def _trsm_launch(launch: Launcher, alpha: float, A: Tensor, B: Tensor, *flags: Any) -> Tensor:
@@ -161,6 +192,7 @@ class _Solution(Operation):
             jvp=self._tangent,
             from_result=True,
             flops=lambda alpha, A, B, *flags: 1.0 * B.numel() * A.shape[-1],
+            by_parts=_trsm_by_parts,
             unsuited=_too_large,
             **declaration,
         )
@@ -223,7 +255,7 @@ def _solved(alpha: float, A: Tensor, B: Tensor, *flags: Any) -> Tensor:
 def _too_large(alpha: float, A: Tensor, *rest: Any) -> str:
     from trnblas._kernels.trsm import MAX_ORDER
 
-    order = A.shape[-1]
+    order = real_length(A, A.shape[-1])
     return f"the kernel solves up to order {MAX_ORDER}, not {order}" if order > MAX_ORDER else ""
 
 
@@ -295,7 +327,7 @@ BATCHED_TRSM = _Solution(
 def _refined(
     alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, trans: str, unit: bool
 ) -> Tensor:
-    return _trsm(alpha, A.double(), B.double(), left, upper, trans, unit).to(A.dtype)
+    return _trsm(alpha, widest(A), widest(B), left, upper, trans, unit).to(A.dtype)
 
 
 def _refined_batched(

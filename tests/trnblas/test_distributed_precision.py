@@ -131,7 +131,7 @@ def _disagreeing():
     A = sharded(torch.eye(6), mesh, ROWS)
     B = sharded(torch.ones(6, 2, 3), mesh, ROWS)
     level = "bfloat16" if odd else None
-    complex_ = sharded(torch.eye(6, dtype=torch.complex64), mesh, ROWS)
+    narrow = sharded(torch.eye(6, dtype=torch.bfloat16), mesh, ROWS)
 
     def in_block():
         with trnsci.precision("doublefloat" if odd else "float32"):
@@ -148,7 +148,7 @@ def _disagreeing():
         ),
         refusal(in_block),
         refusal(lambda: distributed.gemm(1.0, A, A, precision="double" if odd else None)),
-        refusal(lambda: distributed.gemm(1.0, complex_, complex_, precision="doublefloat")),
+        refusal(lambda: distributed.gemm(1.0, narrow, narrow, precision="doublefloat")),
     ]
 
 

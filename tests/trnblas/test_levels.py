@@ -276,18 +276,11 @@ def test_an_argument_beats_the_block_and_the_block_the_library():
     assert kernel() == ["gemm"]
 
 
-def test_a_block_leaves_dtypes_without_levels_alone_and_refuses_complex_doublefloat():
+def test_a_block_leaves_dtypes_without_levels_alone():
     narrow, whole = A.bfloat16(), torch.arange(6).reshape(2, 3)
     with trnsci.precision("doublefloat"):
         assert trnblas.gemm(1.0, narrow, narrow.mT).dtype is torch.bfloat16
         assert torch.equal(trnblas.gemm(1, whole, whole.mT), whole @ whole.mT)
-        with pytest.raises(
-            DTypeError, match=r"precision='doublefloat' takes .*, got torch.complex64"
-        ):
-            trnblas.gemm(1.0, A.cfloat(), B.cfloat())
-    with trnsci.precision("bfloat16"):
-        found = trnblas.gemm(1.0, A.cfloat(), B.cfloat())
-    assert torch.allclose(found, A.cfloat() @ B.cfloat(), rtol=0, atol=SIZE * BOUNDS["float32"])
 
 
 @each_case("name", CALLS)
@@ -299,8 +292,6 @@ def test_levels_that_cannot_be_are_named(name):
     for level in LEVELS:
         with pytest.raises(DTypeError, match=rf"{function}: precision='{level}' .*bfloat16"):
             call(*(x.bfloat16() for x in operands), precision=level)
-    with pytest.raises(DTypeError, match=rf"{function}: precision='doublefloat' .*complex64"):
-        call(*(x.cfloat() for x in operands), precision="doublefloat")
 
 
 @each_case("level", LEVELS)

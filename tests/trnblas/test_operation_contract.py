@@ -8,7 +8,7 @@ import trnblas
 from trnblas import nki as low_level
 from trnblas._library import LIBRARY
 from trnsci.core.testing import random_tensor
-from trnsci.core.testing.contract import DerivativeContract, Sample
+from trnsci.core.testing.contract import ComplexContract, DerivativeContract, Sample
 
 A, B, C = random_tensor(3, 4), random_tensor(4, 2, seed=1), random_tensor(3, 2, seed=2)
 MANY_A, MANY_B = random_tensor(2, 3, 4), random_tensor(2, 4, 2, seed=1)
@@ -121,4 +121,73 @@ class TestOperations(DerivativeContract):
             (random_tensor(2, 3, 4), *ENERGIES),
         ),
         *LEVELS,
+    )
+
+
+def numbers(*shape, seed=0):
+    return random_tensor(*shape, 2, seed=seed)
+
+
+def of_complex(function, *args, **options):
+    """Return the call of complex operands, for their parts."""
+    return lambda *tensors: function(*args, *map(torch.view_as_complex, tensors), **options)
+
+
+def adjoint_gemm(a, b, c, **options):
+    return trnblas.gemm(1.5 - 0.5j, a, b, 0.5, c, "C", **options)
+
+
+Z = numbers(4, 3), numbers(4, 2, seed=1), numbers(3, 2, seed=2)
+TRIANGLE = 0.25 * numbers(3, 3, seed=3) + torch.view_as_real((3 - 2j) * torch.eye(3))
+VECTOR = numbers(5, seed=4), numbers(5, seed=5)
+
+
+HOST = {"backward_launches": False}
+
+
+class TestComplexOperations(ComplexContract):
+    library = LIBRARY
+    samples = (
+        Sample("gemm", of_complex(adjoint_gemm), Z),
+        Sample("gemm", of_complex(trnblas.herk, 1.5), Z[:1]),
+        Sample("gemm", of_complex(trnblas.hemm, 1.5), (TRIANGLE, Z[2])),
+        Sample("gemm", of_complex(trnblas.trmm, 1.5j, uplo="lower", trans="C"), (TRIANGLE, Z[2])),
+        Sample(
+            "batched_gemm",
+            of_complex(trnblas.gemm, 1.5j),
+            (numbers(2, 3, 4), numbers(2, 4, 2, seed=1)),
+        ),
+        Sample("trsm", of_complex(trnblas.trsm, 1.5j, trans="C"), (TRIANGLE, Z[2])),
+        Sample("trsm", of_complex(trnblas.trsm, 1.5, diag="unit", uplo="L"), (TRIANGLE, Z[2])),
+        Sample(
+            "batched_trsm",
+            of_complex(trnblas.trsm, 1.5, side="right"),
+            (torch.stack([TRIANGLE, 2 * TRIANGLE]), numbers(2, 2, 3, seed=6)),
+        ),
+        Sample(
+            "bfloat16_gemm",
+            of_complex(adjoint_gemm, precision="bfloat16"),
+            Z,
+            growth=BFLOAT16,
+        ),
+        Sample(
+            "float16x3_gemm",
+            of_complex(trnblas.gemmt, 2.0, precision="float16x3"),
+            (TRIANGLE, TRIANGLE + 1),
+        ),
+        *(
+            Sample(
+                operation,
+                of_complex(f, *args, precision="doublefloat"),
+                tensors,
+                takes_float64=True,
+                **options,
+            )
+            for operation, f, args, tensors, options in (
+                ("doublefloat_gemm", adjoint_gemm, (), Z, {}),
+                ("doublefloat_trsm", trnblas.trsm, (1.5,), (TRIANGLE[:2, :2], Z[2][:2]), {}),
+                ("doublefloat_axpy", trnblas.axpy, (1 - 0.5j,), VECTOR, HOST),
+                ("doublefloat_dot", trnblas.dotc, (), VECTOR, HOST),
+            )
+        ),
     )

@@ -7,7 +7,7 @@ level is not lowered by autocast, and derivatives have the level of the operatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -18,6 +18,8 @@ from trnblas._precise.slicing import MOST_DEPTH, MOST_SLICES, PROMISE, bound
 from trnsci.core.backend.autocast import without_autocast
 from trnsci.core.backend.derivatives import Gradients, Needed
 from trnsci.core.backend.operation import Operation
+from trnsci.core.numbers.conversions import widest
+from trnsci.core.numbers.planes import embedded, joined, parts, real_length
 from trnsci.core.numbers.products import matmul
 
 
@@ -42,6 +44,7 @@ class _Product(Operation):
             LIBRARY,
             name,
             launch=f"trnblas._paths.level_launches:{name}",
+            by_parts=_by_parts,
             backward=self._gradients,
             linear=(0, 1),
             batched=self._batch,
@@ -68,6 +71,12 @@ class _Product(Operation):
         return self(*aligned_batch(in_dims, a, b), *options), 0
 
 
+def _by_parts(real: Callable[..., Tensor], a: Tensor, b: Tensor, *options: Any) -> Tensor:
+    *level, upper = options  # the triangle of a matrix of numbers is none of their parts
+    product = joined(real(parts(a), embedded(b), *level, False))
+    return one_triangle(product, True) if upper else product
+
+
 def _plain(a: Tensor, b: Tensor, upper: bool) -> Tensor:
     with without_autocast((a,)):  # it would lower the level
         product = matmul(a, b)
@@ -75,7 +84,7 @@ def _plain(a: Tensor, b: Tensor, upper: bool) -> Tensor:
 
 
 def _doublefloat(a: Tensor, b: Tensor, target: float, componentwise: bool, upper: bool) -> Tensor:
-    return _plain(a.double(), b.double(), upper).to(a.dtype)
+    return _plain(widest(a), widest(b), upper).to(a.dtype)
 
 
 def _flops(a: Tensor, b: Tensor, *rest: Any) -> float:
@@ -83,7 +92,7 @@ def _flops(a: Tensor, b: Tensor, *rest: Any) -> float:
 
 
 def _unproved(a: Tensor, b: Tensor, target: float, *rest: Any) -> str:
-    depth = a.shape[-1]
+    depth = real_length(a, a.shape[-1])
     if target == PROMISE and depth <= MOST_DEPTH:
         return ""
     if depth <= MOST_DEPTH and bound(MOST_SLICES, depth) <= target:

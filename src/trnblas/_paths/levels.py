@@ -22,6 +22,8 @@ from trnsci.core.backend.autocast import without_autocast
 from trnsci.core.backend.precision import CHOSEN, LEVELS, PrecisionLevel, check_level
 from trnsci.core.backend.update import Multiply
 from trnsci.core.errors import DTypeError, FlagError
+from trnsci.core.numbers.conversions import real_dtype, widest
+from trnsci.core.numbers.planes import real_length
 from trnsci.core.numbers.products import accumulated, is_number, scaled
 
 _FLOAT32 = Level("float32")
@@ -31,8 +33,8 @@ _REAL = (torch.float32, torch.float64)
 def level_name(function: str, precision: PrecisionLevel | None, operand: Tensor) -> PrecisionLevel:
     """Return the level of a call: that of the argument, else that of the library.
 
-    Other dtypes than float32 and float64 have one level, their own arithmetic, which is returned as
-    ``"float32"``.
+    The levels are those of float32 and float64, and of complex numbers of them. Other dtypes have
+    one level, their own arithmetic, which is returned as ``"float32"``.
 
     Raises:
         FlagError: The level is unknown.
@@ -42,13 +44,29 @@ def level_name(function: str, precision: PrecisionLevel | None, operand: Tensor)
         return "float32"
     name = LIBRARY.level() if precision is None else precision
     check_level(function, name)
-    if operand.dtype in _REAL:
+    if real_dtype(operand.dtype) in _REAL:
         return name
-    if name != "doublefloat" if operand.is_complex() else precision is None:
+    if precision is None:
         return "float32"
     raise DTypeError(
-        f"{function}: precision={name!r} takes torch.float32 and torch.float64, got {operand.dtype}"
+        f"{function}: precision={name!r} takes numbers of torch.float32 and torch.float64, "
+        f"got {operand.dtype}"
     )
+
+
+def level_of_energy(
+    function: str, precision: PrecisionLevel | None, operand: Tensor
+) -> PrecisionLevel:
+    """Return the level of a call on numbers that must be real at ``"doublefloat"``.
+
+    Raises:
+        FlagError: The level is unknown.
+        DTypeError: The dtype has no such level.
+    """
+    level = level_name(function, precision, operand)
+    if level == "doublefloat" and operand.is_complex():
+        raise DTypeError(f"{function}: precision={level!r} takes real numbers, got {operand.dtype}")
+    return level
 
 
 def level_of(function: str, precision: PrecisionLevel | None, A: Tensor) -> Level | None:
@@ -90,10 +108,10 @@ def targeted(
     A = product.A
     if level is None:
         level_of(function, "doublefloat", A)  # raises for other dtypes
-        names = LEVELS if A.dtype is torch.float32 else LEVELS[-1:]
+        names = LEVELS if real_dtype(A.dtype) is torch.float32 else LEVELS[-1:]
     else:
         names = (level.name,)
-    depth = A.shape[-1 if product.trans_a == "N" else -2]
+    depth = real_length(A, A.shape[-1 if product.trans_a == "N" else -2])
     rows, columns = product.shape[-2:]
     rounding = torch.finfo(A.dtype).eps / 2
     return cheapest(function, target, (rows, columns, depth), rounding, names, componentwise)
@@ -154,7 +172,7 @@ def _multiplied(level: Level, left: Tensor, right: Tensor, triangle: bool = Fals
     """Return a product, or its upper triangle and zeros; in float64 at doublefloat."""
     result: Tensor
     if level.name == "doublefloat":
-        operands = left.double(), right.double()
+        operands = widest(left), widest(right)
         result = DOUBLEFLOAT_GEMM(*operands, level.target, level.componentwise, triangle)
     else:
         product = BFLOAT16_GEMM if level.name == "bfloat16" else FLOAT16X3_GEMM

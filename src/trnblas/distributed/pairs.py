@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas import mp2
-from trnblas._paths.levels import level_name
+from trnblas._paths.levels import level_of_energy
 from trnblas.distributed.operands import checked_mesh, described, precision_of
 from trnblas.level3 import gemm
 from trnsci.core.arguments import agree
@@ -78,7 +78,7 @@ def batched_pair_energy(
                 f"{FUNCTION}: B must be (nocc, nvir, naux) with ({eps_occ.numel()}, "
                 f"{eps_vir.numel()}) energies, got {tuple(B.shape)}"
             )
-        level = level_name(FUNCTION, precision, B)
+        level = level_of_energy(FUNCTION, precision, B)
         describe(f"{described({'B': B}, precision=level)}, {gradients(eps_occ, eps_vir)}")
     ring = ranks[0]
     occupied, virtual = eps_occ.flatten(), eps_vir.flatten()

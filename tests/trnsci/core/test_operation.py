@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from trnsci.core.counters import counts
+from trnsci.core.numbers.planes import joined, parts
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
 
 KERNEL = "scaled_add_kernel"
@@ -180,3 +181,81 @@ def test_the_custom_operator_keeps_the_rules_of_torch(library, operation):
         operator = getattr(torch.ops, library.name).scaled_add.default
         torch.library.opcheck(operator, (x, y, 2.0))
         torch.library.opcheck(operator, (x.detach().mT, None, 2.0))
+
+
+# -- complex operands by their parts ---------------------------------------------------------------
+
+
+def scaled_square_sum(x, y, alpha):
+    return alpha * x * x + y
+
+
+def by_parts(real, x, y, alpha):
+    """The square of x on the host, and the launch for its parts."""
+    return joined(real(parts(x * x), parts(y), alpha))
+
+
+def real_rule(grad, needed, x, y, alpha):
+    """Written for real operands."""
+    return 2 * alpha * x * grad, grad, None
+
+
+@pytest.fixture
+def square_sum(make_operation):
+    return make_operation(
+        reference=scaled_square_sum,
+        schema="(Tensor x, Tensor y, float alpha) -> Tensor",
+        by_parts=by_parts,
+        backward=real_rule,
+        flops=lambda x, y, alpha: float(x.numel()),
+    )
+
+
+def test_complex_operands_are_one_launch_of_their_parts(library, square_sum):
+    x, y = (random_tensor(130, 3, dtype=torch.complex64, seed=seed) for seed in (0, 1))
+    with library.backend("simulator"), launched(KERNEL):
+        got = square_sum(x.conj(), y.mT.contiguous().mT, 0.5)
+    want = 0.5 * x.conj() * x.conj() + y
+    assert got.dtype is torch.complex64
+    # A complex product has an error of sqrt(8) roundings; a factor and a sum have one each.
+    assert float((got - want).abs().max()) <= 6 * 2.0**-24 * float(want.abs().max() + 1)
+    assert counts().launches == {KERNEL: 1}
+
+
+def test_gradients_of_complex_operands_are_conjugated(library, square_sum):
+    x, y = (random_tensor(3, 4, dtype=torch.complex64, seed=seed) for seed in (0, 1))
+    found = []
+    for backend in ("simulator", "pytorch"):
+        leaves = [z.clone().requires_grad_() for z in (x, y)]
+        with library.backend(backend):
+            total = torch.view_as_real(square_sum(*leaves, 0.5)).square().sum()
+            found.append(torch.autograd.grad(total, leaves))
+    for got, want in zip(*found, strict=True):
+        assert not got.is_conj()
+        assert float((got - want).abs().max()) <= 64 * 2.0**-24 * float(want.abs().max())
+
+
+def test_a_rule_of_an_operation_that_is_not_holomorphic_is_its_own(library, make_operation):
+    operation = make_operation(
+        reference=lambda x, y, alpha: alpha * x.conj() + y,
+        schema="(Tensor x, Tensor y, float alpha) -> Tensor",
+        by_parts=lambda real, x, y, alpha: joined(real(parts(x.conj()), parts(y), alpha)),
+        holomorphic=False,
+        backward=lambda grad, needed, x, y, alpha: (alpha * grad.conj(), grad, None),
+    )
+    x, y = (random_tensor(3, 4, dtype=torch.complex64, seed=seed) for seed in (0, 1))
+    leaf = x.clone().requires_grad_()
+    with library.backend("simulator"):
+        operation(leaf, y, 0.5).abs().square().sum().backward()
+    want = (0.5 * x.conj() + y).conj()  # half of twice the result, conjugated
+    assert float((leaf.grad - want).abs().max()) <= 8 * 2.0**-24 * float(want.abs().max())
+
+
+def test_other_complex_dtypes_are_refused(library, operation, square_sum):
+    z = random_tensor(2, 2, dtype=torch.complex128)
+    with library.backend("simulator"):
+        square_sum(z, z, 0.5)
+    assert list(counts().refusals) == [
+        (square_sum.qualified_name, "the kernel does not take torch.complex128")
+    ]
+    assert "complex64" in operation.refusal(z.to(torch.complex64), None, 1.0)

@@ -9,6 +9,7 @@ torch.export and vmap.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from threading import Lock
 from types import MappingProxyType
@@ -66,6 +67,14 @@ class Operation:
             in float32 under autocast, ``"keep"`` for no cast.
         dtypes: Names of the dtypes that the kernel accepts; a call with a tensor of any other is
             refused and runs on torch.
+        by_parts: ``by_parts(real, *args)`` returns the results for complex operands, where
+            ``real`` is the launch for real ones: it calls ``real`` with real operands made of
+            theirs, once if possible; see ``numbers.planes``. Complex dtypes whose parts are of
+            ``dtypes`` are accepted then. ``unsuited`` and ``flops`` get the complex operands; work
+            counts four times.
+        holomorphic: Whether the operation has a complex derivative by each operand; then
+            ``backward`` is written for real operands, and conjugations are made here. Without one,
+            such as for Hermitian matrices, ``backward`` is that of complex operands.
         flops: Function of the arguments that returns the work of a call.
         min_flops: Work below which backend ``"auto"`` runs on torch even where a NeuronCore is
             present, since a launch would take longer.
@@ -92,6 +101,8 @@ class Operation:
         batched: Callable[..., tuple[Any, Any]] | None = None,
         autocast: Autocast = "keep",
         dtypes: tuple[str, ...] = ("float32", "bfloat16"),
+        by_parts: Callable[..., Any] | None = None,
+        holomorphic: bool = True,
         flops: Callable[..., float] | None = None,
         min_flops: float = 2e9,
         unsuited: Callable[..., str] | None = None,
@@ -103,14 +114,17 @@ class Operation:
         self.qualified_name = f"{library.name}.{name}"
         self.reference = reference
         self.autocast = autocast
-        self.dtypes = frozenset(getattr(torch, dtype) for dtype in dtypes)
+        real = (getattr(torch, dtype) for dtype in dtypes)
+        complex_ = (_COMPLEX[name] for name in dtypes if by_parts is not None and name in _COMPLEX)
+        self.dtypes = frozenset((*real, *complex_))
+        self.by_parts = by_parts
         self.min_flops = min_flops
         self.examples = examples
         self.evidence = evidence
         self.launch = launch
         self._fake = fake or reference
         self._schema = schema
-        self._backward = backward
+        self._backward = _conjugated(backward) if by_parts and holomorphic else backward
         self._jvp = multilinear_jvp(self, linear) if linear else jvp
         self._from_result = from_result
         self._batched = batched or self._each
@@ -167,7 +181,7 @@ class Operation:
         if requested == "auto" and path == "nki":
             if self.library.required():
                 return path, f"{self.library.require_nki.name} or its umbrella is on"
-            if self._flops is not None and self._flops(*args) < self.min_flops:
+            if self._flops is not None and _real_work(args) * self._flops(*args) < self.min_flops:
                 return "pytorch", self._too_small
             return path, "backend 'auto' finds a NeuronCore with AWS's NKI"
         if requested != path:
@@ -305,7 +319,11 @@ class Operation:
         if isinstance(launch, str):
             module, _, function = launch.partition(":")
             launch = getattr(import_module(module), function)
-        result: object = launch(launcher, *args)
+        result: object
+        if self.by_parts is not None and any(map(_is_complex, args)):
+            result = self.by_parts(partial(launch, launcher), *args)
+        else:
+            result = launch(launcher, *args)
         if not launcher.launches:
             raise KernelError(f"{self.qualified_name}: {self.launch!r} launched no kernel")
         for part in result if isinstance(result, tuple) else (result,):
@@ -322,6 +340,48 @@ class Operation:
 
 constant_to_compile(Operation.register)
 constant_to_compile(Operation._count_refusal)
+
+
+_COMPLEX = {"float32": torch.complex64, "float64": torch.complex128}
+"""The complex dtype with parts of a dtype."""
+
+
+def _is_complex(arg: Any) -> bool:
+    return isinstance(arg, Tensor) and arg.is_complex()
+
+
+def _real_work(args: tuple[Any, ...]) -> int:
+    """Return the real products in one of the numbers of the arguments."""
+    return 4 if any(map(_is_complex, args)) else 1
+
+
+def _conjugated(
+    backward: Callable[..., tuple[Tensor | None, ...]] | None,
+) -> Callable[..., tuple[Tensor | None, ...]] | None:
+    """Return a rule for complex operands from one for real operands of a holomorphic operation.
+
+    A gradient is the conjugate derivative, so the rule is conjugated: its result for a conjugated
+    gradient of the result. An operand that is real gets the real part.
+    """
+    if backward is None:
+        return None
+
+    def rule(grad: Any, needed: Any, *args: Any, **result: Any) -> tuple[Tensor | None, ...]:
+        if not any(map(_is_complex, args)):
+            return backward(grad, needed, *args, **result)
+        found = backward(_conj(grad), needed, *args, **result)
+        return tuple(
+            g if g is None else g.conj_physical() if _is_complex(arg) else g.real
+            for g, arg in zip(found, args, strict=True)
+        )
+
+    return rule
+
+
+def _conj(grad: Any) -> Any:
+    if isinstance(grad, tuple):
+        return tuple(map(_conj, grad))
+    return None if grad is None else grad.conj()
 
 
 def _any_empty(args: tuple[Any, ...]) -> bool:

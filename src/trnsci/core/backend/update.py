@@ -47,6 +47,8 @@ class Update(Operation):
             None if f is linear in each operand.
         multiply_at: ``multiply_at(level)`` returns the product of a level, or None for a level
             whose arithmetic is that of the operation itself.
+        complex_product: The product ``multiply`` of complex operands where kernels run, for an
+            update without ``by_parts``; it is an operation itself.
         host: ``host(alpha, *operands, *flags)`` returns ``alpha * f`` by a faster routine than
             torch's for tensors on a CPU, or None where that does not apply.
         with_c: Whether there are beta and C; False if the operation is ``alpha * f`` alone.
@@ -67,6 +69,7 @@ class Update(Operation):
         pullback: Callable[..., tuple[Tensor | None, ...]],
         pushforward: Callable[..., Tensor] | None = None,
         multiply_at: Callable[[Any], Multiply | None],
+        complex_product: Multiply | None = None,
         host: Callable[..., Tensor | None] | None = None,
         with_c: bool = True,
         batches: bool = False,
@@ -79,6 +82,7 @@ class Update(Operation):
         self._pullback = pullback
         self._pushforward = pushforward
         self._multiply_at = multiply_at
+        self._complex_product = complex_product
         self._host = host
         self._with_c = with_c
         self._work = flops
@@ -123,9 +127,12 @@ class Update(Operation):
                 of the dtype.
         """
         if level is None:
-            if self.library.kernels_wanted() and not is_number(alpha, 0):
+            if not self.library.kernels_wanted() or is_number(alpha, 0):
+                return self._on_torch(alpha, operands, beta, C, flags)
+            if self._complex_product is None or not operands[0].is_complex():
                 return self._on_kernel(alpha, operands, beta, C, flags)
-            return self._on_torch(alpha, operands, beta, C, flags)
+            product = self._product(self._complex_product, *operands, *flags)
+            return accumulated(scaled(alpha, product), beta, C)
         multiply = self._multiply_at(level)
         if multiply is None or is_number(alpha, 0):
             with without_autocast(operands):
@@ -141,15 +148,16 @@ class Update(Operation):
         C: Tensor | None,
         flags: tuple[Any, ...],
     ) -> Tensor:
-        """Return the update by the operation, whose factors are numbers."""
-        factor = 1.0 if isinstance(alpha, Tensor) else alpha
+        """Return the update by the operation, whose factors are real numbers."""
+        own, of_c = _real_number(alpha), _real_number(beta)
+        factor = 1.0 if own is None else own
         if not self._with_c:
             result: Tensor = self(factor, *operands, *flags)
-        elif C is None or isinstance(beta, Tensor) or beta == 0 or isinstance(alpha, Tensor):
+        elif C is None or own is None or not of_c:
             result = self(factor, *operands, 0.0, None, *flags)
         else:
-            return self(alpha, *operands, beta, C.expand(self._shape(*operands, *flags)), *flags)
-        return accumulated(result if factor is alpha else scaled(alpha, result), beta, C)
+            return self(factor, *operands, of_c, C.expand(self._shape(*operands, *flags)), *flags)
+        return accumulated(scaled(alpha, result) if own is None else result, beta, C)
 
     def _by_torch(self, alpha: float, *args: Any) -> Tensor:
         operands, beta, C, flags = self._parts(args)
@@ -216,6 +224,13 @@ class Update(Operation):
         if not self._with_c:
             return args[:count], 0.0, None, args[count:]
         return args[:count], args[count], args[count + 1], args[count + 2 :]
+
+
+def _real_number(factor: Scalar) -> float | None:
+    """Return a factor that is a real number; None for a tensor and a number that is not real."""
+    if isinstance(factor, complex):
+        return factor.real if factor.imag == 0 else None
+    return None if isinstance(factor, Tensor) else factor
 
 
 def one_matrix(*args: Any) -> str:

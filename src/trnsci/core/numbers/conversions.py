@@ -66,3 +66,8 @@ def real_dtype(dtype: torch.dtype) -> torch.dtype:
     Equal to ``dtype.to_real()``, which torch.compile cannot trace.
     """
     return _REAL.get(dtype, dtype)
+
+
+def widest(x: torch.Tensor) -> torch.Tensor:
+    """Return numbers in float64, complex ones in complex128."""
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)

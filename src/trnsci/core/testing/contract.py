@@ -358,6 +358,19 @@ class DerivativeContract(OperationContract):
         return torch.stack([self.on_torch(function, *problem) for problem in problems])
 
 
+class ComplexContract(DerivativeContract):
+    """Guarantees of operations for complex operands.
+
+    Tensors of samples have real and imaginary parts in a last dimension of two; calls make complex
+    operands of them, by ``torch.view_as_complex``.
+    """
+
+    def test_every_operation_has_a_sample(self) -> None:
+        taken = {name for name, found in self.library.operations.items() if found.by_parts}
+        missing = taken - {sample.operation for sample in self.samples}
+        assert not missing, f"operations of complex operands without a sample: {sorted(missing)}"
+
+
 class _Running:
     """A block on a backend that asserts that kernels ran, or that none did."""
 

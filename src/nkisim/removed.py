@@ -262,8 +262,9 @@ def _meant(home: str, name: str) -> str:
     for other, short in _SHORT.items():
         if other != home and other != "nkisim" and name in dir(sys.modules.get(other, sys)):
             return f"it is in the other module: {short}.{name}"
-    if intent is not None and intent.op in names:
-        return f"write {here}.{intent.op}"
+    if intent is not None and home == "nkisim.language":
+        same = f"{here}.{intent.function}" if intent.function in names else intent.expression
+        return f"write {same or intent.remedy()}"
     if name in DTYPE_NAMES:
         return f"write nl.{DTYPE_NAMES[name]}"
     near = nearest(name, names)

@@ -19,6 +19,7 @@ from nkisim.suggestions import (  # noqa: F401 (each declares fixes)
     loops,
     memory,
     operands,
+    products,
     python,
     results,
     source,

@@ -1,0 +1,134 @@
+"""Fixes of products and transposes: operators, NumPy's order of operands, contractions."""
+
+from __future__ import annotations
+
+import ast
+
+from nkisim.diagnostics import Fact, Rewrite
+from nkisim.suggestions.staging import PARTITIONS
+from nkisim.suggestions.statement import Case, fixes
+
+_COLUMNS = 512
+"""Columns of a bank of PSUM, in float32."""
+
+
+def product(case: Case, left: ast.expr, right: ast.expr) -> Rewrite | None:
+    """Return the product of two matrices, as NumPy means it, in the variable of the statement.
+
+    Only if the shapes are known to fit, and one instruction computes it.
+    """
+    facts = [case.variable(n.id) if isinstance(n, ast.Name) else None for n in (left, right)]
+    first, second = facts
+    if not case.target or first is None or second is None or first.dtype != second.dtype:
+        return None
+    if len(first.shape) != 2 or len(second.shape) != 2 or first.shape[1] != second.shape[0]:
+        return None
+    if max(*first.shape, second.shape[0]) > PARTITIONS or second.shape[1] > _COLUMNS:
+        return None
+    lines, turned = _turned(case, first)
+    moving = second.name
+    if "hbm" in second.buffer:
+        moving = case.fresh(f"{second.name}_tile")
+        lines.append(f"{moving} = {case.nl}.load({second.name})")
+    made, acc = case.target, case.fresh(f"{case.target}_psum")
+    shape = f"({first.name}.shape[0], {second.name}.shape[1])"
+    return case.rewrite(
+        *lines,
+        case.tile(acc, shape=shape, dtype=f"{case.nl}.float32", buffer="psum"),
+        case.isa("nc_matmul", dst=acc, stationary=turned, moving=moving),
+        case.tile(made, first.name, shape=shape),
+        case.isa("tensor_copy", dst=made, src=acc),
+    )
+
+
+def transposed(case: Case, operand: ast.expr) -> Rewrite | None:
+    """Return the transpose of a matrix in the variable of the statement."""
+    fact = case.variable(operand.id) if isinstance(operand, ast.Name) else None
+    if not case.target or fact is None or len(fact.shape) != 2 or max(fact.shape) > PARTITIONS:
+        return None
+    lines, _ = _turned(case, fact, case.target)
+    return case.rewrite(*lines)
+
+
+def _turned(case: Case, fact: Fact, name: str = "") -> tuple[list[str], str]:
+    """Return the statements that transpose a matrix in any memory, and the name of the tile."""
+    if "hbm" not in fact.buffer:
+        return _transpose(case, fact.name, name)
+    name = name or case.fresh(f"{fact.name}_t")
+    return [f"{name} = {case.nl}.load_transpose2d({fact.name})"], name
+
+
+@fixes("L026")
+def _operator(case: Case) -> Rewrite | None:
+    """``a @ b`` is a product."""
+    value = getattr(case.statement, "value", None)
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.MatMult):
+        return None
+    return product(case, value.left, value.right)
+
+
+@fixes("S061")
+def _of_language(case: Case) -> Rewrite | None:
+    """``nl.matmul`` with the operands of NumPy."""
+    given = case.arguments
+    if case.function != "matmul" or not {"x", "y"} <= set(given) or case.call is None:
+        return None
+    if getattr(case.statement, "value", None) is not case.call:
+        return None
+    return product(case, given["x"], given["y"])
+
+
+def transposed_operand(case: Case, keyword: str) -> Rewrite | None:
+    """Return a product without the flag that an operand is transposed: it is, before."""
+    operand, flag = keyword.removeprefix("transpose_"), case.arguments[keyword]
+    if not isinstance(flag, ast.Constant) or case.fact(operand) is None:
+        return None
+    return _matmul(case, (operand,) if flag.value else (), without=keyword)
+
+
+def _matmul(case: Case, turned: tuple[str, ...], without: str = "") -> Rewrite | None:
+    """Return a product of which some operands, which are names, are transposed before."""
+    given = {name: case.text(name) for name in case.arguments if name != without}
+    lines: list[str] = []
+    for operand in turned:
+        if not case.name(operand):
+            return None
+        more, given[operand] = _transpose(case, case.name(operand))
+        lines += more
+    return case.rewrite(*lines, case.isa("nc_matmul", **given))
+
+
+def _transpose(case: Case, name: str, made: str = "") -> tuple[list[str], str]:
+    """Return the statements that transpose a tile, and the name of the new one."""
+    in_psum, transposed = case.fresh(f"{name}_psum"), made or case.fresh(f"{name}_t")
+    shape = f"({name}.shape[1], {name}.shape[0])"
+    lines = [
+        case.tile(in_psum, name, shape=shape, buffer="psum"),
+        case.isa("nc_transpose", dst=in_psum, data=name),
+        case.tile(transposed, name, shape=shape),
+        case.isa("tensor_copy", dst=transposed, src=in_psum),
+    ]
+    return lines, transposed
+
+
+@fixes("S028")
+def _contraction(case: Case) -> Rewrite | None:
+    """Operands with the contraction in their columns are transposed.
+
+    Only if the shape of the result leaves no other possibility.
+    """
+    facts = {name: case.fact(name) for name in ("dst", "stationary", "moving")}
+    shapes = {n: f.shape for n, f in facts.items() if f is not None and len(f.shape) == 2}
+    known = {*facts, "accumulate", "name"}
+    if len(shapes) != 3 or not case.is_bare or set(case.arguments) - known:
+        return None
+    (k, m), (j, n) = shapes["stationary"], shapes["moving"]
+    readings = {
+        ("stationary",): m == j and shapes["dst"] == (k, n),
+        ("moving",): k == n and shapes["dst"] == (m, j),
+        ("stationary", "moving"): m == n and shapes["dst"] == (k, j),
+    }
+    fitting = [names for names, fits in readings.items() if fits]
+    if len(fitting) != 1 or shapes["dst"] == (m, n):
+        return None
+    return _matmul(case, fitting[0])

@@ -19,7 +19,7 @@ from torch import Tensor
 from trnblas._library import LIBRARY, no_kernel
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.levels import level_name
-from trnblas._paths.sums import moduli_sum, two_norm
+from trnblas._paths.sums import inner_product, moduli_sum, two_norm
 from trnsci.core.arguments import agree, delivered, floating, tensor, vector
 from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
@@ -49,8 +49,8 @@ def axpy(
         x: Tensor.
         y: Tensor of the same shape and dtype.
         precision: Level of precision; None for that of the library. At ``"doublefloat"`` the error
-            of an element is at most 2**-44 of ``|alpha x| + |y|``, 2**-120 of the largest such sum,
-            and the rounding to its dtype; that of a part of a complex one is at most twice that.
+            of an element is at most 2**-44 of ``|alpha x| + |y|``, and the rounding to its dtype;
+            that of a part of a complex one is at most twice that.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -256,7 +256,7 @@ def _axpy_by_parts(real: Callable[..., Tensor], alpha: Tensor, x: Tensor, y: Ten
 
 
 def _wide_dot(x: Tensor, y: Tensor) -> Tensor:
-    return torch.dot(widest(x), widest(y)).to(x.dtype)
+    return inner_product(widest(x), widest(y)).to(x.dtype)
 
 
 def _dot_by_parts(real: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:

@@ -5,9 +5,9 @@ D = eps_i + eps_j - eps_a - eps_b, the energy of the pair is the sum of T (2 T -
 virtual orbitals a and b. ``trnblas.nki`` exports the same functions.
 
 Without a level of precision, and at ``"float32"``, each function is one operation: a kernel where
-the backend runs kernels, torch elsewhere. At ``"bfloat16"`` float32 factors or integrals are
-rounded to bfloat16 first. At ``"float16x3"`` and ``"doublefloat"`` the integrals are a product of
-that level, and their energy is a second kernel: T and T^T meet element by element there, so T is
+the backend runs kernels, torch elsewhere. At ``"bfloat16"`` kernels take float32 factors or
+integrals rounded to bfloat16. At ``"float16x3"`` and ``"doublefloat"`` the integrals are a product
+of that level, and their energy is a second kernel: T and T^T meet element by element there, so T is
 complete before. Energies of ``"doublefloat"`` are pairs of float32 throughout, with an error of
 about 1e-13 of the energy; float64 operands are accepted by kernels at this level only.
 """
@@ -204,8 +204,8 @@ def _stored_energy(
 
 
 def _lowered(values: Tensor, level: PrecisionLevel) -> Tensor:
-    """Return float32 values in bfloat16 at that level; others are left to the operation."""
-    lowered = level == "bfloat16" and values.dtype is torch.float32
+    """Return float32 values in bfloat16 at that level, for kernels; torch computes in float32."""
+    lowered = level == "bfloat16" and values.dtype is torch.float32 and LIBRARY.path() != "pytorch"
     return values.to(torch.bfloat16) if lowered else values
 
 

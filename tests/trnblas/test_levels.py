@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from inspect import signature
 
+import numpy as np
 import pytest
 import torch
 
 import trnblas
 import trnsci
+import trntensor
 from each_case import each_case
+from oracles.exact_products import errors_by_magnitudes
 from trnblas._library import LIBRARY
 from trnblas._precise import slicing
 from trnsci.core import explain
@@ -382,6 +385,49 @@ def test_a_target_takes_the_cheapest_level_that_admits_it(target, dtype, kernel)
     assert ((got.double() - a.double() @ b.double()).abs() <= target * norms).all()
 
 
+@each_case("backend", BACKENDS)
+def test_zero_times_a_power_beyond_float64_is_zero(backend):
+    """A row and a column of the largest numbers do not meet in any term."""
+    row = torch.tensor([[1.7e308, 0.0]], dtype=torch.float64)
+    column = torch.tensor([[0.0], [1.7e308]], dtype=torch.float64)
+    square = torch.diag(torch.tensor([0.0, 1.7e308], dtype=torch.float64))
+    with LIBRARY.backend(backend), trnsci.precision("doublefloat"):
+        found = (
+            trnblas.gemm(1.0, row, column),
+            trnblas.batched_gemm(1.0, row[None], column[None]),
+            trnblas.symm(1.0, square, row.mT),
+            trnblas.syrk(1.0, torch.cat([row, column.mT]))[:1, 1:],
+            trnblas.gemv(1.0, row, column[:, 0]),
+            trnblas.trmv(square, row[0]),
+            trntensor.einsum("ij,jk->ik", row, column),
+        )
+    for result in found:
+        assert not result.any(), found
+
+
+@each_case("depth", [1, 17, 300, 5000, 20_000])
+@each_case("target", [2.0**-45, 1.5e-14, 1.2e-14])
+def test_a_target_is_kept_by_torch(target, depth):
+    """Terms of one sign, whose roundings do not cancel, against integers."""
+    rng = np.random.default_rng(depth)
+    for a, b in (rng.uniform(1, 2, (2, 1, depth)), np.full((2, 1, depth), 1 / 3)):
+        with LIBRARY.backend("pytorch"):
+            got = trnblas.gemm(
+                *(1.0, torch.tensor(a), torch.tensor(b).mT),
+                target_forward_error=target,
+                componentwise=True,
+            )
+        assert errors_by_magnitudes(got.numpy(), a, b.T).max() <= target
+
+
+@each_case(("backend", "count"), [("simulator", 4097), *(("pytorch", n) for n in (4097, 10**5))])
+def test_long_inner_products_keep_the_bound(count, backend):
+    x = np.full((1, count), 1 / 3)
+    with LIBRARY.backend(backend):
+        got = trnblas.dot(*[torch.tensor(x[0])] * 2, precision="doublefloat")
+    assert errors_by_magnitudes(got.reshape(1, 1).numpy(), x, x.T) <= 2.0**-41 + 2.0**-53
+
+
 def test_float16x3_from_order_1024_on():
     a = torch.ones(1024, 1024)
     with LIBRARY.backend("simulator"):
@@ -467,3 +513,24 @@ def test_what_refinement_cannot_do_is_said():
             got = trnblas.trsm(1.0, matrix, sides, uplo="lower", precision="doublefloat")
         want = torch.linalg.solve_triangular(matrix, sides, upper=False)
         assert torch.equal(got.nan_to_num(), want.nan_to_num())
+
+
+def test_levels_below_doublefloat_have_the_bits_of_float32_on_torch():
+    """A level is a bound, and what torch computes in float32 is within all of them."""
+    orbitals = torch.arange(-3.0, 0.0), torch.arange(1.0, 4.0)
+    square, factors = SQUARE.float(), random_tensor(3, 3, 5)
+    calls = (
+        (trnblas.gemm, (1.0, A.float(), B.float())),
+        (trnblas.gemv, (1.0, A.float(), X.float())),
+        (trnblas.nki.nki_mp2_energy, (square, orbitals[0], *orbitals)),
+        (trnblas.nki.nki_batched_pair_energy, (factors, *orbitals)),
+        (trnblas.nki.nki_fused_gemm_energy, (factors[0], factors[1], -1.0, -2.0, orbitals[1])),
+    )
+    with LIBRARY.backend("pytorch"):
+        for function, args in calls:
+            exact = function(*args, precision="float32")
+            # At float16x3 the energies are sums of another order.
+            levels = ("bfloat16",) if "pair" in function.__name__ else LEVELS[:2]
+            for level in levels:
+                got = function(*args, precision=level)
+                assert torch.allclose(got, exact, rtol=2.0**-20, atol=0), (function, level)

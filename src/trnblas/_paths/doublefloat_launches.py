@@ -1,7 +1,7 @@
 """Kernel launches of the operations on pairs of float32: scales and planes, and back to float64.
 
-Vectors are scaled by powers of two, so that their largest element is in [1/2, 1): float64 values of
-any size are exact. NaN and infinities do not enter kernels; their terms are added in float64.
+Terms are scaled by powers of two, not vectors: errors are relative to terms of any size. NaN and
+infinities do not enter kernels; their terms are added in float64.
 Importing this module imports NKI.
 """
 
@@ -23,23 +23,27 @@ MOST_ELEMENTS = 16 * TILE * vector_kernels.WIDTH
 
 (9 + 3.1 (16 + 9 + 7)) u**2 = 108 u**2 from ``doublefloat_dot``, and 1 u**2 from the planes.
 """
-_LARGEST_SHIFT = 1100  # exponents of nonzero float64 numbers are within it
+_NO_EXPONENT = -4000  # of a term that is 0: below that of every product
 
 
 def doublefloat_axpy(launch: Launcher, alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    usable = torch.isfinite(x) & torch.isfinite(y)
-    left, right, factor = _finite(x, usable), _finite(y, usable), alpha.double().reshape(1)
-    of_factor, of_left, of_right = _exponent(factor), _exponent(left), _exponent(right)
-    # The larger of both terms decides the scale; a term that is 0 does not.
-    of_product = of_factor + of_left if bool(factor.any() and left.any()) else of_right
-    common = torch.maximum(of_product, of_right) if bool(right.any()) else of_product
+    factor = alpha.double().reshape(1)
+    usable = torch.isfinite(x) & torch.isfinite(y) & torch.isfinite(factor)
+    left, right = _finite(x, usable).reshape(-1), _finite(y, usable).reshape(-1)
+    multiplier, of_multiplier = torch.frexp(factor.where(torch.isfinite(factor), 0))
+    x_part, of_x = torch.frexp(left)
+    y_part, of_y = torch.frexp(right)
+    # The larger term of each element decides its scale; a term that is 0 does not.
+    of_product = (of_multiplier + of_x).long().where(multiplier * x_part != 0, _NO_EXPONENT)
+    common = torch.maximum(of_product, of_y.long().where(y_part != 0, _NO_EXPONENT))
     high, low = launch(
         vector_kernels.doublefloat_axpy,
-        *planes(times_power(factor, -of_factor).reshape(1, 1)),
-        *planes(_rows(times_power(left, (of_factor - common).clamp(max=_LARGEST_SHIFT)))),
+        *planes(multiplier.reshape(1, 1)),
+        *planes(_rows(times_power(x_part, of_product - common))),
         *planes(_rows(times_power(right, -common))),
     )
-    result = joined(high, low, common, torch.float64).reshape(-1)[: x.numel()].reshape(x.shape)
+    total = (high.double() + low.double()).reshape(-1)[: x.numel()]
+    result = times_power(total, common).reshape(x.shape)
     result[~usable] = scaled(factor, x[~usable].double()) + y[~usable].double()
     return result.to(x.dtype)
 
@@ -77,16 +81,24 @@ def doublefloat_mp2_energy(
 
 
 def _inner_product(launch: Launcher, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a 0-d sum in float64, and the exponent of the power of two to multiply it with."""
-    of_x, of_y = _exponent(x), _exponent(y)
-    left, right = times_power(x, -of_x).reshape(-1), times_power(y, -of_y).reshape(-1)
+    """Return a 0-d sum in float64, and the exponent of the power of two to multiply it with.
+
+    The largest term is scaled to [1/4, 1), and both factors of a term have nearly one size. Beside
+    an element of 1, one of 1e-40 would lose digits, though its term may be the largest.
+    """
+    left, of_left = torch.frexp(x.reshape(-1))
+    right, of_right = torch.frexp(y.reshape(-1))
+    of_terms = (of_left + of_right).long().where(left * right != 0, _NO_EXPONENT)
+    largest = of_terms.max()
+    half = (of_terms - largest).div(2, rounding_mode="floor")
+    left, right = times_power(left, half), times_power(right, of_terms - largest - half)
     total = left.new_zeros(())
     for start in range(0, left.numel(), MOST_ELEMENTS):
         blocks = (_rows(side[start : start + MOST_ELEMENTS]) for side in (left, right))
         operands = [plane for block in blocks for plane in planes(block)]
         high, low = launch(vector_kernels.doublefloat_dot, *operands)
         total = total + (high.double() + low.double()).reshape(())
-    return total, of_x + of_y
+    return total, largest
 
 
 def _finite(values: Tensor, usable: Tensor) -> Tensor:

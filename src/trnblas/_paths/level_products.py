@@ -8,8 +8,10 @@ level is not lowered by autocast, and derivatives have the level of the operatio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY
@@ -83,8 +85,32 @@ def _plain(a: Tensor, b: Tensor, upper: bool) -> Tensor:
     return one_triangle(product, True) if upper else product
 
 
+def _within(a: Tensor, b: Tensor, roundings: float) -> Tensor:
+    """Return a product with at most so many roundings of |A| |B|, twice as many of complex entries.
+
+    A sum has as many as terms, in any order; that of n blocks n - 1 more than a block, that of two
+    halves one more than a half. Blocks are not added by BLAS, which may add single terms to C.
+    """
+    depth = a.shape[-1]
+    if depth <= max(roundings, 1):
+        return matmul(a, b)
+    for count in range(2, int(roundings)):
+        size = -(-depth // count)
+        if size + count - 1 <= roundings:
+            starts = range(0, depth, size)
+            blocks = (matmul(a[..., k : k + size], b[..., k : k + size, :]) for k in starts)
+            return reduce(torch.add, blocks)
+    half = depth // 2
+    first = _within(a[..., :half], b[..., :half, :], roundings - 1)
+    return first + _within(a[..., half:], b[..., half:, :], roundings - 1)
+
+
 def _doublefloat(a: Tensor, b: Tensor, target: float, componentwise: bool, upper: bool) -> Tensor:
-    return _plain(widest(a), widest(b), upper).to(a.dtype)
+    # At least 15 roundings: no target of doublefloat is below 2**-48.
+    roundings = target / (1 + target) * 2 ** (52 if a.is_complex() else 53)
+    with without_autocast((a,)):
+        product = _within(widest(a), widest(b), roundings)
+    return (one_triangle(product, True) if upper else product).to(a.dtype)
 
 
 def _flops(a: Tensor, b: Tensor, *rest: Any) -> float:

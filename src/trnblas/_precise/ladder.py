@@ -75,7 +75,7 @@ def cheapest(
     Raises:
         FlagError: No level has such a bound.
     """
-    if not target > 0:
+    if not (isinstance(target, int | float) and target > 0):
         raise FlagError(f"{function}: target_forward_error must be above 0, got {target!r}")
     depth = max(1, shape[2])
     left = (target - rounding) / (1 + rounding)  # for the product before it is rounded

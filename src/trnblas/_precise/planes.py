@@ -69,6 +69,9 @@ def joined(high: Tensor, low: Tensor, exponents: Tensor, dtype: torch.dtype) -> 
 
 
 def _power(exponents: Tensor) -> Tensor:
-    """Return powers of two in float64; 0 and infinity beyond the range of its normal numbers."""
-    clamped = exponents.clamp(-_BIAS, _BIAS + 1)
+    """Return powers of two in float64; 0 below its normal numbers, and the largest above.
+
+    An infinite power would make a NaN of 0. Numbers down to 2**-976 overflow by two largest powers.
+    """
+    clamped = exponents.clamp(-_BIAS, _BIAS)
     return ((clamped + _BIAS) << _MANTISSA_BITS).view(torch.float64)

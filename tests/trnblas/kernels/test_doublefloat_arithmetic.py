@@ -207,10 +207,22 @@ def rounding(dtype):
 
 
 @each_case("dtype", [torch.float32, torch.float64], ids=str)
-@each_case(("count", "spread"), [(1, 0), (127, 3), (700, 60)])
+@each_case(
+    ("count", "spread"), [(1, 0), (127, 3), (700, 60), (2, -20), (700, -60), (700, -120), (5, -400)]
+)
 def test_level_1(dtype, count, spread):
+    """Below zero the spread is that of elements that grow in x and shrink in y: no term is small.
+
+    The largest of each vector does not meet the largest of the other.
+    """
     rng = np.random.default_rng(count)
-    x, y = drawn(rng, count, dtype, spread), drawn(rng, count, dtype, spread)
+    x, y = drawn(rng, count, dtype, abs(spread)), drawn(rng, count, dtype, max(spread, 0))
+    if spread < 0:
+        x, y = drawn(rng, count, torch.float64, 0), drawn(rng, count, torch.float64, 0)
+        powers = torch.linspace(spread, -spread, count, dtype=torch.float64)
+        x, y = (x * torch.exp2(powers)).to(dtype), (y * torch.exp2(-powers)).to(dtype)
+        if dtype is torch.float32:
+            x, y = (v.nan_to_num(0.0, 0.0, 0.0) for v in (x, y))
     alpha = rng.standard_normal()
     left, right = fractions(x), fractions(y)
     once = rounding(dtype)
@@ -233,8 +245,7 @@ def test_level_1(dtype, count, spread):
     assert launches == {"doublefloat_axpy": 1}
     assert got.shape == (1, count)
     terms = [(Fraction(alpha) * a, b) for a, b in zip(left, right, strict=True)]
-    floor = Fraction(2) ** -120 * max(abs(a) + abs(b) for a, b in terms)
-    bounds = [Fraction(2) ** -44 * (abs(a) + abs(b)) + floor + once * abs(a + b) for a, b in terms]
+    bounds = [Fraction(2) ** -44 * (abs(a) + abs(b)) + once * abs(a + b) for a, b in terms]
     assert_bounded([got], [a + b for a, b in terms], bounds)
 
 
@@ -259,6 +270,24 @@ def test_sizes_beyond_float32(scale):
     assert simulated(trnblas.dot, x * 1e-200, x * 1e250)[0] == pytest.approx(
         float(x @ x) * 1e50, rel=2.0**-41 + 2.0**-48
     )
+
+
+@each_case("value", [np.nan, np.inf, -np.inf])
+def test_a_factor_of_axpy_that_is_not_finite_gives_what_torch_gives(value):
+    x = torch.tensor([0.0, 2.0, -3.0, np.inf, np.nan], dtype=torch.float64)
+    y = torch.tensor([1.0, -np.inf, 4.0, 5.0, 6.0], dtype=torch.float64)
+    for factor in (value, torch.tensor(value, dtype=torch.float64)):
+        got = simulated(trnblas.axpy, factor, x, y)[0]
+        assert torch.equal(got.nan_to_num(7.5), torch.add(y, x, alpha=value).nan_to_num(7.5))
+        assert bool(got[1:3].isinf().any()) == np.isinf(value)
+
+
+def test_zero_times_a_power_beyond_float64_is_zero():
+    """1.7e308 is all but the largest number: a product of two is near 2**2048."""
+    huge = torch.tensor([1.7e308, 0.0], dtype=torch.float64)
+    assert simulated(trnblas.dot, huge, huge.flip(0))[0] == 0
+    assert float(simulated(trnblas.nrm2, huge)[0]) == pytest.approx(1.7e308, rel=2.0**-41)
+    assert simulated(trnblas.axpy, 1.7e308, huge, huge)[0].tolist() == [np.inf, 0.0]
 
 
 @each_case("value", [np.nan, np.inf, -np.inf])

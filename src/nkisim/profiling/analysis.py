@@ -46,14 +46,15 @@ class Prediction:
         self.latency_us = self.latency_with(program.assumptions["exposed_latency"])
 
     def latency_with(self, exposed: float, times: Schedule | None = None) -> float:
-        """Return the device time: that of the schedule, or of computation that waits for data.
+        """Return the device time in us: the longer of two estimates, and the fixed cost.
 
-        Computation waits for a share of the time of transfers, at most as long as it computes. Both
-        times grow with every cost, and so does their maximum.
+        The first estimate is the total of ``times``. The second one is the total if transfers took
+        no time, plus a share of what transfers one by one add to it, at most doubled. Both
+        estimates grow with every cost, and so does their maximum.
 
         Args:
-            exposed: That share, the assumption ``exposed_latency``.
-            times: The schedule; None for that of the prediction.
+            exposed: The share, the assumption ``exposed_latency``.
+            times: The schedule; None uses ``self.times``.
         """
         total = (self.times if times is None else times).total
         waiting = self._free + min(exposed * (self._serial - self._free), self._free)

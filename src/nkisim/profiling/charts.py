@@ -12,7 +12,7 @@ from nkisim.profiling.result import MemoryUse, ProfileData, Span
 from nkisim.profiling.text import flop_rate, schedule_us
 
 MOST_BLOCKS = 20_000
-"""Blocks of a timeline; beyond it neighbours of one row are merged."""
+"""Maximum of blocks in a timeline. In a longer one, neighbours of a row are merged."""
 
 COLOURS = {
     "tensor": "#4477aa",
@@ -40,11 +40,11 @@ class Block(NamedTuple):
     Attributes:
         start, end: First start and last end, in us.
         ready: When the last result can be read.
-        busy: Time in which the engine is busy.
+        busy: Sum of the times in which the instructions occupy the engine, in us.
         instructions: Number of instructions.
         name: Name of the first instruction.
         file, line: Line of the first instruction.
-        nbytes: Bytes that they move.
+        nbytes: Bytes that the transfers among the instructions move.
     """
 
     start: float

@@ -59,8 +59,8 @@ def profile(
 
     Args:
         kernel: A function, with or without ``@jit``, ``kernel[lnc]``, or a ``functools.partial``.
-        target: ``"trn1"``, ``"trn2"``, ``"trn3"`` or a generation; None as for ``simulate``: the
-            environment's, or trn2.
+        target: ``"trn1"``, ``"trn2"``, ``"trn3"`` or a generation. None selects the target of the
+            environment variables, else trn2, as in ``simulate``.
         values: Compute values too; where loops depend on values in memory, this or
             ``trip_count`` is needed.
         advice: Search for changes that make the kernel faster. Each is tried on the arguments and

@@ -18,8 +18,8 @@ class Span(NamedTuple):
 
     Attributes:
         engine: Key of its engine.
-        start_us, end_us: When it occupies the engine.
-        ready_us: When its result can be read.
+        start_us, end_us: Start and end of its occupancy of the engine.
+        ready_us: Time from which other instructions can read its result.
         name: Name of the instruction.
         file, line: Line of the kernel.
         core: Core that runs it.
@@ -80,7 +80,7 @@ class MemoryUse(NamedTuple):
         name: Its name or that of its variable.
         file, line: Line of its allocation.
         row_bytes: Bytes in one partition.
-        start_us, end_us: From its first write to its last use.
+        start_us, end_us: Time of its first write, and of its last use.
         core: Core that owns it.
     """
 
@@ -125,7 +125,8 @@ class Advice:
         code: The change as a unified diff of the file, or "".
         change: Largest change of an output, relative to the largest element of its array; 0 if all
             bits are the same.
-        values: What the texts are made from. Code reads these; texts are for people.
+        values: The names and numbers in ``cause`` and ``action``, by key. Code reads these; texts
+            are for people.
     """
 
     rule: str

@@ -31,12 +31,12 @@ _MOST_ROUNDINGS = 8
 
 
 class _Chain(NamedTuple):
-    """Steps on one tile, in order.
+    """Successive instructions on one tile that a single ``activation`` can replace.
 
     Attributes:
-        affine: Steps that become scale and bias.
-        core: The function, or the square.
-        sum: The sum of its results, if there is one.
+        affine: The ``tensor_scalar`` instructions that become scale and bias.
+        core: The ``activation``, or the ``tensor_tensor`` that squares the tile.
+        sum: The ``tensor_reduce`` that sums the results of ``core``, if there is one.
     """
 
     affine: tuple[Operation, ...]
@@ -53,10 +53,10 @@ class _Chain(NamedTuple):
 
 
 class _Folded(NamedTuple):
-    """Scale and bias that do what affine steps do, as terms with the step that they come from.
+    """Scale and bias of an ``activation`` that replace affine steps.
 
     Attributes:
-        scale, bias: Index of the step, and the term.
+        scale, bias: Index of the affine step that has the operand, and its term.
         negated: Whether the bias is subtracted.
         scaled: Whether the bias is added before the scaling.
     """
@@ -85,7 +85,7 @@ def activation_advice(found: Found) -> Iterator[Candidate]:
 
 
 def _is_all(found: Found, lines: tuple[Line, ...], chains: list[_Chain]) -> bool:
-    """Return whether the lines do nothing else, and equally each time."""
+    """Return whether all chains have equal steps, and the lines run no other instructions."""
     first = [o.step for o in (*chains[0].affine, chains[0].core)]
     equal = all([o.step for o in (*c.affine, c.core)] == first for c in chains)
     return equal and all(len(found.by_line[line]) == len(chains) for line in lines)
@@ -127,7 +127,7 @@ def _chains(program: Program) -> Iterator[_Chain]:
 
 
 def _folded(affine: Sequence[Operation]) -> _Folded | None:
-    """Return scale and bias in place of steps in a row; None where an activation cannot."""
+    """Return the scale and bias that replace affine steps; None if no activation computes them."""
     terms = [(i, t) for i, o in enumerate(affine) if o.step is not None for t in o.step.terms]
     kinds = ["scale" if term.operator == "multiply" else "bias" for _, term in terms]
     if not terms:
@@ -175,7 +175,7 @@ def _candidate(
 
 
 def _rounding(found: Found, chain: _Chain) -> tuple[float, str]:
-    """Return the largest rounding that one activation leaves out, and its words."""
+    """Return the largest rounding that one activation leaves out, and its description."""
     left_out = chain.steps[:-1] if chain.sum is None else (*chain.affine, chain.core)
     dtypes = []
     for o in left_out:
@@ -188,7 +188,10 @@ def _rounding(found: Found, chain: _Chain) -> tuple[float, str]:
 def _edits(
     found: Found, chain: _Chain, folded: _Folded, cases: dict[int, Statement]
 ) -> Iterator[Edit]:
-    """Yield the edits: the activation with its new arguments, after the column that it needs."""
+    """Yield the edits that put one ``activation`` in place of a chain.
+
+    If the bias is a column that has to be computed, its tile and instruction go in front of it.
+    """
     core = chain.core
     case = cases[core.number]
     assert core.step is not None

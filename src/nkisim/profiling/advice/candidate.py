@@ -36,7 +36,7 @@ class Candidate:
             same bits.
         most_change: Largest change of an output by the missing rounding, relative to the largest
             element of its array.
-        values: What the texts are made from.
+        values: The names and numbers in ``cause`` and ``action``, by key, for code.
     """
 
     rule: Rule

@@ -61,7 +61,10 @@ class Groups:
     effects: Effects
 
     def _are_independent(self, loop: ast.For) -> bool:
-        """Return whether iterations of different groups share nothing that one of them writes."""
+        """Return whether groups may run in different iterations of ``loop`` at the same time.
+
+        Whatever one group writes and another one accesses must be allocated in each iteration.
+        """
         for (i, a), (j, b) in itertools.combinations(enumerate(self.done), 2):
             if self.numbers[i] != self.numbers[j]:
                 shared = (a.touched & b.written) | (a.written & b.touched)
@@ -72,9 +75,10 @@ class Groups:
         return True
 
     def _needs(self, group: int) -> tuple[list[int], list[str]] | None:
-        """Return statements that a group computes again, and names that it gets from before.
+        """Return the statements that a group runs, and the names that an earlier group binds.
 
-        None if a name has several values, or one of the iteration before.
+        The group repeats pure statements of earlier groups, such as indices. None if a name has
+        several values, or the value of the previous iteration.
         """
         again: set[int] = set()
         kept: set[str] = set()

@@ -1,7 +1,7 @@
 """P002 and P012: descriptors that GpSimd makes, or that one of two queues makes alone.
 
-A line of the kernel goes to the queue with fewer transfers. A line with more than both queues
-should have takes turns in its innermost loop.
+All transfers of a source line move to the queue that has fewer transfers. A line with most of the
+transfers uses the queues in turn, by iteration of its innermost loop.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ ONE_QUEUE = declare(
 
 _QUEUES = (Engine.sync, Engine.scalar)
 _BUSY_SHARE = 0.2
-"""Share of the time for which GpSimd must be busy before its descriptors are worth moving."""
+"""Least busy share of GpSimd for which P002 is reported."""
 
 _ONE_SIDED = 0.8
-"""Share of the transfers by hardware that one queue triggers, from which on it is too many."""
+"""P012 is reported if one queue triggers at least this share of the transfers by hardware."""
 
 _UNEVEN = 0.6
-"""Share of the transfers above which a queue gives some of a line to the other one."""
+"""A source line with more than this share of the transfers uses both queues in turn."""
 
 _MOST_LINES = 6
 
@@ -91,10 +91,11 @@ def queue_advice(found: Found) -> Iterator[Candidate]:
 
 
 def _lines(found: Found, mode: str) -> _Lines:
-    """Return the transfers with descriptors of a mode, by line: the lines with most of them.
+    """Return the transfers whose descriptors have a mode, by source line.
 
-    Only those whose descriptors hardware could make. It takes transpositions of few shapes only,
-    and neither gathers nor converts.
+    The result has the ``_MOST_LINES`` lines with most such transfers, and only transfers whose
+    descriptors hardware could make: no gathers and no conversions. Transposing loads are left out
+    too, because hardware transposes few shapes.
     """
     chosen = {
         line: operations

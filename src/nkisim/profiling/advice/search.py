@@ -39,7 +39,7 @@ _LEAST_SHARE = 0.01
 """Share of the device time that a change must save to be worth a line."""
 
 _LEAST_SENTENCE = 0.1
-"""Share of the critical path of the lines that a sentence without a gain is about."""
+"""A candidate without a trial is shown if its lines have this share of the device time at least."""
 
 _AT_ITS_BOUND = 0.9
 """Share of the bound from which on a kernel has little left to gain."""
@@ -52,8 +52,9 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
 
     Args:
         program: The program, with spills.
-        found: Its profile; ``advice`` and ``together`` are set.
-        trials: The trials of the call.
+        found: The profile of the program. ``advise`` sets ``advice``, ``together`` and
+            ``no_advice``.
+        trials: Runs and profiles edited kernels on the arguments of the profiled call.
     """
     file = None if trials.file is None else trials.file.file
     condition = Found(program, found, file)
@@ -100,11 +101,11 @@ def _reason(found: ProfileData, tried: int, has_source: bool) -> str:
 
 
 class _Search:
-    """Trials of candidates of one call.
+    """Applies candidates to the kernel's file and tries the result.
 
     Args:
-        latency_us: The time of the original kernel.
-        trials: The trials.
+        latency_us: The predicted time of the original kernel.
+        trials: Runs and profiles the edited kernel.
         text: The text of the kernel's file.
     """
 
@@ -122,13 +123,17 @@ class _Search:
         return unified_diff(Path(Path(self._trials.file.file.file).name), self._text, text)
 
     def tried(self, candidates: Sequence[Candidate], best: float | None = None) -> Tried | None:
-        """Return the result of a trial of candidates together; it must be faster than ``best``."""
+        """Apply candidates together and try the result.
+
+        None if the trial fails, or saves less than 1 % of the original time compared with ``best``
+        (by default the original time).
+        """
         below = (self._latency_us if best is None else best) - _LEAST_SHARE * self._latency_us
         change = max(c.most_change for c in candidates)
         return self._trials.tried(self._edited(candidates), below, change)
 
     def advice(self, candidate: Candidate, tried: Tried) -> Advice:
-        """Return a piece of advice."""
+        """Return the advice of a candidate that was tried: its gain, diff and changed rounding."""
         plain, action = _sentence(candidate), candidate.action
         if tried.change:
             action += f"; {candidate.rounding} disappears, and the result changes by up to "
@@ -137,7 +142,7 @@ class _Search:
         return replace(plain, action=action, gain_us=gain, change=tried.change, code=code)
 
     def together(self, shown: Sequence[_Piece]) -> Together | None:
-        """Return the pieces that gain together: each is added if it makes the kernel faster.
+        """Try pieces together: begin with the first, add each that makes the kernel faster.
 
         A piece that changes the same bytes as an earlier one is left out.
         """

@@ -1,6 +1,6 @@
 """Advice without code: P001, P003, P004, P006, P008 and P016.
 
-The change depends on the purpose of the kernel: tiles of other sizes, another layout.
+These rules propose no edit: which tile sizes and layouts are possible depends on the kernel.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ IDLE_CORE = declare(
 )
 
 _LEAST_LAUNCHES = 10
-"""Fixed costs of a call from which on a kernel is long enough for two cores."""
+"""P016 needs a kernel that takes at least this many times the fixed cost of a call."""
 
 _EFFICIENT_RUN = 4096
-"""Bytes per contiguous run from which on a transfer is efficient."""
+"""A transfer is efficient if its contiguous runs have at least this many bytes."""
 
 _MOVING = 512
 
@@ -112,7 +112,7 @@ def _transfers(line: Line, operations: list[Operation]) -> Iterator[Candidate]:
 
 
 def _products(line: Line, operations: list[Operation]) -> Iterator[Candidate]:
-    """Yield advice on products; only those with one stationary operand can be one product."""
+    """Yield advice to merge the products of a line that have the same stationary operand."""
     moving = operations[0].work.columns
     stationary = operations[0].work.stationary_columns
     if not moving or moving >= _MOVING:

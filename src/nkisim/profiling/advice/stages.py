@@ -22,7 +22,7 @@ STAGES_IN_TURN = declare(
 
 _LEAST_ITERATIONS = 4
 _AT_ITS_BOUND = 0.97
-"""Share of the bound from which on no order of the instructions saves 1 %."""
+"""If ``bound_share`` is above this value, P015 is not tried: little is left to gain."""
 
 
 def stage_advice(found: Found) -> Iterator[Candidate]:
@@ -40,7 +40,11 @@ def stage_advice(found: Found) -> Iterator[Candidate]:
 
 
 def _of_loop(found: Found, loop: ast.For, case: Statement) -> Iterator[Candidate]:
-    """Yield the loop with its first stage ahead, and with its last one behind."""
+    """Yield up to two software-pipelined forms of a loop of stages on different engines.
+
+    Either the first stage runs one iteration ahead of the others, or the last stage runs one
+    iteration behind them.
+    """
     engines = []
     for statement in loop.body:
         first = (found.by_line[line][0] for line in found.lines_in(statement))

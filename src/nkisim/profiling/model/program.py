@@ -48,7 +48,7 @@ class Tile:
         placed: Whether the allocation has an explicit address.
         core: Core that owns it.
         site: Equal for allocations made by the same line with the same shape.
-        part: Number of the part in its allocation.
+        part: Index of the tile among the parts of its allocation.
         allocated_bytes: Bytes of the whole allocation in one partition.
         bank: Its PSUM bank; the tile itself where the allocator chooses.
         uses: Operations that access it, in program order.
@@ -89,7 +89,7 @@ class Operation:
             for operations that read the same values.
         writes: Tiles that it writes.
         step: What it computes, where an ``activation`` could do it too.
-        fed_by: Of such a step, the step that wrote exactly the data that it reads, or -1.
+        fed_by: Number of the operation that wrote exactly the data that ``step`` reads, or -1.
         runs_ahead: Whether it is a transfer that reads nothing that the kernel computed: it is
             triggered before earlier operations of its engine if they wait.
         ring: Of a transfer, its ring: by core, engine that triggers, origin of descriptors,
@@ -422,7 +422,7 @@ class _Parts:
         self._covering: dict[tuple[int, int], list[Tile]] = {}
 
     def misses(self, columns: tuple[int, int]) -> bool:
-        """Return whether no part has some of these bytes."""
+        """Return whether at least one of these bytes is in no part, so that a part can be added."""
         if columns in self._covering or len(self.tiles) == _MOST_PARTS:
             return False
         return bool(_missing(self._covered, columns)) or not self.tiles
@@ -443,7 +443,7 @@ class _Parts:
         return sum(end - start for start, end in spans)
 
     def covering(self, columns: tuple[int, int]) -> list[Tile]:
-        """Return the parts with some of these bytes."""
+        """Return the parts that contain at least one of these bytes."""
         found = self._covering.get(columns)
         if found is None:
             start, end = columns
@@ -459,7 +459,7 @@ class _Parts:
 
 
 def _missing(covered: list[tuple[int, int]], wanted: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the parts of an interval that sorted, disjoint intervals leave."""
+    """Return the sub-intervals of ``wanted`` outside of the sorted, disjoint ``covered``."""
     found = []
     start, end = wanted
     for a, b in covered:

@@ -167,14 +167,14 @@ class DmaEngines:
 
 
 class Space:
-    """A memory, or a number of buffers, that tiles take in program order.
+    """Capacity of SBUF or PSUM (in bytes per partition, or in banks) that tiles take.
 
-    A tile fits when the earlier tiles that are not released leave enough space, whether they are in
-    use already or not. So a later tile never takes the space of an earlier one, and a program whose
-    tiles fit in program order never blocks.
+    Tiles take their space in program order: a tile fits when enough space is left after all earlier
+    tiles that are not released, those included that are not allocated yet. So a later tile never
+    takes the space of an earlier one, and a program whose tiles fit in program order never blocks.
 
     Args:
-        limit: Size of the memory.
+        limit: The capacity.
         tiles: The tiles, in the order of their first use.
         size: Size of a tile.
     """
@@ -262,9 +262,10 @@ def row_bytes(tile: Tile) -> int:
 
 
 def holds_of(program: Program) -> tuple[list[tuple[int, ...]], int]:
-    """Return the numbers of what each operation holds, and how many there are.
+    """Return the resources that each operation holds, as numbers, and the count of resources.
 
-    The first one is its engine, or what makes its descriptors.
+    A resource is an engine, a port, a PSUM bank or a descriptor generator. The first one of an
+    operation is its engine, or the generator of its descriptors.
     """
     overlap = program.assumptions["row_tiles"] == "overlap"
     in_parts = overlap and any(operation.work.array for operation in program.operations)
@@ -277,7 +278,7 @@ def holds_of(program: Program) -> tuple[list[tuple[int, ...]], int]:
 
 
 def numbered(keys: Iterable[Hashable]) -> tuple[list[int], int]:
-    """Return the number of each key, in the order of first appearance, and how many there are."""
+    """Number distinct keys by first appearance: return the number of each key, and the count."""
     known: dict[Hashable, int] = {}
     return [known.setdefault(key, len(known)) for key in keys], len(known)
 

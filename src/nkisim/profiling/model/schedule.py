@@ -203,7 +203,11 @@ class _Scheduler:
         return under_way[-self.in_flight] if len(under_way) >= self.in_flight else START
 
     def _order(self, operation: Operation) -> Moment:
-        """Return when what the operation may not pass has started, or ended."""
+        """Return when the operation may start by the order of its engine.
+
+        An operation that keeps its place waits for all earlier ones of its engine, another one only
+        for those that keep their place: until they free the engine.
+        """
         engine = self.engines[operation.number]
         return self.last[engine] if operation.stays else self.floor[engine]
 
@@ -312,7 +316,10 @@ class _Scheduler:
         return work.busy
 
     def _slow(self, operation: Operation, when: float) -> float:
-        """Return how much of a product the Tensor engine computes at its starting rate."""
+        """Return the part of a product's busy time (ns at full rate) at the starting rate.
+
+        The Tensor engine has the starting rate for ``tensor_ramp`` ns after a pause.
+        """
         ramp = self.timing.tensor_ramp
         done, until = self.warm.get(operation.core, (0.0, 0.0))
         if when - until > ramp:
@@ -371,5 +378,5 @@ def _ring(operation: Operation) -> object:
 
 
 def _stream(operation: Operation) -> tuple[object, ...]:
-    """Return the instruction stream of an operation: that of its engine, or of its trigger."""
+    """Return the engine and core whose instruction stream has the operation."""
     return (operation.engine, operation.core)

@@ -74,7 +74,7 @@ class _Spiller:
         self.nbytes = 0
 
     def run(self) -> Spilled:
-        """Add spills to every operation."""
+        """Copy the program, with transfers that spill and reload tiles where SBUF is full."""
         for tile in self.source.tiles:
             self._copy(tile)
         for operation in self.source.operations:
@@ -85,7 +85,7 @@ class _Spiller:
         return Spilled(self.result, self.nbytes)
 
     def _copy(self, tile: Tile) -> None:
-        """Begin another stay of a tile in SBUF."""
+        """Add a copy of a tile to the result, for the time until it is spilled."""
         self.copies[tile] = copy = replace(tile, uses=[])
         if tile.bank is tile:
             copy.bank = copy

@@ -32,11 +32,11 @@ class Step(NamedTuple):
     Attributes:
         kind: ``"affine"``, a ``tensor_scalar``; ``"function"``, an ``activation``; ``"square"``, a
             ``tensor_tensor`` of a tile with itself; ``"sum"``, a ``tensor_reduce`` of all columns.
-        reads: Parameter of the tile that it reads.
-        terms: Of an affine step, its operators in order.
-        function: Of a function, its name.
-        plain: Of a function, whether it has neither scale nor bias.
-        reduces: Of a function, whether it has a reduction already.
+        reads: Name of the parameter for the tile that the instruction reads.
+        terms: Operators and operands of an ``"affine"`` step, in order; else empty.
+        function: Name of the activation function of a ``"function"`` step, else "".
+        plain: Whether the step is an ``activation`` without scale and bias.
+        reduces: Whether the step is an ``activation`` with a reduction.
     """
 
     kind: Literal["affine", "function", "square", "sum"]

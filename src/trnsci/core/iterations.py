@@ -70,7 +70,7 @@ class _Iterated(tuple[Any, Any, Any]):
 
 
 class Solution(_Iterated):
-    """``(x, iterations, residual)`` of a solver, with ``info``.
+    """Result ``(x, iterations, residual)`` of a solver, with the attribute ``info``.
 
     Attributes:
         x: The solution, or the last iterate if the solver did not converge.
@@ -80,7 +80,7 @@ class Solution(_Iterated):
     """
 
     def __new__(cls, x: Tensor, iterations: int, residual: float, info: IterationInfo) -> Self:
-        """Return the three values with what is known about them."""
+        """Make the tuple of three values and set its attribute ``info``."""
         made = super().__new__(cls, (x, iterations, residual))
         made.info = info
         return made
@@ -108,10 +108,10 @@ class Solution(_Iterated):
 
 
 class Eigenpair(_Iterated):
-    """``(value, vector, iterations)`` of an eigenvalue iteration, with ``info``."""
+    """Result ``(value, vector, iterations)`` of an eigenvalue iteration, with ``info``."""
 
     def __new__(cls, value: float, vector: Tensor, iterations: int, info: IterationInfo) -> Self:
-        """Return the three values with what is known about them."""
+        """Make the tuple of three values and set its attribute ``info``."""
         made = super().__new__(cls, (value, vector, iterations))
         made.info = info
         return made

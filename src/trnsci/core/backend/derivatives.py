@@ -250,7 +250,7 @@ def _named(ctx: Any, results: list[Any]) -> dict[str, Any]:
 
 
 def _primal(arg: Any) -> Any:
-    """Return an argument without the tangent that it has on the innermost level."""
+    """Return a tensor without its tangent of the innermost ``dual_level``; other values as is."""
     return _unpack_dual(arg)[0] if isinstance(arg, Tensor) else arg
 
 

@@ -135,10 +135,10 @@ def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Expla
         )
 
     class OnlyTorch(TorchFunctionMode):
-        """Stops at the conversion to an array.
+        """Ends the explanation where a tensor is converted to a NumPy array.
 
-        A fake tensor has no memory. Inside a fake tensor mode, the array of a real tensor, such as
-        the index of a sparse matrix, is that of a fake one.
+        A fake tensor has no memory that an array could use. Inside a fake tensor mode, torch
+        converts a real tensor, such as the index of a sparse matrix, to the array of a fake one.
         """
 
         def __torch_function__(

@@ -66,17 +66,20 @@ def precision(level: str) -> AbstractContextManager[None]:
 
 
 def set_precision(level: str) -> None:
-    """Set the precision of all libraries that have none of their own.
+    """Set the precision of all libraries for which no precision has been set.
 
     Applies to the process; inside a ``with precision`` block, to that block.
 
+    Args:
+        level: ``"bfloat16"``, ``"float16x3"``, ``"float32"`` or ``"doublefloat"``.
+
     Raises:
-        FlagError: The level is not one of those of ``precision``.
+        FlagError: The level is none of the four.
     """
     check_level("trnsci.set_precision", level)
     CHOSEN.set(chosen_with(_SUITE, level))
 
 
 def get_precision() -> str:
-    """Return the precision of libraries that have none of their own; ``"float32"`` by default."""
+    """Return the precision of libraries for which none has been set; ``"float32"`` by default."""
     return chosen_by(_SUITE)

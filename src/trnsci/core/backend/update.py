@@ -30,28 +30,29 @@ class Update(Operation):
     """An operation ``alpha * f(operands, flags) + beta * C`` with a kernel.
 
     The arguments of the operation are, in this order: alpha, the operands, beta, C, the flags.
-    Those that the functions below take as operands and flags are without factors and C.
+    In the functions below, ``*operands`` and ``*flags`` do not include alpha, beta and C.
 
     Args:
         library: The library, whose backend decides the path.
         name: Name of the operation within the library.
-        product: ``product(multiply, *operands, *flags)`` returns f. Torch runs it with its own
-            ``matmul``, a level of precision with the product of the level. Its annotations define
-            operands (``Tensor``), flags (``bool``, ``str``) and the schema of the operator.
+        product: ``product(multiply, *operands, *flags)`` returns f. ``multiply`` is ``matmul`` on
+            the torch path, and the product of the level where a precision level is chosen. The
+            annotations of ``product`` define operands (``Tensor``), flags (``bool``, ``str``) and
+            the schema of the operator.
         shape: ``shape(*operands, *flags)`` returns the shape of f.
         launch: ``launch(launcher, alpha, *operands, beta, C, *flags)``, see ``Operation``.
         pullback: ``pullback(grad, needed, alpha, *operands, *flags)`` returns the gradients of
             ``alpha * f`` by the operands, None where ``needed`` is False.
         pushforward: ``pushforward(tangents, alpha, *operands, *flags)`` returns the tangent of
-            ``alpha * f`` for those of the operands, of which some are None; not called if all are.
-            None if f is linear in each operand.
+            ``alpha * f``. ``tangents`` has one entry per operand, None for an operand without
+            tangent; at least one is not None. Omit ``pushforward`` if f is linear in each operand.
         multiply_at: ``multiply_at(level)`` returns the product of a level, or None for a level
-            whose arithmetic is that of the operation itself.
+            in which the kernel computes anyway.
         complex_product: The product ``multiply`` of complex operands where kernels run, for an
             update without ``by_parts``; it is an operation itself.
         host: ``host(alpha, *operands, *flags)`` returns ``alpha * f`` by a faster routine than
             torch's for tensors on a CPU, or None where that does not apply.
-        with_c: Whether there are beta and C; False if the operation is ``alpha * f`` alone.
+        with_c: Whether the operation has the arguments beta and C; if not, it is ``alpha * f``.
         batches: Whether the kernel takes batches of matrices.
         autocast: The casting rule; see ``Operation``.
         flops: ``flops(*operands, *flags)`` returns the work of a call.

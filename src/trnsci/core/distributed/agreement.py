@@ -53,9 +53,10 @@ def agreement(
     An exception in the context is raised on its rank, and on the others as an error of the same
     class, if it is one of the suite's, or ``RankError``, with the rank in its message.
 
-    Ranks whose meshes have all ranks, and ranks without a mesh, take part in one exchange, in the
-    default group. So a rank without a DTensor is reported, unless the others' mesh has some ranks
-    only: then they wait for it until it ends, or until the time-out of the process group.
+    Ranks compare in the group of their mesh. A mesh of all ranks, and a rank without a mesh, use
+    the default group. So a rank that was given no DTensor is reported if the mesh of the others has
+    all ranks. If their mesh is smaller, they wait for this rank until its process ends, or until
+    the time-out of the process group.
 
     Args:
         function: Name of the function, for messages.

@@ -108,9 +108,9 @@ def comparing_ranks(
 ) -> tuple[Ranks, ...]:
     """Return the groups in which ranks compare the arguments of a call, one after another.
 
-    That is the default group if the mesh or the group has all ranks of it, or if neither is known,
-    as on a rank whose operands are no DTensors: all of these ranks take part in one exchange. A
-    mesh of some ranks is compared along one dimension after another.
+    The default group is returned if the mesh or ``group`` has all of its ranks, and if both are
+    None, as on a rank whose operands are no DTensors. Then one exchange covers all of these ranks.
+    For a smaller mesh, the result has one group for each mesh dimension.
 
     Args:
         function: Name of the function, for messages.

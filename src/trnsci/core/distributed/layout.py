@@ -1,8 +1,8 @@
 """Layouts: the part of a tensor that each rank holds.
 
 A DTensor describes parts as ``torch.chunk`` makes them, on a mesh of any number of dimensions. A
-``Layout`` describes consecutive rows of any sizes, along one dimension. They are converted here and
-nowhere else.
+``Layout`` describes consecutive rows of any sizes, along one dimension. Only this module converts
+between DTensors and layouts.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def split_dims(function: str, name: str, x: Any) -> tuple[int | None, ...]:
 def dims_of(
     function: str, name: str, placements: Sequence[Placement], ndim: int, mesh_ndim: int
 ) -> tuple[int | None, ...]:
-    """Return the tensor dimension of each placement; None where it is replicated.
+    """Return the tensor dimension that each placement splits, None for ``Replicate``.
 
     Raises:
         FlagError: There is not one Shard or Replicate for each mesh dimension, or they split a

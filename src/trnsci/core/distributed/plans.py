@@ -47,9 +47,9 @@ class Communication:
         problem: Shapes, dtype and chosen algorithm, as text.
         mesh: Number of ranks along each mesh dimension. Ranks are numbered by rows.
         steps: Parts of the call, in order.
-        held: Returns the bytes of live tensors of a rank at most: operands, result and buffers. It
-            records the call of that rank on meta tensors, or is a bound where memory depends on
-            values.
+        held: ``held(rank)`` returns the peak bytes of live tensors of a rank: operands, result and
+            buffers. The peak is that of a recording on meta tensors, or an upper bound where
+            memory depends on values.
         lower_bound: A lower bound of the bytes; None where none is known.
         backward: Parts of the gradient of all operands, in order.
     """
@@ -64,7 +64,7 @@ class Communication:
 
     @cached_property
     def peak_bytes(self) -> tuple[int, ...]:
-        """Bytes of live tensors of each rank at most; it takes milliseconds for each rank."""
+        """Peak bytes of live tensors of each rank; computed in milliseconds per rank."""
         return tuple(map(self.held, range(self.ranks)))
 
     @property

@@ -1,10 +1,11 @@
 """Steps of distributed calls with their bytes and operations, and their predicted times.
 
-A step that communicates takes ``bytes / bandwidth + messages * latency``, with the bytes of the
-rank that receives most and the messages that a rank waits for one after another, those of a ring.
-A computation takes its launches, and the longer of its operations on the Tensor engine and of its
-bytes at the bandwidth of HBM: no kernel is faster, and real ones are slower. A step that overlaps
-the computation after it takes the time that the computation does not hide, and its first message.
+A step that communicates takes ``bytes / bandwidth + messages * latency``. ``bytes`` is the maximum
+that one rank receives; ``messages`` counts messages in sequence, as in a ring. A step that computes
+takes the time of its launches, plus the larger of two times: its operations at the rate of the
+Tensor engine, and its bytes at the bandwidth of HBM. This is a lower bound for every kernel. A
+communication that overlaps the next computation counts with its first message, and with the time
+by which it is longer than the computation.
 
 Of the figures of an UltraServer these are documented: chips, cores per chip, NeuronLink's rate per
 chip, clocks, DMA rates. These are assumed: half of NeuronLink's rate is for receiving, the ranks of

@@ -1,13 +1,13 @@
 """Recordings of distributed calls: what one rank receives and holds, without a process group.
 
 ``record`` runs a public function as one rank of a mesh, on meta tensors. Its collectives write
-nothing; the ``Recorder`` counts them by the convention of ``plans``. Bytes of live tensors are
-counted by a dispatch mode: all storages that torch allocates for meta tensors during the call, and
-the operands. Workspace inside of one operation of torch is not included.
+nothing; the ``Recorder`` counts them by the convention of ``plans``. A dispatch mode measures the
+peak of live bytes: the operands, and all storages that torch allocates during the call. Workspace
+inside of one operation of torch is not included.
 
-Memory is that of the second of two runs on new operands. In the first run of a process, operations
-of torch import modules; exceptions in these imports hold the frames of the call, and so its
-tensors, until the garbage collector runs.
+The peak is measured in the second of two runs on new operands. In the first run of a process,
+operations of torch import modules; exceptions in these imports hold the frames of the call, and so
+its tensors, until the garbage collector runs.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Recorder(Transport):
         log: Collectives so far; the groups of one mesh share it.
         rank: This rank within the group.
         members: Ranks of the group.
-        meet: Returns what every rank of the group gave, for tensors with values. By default, all
-            ranks give what this one does.
+        meet: ``meet(value)`` returns the values that all ranks of the group pass to a collective,
+            for tensors with values. By default, all ranks pass the same value.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ def operand(
 
 
 Problem = Callable[[], tuple[Sequence[Any], Callable[..., Any]]]
-"""Returns new operands, and the call of them and ``check=``."""
+"""Returns new operands, and a function ``call(*operands, check=...)``."""
 
 
 def record(mesh: VirtualMesh, problem: Problem) -> Recording:
@@ -201,8 +201,8 @@ def record(mesh: VirtualMesh, problem: Problem) -> Recording:
 
     Args:
         mesh: The mesh.
-        problem: Operands that are floating-point or complex get gradients. The call returns
-            tensors, whose gradients are 1.
+        problem: Returns operands and call. Floating-point and complex operands require gradients.
+            The call returns tensors; the gradient of each of their elements is 1.
     """
     log = mesh.world.log
     peak = peak_of(problem)
@@ -222,7 +222,7 @@ def record(mesh: VirtualMesh, problem: Problem) -> Recording:
 
 
 def peak_of(problem: Problem) -> int:
-    """Return the bytes of live tensors of a call without gradients and checks, at most."""
+    """Return the peak bytes of live tensors of a call without gradients and checks."""
     for _ in range(2):  # the first run imports modules, see above
         operands, call = problem()
         with torch.no_grad(), _live([_part(x) for x in operands]) as live:
@@ -235,12 +235,12 @@ def peaks(
     given: Sequence[tuple[Sequence[int], Sequence[Any], torch.dtype]],
     call: Callable[..., Any],
 ) -> Callable[[int], int]:
-    """Return a function that returns the peak of a rank, for operands that are DTensors.
+    """Return ``peak(rank)``, the peak bytes of live tensors of a call with DTensors as operands.
 
     Args:
         shape: Number of ranks along each mesh dimension.
         given: Shape, placements and dtype of each operand.
-        call: The call, of the operands and ``check=``.
+        call: A function ``call(*operands, check=...)``.
     """
 
     def held(rank: int) -> int:

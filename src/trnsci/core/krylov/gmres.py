@@ -29,10 +29,11 @@ def flexible_gmres(
 ) -> Run:
     """Return a run of GMRES for one vector, with a preconditioner that may change at each step.
 
-    The limit counts restarts, and ``iterations`` directions. Residuals follow from Givens
-    rotations, so that a cycle ends when the goal is met; vectors are orthogonalized twice.
-    ``recycled`` has directions U and C = A U with orthonormal columns, which are projected out;
-    ``keep`` new ones are in ``details``.
+    ``watch.limit`` bounds the number of cycles (restarts); ``iterations`` of the run counts Krylov
+    directions over all cycles. Givens rotations give the residual of each direction, so that a
+    cycle ends when the goal is met. Vectors are orthogonalized twice. ``recycled`` has directions U
+    and their images C = A U with orthonormal columns, which are projected out. ``keep`` is the
+    number of new directions that ``details`` receives for the next call.
     """
     r, products = begun(product, b, x)
     run = Run(x, [], 0, products, "limit")

@@ -79,9 +79,9 @@ class Rules:
     Attributes:
         compute: ``compute(data, b, start)`` returns the solution without derivatives.
         solve: ``solve(data, b)`` returns the solution with derivatives.
-        solve_adjoint: The same for the conjugate transpose of the matrix.
-        image: ``image(data, x)`` returns the product, linear in both.
-        failure: Returns why the solution is not one, or "" if the method has converged.
+        solve_adjoint: ``solve_adjoint(data, b)`` solves with the conjugate transpose of the matrix.
+        image: ``image(data, x)`` returns the product of matrix and x, linear in both arguments.
+        failure: Returns why the method has not converged, or "".
     """
 
     compute: Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -111,7 +111,7 @@ def operator_run(
 
     Raises:
         FlagError: A captures a tensor over which ``vmap`` runs.
-        DerivativeError: Transforms that differentiate are nested; tensors that A captures have
+        DerivativeError: Differentiating transforms are nested, and A captures a tensor, which has
             first derivatives only.
     """
     with without_transforms():
@@ -146,8 +146,8 @@ def operator_solution(
         x: The solution, without derivatives.
         b: The right side, with derivatives.
         image: ``A x``, with the derivatives of the tensors that A captures.
-        solve: Returns the solution of A for a right side.
-        solve_adjoint: The same for the conjugate transpose of A.
+        solve: ``solve(b)`` returns the solution of ``A x = b``.
+        solve_adjoint: ``solve_adjoint(b)`` returns the solution of ``A^H x = b``.
         failure: Returns why x is not the solution, or "".
     """
     base = image

@@ -65,7 +65,8 @@ class Vectors:
     def norm(self, v: Tensor) -> Number:
         """Return the Euclidean norm, without a derivative.
 
-        That of one vector neither overflows nor underflows where its square does.
+        The norm of a single vector is accurate where its square overflows or underflows; with
+        ``dim``, squares that do so give infinity or 0.
         """
         square = self.inner(v, v)
         if isinstance(square, Tensor) or _LEAST < square < math.inf:
@@ -79,7 +80,7 @@ class Vectors:
     def peak(self, v: Tensor) -> Number:
         """Return the largest real or imaginary part, as float64; NaN if one is NaN.
 
-        For vectors in parts on several ranks it is the sum of theirs, which is at least that.
+        For vectors in parts on several ranks: the sum of the ranks' maxima, an upper bound.
         """
         v = v.detach()
         # A modulus may overflow.

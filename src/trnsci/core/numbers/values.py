@@ -141,7 +141,7 @@ def only_finite(value: Tensor) -> bool:
     if not concrete(value):
         return True
     plain = value.detach()
-    # A sum is NaN or infinite if a term is; where finite terms overflow, each one is checked.
+    # A sum is NaN or infinite if a term is. Finite terms may overflow, so then each is checked.
     return isfinite(plain.sum().item()) or bool(torch.isfinite(plain).all())
 
 
@@ -169,9 +169,10 @@ T = TypeVar("T")
 def untraced(
     name: str, reason: str = "it is computed outside of torch"
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator of functions that break a graph, and are errors in a full graph.
+    """Return a decorator that excludes a function from graphs of ``torch.compile``.
 
-    None of the functions that they call is traced.
+    A call of the decorated function breaks the graph, or raises where no break is allowed. The
+    compiler traces neither the function nor what it calls.
 
     Args:
         name: The public function, for messages.

@@ -45,11 +45,11 @@ class Sample:
     """A small call of an operation.
 
     Attributes:
-        operation: Name of the operation that it reaches.
+        operation: Name of the ``Operation`` of the library that the call runs.
         call: Function of real tensors that makes the call; returns a tensor or a tuple of them.
         tensors: Its operands, in float32.
-        growth: Length of the longest chain of roundings in the call and its second derivatives,
-            times the condition number: the allowed error in roundings of the largest element.
+        growth: The allowed error, in roundings of the largest element: the length of the longest
+            chain of roundings in the call and its second derivatives, times the condition number.
         backward_launches: Whether gradients run kernels.
         takes_float64: Whether the kernel accepts float64.
     """

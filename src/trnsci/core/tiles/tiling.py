@@ -49,8 +49,8 @@ class Tiling:
         blocks: The block sizes, the kernel's argument.
         generation, dtype: The generation and dtype it was chosen for.
         buffers: 2 when the streamed operand is double-buffered, else 1.
-        sbuf_bytes: Bytes per partition, including space for a C of the same dtype.
-        psum_banks: Banks, including those of the next group.
+        sbuf_bytes: SBUF bytes per partition, including space for a C of the same dtype.
+        psum_banks: PSUM banks in use together: of two successive column groups, and of transposes.
         hbm_bytes: Bytes read from and written to HBM; reading C adds its own size.
         products: ``nc_matmul`` instructions.
         transposes: Tiles transposed on chip.

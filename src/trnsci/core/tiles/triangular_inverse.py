@@ -74,7 +74,7 @@ def double_inverse(x: Triangle, mask: Tile, last: bool) -> None:
 
 
 def subtract_product(dst: Tile, stationary: Tile, moving: Tile) -> None:
-    """Subtract ``stationary.T @ moving`` from a tile, which may be one of both."""
+    """Subtract ``stationary.T @ moving`` from ``dst``, which may be one of the two operands."""
     change = nl.ndarray(dst.shape, dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=change, stationary=stationary, moving=moving)
     nisa.tensor_tensor(dst=dst, data1=dst, data2=change, op=nl.subtract)

@@ -61,8 +61,8 @@ def gemv(
         y: Tensor that broadcasts to the result.
         trans: ``False`` or ``"N"``: op(A) is A; ``True`` or ``"T"``: transposed; ``"C"``:
             conjugated as well.
-        precision: Arithmetic of the product: ``"doublefloat"`` is that of ``gemm``, the levels
-            below compute in float32. None for the level of ``trnblas.precision``.
+        precision: Arithmetic of the product: ``"doublefloat"`` computes as in ``gemm``, a lower
+            level in the dtype of A. None for the level of ``trnblas.precision``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -98,8 +98,8 @@ def symv(
         x: Vector of n elements, or a batch that broadcasts with that of A.
         y: Tensor that broadcasts to the result.
         uplo: ``"upper"`` or ``"lower"``, or their first letters.
-        precision: Arithmetic of the product: ``"doublefloat"`` is that of ``gemm``, the levels
-            below compute in float32. None for the level of ``trnblas.precision``.
+        precision: Arithmetic of the product: ``"doublefloat"`` computes as in ``gemm``, a lower
+            level in the dtype of A. None for the level of ``trnblas.precision``.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -153,8 +153,8 @@ def trmv(
         trans: As in ``gemv``.
         diag: ``"nonunit"`` or ``"unit"``, or their first letters; ``"unit"`` means a diagonal
             of ones, which is not read.
-        precision: Arithmetic of the product: ``"doublefloat"`` is that of ``gemm``, the levels
-            below compute in float32. None for the level of ``trnblas.precision``.
+        precision: Arithmetic of the product: ``"doublefloat"`` computes as in ``gemm``, a lower
+            level in the dtype of A. None for the level of ``trnblas.precision``.
         out: Output tensor; None allocates one.
 
     Raises:

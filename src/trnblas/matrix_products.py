@@ -69,9 +69,10 @@ def gemm(
         target_forward_error: The largest error of an entry of op(A) @ op(B), relative to the
             2-norms of its row and column: the cheapest level whose bound admits it is chosen, and
             the fewest slices at ``"doublefloat"``. float64 matrices have only that level.
-        componentwise: Whether the error is at most 2**-45, or the target, times |op(A)| @ |op(B)|
-            instead: at ``"doublefloat"`` rows and columns with entries of a wide range take more
-            slices. A kernel refuses a range that takes more than 16.
+        componentwise: Whether the bound of each entry's error is 2**-45, or the target, times the
+            same entry of |op(A)| @ |op(B)|, in place of the 2-norms. At ``"doublefloat"`` this
+            takes more slices for rows and columns whose entries differ widely in magnitude. A
+            kernel refuses operands that need more than 16 slices.
         out: Output tensor; None allocates one.
 
     Raises:
@@ -360,9 +361,9 @@ def gemmt(
     precision: PrecisionLevel | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return C with one triangle replaced by that of ``alpha * op(A) @ op(B) + beta * C``.
+    """Return one triangle of ``alpha * op(A) @ op(B) + beta * C``.
 
-    The other triangle is that of C. It is zero if C is absent or ``beta == 0``.
+    The other triangle is copied from C. It is zero if C is absent or ``beta == 0``.
 
     Args:
         alpha: Factor of the product.

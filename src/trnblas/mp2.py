@@ -238,7 +238,10 @@ def _t_flops(t_flat: Tensor, *rest: Any) -> float:
 
 
 def _orbitals() -> tuple[Tensor, Tensor, Tensor]:
-    """Return positive integrals and energies, so that all terms of the sum have one sign."""
+    """Return B with positive elements, and energies of occupied and of virtual orbitals.
+
+    All integrals are then positive and so close together that all terms of the sum have one sign.
+    """
     occupied = -torch.linspace(1.0, 0.2, 5)
     return random_tensor(5, 40, 70).abs() + 1, occupied, torch.linspace(0.1, 1.5, 40)
 

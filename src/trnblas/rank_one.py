@@ -40,8 +40,8 @@ def ger(
         x: Vector of m elements, or a batch of such vectors.
         y: Vector of n elements, or a batch that broadcasts with that of x.
         A: Tensor that broadcasts to the result's (..., m, n).
-        precision: Arithmetic of the product: ``"doublefloat"`` is that of ``gemm``, the levels
-            below compute in float32. None for the level of ``trnblas.precision``.
+        precision: Arithmetic of the product: ``"doublefloat"`` computes as in ``gemm``, a lower
+            level in the dtype of x. None for the level of ``trnblas.precision``.
         out: Output tensor; None allocates one.
 
     Raises:

@@ -106,7 +106,7 @@ def _real_rotation(a: Tensor, b: Tensor) -> Rotation:
     first = p.abs() > q.abs()
     r = torch.copysign(torch.hypot(p, q), torch.where(first, p, q))
     c, s = p / r, q / r
-    small = c == 0  # underflow: the reciprocal is infinite
+    small = c == 0  # p / r underflowed, and 1 / c would be infinite
     z = torch.where(first, s, torch.where(small, one, 1 / torch.where(small, one, c)))
 
     return Rotation(

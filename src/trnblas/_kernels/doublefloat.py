@@ -116,11 +116,12 @@ def add_groups(
 ) -> list[Tile]:
     """Return the sum of all products of two panels, and of ``before``, as three tiles.
 
+    The tiles are the total, the sum of its rounding errors, and the rounding errors of that sum.
     A sum in PSUM is a multiple of the last bit of everything smaller that was added before it, so
-    three operations add it without error. The errors are added up in float32; those of the last two
-    groups, which are not small against the result, and those of ``before`` without error. If
-    ``exact``, six operations add a sum without error, whatever its size, and every error is added
-    without error.
+    ``fast_two_sum`` gives the exact rounding error of each addition to the total. The errors of
+    the first groups are added in float32. The errors of the last two groups, which are not small
+    against the result, and of ``before`` are added by ``two_sum``, whose own errors are the third
+    tile. If ``exact``, ``two_sum`` adds the sums of all groups, and all errors.
     """
     total = None
     errors: list[Tile] = []

@@ -204,7 +204,10 @@ def zero_pair(width: int) -> Pair:
 
 
 def load_pair(high: Tile, low: Tile, r0: int, c0: int, width: int, fill: float = 0.0) -> Pair:
-    """Return a tile of 128 rows and ``width`` columns of two planes; beyond their edge ``fill``."""
+    """Load 128 rows and ``width`` columns of two planes; elements beyond their edge are ``fill``.
+
+    The low parts beyond the edge are 0.
+    """
     rows, columns = min(TILE, high.shape[0] - r0), min(width, high.shape[1] - c0)
     first = nl.ndarray((TILE, width), dtype=nl.float32, buffer=nl.sbuf)
     second = nl.ndarray((TILE, width), dtype=nl.float32, buffer=nl.sbuf)

@@ -226,7 +226,8 @@ def add_block_strip(
 ) -> None:
     """Write the row sums of one strip of loaded blocks to a column.
 
-    Columns of a strip are numbered through both windows; ``shift`` is the first loaded column.
+    The columns of the two windows have consecutive numbers, of which ``strip`` has a range;
+    ``shift`` is the number of the first loaded column.
     """
     row, rows, start, stop, weight = strip
     start, stop = start - shift, stop - shift

@@ -1,4 +1,4 @@
-"""One triangle of alpha * op(a) @ op(b) + beta * c; the other one is that of c, or zero.
+"""One triangle of alpha * op(a) @ op(b) + beta * c; the other one is copied from c, or zero.
 
 Layout   that of GEMM; square blocks of the result as in SYRK
 Limits   2-D, a square result; float32 or bfloat16, all operands of one dtype; the other triangle of

@@ -34,14 +34,14 @@ Chunk = tuple[int, int, int, int]
 
 
 class Triangle(NamedTuple):
-    """Side, triangle and diagonal of the triangular operand.
+    """Side, triangle and diagonal of the triangular operand A, and of the matrix M (see above).
 
     Attributes:
         left: Whether op(A) is the left factor.
         upper: Whether the upper triangle of A is stored.
-        transposed: Whether M is the transpose of A.
-        lower: Whether M is lower.
-        unit: Whether the diagonal is ones.
+        transposed: Whether M is the transpose of A, else A itself.
+        lower: Whether M is lower triangular.
+        unit: Whether the diagonal counts as ones.
     """
 
     left: bool

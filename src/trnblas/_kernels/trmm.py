@@ -8,9 +8,10 @@ Layout   B, then the result, in a (128, blocks, columns) panel in SBUF (see ``tr
 Limits   A and B of one type, float32 or bfloat16; sums in float32, one rounding into the result.
          NaN in B propagates to its dependents and to the other rows of its block of 128 (on the
          right, columns)
-Cost     order n, m columns, b = n / 128: b (b + 1) / 2 products of 128 by 128 by m. Blocks of A are
-         read once per panel, of 2048 columns or, from order 2305 on in float32, 36864 / b; unless M
-         is the transpose of A, one transpose each
+Cost     order n, m columns, b = n / 128: b (b + 1) / 2 products of 128 by 128 by m. Each panel of B
+         reads all blocks of A once; a panel has 2048 columns or, from order 2305 on in float32,
+         36864 / b. If M is A itself, each block that is read is transposed once (see
+         ``triangular``)
 Lever    operand reuse in SBUF and accumulation in PSUM; in-place results halve the SBUF use
 """
 

@@ -6,15 +6,15 @@ The diagonal blocks of M (see ``triangular``) are inverted on chip, then row by 
 
 the sum growing in PSUM over the rows already solved; see ``triangular_inverse`` for the inverses.
 
-Layout   solved rows in a (128, blocks, columns) float32 panel in SBUF, over the right-hand sides
+Layout   a (128, blocks, columns) float32 panel in SBUF, first B, of which rows become those of X
 Limits   order up to 18,432: inverses and a panel of at least 128 columns share 144 KiB per
          partition. float32 or bfloat16, all work in float32, one rounding into X. A NaN or
          infinity in B propagates to its dependents and to the other rows of its block of 128 (on
          the right, columns). A zero on the diagonal makes X not finite; no error is raised
 Cost     order n, m columns, b = n / 128: b (b - 1) / 2 products of A's blocks and b of inverses,
-         each 128 by 128 by m; 20 matmuls of 128^3 per diagonal block. Blocks of A are read once
-         per panel, of 2048 columns or, from order 2049 on, 36864 / b - 128; unless M is the
-         transpose of A, one transpose each
+         each 128 by 128 by m; 20 matmuls of 128^3 per diagonal block. Each panel reads all blocks
+         of A once; a panel has 2048 columns or, from order 2049 on, 36864 / b - 128. If M is A
+         itself, each block that is read is transposed once
 Lever    operand reuse in SBUF and accumulation in PSUM; no substitution loop over rows
 """
 

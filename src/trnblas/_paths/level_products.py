@@ -74,7 +74,8 @@ class _Product(Operation):
 
 
 def _by_parts(real: Callable[..., Tensor], a: Tensor, b: Tensor, *options: Any) -> Tensor:
-    *level, upper = options  # the triangle of a matrix of numbers is none of their parts
+    # The triangle of a complex matrix is not a triangle of the real matrix of its parts.
+    *level, upper = options
     product = joined(real(parts(a), embedded(b), *level, False))
     return one_triangle(product, True) if upper else product
 

@@ -57,7 +57,7 @@ def level_name(function: str, precision: PrecisionLevel | None, operand: Tensor)
 def level_of_energy(
     function: str, precision: PrecisionLevel | None, operand: Tensor
 ) -> PrecisionLevel:
-    """Return the level of a call on numbers that must be real at ``"doublefloat"``.
+    """Return the level of a call whose operands must be real at ``"doublefloat"``.
 
     Raises:
         FlagError: The level is unknown.
@@ -118,10 +118,11 @@ def targeted(
 
 
 def multiply_at(level: Level) -> Multiply | None:
-    """Return the matrix product of a level; None at float32, which is that of the operands.
+    """Return the function that multiplies matrices at a level.
 
-    The product is in float64 at doublefloat: what follows it is rounded once, at the end. With
-    ``triangle`` it is the upper triangle, and zeros.
+    At float32 the result is None: the caller multiplies in the dtype of the operands. At
+    doublefloat the product is float64, so that later steps in float64 and one rounding at the end
+    follow. With ``triangle=True`` the function returns the upper triangle, and zeros below it.
     """
     if level.name == "float32":
         return None
@@ -129,7 +130,7 @@ def multiply_at(level: Level) -> Multiply | None:
 
 
 def is_doublefloat(level: Level | None) -> bool:
-    """Return whether a level is the one at which kernels compute products with vectors."""
+    """Return whether the level is doublefloat, the only one with kernels for matrix by vector."""
     return level is not None and level.name == "doublefloat"
 
 
@@ -161,7 +162,7 @@ def outer_at(level: Level, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None
 def unlowered(
     level: Level | None, A: Tensor, function: Callable[..., Tensor], *args: Any, **options: Any
 ) -> Tensor:
-    """Return ``function(*args)``, which autocast lowers if there is no level."""
+    """Return ``function(*args)``; a level other than None turns autocast off in it."""
     if level is None:
         return function(*args, **options)
     with without_autocast((A,)):

@@ -42,9 +42,10 @@ class Triangle(NamedTuple):
         return one_triangle(matrix, self.upper, 1 if self.unit else 0)
 
     def by_a(self, grad: Tensor, other: Tensor) -> tuple[Tensor, Tensor, str, str]:
-        """Return operands and transpositions of the product that is the gradient by a full A.
+        """Return the two operands, and their transpositions, whose product is the gradient by A.
 
-        ``grad`` is the gradient by op(A) times ``other``, or by ``other`` times op(A).
+        ``grad`` is the gradient by the result ``op(A) @ other`` if ``left``, else by the result
+        ``other @ op(A)``. The product is the gradient by all elements of A, before ``elements``.
         """
         if self.left:
             return (grad, other, "N", "T") if self.trans == "N" else (other, grad, "N", "T")

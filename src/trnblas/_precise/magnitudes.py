@@ -35,8 +35,8 @@ def magnitude_bound(slices: int, depth: int, range_a: int, range_b: int) -> floa
     Args:
         slices: Slices of each operand, 3 to 16.
         depth: Extent K of the contraction.
-        range_a: Entries of a row of A, except zeros, are at least 2**-range_a of its scale.
-        range_b: The same for columns of B.
+        range_a: Nonzero entries of a row of A are at least 2**-range_a times the row's scale.
+        range_b: Nonzero entries of a column of B are at least 2**-range_b times its scale.
     """
     starts = block_starts(depth)
     block = starts[1]
@@ -49,7 +49,8 @@ def magnitude_bound(slices: int, depth: int, range_a: int, range_b: int) -> floa
     smallest = per_term * rows * (slices - 1) ** 2 * _U * 2.0 ** (14 - 7 * (slices + 2))
     of_chunk = len(pair_groups(slices, block)) + 2
     additions = chunks * of_chunk
-    errors = _U * (_DIGITS * of_chunk + 1.01 * chunks)  # T is the sum of those of chunks
+    # |A| |B| of the whole contraction is the sum of |A| |B| of its chunks.
+    errors = _U * (_DIGITS * of_chunk + 1.01 * chunks)
     small = additions * _U * errors
     sums = additions * _U * small + _U * (_U * 1.01 + small)
     return OPERANDS + dropped + smallest + sums + 2.0**-53 * len(starts)

@@ -51,7 +51,11 @@ class SliceWork(NamedTuple):
 
     @property
     def time_ns(self) -> float:
-        """Predicted time: the busiest engine, and what the second one does not do meanwhile."""
+        """Predicted time, if one engine works all the time and most other work overlaps with it.
+
+        Added to it: the share of the second busiest engine that does not overlap, the time before
+        the first product, and the launches.
+        """
         busy = sorted((self.tensor_ns, self.vector_ns, self.gpsimd_ns, self.dma_ns))
         return busy[-1] + _APART * busy[-2] + self.start_ns + self.launches * _LAUNCH_NS
 

@@ -140,7 +140,7 @@ def _sum_errors(slices: int, depth: int, rows: int, chunks: int) -> float:
             middle += added
     middle = _U * middle + collected
     small = 4 * chunks * _U * middle
-    total += 5 * chunks * _U * small  # of the third number's sum
+    total += 5 * chunks * _U * small  # roundings of the sum of the third numbers
     return total + _U * (_U * (1 + middle) + small)
 
 

@@ -68,10 +68,10 @@ def constant(function: str, name: str, value: Scalar) -> Scalar:
 
 
 def precision_of(level: PrecisionLevel) -> PrecisionLevel | None:
-    """Return the argument by which single-rank functions compute at a level.
+    """Return the value of ``precision=`` for the functions of one rank.
 
-    It is None where the level is float32 and these functions would choose it by themselves, so that
-    they write into ``out``.
+    If the level is float32 and ``trnblas.precision`` is float32 too, the result is None: a call
+    without ``precision=`` can write into ``out``.
     """
     return None if level == "float32" == LIBRARY.level() else level
 

@@ -42,9 +42,10 @@ def batched_pair_energy(
 ) -> DTensor:
     """Return the MP2 energy of all ordered pairs of occupied orbitals, replicated, 0-d.
 
-    The energy of a pair (i, j) is that of (j, i), so each rank receives the orbitals of half of the
-    other ranks, in a ring, the next ones while it computes with those before. Along a second mesh
-    dimension, where B is replicated, ranks compute with different ones of these.
+    Pairs (i, j) and (j, i) have equal energies, so each rank receives the orbitals of half of the
+    other ranks only. They move in a ring: a rank receives the next orbitals while it computes with
+    the current ones. Ranks along a second mesh dimension, where B is replicated, share this work:
+    each computes with some of the received orbitals.
 
     Args:
         B: Three-index integrals (nocc, nvir, naux), real, Shard(0) along the first mesh dimension,

@@ -42,15 +42,15 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
-    Peak memory is that of a call with a factor other than 1, for which ``trsm`` copies the
-    right-hand sides, at the level of precision that is set: all levels but float32 copy operands.
+    Peak memory is for a call with a factor other than 1, for which ``trsm`` copies the right-hand
+    sides, and for the current level of precision: all levels but float32 copy operands.
 
     Args:
         function: ``"gemm"``, ``"syrk"``, ``"trsm"`` or ``"batched_pair_energy"``.
         *shapes: Shapes of the operands: A and B; A for ``syrk``; B for the energy.
         mesh: Number of ranks, or of ranks along each mesh dimension.
-        in_placements: Placements of each operand; None for rows on one mesh dimension, and for rows
-            and columns on two. The energy has one placement.
+        in_placements: Placements of each operand. By default, a mesh of one dimension splits rows,
+            and the second dimension of a mesh splits columns. The energy has one placement.
         placements: Placements of the result, as in the call.
         dtype: Dtype of the operands.
         transA: Transposition of A, for ``gemm``.
@@ -174,11 +174,11 @@ def _default(grid: tuple[int, ...]) -> tuple[tuple[Placement, ...], ...]:
 
 
 def _bound(chosen: Schedule) -> LowerBound | None:
-    """Return the memory-independent lower bound of products of which there is one copy.
+    """Return the memory-independent lower bound for products without replicated operands.
 
-    It is that of Al Daas, Ballard, Grigori, Kumar and Rouse (SPAA 2022): with sides
-    d1 >= d2 >= d3 and p ranks, a rank accesses at least D elements and starts and ends with a p-th
-    of all, so it communicates the difference.
+    The bound is proven by Al Daas, Ballard, Grigori, Kumar and Rouse (SPAA 2022). With sides
+    d1 >= d2 >= d3 and p ranks, some rank accesses at least D elements. It starts and ends with
+    1 / p of all elements, so it communicates the difference.
     """
     grid = chosen.mesh.shape
     splits = (*chosen.given, chosen.result)

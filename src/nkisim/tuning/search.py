@@ -233,10 +233,13 @@ def _outcomes(
 _received: list[_Problem] = []
 """The problem of a process that tries variants; arrays are sent to it once."""
 
+_imports = ExitStack()
+"""Holds what such a process has imported, until it ends."""
+
 
 def _receive(file: Path | None, payload: bytes) -> None:
     if file is not None:
-        ExitStack().enter_context(imported(file, 60.0))  # until the process ends
+        _imports.enter_context(imported(file, 60.0))
     _received.append(pickle.loads(payload))
 
 

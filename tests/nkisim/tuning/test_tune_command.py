@@ -26,6 +26,20 @@ def run(*arguments, jobs="1"):
     return done.return_value, done.stdout, done.stderr
 
 
+def test_other_processes_import_a_file_that_imports_nki(tmp_path):
+    path = tmp_path / "doubling.py"
+    path.write_text(
+        "import nki\nimport nki.language as nl\n\n\n@nki.jit\ndef double(x, FACTOR):\n"
+        "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "    nl.store(out, nl.multiply(nl.load(x), FACTOR))\n    return out\n"
+    )
+    call = (f"{path}::double", "--shapes", "x=f32[128,64]", "--space", "FACTOR=2.0,4.0")
+    status, text, _ = run(*call, "--format", "json", jobs="2")
+    assert status == 0
+    (found,) = json.loads(text)["tunings"]
+    assert len(found["variants"]) == 2
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_the_ranking_is_that_of_the_function(jobs):
     status, text, _ = run(*PRODUCT, *SPACE, "--format", "json", jobs=jobs)

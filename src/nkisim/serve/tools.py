@@ -15,7 +15,8 @@ _USAGE = 2
 
 _ABOUT = """\
 nkisim runs, checks and profiles AWS NKI kernels on a CPU. Paths are absolute. Write a kernel to a
-file, call check until it has no findings, then profile. find gives the legal call for an operation.
+file and call check until it has no findings; judge compares it with a reference, profile and tune
+predict its time. find gives the legal call for an operation.
 """
 
 
@@ -107,6 +108,45 @@ def tools(server: Server) -> MCPServer:
             shapes=shapes,
             target=target,
             nki=nki,
+        )
+
+    @offered.tool()
+    async def judge(
+        path: str, reference: str, kernel: str = "", shapes: str = "", target: str = ""
+    ) -> str:
+        """Judge a kernel: is it legal, right and fast, and what gains most; return JSON.
+
+        Args:
+            path: Absolute path of the kernel's file.
+            reference: What the kernel must compute, as FILE::FUNCTION with an absolute path: a
+                function of NumPy or torch in another file.
+            kernel: Name of the kernel, if the file has several.
+            shapes: Arguments, as for check.
+            target: trn1, trn2 or trn3; trn2 by default.
+        """
+        return await run(
+            *("judge", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
+            reference=file_of(reference, ""),
+            shapes=shapes,
+            target=target,
+        )
+
+    @offered.tool()
+    async def tune(path: str, kernel: str, space: str, shapes: str = "", target: str = "") -> str:
+        """Rank the variants of a kernel by predicted device time; return JSON.
+
+        Args:
+            path: Absolute path of the file.
+            kernel: Name of the kernel.
+            space: Values by parameter, such as "TILES_M=1,2,4 ORDER='mn','nm'".
+            shapes: The other arguments, as for check.
+            target: trn1, trn2 or trn3; trn2 by default.
+        """
+        return await run(
+            *("tune", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
+            space=space,
+            shapes=shapes,
+            target=target,
         )
 
     @offered.tool()

@@ -11,7 +11,12 @@ from nkisim.cli import commands
 
 from .harness_serve import BAD, COMMAND, CRASHING, ENVIRONMENT, GOOD, written
 
-TOOLS = {"check", "find", "fix", "profile", "rule", "upgrade"}
+TOOLS = {"check", "find", "fix", "judge", "profile", "rule", "tune", "upgrade"}
+
+REFERENCE = "def doubled(x):\n    return 2 * x\n"
+
+SCALED = GOOD.replace("512]):", "512], FACTOR):").replace("operand0=2.0", "operand0=FACTOR")
+"""A kernel with a parameter that has variants."""
 
 
 def session(talk):
@@ -34,6 +39,9 @@ async def text(client, name, /, **arguments):
 def test_a_session(tmp_path):
     good, bad = written(tmp_path, GOOD, "good.py"), written(tmp_path, BAD, "bad.py")
     crashing = written(tmp_path, CRASHING, "crashing.py")
+    wrong = written(tmp_path, GOOD.replace("2.0", "3.0"), "wrong.py")
+    scaled = written(tmp_path, SCALED, "scaled.py")
+    reference = written(tmp_path, REFERENCE, "reference.py") + "::doubled"
 
     async def talk(client):
         listed = (await client.list_tools()).tools
@@ -45,6 +53,10 @@ def test_a_session(tmp_path):
             await text(client, "rule", name="M004"),
             await text(client, "upgrade", path=good, to="0.6"),
             await text(client, "find", words="nisa.multiply"),
+            await text(client, "judge", path=good, reference=reference),
+            await text(client, "judge", path=wrong, reference=reference, kernel="double"),
+            await text(client, "tune", path=scaled, kernel="double", space="FACTOR=2.0,4.0"),
+            await text(client, "judge", path=good, reference="reference.py::doubled"),
             await text(client, "check", path=crashing),
             await text(client, "check", path="kernel.py"),
             await text(client, "check", path=good),  # the server goes on
@@ -55,10 +67,11 @@ def test_a_session(tmp_path):
     assert {tool.name for tool in listed} == TOOLS
     assert all(tool.input_schema["properties"] for tool in listed)
     failed = [index for index, (is_error, _) in enumerate(answers) if is_error]
-    assert failed == [7, 8]
-    check, found, fixed, profiled, page, upgraded, meant, crash, relative, again = (
-        answer for _, answer in answers
+    assert failed == [10, 11, 12]
+    check, found, fixed, profiled, page, upgraded, meant, right, refused, tuned = (
+        answer for _, answer in answers[:10]
     )
+    nameless, crash, relative, again = (answer for _, answer in answers[10:])
     assert json.loads(check)["ok"]
     assert json.loads(again) == json.loads(check)
     assert [finding["rule"] for finding in json.loads(found)["findings"]] == ["A025"]
@@ -67,6 +80,11 @@ def test_a_session(tmp_path):
     assert page.startswith("# M004")
     assert json.loads(upgraded)["files"][0]["path"] == good
     assert "nisa.tensor_tensor(dst, data1, data2" in meant
+    assert json.loads(right)["outcome"] == "right"
+    assert json.loads(refused)["outcome"] == "wrong"
+    (ranking,) = json.loads(tuned)["tunings"]
+    assert [v["values"] for v in ranking["variants"]] == [{"FACTOR": 2.0}, {"FACTOR": 4.0}]
+    assert "accepted: an absolute path" in nameless
     assert "Aborted" in crash
     assert "accepted: an absolute path" in relative
 

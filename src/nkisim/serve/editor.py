@@ -195,10 +195,9 @@ class _Editor(LanguageServer):
 
     async def _lenses(self, params: types.CodeLensParams) -> list[types.CodeLens]:
         text = self._texts.get(params.text_document.uri, _Text())
-        if text.work is not None:
-            await asyncio.wait([text.work])
-        if text.times is not None:  # started at the end of the other
-            await asyncio.wait([text.times])
+        # The prediction starts at the end of a check, and a later text takes the place of both.
+        while running := [task for task in (text.work, text.times) if task and not task.done()]:
+            await asyncio.wait(running)
         return [
             types.CodeLens(
                 types.Range(types.Position(line, 0), types.Position(line, 0)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from cmath import isfinite
 from typing import NamedTuple
 
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import also_spelled, whole
-from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.backend.fallback import callers_level
+from trnsci.core.errors import AccuracyWarning, FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.examples import Case
 from trnsci.core.iterations import (
     IterationInfo,
@@ -62,7 +64,8 @@ class Polar(NamedTuple):
 def inv_sqrt_spd(A: Tensor) -> Tensor:
     """Return ``A ** -0.5`` of symmetric (Hermitian) positive definite matrices.
 
-    Eigenvalues below ``eps * n`` times the largest are rounding errors, and are raised to that.
+    Eigenvalues below ``eps * n`` times the largest are rounding errors, and are raised to that,
+    with an ``AccuracyWarning``. At the level ``doublefloat`` eps is that of float64.
 
     Args:
         A: Positive definite matrices, of which the lower triangle is read.
@@ -151,6 +154,13 @@ def _inverse_roots(w: Tensor) -> Tensor:
     if concrete(w) and not float((w.select(-1, 0) + smallest).min()) > 0:
         raise NotPositiveDefiniteError(
             f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"
+        )
+    if concrete(w) and bool((w.select(-1, 0) < smallest).any()):
+        warnings.warn(
+            f"inv_sqrt_spd: eigenvalues below {rounding:.3g} of the largest are raised to that; "
+            f"the result is not accurate along their eigenvectors",
+            AccuracyWarning,
+            stacklevel=callers_level("trnsolver"),
         )
     return torch.maximum(w, smallest.unsqueeze(-1)).rsqrt()
 

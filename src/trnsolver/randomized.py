@@ -29,6 +29,7 @@ from trnsolver._paths.arguments import (
     in_full_precision,
     order_and_dtype,
     restored,
+    restored_parts,
     square_matrix,
 )
 from trnsolver.eigen import Eigenpairs, run_eigh
@@ -158,7 +159,8 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
         raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite") from None
     root = torch.linalg.solve_triangular(factor.mH, image, upper=True, left=False)
     u, s, _ = run_svd("nystrom", root)
-    return Nystrom(u, (s * s - shift).clamp_min(0) * unit)
+    parts = u, (s * s - shift).clamp_min(0) * unit
+    return Nystrom(*(restored_parts(parts, A) if isinstance(A, Tensor) else parts))
 
 
 @in_full_precision

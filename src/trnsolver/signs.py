@@ -106,9 +106,8 @@ def orthogonalize(
     Raises:
         FlagError: The number of steps is negative.
     """
-    any_matrix("orthogonalize", "A", A)
+    x = _scaled(any_matrix("orthogonalize", "A", A))
     whole("orthogonalize", "steps", steps, 0, error=FlagError)
-    x = _scaled(working(A))
     if kernels_wanted():
         return _quintic(x, steps, coefficients).to(A.dtype)
     sides = sorted(x.shape[-2:])

@@ -9,6 +9,7 @@ from torch.overrides import TorchFunctionMode
 import trnsolver
 from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
+from trnsci.core.errors import AccuracyWarning
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsolver.signs import _quintic
 
@@ -44,9 +45,11 @@ def test_inverse_square_roots_of_what_is_no_number(bad, place):
         trnsolver.inv_sqrt_spd(a)
 
 
-def test_rounding_is_no_negative_eigenvalue():
+def test_rounding_is_no_negative_eigenvalue_and_is_told():
     a = with_values(np.array([0.0, 1.0, 2.0]))
-    assert bool(torch.isfinite(trnsolver.inv_sqrt_spd(a)).all())
+    with pytest.warns(AccuracyWarning, match="inv_sqrt_spd: eigenvalues below") as caught:
+        assert bool(torch.isfinite(trnsolver.inv_sqrt_spd(a)).all())
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e2, 1e5])

@@ -1,7 +1,7 @@
 """Validation of solver arguments beyond the checks of the core.
 
-float16 and bfloat16 are solved in float32 and rounded back: ``working`` widens, ``restored``
-rounds.
+float16 and bfloat16 are solved in float32, and float32 at the level ``doublefloat`` in float64:
+checks of matrices widen, ``restored`` rounds, once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, broadcast, floating, matrix, square, tensor
+from trnsci.core.backend.precision import CHOSEN
 from trnsci.core.errors import (
     ConvergenceError,
     FlagError,
@@ -23,12 +24,16 @@ from trnsci.core.errors import (
     ShapeError,
     SingularMatrixError,
 )
+from trnsci.core.numbers.conversions import real_dtype, widest
 from trnsci.core.numbers.values import autocast_on, finite, only_finite
+from trnsolver._library import LIBRARY
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _NARROW = (torch.float16, torch.bfloat16)
+_SINGLE = (torch.float32, torch.complex64)
+_DOUBLE = (torch.float64, torch.complex128)
 
 
 def working(value: Tensor) -> Tensor:
@@ -36,9 +41,19 @@ def working(value: Tensor) -> Tensor:
     return value.float() if value.dtype in _NARROW else value
 
 
+def _at_level(value: Tensor) -> Tensor:
+    """Return ``working``, of single precision in double at the level ``doublefloat``."""
+    widens = CHOSEN.used and value.dtype in _SINGLE and LIBRARY.widening()
+    return widest(value) if widens else working(value)
+
+
 def restored(value: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a real or complex result in the precision of the operand."""
-    return value.to(dtype) if dtype in _NARROW else value
+    if dtype not in _NARROW and value.dtype not in _DOUBLE:
+        return value
+    if value.is_complex():
+        return value.to(dtype if dtype.is_complex else dtype.to_complex())
+    return value.to(real_dtype(dtype))
 
 
 def restored_parts(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:
@@ -68,7 +83,7 @@ def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
     tensor(function, name, value)
     floating(function, name, value)
     matrix(function, name, value)
-    return working(value)
+    return _at_level(value)
 
 
 def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
@@ -76,7 +91,7 @@ def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
     tensor(function, name, value)
     floating(function, name, value)
     square(function, name, value)
-    return working(value)
+    return _at_level(value)
 
 
 def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Tensor, bool]:
@@ -100,7 +115,7 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
             f"{function}: the batch dimensions of A and {name} must broadcast, got "
             f"{tuple(A.shape)} and {tuple(B.shape)}"
         )
-    return working(B), vectors
+    return _at_level(B), vectors
 
 
 def columns_of(B: Tensor, vectors: bool) -> Tensor:

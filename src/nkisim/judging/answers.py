@@ -43,15 +43,15 @@ from nkisim.trials.running import arrays_of
 
 @dataclass(slots=True)
 class _Loaded:
-    """What the child keeps between messages.
+    """The imported kernel, and its recorded runs, which the child keeps between messages.
 
     Attributes:
         kernel: The kernel.
-        cases: The arguments that its file gives.
+        cases: Arguments of calls: ``nkisim_examples()`` of the file, else generated from shapes.
         seal: The functions of nkisim and NumPy as they were before the file was imported.
-        streams: The first run for each kind of arguments.
-        stream: The last run.
-        returned: The tensors that it returned.
+        streams: Instructions of the first run for each kind of arguments.
+        stream: Instructions of the last run.
+        returned: The tensors that the last run returned.
     """
 
     kernel: Kernel
@@ -75,7 +75,7 @@ def _load(
     file: str, kernel: str, files: list[str], shapes: list[str], examples: bool
 ) -> dict[str, Any]:
     """Import the file; return the arguments that ``shapes``, its examples or annotations give."""
-    profile(_warm)(np.ones((128, 128), np.float32))  # what runs need is loaded before
+    profile(_warm)(np.ones((128, 128), np.float32))  # loads libraries, which the guard refuses
     name, grid = named_kernel(kernel)
     sources, _ = file_findings(file, name)
     given = [parse_shapes(text) for text in shapes] or [{}]

@@ -44,7 +44,7 @@ class Limits:
 
     Attributes:
         seconds: Wall time from its start, and processor time.
-        memory: Bytes of address space; NumPy and nkisim take about 1 GiB of them.
+        memory: Bytes of address space, of which NumPy and nkisim take about 1 GiB.
         files: Open files.
     """
 

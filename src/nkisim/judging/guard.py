@@ -1,8 +1,9 @@
-"""What code of others may not do in a child process, watched by a hook of the interpreter.
+"""An audit hook that ends a child process when untrusted code does what it may not do.
 
-Python announces what it is about to do: open a file, start a process, load a library. A hook cannot
-be removed. One that refuses sends the reason and ends the process at once: an exception could be
-caught. The hook sees what is announced and no more; see SECURITY.md.
+Python raises an audit event before it opens a file, starts a process or loads a library, and calls
+the hook with it. An audit hook cannot be removed. To refuse an event, the hook sends the reason and
+ends the process at once: an exception could be caught. Actions without an audit event are not seen;
+see SECURITY.md.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LIBRARY = tuple(
 
 
 class Guard:
-    """The hook of one child.
+    """The audit hook of one child process.
 
     Args:
         files: The files whose code is not trusted; they may be read.
@@ -55,7 +56,7 @@ class Guard:
         self._busy = threading.local()
 
     def begin(self) -> None:
-        """Watch from now on, to the end of the process."""
+        """Install the audit hook, which stays to the end of the process."""
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:

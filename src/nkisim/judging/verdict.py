@@ -21,7 +21,7 @@ STATUS: Mapping[Outcome, int] = {"right": 0, "refused": 1, "wrong": 1, "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A reason against a kernel.
+    """One reason why the judge refuses a kernel, or finds it wrong.
 
     Attributes:
         kind: A rule's id, or one of ``KINDS``.
@@ -52,7 +52,7 @@ KINDS: Mapping[str, str] = {
 """Kinds of faults besides the ids of rules."""
 
 OF_RESULTS = frozenset({"stopped", "input", "result", "slower"})
-"""The kinds of a kernel that is legal."""
+"""Kinds of faults of a kernel that is legal: none of them refuses an instruction or a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class CaseResult:
     Attributes:
         name: What is special about it.
         arguments: Its arguments by name, as text.
-        counted: Whether it counts; False if the kernel or the reference refuses it.
+        counted: Whether the verdict includes it; False if the kernel or the reference refuses it.
         passed: Whether its results are within the tolerance.
-        note: Why it does not count, or what is wrong.
+        note: If not counted, why; else what is wrong with its results.
         ulps, norm: Largest error in units in the last place, and relative in the 2-norm.
         tolerance: Tolerance, relative to an element's size and condition.
-        wrong: Number of elements outside.
+        wrong: Number of elements whose error exceeds the tolerance.
         worst: ``output``, ``index``, ``got``, ``expected``, and the ``file`` and ``line`` of the
             statement that wrote the element farthest from the reference's.
     """

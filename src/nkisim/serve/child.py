@@ -62,7 +62,7 @@ def _serve(channel: socket.socket, command: Callable[[Sequence[str]], None]) -> 
     """Run a request with stdout and stderr in files, send them, and end the process."""
     try:
         if hasattr(os, "setsid"):
-            os.setsid()  # the group that is ended as a whole
+            os.setsid()  # on a time-out the parent kills the whole process group
         channel.sendall(b"%d\n" % os.getpid())
         faulthandler.enable(file=channel.fileno())
         with channel.makefile("rb") as lines:
@@ -108,7 +108,8 @@ def _limit(seconds: float) -> None:
         return
     import resource
 
-    # The process that waits ends this one first; processor time is for when it has gone.
+    # The parent kills this process after ``seconds``. The limit of processor time ends it if the
+    # parent itself has ended.
     for kind, most in (
         (resource.RLIMIT_CPU, int(seconds) + 5),
         (resource.RLIMIT_AS, Limits().memory),

@@ -43,14 +43,14 @@ _DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 
 @dataclass
 class _Text:
-    """What is known of an open text.
+    """An open document, with the results of its last check.
 
     Attributes:
-        checked: The text that the fixes are for.
-        findings: Its findings, as data.
-        lenses: Lines of kernels, counted from 0, and their times.
-        work: The check that runs, if any.
-        times: The prediction that runs, if any.
+        checked: The text that was checked; fixes of findings apply to it.
+        findings: The findings in ``checked``, as data.
+        lenses: Lines of kernels, counted from 0, and their predicted times.
+        work: The task of a check that is under way, if any.
+        times: The task of a prediction that is under way, if any.
     """
 
     checked: str = ""
@@ -82,7 +82,8 @@ class _Editor(LanguageServer):
             types.TEXT_DOCUMENT_CODE_LENS: self._lenses,
         }
         for name, handler in features.items():
-            self.feature(name)(partial(handler))  # a bound method takes no attributes
+            # ``feature`` sets attributes on the handler, and a bound method cannot have any.
+            self.feature(name)(partial(handler))
 
     # -- checks ------------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def other_shapes(arguments: Arguments) -> Iterator[dict[int, int]]:
     for extent in sorted(found, reverse=True):
         step = next((s for s in (4 * _TILE, _TILE) if extent % s == 0 and extent > s), 0)
         if step:
-            tiles = extent // step  # a few are enough, and one is too few
+            tiles = extent // step  # the second shape gets at least two, and few instead of many
             other = tiles // 4 + 1 if tiles > 8 else tiles - 1 if tiles > 2 else tiles + 1
             yield {extent: other * step}
             yield {extent: extent + step}

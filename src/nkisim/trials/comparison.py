@@ -7,7 +7,8 @@ An element may differ from the reference's by
 r is the reference's element, and d its condition: twice by how much it changes, in the mean, where
 every input changes by its own size. u is the unit roundoff of the narrowest floating-point type of
 inputs and outputs, and n the length of the longest sum, whose float32 roundings add up like a
-random walk. For float32 u is 2**-17, not 2**-24: products in halves of bfloat16 have 16 bits.
+random walk. For float32 u is 2**-17, not 2**-24: kernels may multiply float32 numbers as sums of
+two bfloat16 numbers, which have 16 bits.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ class Comparison:
     Attributes:
         passed: Whether each element is within the tolerance.
         problem: What is wrong besides elements: their number, shape or type.
-        ulps: Largest error in units of the last place of its output's type, at an element's size or
-            condition, whichever is larger: near a cancellation no result has more.
+        ulps: Largest error in units in the last place of the output's type, at the larger of the
+            element's size and its condition. Near a cancellation the condition is larger.
         norm: Largest relative error of an output in the 2-norm.
         relative: The tolerance relative to the size and the condition of an element.
         output, index: The worst element.
         got, expected: Its values.
-        wrong: Elements outside the tolerance.
+        wrong: Number of elements whose error exceeds the tolerance.
     """
 
     passed: bool

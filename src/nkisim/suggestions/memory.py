@@ -85,7 +85,7 @@ def _through_psum(case: Case) -> Rewrite | None:
     fact = case.fact("dst")
     if fact is None or fact.buffer != "sbuf" or not case.is_bare:
         return None
-    if case.function not in ("nc_matmul", "nc_transpose"):
+    if case.function not in ("nc_matmul", "nc_transpose") or "dst" not in case.arguments:
         return None
     dtype = "float32" if case.function == "nc_matmul" else fact.dtype
     tile, made = new_tile(case, "dst", "psum", fact, dtype, "psum")

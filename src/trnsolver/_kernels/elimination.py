@@ -42,14 +42,14 @@ class Group(NamedTuple):
         copies: Number of matrices.
         mine: Their belonging tile.
         own: Ones in the column of each row's position in its matrix, (slots, order).
-        minus: The negative of ``own``.
+        minus: The negative of ``own``; None where there is nothing to subtract.
     """
 
     order: int
     copies: int
     mine: Tile
     own: Tile
-    minus: Tile
+    minus: Tile | None
 
 
 def group_of(order: int, copies: int) -> Group:
@@ -60,8 +60,10 @@ def group_of(order: int, copies: int) -> Group:
         own = nl.ndarray((slots, order), dtype=nl.float32, buffer=nl.sbuf)
         columns = eye.ap(pattern=[[slots, slots], [1, order], [order, copies]], offset=0)
         nisa.tensor_reduce(dst=own, op=nl.add, data=columns, axis=2)
-    minus = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=minus, data=own, op0=nl.multiply, operand0=-1.0)
+    minus = None
+    if copies == 1 and order > PANEL:
+        minus = nl.ndarray(own.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=minus, data=own, op0=nl.multiply, operand0=-1.0)
     return Group(order, copies, belonging(order, copies), own, minus)
 
 

@@ -24,6 +24,7 @@ READERS = {
     "nkisim/checks/langcheck/found.py": "makes findings of what the source shows",
     "nkisim/collectives/varying.py": "makes findings of faults of sizes",
     "nkisim/judging/entry.py": "quotes findings of the child process in a verdict",
+    "nkisim/serve/editor.py": "shows findings in an editor",
     "nkisim/spec/call.py": "makes findings of violations",
     "nkisim/spec/signatures.py": "makes findings of faults of calls",
     "nkisim/cli/upgrading.py": "writes changes of an upgrade, with texts of their own",

@@ -21,6 +21,7 @@ from trnsci.core.tiles.hardware import SMALLEST_SBUF, TILE
 from trntensor._library import LIBRARY
 from trntensor._paths.arguments import check_operands, read_arguments
 from trntensor._paths.dispatch import contracted, lowered, moved
+from trntensor._paths.operations import CONTRACT
 from trntensor._paths.precision import Precision, checked_precision, with_precision
 from trntensor._planning.contraction_paths import Minimize, Path, pair_flops
 from trntensor._planning.pairs import Groups, groups_of
@@ -226,14 +227,14 @@ class ContractionPlan(Plan):
         if self.precision == "kahan":
             return "pytorch", "kahan is float64, which the kernels do not take"
         doublefloat = self.precision == "doublefloat"
-        real = self.dtype.is_floating_point
-        if not (real if doublefloat else self.dtype in (torch.float32, torch.bfloat16)):
+        numbers = self.dtype.is_floating_point or self.dtype.is_complex
+        if not (numbers if doublefloat else self.dtype in CONTRACT.dtypes):
             return "pytorch", f"the kernels do not take {self.dtype}"
         if not self._products:
             return "pytorch", "there is nothing to multiply and sum"
         launches = moved(self.program)[1]
-        if doublefloat:
-            launches = ["doublefloat_gemm" for _ in self._products]
+        if doublefloat or self.dtype.is_complex:  # nothing is fused
+            launches = ["doublefloat_gemm" if doublefloat else "contract"] * len(self._products)
         return path, f"{', '.join(launches)} for {_steps(len(self.program.steps))}"
 
 

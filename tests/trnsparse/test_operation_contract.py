@@ -8,7 +8,12 @@ import torch
 
 import trnsparse
 from trnsci.core.testing import random_tensor
-from trnsci.core.testing.contract import DerivativeContract, OperationContract, Sample
+from trnsci.core.testing.contract import (
+    ComplexContract,
+    DerivativeContract,
+    OperationContract,
+    Sample,
+)
 from trnsparse._attention import operations as attention_operations
 from trnsparse._attention.dispatch import _tables
 from trnsparse._library import LIBRARY
@@ -122,4 +127,45 @@ class TestOperations(DerivativeContract):
             (Q, K, V, BIAS),
         ),
         Sample("attention_backward", gradient, (random_tensor(2, 3, 3, seed=4), Q, K, V)),
+    )
+
+
+def numbers(*shape: int, seed: int) -> Any:
+    return random_tensor(*shape, 2, seed=seed)
+
+
+def of_complex(call: Any) -> Any:
+    """Return the call of complex operands, for their parts."""
+    return lambda *tensors: call(*map(torch.view_as_complex, tensors))
+
+
+def screened_numbers(a: Any, b: Any) -> Any:
+    diagonal = torch.tensor([4.0, 0.01, 1.0, 0.25, 9.0]).to(a.real)
+    return trnsparse.screened_spmm(a, diagonal, b, 0.5)
+
+
+class TestComplexOperations(ComplexContract):
+    library = LIBRARY
+    samples = (
+        Sample(
+            "spmm",
+            of_complex(lambda x, b: sparse(x).matmul(b)),
+            (numbers(4, seed=5), numbers(5, 3, seed=6)),
+        ),
+        Sample("sddmm", of_complex(sampled), (numbers(3, 2, seed=9), numbers(5, 2, seed=6))),
+        Sample(
+            "bsr_sddmm",
+            of_complex(sampled_in_blocks),
+            (numbers(8, 2, seed=9), numbers(5, 2, seed=6)),
+        ),
+        Sample(
+            "bsr_spmm",
+            of_complex(lambda blocks, b: in_blocks(blocks).matmul(b.conj())),
+            (numbers(3, 3, 3, seed=7), numbers(5, 2, seed=6)),
+        ),
+        Sample(
+            "screened_spmm",
+            of_complex(screened_numbers),
+            (numbers(5, 5, seed=10), numbers(5, 2, seed=6)),
+        ),
     )

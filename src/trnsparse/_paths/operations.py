@@ -6,6 +6,7 @@ numbers. Indices have no derivatives; derivatives by values and dense operands a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from trnsci.core.backend.derivatives import total
 from trnsci.core.backend.operation import Operation
+from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import pattern_of
 from trnsparse._products.block_products import block_product, cut, sampled_blocks
@@ -24,6 +26,11 @@ _DTYPES = ("float32", "bfloat16", "int32", "int64")
 
 def _operation(name: str, **declaration: Any) -> Operation:
     return Operation(LIBRARY, name, launch=f"trnsparse._paths.kernel_path:{name}", **declaration)
+
+
+def _two_columns(row_ptrs: Tensor, col_indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the pattern in which each entry is the two columns of its parts."""
+    return 2 * row_ptrs, torch.stack([2 * col_indices, 2 * col_indices + 1], -1).flatten()
 
 
 # -- by rows ---------------------------------------------------------------------------------------
@@ -51,9 +58,16 @@ def _spmm_flops(values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor
     return 2.0 * values.numel() * b.shape[-1]
 
 
+def _spmm_by_parts(
+    real: Callable[..., Tensor], values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor
+) -> Tensor:
+    return joined(real(parts(values), *_two_columns(row_ptrs, col_indices), embedded(b)))
+
+
 SPMM = _operation(
     "spmm",
     reference=_spmm,
+    by_parts=_spmm_by_parts,
     backward=_spmm_backward,
     linear=(0, 3),
     dtypes=_DTYPES,
@@ -81,9 +95,16 @@ def _sddmm_flops(row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor) ->
     return 2.0 * col_indices.numel() * c.shape[-1]
 
 
+def _sddmm_by_parts(
+    real: Callable[..., Tensor], row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor
+) -> Tensor:
+    return joined(real(*_two_columns(row_ptrs, col_indices), parts(c), embedded(d.mT).mT))
+
+
 SDDMM = _operation(
     "sddmm",
     reference=_sddmm,
+    by_parts=_sddmm_by_parts,
     backward=_sddmm_backward,
     linear=(2, 3),
     dtypes=_DTYPES,
@@ -130,9 +151,23 @@ def _bsr_flops(
     return 2.0 * blocks.numel() * b.shape[-1]
 
 
+def _bsr_by_parts(
+    real: Callable[..., Tensor],
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    rows: int,
+) -> Tensor:
+    """Return the product of blocks of twice the size, on the left of vectors."""
+    left, columns = embedded(blocks.mT).mT, parts(b.mT).mT
+    return joined(real(left, block_row_ptrs, block_col_indices, columns, 2 * rows).mT).mT
+
+
 BSR_SPMM = _operation(
     "bsr_spmm",
     reference=_bsr_spmm,
+    by_parts=_bsr_by_parts,
     backward=_bsr_backward,
     linear=(0, 3),
     autocast="lower",
@@ -195,9 +230,27 @@ def _too_small_blocks(
     return "" if size > 1 else "the kernel takes blocks of at least 2"
 
 
+def _bsr_sddmm_by_parts(
+    real: Callable[..., Tensor],
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    c: Tensor,
+    d: Tensor,
+    size: int,
+) -> Tensor:
+    """Return the products of all parts with all, summed up to the numbers of a block."""
+    rows = (torch.view_as_real(x.resolve_conj()).mT.flatten(0, 1) for x in (c, d))
+    found = real(block_row_ptrs, block_col_indices, *rows, 2 * size)
+    each = found.reshape(-1, size, 2, size, 2)
+    by_real, by_imaginary = each[:, :, 0], each[:, :, 1]
+    real_part = by_real[..., 0] - by_imaginary[..., 1]
+    return torch.complex(real_part, by_real[..., 1] + by_imaginary[..., 0])
+
+
 BSR_SDDMM = _operation(
     "bsr_sddmm",
     reference=_bsr_sddmm,
+    by_parts=_bsr_sddmm_by_parts,
     backward=_bsr_sddmm_backward,
     linear=(2, 3),
     autocast="lower",
@@ -245,9 +298,22 @@ def _screened_flops(
     return 2.0 * a.numel() * b.shape[-1]
 
 
+def _screened_by_parts(
+    real: Callable[..., Tensor],
+    a: Tensor,
+    row_bounds: Tensor,
+    col_bounds: Tensor,
+    b: Tensor,
+    cutoff: float,
+) -> Tensor:
+    bounds = row_bounds, col_bounds.repeat_interleave(2)
+    return joined(real(parts(a), *bounds, embedded(b), cutoff))
+
+
 SCREENED_SPMM = _operation(
     "screened_spmm",
     reference=screened_product,
+    by_parts=_screened_by_parts,
     backward=_screened_backward,
     jvp=_screened_jvp,
     autocast="lower",

@@ -113,7 +113,10 @@ def run_stages(
     operands: Sequence[Tensor],
     precision: Precision,
 ) -> Tensor:
-    """Run the stages; return the result of the last one. At doublefloat no stages are fused."""
+    """Run the stages; return the result of the last one.
+
+    At doublefloat and for complex operands no stages are fused.
+    """
     doublefloat = precision == "doublefloat"
     pair = DOUBLEFLOAT_CONTRACT if doublefloat else CONTRACT
     tensors: list[Any] = [
@@ -123,7 +126,7 @@ def run_stages(
         if len(numbers) == 3:
             a, b, t, c, out = labels
             i, j, k = numbers
-            if doublefloat:
+            if doublefloat or any(tensors[at].is_complex() for at in numbers):
                 between = pair.of(tensors[i], tensors[j], a, b, t)
                 tensors.append(pair.of(between, tensors[k], t, c, out))
             else:

@@ -10,7 +10,7 @@ the other operands: ``"ij,jk->ik"`` has ``"ik,jk->ij"`` for its first operand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, total
 from trnsci.core.backend.operation import Operation
 from trnsci.core.examples import Example, example
+from trnsci.core.numbers.planes import embedded, joined, parts, real_length
 from trnsci.core.testing import random_tensor
 from trntensor._library import LIBRARY
 from trntensor._planning.chains import extents_of, terms_of, why_unfused
@@ -39,6 +40,19 @@ def _contract_flops(a: Tensor, b: Tensor, subscripts: str) -> float:
     return 2.0 * prod(extents_of((left, a.shape), (right, b.shape)).values())
 
 
+def _by_parts(real: Callable[..., Tensor], a: Tensor, b: Tensor, subscripts: str) -> Tensor:
+    """Return a contraction with two more indices: that of the parts, which is summed, and theirs.
+
+    The smaller operand is the one that is written as blocks.
+    """
+    left, right, out = terms_of(subscripts)
+    if a.numel() < b.numel():
+        a, b, left, right = b, a, right, left
+    p, q = [x for x in LETTERS if x not in subscripts][:2]
+    operands = parts(a[..., None]), embedded(b[..., None, None])
+    return joined(real(*operands, f"{left}{p},{right}{p}{q}->{out}{q}"))[..., 0]
+
+
 class Contraction(Operation):
     """A contraction of two tensors, whose derivatives are contractions of the same operation."""
 
@@ -48,6 +62,7 @@ class Contraction(Operation):
             name,
             reference=_contract,
             launch=f"trntensor._paths.kernel_path:{name}",
+            by_parts=_by_parts,
             backward=self._gradients,
             jvp=self._tangent,
             batched=self._batch,
@@ -112,7 +127,9 @@ CONTRACT = Contraction(
 def _contract_too_deep(a: Tensor, b: Tensor, subscripts: str) -> str:
     left, right, out = terms_of(subscripts)
     pairs = zip(left, a.shape, strict=True)
-    return too_deep(prod([size for x, size in pairs if x in right and x not in out]))
+    return too_deep(
+        real_length(a, prod([size for x, size in pairs if x in right and x not in out]))
+    )
 
 
 def too_deep(depth: int) -> str:

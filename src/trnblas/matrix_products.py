@@ -61,14 +61,14 @@ def gemm(
         transB: Transposition of B.
         out_dtype: Dtype of C and of the result: that of A and B (None), or float32 if A and B are
             float16, bfloat16 or float8.
-        precision: Arithmetic of the product of float32 or float64 matrices: ``"bfloat16"``,
-            ``"float16x3"``, ``"float32"``, or ``"doublefloat"``, which gives thirteen digits on a
-            NeuronCore: every entry of op(A) @ op(B) is within 2**-45 times the 2-norms of its row
-            and column. None for the level of ``trnblas.precision``, float32 by default. Torch
-            computes at least as accurately.
-        target_forward_error: The largest error of an entry of op(A) @ op(B), relative to the
-            2-norms of its row and column: the cheapest level whose bound admits it is chosen, and
-            the fewest slices at ``"doublefloat"``. float64 matrices have only that level.
+        precision: Arithmetic of the product of float32 or float64 matrices, or of complex ones:
+            ``"bfloat16"``, ``"float16x3"``, ``"float32"``, or ``"doublefloat"``, which gives
+            thirteen digits on a NeuronCore: every part of an entry of op(A) @ op(B) is within
+            2**-45 times the 2-norms of its row and column. None for the level of
+            ``trnblas.precision``, float32 by default. Torch computes at least as accurately.
+        target_forward_error: The largest error of a part of an entry of op(A) @ op(B), relative to
+            the 2-norms of its row and column: the cheapest level whose bound admits it is chosen,
+            and the fewest slices at ``"doublefloat"``. float64 matrices have only that level.
         componentwise: Whether the bound of each entry's error is 2**-45, or the target, times the
             same entry of |op(A)| @ |op(B)|, in place of the 2-norms. At ``"doublefloat"`` this
             takes more slices for rows and columns whose entries differ widely in magnitude. A

@@ -231,11 +231,11 @@ def _outer_sum(
         agree(function, "x", x, "A", A)
         expandable(function, "A", A, shape)
     level = level_of(function, precision, x)
+    if function == "gerc":
+        y = y.conj()
     if level is not None and level.name == "doublefloat" and not is_number(alpha, 0):
         return outer_at(level, alpha, x, y, A)
     no_kernel(function)
-    if function == "gerc":
-        y = y.conj()
     if len(shape) > 2 or isinstance(alpha, Tensor) or alpha == 0:
         return accumulated(_outer(alpha, x, y), 1, A)
     if A is None:

@@ -231,9 +231,27 @@ def test_the_gradient_of_doublefloat_is_doublefloat():
     assert (launches, refusals) == ({"doublefloat_gemm": 2}, {})
 
 
-@each_case(("precision", "dtype"), [("kahan", torch.float32), ("doublefloat", torch.complex64)])
-def test_float64_on_torch_is_reported(precision, dtype):
-    a = random_tensor(4, 4).to(dtype)
-    _, launches, refusals = counted(trntensor.einsum, "ij,jk->ik", a, a, precision=precision)
+def test_kahan_runs_on_torch_and_says_so():
+    a = random_tensor(4, 4)
+    _, launches, refusals = counted(trntensor.einsum, "ij,jk->ik", a, a, precision="kahan")
     assert not launches
     assert refusals
+
+
+@each_case("dtype", [torch.complex64, torch.complex128])
+def test_complex_doublefloat_is_one_launch_for_each_pair(dtype):
+    a, b, c = (random_tensor(*s, dtype=dtype, seed=s[0]) for s in [(4, 9), (9, 5), (5, 3)])
+    got, launches, refusals = counted(
+        trntensor.einsum, "ij,jk,kl->il", a, b.conj(), c, precision="doublefloat"
+    )
+    assert (launches, refusals) == ({"doublefloat_gemm": 2}, {})
+    want, size = (
+        torch.linalg.multi_dot(x)
+        for x in (
+            [x.to(torch.complex128) for x in (a, b.conj(), c)],
+            [x.to(torch.complex128).abs() for x in (a, b, c)],
+        )
+    )
+    # Two products, each with sqrt(2) times 2**-45 of 2-norms, at most 9 times the magnitudes.
+    rounding = torch.finfo(dtype).eps
+    assert float((got - want).abs().max()) <= (2 * 9 * 2.0**-44 + rounding) * float(size.max())

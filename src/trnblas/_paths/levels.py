@@ -57,16 +57,18 @@ def level_name(function: str, precision: PrecisionLevel | None, operand: Tensor)
 def level_of_energy(
     function: str, precision: PrecisionLevel | None, operand: Tensor
 ) -> PrecisionLevel:
-    """Return the level of a call whose operands must be real at ``"doublefloat"``.
+    """Return the level of a call whose kernels take real numbers: of complex ones ``"float32"``.
 
     Raises:
         FlagError: The level is unknown.
         DTypeError: The dtype has no such level.
     """
     level = level_name(function, precision, operand)
-    if level == "doublefloat" and operand.is_complex():
+    if not operand.is_complex():
+        return level
+    if level == "doublefloat":
         raise DTypeError(f"{function}: precision={level!r} takes real numbers, got {operand.dtype}")
-    return level
+    return "float32"
 
 
 def level_of(function: str, precision: PrecisionLevel | None, A: Tensor) -> Level | None:

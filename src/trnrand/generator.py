@@ -246,7 +246,8 @@ class Generator:
     def partition(self, rank: int, size: int) -> Generator:
         """Return a generator for one rank of a partition, at this position.
 
-        The number of spawned children is copied, so the new generator does not spawn them again.
+        The new generator continues the numbering of spawned children, so that its first child is
+        not one that this generator has spawned.
 
         Raises:
             ParameterError: ``size`` is less than 1 or ``rank`` not one of 0, ..., size - 1.

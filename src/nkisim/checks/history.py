@@ -220,7 +220,7 @@ class History:
         finally:
             self._repeating[core] -= repeated
             if not self._repeating[core]:
-                del self._repeating[core]  # a core that is in no loop is not kept
+                del self._repeating[core]  # has cores in a repeated iteration only
 
 
 def is_indirect(effect: Effect) -> bool:

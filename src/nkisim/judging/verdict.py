@@ -52,7 +52,7 @@ KINDS: Mapping[str, str] = {
 """Kinds of faults besides the ids of rules."""
 
 OF_RESULTS = frozenset({"stopped", "input", "result", "slower"})
-"""Kinds of faults of a kernel that is legal: none of them refuses an instruction or a file."""
+"""Kinds of faults of a legal kernel. Every other kind, and every rule, makes a kernel illegal."""
 
 
 @dataclass(frozen=True, slots=True)

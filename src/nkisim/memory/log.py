@@ -276,7 +276,8 @@ def device_bytes(tile: Lifetime | Origin, unit: int = 1) -> int:
 def space(tile: Lifetime | Origin) -> tuple[int, int, int, int]:
     """Return the first and last partition and byte of a placed tensor, ends excluded.
 
-    Those that instructions have used; of an origin, or where they are unknown, all.
+    The space is what instructions have used of the tensor; all of it for an ``Origin``, and where
+    the use is unknown.
     """
     if isinstance(tile, Lifetime) and tile.reached is not None:
         return tile.reached
@@ -287,11 +288,11 @@ def space(tile: Lifetime | Origin) -> tuple[int, int, int, int]:
 
 
 def collisions(placed: Sequence[Lifetime]) -> list[tuple[Lifetime, Lifetime]]:
-    """Return a pair, in their order, for each tensor that begins where another is still live.
+    """Return a pair (earlier, later) for each tensor that begins where another is still live.
 
-    The memory is cut into cells where tensors begin and end. Each cell stores its last tensor and
-    the end of that tensor's lifetime; a new tensor overlaps a live one exactly if it overlaps the
-    one that lives longest.
+    The edges of all tensors cut the memory into cells. For each cell, the loop stores the tensor
+    that came last and the end of its lifetime. If a new tensor overlaps any live tensor, it also
+    overlaps the one that lives longest, so one end per cell is enough.
     """
     spaces = [space(tile) for tile in placed]
     rows = {edge: i for i, edge in enumerate(sorted({e for s in spaces for e in s[:2]}))}

@@ -129,7 +129,10 @@ class _Pasting:
         return not before.strip() and (not behind or behind.startswith(b"#"))
 
     def _changed(self, old: ast.stmt, new: list[ast.stmt]) -> list[Edit] | None:
-        """Return the edits that change a statement and put the new ones around it."""
+        """Return edits that turn ``old`` into one of ``new``, and insert the others around it.
+
+        The statement of ``new`` with the fewest changed bytes is chosen; None if there is none.
+        """
         found = [
             (sum(edit.stop - edit.start for edit in edits), i, edits)
             for i, statement in enumerate(new)

@@ -69,10 +69,10 @@ _EXPLAINED = {"L018": ("S012",), "L021": ("L026", "L027", "L028", "L029")}
 
 
 def explained(finding: Finding, ran: Iterable[Finding]) -> bool:
-    """Return whether a finding of the source has the cause of one that a run reports."""
+    """Return whether a run reports the cause of a source finding, so that it is shown once."""
     for other in ran:
         if other.rule is finding.rule and other.rule.id == "L070":
-            return True  # at the loop instead of the body
+            return True  # a run reports L070 at the line of the loop, the source in its body
         if (other.file, other.line) != (finding.file, finding.line):
             continue
         if other.rule is finding.rule:

@@ -107,7 +107,7 @@ def _last_operator(case: Case) -> str:
 
 
 def _maker(case: Case, name: str) -> ast.Assign | None:
-    """Return the statement that makes a tile; None if there is not just one."""
+    """Return the statement that assigns the tile's variable; None unless there is exactly one."""
     makers = [s for s in case.all(ast.Assign) if ast.unparse(s.targets[0]) == name]
     return makers[0] if len(makers) == 1 else None
 

@@ -124,7 +124,7 @@ class Case(Statement):
 
     def with_expression(self, old: ast.expr, text: str) -> str:
         """Return the statement with another expression in place of one of its own."""
-        # A copy takes the new node for the old one, as if that had been copied before.
+        # The memo of ``deepcopy`` maps the id of the old node to the new one, which it inserts.
         return ast.unparse(copy.deepcopy(self.statement, {id(old): expression(text)}))
 
     def with_name(self, name: str, text: str) -> str:

@@ -32,9 +32,9 @@ class _Run:
     Attributes:
         case: The finding and its statement, the first of the run.
         axis: The dimension.
-        extent: Its extent, as it is written.
-        count: Its extent.
-        step: Extent of the parts.
+        extent: Extent of the dimension, as source text.
+        count: Extent of the dimension, as a number.
+        step: Extent of one part of the dimension.
         first, last: Names of the bounds of a part.
         hoisted: Statements that make tensors in HBM, which go in front of the loop.
         body: Statements that go into the loop.

@@ -151,7 +151,7 @@ def stacked_constants(g: StackedGeometry, inverse: bool, scale: float) -> Table:
 
 
 def _both(factor: int, inverse: bool, scale: float) -> _Wide:
-    """Return the matrix from (part, j) to (part, k) of a factor."""
+    """Return the real form of the DFT matrix of a factor, by blocks of real and imaginary parts."""
     real, imaginary = dft_matrix(factor, inverse)
     return scale * np.block([[real, imaginary], [-imaginary, real]])
 

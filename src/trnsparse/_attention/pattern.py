@@ -28,8 +28,8 @@ class Pattern(NamedTuple):
         lengths: Queries and keys.
         sizes: Rows and columns of a block.
         grid: Rows and columns of blocks.
-        patterns: The number of distinct patterns.
-        own: The pattern of each head.
+        patterns: Number of distinct patterns; several heads may have the same one.
+        own: Index of the pattern of each head.
         starts: Index of the first block of each row of each pattern, then the total.
         columns: The column of each block.
         which: The table of each block; 0 for a full block.

@@ -91,7 +91,10 @@ def new_panel(x: Operands, first: int, pieces: list[tuple[int, int]]) -> Panel:
 
 
 def inside(section: Section, panel: Panel) -> tuple[Section, bool, bool]:
-    """Return the part of a section in a panel, and whether keys before or after are outside."""
+    """Return the pieces of a section whose keys are in a panel, and two flags.
+
+    The flags say whether the section has keys before the panel, and whether it has keys after it.
+    """
     begin = panel.pieces[0][0]
     last = panel.pieces[len(panel.pieces) - 1]
     end = last[0] + last[1]

@@ -32,8 +32,8 @@ class HaloPlan:
 
     Attributes:
         rank: The rank of the plan.
-        starts: First element of the share of each rank, then the length of a vector.
-        send: For each rank, the elements of the own share to send to it.
+        starts: Index of the first element of each rank's share of a vector, then its length.
+        send: For each rank, the indices in this rank's share of the elements to send to it.
         receive: Number of elements received from each rank.
         total: Number of elements that all ranks together send for a product.
     """

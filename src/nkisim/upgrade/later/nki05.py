@@ -55,8 +55,9 @@ def _patterns(source: Source) -> Iterator[Match]:
             yield Match(call, f"{source.code(view)} is a view: {_OF_VIEW}")
 
 
-# 0.3.0 and 0.4.0 refuse the call. From 0.5.0 on the docstring of ap adds the offset to the view's,
-# as nkisim does, and the language guide ignores the view.
+# NKI 0.3.0 and 0.4.0 refuse ``ap`` on a view. From 0.5.0 on AWS's documents differ. By the
+# docstring of ``ap`` its offset counts from the start of the view, as in nkisim; by the language
+# guide it counts from the start of the tensor.
 _OF_VIEW = (
     "nkisim adds the offset to the view's, AWS's language guide ignores the view; "
     "call ap on the whole tensor, with the whole offset"

@@ -15,9 +15,10 @@ RANGES = ("affine_range", "sequential_range", "static_range")
 
 
 def is_register(source: Source, node: ast.AST) -> bool:
-    """Return whether a name is visibly a register, and nothing else.
+    """Return whether every value of a name is a register.
 
-    It is allocated as one, or it is a parameter that the function loads.
+    Every assignment calls ``register_alloc``, or the name is a parameter that its function passes
+    as destination to ``register_load`` or ``register_move``.
     """
     values = source.values(node)
     if values is None:

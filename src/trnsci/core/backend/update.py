@@ -235,7 +235,7 @@ def _real_number(factor: Scalar) -> float | None:
 
 
 def one_matrix(*args: Any) -> str:
-    """Return the reason why a kernel for single matrices does not take a batch."""
+    """Return why a kernel for single matrices refuses the arguments; "" without a batch."""
     batched = any(isinstance(arg, Tensor) and arg.ndim > 2 for arg in args)
     return "the kernel takes single matrices, not batches" if batched else ""
 

@@ -91,11 +91,11 @@ class System:
         stopping: The stopping rule.
         M: Approximate inverse of the matrix, of any type that ``as_operator`` accepts.
         hermitian: Whether the matrix is its own adjoint.
-        columns: Whether vectors are the columns (n, k) of b, which share products, or lie along
-            its last dimension.
+        columns: Whether vectors are the columns of a b of shape (n, k) and share products; if not,
+            they lie along its last dimension.
         with_data: Returns the matrix with a given data tensor, for matrices that have one.
         on_failure: Action if the method does not converge.
-        dtype: Dtype that the caller rounds the solution to; None for that of b.
+        dtype: Dtype to which the caller rounds the solution; None is the dtype of b.
         total: Sums scalars over the ranks that hold parts of the vectors; None for one process.
     """
 

@@ -20,7 +20,8 @@ def array_of(tensor: torch.Tensor) -> Any:
     try:
         return tensor.numpy()
     except (RuntimeError, TypeError):
-        # It requires a gradient while gradients are off, or has a lazy conjugation or negation.
+        # The tensor requires a gradient while gradients are recorded, is lazily conjugated or
+        # negated, or has a dtype that NumPy does not have.
         plain = tensor.detach().resolve_conj().resolve_neg()
     if plain.dtype is torch.bfloat16:
         import ml_dtypes  # imported only for bfloat16

@@ -12,10 +12,11 @@ is the block ``[[a, b], [-b, a]]`` at (2i, 2j), so that ``[x, y]`` times the blo
 of matrices of blocks stay; a diagonal block is triangular only if its number is real.
 
 A real or imaginary part is a real sum of 2k products; by Cauchy and Schwarz the sum of their moduli
-is at most that of ``|A| @ |B|``. So the error of each part is at most the bound of a real product
-with twice the terms, relative to ``|A| @ |B|``; that of the complex number is sqrt(2) times that.
-With a bound in proportion to k, it is 2 sqrt(2) times the bound of a real product. Three products,
-by the sums of parts, would be bounded only by norms of whole matrices, and are not used.
+is at most the entry of ``|A| @ |B|``. So the error of each part is at most the bound of a real
+product with 2k terms, relative to ``|A| @ |B|``, and the error of the complex number is at most
+sqrt(2) times as large. If the bound of a real product grows in proportion to k, the bound of the
+complex product is 2 sqrt(2) times the bound of a real product with k terms. The algorithm with
+three real products has error bounds by norms of whole matrices only, and is not used.
 """
 
 from __future__ import annotations

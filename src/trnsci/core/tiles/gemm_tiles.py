@@ -174,9 +174,9 @@ def row_sums(
     starts: list[int],
     totals: Tile | None,
 ) -> list[Tile]:
-    """Return float32 tiles with ``mw`` rows of the product of panels, one for each run of columns.
+    """Multiply ``mw`` rows of left panels by right panels; return a float32 tile per column range.
 
-    ``starts`` holds the first column of each run, and the end of the last. The last left panel
+    ``starts`` holds the first column of each range, and the end of the last. The last left panel
     is paired with the first right one, and so on. With ``totals``, a resident block in SBUF, the
     tiles are parts of it and include the sums over the contraction before ``k0``.
     """

@@ -1,12 +1,13 @@
 """Inverses of triangular tiles, by doubling: products only, and no loop over rows.
 
-With X_s the inverse of the diagonal s-blocks of M and M_s its s-blocks next to them,
+X_s has the inverses of the diagonal blocks of M of order s. M_s has the blocks of M of order s that
+join the first diagonal block with the second, the third with the fourth, and so on. Then
 
     X_2s = X_s - X_s M_s X_s
 
-from the reciprocal diagonal in seven steps to 128. This is block inversion: each entry is one
-product of two inverses and a block of M, as accurate as substitution by blocks. Both X_s and its
-transpose are stored, so no step transposes.
+doubles s, from X_1, the reciprocal diagonal, to X_128 in seven steps. This is block inversion: each
+new entry is one product of two inverses and a block of M, as accurate as substitution by blocks.
+Both X_s and its transpose are stored, so no step transposes.
 
 Layout   one square tile, of at most 128 rows
 Limits   float32. A zero on the diagonal makes the inverse not finite

@@ -122,6 +122,7 @@ CASES = (
     _transform("rfft", "real FFT", "rfft", 5, 200, real=True),
     _transform("irfft", "inverse real FFT", "irfft", 5, 101),
     _transform("two_d", "2-D FFT", "fft2", 2, 130, 20),
+    _transform("stacked_image", "2-D FFT by stacked factors", "fft2", 1024, 20),
     _transform("n_d", "n-D FFT", "fftn", 6, 10, 12, 7),
     Case(
         "stft",

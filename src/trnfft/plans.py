@@ -13,11 +13,10 @@ import numpy.typing as npt
 import torch
 
 from trnfft import nd, transforms
-from trnfft._kernels.four_step_geometry import Geometry
-from trnfft._kernels.stacked_geometry import StackedGeometry
+from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry
 from trnfft._paths.arguments import Norm, checked_norm
 from trnfft._paths.kinds import Spectrum
-from trnfft._planning.recipe import KINDS, FFTAlgorithm, Recipe, recipe
+from trnfft._planning.recipe import KINDS, AnyGeometry, FFTAlgorithm, Recipe, recipe
 from trnfft._planning.tables import clear_tables
 from trnfft._planning.work import (
     Problem,
@@ -27,6 +26,7 @@ from trnfft._planning.work import (
     dft_work,
     four_step_work,
     n_d_work,
+    stacked_image_work,
     stacked_work,
     two_d_work,
 )
@@ -71,7 +71,7 @@ class FFTPlan(Plan):
         kind: Name of the transform.
         norm: Normalisation, as in torch.
         generation: Generation of the NeuronCore.
-        geometry: Factors of COOLEY_TUKEY, or of the inner transforms of BLUESTEIN.
+        geometry: Factors of COOLEY_TUKEY or TWO_D, or of the inner transforms of BLUESTEIN.
     """
 
     n: int
@@ -85,7 +85,7 @@ class FFTPlan(Plan):
     kind: str = "fft"
     norm: Norm = None
     generation: Generation = DEFAULT_GENERATION
-    geometry: Geometry | StackedGeometry | None = None
+    geometry: AnyGeometry | None = None
 
     def __post_init__(self) -> None:
         """Fill in the fields of a plan constructed from its length alone."""
@@ -117,6 +117,8 @@ class FFTPlan(Plan):
         """Sizes of the DFT matrices of one transform."""
         if self.geometry is None:
             return self.sizes
+        if isinstance(self.geometry, ImageGeometry):
+            return (*self.geometry.rows[:2], *self.geometry.columns[:2])
         if isinstance(self.geometry, StackedGeometry):
             return tuple(factor for factor in self.geometry[:3] if factor > 1)
         return tuple(factor for factor in self.geometry if factor > 1)
@@ -181,7 +183,7 @@ class FFTPlan(Plan):
             return self._work_by_dimension()
         length = self.shape[self.dim[-1]]
         problem = self._problem(self.batch, length, self._recipe, ITEMSIZE[self.dtype])
-        if self.algorithm is FFTAlgorithm.TWO_D:
+        if self.algorithm is FFTAlgorithm.TWO_D and self.geometry is None:
             return two_d_work(problem, self.sizes[0], problem.points[0])
         if self.algorithm is FFTAlgorithm.N_D:
             return n_d_work(problem, self.sizes, problem.points[0])
@@ -288,9 +290,11 @@ def _cached(
 
 
 def _work_of(problem: Problem, step: Recipe) -> Work:
-    """Return the work of a one-dimensional transform."""
+    """Return the work of a transform by factors, or of one product with the DFT matrix."""
     if step.geometry is None:
         return dft_work(problem)
+    if isinstance(step.geometry, ImageGeometry):
+        return stacked_image_work(problem, step.geometry)
     if isinstance(step.geometry, StackedGeometry):
         return stacked_work(problem, step.geometry)
     if step.algorithm is FFTAlgorithm.BLUESTEIN:

@@ -126,6 +126,16 @@ def test_an_image_is_one_launch(kind):
     assert relative_error(got, getattr(torch.fft, kind)(wide(x), (100, 30))) <= FLOAT32_ERROR
 
 
+@each_case("kind", ["fft2", "ifft2"])
+@each_case("dtype", [torch.complex64, torch.float32])
+def test_a_large_image_is_one_launch_of_stacked_factors(kind, dtype):
+    x = random_tensor(1000, 20, dtype=dtype)
+    with launched("stacked_image"):
+        got = getattr(trnfft, kind)(x, s=(1024, 16), norm="ortho")
+    want = getattr(torch.fft, kind)(wide(x), (1024, 16), norm="ortho")
+    assert relative_error(got, want) <= FLOAT32_ERROR
+
+
 ND_CALLS = [
     ((2, 5, 6, 7), None, (1, 2, 3)),
     ((3, 4, 5, 6), (4, 7, 5, 3), None),

@@ -82,6 +82,7 @@ def test_names_are_found_on_the_function_too():
         ((4099,), "rfft", ["bluestein, two transforms of 16384", "128 x 128"]),
         ((5, 100), "irfft", ["dft_gemm", "irfft of 198 points"]),
         ((2, 64, 33), "irfft2", ["two_d", "64 x 64"]),
+        ((1024, 768), "fft2", ["two_d", "64 x 16 x 64 x 12"]),
     ],
 )
 def test_description(shape, kind, words):
@@ -125,6 +126,9 @@ def test_flops_of_chirps_and_chains_term_by_term():
     assert plan((2, 20, 30), (1, 2), kind="rfft2").cost.flops == 2 * (
         4 * 20**2 * 30 + 8 * 20 * 30 * 16
     )
+    # Images by factors: 20 columns as three groups of 8, then 1024 rows as 32 groups of 32.
+    turned = 24 * 1024 * (8 * (64 + 16) + 6) + 1024 * 20 * (8 * (4 + 5) + 6)
+    assert plan((3, 1024, 20), (1, 2), kind="fft2").cost.flops == 3 * turned
     # Volumes: 4 planes first, real or complex, then 8 complex images.
     planes = 2 * 4 * 4**2 * 5 * 6
     images = 8 * (8 * 5**2 * 6 + 8 * 5 * 6 * 4)
@@ -151,6 +155,8 @@ def test_stated_errors_term_by_term():
     assert plan((1031,)).error_bound == pytest.approx(error(2 * (2 * factors + 3 * 2)))
     assert plan((20, 30), kind="fft2").error_bound == pytest.approx(error(total(40), total(60)))
     assert plan((20, 30), kind="rfft2").error_bound == pytest.approx(error(total(20), total(60)))
+    factors = [total(2 * factor) for factor in (64, 16, 4, 5)]
+    assert plan((1024, 20), kind="fft2").error_bound == pytest.approx(error(*factors, 2, 2))
     chain = plan((4, 20, 30), kind="rfftn")
     assert chain.error_bound == pytest.approx(error(total(4), total(40), total(60)))
 

@@ -175,6 +175,11 @@ def last_factor(
 
 def multiplied_twice(stationary: list[Tile], tables: list[Tile], g: StackedGeometry) -> Tile:
     """Return the first two products of some groups of columns: PSUM (rows, 2, groups * a)."""
+    return second_product(first_product(stationary, tables, g), tables, g)
+
+
+def first_product(stationary: list[Tile], tables: list[Tile], g: StackedGeometry) -> Tile:
+    """Return y of some groups of columns, (rows, 2, groups * a)."""
     a, rows, count = g.a, g.rows, len(stationary)
     per_bank = BANK // (2 * a)
     banks = (count + per_bank - 1) // per_bank
@@ -208,6 +213,12 @@ def multiplied_twice(stationary: list[Tile], tables: list[Tile], g: StackedGeome
             places = [[2 * width, rows], [per_bank * a, some], [a, groups], [1, a]]
             dst.append(y.ap(pattern=places, offset=p * width + bank * per_bank * a))
         twiddled(dst, data, table)
+    return y
+
+
+def second_product(y: Tile, tables: list[Tile], g: StackedGeometry) -> Tile:
+    """Return the transform of y over j2: PSUM (rows, 2, groups * a)."""
+    rows, width = g.rows, y.shape[2]
     second = nl.ndarray(
         (rows, 2, BANK * ((width + BANK - 1) // BANK)), dtype=nl.float32, buffer=nl.psum
     )

@@ -16,9 +16,10 @@ from trnfft._kernels import complex_gemm as gemm_kernels
 from trnfft._kernels import n_d as n_d_kernels
 from trnfft._kernels import real_dft as real_kernels
 from trnfft._kernels import stacked as stacked_kernels
+from trnfft._kernels import stacked_image as image_kernels
 from trnfft._kernels import stft as stft_kernels
 from trnfft._kernels import two_d as two_d_kernels
-from trnfft._kernels.stacked_geometry import StackedGeometry
+from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry
 from trnfft._paths.interleaved import resized
 from trnfft._paths.precision import operand_dtype
 from trnfft._planning.choice import LARGEST_RANK
@@ -74,6 +75,10 @@ def transform_nd(
         x = resized(x, dim, size)
     re, im = _parts(resized(x, len(sizes), _points(chosen, sizes[-1])), is_complex)
     *leading, rows, columns = constants(chosen, launch.path)
+    if isinstance(chosen.geometry, ImageGeometry):
+        im = torch.zeros_like(re) if im is None else im
+        kernel = image_kernels.stacked_image
+        return _joined(launch(kernel, re, im, rows, columns, chosen.geometry))
     real = chosen.form == "hermitian"
     if not leading:
         return _joined(launch(two_d_kernels.two_d, re, im, rows, columns, real))

@@ -17,7 +17,12 @@ import numpy.typing as npt
 
 from trnfft._kernels.dft_constants import dft_constants, irfft_constants
 from trnfft._kernels.four_step_geometry import Geometry
-from trnfft._kernels.stacked_geometry import StackedGeometry, stacked_geometry
+from trnfft._kernels.stacked_geometry import (
+    ImageGeometry,
+    StackedGeometry,
+    image_geometry,
+    stacked_geometry,
+)
 from trnfft._planning.choice import (
     DFT_BEST,
     DFT_LARGEST,
@@ -36,6 +41,7 @@ from trnsci.core.errors import ShapeError
 
 Array = npt.NDArray[np.float32]
 Form = Literal["full", "half", "hermitian"]
+AnyGeometry = Geometry | StackedGeometry | ImageGeometry
 
 _ONE: dict[str, tuple[Form, bool]] = {
     "fft": ("full", False),
@@ -59,7 +65,8 @@ class FFTAlgorithm(Enum):
         FOUR_STEP: Alias of COOLEY_TUKEY; "four-step" is the name in the literature.
         BLUESTEIN: Convolution with a chirp, by two transforms of ``padded_n`` points.
         DFT_GEMM: One product with the DFT matrix.
-        TWO_D: Two chained products, for both dimensions of an image.
+        TWO_D: Both dimensions of an image in one launch, by two chained products or, if it is large
+            and its lengths have factors, by these.
         N_D: A chain of products, one for each dimension.
         SEPARABLE: One transform per dimension, each by the algorithm for its length.
     """
@@ -84,7 +91,7 @@ class Recipe:
         algorithm: Algorithm of the transform.
         padded_n: Number of points of the inner transforms of BLUESTEIN, else None.
         geometry: Factors of COOLEY_TUKEY, stacked for a whole spectrum where there are such
-            factors, or of the inner transforms of BLUESTEIN.
+            factors, of TWO_D by factors, or of the inner transforms of BLUESTEIN.
     """
 
     kind: str
@@ -92,7 +99,7 @@ class Recipe:
     norm: Norm
     algorithm: FFTAlgorithm
     padded_n: int | None
-    geometry: Geometry | StackedGeometry | None
+    geometry: AnyGeometry | None
 
     @property
     def form(self) -> Form:
@@ -137,6 +144,12 @@ class Recipe:
     def _made(self) -> tuple[Array, ...]:
         if self.algorithm is FFTAlgorithm.SEPARABLE:
             return tuple(array for step in self.steps for array in step.constants)
+        if isinstance(self.geometry, ImageGeometry):
+            rows, columns = self.geometry
+            return (
+                stacked_constants(rows, self.inverse, 1.0),
+                stacked_constants(columns, self.inverse, self.scale),
+            )
         if len(self.sizes) > 1:
             leading = [two_d_constants(n, self.inverse, 1.0) for n in self.sizes[:-1]]
             last = two_d_constants(self.sizes[-1], self.inverse, self.scale, self.form)
@@ -178,14 +191,16 @@ def recipe(kind: str, sizes: tuple[int, ...], norm: Norm) -> Recipe:
 
 def _chosen(
     sizes: tuple[int, ...], form: Form
-) -> tuple[FFTAlgorithm, int | None, Geometry | StackedGeometry | None]:
+) -> tuple[FFTAlgorithm, int | None, AnyGeometry | None]:
     """Return the algorithm for the sizes and the form, its padded length and its factors."""
     if len(sizes) > 1:
         if max(sizes) > LARGEST_IMAGE or len(sizes) > LARGEST_RANK:
             for n in sizes:
                 _chosen((n,), form)
             return FFTAlgorithm.SEPARABLE, None, None
-        return FFTAlgorithm.TWO_D if len(sizes) == 2 else FFTAlgorithm.N_D, None, None
+        if len(sizes) > 2:
+            return FFTAlgorithm.N_D, None, None
+        return FFTAlgorithm.TWO_D, None, image_geometry(*sizes) if form == "full" else None
     n = sizes[0]
     if n <= DFT_BEST:
         return FFTAlgorithm.DFT_GEMM, None, None

@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, segments
-from trnfft._kernels.stacked_geometry import StackedGeometry, offsets
+from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry, offsets
 
 _ROUNDOFF = 2.0**-24
 _TABLE = 2.0
@@ -100,6 +100,18 @@ def stacked_work(p: Problem, g: StackedGeometry) -> Work:
     squared = sum(2 * f / 6 + 1 for f in factors) + _TABLE * (len(factors) - 1)
     moved = n * (2 * p.itemsize + 8 + (16 if g.d > 1 else 0))
     return Work(p.batch * flops, p.batch * moved + 4 * offsets(g).end, _error(squared))
+
+
+def stacked_image_work(p: Problem, g: ImageGeometry) -> Work:
+    """Return the work of ``p.batch`` images by stacked factors, padded to their lengths.
+
+    Columns that do not fill a group are transformed with others a second time.
+    """
+    height, width = g.rows.length, g.columns.length
+    columns, rows = -(-width // g.rows.s) * g.rows.s, -(-height // g.columns.s) * g.columns.s
+    first = p._replace(n=height, batch=p.batch * columns)
+    second = p._replace(n=width, batch=p.batch * rows, itemsize=4)
+    return added(stacked_work(first, g.rows), stacked_work(second, g.columns))
 
 
 def bluestein_work(p: Problem, g: Geometry) -> Work:

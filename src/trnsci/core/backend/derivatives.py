@@ -96,7 +96,7 @@ def make_node(
             args, results = ([_primal(arg) for arg in saved] for saved in _arguments(ctx))
             with without_autocast(args):
                 if jvp is not None:
-                    return jvp(tangents, *args, **_named(ctx, results))
+                    return _dense(jvp(tangents, *args, **_named(ctx, results)))
                 pushed = pushed_forward(reference, tangents, args, ctx.blanks)
                 return pushed[0] if ctx.single else pushed
 
@@ -116,6 +116,11 @@ def make_node(
             return level.apply(*args)
 
     return whole.apply, dispatched
+
+
+def _dense(found: Any) -> Any:
+    """Return tangents in the layout of results, which torch needs for views of them."""
+    return tuple(map(_dense, found)) if isinstance(found, tuple) else found.contiguous()
 
 
 def pulled_back(

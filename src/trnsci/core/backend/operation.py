@@ -28,7 +28,7 @@ from trnsci.core.backend.library import Library, Path, device_ready
 from trnsci.core.counters import count_refusal
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.examples import Case, Example
-from trnsci.core.interop import constant_to_compile
+from trnsci.core.interop import constant_to_compile, with_conjugate_views
 from trnsci.core.numbers.conversions import real_dtype
 
 
@@ -298,11 +298,15 @@ class Operation:
 
     def _run(self, *args: Any) -> Any:
         """Compute the result with the kernel; if that fails, with torch."""
+        with with_conjugate_views():
+            return self._computed(args)
+
+    def _computed(self, args: tuple[Any, ...]) -> Any:
         path = self.library.path()
         if path == "pytorch":  # the backend was changed after the call was compiled
             return self._by_reference(args)
         try:
-            return _each_of(self._run_kernel(Launcher(path), *args), Tensor.contiguous)
+            return _each_of(self._run_kernel(Launcher(path), *args), _dense)
         except Exception as error:
             if self.library.required():
                 raise
@@ -408,9 +412,17 @@ def _empty_like(result: Tensor) -> Tensor:
     return torch.empty_like(result, memory_format=torch.contiguous_format)
 
 
+def _dense(result: Tensor) -> Tensor:
+    """Return values as they are, in memory of their own size, which forward mode compares."""
+    dense = result.resolve_conj().resolve_neg().contiguous()
+    if dense.untyped_storage().nbytes() == dense.numel() * dense.itemsize:
+        return dense
+    return dense.clone(memory_format=torch.contiguous_format)
+
+
 def _own(result: Tensor, args: tuple[Any, ...]) -> Tensor:
     """Return ``result`` dense and not aliasing an argument, as custom operators require."""
-    dense = result.contiguous()
+    dense = _dense(result)
     memory = dense.untyped_storage().data_ptr()
     shared = any(isinstance(a, Tensor) and a.untyped_storage().data_ptr() == memory for a in args)
     return dense.clone() if shared else dense

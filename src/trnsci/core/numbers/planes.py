@@ -38,7 +38,8 @@ def joined(values: Tensor) -> Tensor:
 
 def embedded(x: Tensor) -> Tensor:
     """Return each number a + ib as a block ``[[a, b], [-b, a]]``: (..., k, n) is (..., 2k, 2n)."""
-    real, imaginary = x.real, x.imag
+    # The imaginary part of a conjugate is a view that vmap does not have.
+    real, imaginary = torch.view_as_real(x.resolve_conj()).unbind(-1)
     upper, lower = torch.stack([real, imaginary], -1), torch.stack([-imaginary, real], -1)
     return torch.stack([upper, lower], -3).flatten(-4, -3).flatten(-2)
 

@@ -14,6 +14,8 @@ from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert, only_finite
 from trnsolver._blas import factor_solved, trsm
+from trnsolver._factors.forms import columns as real_columns
+from trnsolver._factors.forms import joined_columns, of_columns
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
     batch_shape,
@@ -154,6 +156,7 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
     return restored(found.squeeze(-1) if vectors else found, A.dtype)
 
 
+@in_full_precision
 def inv(A: Tensor) -> Tensor:
     """Return the inverses of square matrices.
 
@@ -235,6 +238,8 @@ def _lu_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
     """
     if not a.numel():
         return torch.linalg.solve(a, columns)  # which has gradients by both
+    if a.dtype is torch.complex64:  # the kernel has no complex pivots
+        return joined_columns(_lu_solution(function, of_columns(a), real_columns(columns)))
     rows = _powers(a.detach().abs().amax(-1, keepdim=True))
     balanced = a / rows
     scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))

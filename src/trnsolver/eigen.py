@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -36,7 +37,13 @@ from trnsolver._blas import factor_solved
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.quality import EighInfo, InformedPairs, Pairs, frobenius_norm, judged
 from trnsolver._eigen.spectra import Wanted, approximate_pairs
-from trnsolver._factors.forms import symmetric_part
+from trnsolver._factors.forms import (
+    joined_columns,
+    of_columns,
+    orthonormal_half,
+    symmetric_part,
+    with_real_diagonal,
+)
 from trnsolver._library import LIBRARY, kernels_wanted
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
@@ -231,16 +238,12 @@ def eigh_generalized(
     factor = run_cholesky("eigh_generalized", b, "B")
     full = a.tril() + a.tril(-1).mH
     if a.is_complex():
-        full = torch.complex(full.real, full.imag - torch.diag_embed(_imaginary_diagonal(full)))
+        full = with_real_diagonal(full)
     finite("eigh_generalized", "A", full)
     inner = factor_solved(factor, factor_solved(factor, full).mH)
     w, v = eigh(symmetric_part(inner), k=k, which=which, subset=subset)
     v = factor_solved(factor, v, adjoint=True)
     return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
-
-
-def _imaginary_diagonal(full: Tensor) -> Tensor:
-    return full.imag.diagonal(dim1=-2, dim2=-1)
 
 
 def exact_pairs(function: str, a: Tensor, max_sweeps: int | None = None) -> Pairs:
@@ -354,6 +357,14 @@ def _eigh(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
     return w, v
 
 
+def _eigh_by_parts(real: Callable[..., Any], a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    """Return half of the pairs of the real form, where each eigenvalue occurs twice."""
+    w, v = real(of_columns(with_real_diagonal(a)), max_sweeps)
+    vectors, places = orthonormal_half(joined_columns(v))
+    values, order = w.gather(-1, places).sort()
+    return values, vectors.gather(-1, order.unsqueeze(-2).expand_as(vectors))
+
+
 def _generalized_example() -> Example:
     a = random_tensor(4, 4)
     return example(a + a.mT, *batches.definite_example().args)
@@ -384,6 +395,7 @@ EIGH = batches.Batched(
     backward=rules.eigh_backward,
     jvp=rules.eigh_jvp,
     from_result=True,
+    by_parts=_eigh_by_parts,
     flops=batches.cubes(9.0),
     unsuited=batches.up_to("DIVIDED_ORDER"),
     examples={

@@ -7,6 +7,7 @@ are unchanged. All but ``schur`` take any leading batch dimensions.
 from __future__ import annotations
 
 from cmath import isnan
+from collections.abc import Callable
 from math import inf
 from typing import Any, NamedTuple
 
@@ -17,8 +18,11 @@ from trnsci.core.errors import ConvergenceError, DerivativeError, ShapeError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.examples import Case
 from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.planes import embedded, real_length
 from trnsci.core.numbers.values import concrete, finite, inert, only_finite, power_below, untraced
 from trnsci.core.testing import random_tensor
+from trnsolver._blas import gemm
+from trnsolver._factors.forms import by_form, joined_blocks, with_real_diagonal
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
@@ -303,6 +307,12 @@ def _cholesky(a: Tensor) -> Tensor:
     return torch.linalg.cholesky(a)
 
 
+def _cholesky_by_parts(real: Callable[..., Tensor], a: Tensor) -> Tensor:
+    """Return the factor that is unique: the real form of L is lower, with a positive diagonal."""
+    found: Tensor = by_form(real, with_real_diagonal(a))
+    return found
+
+
 def _cholesky_product(a: Tensor) -> Tensor:
     factor = cholesky(a).double()
     return factor @ factor.mT
@@ -314,6 +324,7 @@ CHOLESKY = batches.Batched(
     backward=rules.cholesky_backward,
     jvp=rules.cholesky_jvp,
     from_result=True,
+    by_parts=_cholesky_by_parts,
     flops=batches.cubes(1 / 3),
     unsuited=batches.up_to("CHOLESKY_ORDER"),
     examples={
@@ -346,12 +357,6 @@ def _lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return p, lower, upper
 
 
-def _lu_unsuited(a: Tensor) -> str:
-    if a.shape[-1] != a.shape[-2]:
-        return "the kernel takes square matrices"
-    return batches.up_to("LU_ORDER")(a)
-
-
 def _lu_product(a: Tensor) -> Tensor:
     p, lower, upper = (x.double() for x in lu(a))
     return p @ lower @ upper
@@ -364,7 +369,7 @@ LU = batches.Batched(
     jvp=rules.lu_jvp,
     from_result=True,
     flops=batches.cubes(2 / 3),
-    unsuited=_lu_unsuited,
+    unsuited=batches.up_to("LU_ORDER"),
     examples={
         "inv": batches.definite_example,
         "lu": batches.definite_example,
@@ -388,7 +393,10 @@ def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
     """Return the reduced factors of matrices of any shape."""
     if not kernels_wanted():
         return (pays("qr", a) and batched_qr(a)) or tuple(torch.linalg.qr(a))
-    q, r = QR.of(a)
+    rows, columns = a.shape[-2:]
+    q, r = QR.of(a[..., : min(rows, columns)])
+    if rows < columns:
+        r = torch.cat([r, gemm(1.0, q, a[..., rows:], transA="C")], -1)
     return q, r
 
 
@@ -400,10 +408,17 @@ def _qr(a: Tensor) -> tuple[Tensor, Tensor]:
 def _qr_unsuited(a: Tensor) -> str:
     from trnsolver._kernels.limits import qr_bytes
 
-    rows, columns = a.shape[-2:]
-    if rows < columns:
-        return "the kernel takes at least as many rows as columns"
-    return batches.too_large(qr_bytes(rows, columns))
+    return batches.too_large(qr_bytes(*(real_length(a, side) for side in a.shape[-2:])))
+
+
+def _qr_by_parts(real: Callable[..., Any], a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the factors with a positive diagonal of R, which are unique for full rank.
+
+    For dependent columns they are not; the kernel keeps pairs of columns of the real form equal to
+    one complex column.
+    """
+    q, r = real(embedded(a), True)
+    return joined_blocks(q), with_real_diagonal(joined_blocks(r))
 
 
 def _qr_products(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -417,6 +432,7 @@ QR = batches.Batched(
     backward=rules.qr_backward,
     jvp=rules.qr_jvp,
     from_result=True,
+    by_parts=_qr_by_parts,
     flops=batches.cubes(4.0),
     unsuited=_qr_unsuited,
     examples={

@@ -23,7 +23,7 @@ from trnsci.core.iterations import (
 )
 from trnsci.core.krylov.implicit import differentiated
 from trnsci.core.numbers.values import STEPS, concrete, finite, only_finite, untraced
-from trnsolver._factors.forms import symmetric_part
+from trnsolver._factors.forms import by_form, symmetric_part
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._matrix_functions.polar import qdwh
 from trnsolver._matrix_functions.sylvester import inverse_root, unitary_factor
@@ -219,6 +219,7 @@ def _exact_inverse_root(a: Tensor) -> Tensor:
 INV_SQRT_SPD_NS = batches.Batched(
     "inv_sqrt_spd_ns",
     reference=_fixed_inv_sqrt,
+    by_parts=by_form,
     flops=batches.cubes_per_step(6.0),
     unsuited=batches.up_to("ROOT_ORDER"),
     examples={"inv_sqrt_spd_ns": batches.definite_example},

@@ -21,6 +21,7 @@ derivatives only. The backward of a solution that did not converge warns (``Conv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,8 +40,10 @@ from trnsci.core.krylov.short_recurrences import conjugate_gradients, kernel_ref
 from trnsci.core.krylov.short_recurrences import minres as minres_method
 from trnsci.core.krylov.solve import Stopping, stopping
 from trnsci.core.krylov.vectors import norm
+from trnsci.core.numbers.planes import joined, parts
 from trnsci.core.numbers.values import STEPS, inert, power_below, untraced
 from trnsci.core.testing import random_tensor
+from trnsolver._factors.forms import of_columns
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths import batches
 from trnsolver._paths.arguments import in_full_precision
@@ -275,7 +278,8 @@ def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watc
         # The kernel computes squares in float32, so the matrix is scaled to magnitude 1, as b is.
         unit = power_below(op.matrix)
         vectors = b.unsqueeze(0), (x * unit).unsqueeze(0)
-        arguments = (op.matrix / unit).unsqueeze(0), *vectors, watch.goal / watch.scale, watch.limit
+        matrix = (op.matrix / unit).to(b.dtype).unsqueeze(0)
+        arguments = matrix, *vectors, watch.goal / watch.scale, watch.limit
         reason = CG.refusal(*arguments)
     if reason:
         CG.refuse(reason)
@@ -311,24 +315,32 @@ def _fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int) -> tu
         dim=-1,
         recorded=not inert(a, b, x0),
     )
-    return x, (torch.cat(history, -1) / size).to(b.dtype)
+    return x, (torch.cat(history, -1) / size).to(size.dtype)
 
 
 def _cg_shape(a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
     """Return empty tensors like the results of ``_fixed_cg``."""
-    return torch.empty_like(b), b.new_empty(b.shape[0], max_iter + 1)
+    return torch.empty_like(b), b.real.new_empty(b.shape[0], max_iter + 1)
+
+
+def _cg_by_parts(
+    real: Callable[..., Any], a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int
+) -> tuple[Tensor, Tensor]:
+    """Return the same steps for the real form: norms and products of vectors are the same."""
+    x, residuals = real(of_columns(a), parts(b), parts(x0), tol, max_iter)
+    return joined(x), residuals
 
 
 def _cg_backward(
     grads: Gradients, needed: Needed, a: Tensor, b: Tensor, x0: Tensor, *rule: Any, result: Any
 ) -> Gradients:
-    """Return -y x^T and y with A y = Gx: the derivatives of the solution, not of the steps to it.
+    """Return -y x^H and y with A y = Gx: the derivatives of the solution, not of the steps to it.
 
     The initial solution and the residuals have no derivatives.
     """
     given = torch.zeros_like(result[0]) if grads[0] is None else grads[0]
     y, _ = CG(a, given, torch.zeros_like(x0), *rule)
-    for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2) if needed[0] else None
+    for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2).conj() if needed[0] else None
     return for_a, y if needed[1] else None, None, None, None
 
 
@@ -355,6 +367,7 @@ CG = batches.Batched(
     backward=_cg_backward,
     jvp=_cg_jvp,
     from_result=True,
+    by_parts=_cg_by_parts,
     flops=lambda a, b, x0, tol, max_iter: 2.0 * a.numel() * max_iter,
     unsuited=batches.up_to("CG_ORDER"),
     examples={"cg": _cg_example},

@@ -10,7 +10,7 @@ from torch import Tensor
 from trnsci.core.errors import ConvergenceError, FlagError, LinAlgError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, only_finite
-from trnsolver._factors.forms import real_form
+from trnsolver._factors.forms import by_form
 from trnsolver._library import kernels_wanted
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
@@ -145,10 +145,10 @@ def _with_values(function: str, a: Tensor, rcond: float) -> tuple[Tensor, Tensor
     Singular values up to ``rcond`` times the largest count as zero.
     """
     wide = a.shape[-2] < a.shape[-1]
-    p, s = PINV.of(a.mT if wide else a, rcond, batches.SWEEPS)
+    p, s = PINV.of(a.mH if wide else a, rcond, batches.SWEEPS)
     if not only_finite(s):
         raise ConvergenceError(f"{function}: the rotations did not converge")
-    return p.mT if wide else p, s.detach()
+    return p.mH if wide else p, s.detach()
 
 
 def _pinv(a: Tensor, rcond: float, max_sweeps: int) -> tuple[Tensor, Tensor]:
@@ -165,13 +165,13 @@ def _pseudo_inverse(a: Tensor, rcond: float) -> Tensor:
         return torch.linalg.pinv(a, rtol=rcond)
     # torch.compile returns wrong pseudo-inverses of complex matrices (torch 2.13), but not of
     # the real matrices of twice the order that have the same singular values.
-    m, n = a.shape[-2:]
-    p = torch.linalg.pinv(real_form(a), rtol=rcond)
-    return torch.complex(p[..., :n, :m], p[..., n:, :m])
+    found: Tensor = by_form(lambda x: torch.linalg.pinv(x, rtol=rcond), a)
+    return found
 
 
 PINV = batches.Batched(
     "pinv",
+    dtypes=("float32", "complex64"),
     reference=_pinv,
     backward=rules.pinv_backward,
     jvp=rules.pinv_jvp,

@@ -37,7 +37,8 @@ from trnsolver._factors.bounds import (
     estimated_bound,
     inverse_norm,
 )
-from trnsolver._factors.forms import real_form
+from trnsolver._factors.forms import columns as real_columns
+from trnsolver._factors.forms import joined_columns, of_columns
 from trnsolver._library import kernels_wanted
 from trnsolver._paths.arguments import batch_of, batch_shape, restored, singular
 from trnsolver.factor import run_lu
@@ -141,11 +142,10 @@ def accurate_solution(
     finite("solve", "B", b)
     columns = b.unsqueeze(-1) if vectors else b
     batch = batch_shape(a, columns)
-    order = a.shape[-1]
     with torch.no_grad():
         complex_ = a.is_complex()
-        wide_a = real_form(a.detach()) if complex_ else a.detach()
-        wide_b = torch.cat([columns.real, columns.imag], -2) if complex_ else columns
+        wide_a = of_columns(a.detach()) if complex_ else a.detach()
+        wide_b = real_columns(columns) if complex_ else columns
         matrices, sides = (
             batch_of(x.expand(*batch, *x.shape[-2:])) for x in (wide_a, wide_b.detach())
         )
@@ -166,7 +166,7 @@ def accurate_solution(
         )
         report_failure(message, on_failure, AccuracyError, AccuracyWarning)
     if complex_:
-        x = torch.complex(x[..., :order, :], x[..., order:, :])
+        x = joined_columns(x)
     if narrow:
         x = restored(x.to(a.dtype), dtype)
     if differentiated(a, b):
@@ -349,8 +349,8 @@ def _judged(
     else:
         bound = estimated_bound(system, x, r, rounding, solve)
     a, b, _ = system
-    first = a.shape[-1] // 2 if system.paired else a.shape[-1]  # the others have the same moduli
-    a_norm = float(system.moduli(a[:, :first]).sum(-1).max())
+    step = 2 if system.paired else 1  # the columns between have the same moduli
+    a_norm = float(system.moduli(a[:, ::step]).sum(-1).max())
     sizes, right, rest = (system.moduli(v).amax(0) for v in (x, b, r))
     backward = float((rest / _positive(a_norm * sizes + right)).max())
     return _Attempt(x, bound, backward, condition, 0, [], [])

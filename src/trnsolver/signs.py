@@ -9,9 +9,11 @@ from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError
 from trnsci.core.examples import Case
 from trnsci.core.iterations import OnFailure, checked_action, report_failure
+from trnsci.core.numbers.planes import real_length
 from trnsci.core.numbers.products import matmul
 from trnsci.core.numbers.values import concrete
 from trnsci.core.testing import random_tensor
+from trnsolver._factors.forms import by_form
 from trnsolver._library import kernels_wanted
 from trnsolver._paths import batches
 from trnsolver._paths.arguments import any_matrix, batch_of, in_full_precision, restored, working
@@ -170,7 +172,7 @@ def _in_gram_form(
 def _msign_unsuited(a: Tensor, *rest: object) -> str:
     from trnsolver._kernels.limits import msign_bytes
 
-    return batches.too_large(msign_bytes(*a.shape[-2:]))
+    return batches.too_large(msign_bytes(*(real_length(a, side) for side in a.shape[-2:])))
 
 
 def gram_steps(gram: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
@@ -193,6 +195,7 @@ def _exact_sign(a: Tensor) -> Tensor:
 MSIGN = batches.Batched(
     "msign",
     reference=_fixed_msign,
+    by_parts=by_form,
     flops=batches.cubes_per_step(6.0),
     unsuited=_msign_unsuited,
     examples={"msign": batches.definite_example, "orthogonalize": batches.definite_example},

@@ -10,6 +10,7 @@ from torch import Tensor
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.examples import Case
+from trnsci.core.numbers.planes import real_length
 from trnsci.core.numbers.values import finite, only_finite
 from trnsci.core.testing import random_tensor
 from trnsolver._library import kernels_wanted
@@ -65,7 +66,7 @@ def svdvals(A: Tensor) -> Tensor:
 
 
 def run_svd(function: str, a: Tensor, full_matrices: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U, s and Vh of validated matrices of any shape; kernels compute thin factors.
+    """Return U, s and Vh of validated matrices of any shape.
 
     Raises:
         NotFiniteError: A has a NaN or an infinity, and a routine failed.
@@ -73,10 +74,8 @@ def run_svd(function: str, a: Tensor, full_matrices: bool = False) -> tuple[Tens
     """
     try:
         if kernels_wanted():
-            if not full_matrices:
-                return _on_kernels(function, a)
-            SVD.refuse("the kernel computes thin factors")
-        elif not full_matrices and pays("svd", a) and (found := batched_svd(a)) is not None:
+            return _on_kernels(function, a, full_matrices)
+        if not full_matrices and pays("svd", a) and (found := batched_svd(a)) is not None:
             return found
         u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
     except TorchLinAlgError as error:
@@ -84,30 +83,37 @@ def run_svd(function: str, a: Tensor, full_matrices: bool = False) -> tuple[Tens
     return u, s, vh
 
 
-def _on_kernels(function: str, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _on_kernels(function: str, a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
     wide = a.shape[-2] < a.shape[-1]
-    u, s, vh = SVD.of(a.mT if wide else a, batches.SWEEPS)
+    u, s, vh = SVD.of(a.mH if wide else a, batches.SWEEPS, full)
     if not only_finite(s):
         finite(function, "A", a)
         raise ConvergenceError(f"{function}: the rotations did not converge")
-    return (vh.mT, s, u.mT) if wide else (u, s, vh)
+    return (vh.mH, s, u.mH) if wide else (u, s, vh)
 
 
-def _svd(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
-    u, s, vh = torch.linalg.svd(a, full_matrices=False)
+def _svd(a: Tensor, max_sweeps: int, full: bool) -> tuple[Tensor, Tensor, Tensor]:
+    u, s, vh = torch.linalg.svd(a, full_matrices=full)
     return u, s, vh
 
 
 def svd_unsuited(a: Tensor, *rest: object) -> str:
     """Return why the kernel does not take matrices, or ""."""
-    from trnsolver._kernels.limits import SVD_COLUMNS, SVD_ROWS
+    from trnsolver._kernels.limits import SVD_COLUMNS, SVD_ROWS, qr_bytes
 
-    rows, columns = a.shape[-2:]
-    if rows < columns:
-        return "the kernel takes at least as many rows as columns"
+    rows, columns = (real_length(a, side) for side in a.shape[-2:])
     if rows > SVD_ROWS or columns > SVD_COLUMNS:
-        return f"the kernel takes up to {SVD_COLUMNS} columns and {SVD_ROWS} rows"
+        return f"the kernel takes up to {SVD_COLUMNS} columns and {SVD_ROWS} rows of real forms"
+    if a.is_complex():
+        return batches.too_large(qr_bytes(rows, columns))
     return ""
+
+
+def _svd_unsuited(a: Tensor, max_sweeps: int, full: bool) -> str:
+    from trnsolver._kernels.limits import qr_bytes
+
+    rows = real_length(a, a.shape[-2])
+    return svd_unsuited(a) or (batches.too_large(qr_bytes(rows, rows)) if full else "")
 
 
 def _products(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,12 +123,13 @@ def _products(a: Tensor) -> tuple[Tensor, Tensor]:
 
 SVD = batches.Batched(
     "svd",
+    dtypes=("float32", "complex64"),
     reference=_svd,
     backward=rules.svd_backward,
     jvp=rules.svd_jvp,
     from_result=True,
     flops=batches.cubes(12.0),
-    unsuited=svd_unsuited,
+    unsuited=_svd_unsuited,
     examples={
         "nystrom": lambda: batches.definite_example(2),
         "polar": batches.definite_example,

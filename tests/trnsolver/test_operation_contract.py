@@ -2,7 +2,8 @@
 
 Problems are of order 3 and have condition numbers below 10, gaps of eigenvalues and singular values
 above 1: second derivatives divide by their cubes. What a factorization leaves open, the signs of
-vectors, is squared away.
+vectors, is squared away, and the phases of complex ones. Complex operands are made of two real
+ones.
 """
 
 from __future__ import annotations
@@ -47,6 +48,38 @@ def cg(a, b):
     return x
 
 
+def complex_(function, hermitian=None):
+    """The same function of complex matrices, made of real and imaginary parts."""
+
+    def call(real, imaginary, *rest):
+        # torch has no complex matrices of half precision.
+        wide = torch.promote_types(real.dtype, torch.float32)
+        real, imaginary, *rest = (part.to(wide) for part in (real, imaginary, *rest))
+        a = torch.complex(real, imaginary)
+        if hermitian is not None:
+            a = hermitian(a)
+        return function(a, *rest)
+
+    return call
+
+
+def moduli(function):
+    """The results of a complex factorization without their phases.
+
+    They are small: torch refuses derivatives by phases above a fixed limit, and so large rounding.
+    """
+    return lambda a: tuple(0.1 * part.abs() ** 2 for part in function(a))
+
+
+def complex_positive(a):
+    return 0.25 * (a @ a.mH) + torch.eye(3, dtype=a.dtype)
+
+
+def complex_cg(a, side):
+    b = torch.complex(side, 1 - side)
+    return CG(a[None], b[None], torch.zeros_like(b)[None], 1e-5, 8)[0]
+
+
 SAMPLES = (
     Sample("eigh", eigh, (APART,), 2000, backward_launches=False),
     Sample("cg", cg, (APART, SIDE), 2000),
@@ -81,6 +114,50 @@ SAMPLES = (
     ),
 )
 
+TURNED = 0.25 * random_tensor(3, 3, seed=4)
+TURNED_TALL = 0.25 * random_tensor(4, 3, seed=5)
+LONG = torch.cat([APART, SMALL[:, :1]], -1)
+SHAPES = (
+    Sample("lu", lambda a: trnsolver.lu(a)[1:], (TALL,), 500, False),
+    Sample("lu", lambda a: trnsolver.lu(a)[1:], (LONG,), 500, False),
+    Sample("qr", qr, (LONG,), 2000, False),
+    Sample(
+        "svd",
+        lambda a: trnsolver.svd(a, full_matrices=True).U[:, :3] ** 2,
+        (TALL,),
+        2000,
+        False,
+    ),
+)
+COMPLEX = (
+    Sample(
+        "eigh", complex_(moduli(trnsolver.eigh), lambda a: a + a.mH), (APART, TURNED), 2000, False
+    ),
+    Sample("cholesky", complex_(trnsolver.cholesky, complex_positive), (APART, TURNED), 500, False),
+    Sample("qr", complex_(qr), (TALL, TURNED_TALL), 2000, False),
+    Sample("pinv", complex_(lambda a: trnsolver.pinv(a, 1e-6)), (TALL, TURNED_TALL), 2000, False),
+    Sample("cg", complex_(complex_cg, complex_positive), (APART, TURNED, SIDE), 2000),
+    Sample("lu", complex_(trnsolver.inv), (APART, TURNED), 2000, False),
+    Sample(
+        "inv_sqrt_spd_ns",
+        complex_(
+            lambda a: trnsolver.inv_sqrt_spd_ns(a, max_iter=10, tol=1e-6)[0], complex_positive
+        ),
+        (SMALL, TURNED),
+        2000,
+        False,
+    ),
+    Sample(
+        "msign",
+        complex_(lambda a: a * trnsolver.msign(a, 3, 3, on_failure="ignore")),
+        (APART, TURNED),
+        5000,
+        False,
+    ),
+)
+
+COMPLEX_SVD = (Sample("svd", complex_(moduli(trnsolver.svd)), (TALL, TURNED_TALL), 2000, False),)
+
 
 class TestOperations(DerivativeContract):
     library = LIBRARY
@@ -95,3 +172,28 @@ class TestOtherOperations(DerivativeContract):
     library = LIBRARY
     samples = SAMPLES[1:]
     test_every_operation_has_a_sample = None
+
+
+class TestShapes(DerivativeContract):
+    library = LIBRARY
+    samples = SHAPES
+    test_every_operation_has_a_sample = None
+
+
+@pytest.mark.slow
+class TestComplexOperations(DerivativeContract):
+    library = LIBRARY
+    samples = COMPLEX
+    test_every_operation_has_a_sample = None
+
+
+@pytest.mark.slow
+class TestComplexSingularValues(DerivativeContract):
+    """torch's derivative reads values, so that vmap and torch.compile have none on torch."""
+
+    library = LIBRARY
+    samples = COMPLEX_SVD
+    test_every_operation_has_a_sample = None
+    test_jacobians = None
+    test_vmap_of_grad = None
+    test_compiled_as_one_graph = None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trnsolver._factors.bounds import halves
-from trnsolver._factors.forms import real_form
+from trnsolver._factors.forms import columns, joined_columns, of_columns
 
 _BITS = 53
 _TERMS = 8
@@ -40,9 +40,7 @@ def doubled_residual(a: Tensor, v: Tensor, w: Tensor) -> Tensor:
         w: Real values (k,).
     """
     if a.is_complex():
-        parts = torch.cat([v.real, v.imag])
-        real, imaginary = doubled_residual(real_form(a), parts, w).chunk(2)
-        return torch.complex(real, imaginary)
+        return joined_columns(doubled_residual(of_columns(a), columns(v), w))
     bits = _bits(a.shape[-1])
     a1, a2, a3 = _slices(a, bits, -1)
     v1, v2, v3 = _slices(v, bits, -2)

@@ -20,9 +20,9 @@ class RealSystem(NamedTuple):
     """A system in float64; a complex one of order n as a real one of order 2 n.
 
     Attributes:
-        a: Square matrix; ``[[Re, -Im], [Im, Re]]`` of a complex one.
-        b: Right-hand sides (n, k); ``[Re, Im]`` of complex ones.
-        paired: Whether the system is complex: row j has a real part, row n + j its imaginary part.
+        a: Square matrix; of a complex one the form of ``of_columns``.
+        b: Right-hand sides (n, k); ``columns`` of complex ones.
+        paired: Whether the system is complex: row 2 j has a real part, the next its imaginary part.
     """
 
     a: Tensor
@@ -36,7 +36,7 @@ class RealSystem(NamedTuple):
         """
         if not self.paired:
             return values.abs()
-        return torch.hypot(*values.chunk(2))
+        return torch.hypot(values[::2], values[1::2])
 
 
 class Residual:

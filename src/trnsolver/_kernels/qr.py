@@ -5,7 +5,9 @@ and triangular solutions only. One pass is accurate only for small condition num
 three passes shift the Gram matrix by a small multiple of its norm, which cannot break down and
 improves the condition number a thousandfold each; two more passes make Q orthogonal to rounding.
 Dependent columns are zero after the first pass: noise below the rounding errors of the others gives
-them a direction, which the passes scale to length 1. R is the upper triangle of Q^T A.
+them a direction, which the passes scale to length 1. R is the upper triangle of Q^T A. In real
+forms of complex matrices every pass keeps pairs of columns equal to one complex column, to the last
+bit: rounding would turn them differently where columns are nearly dependent.
 
 Layout   Q^T with rows on partitions for triangular solutions, and Q for Gram matrices
 Limits   Q, its transpose and the Gram matrix within 144 KiB of each partition, so 1024 x 1024. Any
@@ -49,12 +51,13 @@ LEAST = 2.0**-30
 
 
 @nki.jit
-def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
+def cholesky_qr(a: Tile, noise: Tile, paired: bool = False) -> tuple[Tile, Tile]:
     """Return Q with orthonormal columns and upper triangular R, ``a = Q @ R``.
 
     Args:
         a: Matrices, (batch, m, n) with m at least n.
         noise: Random numbers, (1, m, n), with columns of the magnitude of rounding errors.
+        paired: Whether matrices and noise consist of blocks ``[[x, y], [-y, x]]``, as Q then does.
     """
     batch, m, n = a.shape
     nbytes = qr_bytes(m, n)
@@ -64,6 +67,7 @@ def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
     width = block_width(m)
     t, s = (m + width - 1) // width, (n + width - 1) // width
     group, masks = group_of(width, 1), doubling_masks(True)
+    turn = quarter_turn(width) if paired else None
     for k in range(batch):
         rows = new_matrix(width, t, s * width)
         columns = new_matrix(width, s, t * width)
@@ -79,6 +83,8 @@ def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
             pad_diagonal(gram, n)
             inverses = upper_factor(gram, group, masks)
             solve_rows(columns, gram, inverses)
+            if turn is not None:
+                keep_pairs(columns, turn)
             transpose_matrix(rows, columns)
             if step == 0:
                 add_noise(columns, rows, noise)
@@ -163,6 +169,49 @@ def solve_rows(x: Tile, upper: Tile, inverses: Tile) -> None:
                     )
                 nisa.tensor_tensor(dst=row, data1=row, data2=change, op=nl.subtract)
             apply_inverse(row, block(upper, i, i), inverses[0:width, i, 0:width])
+
+
+def quarter_turn(width: int) -> Tile:
+    """Return half of the matrix T with blocks ``[[0, 1], [-1, 0]]`` on its diagonal."""
+    eye = identity(width).reshape((width, width // 2, 2))
+    turn = nl.ndarray((width, width // 2, 2), dtype=nl.float32, buffer=nl.sbuf)
+    for j, half in ((0, -0.5), (1, 0.5)):
+        nisa.tensor_scalar(
+            dst=turn[0:width, 0 : width // 2, j],
+            data=eye[0:width, 0 : width // 2, 1 - j],
+            op0=nl.multiply,
+            operand0=half,
+        )
+    return turn.reshape((width, width))
+
+
+def keep_pairs(x: Tile, turn: Tile) -> None:
+    """Replace a block matrix X by ``(X + T^T X T) / 2``, which consists of such blocks.
+
+    Of a matrix of such blocks times a triangle that has lost them to rounding, this is the matrix
+    times a triangle that has them.
+    """
+    width, blocks, order = x.shape
+    pairs = x.reshape((width, blocks * order // 2, 2))
+    starts = strip_starts(order, 1)
+    for i in range(blocks):
+        for s in range(len(starts) - 1):
+            first, count = starts[s], starts[s + 1] - starts[s]
+            turned = nl.ndarray((width, count), dtype=nl.float32, buffer=nl.psum)
+            row = x[0:width, i, first : first + count]
+            nisa.nc_matmul(dst=turned, stationary=turn, moving=row)
+            swapped = turned.reshape((width, count // 2, 2))
+            begin = (i * order + first) // 2
+            for j, op in ((0, nl.subtract), (1, nl.add)):
+                entries = pairs[0:width, begin : begin + count // 2, j]
+                nisa.scalar_tensor_tensor(
+                    dst=entries,
+                    data=entries,
+                    op0=nl.multiply,
+                    operand0=0.5,
+                    op1=op,
+                    operand1=swapped[0:width, 0 : count // 2, 1 - j],
+                )
 
 
 def keep_upper(x: Tile) -> None:

@@ -1,14 +1,18 @@
 """Operations on a batch of problems: what the declarations of trnsolver share.
 
 Operands are float32 tensors with exactly one leading batch dimension, ``b`` below, which is 1 for a
-single problem. ``trnsolver._paths.kernel_path`` has a function of each name, which takes a
-``Launcher`` and these arguments and returns contiguous float32 tensors of these shapes::
+single problem. Complex ones become real forms of twice the order, by the ``by_parts`` of an
+operation; ``svd`` and ``pinv``, which take several launches, take complex64 themselves.
+``trnsolver._paths.kernel_path`` has a function of each name, which takes a ``Launcher`` and these
+arguments and returns contiguous tensors of these shapes::
 
     eigh(launch, a (b, n, n), max_sweeps)         -> w (b, n) ascending, v (b, n, n)
     cholesky(launch, a (b, n, n))                 -> lower factor (b, n, n), zeros above
-    lu(launch, a (b, n, n))                       -> P, L, U, all (b, n, n), a = P L U
+    lu(launch, a (b, m, n))                       -> P (b, m, m), L (b, m, k), U (b, k, n)
     qr(launch, a (b, m, n)), m >= n               -> q (b, m, n), r (b, n, n), zeros below
-    svd(launch, a (b, m, n), max_sweeps), m >= n  -> u (b, m, n), s (b, n) descending, vh (b, n, n)
+    svd(launch, a (b, m, n), max_sweeps, full), m >= n
+                                                  -> u (b, m, n), s (b, n) descending, vh (b, n, n);
+                                                     if full, u (b, m, m)
     pinv(launch, a (b, m, n), rcond, max_sweeps), m >= n
                                                   -> p (b, n, m), s (b, n) descending
     inv_sqrt_spd_ns(launch, a (b, n, n), max_iter, tol)
@@ -35,6 +39,7 @@ from torch import Tensor
 
 from trnsci.core.backend.operation import Operation
 from trnsci.core.examples import Example, example
+from trnsci.core.numbers.planes import real_length
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsolver._library import LIBRARY
 from trnsolver._paths.arguments import batch_of
@@ -46,14 +51,17 @@ SWEEPS = 12
 class Batched(Operation):
     """An operation on one batch of problems: ``vmap`` makes the batch larger."""
 
-    def __init__(self, name: str, **declaration: Any) -> None:
+    def __init__(
+        self, name: str, dtypes: tuple[str, ...] = ("float32",), **declaration: Any
+    ) -> None:
         super().__init__(
             LIBRARY,
             name,
             launch=f"trnsolver._paths.kernel_path:{name}",
             batched=self._folded,
             autocast="float32",
-            dtypes=("float32",),
+            dtypes=dtypes,
+            holomorphic=False,
             **declaration,
         )
 
@@ -96,7 +104,9 @@ def up_to(limit: str) -> Callable[..., str]:
         from trnsolver._kernels import limits
 
         order = getattr(limits, limit)
-        return "" if a.shape[-1] <= order else f"the kernel takes orders up to {order}"
+        if real_length(a, max(a.shape[-2:])) <= order:
+            return ""
+        return f"the kernel takes orders up to {order // real_length(a, 1)}"
 
     return unsuited
 

@@ -17,10 +17,18 @@ from torch import Tensor
 import trnblas
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.numbers.constants import Constants
+from trnsci.core.numbers.planes import embedded, joined
 from trnsci.core.tiles.hardware import TILE
 from trnsolver._eigen.columns import block_jacobi_svd
 from trnsolver._eigen.divide import Kernels, divided_eigh
 from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_bound
+from trnsolver._factors.forms import (
+    columns,
+    joined_blocks,
+    joined_columns,
+    of_columns,
+    orthonormal_half,
+)
 from trnsolver._kernels import cg as cg_kernels
 from trnsolver._kernels import cholesky as cholesky_kernels
 from trnsolver._kernels import eigh_blocks, eigh_tile, householder, jacobi, newton_schulz
@@ -30,7 +38,7 @@ from trnsolver._kernels import qr as qr_kernels
 from trnsolver._kernels import svd as svd_kernels
 
 _TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
-_NOISE: Constants[tuple[int, int]] = Constants(lambda key: (noise(*key),))
+_NOISE: Constants[tuple[int, int, bool]] = Constants(lambda key: (noise(*key),))
 
 
 def _launched(
@@ -138,10 +146,43 @@ def eigh_by_division(
     return torch.stack([w for w, _ in pairs]), torch.stack([v for _, v in pairs])
 
 
-def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
-    a, root = _scaled(a)
-    u, s, vh = _svd(launch, a, max_sweeps)
-    return u, s * root * root, vh
+def svd(
+    launch: Launcher, a: Tensor, max_sweeps: int, full: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    if a.is_complex():
+        u, s, vh = _complex_svd(launch, a, max_sweeps)
+    else:
+        a, root = _scaled(a)
+        u, s, vh = _svd(launch, a, max_sweeps)
+        s = s * root * root
+    if full and a.shape[-2] > a.shape[-1]:
+        u = torch.cat([u, _orthogonal_to(launch, u)], -1)
+    return u, s, vh
+
+
+def _complex_svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return half of the singular values and right vectors of the real form, with their vectors U.
+
+    The columns of A V are orthogonal to rounding errors of the norm of A. So their QR factors are U
+    and, to such errors, a diagonal of singular values.
+    """
+    form = of_columns(a)
+    _, s, vh = svd(launch, form, max_sweeps)
+    v, places = orthonormal_half(joined(vh).mT)
+    s, order = s.gather(-1, places).sort(descending=True)
+    v = v.gather(-1, order.unsqueeze(-2).expand_as(v))
+    with trnblas.backend(launch.path):
+        image = joined_columns(_product(form, columns(v), False))
+    u, _ = _unitary(launch, image)
+    return u, s, v.mH
+
+
+def _unitary(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return QR factors of complex matrices, or the same for real ones."""
+    if not a.is_complex():
+        return qr(launch, a)
+    q, r = qr(launch, embedded(a), True)
+    return joined_blocks(q), joined_blocks(r)
 
 
 def _svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -184,7 +225,7 @@ def pinv(launch: Launcher, a: Tensor, rcond: float, max_sweeps: int) -> tuple[Te
     u, s, vh = svd(launch, a, max_sweeps)
     kept = s > rcond * s[..., :1]
     inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
-    return (vh.mT * inverse.unsqueeze(-2)) @ u.mT, s
+    return (vh.mH * inverse.unsqueeze(-2)) @ u.mH, s
 
 
 def svd_of_groups(
@@ -207,9 +248,22 @@ def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
 
     Missing vectors are replaced by random ones, orthogonalised against the others.
     """
-    noise = torch.randn(u.shape[-2:], generator=torch.Generator().manual_seed(0)).to(u.device)
-    filled = torch.where(s.unsqueeze(-2) == 0, noise / u.shape[-2] ** 0.5, u)
+    filled = torch.where(s.unsqueeze(-2) == 0, _directions(u, u.shape[-1]), u)
     return qr(launch, filled)[0]
+
+
+def _orthogonal_to(launch: Launcher, u: Tensor) -> Tensor:
+    """Return an orthonormal basis of what is orthogonal to orthonormal columns."""
+    rows, count = u.shape[-2:]
+    drawn = _directions(u, rows - count).expand(*u.shape[:-1], rows - count)
+    return _unitary(launch, torch.cat([u, drawn], -1))[0][..., count:]
+
+
+def _directions(like: Tensor, count: int) -> Tensor:
+    """Return random columns of length about 1."""
+    generator, rows = torch.Generator().manual_seed(0), like.shape[-2]
+    drawn = torch.randn(rows, count, generator=generator, dtype=like.dtype)
+    return drawn.to(like.device) / rows**0.5
 
 
 def cholesky(launch: Launcher, a: Tensor) -> Tensor:
@@ -225,16 +279,20 @@ def cholesky(launch: Launcher, a: Tensor) -> Tensor:
 
 
 def lu(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    a, root = _scaled(a)
-    p, lower, upper = _launched(launch, lu_kernels.lu, (a,), limits.lu_instructions(a.shape[-1]))
-    return p, lower, upper * root.unsqueeze(-1) * root.unsqueeze(-1)
+    m, n = a.shape[-2:]
+    order, k = max(m, n), min(m, n)
+    # Rows of zeros are no pivots before all others are, and columns of zeros change nothing.
+    a, root = _scaled(torch.nn.functional.pad(a, (0, order - n, 0, order - m)))
+    p, lower, upper = _launched(launch, lu_kernels.lu, (a,), limits.lu_instructions(order))
+    upper = upper * root.unsqueeze(-1) * root.unsqueeze(-1)
+    return p[:, :m, :m], lower[:, :m, :k], upper[:, :k, :n]
 
 
-def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
+def qr(launch: Launcher, a: Tensor, paired: bool = False) -> tuple[Tensor, Tensor]:
     m, n = a.shape[-2:]
     length = limits.qr_instructions(m, n)
     a, root = _scaled(a)
-    q, r = _launched(launch, qr_kernels.cholesky_qr, (a,), length, *_NOISE((m, n)))
+    q, r = _launched(launch, qr_kernels.cholesky_qr, (a,), length, *_NOISE((m, n, paired)), paired)
     return q, r * root.unsqueeze(-1) * root.unsqueeze(-1)
 
 
@@ -281,8 +339,13 @@ def rank2_update(launch: Launcher, a: Tensor, u: Tensor, v: Tensor) -> Tensor:
     return launch(householder.rank2_update_kernel, a, u, v)
 
 
-def noise(rows: int, columns: int) -> np.ndarray:
-    """Return random numbers, (1, rows, columns), with columns of length about 2^-22."""
+def noise(rows: int, columns: int, paired: bool = False) -> np.ndarray:
+    """Return random numbers, (1, rows, columns), with columns of length about 2^-22.
+
+    Those that are paired are the real form of complex ones.
+    """
+    if paired:
+        return embedded(joined(torch.from_numpy(noise(rows // 2, columns)))).numpy()
     drawn = np.random.default_rng((rows, columns)).standard_normal((1, rows, columns))
     return (drawn * (2.0**-22 / rows**0.5)).astype(np.float32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ from trnsci.core.iterations import Reason
 from trnsci.core.krylov.operators import LinearOperator
 from trnsci.core.krylov.runs import Product, Run, Watch, ended
 from trnsci.core.krylov.short_recurrences import conjugate_gradients, kernel_reference
+from trnsci.core.numbers.conversions import real_dtype
+from trnsci.core.numbers.planes import embedded, joined, parts, real_length
 from trnsci.core.numbers.values import inert, power_below
 from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import pattern_of
@@ -36,7 +39,8 @@ def _conjugate_gradients(
     """Return solutions (n, k), the iterations of each column and its squared residual."""
     with torch.no_grad(), torch.autocast(b.device.type, enabled=False):
         pattern = pattern_of(block_row_ptrs, block_col_indices, -(-b.shape[0] // blocks.shape[-1]))
-        wide = torch.float64 if b.dtype is torch.float64 else torch.float32
+        real = _real(b)
+        wide = real.to_complex() if b.is_complex() else real
         matrix, right = blocks.to(wide), b.to(wide)
 
         def product(v: Tensor) -> Tensor:
@@ -47,16 +51,37 @@ def _conjugate_gradients(
             product, right, x.to(wide), goal, most, dim=0, recorded=not inert(blocks, b, x)
         )
         rest = right - product(found)
-        return found.to(b.dtype), steps.squeeze(0).to(wide), (rest * rest).sum(0)
+        return found.to(b.dtype), steps.squeeze(0).to(real), (rest * rest.conj()).real.sum(0)
+
+
+def _real(b: Tensor) -> torch.dtype:
+    """Return the dtype of the sums of squares."""
+    return torch.float64 if real_dtype(b.dtype) is torch.float64 else torch.float32
+
+
+def _by_parts(
+    real: Callable[..., Any],
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    x: Tensor,
+    *limits: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the solution of the symmetric system of parts: its steps are those of the other."""
+    vectors = (parts(v.mT).mT for v in (b, x))
+    pattern = block_row_ptrs, block_col_indices
+    found, steps, squares = real(embedded(blocks.mT).mT, *pattern, *vectors, *limits)
+    return joined(found.mT).mT, steps, squares
 
 
 def _too_large(
     blocks: Tensor, block_row_ptrs: Tensor, block_col_indices: Tensor, b: Tensor, *rest: Any
 ) -> str:
-    count, size = blocks.shape[0], blocks.shape[-1]
+    count, size = blocks.shape[0], real_length(blocks, blocks.shape[-1])
     if size > _MOST_BLOCK:
         return f"the kernel takes blocks of up to {_MOST_BLOCK}, not {size}"
-    grid = -(-b.shape[0] // size)
+    grid = -(-b.shape[0] // blocks.shape[-1])
     need = 4 * (count * size + _VECTORS * max(b.shape[1], 2) * grid)
     if need > _MOST_BYTES:
         return f"the kernel keeps {_MOST_BYTES} bytes per partition in SBUF, not {need}"
@@ -79,8 +104,7 @@ def _shape(
     most: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return empty tensors like the results of the reference."""
-    wide = torch.float64 if b.dtype is torch.float64 else torch.float32
-    column = b.new_empty(b.shape[1], dtype=wide)
+    column = b.new_empty(b.shape[1], dtype=_real(b))
     return torch.empty_like(b), column, torch.empty_like(column)
 
 
@@ -90,6 +114,7 @@ BSR_CG = Operation(
     reference=_conjugate_gradients,
     fake=_shape,
     launch="trnsparse._paths.kernel_path:bsr_cg",
+    by_parts=_by_parts,
     dtypes=("float32", "bfloat16", "int32", "int64"),
     flops=_flops,
     unsuited=_too_large,

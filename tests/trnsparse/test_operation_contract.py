@@ -93,11 +93,31 @@ def solved(blocks: Any, b: Any) -> Any:
     return BSR_CG(both, pointers, columns, b, torch.zeros_like(b), 1e-7, 8)[0]
 
 
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return random_tensor(*shape, 2, seed=seed)
+
+
+def of_complex(call: Any) -> Any:
+    """Return the call of complex operands, for their parts."""
+    return lambda *tensors: call(*map(torch.view_as_complex, tensors))
+
+
+def solved_numbers(blocks: Any, b: Any) -> Any:
+    """Return the solution of a system whose matrix is Hermitian and far from singular."""
+    pointers, columns = torch.tensor([0, 2, 4]), torch.tensor([0, 1, 0, 1])
+    diagonal = blocks + blocks.mH + 8 * torch.eye(3).to(blocks)
+    both = torch.stack([diagonal[0], blocks[2], blocks[2].mH, diagonal[1]])
+    return BSR_CG(both, pointers, columns, b, torch.zeros_like(b), 1e-7, 10)[0]
+
+
 class TestSolvers(OperationContract):
     """Solvers have no derivatives."""
 
     library = LIBRARY
-    samples = (Sample("bsr_cg", solved, (0.5 * BLOCKS, B)),)
+    samples = (
+        Sample("bsr_cg", solved, (0.5 * BLOCKS, B)),
+        Sample("bsr_cg", of_complex(solved_numbers), (0.5 * numbers(3, 3, 3), numbers(5, 2))),
+    )
 
     def test_every_operation_has_a_sample(self) -> None:
         """The other class asks for both."""
@@ -130,15 +150,6 @@ class TestOperations(DerivativeContract):
     )
 
 
-def numbers(*shape: int, seed: int) -> Any:
-    return random_tensor(*shape, 2, seed=seed)
-
-
-def of_complex(call: Any) -> Any:
-    """Return the call of complex operands, for their parts."""
-    return lambda *tensors: call(*map(torch.view_as_complex, tensors))
-
-
 def screened_numbers(a: Any, b: Any) -> Any:
     diagonal = torch.tensor([4.0, 0.01, 1.0, 0.25, 9.0]).to(a.real)
     return trnsparse.screened_spmm(a, diagonal, b, 0.5)
@@ -146,6 +157,11 @@ def screened_numbers(a: Any, b: Any) -> Any:
 
 class TestComplexOperations(ComplexContract):
     library = LIBRARY
+
+    def test_every_operation_has_a_sample(self) -> None:
+        known = {sample.operation for sample in (*self.samples, *TestSolvers.samples)}
+        assert {name for name, found in LIBRARY.operations.items() if found.by_parts} <= known
+
     samples = (
         Sample(
             "spmm",

@@ -218,11 +218,6 @@ class Operation:
             self._require(reason)
         self._count_refusal(reason)
 
-    def refuse_dtype(self, operand: Tensor) -> None:
-        """Report that torch will compute a call whose dtype the kernel does not take."""
-        if self.library.kernels_wanted():
-            self.refuse(f"the kernel does not take {operand.dtype}")
-
     def shape_of_result(self, *args: Any) -> Any:
         """Return dense empty tensors like the result; computes nothing for fake tensors."""
         return _each_of(self._fake(*args), _empty_like)

@@ -94,6 +94,10 @@ class OperationContract:
 
     library: ClassVar[Library]
     samples: ClassVar[tuple[Sample, ...]]
+    pytestmark: ClassVar[list[Any]] = [
+        # torch's first use of complex32, the complex dtype of float16.
+        pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental"),
+    ]
     truth: ClassVar[torch.dtype] = torch.float64
     """The dtype of the torch result for comparison."""
 
@@ -266,6 +270,7 @@ class DerivativeContract(OperationContract):
     """Guarantees of differentiable operations."""
 
     pytestmark: ClassVar[list[Any]] = [
+        *OperationContract.pytestmark,
         # torch's first use of forward mode.
         pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
         # torch's warning for its functions that vmap calls for each entry.

@@ -37,7 +37,8 @@ _REMEDIES = {
     "instruction": "{op}",
     "function": "nl.{op}",
     "move": "nisa.dma_copy(dst, src) to or from HBM, nisa.tensor_copy(dst, src) on chip",
-    "matmul": "nisa.nc_matmul(dst, stationary, moving) into a PSUM tile",
+    "matmul": "nisa.nc_matmul(dst, stationary, moving) into a PSUM tile; stationary is the first "
+    "matrix transposed",
     "transpose": "nisa.nc_transpose(dst, data)",
 }
 
@@ -251,12 +252,40 @@ _BY_NAME = {
     for name in [*names.split(), *([op] if kind == "unary" else [])]
 }
 
-_REMAINDERS = {"mod": "mod", "fmod": "fmod", "remainder": "mod"}
 _REMAINDER = (
-    "the steps of a remainder, because no engine has nl.{}: a product with nl.reciprocal(b), "
-    "nl.floor (or nl.trunc, for the sign of a), a product with b and nl.subtract; decide whether "
-    "a quotient that is off by one may occur"
+    "multiply by nl.reciprocal(b), take nl.floor (nl.trunc for the sign of a), multiply by b and "
+    "subtract, because no engine has nl.{}; decide whether a quotient may be off by one"
 )
+_WIDE = "use nl.{}: there are no 64-bit types; decide whether its range and precision are enough"
+_TOP = "use nisa.max8 and nisa.nc_find_index8: the eight largest of each row and their positions"
+_JOINED = (
+    "make one tile with nl.ndarray and copy each part into a slice of it; decide along which axis"
+)
+_ORDER = "remove it: instructions wait for their operands; two cores meet at nisa.core_barrier"
+_NORMED = (
+    "use nisa.bn_stats and nisa.bn_aggr for mean and variance, nisa.tensor_scalar to subtract the "
+    "one and multiply by nl.rsqrt of the other; decide epsilon"
+)
+_TEXTS = {
+    _REMAINDER.format("mod"): "mod remainder modulo",
+    _REMAINDER.format("fmod"): "fmod",
+    _WIDE.format("float32"): "float64 double fp64 f64 complex64 complex128",
+    _WIDE.format("int32"): "long i64 uint64 u64",
+    f"{_TOP}; decide what equal values give": "argmax argmin arg_max arg_min",
+    f"{_TOP}, and nisa.nc_match_replace8 for the next eight; decide how many": "top_k sort argsort",
+    "draw it on the host: nl.rand is uniform; decide mean and deviation": "randn "
+    "random_normal normal",
+    _NORMED: "layer_norm layernorm batch_norm batchnorm group_norm instance_norm",
+    _JOINED: "concat concatenate cat stack hstack vstack",
+    "slice the tile, as t[:, 0:n]; decide the extents": "split chunk hsplit",
+    _ORDER: "syncthreads barrier synchronize sync wait fence",
+    "use nisa.dma_compute(dst, srcs, reduce_op=nl.add); decide if indices repeat": "atomicadd "
+    "atomic_add scatter_add",
+    "use nisa.nc_matmul for each contraction; decide which index lies on the partitions": "einsum "
+    "tensordot conv conv1d conv2d linear attention scaled_dot_product_attention",
+}
+UNDECIDED = {name: text for text, names in _TEXTS.items() for name in names.split()}
+"""Names with no certain call, and what to do and to decide."""
 
 _NOT_OF_TILES = {"load", "store", "ndarray"}  # NumPy's are other functions
 
@@ -375,8 +404,8 @@ def counterpart(name: str) -> str:
 
     Names a function of ``nki.language`` and an instruction, where there are such; else empty.
     """
-    if name in _REMAINDERS:
-        return _REMAINDER.format(_REMAINDERS[name])
+    if name in UNDECIDED:
+        return UNDECIDED[name]
     found = language_name(name)
     intent = None if name in _NOT_OF_TILES else intent_of(found or name)
     remedy = "" if intent is None else intent.remedy()

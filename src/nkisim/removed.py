@@ -29,6 +29,7 @@ from nkisim.intents import (
     CONDITION,
     DTYPE_NAMES,
     METHODS,
+    UNDECIDED,
     counterpart,
     intent_of,
     nearest,
@@ -256,6 +257,8 @@ _SHORT = {
 def _meant(home: str, name: str) -> str:
     """Return the replacement of a name that does not exist."""
     names = [n for n in dir(sys.modules[home]) if not n.startswith("_")]
+    if name in UNDECIDED and home in ("nkisim.isa", "nkisim.language"):
+        return UNDECIDED[name]
     intent, here = intent_of(name), _SHORT.get(home, home)
     if intent is not None and (home == "nkisim.isa" or intent.kind == "matmul"):
         return f"write {intent.remedy()}"
@@ -358,6 +361,8 @@ def _operator(symbol: str, name: str) -> Callable[..., NoReturn]:
     def refuse(self: Any, *others: Any) -> NoReturn:
         condition = symbol in _COMPARISONS and decides(user_place())
         fix = f"nl.{name}, or an instruction of nki.isa with a dst="
+        if name in ("divide", "matmul", "mod"):  # which no engine has, or not in this order
+            fix = counterpart(name)
         kinds = " and ".join(f"{type(operand).__name__!r}" for operand in (self, *others))
         _refuse_operator(
             MATRIX_OPERATOR if symbol == "@" else TENSOR_OPERATOR,
@@ -450,7 +455,7 @@ class NoOperators:
     __sub__ = __rsub__ = _operator("-", "subtract")
     __mul__ = __rmul__ = _operator("*", "multiply")
     __truediv__ = __rtruediv__ = _operator("/", "divide")
-    __floordiv__ = __rfloordiv__ = _operator("//", "divide and nl.floor")
+    __floordiv__ = __rfloordiv__ = _operator("//", "reciprocal, nl.multiply and nl.floor")
     __mod__ = __rmod__ = _operator("%", "mod")
     __pow__ = __rpow__ = _operator("**", "power")
     __matmul__ = __rmatmul__ = _operator("@", "matmul")

@@ -9,7 +9,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from each_case import each_case
 from nkisim.filecheck.modules import imported
-from nkisim.intents import INTENTS, NAMES, Intent, intent_of
+from nkisim.intents import INTENTS, NAMES, UNDECIDED, Intent, counterpart, intent_of
 
 WORDS = {
     name: Intent(kind, op)
@@ -231,6 +231,20 @@ def test_a_word_is_no_name_of_nki(word):
     """At most one of the two modules has it, and there it means the same."""
     assert not (hasattr(nl, word) and hasattr(nisa, word))
     assert intent_of(word) == WORDS[word]
+
+
+@each_case("name", [*UNDECIDED])
+def test_a_name_without_certain_code_says_what_to_do(tmp_path, name):
+    """In both modules, where they do not have it, and of a library."""
+    for module in ("nl", "nisa"):
+        if not hasattr(getattr(nkisim, {"nl": "language", "nisa": "isa"}[module]), name):
+            text = KERNEL.format(f"z = {module}.{name}(t)")
+            report = checked(tmp_path, f"undecided_{module}", text, arguments(Intent("move")))
+            (finding,) = [f for f in report.findings if f.rule.id == "A025"]
+            assert finding.fix == UNDECIDED[name] == counterpart(name)
+            assert finding.rewrite is None
+    assert "decide" in UNDECIDED[name] or "remove it" in UNDECIDED[name]
+    assert name not in WORDS
 
 
 def test_there_are_many():

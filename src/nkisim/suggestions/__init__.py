@@ -15,6 +15,7 @@ from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.source import expression, names_in
 from nkisim.suggestions import (  # noqa: F401 (each declares fixes)
     arguments,
+    axes,
     calls,
     loops,
     memory,
@@ -26,12 +27,15 @@ from nkisim.suggestions import (  # noqa: F401 (each declares fixes)
     staging,
     tiling,
 )
-from nkisim.suggestions.statement import FIXES, case_of, function_case_of
+from nkisim.suggestions.statement import FIXES, case_of, compound_case_of
 
 __all__ = ["complete", "explained", "settle", "suggestion"]
 
 _WHOLE_STATEMENT = ("L029", "L026", "L027", "L028", "L021", "A025", "A026", "A037")
 """Rules whose fix replaces the statement by another one, the most specific first."""
+
+_AROUND = ("L031", "L060")
+"""Rules whose findings are at a condition or a definition, with a fix elsewhere."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,8 +44,8 @@ def suggestion(finding: Finding) -> Rewrite | None:
     """Return a fix as code, or None if no fix is certain."""
     fix = FIXES.get(finding.rule.id)
     case = None if fix is None else case_of(finding)
-    if case is None and finding.rule.id == "L060":  # at the definition, with a fix inside
-        case = function_case_of(finding)
+    if case is None and finding.rule.id in _AROUND:
+        case = compound_case_of(finding)
     if fix is None or case is None:
         return None
     try:

@@ -6,6 +6,7 @@ import ast
 
 from nkisim.diagnostics import Rewrite
 from nkisim.source import base_name, expression, indices, names_in, nki_arguments, number, string
+from nkisim.spec import OPS
 from nkisim.suggestions.statement import Case, fixes
 
 
@@ -38,7 +39,7 @@ _LEFT_OUT = {
 _DTYPES = ("float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32")
 _NAMED = {
     "A014": ("buffer", ("sbuf", "psum", "hbm", "shared_hbm", "private_hbm")),
-    "D022": ("{}", ("add", "subtract", "multiply", "maximum", "minimum")),
+    "D022": ("{}", tuple(OPS)),
     "D045": ("dtype", _DTYPES),
 }
 """By rule, an argument, and what ``nki.language`` has by the same name."""
@@ -62,7 +63,7 @@ def _of_language(case: Case) -> Rewrite | None:
     argument, known = _NAMED[case.rule]
     name = argument.format(case.finding.operand)
     node = case.arguments.get(name)
-    meant = string(node) if name == "buffer" else getattr(node, "attr", None)
+    meant = string(node) or getattr(node, "attr", None)
     return with_keyword(case, name, f"{case.nl}.{meant}") if meant in known else None
 
 

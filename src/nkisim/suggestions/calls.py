@@ -6,16 +6,18 @@ import ast
 
 from nkisim.diagnostics import Rewrite
 from nkisim.intents import argument_meant
-from nkisim.source import expression
+from nkisim.source import expression, number
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.signatures import parameters_of
 from nkisim.suggestions.arguments import with_keyword
-from nkisim.suggestions.invented import base_of, invented
+from nkisim.suggestions.axes import along_columns
+from nkisim.suggestions.invented import base_of, invented, method
 from nkisim.suggestions.products import transposed_operand
 from nkisim.suggestions.statement import Case, fixes
 
 _ALIKE = {
     "activation": "data",
+    "dma_copy": "src",
     "reciprocal": "data",
     "scalar_tensor_tensor": "data",
     "tensor_copy": "src",
@@ -31,9 +33,11 @@ def _bad_call(case: Case) -> Rewrite | None:
     data = case.finding.data
     if data.get("module") in ("nki.isa", "nki.language"):
         return invented(case, case.finding.operand)
+    if case.finding.seen.startswith("NkiTensor."):
+        return method(case, case.finding.operand)
     if data.get("is_none"):
         return _nothing_returned(case)
-    return _argument(case, data["keyword"]) if "keyword" in data else None
+    return _argument(case, data["keyword"]) if "keyword" in data else along_columns(case)
 
 
 def _argument(case: Case, keyword: str) -> Rewrite | None:
@@ -61,6 +65,15 @@ def _nothing_returned(case: Case) -> Rewrite | None:
     return None
 
 
+@fixes("A004")
+def _fill(case: Case) -> Rewrite | None:
+    """A fill of an integer tile is an integer."""
+    value = number(case.arguments.get("value"))
+    if value is None or value != int(value):
+        return None
+    return case.rewrite(case.with_arguments(value=str(int(value))))
+
+
 @fixes("A026")
 def _no_destination(case: Case) -> Rewrite | None:
     """An instruction is given a tile for its result."""
@@ -75,6 +88,11 @@ def _no_destination(case: Case) -> Rewrite | None:
     if case.function == "nc_matmul" and {"stationary", "moving"} <= set(given):
         shape = f"({given['stationary']}.shape[1], {given['moving']}.shape[1])"
         made = case.tile(new, shape=shape, dtype=f"{nl}.float32", buffer="psum")
+    elif case.function == "tensor_reduce" and given.get("axis") in ("1", "-1"):
+        made = case.tile(new, given["data"], shape=f"({given['data']}.shape[0], 1)")
+    elif case.function == "nc_transpose":
+        shape = f"({given['data']}.shape[1], {given['data']}.shape[0])"
+        made = case.tile(new, given["data"], shape=shape, buffer="psum")
     elif (like := given.get(_ALIKE.get(case.function, ""), "")) and case.variable(
         base_of(expression(like))
     ):

@@ -7,10 +7,10 @@ import ast
 from nkisim.diagnostics import Rewrite
 from nkisim.intents import ARGUMENTS, NAMES, Intent, intent_of
 from nkisim.source import base_name, expression, indices, rewritten
-from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.signatures import parameters_of
 from nkisim.suggestions.products import product, transposed
 from nkisim.suggestions.statement import Case
+from nkisim.versions import has, in_force
 
 _DESTINATIONS = {"dst", *ARGUMENTS["dst"].split()} - {"y", "o"}
 
@@ -30,7 +30,7 @@ def invented(case: Case, name: str) -> Rewrite | None:
     if not isinstance(call, ast.Call) or call.func is not node:
         known = NAMES.get(name, "")
         return case.rewrite(case.with_expression(node, f"{case.nl}.{known}")) if known else None
-    if name in INSTRUCTIONS:  # of the other module
+    if has(in_force(), "nki.isa", name):  # the other module
         return case.rewrite(case.with_expression(node, f"{case.nisa}.{name}"))
     intent = intent_of(name)
     if intent is None:
@@ -40,14 +40,36 @@ def invented(case: Case, name: str) -> Rewrite | None:
     return _meant(case, name, intent, call)
 
 
-def _meant(case: Case, name: str, intent: Intent, call: ast.Call) -> Rewrite | None:
-    operands = list(call.args)
+def method(case: Case, name: str) -> Rewrite | None:
+    """Return the statement with what was meant by a method that tensors do not have."""
+    used = [n for n in ast.walk(case.statement) if isinstance(n, ast.Attribute) and n.attr == name]
+    call = case.tree.parent(used[0]) if len(used) == 1 else None
+    if name == "T":
+        plain = used and getattr(case.statement, "value", None) is used[0]
+        return transposed(case, used[0].value) if plain else None
+    if not isinstance(call, ast.Call) or call.func is not used[0]:
+        return None
+    tensor = used[0].value
+    if name in ("astype", "to", "type", "cast") and len(call.args) == 1 and not call.keywords:
+        text = f"{case.nl}.copy({ast.unparse(tensor)}, dtype={ast.unparse(call.args[0])})"
+        return case.rewrite(case.with_expression(call, text))
+    intent = intent_of(name)
+    if intent is None or intent.kind in ("function", "instruction", "move"):
+        return None
+    return _meant(case, name, intent, call, tensor)
+
+
+def _meant(
+    case: Case, name: str, intent: Intent, call: ast.Call, *first: ast.expr
+) -> Rewrite | None:
+    """Return the statement with another call; ``first`` are operands in front of its own."""
+    operands = [*first, *call.args]
     named = {k.arg or "**": k.value for k in call.keywords}
     dst = next((named.pop(k) for k in list(named) if k in _DESTINATIONS), None)
     named.pop("op", None)
     if dst is None and len(operands) > intent.operands:
         dst = operands.pop(0)
-    if "axis=1" in intent.call and not _reduces_columns(case, named, dst):
+    if "axis=1" in intent.call and not is_of_rows(case, named, dst):
         return None
     for key in list(named)[: intent.operands - len(operands)]:
         operands.append(named.pop(key))
@@ -65,7 +87,7 @@ def _meant(case: Case, name: str, intent: Intent, call: ast.Call) -> Rewrite | N
     return case.rewrite(case.with_expression(call, ast.unparse(new)))
 
 
-def _reduces_columns(case: Case, named: dict[str, ast.expr], dst: ast.expr | None) -> bool:
+def is_of_rows(case: Case, named: dict[str, ast.expr], dst: ast.expr | None) -> bool:
     """Return whether a reduction is that of each row: by its axis, or by the shape of its result.
 
     The arguments that say so are taken out.

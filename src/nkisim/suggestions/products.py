@@ -111,7 +111,7 @@ def _transpose(case: Case, name: str, made: str = "") -> tuple[list[str], str]:
     return lines, transposed
 
 
-@fixes("S028")
+@fixes("S028", "S031")
 def _contraction(case: Case) -> Rewrite | None:
     """Operands with the contraction in their columns are transposed.
 

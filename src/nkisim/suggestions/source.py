@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from nkisim.diagnostics import Rewrite
 from nkisim.source import base_name
@@ -29,15 +30,17 @@ def _comprehension(case: Case) -> Rewrite | None:
 def _division(case: Case) -> Rewrite | None:
     """An extent is divided by ``//``."""
     text = case.finding.data.get("expression")
-    if text is None:
-        return None
+    shape = case.arguments.get("shape")
+    inside = {ast.unparse(n) for n in ast.walk(shape)} if text is None and shape is not None else ()
 
     def change(node: ast.expr) -> ast.expr | None:
-        if isinstance(node, ast.BinOp) and ast.unparse(node) == text:
+        divides = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        if divides and (ast.unparse(node) == text or ast.unparse(node) in inside):
+            assert isinstance(node, ast.BinOp)
             node.op = ast.FloorDiv()
         return None
 
-    if isinstance(case.statement, ast.For):
+    if isinstance(case.statement, ast.For) and text is not None:
         source = ast.unparse(case.statement.iter)
         new = source.replace(text, text.replace(" / ", " // ", 1), 1)
         return case.head(case.statement, ast.unparse(case.statement.target), new)
@@ -69,6 +72,25 @@ def _pairs(case: Case) -> Rewrite | None:
     taken = [f"{name} = {item}" for name, item in zip(parts, items, strict=True)]
     first = texts[0] if texts[0] in calls else f"range(len({texts[0]}))"
     return case.head(loop, index, first, taken)
+
+
+@fixes("L031", "L032", "L033")
+def _static(case: Case) -> Rewrite | None:
+    """A dynamic loop with bounds that are known needs no register: its index is a number."""
+    around = [*case.loops(), *([case.statement] if isinstance(case.statement, ast.For) else [])]
+    found = [
+        loop
+        for loop in around
+        if isinstance(loop.iter, ast.Call)
+        and case.path(loop.iter.func) == "nki.language.dynamic_range"
+    ]
+    if len(found) != 1 or not isinstance(found[0].iter, ast.Call):
+        return None
+    (loop,) = found
+    bounds = list(map(ast.unparse, found[0].iter.args))
+    known = all(re.fullmatch(r"-?\d+|\w+\.shape\[\d\]", bound) for bound in bounds)
+    source = f"range({', '.join(bounds)})"
+    return case.head(loop, ast.unparse(loop.target), source) if known else None
 
 
 @fixes("L028")

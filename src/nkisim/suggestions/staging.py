@@ -81,8 +81,7 @@ def _to_sbuf(case: Case) -> Rewrite | None:
     return _staged(case, operand, "sbuf", "tensor_copy")
 
 
-@fixes("D013")
-def _divided(case: Case) -> Rewrite | None:
+def divided(case: Case) -> Rewrite | None:
     """A quotient is a product with a reciprocal."""
     operand, op = ("data2", "op") if case.function == "tensor_tensor" else ("operand0", "op0")
     if not case.is_bare or case.function not in ("tensor_tensor", "tensor_scalar"):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.diagnostics import RULES, declare
-from nkisim.intents import counterpart
+from nkisim.intents import UNDECIDED, counterpart
 from nkisim.source import RANGES, Kinds
 from nkisim.versions import at, in_force, is_traced
 
@@ -192,9 +192,10 @@ def _foreign_fix(call: ast.Call, module: str, name: str, *, of_tile: bool) -> st
     """Return what replaces a function of another package, of a tile and of a number."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     known = counterpart(name)
+    said = known if name in UNDECIDED else f"write {known}"
     if of_tile:
         general = "use a function of nki.language, or an instruction of nki.isa with a dst="
-        return f"write {known}" if known else general
+        return said if known else general
     of_number = "compute it on the host and pass the result as an argument"
     if module == "math":
         of_number += f"; math has {_MATH} in kernels"
@@ -202,7 +203,7 @@ def _foreign_fix(call: ast.Call, module: str, name: str, *, of_tile: bool) -> st
         of_number = f"write math.{name}"
     if not known or not given or all(_is_number(node) for node in given):
         return of_number
-    return f"for a tile write {known}; for a number {of_number}"
+    return f"for a tile {said}; for a number {of_number}"
 
 
 def _is_number(node: ast.AST) -> bool:

@@ -210,7 +210,7 @@ class ComplexTensor(ComplexMethods):
 
     @property
     def _first(self) -> Tensor:
-        """A tensor with the shape, the device and the autograd state of this one."""
+        """The native complex tensor, or the real part: properties such as ``shape`` read it."""
         return self._native if self._native is not None else self._split().re
 
     @property

@@ -216,7 +216,7 @@ class Generator:
     def advance(self, n_samples: int) -> None:
         """Move forward in units of 512: both position and distance are rounded up to a multiple.
 
-        ``skip`` is the exact form. Zero does not move the generator.
+        ``skip`` does not round. Zero does not move the generator.
 
         Raises:
             ParameterError: ``n_samples`` is negative, or leads to 2**64 or beyond.
@@ -226,7 +226,7 @@ class Generator:
             self._move("advance", "n_samples", lambda: (self._counter + batches) * _BATCH_SIZE)
 
     def advance_to(self, position: int) -> None:
-        """Move to a position, rounded down to a multiple of 512; ``seek`` is the exact form.
+        """Move to a position, rounded down to a multiple of 512; ``seek`` does not round.
 
         Raises:
             ParameterError: ``position`` is negative, or not below 2**64.
@@ -419,20 +419,20 @@ class Generator:
 
     # -- names of the published Generator ----------------------------------------------------------
 
-    # Instead: ``partition_rank`` and ``partition_size``.
+    # New code uses ``partition_rank`` and ``partition_size``.
     _partition_rank, _partition_size = partition_rank, partition_size
 
     @property
     def _counter(self) -> int:
-        """Position in units of 512 samples, rounded up; instead: ``offset``."""
+        """Position in units of 512 samples, rounded up; new code uses ``offset``."""
         return _batches(self.offset)
 
     def _chip_counter_offset(self, n_samples: int) -> int:
-        """Return the first unit of this rank's share of a request; instead: ``share``."""
+        """Return the first unit of this rank's share of a request; new code uses ``share``."""
         return self.partition_rank * _batches(n_samples) + self._counter
 
     def _advance_by_elements(self, n_samples: int) -> None:
-        """Move forward in units of 512; instead: ``skip``."""
+        """Move forward in units of 512; new code uses ``skip``."""
         self.advance(n_samples)
 
     # -- pickling ----------------------------------------------------------------------------------

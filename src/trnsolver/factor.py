@@ -62,8 +62,9 @@ _USUAL = (1e-8, 1e8)
 """Magnitudes of entries whose squares can be summed in float32."""
 
 _NEARLY = 0.5
-"""Limit of the distance of the second triangle's diagonal from 1. The distance is at most 5/64 for
-condition numbers below ``eps ** -0.5 / 8`` (Yamamoto, Nakatsukasa, Yanagisawa and Fukaya 2015)."""
+"""``cholqr2`` fails if a diagonal element of its second Cholesky factor differs from 1 by more. The
+difference is at most 5/64 for condition numbers below ``eps ** -0.5 / 8`` (Yamamoto, Nakatsukasa,
+Yanagisawa and Fukaya 2015)."""
 
 
 class LUFactors(NamedTuple):
@@ -174,7 +175,7 @@ def cholqr2(A: Tensor) -> QRFactors:
     once, first, failed = _cholqr(work if unit == 1 else work / unit)
     q, second, again = _cholqr(once)
     if failed is not None and again is not None and second.numel():
-        # If columns are not nearly orthonormal before the second pass, the first one has failed.
+        # If the columns of ``once`` are not nearly orthonormal, the first pass has failed.
         # Read one value only: each read waits for the device.
         off = torch.linalg.vector_norm(second.detach().diagonal(dim1=-2, dim2=-1) - 1, inf)
         failed = failed + again

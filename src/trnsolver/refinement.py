@@ -242,7 +242,10 @@ def _ladder(system: RealSystem, target: float, certify: bool) -> _Attempt:
 
 
 class _Factor(NamedTuple):
-    """L and U in one matrix, and the permutation: LAPACK's pivots, or P itself from a kernel."""
+    """LU factors: L and U in the matrix ``packed``, and the permutation in ``pivots``.
+
+    ``pivots`` has LAPACK's integer pivots, or the permutation matrix P if a kernel factorized.
+    """
 
     packed: Tensor
     pivots: Tensor

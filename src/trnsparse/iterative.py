@@ -272,7 +272,11 @@ def _solved(
     on_failure: OnFailure,
     hermitian: bool = False,
 ) -> Solution:
-    """Return the solution; functions get vectors in the dtype of b, also in float16."""
+    """Return the solution of a method.
+
+    If A or M is a function, it is called with vectors in the dtype of b. The method itself computes
+    in a wider dtype if b is float16 or bfloat16.
+    """
     A, b, x0, M = operands
     if isinstance(b, Tensor) and b.dtype in NARROW:
         A, M = _of_narrow(A, b.dtype), _of_narrow(M, b.dtype)

@@ -62,7 +62,8 @@ def split(matrix: Tensor, rank: int | None = None, allowed: float = 0.0) -> tupl
     Args:
         matrix: (m, n).
         rank: Maximum number of vectors.
-        allowed: Maximum norm of the truncated part; the fewest vectors that reach it are returned.
+        allowed: Maximum norm of the truncated part. The smallest number of vectors is returned for
+            which the norm of the rest does not exceed it.
 
     Returns:
         U of (m, r), and all singular values, the largest first.

@@ -32,7 +32,8 @@ class ShardedTensor:
     """A tensor in shards along one dimension.
 
     Attributes:
-        chunks: The shards. Their sizes along the dimension and their devices may differ.
+        chunks: The shards, which may have different sizes along ``partition_dim``, and be on
+            different devices.
         partition_dim: The sharded dimension.
     """
 

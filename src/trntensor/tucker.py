@@ -116,7 +116,7 @@ def _converged(
     unit = power_below(tensor)  # squares are formed
     tensor = tensor / unit
     norm = float(torch.linalg.vector_norm(tensor.detach(), dtype=_wide(tensor)))
-    # Errors are the roots of differences of squares.
+    # ``_error`` subtracts squared norms, whose rounding errors are at most this.
     sweeps = Sweeps(tol, 4 * torch.finfo(tensor.dtype).eps)
     cut = sizes is not None and sizes != tuple(tensor.shape)
     if cut and max_iter:

@@ -64,14 +64,15 @@ class Timing:
     Attributes:
         tensor_ghz, vector_ghz, scalar_ghz, gpsimd_ghz: Clocks.
         least_cycles: Shortest interval between two instructions of an engine.
-        dynamic_cycles: The same with an address from a register.
+        dynamic_cycles: Shortest interval if an address is in a register.
         vector_issue_cycles, scalar_issue_cycles: Cycles added to each instruction.
         gpsimd_start_cycles: Cycles before a GpSimd instruction streams.
         reciprocal_cycles: Cycles per element of ``reciprocal``.
         matmul_issue_cycles: Cycles added to each product.
         matmul_tail: From the last column of a product until its result can be read.
-        matmul_tail_float32: The same for four passes, to which half of the moving stream is added.
-        transpose_tail: The same for a transposition.
+        matmul_tail_float32: ``matmul_tail`` of a float32 product, which takes four passes; half of
+            the moving stream is added to it.
+        transpose_tail: From the last column of a transposition until its result can be read.
         transpose_issue_cycles: Cycles added to each transposition that passes bits through.
         tensor_start_rate: Share of the full rate at which the Tensor engine starts.
         tensor_ramp: Work after which it reaches the full rate.

@@ -59,9 +59,10 @@ def _sizes(sizes: tuple[Any, ...]) -> Any:
 
 
 class ComplexMethods:
-    """Operators and methods based on ``_evaluate`` and ``_operate``, which apply a torch function.
+    """Operators and methods of complex tensors, implemented by ``_evaluate`` and ``_operate``.
 
-    The subclass implements storage and the conversion to and from parts.
+    These two methods apply a torch function. The subclass implements storage and the conversion to
+    and from real and imaginary parts.
     """
 
     __slots__ = ()

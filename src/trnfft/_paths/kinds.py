@@ -1,8 +1,8 @@
 """Conversion of inputs and results of transforms between tensor types and dtypes.
 
-A transform is computed on a native tensor of float32, float64 or their complex dtypes. Inputs are
-converted to that form. A complex result is native for native complex input, and a ``ComplexTensor``
-for real input or a ``ComplexTensor``.
+A transform is computed on a native tensor of float32, float64 or their complex dtypes; other inputs
+are converted to one of these. A complex result is a native complex tensor if the input is one, and
+a ``ComplexTensor`` if the input is real or a ``ComplexTensor``.
 
 On a device without complex dtypes no native complex tensor is created: kernels take and return
 parts, and torch computes on the host.

@@ -208,7 +208,10 @@ def two_d_constants(n: int, inverse: bool, scale: float, kind: str = "full") -> 
 
 
 def _counts(n: int) -> _Wide:
-    """Return the number of points of a spectrum that each point of its half represents."""
+    """Return, for each point of a half spectrum, the points of the full spectrum it stands for.
+
+    This is 2 for a point and its conjugate, and 1 for points 0 and n / 2.
+    """
     counts = np.full(n // 2 + 1, 2.0)
     counts[0] = 1.0
     if n % 2 == 0:

@@ -1,7 +1,8 @@
-"""A vector over the ranks as a matrix: factors, parts, and the exchanges between them.
+"""The four-step FFT over ranks: choice of the factors, parts of ranks, exchanges between them.
 
-A vector of ``rows * columns`` points is a matrix in row-major order. Ranks hold consecutive points
-of the vector, as ``torch.chunk`` splits it, or consecutive columns of the matrix.
+A vector of ``rows * columns`` points is read as a matrix in row-major order. Each rank holds either
+consecutive points of the vector, as ``torch.chunk`` splits it, or consecutive columns of the
+matrix.
 """
 
 from __future__ import annotations

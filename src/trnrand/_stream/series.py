@@ -1,6 +1,6 @@
 """Logarithm, exponential and cosine in float64, with the same bits on all IEEE 754 hardware.
 
-Each is a sequence of sums, products and quotients that are rounded once, in one order. Library
+Each function is a fixed sequence of sums, products and quotients, each rounded once. Library
 functions differ in their last bits between devices, and some between the elements of one array. The
 coefficients are those of Taylor series, so nothing is fitted; errors are below 2 units in the last
 place.

@@ -26,7 +26,8 @@ class _Kernel:
     """The terms of a squared discrepancy, each a product of factors per dimension.
 
     A factor of two coordinates x and y is ``own(x) + own(y) - cross x y - larger max(x, y)``: with
-    |x - y| = 2 max(x, y) - x - y, every kernel here has this form.
+    |x - y| = 2 max(x, y) - x - y, every kernel here has this form. The comments at the kernels have
+    this factor in its published form.
 
     Attributes:
         constant: Factor of the constant term.

@@ -21,8 +21,9 @@ The next e and f do not wait for the new D: its entries in question are sums ove
 times a column of D G, which exist one product earlier. The products of a round thus run beside
 the angles of the next.
 
-The engine's roots have the errors of their tables. That of c is followed by a Newton step, which
-makes c and s a rotation to the last bit; the others only change the angle, by as little.
+Square roots of the engine have the errors of its tables. The root in c is corrected by a Newton
+step, so that c and s are a rotation to the last bit. The errors of the other roots only change the
+angle, by a small amount.
 
 Layout   slots on partitions; D, then W, (slots, 2 * slots), slots even and at most 128
 Limits   eigenvalues of D at most 2^13 in magnitude, so that squares are in the range of roots

@@ -8,8 +8,8 @@ makes them rows of U, and products update the rest of the active rows.
 
 Layout   A, P and U as block matrices, rows on partitions
 Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition. A pivot
-         is at least 1 - 2^-16 of the largest entry, the first of several. A singular matrix has a
-         zero, or nearly zero, on the diagonal of U
+         is the first entry of its column that is at least 1 - 2^-16 of the largest one. A singular
+         matrix has a zero, or nearly zero, on the diagonal of U
 Cost     for b = n / 128: n steps of about 16 + 3 b instructions on columns, and about b^3 products
          of 128 x 128 x 512
 Lever    pivots are selected by products and masks, without moving rows

@@ -128,14 +128,14 @@ def pinv_jvp(tangents: Tangents, a: Tensor, *options: float, result: Any) -> tup
 
 
 def cholesky_backward(grad: Tensor, needed: Needed, a: Tensor, *, result: Tensor) -> Gradients:
-    """Return L^-T phi(L^T G) L^-1, symmetrized; phi takes the lower triangle, its diagonal once."""
+    """Return L^-H phi(L^H G) L^-1, symmetrized; phi: the lower triangle, with half the diagonal."""
     inner = _phi(result.mH @ grad)
     found = _times_inverse(_inverse_times(result.mH, inner, upper=True), result, upper=False)
     return (symmetric_part(found),)
 
 
 def cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
-    """Return L phi(L^-1 T L^-T)."""
+    """Return L phi(L^-1 T L^-H) for the tangent T of A; phi as in ``cholesky_backward``."""
     inner = _inverse_times(result, _given(tangents[0]), upper=False)
     inner = _times_inverse(inner, result.mH, upper=True)
     return result @ _phi(symmetric_part(inner))

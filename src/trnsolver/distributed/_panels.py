@@ -1,4 +1,4 @@
-"""Panels of rows of a sharded matrix: what one rank completes and broadcasts at a time."""
+"""Panels of a sharded matrix: consecutive rows that their rank computes and then broadcasts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 from trnsci.core.distributed.layout import Layout
 
 _WIDEST = 256
-"""Rows of a panel at most: enough for products to be fast, and few for buffers to be small."""
+"""Maximum rows of a panel: many make products fast, few keep buffers small."""
 _PER_RANK = 4
-"""Panels of a rank at least, so that ranks below need not wait for all of its rows."""
+"""Minimum panels of a rank: later ranks begin with its first panel, before its last row is done."""
 
 
 class Panel(NamedTuple):

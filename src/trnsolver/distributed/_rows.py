@@ -98,7 +98,7 @@ class Where(NamedTuple):
 
 
 def applied(node: Any, *arguments: Any) -> Any:
-    """Return the results of an autograd function."""
+    """Call an autograd function, whose ``apply`` has no types in torch."""
     return node.apply(*arguments)
 
 

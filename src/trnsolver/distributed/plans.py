@@ -59,9 +59,9 @@ def plan(
 ) -> Communication:
     """Return the communication of a call, without a process group.
 
-    The backward of ``solve_spd`` is that of a gradient of X. A gradient of the log-determinant
-    takes one of n right-hand sides in addition. That of ``cg`` and ``minres`` takes as many
-    iterations as the call, and one product with x that is computed in the call.
+    ``backward`` of ``solve_spd`` covers the gradient through X only; the gradient through the
+    log-determinant adds the ``backward`` of n right-hand sides. ``backward`` of ``cg`` and
+    ``minres`` has as many iterations as the call, and one product with x, which runs in the call.
 
     Args:
         function: Name of the function.

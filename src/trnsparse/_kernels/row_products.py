@@ -1,7 +1,7 @@
 """Shared parts of the sparse product kernels: rows of a result accumulated in PSUM.
 
-A result is computed in panels of columns, up to 2048 that fill four PSUM banks, and in rows of at
-most 128. A row of results is a sum over *chunks*, 128 rows of the dense operand each. Only chunks
+A result is computed in panels of at most 2048 columns, which fill four PSUM banks, and in groups of
+at most 128 rows. A group is a sum over *chunks*, 128 rows of the dense operand each. Only chunks
 with stored entries are loaded and multiplied, so rows are not padded to the longest. The first
 product of a sum overwrites PSUM, which is never cleared.
 """

@@ -107,8 +107,8 @@ def spmm_segments(
     Args:
         values: The entries, (128, slots).
         columns: Their columns, (128, slots) in uint32.
-        order: The original row of each sorted row, (128, ceil(rows / 128)) in uint32; None if they
-            are in that order.
+        order: The original row of each sorted row, (128, ceil(rows / 128)) in uint32; None if the
+            original rows are already sorted by length.
         b: Dense operand, (n, N) with N at least 2.
         slots: For each 128 sorted rows, the number of rows with a first entry, a second, ...
         rows: Rows of the result.

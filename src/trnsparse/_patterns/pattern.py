@@ -150,7 +150,8 @@ class Pattern:
     def canonical(self) -> bool:
         """Whether the columns of each row increase, so that there are no duplicates.
 
-        False in a graph of torch.compile, which has no values of indices, if it is not known yet.
+        In a graph of torch.compile, where indices have no values, the result is False unless it
+        was computed before.
         """
         if self.known_canonical is None:
             if shapes_are_static():

@@ -121,9 +121,10 @@ def tile_starts(pointers: Array) -> Array:
 
 
 def chunk_columns(counts: Array) -> Array:
-    """Return the entry of each partition and chunk, (128, chunks), for chunks of given sizes.
+    """Return the index of the entry for each partition and chunk, (128, chunks).
 
-    Partitions that a chunk leaves empty have its last entry.
+    Chunk j has ``counts[j]`` entries, one per partition. If it has fewer than 128, the remaining
+    partitions get the index of its last entry.
     """
     first = np.cumsum(counts) - counts
     found: Array = first + np.minimum(np.arange(TILE)[:, None], counts - 1)
@@ -131,7 +132,10 @@ def chunk_columns(counts: Array) -> Array:
 
 
 def chunk_counts(starts: Array) -> Array:
-    """Return the entries of each chunk: of each 128 rows chunks of 128, then the rest."""
+    """Return the number of entries of each chunk.
+
+    The entries of 128 rows are cut into chunks of 128 entries; the last chunk has the rest.
+    """
     counts = [
         np.minimum(TILE, count - np.arange(0, count, TILE)) for count in np.diff(starts).tolist()
     ]

@@ -63,7 +63,7 @@ def chain(
     """Return the result in ``shape``, in the dtype of ``x``.
 
     Args:
-        x: The operand with d, k and l, each one dimension.
+        x: Tensor with one dimension for each of d, k and l.
         y: (d, r), or (r, d) with the layout ``"columns"``.
         c: (k, n), or (n, k) with the layout ``"columns"``.
         shape: Shape of the result.

@@ -31,8 +31,8 @@ def contract(
     """Return the products of ``a`` and ``b`` in the dtype of ``a``.
 
     Args:
-        a: A matrix or a batch of them, with rows and depth.
-        b: A matrix or a batch of them, with depth and columns.
+        a: A matrix of rows by depth in the order of ``a_layout``, or a batch of matrices.
+        b: A matrix of depth by columns in the order of ``b_layout``, or a batch of matrices.
         shape: Shape of the result: (rows, columns), with the batch first or in between.
         a_layout: ``"rows"`` if ``a`` has depth before rows, else ``"columns"``.
         b_layout: ``"rows"`` if ``b`` has depth before columns, else ``"columns"``.

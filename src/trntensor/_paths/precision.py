@@ -8,9 +8,9 @@ dd        float32 operands split into three bfloat16 parts; the six significant 
 kahan     the operands in float64 on torch, and the result rounded once
 ========  ==========================================================================================
 
-Of the ladder that all libraries share, ``doublefloat`` is ``kahan`` with products by the kernel of
-``trnblas`` at that level, where kernels run. The lower levels are ``fast``, which is at least as
-accurate as they promise.
+The levels of ``trnsci.precision`` map to these: ``doublefloat`` is ``kahan``, with products by the
+doublefloat kernel of ``trnblas`` where kernels run. All lower levels are ``fast``: its error is
+within the bound of each of them.
 """
 
 from __future__ import annotations

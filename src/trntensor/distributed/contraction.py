@@ -55,7 +55,8 @@ def einsum(
         subscripts: As for ``trntensor.einsum``.
         *operands: DTensors on one mesh, split or replicated along each of its dimensions, and
             tensors that are the same on every rank.
-        placements: Placements of the result; None for those that need the fewest bytes.
+        placements: Placements of the result; None chooses the placements for which the fewest
+            bytes are communicated.
         check: Whether ranks compare their arguments first.
         precision: As for ``trntensor.einsum``, for the contraction of each rank; the ranks' addends
             are added in the dtype of the operands.

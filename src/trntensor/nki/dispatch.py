@@ -27,8 +27,8 @@ def nki_batched_matmul(A: Tensor, B: Tensor) -> Tensor:
     """Return ``A[i] @ B[i]`` for every i of two batches of matrices.
 
     Raises:
-        ShapeError: They are not batches of matrices of compatible shapes.
-        DTypeError, DeviceError: They differ in dtype or device.
+        ShapeError: A and B are not batches of matrices of compatible shapes.
+        DTypeError, DeviceError: A and B differ in dtype or device.
     """
     _check("nki_batched_matmul", A, B, 3)
     products: Tensor = CONTRACT(A, B, "bij,bjk->bik")

@@ -321,7 +321,8 @@ def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
 def _revisits(tensor: NkiTensor) -> bool:
     """Return whether a view's pattern visits an element twice.
 
-    Interleaved dimensions of more than ``_ENUMERATED`` elements count as if they did.
+    Interleaved patterns of more than ``_ENUMERATED`` elements are not enumerated and count as
+    revisiting.
     """
     rows_by_index = tensor.indirection is not None and tensor.indirection.kind == "vector"
     if rows_by_index or not tensor.size:

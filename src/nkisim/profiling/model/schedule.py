@@ -72,8 +72,8 @@ class Schedule:
 
 
 Transfers = Literal["ahead", "one by one", "free"]
-"""How transfers are scheduled: as early as every law allows; one of a ring at a time; or as if they
-took no time."""
+"""How transfers are scheduled: as early as every law allows; one per ring at a time; or with no
+time of their own."""
 
 
 def schedule(program: Program, transfers: Transfers = "ahead") -> Schedule:

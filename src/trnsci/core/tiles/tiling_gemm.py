@@ -116,7 +116,8 @@ def gemm_tiling(
             environment's target, or the times of gen3 with a tiling that fits every generation.
         a_layout: Position of the contraction in the left operand: ``"columns"`` normally,
             ``"rows"`` when it is passed transposed.
-        b_layout: The same for the right operand, normally ``"rows"``.
+        b_layout: Position of the contraction in the right operand: ``"rows"`` normally,
+            ``"columns"`` when it is passed transposed.
         batch: Number of products.
         shared: The operand that the whole batch shares, if any.
 

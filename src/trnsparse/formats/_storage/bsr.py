@@ -76,7 +76,10 @@ class BSRStorage(StoredMatrix):
 
     @classmethod
     def from_dense(cls, A: Tensor, block_size: int = 128, threshold: float = 0.0) -> Self:
-        """Return the blocks of a dense matrix with an entry of magnitude above threshold."""
+        """Return a matrix of those blocks of A that have an entry with magnitude above threshold.
+
+        All other entries of A are dropped.
+        """
         size = whole("from_dense", "block_size", block_size, least=1, error=FlagError)
         blocks, pattern = nonzero_blocks("from_dense", A, size, threshold)
         return cls._of(blocks, pattern, (A.shape[0], A.shape[1]))

@@ -15,9 +15,9 @@ from trnsparse.formats._storage.csr import CSRStorage
 def select(matrix: CSRStorage, key: Any) -> Any:
     """Return ``matrix[key]``.
 
-    Slices, integers, lists, index tensors and masks select rows, and a second one columns. Two
-    integers select an element, and two index tensors the elements at their pairs, as in NumPy. One
-    integer selects a matrix of one row.
+    A key is a slice, integer, list, index tensor or mask. The first key selects rows, a second key
+    selects columns. Two integers select an element, and two index tensors select the elements at
+    pairs (row, column), as in NumPy. One integer selects a matrix of one row.
     """
     if not isinstance(key, tuple):
         key = (key,)

@@ -11,7 +11,8 @@ Arguments are those of the functions of one rank, without ``out``, ``total`` and
 - ``check``: whether ranks compare their arguments first, by default true.
 
 All ranks need generators with one seed and position, without a partition. Parameters are numbers,
-tensors that are the same on every rank, or DTensors that are split as the result or replicated.
+tensors that are the same on every rank, which ``check`` compares by a checksum, or DTensors that
+are split as the result or replicated.
 
 Samples along the last dimensions that are split come in runs that are consecutive in the stream: a
 rank draws runs one by one, or some samples of other ranks with its own. Samples of

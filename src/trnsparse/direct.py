@@ -18,7 +18,7 @@ from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
 from trnsci.core.interop import is_wrapped, with_forward_mode, without_transforms
 from trnsci.core.krylov.implicit import values_of
 from trnsci.core.numbers.conversions import array_of, tensor_of
-from trnsci.core.numbers.values import untraced
+from trnsci.core.numbers.values import one_cotangent, untraced
 from trnsparse._library import no_kernel
 from trnsparse._patterns.conversions import transposed
 from trnsparse._patterns.index import outside_transforms, plain
@@ -212,6 +212,7 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients by the entries and by the right-hand sides."""
+        one_cotangent("trnsparse: a sparse solution", *grads)
         (values, x), pattern = ctx.saved_tensors, ctx.others[0]
         by_b = _solve(values, grads[0], *ctx.others, not ctx.adjoint)
         by_values = None

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.autograd import forward_ad
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
@@ -49,6 +50,31 @@ def test_ranks_that_differ_are_named_on_every_rank():
             assert kind == "DTypeError"
             assert ("on rank 2: " in text) == (rank != 2)
         assert found[6] is None
+
+
+def _transformed():
+    mesh = init_device_mesh("cpu", (2,))
+    A, one = _zeros(mesh, 4, 4, (Shard(0),)), torch.ones(())
+
+    def call(alpha, matrix=A):
+        return distributed.gemm(alpha, matrix, A).to_local().sum()
+
+    with forward_ad.dual_level():
+        found = [refusal(lambda: call(forward_ad.make_dual(one, one)))]
+        assert refusal(lambda: call(2.0)) is None
+    return [
+        *found,
+        refusal(lambda: torch.func.grad(call)(one)),
+        refusal(lambda: torch.func.jvp(call, (one,), (one,))),
+        refusal(lambda: torch.vmap(call)(torch.ones(3))),
+        refusal(lambda: torch.func.grad(lambda x: x * call(1.0))(one)),
+    ]
+
+
+def test_forward_mode_and_transforms_are_refused_by_name():
+    for found in pool(2).run(_transformed):
+        assert [kind for kind, _ in found] == ["DerivativeError"] * 5
+        assert all(text.startswith("trnblas.distributed.gemm: ") for _, text in found)
 
 
 def _bad_input():

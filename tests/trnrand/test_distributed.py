@@ -228,6 +228,11 @@ def _refused():
         refusal(lambda: distributed.normal(6, generator=Generator(0, "cpu", 1, 3), **many)),
         refusal(lambda: distributed.normal(6, device_mesh=mesh, placements=[Shard(1)])),
         refusal(lambda: distributed.normal(6, device_mesh=mesh, placements=[])),
+        refusal(
+            lambda: distributed.poisson(
+                3, 2, lam=torch.tensor([1.0, 2.0 + last]), generator=moved, **many
+            )
+        ),
         refusal(lambda: distributed.normal(6, total=12, generator=moved, **many)),
         refusal(lambda: distributed.choice(rates, 6, generator=moved, **many)),
         refusal(
@@ -247,6 +252,7 @@ def test_bad_input_is_refused_on_every_rank_and_moves_no_generator():
         ("FlagError", "generator must have no partition"),
         ("FlagError", "placements must split dimensions of a tensor of 1 dimensions"),
         ("FlagError", "placements must have one entry for each of 1 mesh dimensions"),
+        ("RankError", "all ranks must give the same arguments"),
         ("FlagError", "total must be absent"),
         ("FlagError", "population must be a tensor that is the same on every rank"),
         ("FlagError", "lam must be split as the result, or replicated"),

@@ -263,7 +263,11 @@ def _disagreeing(kind):
         options["placements"] = [Replicate()]
     if last and kind == "precision":
         options["precision"] = "exact"
-    a, b = (DTensor.from_local(x, mesh, [Replicate()], run_check=False) for x in (a, b))
+    a = DTensor.from_local(a, mesh, [Replicate()], run_check=False)
+    if kind == "values":
+        b[3, 4] += 2.0**-23 * last
+    else:
+        b = DTensor.from_local(b, mesh, [Replicate()], run_check=False)
     return refusal(lambda: distributed.einsum(subscripts, a, b, **options))
 
 
@@ -275,6 +279,7 @@ def _disagreeing(kind):
         ("dtype", "RankError", "torch.float64"),
         ("placements", "RankError", "to (None,)"),
         ("precision", "FlagError", "precision must be"),
+        ("values", "RankError", "values ["),
     ],
 )
 def test_ranks_that_differ_are_one_error_on_every_rank(kind, error, text):

@@ -12,7 +12,7 @@ from trnblas._library import LIBRARY
 from trnblas._paths.arguments import Scalar
 from trnblas.distributed.panels import flipped
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.distributed.agreement import gradients
+from trnsci.core.distributed.agreement import gradients, is_dual
 from trnsci.core.distributed.groups import Ranks, ranks_of_mesh
 from trnsci.core.distributed.layout import dims_of, is_dtensor, mesh_of
 from trnsci.core.distributed.schedule import Split
@@ -59,7 +59,7 @@ def checked_mesh(
 def constant(function: str, name: str, value: Scalar) -> Scalar:
     """Return a factor as a number."""
     if isinstance(value, Tensor):
-        if value.requires_grad:
+        if value.requires_grad or is_dual(value):
             raise DerivativeError(
                 f"{function}: {name} must not require a gradient; multiply the result by it"
             )

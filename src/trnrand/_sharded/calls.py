@@ -17,7 +17,7 @@ from trnrand._sharded.boxes import Ranges, boxes, first_of
 from trnrand.defaults import get_default_generator
 from trnrand.errors import DTypeError, FlagError, ShapeError
 from trnrand.generator import Generator
-from trnsci.core.distributed.agreement import agreement
+from trnsci.core.distributed.agreement import agreement, checksum
 from trnsci.core.distributed.groups import ranks_of_mesh
 from trnsci.core.distributed.layout import dims_of, even_offsets, local_of, with_local
 
@@ -100,6 +100,7 @@ def sharded(
             describe(
                 f"{shape} in {local.dtype} as {tuple(placements)}, {generator!r}, "
                 f"{_numbers(arguments.arguments)}"
+                + (f", {checksum(*arguments.arguments.values())}" if check else "")
             )
         generator.skip(samples.consumed)
         return with_local(local, device_mesh, placements, shape)

@@ -33,6 +33,11 @@ is_wrapped: Callable[[Tensor], bool] = torch._C._functorch.is_functorch_wrapped_
 # it: AttributeError at import.
 is_batched: Callable[[Tensor], bool] = torch._C._functorch.is_batchedtensor
 
+# private: whether a tensor is a batch of cotangents, as ``is_grads_batched`` and ``vectorize`` make
+# them; these are not the batches of torch.func, and no public predicate knows them. Without it:
+# AttributeError at import.
+is_batched_cotangent: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor
+
 # private: the tensor one transform below; no public accessor. Without it: AttributeError at import.
 unwrapped: Callable[[Tensor], Tensor] = torch._C._functorch.get_unwrapped
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trnsci.core.interop import flash_attention, flash_attention_backward
-from trnsci.core.numbers.values import inert
+from trnsci.core.numbers.values import inert, one_cotangent
 from trnsparse._attention.pattern import Bucket, buckets, pattern_of
 from trnsparse._attention.torch_path import attention, cut, index
 
@@ -64,6 +64,7 @@ class _Streamed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
+        one_cotangent("trnsparse.block_sparse_attention", *grads)
         q, k, v, out, logs = ctx.saved_tensors
         tables, pattern, scale = ctx.rest
         if torch.is_grad_enabled():  # second derivatives: by the definition

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trnsci.core.numbers.conversions import array_of
-from trnsci.core.numbers.values import inert
+from trnsci.core.numbers.values import inert, one_cotangent
 from trnsparse._patterns.layouts import as_scipy_bsr, as_torch_bsr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import NARROW, RowMatrix
@@ -101,6 +101,7 @@ class _BlockProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients by the stored blocks and by the right-hand side."""
+        one_cotangent("trnsparse.spmm", *grads)
         (blocks, right), pattern = ctx.saved_tensors, ctx.pattern
         size = blocks.shape[-1]
         grad = cut(grads[0], size)

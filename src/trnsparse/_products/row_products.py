@@ -16,7 +16,7 @@ from torch import Tensor
 from trnsci.core.arguments import broadcast
 from trnsci.core.interop import forward_level
 from trnsci.core.numbers.conversions import array_of
-from trnsci.core.numbers.values import concrete, inert
+from trnsci.core.numbers.values import concrete, inert, one_cotangent
 from trnsparse._patterns.layouts import NATIVE, as_scipy_csr, as_torch_csr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.tiles import TileHolder
@@ -183,6 +183,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients by the values and by the dense operand."""
+        one_cotangent("trnsparse.spmm", *grads)
         (values, b), pattern, (grad,) = ctx.saved_tensors, ctx.pattern, grads
         by_values = by_b = None
         if ctx.needs_input_grad[0]:
@@ -229,6 +230,7 @@ class _Sampled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients by both factors."""
+        one_cotangent("trnsparse.sddmm", *grads)
         (c, d), pattern, (grad,) = ctx.saved_tensors, ctx.pattern, grads
         by_c = by_d = None
         if ctx.needs_input_grad[0]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from trnsci.core.distributed.agreement import agreement, gradients
+from trnsci.core.distributed.agreement import agreement, checksum, gradients
 from trnsci.core.distributed.groups import ranks_of_mesh
 from trnsci.core.distributed.layout import (
     dims_of,
@@ -20,8 +19,7 @@ from trnsci.core.distributed.layout import (
 )
 from trnsci.core.distributed.schedule import Mesh, Split, schedule
 from trnsci.core.distributed.splits import contracted_part, moved
-from trnsci.core.errors import DerivativeError, DTypeError, FlagError
-from trnsci.core.interop import forward_level, transform_level
+from trnsci.core.errors import DTypeError, FlagError
 from trntensor._paths.arguments import check_operands, read_arguments
 from trntensor._paths.precision import checked_precision
 from trntensor._planning.subscripts import parse, sizes_of
@@ -54,7 +52,7 @@ def einsum(
     Args:
         subscripts: As for ``trntensor.einsum``.
         *operands: DTensors on one mesh, split or replicated along each of its dimensions, and
-            tensors that are the same on every rank.
+            tensors that are the same on every rank, which ``check`` compares by a checksum.
         placements: Placements of the result; None chooses the placements for which the fewest
             bytes are communicated.
         check: Whether ranks compare their arguments first.
@@ -73,7 +71,6 @@ def einsum(
     """
     arguments = _unpacked((subscripts, *operands))
     with agreement(_FUNCTION, *arguments, check=check) as describe:
-        _check_derivatives(arguments)
         mesh = mesh_among(arguments)
         if mesh is None:
             kinds = ", ".join(type(x).__name__ for x in arguments) or "none"
@@ -104,6 +101,7 @@ def einsum(
         describe(
             f"{text!r} of {splits} in {tensors[0].dtype} to {wanted}, precision "
             f"{chosen_precision}, memory_limit {memory_limit}, {gradients(*tensors)}"
+            + (f", {checksum(*tensors)}" if check else "")
         )
     locals_ = [contracted_part(x, number, plan, ranks) for number, x in enumerate(locals_)]
     found = local_einsum(equation.plain, *locals_, precision=precision, memory_limit=memory_limit)
@@ -115,21 +113,6 @@ def einsum(
 
 
 # -- operands --------------------------------------------------------------------------------------
-
-
-def _check_derivatives(arguments: Sequence[Any]) -> None:
-    """Raise in transforms and in forward mode, which collectives and DTensors do not support."""
-    dual = forward_level() >= 0 and any(
-        isinstance(x, Tensor)
-        and not is_dtensor(x)  # forward mode refuses these itself
-        and forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]
-        for x in arguments
-    )
-    if dual or transform_level() is not None:
-        raise DerivativeError(
-            f"{_FUNCTION}: gradients must be those of backward or torch.autograd.grad, got a call "
-            f"in forward mode or in a transform of torch.func"
-        )
 
 
 def _unpacked(arguments: Sequence[Any]) -> list[Any]:

@@ -11,15 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from trnsci.core import errors
 from trnsci.core.distributed.collectives import all_gather
 from trnsci.core.distributed.groups import Ranks, comparing_ranks
-from trnsci.core.distributed.layout import mesh_among
-from trnsci.core.errors import RankError, TrnsciError
+from trnsci.core.distributed.layout import is_dtensor, mesh_among
+from trnsci.core.errors import DerivativeError, RankError, TrnsciError
+from trnsci.core.interop import forward_level, transform_level
+from trnsci.core.numbers.conversions import read_only_array_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -75,6 +80,7 @@ def agreement(
         told = text
 
     try:
+        _check_derivatives(function, operands)
         yield describe
     except Exception as own:
         if check:
@@ -85,6 +91,32 @@ def agreement(
         if mesh is not None:
             told += f", mesh {mesh.mesh.tolist()}"
         _compare(ranks, told, None)
+
+
+def _check_derivatives(function: str, operands: Sequence[Any]) -> None:
+    """Raise in transforms and in forward mode, which collectives and DTensors do not support."""
+    if transform_level() is not None or any(map(is_dual, operands)):
+        raise DerivativeError(
+            f"{function}: gradients must be those of backward or torch.autograd.grad, got a call "
+            f"in forward mode or in a transform of torch.func"
+        )
+
+
+def is_dual(x: Any) -> bool:
+    """Return whether a value is a tensor with a tangent; torch makes no DTensor of such a one."""
+    if forward_level() < 0 or not isinstance(x, Tensor) or is_dtensor(x):
+        return False
+    return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]
+
+
+def checksum(*operands: Any) -> str:
+    """Return, as text, sums over the bytes of plain tensors, which all ranks must share."""
+    sums = [
+        f"{crc32(read_only_array_of(x).reshape(-1).view(np.uint8).data):08x}"
+        for x in operands
+        if isinstance(x, Tensor) and not is_dtensor(x) and not x.is_meta
+    ]
+    return f"values {sums}"
 
 
 def gradients(*operands: Any) -> str:

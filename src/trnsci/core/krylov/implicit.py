@@ -33,6 +33,7 @@ from trnsci.core.interop import (
     with_forward_mode,
     without_transforms,
 )
+from trnsci.core.numbers.values import one_cotangent
 
 Solve = Callable[[Tensor], Tensor]
 
@@ -174,6 +175,7 @@ class _Matrix(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        one_cotangent("an iterative solution", grad)
         data, x = ctx.saved_tensors
         _warn(ctx.rules.failure())
         y = ctx.rules.solve_adjoint(data, grad)
@@ -237,6 +239,7 @@ class _Operator(torch.autograd.Function):
         if ctx.tracked and torch.is_grad_enabled():
             # The image has no derivative of x with respect to A: second derivatives would be wrong.
             raise _first_only(ctx.tracked)
+        one_cotangent("an iterative solution", grad)
         _warn(ctx.failure())
         return ctx.solve_adjoint(grad), None, None, None, None, None
 

@@ -23,6 +23,7 @@ from trnsci.core.interop import (
     dispatch_modes,
     forward_level,
     is_batched,
+    is_batched_cotangent,
     is_wrapped,
     transform_level,
     unwrapped,
@@ -104,6 +105,19 @@ def one_problem(function: str, *tensors: Tensor, instead: str = "") -> None:
         raise DerivativeError(
             f"{function}: torch.vmap has no values for steps that depend on them"
             f"{instead and '; '}{instead}"
+        )
+
+
+def one_cotangent(function: str, *grads: Tensor | None) -> None:
+    """Raise where torch passes several cotangents at once to the backward of a function.
+
+    Raises:
+        DerivativeError: The gradients are batched.
+    """
+    if any(grad is not None and is_batched_cotangent(grad) for grad in grads):
+        raise DerivativeError(
+            f"{function}: is_grads_batched and vectorize must be False, since the backward takes "
+            f"one cotangent at a time; torch.func.jacrev takes several"
         )
 
 

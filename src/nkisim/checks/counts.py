@@ -26,10 +26,10 @@ NO_TURN = declare(
 
 
 class CountedLoops:
-    """Records the loops with bounds loaded from memory.
+    """Records the loops whose number of iterations is loaded from memory.
 
     Args:
-        idle: Whether these loops have zero iterations, for the second run.
+        idle: Whether each of these loops runs no iteration, as in the second run of the check.
     """
 
     def __init__(self, idle: bool) -> None:
@@ -42,7 +42,7 @@ class CountedLoops:
         return bool(self._places)
 
     def turns(self, values: range, name: str) -> range:
-        """Return the iterations of such a loop in this run; ``name`` is that of its function."""
+        """Return the iterations of a counted loop in this run; ``name`` names its loop function."""
         if self._idle:
             return range(0)
         if len(values):

@@ -166,7 +166,10 @@ def _unused_in(node: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
 
 
 def _read_in_steps(kernel: Callable[..., Any]) -> set[str]:
-    """Return the names in loops whose number of iterations is a division rounded down."""
+    """Return the names that a kernel uses in loops of ``n // step`` iterations.
+
+    Where the division rounds down, such a loop does not read the last elements of an argument.
+    """
     definition = definition_of(inspect.unwrap(kernel))
     if definition is None:
         return set()

@@ -1,12 +1,12 @@
-"""Sums in a narrow type: long sums in one accumulator, and products added to a tile in turn.
+"""Sums in a narrow type: long sums in one accumulator, and products added one after another.
 
 Every addition rounds to the accumulator's type. The terms counted are the in-place additions of one
 line to a tile; the terms inside one instruction, which sums in float32, count as one.
 
 The Tensor engine sums products in float32, in PSUM. A kernel that adds the sums of blocks to a
 narrow tile rounds after each block. A chain of additions is followed from write to write: through
-tiles that are added in place, new tiles for each sum, and copies. It ends where anything else reads
-a sum, as the next layer reads a residual stream: that is a value of its own, not a partial sum.
+tiles that are added in place, new tiles for each sum, and copies. The chain ends where another
+instruction reads a sum, as the next layer reads a residual stream: then the sum is not partial.
 The terms are products in PSUM or copies of them. Sums in a bfloat16 PSUM tile, which gen4 offers,
 and sums by ``dma_compute`` are not followed.
 """

@@ -160,9 +160,9 @@ def _conditions(
 
 
 def defined_at(code: CodeType) -> Place:
-    """Return the line of a function's ``def``; Python's own number is that of a decorator.
+    """Return the line of a function's ``def``.
 
-    Without source, return Python's number.
+    ``co_firstlineno`` is the line of the first decorator; it is returned if there is no source.
     """
     file, first = code.co_filename, code.co_firstlineno
     defs = _decorated(_text(file))

@@ -221,7 +221,7 @@ class Ledger:
 
         def short(file: str) -> str:
             name = file.removeprefix(folder.rstrip(os.sep) + os.sep)
-            linecache.checkcache(name)  # the cached text may be of another folder's file
+            linecache.checkcache(name)  # the relative name may be cached for a file elsewhere
             return name
 
         for finding in (*self._found.values(), *self.fixed):

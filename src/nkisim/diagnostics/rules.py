@@ -1,4 +1,4 @@
-"""Rules: the faults nkisim can report, one object per catalogue id, and those without a rule.
+"""Rules, one for each fault that nkisim can report, and the catalogue's faults without a rule.
 
 A rule is declared once, next to the code that checks it, and registers itself here. Ids are stable
 and never reused. A fault of the catalogue without a rule cannot be decided on a CPU, because it
@@ -41,7 +41,8 @@ class Rule:
         silent: True when neither the compiler nor the device refuses the kernel: it runs, and its
             results are wrong. So a kernel with the fault has a time, and a fix may change results.
             ``"in part"`` when some of its faults are refused.
-        whole_call: True when several operands of a call that break it have one cause.
+        whole_call: True when operands of one call break it for one reason; they are reported as
+            one finding.
         detector: Name of the detector, for rules that a simulation checks only with that detector
             enabled; ``check`` enables all.
         since: Version of nkisim that introduced the rule.

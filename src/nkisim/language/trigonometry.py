@@ -18,7 +18,7 @@ _TWO_PI = (6.28125, 0.0019350051879882812, 3.0199159819567e-07)
 """Parts of 2 pi: the first two have 8 and 12 bits, so that whole multiples of them are exact."""
 
 _ROUNDS = 1.5 * 2.0**23
-"""Added to a smaller magnitude and subtracted again, it leaves the nearest integer."""
+"""``x + _ROUNDS - _ROUNDS`` in float32 is the integer nearest to x, for |x| up to 2^22."""
 
 
 def _sin_of_any(x: Any, dtype: Any = None) -> NkiTensor:

@@ -203,7 +203,8 @@ class _Groups:
     """The accumulation groups of one tensor.
 
     Attributes:
-        opened: Regions that a matmul wrote, and no other engine since.
+        opened: Groups by region, for regions that a matmul wrote and no other engine has written
+            since through this tensor.
     """
 
     __slots__ = ("_closed", "_ever_opened", "_later", "_marks", "_pitch", "opened")

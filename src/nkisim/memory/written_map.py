@@ -55,7 +55,7 @@ class Grains:
     def of_runs(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray:
-        """Return the marks of a view; the last dimension is along its dense runs."""
+        """Return the marks of a view as an array whose last dimension has one contiguous run."""
         return self._of(start, runs_of(start, shape, strides, itemsize))
 
     def _of(self, start: int, runs: Runs) -> np.ndarray:

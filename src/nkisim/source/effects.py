@@ -1,7 +1,7 @@
-"""Effects of statements, by the names that they use: which may change places for all arguments.
+"""Effects of statements: the names that they read and write, to decide which may be reordered.
 
-Names that may be views of one tensor count as one variable. A statement whose effects are not
-certain has none that can be used: it cannot be moved.
+Names that may be views of one tensor count as one variable. The effect of a statement that cannot
+be determined is None, and such a statement is never moved.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Effects:
         return self._passed(call)
 
     def _passed(self, call: ast.Call) -> set[str]:
-        """Return the names that a function of the user gets, with the object of a method."""
+        """Return the names that a call passes to a function of the user, ``self`` included."""
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         given += [call.func.value] if isinstance(call.func, ast.Attribute) else []
         return {name for node in given for name in self._origins(node) if self.bound_at(name)}

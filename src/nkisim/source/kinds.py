@@ -28,11 +28,11 @@ Kind: TypeAlias = Literal[
 # fmt: on
 """A tile is a tensor that the kernel allocates; a tensor may also be an argument.
 
-An index is that of ``nl.dynamic_range``, a counter that of ``nl.fori_loop``.
+An index is the loop variable of ``nl.dynamic_range``, a counter the one of ``nl.fori_loop``.
 """
 
 _Kind: TypeAlias = Kind | Literal["open"] | None
-"""A kind while it is found; open is that of a name whose own value depends on it."""
+"""A kind during the search; "open" is the kind of a name whose value refers to the name itself."""
 
 LOOPS = {
     "nki.language.fori_loop": ("fori_loop", 2),

@@ -38,7 +38,11 @@ class Violation:
     of_view: bool = False
 
     def flag(self, operand: Any = None) -> None:
-        """Raise or record it for the line being executed; ``operand`` is the one at fault."""
+        """Raise the error, or record the finding, for the line that the kernel executes.
+
+        Args:
+            operand: The operand that breaks the rule; None for the call as a whole.
+        """
         view = self.of_view and isinstance(operand, NkiTensor)
         flag(
             self.rule,

@@ -41,7 +41,8 @@ class Operand:
             garbage among them is an error immediately.
         part: Returns the elements that a call accesses, as a mask of the tensor's shape; None when
             it accesses all.
-        buffer_rule: Rule to report when it is in another memory; None takes the general one.
+        buffer_rule: Rule to report when the operand is in a memory that ``buffers`` does not have;
+            None reports the rule that holds for all operands.
     """
 
     role: Role

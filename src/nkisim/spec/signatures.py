@@ -358,8 +358,8 @@ def checked_call(
         removed: Keywords of earlier releases.
         tiles: The parameters that must be tensors.
         misfit: The rule that a call with missing arguments violates, if not the general one.
-        changes: The function's meaning from a version on, where it differs; with the same
-            parameters.
+        changes: By NKI version, the function that replaces this one from that version on; it has
+            the same parameters.
     """
     known = dict(_MASK) | dict(removed or {})
 

@@ -1,6 +1,7 @@
 """Names of NKI that 0.3.0 does not have, and calls that do not fit its signatures.
 
-A run stops at the first of them; the source shows all, also of kernels that are not run.
+A run stops at the first such name or call. This check of the source finds all of them, in kernels
+that do not run too.
 """
 
 from __future__ import annotations

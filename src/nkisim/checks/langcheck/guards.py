@@ -27,7 +27,7 @@ def is_guarded(unit: Unit, node: ast.AST, attribute: str) -> bool:
 
 
 def _is_chosen(unit: Unit, node: ast.AST) -> bool:
-    """Return whether a node runs only under a try statement or a condition on the installation."""
+    """Return whether a ``try`` or a condition on the installed packages decides if a node runs."""
     child = node
     for outer in unit.enclosing(node):
         if isinstance(outer, (ast.Try, ast.TryStar)):

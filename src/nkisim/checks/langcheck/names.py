@@ -119,7 +119,10 @@ def _class(unit: Unit, node: ast.ClassDef) -> Iterator[Found]:
 
 
 def _path(unit: Unit, base: ast.expr) -> str | None:
-    """Return the path of a base, the name of one of the user's classes, None where unknown."""
+    """Return the full name of a base class; of a class of the user, its name in the source.
+
+    None where the class is not known.
+    """
     meaning = unit.meaning(base)
     if meaning.kind == "definition":
         return ast.unparse(base)
@@ -136,7 +139,7 @@ def _decorators(unit: Unit) -> Iterator[Found]:
         refused = path == "classmethod" or unit.of_decorator(decorator).kind == "foreign"
         if refused and not path.startswith("neuronxcc"):
             yield Found(DECORATOR, decorator, f"{unit.name} is decorated with {text}", fix)
-    # What is around nki.jit runs on the host.
+    # Decorators above ``nki.jit`` run on the host and are allowed.
     paths = [unit.of_decorator(decorator).path for decorator in unit.node.decorator_list]
     inside = paths.index("nki.jit") + 1 if "nki.jit" in paths else 0
     live = unit.live

@@ -201,7 +201,7 @@ def _fixed_length(unit: Unit, name: ast.AST) -> int | None:
     value = assign.value if isinstance(assign, ast.Assign) else None
     if not isinstance(value, ast.Tuple | ast.List):
         return None
-    # A list that is passed on may grow.
+    # Any use of a list other than a subscript, such as an argument of a call, may lengthen it.
     uses = bound[0].references if isinstance(value, ast.List) else []
     elsewhere = any(not isinstance(unit.tree.parent(use), ast.Subscript) for use in uses)
     starred = any(isinstance(item, ast.Starred) for item in value.elts)

@@ -255,7 +255,7 @@ def _shuffle(call: Call) -> None:
 
 
 def _moves(rows: int, mask: Any) -> dict[int, int]:
-    """Return the source row of each row that a mask writes."""
+    """Return, for each row of ``dst`` that the shuffle mask writes, the row of ``src`` it gets."""
     return {
         row: row // QUADRANT * QUADRANT + int(mask[row % QUADRANT])
         for row in range(rows)

@@ -134,7 +134,10 @@ class NkiTensor(PatternMethods, NoOperators):
         )
 
     def repeated(self, shape: tuple[int, ...]) -> NkiTensor:
-        """Return a view that repeats extents of 1, with further dimensions after the last."""
+        """Return a view of ``shape`` that repeats dimensions of extent 1 with stride 0.
+
+        Dimensions of ``shape`` beyond those of this view repeat every element.
+        """
         repeated = [
             stride if old == new else 0
             for old, stride, new in zip(self.shape, self.form.strides, shape, strict=False)

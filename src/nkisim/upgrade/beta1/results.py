@@ -15,7 +15,7 @@ DST = "allocate the result and pass it as dst=: since Beta 2 the instruction ret
 
 
 def old_calls(source: Source, *names: str) -> Iterator[tuple[ast.Call, str]]:
-    """Yield the calls whose result is used: no instruction of a later release returns one."""
+    """Yield the calls whose result is used: from Beta 2 on no instruction returns a result."""
     for call in source.calls(_ISA, *names):
         line = source.statement(call)
         used = line is not None and not source.is_bare(line, call)

@@ -178,7 +178,7 @@ def _grid(source: Source) -> Iterator[Match]:
     for call in source.all(ast.Call):
         launched = call.func
         if not isinstance(launched, ast.Subscript) or len(source.indices(launched)) > 1:
-            continue  # 0.3.0 already takes one axis only
+            continue  # a grid of several axes is an error since 0.3.0, which another rule reports
         if source.code(launched.value) in kernels:
             text = source.code(launched)
             fix = "a grid must equal the number of cores, and a later version drops it"

@@ -175,12 +175,12 @@ def quarter_turn(width: int) -> Tile:
     """Return half of the matrix T with blocks ``[[0, 1], [-1, 0]]`` on its diagonal."""
     eye = identity(width).reshape((width, width // 2, 2))
     turn = nl.ndarray((width, width // 2, 2), dtype=nl.float32, buffer=nl.sbuf)
-    for j, half in ((0, -0.5), (1, 0.5)):
+    for j in range(2):
         nisa.tensor_scalar(
             dst=turn[0:width, 0 : width // 2, j],
             data=eye[0:width, 0 : width // 2, 1 - j],
             op0=nl.multiply,
-            operand0=half,
+            operand0=j - 0.5,
         )
     return turn.reshape((width, width))
 
@@ -202,14 +202,14 @@ def keep_pairs(x: Tile, turn: Tile) -> None:
             nisa.nc_matmul(dst=turned, stationary=turn, moving=row)
             swapped = turned.reshape((width, count // 2, 2))
             begin = (i * order + first) // 2
-            for j, op in ((0, nl.subtract), (1, nl.add)):
+            for j in range(2):
                 entries = pairs[0:width, begin : begin + count // 2, j]
                 nisa.scalar_tensor_tensor(
                     dst=entries,
                     data=entries,
                     op0=nl.multiply,
                     operand0=0.5,
-                    op1=op,
+                    op1=nl.add if j else nl.subtract,
                     operand1=swapped[0:width, 0 : count // 2, 1 - j],
                 )
 

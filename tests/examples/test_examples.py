@@ -109,6 +109,7 @@ LIBRARY_SCRIPTS = {
     "poisson_fft.py": (None, "passed"),
     "preconditioned_cg.py": (None, "passed"),
     "quantum_chemistry/df_mp2_synthetic.py": (None, "passed"),
+    "quantum_dynamics.py": (None, "passed"),
     "scf.py": (None, "above the Hartree-Fock limit"),
     "sparse_fock.py": (None, "max |error|"),
     "speech_enhancement.py": (None, "dB"),

@@ -94,6 +94,7 @@ def test_pictures_are_drawn(name, arguments, tmp_path, capsys):
         ("nvidia_samples/mc_estimate_pi.py", ("--plot",)),
         ("option_pricing.py", ("--plot",)),
         ("poisson_fft.py", ("--grid", "32", "--plot")),
+        ("quantum_dynamics.py", ("--backend", "pytorch", "--plot")),
         ("preconditioned_cg.py", ("--grid", "8", "--plot")),
         ("sparse_fock.py", ("--atoms", "6", "--picture")),
     ],
@@ -109,6 +110,21 @@ def test_a_picture_that_cannot_be_written_is_said_in_a_line(
     with pytest.raises(SystemExit, match=rf"^{arguments[-1]}: .*") as said:
         example.main([*arguments, str(tmp_path / file)])
     assert "\n" not in str(said.value)
+
+
+def test_an_electron_on_a_ring_moves_as_the_closed_form_says():
+    dynamics = load("quantum_dynamics.py")
+    sites, flux, dt, steps = 24, 0.25, 0.25, 12
+    states = dynamics.motion(sites, dt, steps)
+    # Plane waves are the eigenvectors: hopping by a phase shifts the momentum.
+    momenta = 2 * math.pi * (torch.arange(sites, dtype=torch.float64) - flux) / sites
+    waves = torch.exp(
+        2j * math.pi * torch.arange(sites).double().outer(torch.arange(sites)) / sites
+    )
+    waves = waves.to(torch.complex128) / sites**0.5
+    phases = torch.exp(2j * dt * steps * torch.cos(momenta))
+    want = waves @ (phases * (waves.mH @ dynamics.packet(sites).to(torch.complex128)))
+    assert (states[:, -1] - want).abs().max() <= 1e-5
 
 
 def test_the_price_is_that_of_a_fine_grid_of_paths():

@@ -14,6 +14,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.cli.group import commands
 from nkisim.filecheck import all_rules
+from nkisim.spec.signatures import compile_all
 
 
 @nkisim.jit
@@ -44,6 +45,7 @@ def nkisim_examples() -> list[Any]:
 
 
 all_rules()
+compile_all()
 with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
     for command in ("check", "profile"):
         commands.main([command, __file__, "--format", "json"], standalone_mode=False)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, NoReturn, TypeVar
 
 from nkisim import versions
@@ -130,6 +131,8 @@ def open_function(
     instruction. So required parameters have a sentinel default, and surplus or unknown arguments
     are accepted and rejected here. Only an argument that is given twice is rejected by Python.
 
+    It is compiled at its first call: a program calls few of the functions that there are.
+
     Args:
         name: Its name.
         signature: Of parameters that can be given by position and by name, or by name alone.
@@ -140,39 +143,70 @@ def open_function(
     parameters = signature.parameters.values()
     every = (declared or signature).parameters
     by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    given = {p.name: f"{p.name}=_default_{p.name}" for p in parameters}
-    listed = "".join(f"{text}, " for name, text in given.items() if name not in by_name)
-    listed += "*_more, " + "".join(f"{given[name]}, " for name in by_name)
-    lacking = "".join(f" or {p.name} is _MISSING" for p in parameters if p.default is p.empty)
-    named = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
-    passed = ", ".join(
-        (f"{p.name}=" if p.kind is p.KEYWORD_ONLY else "")
-        + (p.name if p.name in signature.parameters else f"_default_{p.name}")
-        for p in every.values()
-    )
-    source = (
-        f"def {name}({listed}**_unknown):\n"
-        "    try:\n"
-        f"        if _more or _unknown{lacking}:\n"
-        f"            _refuse({{{named}}}, _more, _unknown)\n"
-        f"        return _call({passed})\n"
-        "    except _Finding as error:\n"
-        "        _hide_own_frames(error)\n"  # inside a kernel the run hides them
-        "        raise\n"
-    )
-    scope = {
-        f"_default_{p.name}": MISSING if p.default is p.empty else p.default
+    by_position = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+
+    def compiled() -> None:
+        _UNCOMPILED.pop(opened, None)
+        lacking = "".join(f" or {p.name} is _MISSING" for p in parameters if p.default is p.empty)
+        named = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
+        passed = ", ".join(
+            (f"{p.name}=" if p.kind is p.KEYWORD_ONLY else "")
+            + (p.name if p.name in signature.parameters else f"_default_{p.name}")
+            for p in every.values()
+        )
+        opened.__code__ = _code(
+            name,
+            ", ".join([*by_position, "*_more", *by_name, "**_unknown"]),
+            f"if _more or _unknown{lacking}: _refuse({{{named}}}, _more, _unknown)",
+            f"return _call({passed})",
+        )
+
+    defaults = {
+        p.name: MISSING if p.default is p.empty else p.default
         for p in (*every.values(), *parameters)
     }
+    scope = {f"_default_{parameter}": default for parameter, default in defaults.items()}
     scope |= {"_MISSING": MISSING, "_refuse": refuse, "_call": call}
     scope |= {"_Finding": NkiValidationError, "_hide_own_frames": hide_own_frames}
-    # private: a function of a given signature can only be made from source text; exec and compile
-    # are builtins of every Python.
+    opened = FunctionType(_FIRST_CALL, scope, name)
+    opened.__defaults__ = tuple(defaults[parameter] for parameter in by_position)
+    opened.__kwdefaults__ = {parameter: defaults[parameter] for parameter in by_name}
+    scope |= {"_compiled": compiled, "_function": opened}
+    _UNCOMPILED[opened] = compiled
+    return opened
+
+
+_UNCOMPILED: dict[FunctionType, Callable[[], None]] = {}
+"""The functions that were not called yet, and what compiles each."""
+
+
+def compile_all() -> None:
+    """Compile the functions that were not called yet."""
+    for compiled in [*_UNCOMPILED.values()]:
+        compiled()
+
+
+def _code(name: str, parameters: str, *statements: str) -> CodeType:
+    """Return the code of a function; outside a kernel it hides nkisim's frames of a finding."""
+    body = "".join(f"        {statement}\n" for statement in statements)
+    source = (
+        f"def {name}({parameters}):\n"
+        f"    try:\n{body}"
+        "    except _Finding as error:\n"
+        "        _hide_own_frames(error)\n"
+        "        raise\n"
+    )
+    # private: a function of a given signature can only be made from source text; compile is a
+    # builtin of every Python.
     # A traceback shows no line of it: there is no file of that name. The frame that raises again is
     # not added once more.
-    exec(compile(source, f"{Path(__file__).parent}/<{name}>", "exec"), scope)
-    made: Callable[..., Any] = scope[name]
-    return made
+    module = compile(source, f"{Path(__file__).parent}/<{name}>", "exec")
+    return next(part for part in module.co_consts if isinstance(part, CodeType))
+
+
+_FIRST_CALL = _code(
+    "first_call", "*given, **named", "_compiled()", "return _function(*given, **named)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,15 @@ import inspect
 import re
 from collections import Counter
 
+import pytest
+
 import nkisim.isa as nisa
 from each_case import each_case
+from nkisim.diagnostics import NkiValidationError
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.parameters import SHARED, arguments_section, described
-from nkisim.spec.signatures import CALLS
+from nkisim.spec.signatures import CALLS, open_function
+from nkisim.versions import VERSIONS
 
 SENTENCE = re.compile(r"[A-Z](?!.*\. ).*[^.]\.")  # without an end inside
 OTHERS = {
@@ -73,3 +77,28 @@ def test_a_section_is_read_as_it_is_written():
     assert described("What." + arguments_section(sentences)) == ("What.", sentences)
     assert described("What.\n\nMore.") == ("What.\n\nMore.", {})
     assert arguments_section({}) == ""
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"dst": 0, "value": 1, "color": 2}], ids=["no arguments", "unknown argument"]
+)
+def test_the_first_call_of_a_function_is_like_the_next(wrong):
+    checked = CALLS["memset"][VERSIONS[0]]
+
+    def made():
+        return open_function(
+            "memset", checked.signature, lambda *args, **named: (args, named), checked.reject
+        )
+
+    def refused(function):
+        with pytest.raises(NkiValidationError) as caught:
+            function(**wrong)
+        return str(caught.value), [entry.name for entry in caught.traceback]
+
+    function = made()
+    assert refused(function) == refused(function)
+    function = made()
+    assert function(1, value=2) == function(1, value=2) == made()(1, 2)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="multiple values for argument 'dst'"):
+            function(1, dst=1)

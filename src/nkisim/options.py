@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nkisim.arch import TARGET_VARIABLE, Generation, resolve_target
-from nkisim.checks.detectors import DETECTORS
-from nkisim.diagnostics import CHECKED, Strictness
-from nkisim.machine import Event
 from nkisim.versions import chosen, resolve
+
+if TYPE_CHECKING:
+    from nkisim.diagnostics import Strictness
+    from nkisim.machine import Event
 
 __all__ = [
     "IGNORE_VARIABLE",
@@ -93,10 +95,14 @@ class SimOptions:
             resolve_target(self.target)
         if not isinstance(self.ranks, int) or self.ranks < 1:
             raise ValueError(f"ranks: got {self.ranks!r}, accepted: a positive integer")
-        unknown = [rule for rule in self.errors if rule not in CHECKED]
-        if unknown:
-            raise ValueError(f"errors: got {unknown[0]!r}, accepted: ids of rules, such as 'D020'")
+        for rule in self.errors:
+            from nkisim.diagnostics import CHECKED
+
+            if rule not in CHECKED:
+                raise ValueError(f"errors: got {rule!r}, accepted: ids of rules, such as 'D020'")
         for name in self.detect or ():
+            from nkisim.checks.detectors import DETECTORS
+
             if name not in DETECTORS:
                 raise ValueError(f"detect: got {name!r}, accepted: {', '.join(DETECTORS)}")
         if self.nki is not None:
@@ -106,6 +112,8 @@ class SimOptions:
         """Return the names of the detectors that follow a run."""
         if self.detect is not None:
             return self.detect
+        from nkisim.checks.detectors import DETECTORS
+
         return DETECTORS if self.strictness == "check" else ()
 
     def generation(self) -> Generation:

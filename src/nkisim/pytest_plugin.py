@@ -75,8 +75,8 @@ def _install_for_run(config: pytest.Config, options: Any) -> None:
     """Install nkisim as ``nki`` until ``config`` is closed."""
     from nkisim import shim
     from nkisim.arch import resolve_target
-    from nkisim.filecheck.settings import SettingsError, project_settings
     from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
+    from nkisim.project import SettingsError, project_settings
     from nkisim.runs.process_ledger import REPORT_VARIABLE, open_ledger
     from nkisim.versions import NKI_VARIABLE, resolve
 

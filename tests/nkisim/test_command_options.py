@@ -2,7 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -331,3 +334,26 @@ def test_a_version_that_does_not_exist_is_a_mistake_of_the_command_line(command,
         assert done.returncode == 2, done.stderr
         assert f"Error: NKISIM_NKI: got '{version}', accepted: 0.3.0, " in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each():
+    listed = " ".join(CliRunner().invoke(commands, ["--help"]).output.split())
+    context = click.Context(commands)
+    for name in commands.list_commands(context):
+        sentence = commands.get_command(context, name).get_short_help_str(limit=1000)
+        assert f" {name} {sentence}" in listed
+
+
+@pytest.mark.parametrize("command", [["--help"], ["info"], ["run", "script.py"]])
+def test_a_command_without_kernels_imports_no_simulator(command, tmp_path):
+    (tmp_path / "script.py").write_text("print('ran')\n")
+    code = (
+        "import sys; from nkisim.cli.group import main\n"
+        f"try: main({command})\n"
+        "except SystemExit as ended: assert not ended.code\n"
+        "print(*[m for m in ('nkisim.machine', 'nkisim.memory', 'nkisim.isa') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == ""

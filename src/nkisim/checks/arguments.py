@@ -100,7 +100,7 @@ def _check_class(name: str, kind: type, place: Place) -> None:
 
 def _refused(value: Any) -> str:
     """Return the fix for a value that the front end does not accept, empty for an accepted one."""
-    torch = sys.modules.get("torch")
+    torch, random = (sys.modules.get(name) for name in ("torch", "numpy.random"))
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return "pass a type of nl, such as nl.float32"
     if torch is not None and isinstance(value, torch.dtype):
@@ -111,7 +111,7 @@ def _refused(value: Any) -> str:
         return "convert it with int(...) or float(...)"
     if isinstance(value, (slice, range)):
         return "pass start and stop as integers"
-    if isinstance(value, (np.random.Generator, np.random.RandomState)):
+    if random is not None and isinstance(value, (random.Generator, random.RandomState)):
         return "draw on the host and pass the array"
     if isinstance(value, _CODE):
         own = (getattr(value, "__module__", None) or "").partition(".")[0] == "nkisim"

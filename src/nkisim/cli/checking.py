@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from nkisim.arch import GENERATIONS, resolve_target
-from nkisim.cli.group import commands, format_option, nki_option, put_in_force
+from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.streams import Stdout, claimed_stdout
+from nkisim.cli.targets import project_of, split_name, targets_of
 from nkisim.diagnostics.formats import FORMATS, rendered, wants_colour
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.files import python_files, write_text
 from nkisim.rewriting import unified_diff
-from nkisim.versions import NKI_VARIABLE
 
 if TYPE_CHECKING:
-    from nkisim.filecheck import FixedFile, ProjectSettings
+    from nkisim.filecheck import FixedFile
 
 CLEAN, FINDINGS, NOTHING, BROKEN = 0, 1, 3, 4
 
@@ -163,37 +162,6 @@ def _status(ledger: Ledger, fail_on: FailOn, allow_none: bool) -> int:
         click.echo("nkisim: nothing was checked: no function with @nki.jit", err=True)
         return NOTHING
     return CLEAN
-
-
-def split_name(name: str) -> tuple[Path, str | None]:
-    """Return the file and the kernel of ``FILE::KERNEL``."""
-    file, _, kernel = name.partition("::")
-    path = Path(file)
-    if not path.exists():
-        raise click.UsageError(f"{file!r} does not exist")
-    if kernel and path.is_dir():
-        raise click.UsageError(f"{file!r} is a folder; name the file of {kernel}")
-    return path, kernel or None
-
-
-def project_of(path: Path) -> ProjectSettings:
-    """Return the settings of the project of a file or folder, and put its NKI version in force."""
-    from nkisim.filecheck import SettingsError, project_settings
-
-    try:
-        found = project_settings(path.resolve() if path.is_dir() else path.resolve().parent)
-    except SettingsError as error:
-        raise click.UsageError(str(error)) from None
-    if found.nki and NKI_VARIABLE not in os.environ:
-        put_in_force(found.nki)
-    return found
-
-
-def targets_of(text: str) -> tuple[str, ...]:
-    """Return the generations that a text such as ``"all"`` or ``"trn2,trn3"`` names."""
-    if text == "all":
-        return tuple(generation.name for generation in GENERATIONS)
-    return tuple(dict.fromkeys(resolve_target(name.strip()).name for name in text.split(",")))
 
 
 def _ids(given: tuple[str, ...]) -> tuple[str, ...]:

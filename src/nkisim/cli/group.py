@@ -6,7 +6,6 @@ of its own, and its frames would appear in the user's traceback.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -24,37 +23,59 @@ ARGUMENTS = "nkisim.arguments"
 """Key of the whole command line in the ``meta`` of click's context."""
 
 
-_MODULES = {
-    "check": "checking",
-    "find": "finding",
-    "info": "information",
-    "judge": "judging",
-    "profile": "profiling",
-    "rule": "catalogue",
-    "rules": "catalogue",
-    "run": "scripts",
-    "serve": "serving",
-    "tune": "tuning",
-    "upgrade": "upgrading",
+_COMMANDS = {
+    "check": ("checking", "Check the kernels of each FILE, or one of them, on every generation."),
+    "find": ("finding", "Print the calls of NKI that WORDS mean, with their signatures."),
+    "info": (
+        "information",
+        "Print versions, the target and its limits, and the environment variables of a simulation.",
+    ),
+    "judge": (
+        "judging",
+        "Judge a kernel of FILE: is it legal, right and fast, and what gains most.",
+    ),
+    "profile": (
+        "profiling",
+        "Predict the device time of the kernels of each FILE, or of one of them.",
+    ),
+    "rule": ("catalogue", "Print the page of a rule, by id or name."),
+    "rules": ("catalogue", "List all rules, or those that TEXT selects."),
+    "run": ("scripts", "Run SCRIPT with ARGUMENTS; `import nki` in it resolves to nkisim."),
+    "serve": (
+        "serving",
+        "Answer requests on stdin and stdout from one warm process, until stdin ends.",
+    ),
+    "tune": ("tuning", "Rank the variants of KERNEL by predicted time."),
+    "upgrade": (
+        "upgrading",
+        "Bring the kernels of each PATH, a file or a folder, to a newer NKI release.",
+    ),
 }
-"""Every command, and the module that defines it when it is first used."""
+"""Every command: the module that defines it, imported when the command is used, and the first
+sentence of its help."""
 
 
 class _ScriptOrCommand(click.Group):
     """A group in which ``run`` may be omitted before a script, and commands are imported late."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_MODULES)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _MODULES:
-            import_module(f"nkisim.cli.{_MODULES[cmd_name]}")
+        if cmd_name in _COMMANDS:
+            import_module(f"nkisim.cli.{_COMMANDS[cmd_name][0]}")
         return super().get_command(ctx, cmd_name)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and not args[0].startswith("-") and args[0] not in _MODULES:
+        if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
             if not _looks_like_script(args[0]):
-                close = difflib.get_close_matches(args[0], _MODULES, n=1)
+                import difflib
+
+                close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise click.UsageError(f"{args[0]!r} is neither a command nor a script{hint}", ctx)
             args = ["run", *args]

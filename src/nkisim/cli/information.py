@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 import click
 
 import nkisim
+from nkisim.arch import resolve_target
 from nkisim.cli.group import commands, nki_option
 from nkisim.compiled import arithmetic, numba_problem
 from nkisim.versions import FRONTEND_VARIABLE, NKI_VARIABLE, VERSIONS, chosen
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _VARIABLES = (
     "NKI_SIMULATOR",
@@ -43,12 +39,8 @@ _MISSING = "not installed"
 @nki_option
 def info(target: str | None) -> None:
     """Print versions, the target and its limits, and the environment variables of a simulation."""
-    from rich.console import Console
-
-    from nkisim.options import SimOptions
-
     try:
-        generation = SimOptions(target=target).generation()
+        generation = resolve_target(target)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     versions = [
@@ -72,11 +64,12 @@ def info(target: str | None) -> None:
         ("bn_stats free size", f"at most {generation.bn_stats_free_max}"),
     ]
     variables = [(name, os.environ.get(name, "not set")) for name in _VARIABLES]
-    console = Console(highlight=False)
     releases = [(f"NKI {version}", _release(version)) for version in VERSIONS]
     sections = [("Versions", versions), ("NKI", releases)]
     for title, rows in (*sections, ("Target", limits), ("Environment", variables)):
-        _print_section(console, title, rows)
+        click.secho(title, bold=True)
+        for name, value in rows:
+            click.echo(f"  {name:<35}{value}")
 
 
 def _release(version: str) -> str:
@@ -103,15 +96,3 @@ def _version_of(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return _MISSING
-
-
-def _print_section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """Print ``rows`` in two columns below ``title``."""
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 3))
-    table.add_column(min_width=34)
-    for name, value in rows:
-        table.add_row(f"  {name}", value)
-    console.print(title, style="bold")
-    console.print(table)

@@ -12,9 +12,9 @@ import click
 
 from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, baseline_options, read_baseline
-from nkisim.cli.checking import project_of, split_name
 from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.streams import claimed_stdout
+from nkisim.cli.targets import project_of, split_name
 from nkisim.filecheck.calls import attribute_of
 from nkisim.filecheck.modules import CannotImport, imported
 from nkisim.files import require_writable, write_text

@@ -22,10 +22,10 @@ from nkisim import profiling
 from nkisim.api import Kernel
 from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, arguments_text, baseline_options, read_baseline
-from nkisim.cli.checking import project_of, split_name, targets_of
 from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.improving import ImprovedFile, improve
 from nkisim.cli.streams import claimed_stdout
+from nkisim.cli.targets import project_of, split_name, targets_of
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.formats import finding_text, wants_colour
 from nkisim.diagnostics.ledger import Ledger

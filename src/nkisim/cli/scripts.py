@@ -1,4 +1,7 @@
-"""``nkisim run``: run an unmodified script, with ``import nki`` resolving to nkisim."""
+"""``nkisim run``: run an unmodified script, with ``import nki`` resolving to nkisim.
+
+The simulator is imported when the script imports ``nki``.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import click
 
 from nkisim import shim
 from nkisim.arch import resolve_target
-from nkisim.cli.checking import project_of
 from nkisim.cli.group import commands, nki_option
-from nkisim.diagnostics import hide_own_frames, own_frames_shown
-from nkisim.diagnostics.formats import format_of, ledger_text, wants_colour
-from nkisim.diagnostics.ledger import FailOn
+from nkisim.cli.targets import project_of
 from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
-from nkisim.runs.process_ledger import close_ledger, open_ledger
+
+if TYPE_CHECKING:
+    from nkisim.diagnostics.ledger import FailOn
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class ScriptCall:
         # Child processes of the script have to find the simulator too.
         os.environ.setdefault("NKI_SIMULATOR", "1")
         if self.report or self.fail_on:
+            from nkisim.runs.process_ledger import open_ledger
+
             open_ledger(self.report)
         _hide_frames_before(path)
         try:
@@ -68,6 +73,9 @@ class ScriptCall:
 
 def _end(fail_on: FailOn | None) -> None:
     """Print a summary; exit with status 1 if kernels broke rules."""
+    from nkisim.diagnostics.formats import ledger_text, wants_colour
+    from nkisim.runs.process_ledger import close_ledger
+
     ledger = close_ledger()
     if ledger is None:
         return
@@ -116,6 +124,8 @@ def run(
         if target:
             resolve_target(target)
         if report:
+            from nkisim.diagnostics.formats import format_of
+
             format_of(report)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -138,6 +148,8 @@ def _hide_frames_before(path: str) -> None:
     def from_script(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
+        from nkisim.diagnostics import hide_own_frames, own_frames_shown
+
         if not own_frames_shown():
             hide_own_frames(error)
         start = error.__traceback__

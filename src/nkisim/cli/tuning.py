@@ -16,9 +16,9 @@ from typing import Any
 import click
 
 from nkisim.arch import resolve_target
-from nkisim.cli.checking import project_of, split_name
 from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.streams import claimed_stdout
+from nkisim.cli.targets import project_of, split_name
 from nkisim.filecheck import parse_shapes
 from nkisim.filecheck.calls import BadExamples
 from nkisim.filecheck.files import kernel_calls

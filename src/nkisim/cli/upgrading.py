@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nkisim.cli.checking import project_of, targets_of
 from nkisim.cli.group import commands, format_option
 from nkisim.cli.streams import claimed_stdout
+from nkisim.cli.targets import project_of, targets_of
 from nkisim.files import python_files
 from nkisim.rewriting import SourceError, SourceText, read_source, unified_diff, write_source
 from nkisim.versions import VERSIONS, resolve

@@ -6,24 +6,18 @@ from nkisim.filecheck.fixes import FixedFile, fix_files
 from nkisim.filecheck.rules import BROKEN_FILE
 from nkisim.filecheck.settings import (
     CheckSettings,
-    ProjectSettings,
     Selection,
-    SettingsError,
     all_rules,
-    project_settings,
 )
 
 __all__ = [
     "BROKEN_FILE",
     "CheckSettings",
     "FixedFile",
-    "ProjectSettings",
     "Selection",
-    "SettingsError",
     "Shapes",
     "all_rules",
     "check_files",
     "fix_files",
     "parse_shapes",
-    "project_settings",
 ]

@@ -6,7 +6,6 @@ through NumPy.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -319,7 +318,9 @@ def described(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """Return a hash of the bits of arrays and numbers in a value; of other leaves, of the type."""
-    found = hashlib.blake2b(digest_size=16)
+    from hashlib import blake2b
+
+    found = blake2b(digest_size=16)
     _hash(value, found.update)
     return found.hexdigest()
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.machinery import PathFinder
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar
 
 __all__ = [
@@ -153,7 +153,7 @@ def at(version: str, first: T, changes: Mapping[str, T]) -> T:
 @functools.cache
 def names_of(version: str) -> dict[str, dict[str, Any]]:
     """Return the public names of a version by module: functions, classes and other names."""
-    text = (files(__name__) / f"{version}.json").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / f"{version}.json").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = json.loads(text)
     return found
 

@@ -1,0 +1,42 @@
+"""What command lines name: files, kernels, generations, and the project of a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from nkisim.arch import GENERATIONS, resolve_target
+from nkisim.cli.group import put_in_force
+from nkisim.project import ProjectSettings, SettingsError, project_settings
+from nkisim.versions import NKI_VARIABLE
+
+
+def split_name(name: str) -> tuple[Path, str | None]:
+    """Return the file and the kernel of ``FILE::KERNEL``."""
+    file, _, kernel = name.partition("::")
+    path = Path(file)
+    if not path.exists():
+        raise click.UsageError(f"{file!r} does not exist")
+    if kernel and path.is_dir():
+        raise click.UsageError(f"{file!r} is a folder; name the file of {kernel}")
+    return path, kernel or None
+
+
+def project_of(path: Path) -> ProjectSettings:
+    """Return the settings of the project of a file or folder, and put its NKI version in force."""
+    try:
+        found = project_settings(path.resolve() if path.is_dir() else path.resolve().parent)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    if found.nki and NKI_VARIABLE not in os.environ:
+        put_in_force(found.nki)
+    return found
+
+
+def targets_of(text: str) -> tuple[str, ...]:
+    """Return the generations that a text such as ``"all"`` or ``"trn2,trn3"`` names."""
+    if text == "all":
+        return tuple(generation.name for generation in GENERATIONS)
+    return tuple(dict.fromkeys(resolve_target(name.strip()).name for name in text.split(",")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from nkisim.diagnostics import Rewrite
 from nkisim.source import base_name, expression, indices, names_in, nki_arguments, number, string
@@ -31,8 +32,11 @@ _LEFT_OUT = {
     "A034": "engine",
     "A035": "engine",
     "A036": "dge_mode",
+    "A046": "engine",
     "D010": "is_{}_onezero",
+    "D026": "negate",
     "M022": "engine",
+    "M033": "name",
 }
 """By rule, the argument whose default is right."""
 
@@ -67,6 +71,20 @@ def _of_language(case: Case) -> Rewrite | None:
     return with_keyword(case, name, f"{case.nl}.{meant}") if meant in known else None
 
 
+@fixes("A032", "A044")
+def _renamed(case: Case) -> Rewrite | None:
+    """An argument has the name that the rule's text gives."""
+    found = re.search(r"(\w+)=", case.finding.fix)
+    name = case.finding.operand
+    return with_keyword(case, name, case.text(name), called=found[1]) if found else None
+
+
+@fixes("A040")
+def _by_name(case: Case) -> Rewrite | None:
+    """All arguments are given by their names."""
+    return case.rewrite(case.with_given(**{name: case.text(name) for name in case.arguments}))
+
+
 @fixes("S010")
 def _from_the_end(case: Case) -> Rewrite | None:
     """A negative index is rewritten to count from the beginning."""
@@ -89,7 +107,7 @@ def _from_the_end(case: Case) -> Rewrite | None:
 # -- sums ------------------------------------------------------------------------------------------
 
 
-@fixes("M003", "M004", "W001")
+@fixes("M003", "M004", "M043", "W001")
 def _first_step_overwrites(case: Case) -> Rewrite | None:
     """The first step of the loop over the contraction begins the sum, the others add to it."""
     dst = case.arguments.get("dst")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from nkisim.diagnostics import Rewrite
 from nkisim.source import base_name, expression, literal_integer
@@ -34,6 +35,20 @@ _OPERATORS = {"sum": "add", "max": "maximum"}
 """Reductions of ``nki.language`` that ``tensor_partition_reduce`` has."""
 
 
+@fixes("S039", "S046", "S054")
+def _allocated(case: Case) -> Rewrite | None:
+    """A tile is made with the shape that the instruction writes."""
+    name, wanted = case.name(case.finding.operand), case.finding.allowed
+    made = [s for s in case.all(ast.Assign) if ast.unparse(s.targets[0]) == name]
+    fact = case.variable(name)
+    if len(made) != 1 or fact is None or not re.fullmatch(r"\([\d, ]+\)", wanted):
+        return None
+    maker = case.at(made[0])
+    if maker.function != "ndarray" or "shape" not in maker.arguments:
+        return None
+    return maker.rewrite(maker.with_expression(maker.arguments["shape"], wanted))
+
+
 @fixes("S062")
 def _over_partitions(case: Case) -> Rewrite | None:
     """A sum over the partitions becomes a row."""
@@ -52,19 +67,20 @@ def _broadcast(case: Case) -> Rewrite | None:
     """An operand of one row or column is repeated; a softmax does so with its maxima and sums."""
     if case.function == "softmax":
         return _softmax(case)
-    call = case.call
-    if call is None or len(call.args) != 2 or case.path(call.func).rpartition(".")[0] == "nki.isa":
-        return None
-    shapes = [case.shape(argument) for argument in call.args]
-    if None in shapes:
+    path = f"nki.language.{case.function}"
+    calls = [n for n in ast.walk(case.statement) if isinstance(n, ast.Call)]
+    called = [call for call in calls if case.path(call.func) == path and len(call.args) == 2]
+    shapes = [ast.literal_eval(s) for s in re.findall(r"\([\d, ]+\)", case.finding.seen)]
+    if len(called) != 1 or len(shapes) != 2:
         return None
     for wide, narrow in ((0, 1), (1, 0)):
-        large, small = shapes[wide] or (), shapes[narrow] or ()
-        if len(large) == len(small) and all(n in (1, w) for n, w in zip(small, large, strict=True)):
-            whole, part = (ast.unparse(call.args[i]) for i in (wide, narrow))
-            shape = f"{whole}.shape" if isinstance(call.args[wide], ast.Name) else str(large)
-            repeated = f"{case.nl}.broadcast_to({part}, {shape})"
-            return case.rewrite(case.with_expression(call.args[narrow], repeated))
+        pairs = zip(shapes[narrow], shapes[wide], strict=False)  # S064 has other ranks
+        if all(n in (1, w) for n, w in pairs):
+            whole, part = called[0].args[wide], called[0].args[narrow]
+            text = ast.unparse(whole)
+            shape = f"{text}.shape" if isinstance(whole, ast.Name) else str(shapes[wide])
+            repeated = f"{case.nl}.broadcast_to({ast.unparse(part)}, {shape})"
+            return case.rewrite(case.with_expression(part, repeated))
     return None
 
 

@@ -23,10 +23,9 @@ _NAMED = ("tensor_scalar", "scalar_", "tensor_", "elementwise_", "eltwise_", "ve
 
 def invented(case: Case, name: str) -> Rewrite | None:
     """Return the statement with what was meant by a name that a module of NKI does not have."""
-    used = [n for n in ast.walk(case.statement) if isinstance(n, ast.Attribute) and n.attr == name]
-    if len(used) != 1:
+    node, call = _used(case, name)
+    if node is None:
         return None
-    node, call = used[0], case.tree.parent(used[0])
     if not isinstance(call, ast.Call) or call.func is not node:
         known = NAMES.get(name, "")
         return case.rewrite(case.with_expression(node, f"{case.nl}.{known}")) if known else None
@@ -40,16 +39,23 @@ def invented(case: Case, name: str) -> Rewrite | None:
     return _meant(case, name, intent, call)
 
 
+def _used(case: Case, name: str) -> tuple[ast.Attribute, ast.AST | None] | tuple[None, None]:
+    """Return the one use of an attribute in the statement, and the node around it."""
+    used = [n for n in ast.walk(case.statement) if isinstance(n, ast.Attribute) and n.attr == name]
+    return (used[0], case.tree.parent(used[0])) if len(used) == 1 else (None, None)
+
+
 def method(case: Case, name: str) -> Rewrite | None:
     """Return the statement with what was meant by a method that tensors do not have."""
-    used = [n for n in ast.walk(case.statement) if isinstance(n, ast.Attribute) and n.attr == name]
-    call = case.tree.parent(used[0]) if len(used) == 1 else None
-    if name == "T":
-        plain = used and getattr(case.statement, "value", None) is used[0]
-        return transposed(case, used[0].value) if plain else None
-    if not isinstance(call, ast.Call) or call.func is not used[0]:
+    node, call = _used(case, name)
+    if node is None:
         return None
-    tensor = used[0].value
+    tensor = node.value
+    if name == "T":
+        plain = getattr(case.statement, "value", None) is node
+        return transposed(case, tensor) if plain else None
+    if not isinstance(call, ast.Call) or call.func is not node:
+        return None
     if name in ("astype", "to", "type", "cast") and len(call.args) == 1 and not call.keywords:
         text = f"{case.nl}.copy({ast.unparse(tensor)}, dtype={ast.unparse(call.args[0])})"
         return case.rewrite(case.with_expression(call, text))

@@ -68,7 +68,7 @@ def _by_columns(case: Case) -> Rewrite | None:
 # -- what nothing has written ----------------------------------------------------------------------
 
 
-@fixes("M001")
+@fixes("M001", "M002")
 def _unwritten(case: Case) -> Rewrite | None:
     """A sum begins with zeros, a product with ones; of a partly filled tile that part is read."""
     return _beginning(case) or written_part(case)

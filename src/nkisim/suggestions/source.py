@@ -26,6 +26,39 @@ def _comprehension(case: Case) -> Rewrite | None:
     return case.rewrite(*lines)
 
 
+@fixes("L012")
+def _deleted(case: Case) -> Rewrite | None:
+    """A tile ends with its last use, without a statement."""
+    return case.rewrite("pass")
+
+
+@fixes("L022", "L044")
+def _listed(case: Case) -> Rewrite | None:
+    """Three arguments of min and max are one list, and a set is a tuple."""
+
+    def change(node: ast.expr) -> ast.expr | None:
+        if case.rule == "L044":
+            return ast.Tuple(node.elts, ast.Load()) if isinstance(node, ast.Set) else None
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("min", "max"):
+            return None
+        node.args = [ast.List(node.args, ast.Load())] if len(node.args) > 2 else node.args
+        return node
+
+    return case.rewrite(case.replaced(change))
+
+
+@fixes("L067")
+def _printed(case: Case) -> Rewrite | None:
+    """A tile is printed on the device."""
+    call = getattr(case.statement, "value", None)
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "print" or len(call.args) != 1:
+        return None
+    name = ast.unparse(call.args[0])
+    return (
+        case.rewrite(f"{case.nl}.device_print({name!r}, {name})") if name.isidentifier() else None
+    )
+
+
 @fixes("L019")
 def _division(case: Case) -> Rewrite | None:
     """An extent is divided by ``//``."""

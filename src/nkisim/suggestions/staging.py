@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from nkisim.diagnostics import Fact, Rewrite
 from nkisim.source import base_name
@@ -32,9 +33,10 @@ def _staged(case: Case, operand: str, suffix: str, move: str, *, dtype: str = ""
         return None
     if fact.shape[0] > PARTITIONS or operand not in case.arguments:
         return None
-    tile, made = new_tile(case, operand, suffix, fact, dtype)
-    text = case.text(operand)
-    if known.operands[operand].writes:
+    writes, text = known.operands[operand].writes, case.text(operand)
+    buffer = "psum" if writes and fact.buffer == "psum" else "sbuf"
+    tile, made = new_tile(case, operand, suffix, fact, dtype, buffer)
+    if writes:
         if known.operands[operand].reads:
             return None
         back = case.isa(move, dst=text, src=tile)
@@ -43,12 +45,14 @@ def _staged(case: Case, operand: str, suffix: str, move: str, *, dtype: str = ""
     return case.rewrite(made, there, case.with_arguments(**{operand: tile}))
 
 
-@fixes("S004")
+@fixes("S004", "S071")
 def _other_start(case: Case) -> Rewrite | None:
     """Rows that begin at a partition without a port are moved by DMA."""
     fact = case.fact(case.finding.operand)
     if fact is None or fact.buffer != "sbuf":
         return None
+    if case.rule == "S071" and case.function == "nc_matmul":
+        return None  # either operand may have the wrong rows
     return _staged(case, case.finding.operand, "rows", "dma_copy")
 
 
@@ -56,6 +60,23 @@ def _other_start(case: Case) -> Rewrite | None:
 def _float32(case: Case) -> Rewrite | None:
     """An operand is converted to float32 first."""
     return _staged(case, case.finding.operand, "f32", "tensor_copy", dtype="float32")
+
+
+@fixes("D004", "D007", "D032")
+def _accepted(case: Case) -> Rewrite | None:
+    """An operand is converted to, or its result from, the first dtype that is accepted."""
+    dtype = case.finding.allowed.partition(",")[0]
+    fact = case.fact(case.finding.operand)
+    if fact is None or not re.fullmatch(r"(float|bfloat|int|uint)\d+", dtype):
+        return None
+    return _staged(case, case.finding.operand, "converted", "tensor_copy", dtype=dtype)
+
+
+@fixes("M030")
+def _apart(case: Case) -> Rewrite | None:
+    """A result that overlaps an operand is written to a tile of its own first."""
+    move = "dma_copy" if case.function == "dma_copy" else "tensor_copy"
+    return _staged(case, "dst", "new", move)
 
 
 @fixes("D003")

@@ -10,15 +10,7 @@ from collections.abc import Callable, Iterable
 from nkisim.diagnostics import Fact, Finding, Rewrite
 from nkisim.diagnostics.syntax import parsed
 from nkisim.rewriting import code_with_comments
-from nkisim.source import (
-    FileGlobals,
-    Statement,
-    expression,
-    file_globals,
-    indices,
-    literal_integer,
-    rewritten,
-)
+from nkisim.source import FileGlobals, Statement, expression, file_globals, rewritten
 from nkisim.spec import INSTRUCTIONS
 
 
@@ -72,34 +64,6 @@ class Case(Statement):
         """Return the properties of the tensor in a variable."""
         found = [f for f in self.finding.facts if not f.argument and f.name == name]
         return found[0] if found else None
-
-    def shape(self, node: ast.expr) -> tuple[int, ...] | None:
-        """Return the shape of a variable, of a part of one by numbers, or of a row reduction."""
-        if isinstance(node, ast.Name):
-            fact = self.variable(node.id)
-            return None if fact is None else fact.shape
-        if isinstance(node, ast.Subscript):
-            return self._part(node)
-        if isinstance(node, ast.Call) and node.args and node.keywords:
-            inner, keyword = self.shape(node.args[0]), node.keywords[0]
-            reduces = keyword.arg == "axis" and ast.unparse(keyword.value) in ("1", "-1")
-            return (inner[0], 1) if reduces and inner is not None and len(inner) == 2 else None
-        return None
-
-    def _part(self, node: ast.Subscript) -> tuple[int, ...] | None:
-        whole, parts = self.shape(node.value), indices(node)
-        if whole is None or len(parts) != len(whole):
-            return None
-        found = []
-        for extent, part in zip(whole, parts, strict=True):
-            if not isinstance(part, ast.Slice) or part.step is not None:
-                return None
-            lower = 0 if part.lower is None else literal_integer(part.lower)
-            upper = extent if part.upper is None else literal_integer(part.upper)
-            if lower is None or upper is None or lower < 0 or upper < 0:
-                return None
-            found.append(upper - lower)
-        return tuple(found)
 
     def operand_span(self) -> tuple[int, int, int, int] | None:
         """Return the source span of the finding's operand."""
